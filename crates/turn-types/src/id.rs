@@ -1,0 +1,71 @@
+//! Names of things that live inside one server process.
+
+use core::fmt;
+
+/// A worker: one thread that owns its sockets and its allocations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkerId(pub u16);
+
+/// A listening socket of one worker, as an index into that worker's own table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SocketId(pub u32);
+
+/// A relay socket of one worker. Never reused while the process lives, so that a late packet or
+/// event of a closed relay cannot be taken for one of its successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RelayId(pub u64);
+
+/// A request of one worker that waits for an answer from outside (a user's key, a relay port).
+/// Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PendingId(pub u64);
+
+/// An allocation, unique over all workers for the life of the process: the worker in the top
+/// 16 bits, a counter below. Operators see it as 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AllocationId(pub u64);
+
+impl AllocationId {
+    /// The `counter`-th allocation of `worker`; only the low 48 bits of the counter count.
+    #[must_use]
+    pub const fn new(worker: WorkerId, counter: u64) -> Self {
+        Self(((worker.0 as u64) << 48) | (counter & 0xFFFF_FFFF_FFFF))
+    }
+
+    /// The worker that owns the allocation.
+    #[must_use]
+    pub const fn worker(self) -> WorkerId {
+        WorkerId((self.0 >> 48) as u16)
+    }
+
+    /// Reads what [`fmt::Display`] writes: 16 hexadecimal digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 16 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        u64::from_str_radix(text, 16).ok().map(Self)
+    }
+}
+
+impl fmt::Display for AllocationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn allocation_id_carries_its_worker_and_reads_back() {
+        let id = AllocationId::new(WorkerId(7), 0x1234);
+        assert_eq!(id.worker(), WorkerId(7));
+        assert_eq!(id.to_string(), "0007000000001234");
+        assert_eq!(AllocationId::parse(&id.to_string()), Some(id));
+        assert_eq!(AllocationId::parse("7"), None);
+        assert_eq!(AllocationId::parse("+007000000001234"), None);
+    }
+}

@@ -1,0 +1,27 @@
+//! Words every crate uses, and no behaviour beyond what the words mean.
+//!
+//! An address says whose it is ([`ClientAddr`], [`ServerAddr`], [`RelayedAddr`], [`PeerAddr`]);
+//! time is ours and starts wherever the caller says ([`Instant`], [`UnixSeconds`], [`Now`]): there is
+//! no `now()` here, so nothing built on these words can read a clock.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod addr;
+mod id;
+mod marks;
+mod path;
+mod prefix;
+mod secret;
+mod time;
+
+pub use addr::{ClientAddr, IpFamily, PeerAddr, RelayedAddr, ServerAddr};
+pub use id::{AllocationId, PendingId, RelayId, SocketId, WorkerId};
+pub use marks::Marks;
+pub use path::{ClientPath, FiveTuple, Transport};
+pub use prefix::{Prefix, PrefixError};
+pub use secret::Secret;
+pub use time::{Instant, Now, UnixSeconds};

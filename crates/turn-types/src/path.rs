@@ -1,0 +1,56 @@
+//! How a client reaches us.
+
+use crate::{ClientAddr, ServerAddr, SocketId};
+
+/// What carries STUN between client and server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transport {
+    /// Plain UDP.
+    Udp,
+    /// Plain TCP.
+    Tcp,
+    /// TLS over TCP.
+    Tls,
+    /// DTLS over UDP.
+    Dtls,
+}
+
+impl Transport {
+    /// Whether messages may be lost, repeated and reordered on the way, so that a client
+    /// retransmits its requests (RFC 8489 §6.2.1).
+    #[must_use]
+    pub const fn is_datagram(self) -> bool {
+        matches!(self, Self::Udp | Self::Dtls)
+    }
+
+    /// Lower-case name, as in logs and in the interface for operators.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+            Self::Dtls => "dtls",
+        }
+    }
+}
+
+/// What identifies an allocation from the client's side (RFC 8656 §5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FiveTuple {
+    /// The transport between client and server.
+    pub transport: Transport,
+    /// The client's address and port.
+    pub client: ClientAddr,
+    /// Our address and port, as the client addressed it.
+    pub server: ServerAddr,
+}
+
+/// A [`FiveTuple`] and the socket of this worker that answers travel through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientPath {
+    /// Who talks to whom.
+    pub five_tuple: FiveTuple,
+    /// The socket the packet came in by and the answer leaves through (RFC 8489 §6.3.1.2).
+    pub socket: SocketId,
+}
