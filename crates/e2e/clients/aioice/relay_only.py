@@ -1,0 +1,55 @@
+"""Connects two ICE agents that may use relayed candidates only, and compares what each receives.
+
+Both agents allocate on the same server, so every packet travels through two allocations.
+Usage: relay_only.py HOST PORT USERNAME PASSWORD COUNT
+"""
+
+import asyncio
+import sys
+
+import aioice
+
+
+async def connect(host, port, username, password):
+    def agent(controlling):
+        return aioice.Connection(
+            ice_controlling=controlling,
+            turn_server=(host, port),
+            turn_username=username,
+            turn_password=password,
+            transport_policy=aioice.TransportPolicy.RELAY,
+        )
+
+    a, b = agent(True), agent(False)
+    for one in (a, b):
+        await one.gather_candidates()
+        kinds = {candidate.type for candidate in one.local_candidates}
+        if kinds != {"relay"}:
+            sys.exit(f"expected relayed candidates only, got {kinds or 'none'}")
+        print("relayed address", one.local_candidates[0].host, one.local_candidates[0].port)
+    for one, other in ((a, b), (b, a)):
+        for candidate in other.local_candidates:
+            await one.add_remote_candidate(candidate)
+        await one.add_remote_candidate(None)
+        one.remote_username, one.remote_password = other.local_username, other.local_password
+    await asyncio.gather(a.connect(), b.connect())
+    return a, b
+
+
+async def main(host, port, username, password, count):
+    a, b = await connect(host, int(port), username, password)
+    for n in range(count):
+        for one, other in ((a, b), (b, a)):
+            sent = bytes([n % 256]) * (1 + n % 1100)
+            await one.send(sent)
+            received = await asyncio.wait_for(other.recv(), 5)
+            if received != sent:
+                sys.exit(f"message {n} came altered: {len(received)} bytes of {len(sent)}")
+    await asyncio.gather(a.close(), b.close())
+    print(f"exchanged {count} of {count} both ways")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 6:
+        sys.exit(__doc__)
+    asyncio.run(main(*sys.argv[1:5], int(sys.argv[5])))

@@ -1,0 +1,74 @@
+// Relays datagrams through a TURN server with pion's client and compares what comes back.
+//
+// The peer is an echo server at PEER; every datagram must return unaltered.
+// Usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/pion/logging"
+	"github.com/pion/turn/v3"
+)
+
+func main() {
+	if len(os.Args) != 7 {
+		fail("usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT")
+	}
+	server, username, password, realm := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
+	peer, err := net.ResolveUDPAddr("udp", os.Args[5])
+	check("peer", err)
+	count, err := strconv.Atoi(os.Args[6])
+	check("count", err)
+
+	socket, err := net.ListenPacket("udp", ":0")
+	check("listen", err)
+	client, err := turn.NewClient(&turn.ClientConfig{
+		STUNServerAddr: server, TURNServerAddr: server,
+		Conn: socket, Username: username, Password: password, Realm: realm,
+		LoggerFactory: logging.NewDefaultLoggerFactory(),
+	})
+	check("client", err)
+	defer client.Close()
+	check("listen", client.Listen())
+
+	mapped, err := client.SendBindingRequest()
+	check("binding", err)
+	fmt.Println("mapped address", mapped)
+
+	relay, err := client.Allocate()
+	check("allocate", err)
+	fmt.Println("relayed address", relay.LocalAddr())
+
+	for n := 0; n < count; n++ {
+		// The first packets travel as Send indications, until pion's channel is bound.
+		sent := bytes.Repeat([]byte{byte(n)}, 1+n%1200)
+		_, err := relay.WriteTo(sent, peer)
+		check("send", err)
+		check("deadline", relay.SetReadDeadline(time.Now().Add(5*time.Second)))
+		buffer := make([]byte, 2000)
+		length, from, err := relay.ReadFrom(buffer)
+		check(fmt.Sprintf("receive %d", n), err)
+		if from.String() != peer.String() || !bytes.Equal(buffer[:length], sent) {
+			fail(fmt.Sprintf("datagram %d came back altered, from %v, %d bytes of %d", n, from, length, len(sent)))
+		}
+	}
+	check("close", relay.Close())
+	fmt.Printf("echoed %d of %d\n", count, count)
+}
+
+func check(what string, err error) {
+	if err != nil {
+		fail(what + ": " + err.Error())
+	}
+}
+
+func fail(text string) {
+	fmt.Fprintln(os.Stderr, text)
+	os.Exit(1)
+}
