@@ -1,0 +1,15 @@
+//! The real binary in network namespaces, with other people's clients.
+//!
+//! A [`Lab`] is three hosts in a row: client, server, peer. The client cannot reach the peer but
+//! through the server. Each test makes its own lab; everything in it ends with the value.
+#![forbid(unsafe_code)]
+
+mod lab;
+mod server;
+mod skip;
+mod tool;
+
+pub use lab::{Addresses, Host, Lab};
+pub use server::{Account, Config, Server};
+pub use skip::{require, skip};
+pub use tool::{Running, Tool, repository};

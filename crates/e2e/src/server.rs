@@ -1,0 +1,168 @@
+//! The real binary, started in the lab's server host with a configuration of the test's own.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::{Host, Lab, Running, Tool};
+
+/// How long a start, a command or a stop may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A user of the server.
+#[derive(Clone, Copy, Debug)]
+pub struct Account {
+    /// USERNAME.
+    pub name: &'static str,
+    /// The password.
+    pub password: &'static str,
+}
+
+/// What a test wants of the server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Users to add before the start.
+    pub accounts: Vec<Account>,
+    /// Peers that clients may reach: the lab's addresses are private, and refused by default.
+    pub allow: Vec<IpAddr>,
+    /// Further lines at the top level of the configuration.
+    pub top: String,
+    /// Further tables behind it.
+    pub tables: String,
+}
+
+impl Config {
+    /// One user, `alice`, who may reach the lab's peer.
+    #[must_use]
+    pub fn for_lab(lab: &Lab) -> Self {
+        Self {
+            accounts: vec![Account { name: "alice", password: "correct-horse-battery" }],
+            allow: vec![lab.v4.peer, lab.v6.peer],
+            top: String::new(),
+            tables: String::new(),
+        }
+    }
+
+    fn text(&self, lab: &Lab) -> String {
+        let allow: Vec<String> = self.allow.iter().map(|ip| format!("\"{ip}\"")).collect();
+        format!(
+            "realm = \"turn.test\"\nlisten = [\"{}:3478\", \"[{}]:3478\"]\n{}\n\
+             [relay]\naddresses = [\"{}\", \"{}\"]\n\
+             [peers]\nallow = [{}]\n{}\n",
+            lab.v4.listen,
+            lab.v6.listen,
+            self.top,
+            lab.v4.relay,
+            lab.v6.relay,
+            allow.join(", "),
+            self.tables,
+        )
+    }
+}
+
+/// A running server; it is killed with this value.
+#[derive(Debug)]
+pub struct Server {
+    /// The process.
+    pub process: Running,
+    directory: PathBuf,
+    namespace: String,
+}
+
+impl Server {
+    /// Starts it and waits until it answers on its control socket.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start(lab: &Lab, config: &Config) -> Self {
+        let namespace = lab.namespace(Host::Server);
+        let directory = std::env::temp_dir().join(&namespace);
+        drop(std::fs::remove_dir_all(&directory));
+        std::fs::create_dir_all(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        write(&directory.join("turnpike.toml"), &config.text(lab));
+        for account in &config.accounts {
+            let added = Tool::run(
+                Command::new(binary())
+                    .args(["user", "add", account.name, "--password", account.password, "--config"])
+                    .arg(directory.join("turnpike.toml"))
+                    .arg("--data")
+                    .arg(&directory),
+                PATIENCE,
+            );
+            assert!(added.ok, "user add: {}", added.output);
+        }
+        let mut process = Running::start(
+            lab.command(Host::Server, binary())
+                .arg("run")
+                .arg("--config")
+                .arg(directory.join("turnpike.toml"))
+                .arg("--data")
+                .arg(&directory),
+        );
+        process.wait_for("ready", PATIENCE);
+        Self { process, directory, namespace }
+    }
+
+    /// Rewrites the configuration; the server takes no notice until it is told to reload.
+    pub fn rewrite(&self, lab: &Lab, config: &Config) {
+        write(&self.directory.join("turnpike.toml"), &config.text(lab));
+    }
+
+    /// Runs a command of the binary against this server, such as `status --json`.
+    #[must_use]
+    pub fn ask(&self, arguments: &[&str]) -> Tool {
+        Tool::run(
+            Command::new("ip")
+                .args(["netns", "exec", &self.namespace])
+                .arg(binary())
+                .args(arguments)
+                .arg("--data")
+                .arg(&self.directory),
+            PATIENCE,
+        )
+    }
+
+    /// Resident memory in KiB, as the kernel counts it.
+    ///
+    /// # Panics
+    /// When the process has ended.
+    #[must_use]
+    pub fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.process.pid());
+        let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+            .unwrap_or_else(|| panic!("no VmRSS in {path}"))
+    }
+
+    /// Asks it to end, and waits until it has; whether it ended with status 0.
+    pub fn stop(&mut self) -> bool {
+        self.process.signal("TERM");
+        self.process.wait(PATIENCE)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.directory));
+    }
+}
+
+/// The binary that Cargo built beside this test.
+///
+/// # Panics
+/// When it is not there.
+fn binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_else(|error| panic!("current_exe: {error}"));
+    // target/<profile>/deps/<test> -> target/<profile>/turnpike
+    let path = test.parent().and_then(Path::parent).map(|profile| profile.join("turnpike")).unwrap_or_default();
+    assert!(path.exists(), "{} is missing: run `cargo build -p turnpike` or `make test`", path.display());
+    path
+}
+
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}

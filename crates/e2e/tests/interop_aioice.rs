@@ -1,0 +1,33 @@
+//! aioice, a Python ICE agent, restricted to relayed candidates.
+
+use std::process::Command;
+use std::time::Duration;
+
+use e2e::{Config, Host, Lab, Server, Tool, repository, require};
+
+fn installed() -> Result<(), String> {
+    let found = Command::new("/usr/bin/python3").args(["-c", "import aioice"]).output();
+    match found {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(_) | Err(_) => Err("aioice is not installed (Debian package python3-aioice)".to_owned()),
+    }
+}
+
+#[test]
+fn two_relay_only_agents_connect_and_exchange() {
+    if require(installed()).is_none() {
+        return;
+    }
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = Config::for_lab(&lab);
+    let _server = Server::start(&lab, &config);
+    let script = repository().join("crates/e2e/clients/aioice/relay_only.py");
+    let out = Tool::run(
+        lab.command(Host::Client, "/usr/bin/python3")
+            .arg(script)
+            .args([&lab.v4.listen.to_string(), "3478", config.accounts[0].name, config.accounts[0].password, "200"]),
+        Duration::from_secs(60),
+    );
+    assert!(out.ok && out.output.contains("exchanged 200 of 200 both ways"), "{}", out.output);
+    assert!(out.output.contains(&format!("relayed address {}", lab.v4.relay)), "{}", out.output);
+}

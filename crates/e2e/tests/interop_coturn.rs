@@ -1,0 +1,210 @@
+//! coturn's own client utilities against the real binary, over veth links between namespaces.
+
+use std::time::Duration;
+
+use e2e::{Config, Host, Lab, Running, Server, Tool, require};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A lab with a server in it, and coturn's echo peer on port 3480 of both families.
+struct Scene {
+    lab: Lab,
+    server: Server,
+    _peers: [Running; 2],
+}
+
+impl Scene {
+    fn new(change: impl FnOnce(&mut Config)) -> Option<Self> {
+        require(installed())?;
+        let lab = require(Lab::new())?;
+        let mut config = Config::for_lab(&lab);
+        change(&mut config);
+        let server = Server::start(&lab, &config);
+        let peers = [lab.v4.peer, lab.v6.peer].map(|ip| {
+            Running::start(lab.command(Host::Peer, "turnutils_peer").args(["-p", "3480", "-L", &ip.to_string()]))
+        });
+        Some(Self { lab, server, _peers: peers })
+    }
+
+    /// Runs uclient with alice's credentials, the IPv4 listener and the IPv4 peer, and `options`.
+    fn uclient(&self, options: &[&str]) -> Tool {
+        let peer = self.lab.v4.peer.to_string();
+        self.uclient_to(&["-u", "alice", "-w", "correct-horse-battery", "-e", &peer], options, &self.lab.v4.listen.to_string())
+    }
+
+    fn uclient_to(&self, identity: &[&str], options: &[&str], server: &str) -> Tool {
+        Tool::run(
+            self.lab
+                .command(Host::Client, "turnutils_uclient")
+                .args(identity)
+                .args(["-r", "3480", "-p", "3478"])
+                .args(options)
+                .arg(server),
+            PATIENCE,
+        )
+    }
+}
+
+fn installed() -> Result<(), String> {
+    let found = std::process::Command::new("turnutils_uclient").arg("-h").output().is_ok();
+    found.then_some(()).ok_or_else(|| "coturn's client utilities are not installed (Debian package coturn)".to_owned())
+}
+
+/// uclient says how many messages came back; `expected` must, and none be lost.
+#[track_caller]
+fn assert_relayed(tool: &Tool, expected: u64) {
+    let number = |after: &str| -> Option<u64> {
+        let rest = &tool.output[tool.output.rfind(after)? + after.len()..];
+        rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    assert!(tool.ok, "uclient failed:\n{}", tool.output);
+    assert_eq!(number("tot_recv_msgs="), Some(expected), "messages that came back:\n{}", tool.output);
+    assert_eq!(number("Total lost packets"), Some(0), "lost messages:\n{}", tool.output);
+}
+
+#[test]
+fn channels() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    assert_relayed(&scene.uclient(&["-c", "-n", "50", "-m", "4", "-l", "200", "-z", "5"]), 200);
+}
+
+#[test]
+fn channels_with_rtcp_pairs() {
+    // Without -c uclient also asks for an even port with a reservation and redeems the token.
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    assert_relayed(&scene.uclient(&["-n", "20", "-m", "2", "-z", "5"]), 40);
+}
+
+#[test]
+fn send_indications() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    assert_relayed(&scene.uclient(&["-c", "-s", "-n", "50", "-m", "4", "-l", "1000", "-z", "5"]), 200);
+}
+
+#[test]
+fn dont_fragment_and_padding() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    assert_relayed(&scene.uclient(&["-c", "-s", "-g", "-n", "20", "-z", "5"]), 20);
+    assert_relayed(&scene.uclient(&["-c", "-D", "-l", "101", "-n", "20", "-z", "5"]), 20);
+}
+
+#[test]
+fn requested_family_ipv4() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    assert_relayed(&scene.uclient(&["-c", "-X", "-n", "20", "-z", "5"]), 20);
+}
+
+#[test]
+fn ipv6_client_and_ipv6_relay() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    let peer = scene.lab.v6.peer.to_string();
+    let identity = ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer];
+    let listen = scene.lab.v6.listen.to_string();
+    assert_relayed(&scene.uclient_to(&identity, &["-c", "-x", "-n", "20", "-z", "5"], &listen), 20);
+    assert_relayed(&scene.uclient_to(&identity, &["-c", "-x", "-s", "-n", "20", "-z", "5"], &listen), 20);
+}
+
+#[test]
+fn ipv4_client_and_ipv6_relay_and_the_reverse() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    let (v4, v6) = (scene.lab.v4.peer.to_string(), scene.lab.v6.peer.to_string());
+    let user = ["-u", "alice", "-w", "correct-horse-battery", "-e"];
+    let out = scene.uclient_to(&[&user[..], &[&v6]].concat(), &["-c", "-x", "-n", "20", "-z", "5"], &scene.lab.v4.listen.to_string());
+    assert_relayed(&out, 20);
+    let out = scene.uclient_to(&[&user[..], &[&v4]].concat(), &["-c", "-X", "-n", "20", "-z", "5"], &scene.lab.v6.listen.to_string());
+    assert_relayed(&out, 20);
+}
+
+#[test]
+fn dual_allocation() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    assert_relayed(&scene.uclient(&["-Z", "-n", "20", "-m", "2", "-z", "5"]), 40);
+}
+
+#[test]
+fn client_to_client_through_two_allocations() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    let out = scene.uclient(&["-y", "-c", "-n", "20", "-m", "4", "-z", "5"]);
+    assert_relayed(&out, 80);
+}
+
+#[test]
+fn extra_requests() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    assert_relayed(&scene.uclient(&["-c", "-G", "-n", "20", "-m", "2", "-z", "5"]), 40);
+}
+
+#[test]
+fn negative_protocol_tests_leave_it_serving() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    // It does not end by itself against a server that drops what it sends, so it gets 10 seconds.
+    drop(Tool::run(
+        scene.lab.command(Host::Client, "turnutils_uclient").args(["-u", "alice", "-w", "correct-horse-battery"]).args([
+            "-e",
+            &scene.lab.v4.peer.to_string(),
+            "-c",
+            "-N",
+            "-R",
+            "-n",
+            "5",
+            &scene.lab.v4.listen.to_string(),
+        ]),
+        Duration::from_secs(10),
+    ));
+    assert_relayed(&scene.uclient(&["-c", "-n", "20", "-z", "5"]), 20);
+}
+
+#[test]
+fn time_limited_credentials() {
+    const SECRET: &str = "north-of-the-river-0123456789";
+    let secret = format!("[[auth.secrets]]\nname = \"web\"\nsecret = \"{SECRET}\"\n");
+    let Some(scene) = Scene::new(|config| config.tables = secret) else { return };
+    let peer = scene.lab.v4.peer.to_string();
+    let listen = scene.lab.v4.listen.to_string();
+    let options = ["-c", "-n", "20", "-m", "2", "-z", "5"];
+    assert_relayed(&scene.uclient_to(&["-u", "bob", "-W", SECRET, "-e", &peer], &options, &listen), 40);
+
+    let wrong = scene.uclient_to(&["-u", "bob", "-W", "another-secret-0123456789", "-e", &peer], &options, &listen);
+    assert!(!wrong.ok, "a wrong secret must not allocate:\n{}", wrong.output);
+}
+
+#[test]
+fn wrong_password_is_refused() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    let peer = scene.lab.v4.peer.to_string();
+    let identity = ["-u", "alice", "-w", "wrong", "-e", &peer];
+    let out = scene.uclient_to(&identity, &["-c", "-n", "5"], &scene.lab.v4.listen.to_string());
+    assert!(!out.ok, "a wrong password must not allocate:\n{}", out.output);
+    let status = scene.server.ask(&["status", "--json"]);
+    assert!(status.output.contains("wrong_password"), "the refusal is counted by its reason:\n{}", status.output);
+}
+
+#[test]
+fn private_peers_are_refused_unless_allowed() {
+    let Some(scene) = Scene::new(|config| config.allow.clear()) else { return };
+    let out = scene.uclient(&["-c", "-n", "5"]);
+    assert!(!out.ok, "10.77.2.2 must be refused:\n{}", out.output);
+    let status = scene.server.ask(&["status", "--json"]);
+    assert!(status.output.contains("peer_forbidden"), "the refusal is counted by its reason:\n{}", status.output);
+}
+
+#[test]
+fn stunclient_sees_its_own_address() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    for (listen, own) in [(scene.lab.v4.listen, scene.lab.v4.client), (scene.lab.v6.listen, scene.lab.v6.client)] {
+        let out = Tool::run(
+            scene.lab.command(Host::Client, "turnutils_stunclient").args(["-p", "3478", &listen.to_string()]),
+            PATIENCE,
+        );
+        assert!(out.output.contains(&own.to_string()), "reflexive address {own}:\n{}", out.output);
+    }
+}
+
+#[test]
+fn many_sessions_lose_nothing() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    let options = ["-c", "-n", "500", "-m", "20", "-l", "170", "-z", "2"];
+    assert_relayed(&scene.uclient(&options), 10_000);
+    let sessions = scene.server.ask(&["sessions", "--json"]);
+    assert!(sessions.ok, "{}", sessions.output);
+}

@@ -1,0 +1,48 @@
+//! pion, the Go client that LiveKit and many others are built on.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use e2e::{Config, Host, Lab, Running, Server, Tool, repository, require};
+
+/// Builds the client with the Go toolchain and modules at hand.
+fn client() -> Result<PathBuf, String> {
+    let source = repository().join("crates/e2e/clients/pion");
+    let binary = source.join("bin/pion");
+    let out = Command::new("go").arg("build").arg("-o").arg(&binary).arg(".").current_dir(&source).output();
+    match out {
+        Ok(out) if out.status.success() => Ok(binary),
+        Ok(out) => Err(format!("pion's client does not build: {}", String::from_utf8_lossy(&out.stderr).trim())),
+        Err(error) => Err(format!("Go is not installed: {error}")),
+    }
+}
+
+#[test]
+fn echoes_through_both_families() {
+    let Some(client) = require(client()) else { return };
+    let Some(lab) = require(Lab::new()) else { return };
+    let config = Config::for_lab(&lab);
+    let _server = Server::start(&lab, &config);
+    let _peer = Running::start(lab.command(Host::Peer, "turnutils_peer").args(["-p", "3480", "-L", &lab.v4.peer.to_string()]));
+    // pion asks for an IPv4 relay; it reaches the server over either family.
+    for listen in [lab.v4.listen, lab.v6.listen] {
+        let server = match listen {
+            IpAddr::V4(ip) => format!("{ip}:3478"),
+            IpAddr::V6(ip) => format!("[{ip}]:3478"),
+        };
+        let out = Tool::run(
+            lab.command(Host::Client, &client).args([
+                &server,
+                config.accounts[0].name,
+                config.accounts[0].password,
+                "turn.test",
+                &format!("{}:3480", lab.v4.peer),
+                "300",
+            ]),
+            Duration::from_secs(60),
+        );
+        assert!(out.ok && out.output.contains("echoed 300 of 300"), "{}", out.output);
+    }
+}
