@@ -1,0 +1,71 @@
+//! Which cores a thread may run on.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use crate::sys::check;
+
+const SET_BYTES: usize = size_of::<libc::cpu_set_t>();
+/// Cores that a set can name.
+const MAX_CORES: usize = SET_BYTES * 8;
+
+/// The cores that the calling thread may run on, ascending: those of the machine, less what a
+/// container or `taskset` takes away.
+///
+/// # Errors
+/// A machine with more than 1024 cores.
+pub fn allowed_cores() -> io::Result<Vec<usize>> {
+    let mut set = empty_set();
+    // SAFETY: `set` is there for the kernel to write and is as long as said. 0 is the caller.
+    check(unsafe { libc::sched_getaffinity(0, SET_BYTES, &raw mut set) })?;
+    // SAFETY: each index is below the number of bits of the set.
+    Ok((0..MAX_CORES)
+        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
+        .collect())
+}
+
+/// Keeps the calling thread on one core.
+///
+/// # Errors
+/// `InvalidInput` for a core that does not exist or is not allowed.
+pub fn pin_current_thread(core: usize) -> io::Result<()> {
+    if core >= MAX_CORES {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut set = empty_set();
+    // SAFETY: `core` is below the number of bits of the set.
+    unsafe { libc::CPU_SET(core, &mut set) };
+    // SAFETY: `set` lives until the call returns and is as long as said. 0 is the caller.
+    check(unsafe { libc::sched_setaffinity(0, SET_BYTES, &raw const set) }).map(drop)
+}
+
+fn empty_set() -> libc::cpu_set_t {
+    // SAFETY: the set is an array of integers, for which zero is a value: no core.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_kept_where_it_was_put() {
+        // A thread of its own, so that the test runner's is left alone.
+        std::thread::spawn(|| {
+            let cores = allowed_cores().unwrap();
+            let last = *cores.last().unwrap();
+            pin_current_thread(last).unwrap();
+            assert_eq!(allowed_cores().unwrap(), [last]);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn cores_that_do_not_exist_are_refused() {
+        for core in [MAX_CORES - 1, MAX_CORES, usize::MAX] {
+            let error = pin_current_thread(core).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{core}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The only place that reads a clock.
+
+use std::mem::MaybeUninit;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use turn_types::{Instant, Now, UnixSeconds};
+
+/// The clocks of this host.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock;
+
+impl Clock {
+    /// Both clocks. The monotonic one counts from the start of the host and stands while it
+    /// sleeps; all threads and processes see the same.
+    #[must_use]
+    pub fn now() -> Now {
+        Now {
+            instant: monotonic(),
+            unix: wall(),
+        }
+    }
+}
+
+fn monotonic() -> Instant {
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: `time` is there for the kernel to write. The call cannot fail for this clock, and
+    // if it did the zeroed bytes would still be a value.
+    let time = unsafe {
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
+        time.assume_init()
+    };
+    // Both are positive, and the sum overflows after 584 years.
+    Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// A clock set before 1970 reads as 1970.
+fn wall() -> UnixSeconds {
+    UnixSeconds(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monotonic_time_does_not_go_back_and_wall_time_is_of_this_century() {
+        let (first, second) = (Clock::now(), Clock::now());
+        assert!(first.instant > Instant::ZERO);
+        assert!(second.instant >= first.instant);
+        assert!(first.unix >= UnixSeconds(1_700_000_000), "{first:?}");
+    }
+}

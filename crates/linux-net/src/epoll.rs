@@ -1,0 +1,196 @@
+//! Waiting for descriptors: epoll, level-triggered.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use libc::c_int;
+
+use crate::sys::check;
+
+/// What to wait for. Errors and hang-ups are always reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read, or to accept.
+    Read,
+    /// Room to write, or a connection established.
+    Write,
+    /// Either.
+    ReadWrite,
+    /// Only errors and hang-ups.
+    ErrorsOnly,
+}
+
+impl Interest {
+    const fn bits(self) -> u32 {
+        let (read, write) = (
+            (libc::EPOLLIN | libc::EPOLLRDHUP) as u32,
+            libc::EPOLLOUT as u32,
+        );
+        match self {
+            Self::Read => read,
+            Self::Write => write,
+            Self::ReadWrite => read | write,
+            Self::ErrorsOnly => 0,
+        }
+    }
+}
+
+/// A descriptor is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The number it was added with.
+    pub token: u64,
+    /// Reading gives something: data, an end, an error.
+    pub readable: bool,
+    /// Writing takes something.
+    pub writable: bool,
+    /// An error waits; for a UDP socket, something in its error queue.
+    pub error: bool,
+    /// The far end of a stream has closed, in one direction at least.
+    pub hangup: bool,
+}
+
+/// Room for what one wait reports; allocated once and reused.
+pub struct Events {
+    list: Vec<libc::epoll_event>,
+    len: usize,
+}
+
+impl Events {
+    /// Room for `capacity` events, at least 1. More that are ready are reported by the next wait.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        let capacity = capacity.clamp(1, c_int::MAX as usize);
+        Self {
+            list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity],
+            len: 0,
+        }
+    }
+
+    /// What the last wait reported.
+    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+        self.list[..self.len].iter().map(|event| {
+            let bits = event.events;
+            let any = |wanted: c_int| bits & wanted as u32 != 0;
+            Event {
+                token: event.u64,
+                readable: any(libc::EPOLLIN),
+                writable: any(libc::EPOLLOUT),
+                error: any(libc::EPOLLERR),
+                hangup: any(libc::EPOLLHUP | libc::EPOLLRDHUP),
+            }
+        })
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// A set of descriptors to wait for, each under a number of the caller's.
+///
+/// A descriptor that is closed leaves the set by itself. Events already reported for it are still
+/// in [`Events`]: numbers should not be reused within one round.
+#[derive(Debug)]
+pub struct Epoll {
+    fd: OwnedFd,
+}
+
+impl Epoll {
+    /// An empty set.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes no pointers.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { fd })
+    }
+
+    /// Adds a descriptor.
+    ///
+    /// # Errors
+    /// Already in the set; out of memory or over `fs.epoll.max_user_watches`.
+    pub fn add(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, &fd, (token, interest.bits()))
+    }
+
+    /// Changes number and interest of a descriptor.
+    ///
+    /// # Errors
+    /// Not in the set.
+    pub fn modify(&self, fd: impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, &fd, (token, interest.bits()))
+    }
+
+    /// Removes a descriptor.
+    ///
+    /// # Errors
+    /// Not in the set.
+    pub fn delete(&self, fd: impl AsFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, &fd, (0, 0))
+    }
+
+    /// Waits until something is ready, or for `timeout`; `None` waits for ever, zero not at all.
+    /// Returns the number of events, 0 after the time or a signal. Times are rounded up to
+    /// milliseconds, so that a timer is due when the wait for it ends.
+    ///
+    /// # Errors
+    /// Only faults of the program.
+    pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
+        events.len = 0;
+        // SAFETY: the list has `list.len()` elements for the kernel to write, and lives until the
+        // call returns.
+        let count = unsafe {
+            libc::epoll_wait(
+                self.fd.as_raw_fd(),
+                events.list.as_mut_ptr(),
+                events.list.len() as c_int,
+                milliseconds(timeout),
+            )
+        };
+        match check(count) {
+            Ok(count) => events.len = usize::try_from(count).unwrap_or(0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(events.len)
+    }
+
+    fn control(&self, what: c_int, fd: &impl AsFd, (token, bits): (u64, u32)) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: bits,
+            u64: token,
+        };
+        let fd = fd.as_fd().as_raw_fd();
+        // SAFETY: `event` lives until the call returns, which copies it.
+        check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &raw mut event) }).map(drop)
+    }
+}
+
+/// As epoll takes it: -1 is for ever, other times rounded up.
+fn milliseconds(timeout: Option<Duration>) -> c_int {
+    timeout.map_or(-1, |time| {
+        c_int::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_up() {
+        assert_eq!(milliseconds(None), -1);
+        assert_eq!(milliseconds(Some(Duration::ZERO)), 0);
+        assert_eq!(milliseconds(Some(Duration::from_nanos(1))), 1);
+        assert_eq!(milliseconds(Some(Duration::from_millis(20))), 20);
+        assert_eq!(milliseconds(Some(Duration::from_micros(20_001))), 21);
+        assert_eq!(milliseconds(Some(Duration::MAX)), c_int::MAX);
+    }
+}

@@ -1,0 +1,193 @@
+//! What became of datagrams sent earlier: the socket's error queue (`IP_RECVERR`).
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use libc::c_int;
+use turn_types::IpFamily;
+
+use crate::UdpSocket;
+use crate::address::{self, ADDRESS_BYTES};
+use crate::cmsg::{self, Decoder};
+use crate::sys::errno;
+
+/// Errors taken per call, so that a flood of ICMP cannot hold up a worker; epoll reports the rest.
+const MAX_PER_CALL: usize = 64;
+
+/// A `sock_extended_err` and the address of whoever reported it.
+const CONTROL_BYTES: usize =
+    cmsg::space(size_of::<libc::sock_extended_err>() + ADDRESS_BYTES) + cmsg::space(4) * 4;
+
+/// Something that went wrong with a datagram after it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketError {
+    /// Where the datagram was sent.
+    pub peer: SocketAddr,
+    /// The kernel's word for it.
+    pub errno: i32,
+    /// What the network said; `None` when this host found the fault itself (`EMSGSIZE`).
+    pub icmp: Option<IcmpReport>,
+}
+
+/// An ICMP message about a datagram of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpReport {
+    /// ICMP (RFC 792) or ICMPv6 (RFC 4443): what the numbers mean.
+    pub family: IpFamily,
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+    /// For "fragmentation needed" (3/4) and "packet too big" (2/0): the MTU the router named, if
+    /// it did. Otherwise 0.
+    pub mtu_or_zero: u32,
+}
+
+impl UdpSocket {
+    /// Takes what is in the error queue, at most 64 entries, and returns how many `report` got.
+    ///
+    /// # Errors
+    /// Those of `recvmsg` that mean a fault of the program; an empty queue is none.
+    pub fn recv_errors(&self, mut report: impl FnMut(SocketError)) -> io::Result<usize> {
+        let mut reported = 0;
+        for _ in 0..MAX_PER_CALL {
+            match self.recv_error()? {
+                Taken::Nothing => break,
+                Taken::Other => {}
+                Taken::Error(error) => {
+                    report(error);
+                    reported += 1;
+                }
+            }
+        }
+        Ok(reported)
+    }
+
+    fn recv_error(&self) -> io::Result<Taken> {
+        let mut name = [0_u8; ADDRESS_BYTES];
+        let mut control = Control([0; CONTROL_BYTES]);
+        // SAFETY: `msghdr` is integers and pointers, for which zero is a value.
+        let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        header.msg_name = name.as_mut_ptr().cast();
+        header.msg_namelen = ADDRESS_BYTES as _;
+        header.msg_control = control.0.as_mut_ptr().cast();
+        header.msg_controllen = CONTROL_BYTES as _;
+        // No payload is asked for: the kernel would give the head of our own datagram.
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        let result = loop {
+            // SAFETY: name and control buffer live until the call returns and are as long as the
+            // header says; there are no payload buffers.
+            let result = unsafe { libc::recvmsg(self.as_raw_fd(), &raw mut header, flags) };
+            if result >= 0 || errno() != libc::EINTR {
+                break result;
+            }
+        };
+        if result < 0 {
+            return match errno() {
+                libc::EAGAIN => Ok(Taken::Nothing),
+                _ => Err(io::Error::last_os_error()),
+            };
+        }
+        // A `size_t` with one C library, a `socklen_t` with another.
+        let written: usize = header.msg_controllen as _;
+        let written = written.min(CONTROL_BYTES);
+        let error = address::decode(&name)
+            .and_then(|peer| Decoder::new(&control.0[..written]).find_map(|m| parse(peer, m)));
+        Ok(error.map_or(Taken::Other, Taken::Error))
+    }
+}
+
+/// Control messages begin at the alignment of a `long`.
+#[repr(align(8))]
+struct Control([u8; CONTROL_BYTES]);
+
+enum Taken {
+    Nothing,
+    /// Something else that lives in the queue, such as a time stamp.
+    Other,
+    Error(SocketError),
+}
+
+/// Reads one control message: `struct sock_extended_err` as its bytes.
+fn parse(peer: SocketAddr, (level, kind, data): (c_int, c_int, &[u8])) -> Option<SocketError> {
+    let ours = (level == libc::IPPROTO_IP && kind == libc::IP_RECVERR)
+        || (level == libc::IPPROTO_IPV6 && kind == libc::IPV6_RECVERR);
+    let raw = data.first_chunk::<{ size_of::<libc::sock_extended_err>() }>()?;
+    if !ours {
+        return None;
+    }
+    let [
+        e0,
+        e1,
+        e2,
+        e3,
+        origin,
+        icmp_type,
+        code,
+        _pad,
+        i0,
+        i1,
+        i2,
+        i3,
+        ..,
+    ] = *raw;
+    let errno = i32::from_ne_bytes([e0, e1, e2, e3]);
+    let info = u32::from_ne_bytes([i0, i1, i2, i3]);
+    let report = |family, too_big| IcmpReport {
+        family,
+        kind: icmp_type,
+        code,
+        mtu_or_zero: if too_big { info } else { 0 },
+    };
+    let icmp = match origin {
+        libc::SO_EE_ORIGIN_LOCAL => None,
+        libc::SO_EE_ORIGIN_ICMP => Some(report(IpFamily::V4, (icmp_type, code) == (3, 4))),
+        libc::SO_EE_ORIGIN_ICMP6 => Some(report(IpFamily::V6, icmp_type == 2)),
+        _ => return None,
+    };
+    Some(SocketError { peer, errno, icmp })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extended(origin: u8, icmp_type: u8, code: u8, info: u32) -> Vec<u8> {
+        let mut raw = vec![];
+        raw.extend(libc::EMSGSIZE.to_ne_bytes());
+        raw.extend([origin, icmp_type, code, 0]);
+        raw.extend(info.to_ne_bytes());
+        raw.extend([0; 4]);
+        raw
+    }
+
+    fn parse_v4(data: &[u8]) -> Option<SocketError> {
+        let peer = "192.0.2.1:9".parse().unwrap();
+        parse(peer, (libc::IPPROTO_IP, libc::IP_RECVERR, data))
+    }
+
+    #[test]
+    fn the_mtu_is_told_where_icmp_tells_it_and_nowhere_else() {
+        let mtu = |raw: &[u8]| parse_v4(raw).unwrap().icmp.unwrap().mtu_or_zero;
+        assert_eq!(mtu(&extended(libc::SO_EE_ORIGIN_ICMP, 3, 4, 1400)), 1400);
+        assert_eq!(mtu(&extended(libc::SO_EE_ORIGIN_ICMP, 3, 3, 1400)), 0);
+        assert_eq!(mtu(&extended(libc::SO_EE_ORIGIN_ICMP6, 2, 0, 1280)), 1280);
+        assert_eq!(mtu(&extended(libc::SO_EE_ORIGIN_ICMP6, 1, 4, 1280)), 0);
+    }
+
+    #[test]
+    fn faults_found_here_have_no_icmp_and_other_origins_are_not_errors() {
+        let local = parse_v4(&extended(libc::SO_EE_ORIGIN_LOCAL, 0, 0, 65_536)).unwrap();
+        assert_eq!((local.errno, local.icmp), (libc::EMSGSIZE, None));
+        assert_eq!(
+            parse_v4(&extended(libc::SO_EE_ORIGIN_TIMESTAMPING, 0, 0, 0)),
+            None
+        );
+        assert_eq!(
+            parse_v4(&extended(libc::SO_EE_ORIGIN_ICMP, 3, 3, 0)[..15]),
+            None
+        );
+    }
+}

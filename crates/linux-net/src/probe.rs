@@ -1,0 +1,35 @@
+//! What this kernel can do.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
+use crate::sys::set_option;
+use crate::udp;
+
+/// What makes sending and receiving fast, if the kernel has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// `UDP_GRO` (Linux 5.0): datagrams arrive merged.
+    pub gro: bool,
+    /// `UDP_SEGMENT` (Linux 4.18): datagrams are sent as runs.
+    pub gso: bool,
+}
+
+/// Asks the kernel, the first time; false for what it does not say.
+pub fn capabilities() -> Capabilities {
+    static KNOWN: OnceLock<Capabilities> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let Ok(socket) = udp::open(IpAddr::V4(Ipv4Addr::LOCALHOST)) else {
+            return Capabilities {
+                gro: false,
+                gso: false,
+            };
+        };
+        let can = |option| set_option(socket.as_fd(), libc::SOL_UDP, option, 1).is_ok();
+        Capabilities {
+            gro: can(libc::UDP_GRO),
+            gso: can(libc::UDP_SEGMENT),
+        }
+    })
+}

@@ -1,0 +1,27 @@
+//! Randomness of the operating system.
+
+/// `N` bytes nobody can guess: for keys, seeds, tokens.
+///
+/// # Panics
+/// When the kernel has none to give, which a sandbox can bring about: there is no safe way to go
+/// on without.
+#[must_use]
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        panic!("the operating system gives no random bytes: {error}");
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_are_alike() {
+        let seen: std::collections::BTreeSet<[u8; 16]> =
+            (0..1000).map(|_| random_bytes()).collect();
+        assert_eq!(seen.len(), 1000);
+    }
+}

@@ -1,0 +1,366 @@
+//! Receiving: many datagrams per call, merged ones whole.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use libc::c_int;
+use turn_types::Marks;
+
+use crate::address::{self, ADDRESS_BYTES, RawAddress};
+use crate::cmsg::{self, Decoder};
+use crate::errno::left_by_icmp;
+use crate::heap::{HeapArray, Zeroed};
+use crate::sys::errno;
+use crate::{Occupancy, UdpSocket};
+
+/// Room for the largest message: a super-packet is at most 65,535 bytes with its headers, and a
+/// smaller buffer would lose its tail.
+const PAYLOAD_BYTES: usize = 65_536;
+
+/// From one buffer to the next. Were it a multiple of the page, the heads of all buffers, which
+/// is all that small datagrams touch, would fall into the same few sets of the first-level cache.
+const STRIDE: usize = PAYLOAD_BYTES + 5 * 64;
+
+/// Everything a socket of ours can attach to a message: TTL, traffic class, losses and segment
+/// size are an `int` each, `in6_pktinfo` is the larger of the two.
+const CONTROL_BYTES: usize =
+    4 * cmsg::space(size_of::<c_int>()) + cmsg::space(size_of::<libc::in6_pktinfo>());
+
+/// More messages than this per call gain nothing and cost cold buffers.
+const MAX_MESSAGES: usize = 64;
+
+/// ICMP errors swallowed per call. Each call clears one; a socket with more is reported again by
+/// epoll.
+const MAX_ERRORS_SWALLOWED: usize = 8;
+
+/// Buffers for one receive call, allocated once and reused.
+///
+/// Memory: 64 KiB of address space per message, of which only touched pages are real.
+pub struct RxBatch {
+    payload: HeapArray<u8>,
+    ancillary: HeapArray<Ancillary>,
+    /// One buffer per message; only pointed at by `headers`.
+    _iovecs: HeapArray<libc::iovec>,
+    headers: HeapArray<libc::mmsghdr>,
+    /// What the last call received.
+    received: Vec<Meta>,
+    stats: RecvStats,
+}
+
+/// Counters of one [`RxBatch`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecvStats {
+    /// Datagrams, each segment of a merged message for itself.
+    pub datagrams: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Messages that did not fit, or whose control messages did not.
+    pub truncated: u64,
+    /// Messages per call that had any.
+    pub messages_per_call: Occupancy,
+    /// Datagrams per message.
+    pub segments_per_message: Occupancy,
+}
+
+/// What the kernel writes beside the payload.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Ancillary {
+    control: [u8; CONTROL_BYTES],
+    name: RawAddress,
+}
+
+// SAFETY: arrays of bytes.
+unsafe impl Zeroed for Ancillary {}
+
+#[derive(Clone, Copy)]
+struct Meta {
+    from: SocketAddr,
+    to: Option<IpAddr>,
+    marks: Marks,
+    segment_size: usize,
+    len: usize,
+    truncated: bool,
+    kernel_drops: u32,
+}
+
+/// One message: a datagram, or several of equal size from one sender to one address.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// Who sent it.
+    pub from: SocketAddr,
+    /// The local address it was sent to; only with [`UdpOptions::packet_info`](crate::UdpOptions).
+    pub to: Option<IpAddr>,
+    /// TTL and traffic class, which all segments share.
+    pub marks: Marks,
+    /// The size of each segment but the last, which may be shorter. Equal to the length of `data`
+    /// for a single datagram.
+    pub segment_size: usize,
+    /// The payload of all segments, one behind the other.
+    pub data: &'a [u8],
+    /// Something is missing: drop the message.
+    pub truncated: bool,
+    /// How many datagrams the socket has lost to a full buffer since it was opened, as of this
+    /// message; wraps.
+    pub kernel_drops: u32,
+}
+
+impl<'a> Received<'a> {
+    /// The datagrams with their offsets in `data`. An empty datagram is one empty segment.
+    pub fn segments(&self) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+        let (data, size) = (self.data, self.segment_size.max(1));
+        (0..data.len().max(1)).step_by(size).map(move |start| {
+            let end = data.len().min(start + size);
+            (start, &data[start..end])
+        })
+    }
+}
+
+impl RxBatch {
+    /// Buffers for up to `messages` messages per call, 1 to 64 (clamped). 32 is good: with more
+    /// the buffers fall out of the cache.
+    #[must_use]
+    pub fn new(messages: usize) -> Self {
+        let messages = messages.clamp(1, MAX_MESSAGES);
+        let mut batch = Self {
+            payload: HeapArray::new(messages * STRIDE),
+            ancillary: HeapArray::new(messages),
+            _iovecs: HeapArray::new(messages),
+            headers: HeapArray::new(messages),
+            received: Vec::with_capacity(messages),
+            stats: RecvStats::default(),
+        };
+        for index in 0..messages {
+            batch.point(index);
+        }
+        batch
+    }
+
+    /// Receives what is there, up to the capacity, and returns how many messages that is: 0 when
+    /// nothing waits. The previous ones are gone. Errors that ICMP left on the socket are
+    /// swallowed: the error queue has them in full.
+    ///
+    /// # Errors
+    /// Those of `recvmmsg` that mean a fault of the program or a lack of memory.
+    pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
+        self.rearm();
+        for _ in 0..=MAX_ERRORS_SWALLOWED {
+            // SAFETY: each of the `len` headers points at an address, a control buffer and one
+            // iovec, and that at a payload buffer. All live in arrays that `self` owns and that
+            // never move; their lengths were set by `point` and, where the kernel changed them,
+            // by `rearm`. `&mut self` excludes any reference into them.
+            let received = unsafe {
+                libc::recvmmsg(
+                    socket.as_raw_fd(),
+                    self.headers.pointer(0),
+                    self.headers.len() as _,
+                    libc::MSG_DONTWAIT as _,
+                    std::ptr::null_mut(),
+                )
+            };
+            if let Ok(count) = usize::try_from(received) {
+                self.read_headers(count);
+                return Ok(count);
+            }
+            match errno() {
+                libc::EAGAIN => return Ok(0),
+                libc::EINTR => {}
+                errno if left_by_icmp(errno) => {}
+                errno => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+        Ok(0)
+    }
+
+    /// How many messages the last call received.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.received.len()
+    }
+
+    /// Whether the last call received nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+
+    /// The `index`-th message of the last call. Panics, like slice indexing, when there were
+    /// fewer.
+    #[must_use]
+    pub fn message(&self, index: usize) -> Received<'_> {
+        let meta = &self.received[index];
+        Received {
+            from: meta.from,
+            to: meta.to,
+            marks: meta.marks,
+            segment_size: meta.segment_size,
+            data: self
+                .payload
+                .slice(index * STRIDE..index * STRIDE + meta.len),
+            truncated: meta.truncated,
+            kernel_drops: meta.kernel_drops,
+        }
+    }
+
+    /// The counters.
+    #[must_use]
+    pub const fn stats(&self) -> &RecvStats {
+        &self.stats
+    }
+
+    /// A range of a message's payload. Panics, like slice indexing, when it is outside.
+    pub(crate) fn bytes(&self, message: usize, range: Range<usize>) -> &[u8] {
+        &self.message(message).data[range]
+    }
+
+    /// Builds the header of one message, once.
+    fn point(&mut self, index: usize) {
+        let iovec = self._iovecs.get_mut(index);
+        iovec.iov_base = self.payload.pointer(index * STRIDE).cast();
+        iovec.iov_len = PAYLOAD_BYTES;
+        let ancillary = self.ancillary.pointer(index);
+        let header = &mut self.headers.get_mut(index).msg_hdr;
+        header.msg_iov = self._iovecs.pointer(index);
+        header.msg_iovlen = 1;
+        // SAFETY: `ancillary` points at an element of the array; only addresses are taken.
+        header.msg_name = unsafe { (&raw mut (*ancillary).name).cast() };
+        // SAFETY: as above.
+        header.msg_control = unsafe { (&raw mut (*ancillary).control).cast() };
+        self.set_lengths(index);
+    }
+
+    /// Sets again what the kernel changed in the headers it filled.
+    fn rearm(&mut self) {
+        for index in 0..self.received.len() {
+            self.set_lengths(index);
+        }
+        self.received.clear();
+    }
+
+    fn set_lengths(&mut self, index: usize) {
+        let header = &mut self.headers.get_mut(index).msg_hdr;
+        header.msg_namelen = ADDRESS_BYTES as _;
+        header.msg_controllen = CONTROL_BYTES as _;
+        header.msg_flags = 0;
+    }
+
+    fn read_headers(&mut self, count: usize) {
+        self.stats.messages_per_call.record(count);
+        for index in 0..count {
+            let meta = read(self.headers.get(index), self.ancillary.get(index));
+            let segments = meta.len.div_ceil(meta.segment_size.max(1)).max(1);
+            self.stats.segments_per_message.record(segments);
+            self.stats.datagrams += segments as u64;
+            self.stats.bytes += meta.len as u64;
+            self.stats.truncated += u64::from(meta.truncated);
+            self.received.push(meta);
+        }
+    }
+}
+
+impl std::fmt::Debug for RxBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RxBatch")
+            .field("capacity", &self.headers.len())
+            .field("messages", &self.received.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn read(header: &libc::mmsghdr, ancillary: &Ancillary) -> Meta {
+    let len = (header.msg_len as usize).min(PAYLOAD_BYTES);
+    let incomplete = header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0;
+    // Both always hold for a UDP socket; a message without a sender could not be answered.
+    let name = &ancillary.name[..ADDRESS_BYTES.min(header.msg_hdr.msg_namelen as usize)];
+    let from = address::decode(name);
+    // A `size_t` with one C library, a `socklen_t` with another.
+    let control_len: usize = header.msg_hdr.msg_controllen as _;
+    let control = &ancillary.control[..CONTROL_BYTES.min(control_len)];
+    let mut meta = Meta {
+        from: from.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)),
+        to: None,
+        marks: Marks::DEFAULT,
+        segment_size: len,
+        len,
+        truncated: incomplete || from.is_none(),
+        kernel_drops: 0,
+    };
+    for message in Decoder::new(control) {
+        note(&mut meta, message);
+    }
+    meta
+}
+
+/// Takes what one control message says.
+fn note(meta: &mut Meta, (level, kind, data): (c_int, c_int, &[u8])) {
+    let number = cmsg::number(data).unwrap_or(0);
+    match (level, kind) {
+        (libc::SOL_UDP, libc::UDP_GRO) if number > 0 => {
+            meta.segment_size = meta.len.min(number as usize);
+        }
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+            meta.marks.ttl = number as u8;
+        }
+        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            meta.marks.tos = number as u8;
+        }
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            // in_pktinfo: interface, our address, the address in the header.
+            let address = data.get(8..).and_then(<[u8]>::first_chunk::<4>);
+            meta.to = address.map(|octets| IpAddr::V4(Ipv4Addr::from(*octets)));
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            // in6_pktinfo: the address in the header, interface.
+            let address = data.first_chunk::<16>();
+            meta.to = address.map(|octets| IpAddr::V6(Ipv6Addr::from(*octets)));
+        }
+        (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => meta.kernel_drops = number,
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(data: &[u8], segment_size: usize) -> Received<'_> {
+        let from = "127.0.0.1:1".parse().unwrap();
+        let marks = Marks::DEFAULT;
+        Received {
+            from,
+            to: None,
+            marks,
+            segment_size,
+            data,
+            truncated: false,
+            kernel_drops: 0,
+        }
+    }
+
+    #[test]
+    fn segments_are_equal_but_for_the_last() {
+        let whole = received(b"aaabbbc", 3);
+        let segments: Vec<_> = whole.segments().collect();
+        assert_eq!(segments, [(0, &b"aaa"[..]), (3, b"bbb"), (6, b"c")]);
+    }
+
+    #[test]
+    fn a_single_datagram_is_one_segment_even_when_empty() {
+        assert_eq!(
+            received(b"abc", 3).segments().collect::<Vec<_>>(),
+            [(0, &b"abc"[..])]
+        );
+        assert_eq!(
+            received(b"", 0).segments().collect::<Vec<_>>(),
+            [(0, &b""[..])]
+        );
+    }
+
+    #[test]
+    fn a_batch_may_move_to_another_thread() {
+        fn is_send<T: Send>() {}
+        is_send::<RxBatch>();
+    }
+}

@@ -1,0 +1,154 @@
+//! Where runs may be sent as runs, learnt from refusals.
+//!
+//! A segment that does not fit the MTU is refused, not fragmented, and the MTU belongs to the way
+//! to a destination: so a refusal is remembered by socket and destination, and costs one failed
+//! call. Nothing a remote host does switches runs off for others.
+
+use std::net::IpAddr;
+
+use libc::c_int;
+
+use crate::tx::{Flow, SendSocket};
+
+/// Refusals remembered. The slot is chosen by a hash; a newer one takes the place of an older.
+const SLOTS: usize = 64;
+
+/// `EIO` means that the way out cannot do runs of any size. One such way is remembered like the
+/// rest; so many refusals mean that it is the only way, and that trying is a waste.
+const MAX_IO_REFUSALS: u32 = 256;
+
+#[derive(Clone, Copy)]
+struct Refusal {
+    socket: SendSocket,
+    to: IpAddr,
+    /// Runs of this segment size, or a larger one, are refused.
+    size: usize,
+}
+
+pub(crate) struct Segmentation {
+    on: bool,
+    refusals: [Option<Refusal>; SLOTS],
+    io_refusals: u32,
+}
+
+impl Segmentation {
+    /// Nothing learnt yet; `on` is whether this kernel knows runs at all.
+    pub(crate) const fn new(on: bool) -> Self {
+        Self {
+            on,
+            refusals: [None; SLOTS],
+            io_refusals: 0,
+        }
+    }
+
+    /// Whether to try a run of segments of `size` on this flow.
+    pub(crate) fn allows(&self, flow: &Flow, size: usize) -> bool {
+        self.on
+            && match self.refusals[slot(flow)] {
+                Some(refusal) => !refusal.is_of(flow) || size < refusal.size,
+                None => true,
+            }
+    }
+
+    /// Remembers that a run was refused: from now on `allows` says no. True if this switched all
+    /// runs off.
+    pub(crate) fn refused(&mut self, flow: &Flow, size: usize, errno: c_int) -> bool {
+        let place = &mut self.refusals[slot(flow)];
+        let known = place
+            .filter(|refusal| refusal.is_of(flow))
+            .map_or(size, |r| r.size);
+        // A way that cannot do runs cannot do small ones either.
+        let size = if errno == libc::EIO {
+            0
+        } else {
+            size.min(known)
+        };
+        *place = Some(Refusal {
+            socket: flow.socket,
+            to: flow.to.ip(),
+            size,
+        });
+        self.io_refusals += u32::from(errno == libc::EIO);
+        if self.on && self.io_refusals == MAX_IO_REFUSALS {
+            self.on = false;
+            return true;
+        }
+        false
+    }
+}
+
+impl Refusal {
+    fn is_of(&self, flow: &Flow) -> bool {
+        self.socket == flow.socket && self.to == flow.to.ip()
+    }
+}
+
+/// A slot for socket and destination; a poor hash only costs failed calls.
+fn slot(flow: &Flow) -> usize {
+    let address = match flow.to.ip() {
+        IpAddr::V4(v4) => u64::from(v4.to_bits()),
+        IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64 ^ v6.to_bits() as u64,
+    };
+    let mixed = (address ^ flow.socket.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 32) as usize % SLOTS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turn_types::Marks;
+
+    fn flow(socket: u64, host: u8) -> Flow {
+        let to = ([192, 0, 2, host], 9).into();
+        Flow {
+            socket: SendSocket(socket),
+            to,
+            from: None,
+            marks: Marks::DEFAULT,
+        }
+    }
+
+    #[test]
+    fn a_refusal_binds_its_destination_socket_and_size() {
+        let mut known = Segmentation::new(true);
+        assert!(!known.refused(&flow(1, 1), 1400, libc::EMSGSIZE));
+        assert!(!known.allows(&flow(1, 1), 1400));
+        assert!(!known.allows(&flow(1, 1), 1500));
+        assert!(known.allows(&flow(1, 1), 1399));
+        assert!(known.allows(&flow(1, 2), 1400), "another destination");
+        assert!(known.allows(&flow(2, 1), 1400), "another socket");
+        known.refused(&flow(1, 1), 1300, libc::EINVAL);
+        known.refused(&flow(1, 1), 1450, libc::EMSGSIZE);
+        assert!(
+            !known.allows(&flow(1, 1), 1300),
+            "the smallest refused size counts"
+        );
+    }
+
+    #[test]
+    fn a_way_that_cannot_do_runs_is_not_tried_with_smaller_ones() {
+        let mut known = Segmentation::new(true);
+        known.refused(&flow(1, 1), 1000, libc::EIO);
+        assert!(!known.allows(&flow(1, 1), 10));
+        assert!(known.allows(&flow(1, 2), 10));
+    }
+
+    #[test]
+    fn runs_end_when_every_way_refuses_and_that_is_said_once() {
+        let mut known = Segmentation::new(true);
+        let said = (0..2 * MAX_IO_REFUSALS)
+            .filter(|&n| known.refused(&flow(u64::from(n), 1), 100, libc::EIO))
+            .count();
+        assert_eq!(said, 1);
+        assert!(!known.allows(&flow(9999, 9), 100));
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_never_switch_runs_off() {
+        let mut known = Segmentation::new(true);
+        for n in 0..10_000 {
+            assert!(!known.refused(&flow(n, 1), 1400, libc::EMSGSIZE));
+        }
+        assert!(known.allows(&flow(10_001, 2), 1400));
+    }
+}

@@ -1,0 +1,52 @@
+//! The few system calls that more than one file makes.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use libc::{c_int, socklen_t};
+
+/// The result of a call that says -1 and `errno`.
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// The calling thread's `errno`.
+pub(crate) fn errno() -> c_int {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Sets a socket option whose value is an `int`.
+pub(crate) fn set_option(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: c_int,
+) -> io::Result<()> {
+    let len = size_of::<c_int>() as socklen_t;
+    // SAFETY: `value` lives until the call returns and the kernel reads exactly `len` bytes of it.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    check(result).map(drop)
+}
+
+/// Reads a socket option whose value is an `int`.
+pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: `value` and `len` live until the call returns; the kernel writes at most `len`
+    // bytes, the size of `value`, and any bytes are a valid `int`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    check(result).map(|_| value)
+}

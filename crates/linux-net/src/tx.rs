@@ -1,0 +1,481 @@
+//! Gathering what is to be sent: datagrams as lists of ranges, equal neighbours as runs.
+//!
+//! A run is what `UDP_SEGMENT` takes: datagrams of one flow (same socket, destination, source,
+//! marks), all of one size, of which the last may be shorter. Only neighbours join: bursts come
+//! as neighbours, and the order within a flow is never changed.
+
+use std::net::{IpAddr, SocketAddr};
+
+use turn_types::Marks;
+
+use crate::flush::{Load, Sender};
+use crate::{RxBatch, SendError, SendStats, SocketTable, Warning};
+
+/// Datagrams of one run: the kernel's bound before Linux 6.9 or so (128 since).
+pub(crate) const MAX_RUN_SEGMENTS: usize = 64;
+
+/// Bytes of one run: the largest UDP payload in IPv4, which binds super-packets too.
+pub(crate) const MAX_RUN_BYTES: usize = 65_507;
+
+/// Datagrams of one batch: the answer to a receive batch of 32 messages of 64 segments each.
+const MAX_DATAGRAMS: usize = 2048;
+
+/// Parts of one batch: a header, a payload, and sometimes padding for each datagram.
+const MAX_PARTS: usize = 3 * MAX_DATAGRAMS;
+
+/// Parts of one datagram. A run's parts go to one call, which takes 1024 (`UIO_MAXIOV`).
+const MAX_PARTS_PER_DATAGRAM: usize = 16;
+const _: () = assert!(MAX_PARTS_PER_DATAGRAM * MAX_RUN_SEGMENTS <= 1024);
+
+/// Headers and replies of one batch: 48 bytes for each of 2048 datagrams, and as much again.
+const ARENA_BYTES: usize = 192 * 1024;
+
+/// A socket to send by: the caller's own number for it, resolved at the flush by a
+/// [`SocketTable`]. A number that is reused while a batch waits would send by another socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SendSocket(pub u64);
+
+/// All that datagrams must share to be sent as one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// By which socket.
+    pub socket: SendSocket,
+    /// Where to.
+    pub to: SocketAddr,
+    /// From which of the host's addresses; `None` leaves it to the socket and the routes.
+    pub from: Option<IpAddr>,
+    /// TTL, traffic class, DF.
+    pub marks: Marks,
+}
+
+/// A piece of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Bytes that were received and stay where they are.
+    Rx {
+        /// Which message of the [`RxBatch`].
+        message: usize,
+        /// Offset in its data.
+        start: usize,
+        /// Length in bytes.
+        len: usize,
+    },
+    /// Bytes written into the batch's arena.
+    Arena {
+        /// Offset in the arena.
+        start: usize,
+        /// Length in bytes.
+        len: usize,
+    },
+}
+
+impl Part {
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(self) -> usize {
+        match self {
+            Self::Rx { len, .. } | Self::Arena { len, .. } => len,
+        }
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The batch takes no more datagrams: flush it and push again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// The arena has no room for so many bytes: flush and try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArenaFull;
+
+/// One datagram, or a run of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    pub(crate) flow: Flow,
+    /// Index of the first datagram; the others follow it.
+    pub(crate) first: usize,
+    /// How many datagrams.
+    pub(crate) segments: usize,
+    /// Size of the first datagram, and of all but the last.
+    pub(crate) segment_size: usize,
+    bytes: usize,
+    /// Whether another datagram may join.
+    open: bool,
+}
+
+/// One datagram of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    /// Index of the first part; the others follow it, and those of the next datagram follow them.
+    pub(crate) first_part: usize,
+    pub(crate) parts: usize,
+    pub(crate) bytes: usize,
+    pub(crate) tag: u32,
+}
+
+/// What is to be sent in this iteration of a worker's loop.
+///
+/// Payloads are ranges of the [`RxBatch`] that is given to [`flush`](Self::flush); headers and
+/// replies are written into the batch's arena. Allocated once and reused.
+pub struct TxBatch {
+    messages: Vec<Message>,
+    segments: Vec<Segment>,
+    parts: Vec<Part>,
+    arena: Box<[u8]>,
+    arena_used: usize,
+    sender: Sender,
+}
+
+impl Default for TxBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TxBatch {
+    /// An empty batch; all its memory is allocated here.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            messages: Vec::with_capacity(MAX_DATAGRAMS),
+            segments: Vec::with_capacity(MAX_DATAGRAMS),
+            parts: Vec::with_capacity(MAX_PARTS),
+            arena: vec![0; ARENA_BYTES].into_boxed_slice(),
+            arena_used: 0,
+            sender: Sender::new(MAX_PARTS),
+        }
+    }
+
+    /// Forgets everything that was pushed or written.
+    pub fn clear(&mut self) {
+        self.messages.clear();
+        self.segments.clear();
+        self.parts.clear();
+        self.arena_used = 0;
+    }
+
+    /// Whether there is nothing to send.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// How many datagrams wait.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Copies bytes (a header, a reply) into the arena.
+    ///
+    /// # Errors
+    /// [`ArenaFull`]: flush first.
+    pub fn arena_write(&mut self, bytes: &[u8]) -> Result<Part, ArenaFull> {
+        self.arena_space(bytes.len())?.copy_from_slice(bytes);
+        Ok(self.arena_commit(bytes.len()))
+    }
+
+    /// Lends `len` bytes of the arena to be written in place. What they hold is arbitrary. They
+    /// are kept by [`arena_commit`](Self::arena_commit), and lent again without.
+    ///
+    /// # Errors
+    /// [`ArenaFull`]: flush first.
+    pub fn arena_space(&mut self, len: usize) -> Result<&mut [u8], ArenaFull> {
+        self.arena[self.arena_used..]
+            .get_mut(..len)
+            .ok_or(ArenaFull)
+    }
+
+    /// Keeps the first `len` bytes of the arena's free space, as written through
+    /// [`arena_space`](Self::arena_space). Panics when there are fewer: the caller did not ask
+    /// for them.
+    pub fn arena_commit(&mut self, len: usize) -> Part {
+        let start = self.arena_used;
+        assert!(
+            len <= self.arena.len() - start,
+            "{len} bytes were never lent"
+        );
+        self.arena_used += len;
+        Part::Arena { start, len }
+    }
+
+    /// Adds a datagram made of `parts`, at most 16 (asserted). It joins the run of the datagram
+    /// before it when it can. `tag` comes back if it cannot be sent.
+    ///
+    /// # Errors
+    /// [`Full`]: flush and push again.
+    pub fn push(&mut self, flow: Flow, parts: &[Part], tag: u32) -> Result<(), Full> {
+        assert!(
+            parts.len() <= MAX_PARTS_PER_DATAGRAM,
+            "{} parts",
+            parts.len()
+        );
+        if self.segments.len() == MAX_DATAGRAMS || self.parts.len() + parts.len() > MAX_PARTS {
+            return Err(Full);
+        }
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let index = self.segments.len();
+        let first_part = self.parts.len();
+        self.parts.extend_from_slice(parts);
+        self.segments.push(Segment {
+            first_part,
+            parts: parts.len(),
+            bytes,
+            tag,
+        });
+        match self.messages.last_mut() {
+            Some(last) if last.takes(&flow, bytes) => last.join(bytes),
+            Some(_) | None => self.messages.push(Message::new(flow, index, bytes)),
+        }
+        Ok(())
+    }
+
+    /// Sends everything, and is empty afterwards. Messages refer to `rx`, which must be the batch
+    /// they were pushed from, not received into since (a range that is not in it panics, like
+    /// slice indexing). `on_fail` gets the tag of each datagram that was not sent, and why.
+    ///
+    /// Nothing here is fatal: a full socket drops the rest for that socket, a refused run is sent
+    /// as single datagrams, an error that ICMP left on the socket costs a second try.
+    pub fn flush(
+        &mut self,
+        rx: &RxBatch,
+        sockets: &impl SocketTable,
+        stats: &mut SendStats,
+        on_fail: impl FnMut(u32, SendError),
+    ) {
+        if !self.messages.is_empty() {
+            let load = Load {
+                messages: &self.messages,
+                segments: &self.segments,
+                parts: &self.parts,
+                arena: &self.arena[..self.arena_used],
+                rx,
+            };
+            self.sender.send(load, sockets, stats, on_fail);
+        }
+        self.clear();
+    }
+
+    /// What an operator should know and has not been told: each [`Warning`] comes once in the
+    /// life of the batch.
+    pub fn take_warnings(&mut self) -> Option<Warning> {
+        self.sender.take_warning()
+    }
+}
+
+impl std::fmt::Debug for TxBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TxBatch")
+            .field("messages", &self.messages.len())
+            .field("datagrams", &self.segments.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Message {
+    const fn new(flow: Flow, first: usize, bytes: usize) -> Self {
+        // Nothing can follow an empty datagram: a run cannot hold one.
+        Self {
+            flow,
+            first,
+            segments: 1,
+            segment_size: bytes,
+            bytes,
+            open: bytes > 0,
+        }
+    }
+
+    fn takes(&self, flow: &Flow, bytes: usize) -> bool {
+        self.open
+            && bytes > 0
+            && bytes <= self.segment_size
+            && self.segments < MAX_RUN_SEGMENTS
+            && self.bytes + bytes <= MAX_RUN_BYTES
+            && self.flow == *flow
+    }
+
+    const fn join(&mut self, bytes: usize) {
+        self.segments += 1;
+        self.bytes += bytes;
+        self.open = bytes == self.segment_size;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(port: u16) -> Flow {
+        let to = SocketAddr::from(([127, 0, 0, 1], port));
+        Flow {
+            socket: SendSocket(1),
+            to,
+            from: None,
+            marks: Marks::DEFAULT,
+        }
+    }
+
+    /// Pushes datagrams and returns the runs they formed: (segment size, segments).
+    fn runs(datagrams: &[(Flow, usize)]) -> Vec<(usize, usize)> {
+        let mut batch = TxBatch::new();
+        for (flow, len) in datagrams {
+            batch
+                .push(
+                    *flow,
+                    &[Part::Rx {
+                        message: 0,
+                        start: 0,
+                        len: *len,
+                    }],
+                    0,
+                )
+                .unwrap();
+        }
+        batch
+            .messages
+            .iter()
+            .map(|m| (m.segment_size, m.segments))
+            .collect()
+    }
+
+    fn sizes(sizes: &[usize]) -> Vec<(usize, usize)> {
+        runs(
+            &sizes
+                .iter()
+                .map(|&size| (flow(1), size))
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn equal_neighbours_form_a_run_and_a_shorter_one_ends_it() {
+        assert_eq!(sizes(&[100, 100, 100]), [(100, 3)]);
+        assert_eq!(sizes(&[100, 100, 40, 40]), [(100, 3), (40, 1)]);
+        assert_eq!(sizes(&[100, 40, 100]), [(100, 2), (100, 1)]);
+        assert_eq!(sizes(&[40, 100]), [(40, 1), (100, 1)]);
+    }
+
+    #[test]
+    fn empty_datagrams_stay_alone() {
+        assert_eq!(
+            sizes(&[0, 0, 100, 0, 100]),
+            [(0, 1), (0, 1), (100, 1), (0, 1), (100, 1)]
+        );
+    }
+
+    #[test]
+    fn a_run_ends_at_64_segments_and_at_the_largest_payload() {
+        assert_eq!(sizes(&[10; 130]), [(10, 64), (10, 64), (10, 2)]);
+        // 54 * 1200 = 64,800; one more would be over 65,507.
+        assert_eq!(sizes(&[1200; 55]), [(1200, 54), (1200, 1)]);
+        assert_eq!(sizes(&[65_506, 1, 1]), [(65_506, 2), (1, 1)]);
+        assert_eq!(sizes(&[65_507, 65_507]), [(65_507, 1), (65_507, 1)]);
+    }
+
+    #[test]
+    fn any_difference_of_flow_splits() {
+        let base = flow(1);
+        let others = [
+            Flow {
+                socket: SendSocket(2),
+                ..base
+            },
+            flow(2),
+            Flow {
+                from: Some([127, 0, 0, 2].into()),
+                ..base
+            },
+            Flow {
+                marks: Marks {
+                    ttl: 9,
+                    ..Marks::DEFAULT
+                },
+                ..base
+            },
+            Flow {
+                marks: Marks {
+                    tos: 1,
+                    ..Marks::DEFAULT
+                },
+                ..base
+            },
+            Flow {
+                marks: Marks {
+                    dont_fragment: true,
+                    ..Marks::DEFAULT
+                },
+                ..base
+            },
+        ];
+        for other in others {
+            assert_eq!(
+                runs(&[(base, 5), (other, 5), (base, 5)]),
+                [(5, 1); 3],
+                "{other:?}"
+            );
+            assert_eq!(runs(&[(other, 5), (other, 5)]), [(5, 2)], "{other:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_all_parts_together() {
+        let mut batch = TxBatch::new();
+        for (header, payload) in [(4, 96), (36, 64), (0, 100)] {
+            let header = batch.arena_write(&vec![0; header]).unwrap();
+            let payload = Part::Rx {
+                message: 3,
+                start: 7,
+                len: payload,
+            };
+            batch.push(flow(1), &[header, payload], 0).unwrap();
+        }
+        assert_eq!((batch.messages.len(), batch.len()), (1, 3));
+        assert_eq!(batch.messages[0].segment_size, 100);
+    }
+
+    #[test]
+    fn a_full_batch_says_so_and_takes_more_once_cleared() {
+        let mut batch = TxBatch::new();
+        let part = Part::Rx {
+            message: 0,
+            start: 0,
+            len: 1,
+        };
+        for _ in 0..MAX_DATAGRAMS {
+            batch.push(flow(1), &[part], 0).unwrap();
+        }
+        assert_eq!(batch.push(flow(1), &[part], 0), Err(Full));
+        assert_eq!(
+            batch.len(),
+            MAX_DATAGRAMS,
+            "a refused datagram leaves nothing behind"
+        );
+        batch.clear();
+        assert!(batch.is_empty());
+        for _ in 0..MAX_PARTS / 16 {
+            batch.push(flow(1), &[part; 16], 0).unwrap();
+        }
+        assert_eq!(batch.push(flow(1), &[part; 16], 0), Err(Full));
+    }
+
+    #[test]
+    fn the_arena_lends_what_it_has() {
+        let mut batch = TxBatch::new();
+        batch.arena_space(100).unwrap()[..3].copy_from_slice(b"abc");
+        assert_eq!(batch.arena_commit(3), Part::Arena { start: 0, len: 3 });
+        assert_eq!(
+            batch.arena_write(b"de"),
+            Ok(Part::Arena { start: 3, len: 2 })
+        );
+        assert_eq!(&batch.arena[..5], b"abcde");
+        assert!(batch.arena_space(ARENA_BYTES - 5).is_ok());
+        assert_eq!(batch.arena_space(ARENA_BYTES - 4), Err(ArenaFull));
+        batch.clear();
+        assert!(batch.arena_space(ARENA_BYTES).is_ok());
+    }
+}

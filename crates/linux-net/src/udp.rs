@@ -1,0 +1,247 @@
+//! UDP sockets: options, and what the kernel granted of them.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use libc::{c_int, socklen_t};
+use turn_types::IpFamily;
+
+use crate::address::{self, ADDRESS_BYTES};
+use crate::sys::{check, option, set_option};
+
+/// What is asked of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpOptions {
+    /// `SO_REUSEPORT`: several workers listen on one port and the kernel spreads flows over them.
+    pub reuse_port: bool,
+    /// Receive buffer in bytes; 0 leaves the system's default.
+    pub recv_buffer: usize,
+    /// Send buffer in bytes; 0 leaves the system's default.
+    pub send_buffer: usize,
+    /// `UDP_GRO`: equal datagrams of one sender arrive as one message.
+    pub gro: bool,
+    /// `IP_PKTINFO`: tells which local address each datagram was sent to. For sockets bound to
+    /// the unspecified address, which must answer from that one.
+    pub packet_info: bool,
+    /// `IP_RECVERR`: ICMP errors are kept for [`UdpSocket::recv_errors`].
+    pub error_queue: bool,
+}
+
+impl Default for UdpOptions {
+    /// GRO and the error queue on, the rest off, buffers as the system has them.
+    fn default() -> Self {
+        Self {
+            reuse_port: false,
+            recv_buffer: 0,
+            send_buffer: 0,
+            gro: true,
+            packet_info: false,
+            error_queue: true,
+        }
+    }
+}
+
+/// What the kernel granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Receive buffer in bytes, comparable with what was asked (the kernel reports twice that,
+    /// for its own bookkeeping). Less than asked: `net.core.rmem_max` is the bound for processes
+    /// without `CAP_NET_ADMIN`.
+    pub recv_buffer: usize,
+    /// Send buffer in bytes, as above; `net.core.wmem_max`.
+    pub send_buffer: usize,
+    /// Whether datagrams arrive merged.
+    pub gro: bool,
+}
+
+/// A UDP socket: non-blocking, close-on-exec, of one family (IPv6 sockets take no IPv4).
+///
+/// One thread owns it. Every datagram received carries its TTL and traffic class and the count of
+/// those lost before it; datagrams sent are fragmented where they must be, unless their marks
+/// forbid it.
+#[derive(Debug)]
+pub struct UdpSocket {
+    fd: OwnedFd,
+    local: SocketAddr,
+    /// `IP_MTU_DISCOVER` between datagrams that must not be fragmented.
+    at_rest: c_int,
+    /// Whether the socket now forbids fragmentation (IPv4; in IPv6 each datagram says so itself).
+    dont_fragment: Cell<bool>,
+}
+
+impl UdpSocket {
+    /// Opens a socket and binds it to `addr`. Port 0 means any free one.
+    ///
+    /// # Errors
+    /// Whatever `socket` or `bind` say: address in use, not available, no descriptors left. A
+    /// kernel without an option that only makes things faster or better known is no error.
+    pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Applied)> {
+        let fd = open(addr.ip())?;
+        let at_rest = match IpFamily::of(addr.ip()) {
+            IpFamily::V4 => set_up_v4(fd.as_fd(), options)?,
+            IpFamily::V6 => set_up_v6(fd.as_fd(), options)?,
+        };
+        let applied = set_up_common(fd.as_fd(), options)?;
+        bind_to(fd.as_fd(), addr)?;
+        let local = bound_address(fd.as_fd())?;
+        Ok((
+            Self {
+                fd,
+                local,
+                at_rest,
+                dont_fragment: Cell::new(false),
+            },
+            applied,
+        ))
+    }
+
+    /// The address the socket is bound to, with the port that was given for port 0.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The family of the socket.
+    #[must_use]
+    pub const fn family(&self) -> IpFamily {
+        IpFamily::of(self.local.ip())
+    }
+
+    /// Lets the next datagrams be fragmented or not. IPv4 has no control message for it, so it is
+    /// a state of the socket; the kernel is only told when it changes. IPv6: nothing to do.
+    ///
+    /// `IP_PMTUDISC_PROBE` and not `_DO`: DF is set and the interface's MTU is the limit, while a
+    /// path MTU remembered from some earlier (or forged) ICMP message is not. Who asks for DF
+    /// wants to measure the path, and hears of its true limit by ICMP.
+    pub(crate) fn set_dont_fragment(&self, forbid: bool) -> io::Result<()> {
+        if self.dont_fragment.get() == forbid || self.family() == IpFamily::V6 {
+            return Ok(());
+        }
+        let mode = if forbid {
+            libc::IP_PMTUDISC_PROBE
+        } else {
+            self.at_rest
+        };
+        set_option(self.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, mode)?;
+        self.dont_fragment.set(forbid);
+        Ok(())
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for UdpSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// A new datagram socket of the family of `ip`.
+pub(crate) fn open(ip: IpAddr) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers.
+    let fd = check(unsafe { libc::socket(address::family(ip), kind, 0) })?;
+    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn set_up_v4(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
+    let ip = libc::IPPROTO_IP;
+    set_option(fd, ip, libc::IP_RECVTTL, 1)?;
+    set_option(fd, ip, libc::IP_RECVTOS, 1)?;
+    if options.packet_info {
+        set_option(fd, ip, libc::IP_PKTINFO, 1)?;
+    }
+    if options.error_queue {
+        set_option(fd, ip, libc::IP_RECVERR, 1)?;
+    }
+    // No DF, fragments cut to the interface's MTU. Unlike `_DONT`, ICMP "fragmentation needed"
+    // about a datagram that did carry DF still reaches the error queue, and forged ones do not
+    // shrink the path MTU of everybody's datagrams. (Linux before 3.15 does not have it.)
+    for mode in [libc::IP_PMTUDISC_OMIT, libc::IP_PMTUDISC_DONT] {
+        if set_option(fd, ip, libc::IP_MTU_DISCOVER, mode).is_ok() {
+            return Ok(mode);
+        }
+    }
+    Err(io::Error::last_os_error())
+}
+
+fn set_up_v6(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
+    let ip = libc::IPPROTO_IPV6;
+    set_option(fd, ip, libc::IPV6_V6ONLY, 1)?;
+    set_option(fd, ip, libc::IPV6_RECVHOPLIMIT, 1)?;
+    set_option(fd, ip, libc::IPV6_RECVTCLASS, 1)?;
+    if options.packet_info {
+        set_option(fd, ip, libc::IPV6_RECVPKTINFO, 1)?;
+    }
+    if options.error_queue {
+        set_option(fd, ip, libc::IPV6_RECVERR, 1)?;
+    }
+    // Routers do not fragment IPv6: the path MTU must be learnt and cut to, which `_DONT` does
+    // and `_OMIT` does not. "Packet too big" reaches the error queue all the same.
+    let mode = libc::IPV6_PMTUDISC_DONT;
+    set_option(fd, ip, libc::IPV6_MTU_DISCOVER, mode)?;
+    Ok(mode)
+}
+
+fn set_up_common(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<Applied> {
+    if options.reuse_port {
+        set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+    }
+    set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    set_buffer(
+        fd,
+        libc::SO_RCVBUFFORCE,
+        libc::SO_RCVBUF,
+        options.recv_buffer,
+    )?;
+    set_buffer(
+        fd,
+        libc::SO_SNDBUFFORCE,
+        libc::SO_SNDBUF,
+        options.send_buffer,
+    )?;
+    let gro = options.gro && set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+    Ok(Applied {
+        recv_buffer: buffer(fd, libc::SO_RCVBUF)?,
+        send_buffer: buffer(fd, libc::SO_SNDBUF)?,
+        gro,
+    })
+}
+
+fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    // The kernel doubles the number, in an `int`.
+    let bytes = c_int::try_from(bytes)
+        .unwrap_or(c_int::MAX)
+        .min(c_int::MAX / 2);
+    set_option(fd, libc::SOL_SOCKET, force, bytes)
+        .or_else(|_| set_option(fd, libc::SOL_SOCKET, plain, bytes))
+}
+
+fn buffer(fd: BorrowedFd<'_>, name: c_int) -> io::Result<usize> {
+    Ok(usize::try_from(option(fd, libc::SOL_SOCKET, name)?).unwrap_or(0) / 2)
+}
+
+fn bind_to(fd: BorrowedFd<'_>, addr: SocketAddr) -> io::Result<()> {
+    let mut raw = [0; ADDRESS_BYTES];
+    let len = address::encode(addr, &mut raw) as socklen_t;
+    // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
+    check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) }).map(drop)
+}
+
+fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let mut raw = [0_u8; ADDRESS_BYTES];
+    let mut len = ADDRESS_BYTES as socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `raw`; both live until the call returns.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), raw.as_mut_ptr().cast(), &raw mut len) })?;
+    address::decode(&raw).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
+}

@@ -1,0 +1,60 @@
+//! Waking a thread that waits in epoll: an eventfd.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::sys::check;
+
+/// The end that wakes; any thread may have a clone.
+#[derive(Clone, Debug)]
+pub struct Waker {
+    counter: Arc<File>,
+}
+
+/// The end that is woken: readable from a wake-up until it is drained.
+#[derive(Debug)]
+pub struct WakeReceiver {
+    counter: Arc<File>,
+}
+
+impl Waker {
+    /// A pair of ends.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn new() -> io::Result<(Self, WakeReceiver)> {
+        // SAFETY: takes no pointers.
+        let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
+        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let counter = Arc::new(File::from(fd));
+        Ok((
+            Self {
+                counter: Arc::clone(&counter),
+            },
+            WakeReceiver { counter },
+        ))
+    }
+
+    /// Wakes the other end. Wake-ups that were not drained yet count as one.
+    pub fn wake(&self) {
+        // The one possible error is a counter at its limit: a wake-up is pending already.
+        let _ = (&*self.counter).write(&1_u64.to_ne_bytes());
+    }
+}
+
+impl WakeReceiver {
+    /// Takes all wake-ups so far; true if there was one. Drain first, then look at what the
+    /// wake-up was for: whatever comes later wakes again.
+    pub fn drain(&self) -> bool {
+        (&*self.counter).read(&mut [0; 8]).is_ok()
+    }
+}
+
+impl AsFd for WakeReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.counter.as_fd()
+    }
+}
