@@ -1,0 +1,54 @@
+//! What one worker counts.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Series;
+
+/// The numbers of one worker, in cache lines that no other worker writes.
+///
+/// Only the worker writes, anybody may read at any time. So adding needs no atomic
+/// read-modify-write; each number is exact, and numbers read together may be a batch apart.
+#[repr(align(128))]
+pub struct WorkerCounters {
+    cells: [AtomicU64; Series::COUNT],
+}
+
+impl WorkerCounters {
+    /// All zero.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { cells: [const { AtomicU64::new(0) }; Series::COUNT] }
+    }
+
+    /// Adds to a number. Only the owning worker may call this: a second writer would lose counts.
+    #[inline]
+    pub fn add(&self, series: Series, n: u64) {
+        let cell = &self.cells[series.index()];
+        cell.store(cell.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Sets a number: a gauge, or a count that is kept elsewhere. Only the owning worker.
+    #[inline]
+    pub fn set(&self, series: Series, value: u64) {
+        self.cells[series.index()].store(value, Ordering::Relaxed);
+    }
+
+    /// The number as of now.
+    #[must_use]
+    pub fn value(&self, series: Series) -> u64 {
+        self.cells[series.index()].load(Ordering::Relaxed)
+    }
+}
+
+impl Default for WorkerCounters {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for WorkerCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerCounters").finish_non_exhaustive()
+    }
+}

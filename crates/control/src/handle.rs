@@ -1,0 +1,47 @@
+//! All that the interface for operators holds of a running server.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+
+use crate::limits::OPERATOR_QUEUE;
+use crate::{ControlError, OperatorRequest, ServerInfo, Workers};
+
+/// The workers, the facts about the server, and the door to the binary's main loop. Cheap to
+/// clone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    /// The workers.
+    pub workers: Workers,
+    info: Arc<Mutex<Arc<ServerInfo>>>,
+    operator: mpsc::Sender<OperatorRequest>,
+}
+
+impl Handle {
+    /// A handle, and the end at which the binary's main loop takes operator requests.
+    #[must_use]
+    pub fn new(workers: Workers, info: ServerInfo) -> (Self, mpsc::Receiver<OperatorRequest>) {
+        let (operator, requests) = mpsc::channel(OPERATOR_QUEUE);
+        let info = Arc::new(Mutex::new(Arc::new(info)));
+        (Self { workers, info, operator }, requests)
+    }
+
+    /// The facts about the server.
+    #[must_use]
+    pub fn info(&self) -> Arc<ServerInfo> {
+        Arc::clone(&self.info.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the facts, after a reload.
+    pub fn set_info(&self, info: ServerInfo) {
+        *self.info.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(info);
+    }
+
+    /// Asks something of the server as a whole; the answer comes through the request itself.
+    ///
+    /// # Errors
+    /// [`ControlError::Stopping`] when nobody is there to answer any more.
+    pub async fn operator(&self, request: OperatorRequest) -> Result<(), ControlError> {
+        self.operator.send(request).await.map_err(|_| ControlError::Stopping)
+    }
+}

@@ -1,0 +1,50 @@
+//! The contract between the control plane and the data plane; nothing else crosses.
+//!
+//! The control plane (async, unhurried) holds a [`Handle`]; each worker of the data plane (one
+//! thread, never waiting) holds an [`Inbox`] and its [`WorkerCounters`]. What goes down is a
+//! [`Request`] in a bounded [`mailbox`]; what comes back is the request's own [`Reply`], a user
+//! look-up through a [`UserDirectory`], or a number in the counters, which are read without the
+//! worker noticing.
+#![forbid(unsafe_code)]
+
+mod book;
+mod counters;
+mod handle;
+mod info;
+mod mailbox;
+mod operator;
+mod request;
+mod series;
+mod totals;
+mod users;
+mod workers;
+
+pub use book::LockedBook;
+pub use counters::WorkerCounters;
+pub use handle::Handle;
+pub use info::{RelayInfo, ServerInfo};
+pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
+pub use operator::{Change, DrainReport, OperatorRequest, ReloadReport};
+pub use request::{Reply, Request, SessionFilter};
+pub use series::{Fate, Histogram, Kind, LateAnswer, Leg, Series};
+pub use totals::{CounterTotals, Volume};
+pub use users::{UserDirectory, UserLookup};
+pub use workers::{ControlError, Workers};
+
+/// What is bounded here, and why.
+pub mod limits {
+    use std::time::Duration;
+
+    use turn_proto::limits::PENDING_MAX;
+
+    /// Requests that one worker's mailbox holds: one answer for every request that can wait for a
+    /// user look-up, so that none is lost, and as much again as operators can ask at one time.
+    pub const MAILBOX_CAPACITY: usize = PENDING_MAX + 256;
+
+    /// How long the workers may take to answer. They answer between two batches, which takes
+    /// milliseconds even under full load: later means that a worker is stuck.
+    pub const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
+
+    /// Operator requests that wait for the binary's main loop; they come one at a time.
+    pub const OPERATOR_QUEUE: usize = 16;
+}

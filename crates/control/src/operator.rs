@@ -1,0 +1,50 @@
+//! What an operator may ask of the whole server, answered by the binary's main loop.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+/// A request to the server as a whole.
+#[derive(Debug)]
+pub enum OperatorRequest {
+    /// Read the configuration again and apply what can be applied.
+    Reload(oneshot::Sender<ReloadReport>),
+    /// Take no new allocations, and stop when the last one has ended.
+    Drain {
+        /// End what is still live after this time; `None` is the configured time.
+        deadline: Option<Duration>,
+        /// The answer, when draining has begun.
+        reply: oneshot::Sender<DrainReport>,
+    },
+}
+
+/// What became of a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReloadReport {
+    /// Differences that are in force now.
+    pub applied: Vec<Change>,
+    /// Differences that will be in force after a restart.
+    pub needs_restart: Vec<Change>,
+    /// Why nothing was applied at all; the old configuration is still in force.
+    pub refused: Option<String>,
+}
+
+/// One difference between the old and the new configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The key, as in the configuration file.
+    pub key: String,
+    /// The value so far; secrets are shown as `<secret>`.
+    pub old: String,
+    /// The new value; secrets are shown as `<secret>`.
+    pub new: String,
+}
+
+/// That draining has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainReport {
+    /// What is still live after this time is ended.
+    pub deadline: Duration,
+    /// Allocations live now.
+    pub allocations_live: u64,
+}

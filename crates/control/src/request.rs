@@ -1,0 +1,82 @@
+//! What the control plane may ask of a worker.
+
+use std::fmt;
+use std::sync::Arc;
+
+use turn_proto::{AllocationRecord, Policy, UserAnswer};
+use turn_types::{AllocationId, PendingId};
+
+/// What a worker calls with its answer, on its own thread: it must not block. Dropped without a
+/// call when the worker will not answer.
+pub type Reply<T> = Box<dyn FnOnce(T) + Send>;
+
+/// A request to one worker, carried out between two batches of packets.
+pub enum Request {
+    /// Use this policy from now on.
+    Apply {
+        /// The new policy.
+        policy: Arc<Policy>,
+        /// Called when it is in force.
+        done: Reply<()>,
+    },
+    /// List live allocations, oldest first.
+    List {
+        /// Which.
+        filter: SessionFilter,
+        /// At most how many.
+        limit: usize,
+        /// The answer.
+        reply: Reply<Vec<AllocationRecord>>,
+    },
+    /// End an allocation.
+    End {
+        /// Which.
+        id: AllocationId,
+        /// Whether there was one.
+        reply: Reply<bool>,
+    },
+    /// Refuse new allocations (true), or take them again (false).
+    Drain(bool),
+    /// A user was looked up.
+    UserFound {
+        /// From the [`UserLookup`](crate::UserLookup).
+        pending: PendingId,
+        /// What was found.
+        answer: UserAnswer,
+    },
+    /// End all allocations and leave.
+    Stop,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Apply { .. } => f.write_str("Apply"),
+            Self::List { filter, limit, .. } => {
+                f.debug_struct("List").field("filter", filter).field("limit", limit).finish()
+            }
+            Self::End { id, .. } => f.debug_tuple("End").field(id).finish(),
+            Self::Drain(on) => f.debug_tuple("Drain").field(on).finish(),
+            Self::UserFound { pending, .. } => f.debug_tuple("UserFound").field(pending).finish(),
+            Self::Stop => f.write_str("Stop"),
+        }
+    }
+}
+
+/// Which allocations to list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// Only those of this user, given as authenticated or as the account that quotas count by.
+    pub user: Option<String>,
+}
+
+impl SessionFilter {
+    /// Whether the allocation is to be listed.
+    #[must_use]
+    pub fn takes(&self, record: &AllocationRecord) -> bool {
+        match self.user.as_deref() {
+            Some(user) => *record.user == *user || *record.account == *user,
+            None => true,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The one list of what is counted: names, labels, and where each number is kept.
+
+use turn_proto::{DropReason, EndReason, Refusal};
+
+/// Defines an enum of labels: `ALL`, `label`, `index`.
+macro_rules! labels {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $label:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            /// Every value, in the order of its index.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The metric label: stable, lower case.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label,)+ }
+            }
+
+            /// Position in [`Self::ALL`].
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+labels! {
+    /// A direction on one of the two legs of a relay.
+    Leg {
+        /// From clients to us.
+        FromClients => "from_clients",
+        /// From us to clients: answers and relayed data.
+        ToClients => "to_clients",
+        /// From peers to relay sockets.
+        FromPeers => "from_peers",
+        /// From relay sockets to peers.
+        ToPeers => "to_peers",
+    }
+}
+
+labels! {
+    /// What became of a packet that was not dropped. With the drops by reason, these add up to
+    /// the packets received and the ICMP errors heard of: each has exactly one fate.
+    Fate {
+        /// Answered at once with success.
+        Reply => "reply",
+        /// Answered at once with an error.
+        ErrorReply => "error_reply",
+        /// Relayed to a peer.
+        ToPeer => "to_peer",
+        /// Relayed to a client.
+        ToClient => "to_client",
+        /// A request that waits for something outside; see [`LateAnswer`].
+        Waited => "waited",
+        /// An ICMP error that the client was told of.
+        IcmpReported => "icmp_reported",
+    }
+}
+
+labels! {
+    /// How a request that had to wait was answered.
+    LateAnswer {
+        /// With success.
+        Success => "success",
+        /// With an error.
+        Error => "error",
+        /// Not at all: the kernel did not take the answer.
+        Unsent => "unsent",
+    }
+}
+
+labels! {
+    /// How full batches are.
+    Histogram {
+        /// Messages per receive call.
+        ReceivedMessages => "received_messages",
+        /// Datagrams per message received: above one is the kernel's merging at work.
+        ReceivedSegments => "received_segments",
+        /// Datagrams per message sent.
+        SentSegments => "sent_segments",
+    }
+}
+
+impl Histogram {
+    /// Buckets of each histogram.
+    pub const BUCKETS: usize = 6;
+
+    /// The inclusive upper bound of a bucket; the last one has none.
+    #[must_use]
+    pub const fn upper_bound(bucket: usize) -> Option<u64> {
+        if bucket < Self::BUCKETS - 1 { Some(1 << bucket) } else { None }
+    }
+}
+
+/// How a number behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// One number that each worker keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Series {
+    /// Datagrams.
+    Packets(Leg),
+    /// Bytes of UDP payload.
+    Bytes(Leg),
+    /// What became of a packet that was not dropped.
+    Fate(Fate),
+    /// Why nothing was sent for a packet.
+    Drop(DropReason),
+    /// ICMP errors that the kernel reported for relay sockets.
+    IcmpErrors,
+    /// How requests that had to wait were answered.
+    LateAnswer(LateAnswer),
+    /// Requests refused.
+    Refusal(Refusal),
+    /// Allocations made.
+    AllocationsCreated,
+    /// Allocations ended.
+    AllocationsEnded(EndReason),
+    /// Allocations live now.
+    AllocationsLive,
+    /// Datagrams that the kernel threw away because a receive buffer was full.
+    KernelDrops,
+    /// Receive calls that failed for want of memory or worse.
+    ReceiveErrors,
+    /// A bucket of a histogram.
+    Occupancy(Histogram, usize),
+}
+
+// Where each family begins in a worker's table.
+const PACKETS: usize = 0;
+const BYTES: usize = PACKETS + Leg::ALL.len();
+const FATES: usize = BYTES + Leg::ALL.len();
+const ICMP_ERRORS: usize = FATES + Fate::ALL.len();
+const LATE_ANSWERS: usize = ICMP_ERRORS + 1;
+const CREATED: usize = LATE_ANSWERS + LateAnswer::ALL.len();
+const LIVE: usize = CREATED + 1;
+const KERNEL_DROPS: usize = LIVE + 1;
+const RECEIVE_ERRORS: usize = KERNEL_DROPS + 1;
+const OCCUPANCY: usize = RECEIVE_ERRORS + 1;
+const DROPS: usize = OCCUPANCY + Histogram::ALL.len() * Histogram::BUCKETS;
+const REFUSALS: usize = DROPS + DropReason::ALL.len();
+const ENDED: usize = REFUSALS + Refusal::ALL.len();
+
+impl Series {
+    /// How many there are.
+    pub const COUNT: usize = ENDED + EndReason::ALL.len();
+
+    /// Every series, family by family.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let legs = Leg::ALL.iter().copied();
+        let buckets = Histogram::ALL
+            .iter()
+            .flat_map(|&histogram| (0..Histogram::BUCKETS).map(move |b| (histogram, b)));
+        legs.clone()
+            .map(Self::Packets)
+            .chain(legs.map(Self::Bytes))
+            .chain(Fate::ALL.iter().copied().map(Self::Fate))
+            .chain(DropReason::ALL.iter().copied().map(Self::Drop))
+            .chain([Self::IcmpErrors])
+            .chain(LateAnswer::ALL.iter().copied().map(Self::LateAnswer))
+            .chain(Refusal::ALL.iter().copied().map(Self::Refusal))
+            .chain([Self::AllocationsCreated])
+            .chain(EndReason::ALL.iter().copied().map(Self::AllocationsEnded))
+            .chain([Self::AllocationsLive, Self::KernelDrops, Self::ReceiveErrors])
+            .chain(buckets.map(|(histogram, bucket)| Self::Occupancy(histogram, bucket)))
+    }
+
+    /// Position in a worker's table, below [`Self::COUNT`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Packets(leg) => PACKETS + leg.index(),
+            Self::Bytes(leg) => BYTES + leg.index(),
+            Self::Fate(fate) => FATES + fate.index(),
+            Self::Drop(reason) => DROPS + reason.index(),
+            Self::IcmpErrors => ICMP_ERRORS,
+            Self::LateAnswer(answer) => LATE_ANSWERS + answer.index(),
+            Self::Refusal(reason) => REFUSALS + reason.index(),
+            Self::AllocationsCreated => CREATED,
+            Self::AllocationsEnded(reason) => ENDED + reason.index(),
+            Self::AllocationsLive => LIVE,
+            Self::KernelDrops => KERNEL_DROPS,
+            Self::ReceiveErrors => RECEIVE_ERRORS,
+            Self::Occupancy(histogram, bucket) => {
+                assert!(bucket < Histogram::BUCKETS);
+                OCCUPANCY + histogram.index() * Histogram::BUCKETS + bucket
+            }
+        }
+    }
+
+    /// The family's name, without a prefix or a suffix for its unit.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Packets(_) => "packets",
+            Self::Bytes(_) => "bytes",
+            Self::Fate(_) => "fates",
+            Self::Drop(_) => "drops",
+            Self::IcmpErrors => "icmp_errors",
+            Self::LateAnswer(_) => "late_answers",
+            Self::Refusal(_) => "refusals",
+            Self::AllocationsCreated => "allocations_created",
+            Self::AllocationsEnded(_) => "allocations_ended",
+            Self::AllocationsLive => "allocations_live",
+            Self::KernelDrops => "kernel_drops",
+            Self::ReceiveErrors => "receive_errors",
+            Self::Occupancy(histogram, _) => histogram.label(),
+        }
+    }
+
+    /// The name and value of the label that tells the members of a family apart. The buckets of a
+    /// histogram are told apart by [`Histogram::upper_bound`].
+    #[must_use]
+    pub const fn label(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Packets(leg) | Self::Bytes(leg) => Some(("leg", leg.label())),
+            Self::Fate(fate) => Some(("fate", fate.label())),
+            Self::Drop(reason) => Some(("reason", reason.label())),
+            Self::LateAnswer(answer) => Some(("answer", answer.label())),
+            Self::Refusal(reason) => Some(("reason", reason.label())),
+            Self::AllocationsEnded(reason) => Some(("reason", reason.label())),
+            Self::IcmpErrors
+            | Self::AllocationsCreated
+            | Self::AllocationsLive
+            | Self::KernelDrops
+            | Self::ReceiveErrors
+            | Self::Occupancy(..) => None,
+        }
+    }
+
+    /// How the number behaves.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::AllocationsLive => Kind::Gauge,
+            Self::Packets(_)
+            | Self::Bytes(_)
+            | Self::Fate(_)
+            | Self::Drop(_)
+            | Self::IcmpErrors
+            | Self::LateAnswer(_)
+            | Self::Refusal(_)
+            | Self::AllocationsCreated
+            | Self::AllocationsEnded(_)
+            | Self::KernelDrops
+            | Self::ReceiveErrors
+            | Self::Occupancy(..) => Kind::Counter,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_series_has_a_place_and_a_name_of_its_own() {
+        let places: BTreeSet<usize> = Series::all().map(Series::index).collect();
+        assert_eq!(Series::all().count(), Series::COUNT);
+        assert_eq!(places, (0..Series::COUNT).collect());
+
+        let named: Vec<_> = Series::all()
+            .filter(|series| !matches!(series, Series::Occupancy(..)))
+            .map(|series| (series.name(), series.label()))
+            .collect();
+        assert_eq!(named.iter().collect::<BTreeSet<_>>().len(), named.len());
+    }
+
+    #[test]
+    fn buckets_double() {
+        let bounds: Vec<_> = (0..Histogram::BUCKETS).map(Histogram::upper_bound).collect();
+        assert_eq!(bounds, [Some(1), Some(2), Some(4), Some(8), Some(16), None]);
+    }
+}

@@ -1,0 +1,127 @@
+//! The numbers of all workers together.
+
+use turn_proto::{DropReason, EndReason, Refusal};
+
+use crate::{Fate, Histogram, Leg, Series, WorkerCounters};
+
+/// Sums over all workers, as of one moment. [`Series::all`] is the list of what there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterTotals {
+    values: [u64; Series::COUNT],
+}
+
+/// An amount of traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Volume {
+    /// Datagrams.
+    pub packets: u64,
+    /// Bytes of UDP payload.
+    pub bytes: u64,
+}
+
+impl CounterTotals {
+    /// Adds up the counters of these workers.
+    pub fn of<'a>(workers: impl IntoIterator<Item = &'a WorkerCounters>) -> Self {
+        let mut values = [0_u64; Series::COUNT];
+        for worker in workers {
+            for series in Series::all() {
+                let value = &mut values[series.index()];
+                *value = value.wrapping_add(worker.value(series));
+            }
+        }
+        Self { values }
+    }
+
+    /// One number.
+    #[must_use]
+    pub const fn value(&self, series: Series) -> u64 {
+        self.values[series.index()]
+    }
+
+    /// Every number.
+    pub fn iter(&self) -> impl Iterator<Item = (Series, u64)> {
+        Series::all().map(|series| (series, self.value(series)))
+    }
+
+    /// Traffic in one direction on one leg.
+    #[must_use]
+    pub const fn volume(&self, leg: Leg) -> Volume {
+        Volume { packets: self.value(Series::Packets(leg)), bytes: self.value(Series::Bytes(leg)) }
+    }
+
+    /// What became of the packets, by name; the last is `dropped`, the sum of [`Self::drops`].
+    pub fn fates(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let dropped = self.drops().map(|(_, n)| n).sum();
+        let of = |&fate: &Fate| (fate.label(), self.value(Series::Fate(fate)));
+        Fate::ALL.iter().map(of).chain([("dropped", dropped)])
+    }
+
+    /// Packets for which nothing was sent, by reason.
+    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        DropReason::ALL.iter().map(|&reason| (reason.label(), self.value(Series::Drop(reason))))
+    }
+
+    /// Requests refused, by reason.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Refusal::ALL.iter().map(|&reason| (reason.label(), self.value(Series::Refusal(reason))))
+    }
+
+    /// Allocations that ended, by reason.
+    pub fn ended(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        EndReason::ALL
+            .iter()
+            .map(|&reason| (reason.label(), self.value(Series::AllocationsEnded(reason))))
+    }
+
+    /// Allocations live now.
+    #[must_use]
+    pub const fn allocations_live(&self) -> u64 {
+        self.value(Series::AllocationsLive)
+    }
+
+    /// Allocations made since the start.
+    #[must_use]
+    pub const fn allocations_created(&self) -> u64 {
+        self.value(Series::AllocationsCreated)
+    }
+
+    /// Datagrams that the kernel threw away because a receive buffer was full.
+    #[must_use]
+    pub const fn kernel_drops(&self) -> u64 {
+        self.value(Series::KernelDrops)
+    }
+
+    /// The buckets of a histogram: inclusive upper bound (the last has none) and count.
+    pub fn occupancy(&self, histogram: Histogram) -> impl Iterator<Item = (Option<u64>, u64)> {
+        (0..Histogram::BUCKETS).map(move |bucket| {
+            (Histogram::upper_bound(bucket), self.value(Series::Occupancy(histogram, bucket)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_every_series_of_every_worker() {
+        let workers = [WorkerCounters::new(), WorkerCounters::new()];
+        for series in Series::all() {
+            workers[0].set(series, series.index() as u64);
+            workers[1].add(series, 1);
+        }
+        let totals = CounterTotals::of(&workers);
+        assert!(totals.iter().all(|(series, value)| value == series.index() as u64 + 1));
+        assert_eq!(totals.iter().count(), Series::COUNT);
+    }
+
+    #[test]
+    fn dropped_is_the_sum_of_the_drops() {
+        let worker = WorkerCounters::new();
+        worker.add(Series::Drop(DropReason::NotStun), 2);
+        worker.add(Series::Drop(DropReason::TooLong), 3);
+        worker.add(Series::Fate(Fate::Reply), 7);
+        let fates: Vec<_> = CounterTotals::of([&worker]).fates().filter(|(_, n)| *n > 0).collect();
+        assert_eq!(fates, [("reply", 7), ("dropped", 5)]);
+    }
+}

@@ -1,0 +1,194 @@
+//! The async side: asks every worker and gathers the answers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use turn_proto::{AllocationRecord, Policy};
+use turn_types::{AllocationId, WorkerId};
+
+use crate::limits::ANSWER_DEADLINE;
+use crate::{CounterTotals, Mailbox, PostError, Reply, Request, SessionFilter, WorkerCounters};
+
+/// Why the workers did not do what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlError {
+    /// A worker's mailbox is full, or it did not answer within
+    /// [`ANSWER_DEADLINE`](crate::limits::ANSWER_DEADLINE).
+    Unresponsive(WorkerId),
+    /// The server is stopping.
+    Stopping,
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unresponsive(worker) => write!(f, "worker {} does not answer", worker.0),
+            Self::Stopping => f.write_str("the server is stopping"),
+        }
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+/// The workers of a server, in the order of their ids. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Workers {
+    workers: Arc<[(Mailbox, Arc<WorkerCounters>)]>,
+    draining: Arc<AtomicBool>,
+}
+
+impl Workers {
+    /// The mailbox and the counters of each worker; the position is the worker's id.
+    #[must_use]
+    pub fn new(workers: Vec<(Mailbox, Arc<WorkerCounters>)>) -> Self {
+        Self { workers: workers.into(), draining: Arc::default() }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The mailbox of one worker.
+    #[must_use]
+    pub fn mailbox(&self, worker: WorkerId) -> Option<&Mailbox> {
+        self.workers.get(usize::from(worker.0)).map(|(mailbox, _)| mailbox)
+    }
+
+    /// The counters of all workers, added up. Disturbs no worker.
+    #[must_use]
+    pub fn totals(&self) -> CounterTotals {
+        CounterTotals::of(self.workers.iter().map(|(_, counters)| &**counters))
+    }
+
+    /// Whether [`drain`](Self::drain) was last called with `true`.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Live allocations, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// [`ControlError`] when any worker does not answer: a list with a hole would mislead.
+    pub async fn sessions(
+        &self,
+        filter: SessionFilter,
+        limit: usize,
+    ) -> Result<Vec<AllocationRecord>, ControlError> {
+        let lists =
+            self.ask_all(|reply| Request::List { filter: filter.clone(), limit, reply }).await?;
+        let mut sessions: Vec<_> = lists.into_iter().flatten().collect();
+        sessions.sort_by_key(|session| (session.created, session.id));
+        sessions.truncate(limit);
+        Ok(sessions)
+    }
+
+    /// Ends an allocation; whether there was one.
+    ///
+    /// # Errors
+    /// [`ControlError`] when its worker does not answer.
+    pub async fn end_session(&self, id: AllocationId) -> Result<bool, ControlError> {
+        if self.mailbox(id.worker()).is_none() {
+            return Ok(false);
+        }
+        let deadline = Instant::now() + ANSWER_DEADLINE;
+        let answer = self.ask(id.worker(), |reply| Request::End { id, reply })?;
+        gather(id.worker(), answer, deadline).await
+    }
+
+    /// Makes every worker use a policy, and returns when all do.
+    ///
+    /// # Errors
+    /// [`ControlError`]; some workers may use it already, the others will when they come to it,
+    /// unless their mailbox is full.
+    pub async fn apply(&self, policy: Arc<Policy>) -> Result<(), ControlError> {
+        let apply = |done| Request::Apply { policy: Arc::clone(&policy), done };
+        self.ask_all(apply).await.map(drop)
+    }
+
+    /// Makes every worker refuse new allocations, or take them again.
+    ///
+    /// # Errors
+    /// [`ControlError`]; the other workers are told all the same.
+    pub fn drain(&self, on: bool) -> Result<(), ControlError> {
+        self.draining.store(on, Ordering::Relaxed);
+        self.tell_all(|| Request::Drain(on))
+    }
+
+    /// Makes every worker end its allocations and leave. Their threads end soon after.
+    ///
+    /// # Errors
+    /// [`ControlError::Unresponsive`] for a worker that cannot be told; the others are. A worker
+    /// that is gone already is no error.
+    pub fn stop(&self) -> Result<(), ControlError> {
+        match self.tell_all(|| Request::Stop) {
+            Err(ControlError::Stopping) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Posts to every worker, whatever becomes of the others, and returns the worst error.
+    fn tell_all(&self, request: impl Fn() -> Request) -> Result<(), ControlError> {
+        let mut result = Ok(());
+        for (worker, (mailbox, _)) in self.named() {
+            match mailbox.post(request()) {
+                Ok(()) => {}
+                Err(PostError::Full) => result = Err(ControlError::Unresponsive(worker)),
+                Err(PostError::Gone) => result = result.and(Err(ControlError::Stopping)),
+            }
+        }
+        result
+    }
+
+    /// Asks every worker at the same time and waits for all answers, in the order of the ids.
+    async fn ask_all<T: Send + 'static>(
+        &self,
+        request: impl Fn(Reply<T>) -> Request,
+    ) -> Result<Vec<T>, ControlError> {
+        let deadline = Instant::now() + ANSWER_DEADLINE;
+        let asked: Vec<_> =
+            self.named().map(|(worker, _)| (worker, self.ask(worker, &request))).collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for (worker, answer) in asked {
+            answers.push(gather(worker, answer?, deadline).await?);
+        }
+        Ok(answers)
+    }
+
+    fn ask<T: Send + 'static>(
+        &self,
+        worker: WorkerId,
+        request: impl FnOnce(Reply<T>) -> Request,
+    ) -> Result<oneshot::Receiver<T>, ControlError> {
+        let mailbox = self.mailbox(worker).ok_or(ControlError::Stopping)?;
+        let (sender, answer) = oneshot::channel();
+        // An asker that is gone does not want the answer.
+        let reply = Box::new(move |value| drop(sender.send(value)));
+        match mailbox.post(request(reply)) {
+            Ok(()) => Ok(answer),
+            Err(PostError::Full) => Err(ControlError::Unresponsive(worker)),
+            Err(PostError::Gone) => Err(ControlError::Stopping),
+        }
+    }
+
+    fn named(&self) -> impl Iterator<Item = (WorkerId, &(Mailbox, Arc<WorkerCounters>))> {
+        (0..).map(WorkerId).zip(self.workers.iter())
+    }
+}
+
+async fn gather<T>(
+    worker: WorkerId,
+    answer: oneshot::Receiver<T>,
+    deadline: Instant,
+) -> Result<T, ControlError> {
+    match timeout_at(deadline, answer).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(_)) => Err(ControlError::Stopping),
+        Err(_) => Err(ControlError::Unresponsive(worker)),
+    }
+}

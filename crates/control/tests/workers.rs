@@ -1,0 +1,166 @@
+//! The async side against workers made of a closure: each answers on the thread that wakes it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::sync::{Arc, Mutex};
+
+use control::limits::ANSWER_DEADLINE;
+use control::{
+    ControlError, Inbox, LockedBook, Request, SessionFilter, Wake, WorkerCounters, Workers, mailbox,
+};
+use turn_proto::{AllocationRecord, SharedBook, Traffic};
+use turn_types::{AllocationId, ClientAddr, FiveTuple, Instant, ServerAddr, Transport, WorkerId};
+
+/// What a fake worker does with a request.
+type Serve = dyn Fn(Request) + Send + Sync;
+
+struct FakeWorker {
+    inbox: Mutex<Option<Inbox>>,
+    serve: Box<Serve>,
+}
+
+impl Wake for FakeWorker {
+    fn wake(&self) {
+        let inbox = self.inbox.lock().unwrap();
+        while let Some(request) = inbox.as_ref().and_then(Inbox::take) {
+            (self.serve)(request);
+        }
+    }
+}
+
+fn workers(serve: Vec<Box<Serve>>) -> Workers {
+    let members = serve.into_iter().map(|serve| {
+        let worker = Arc::new(FakeWorker { inbox: Mutex::new(None), serve });
+        let (mailbox, inbox) = mailbox(4, Arc::clone(&worker) as _);
+        *worker.inbox.lock().unwrap() = Some(inbox);
+        (mailbox, Arc::new(WorkerCounters::new()))
+    });
+    Workers::new(members.collect())
+}
+
+/// A worker that takes requests and keeps them, unanswered.
+fn silent() -> Box<Serve> {
+    let kept = Mutex::new(Vec::new());
+    Box::new(move |request| kept.lock().unwrap().push(request))
+}
+
+/// A worker with these allocations, given as user and time of creation.
+fn with_sessions(worker: u16, sessions: &'static [(&'static str, u64)]) -> Box<Serve> {
+    Box::new(move |request| match request {
+        Request::List { filter, limit, reply } => {
+            let records = (0..).zip(sessions).map(|(n, &(user, created))| {
+                record(AllocationId::new(WorkerId(worker), n), user, created)
+            });
+            reply(records.filter(|record| filter.takes(record)).take(limit).collect());
+        }
+        Request::End { id, reply } => reply(id == AllocationId::new(WorkerId(worker), 0)),
+        Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {}
+    })
+}
+
+fn record(id: AllocationId, user: &str, created: u64) -> AllocationRecord {
+    let account = user.split(':').next_back().unwrap();
+    AllocationRecord {
+        id,
+        user: user.into(),
+        account: account.into(),
+        realm: "example.org".into(),
+        five_tuple: FiveTuple {
+            transport: Transport::Udp,
+            client: ClientAddr("192.0.2.1:5000".parse().unwrap()),
+            server: ServerAddr("203.0.113.1:3478".parse().unwrap()),
+        },
+        relayed: [None, None],
+        created: Instant::from_nanos(created),
+        expires: Instant::FAR_FUTURE,
+        permissions: 0,
+        channels: 0,
+        traffic: Traffic::default(),
+        end: None,
+    }
+}
+
+#[tokio::test]
+async fn sessions_of_all_workers_come_oldest_first_and_bounded() {
+    let workers = workers(vec![
+        with_sessions(0, &[("a", 10), ("b", 40)]),
+        with_sessions(1, &[("1700000000:a", 20), ("c", 30)]),
+    ]);
+    let created = async |filter, limit| -> Vec<u64> {
+        let sessions = workers.sessions(filter, limit).await.unwrap();
+        sessions.iter().map(|session| session.created.as_nanos()).collect()
+    };
+    assert_eq!(created(SessionFilter::default(), 10).await, [10, 20, 30, 40]);
+    assert_eq!(created(SessionFilter::default(), 3).await, [10, 20, 30]);
+    let of_a = SessionFilter { user: Some("a".into()) };
+    assert_eq!(created(of_a, 10).await, [10, 20], "by user and by account");
+}
+
+#[tokio::test]
+async fn a_session_is_ended_by_the_worker_whose_it_is() {
+    let workers = workers(vec![with_sessions(0, &[]), with_sessions(1, &[])]);
+    let end = async |worker, n| workers.end_session(AllocationId::new(WorkerId(worker), n)).await;
+    assert_eq!(end(1, 0).await, Ok(true));
+    assert_eq!(end(1, 7).await, Ok(false));
+    assert_eq!(end(9, 0).await, Ok(false), "no such worker, so no such session");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_does_not_answer_is_named_after_the_deadline() {
+    let workers = workers(vec![with_sessions(0, &[]), silent()]);
+    let before = tokio::time::Instant::now();
+    let result = workers.sessions(SessionFilter::default(), 10).await;
+    assert_eq!(result, Err(ControlError::Unresponsive(WorkerId(1))));
+    // The timer counts whole milliseconds and rounds up.
+    let waited = before.elapsed();
+    assert!((ANSWER_DEADLINE..ANSWER_DEADLINE * 2).contains(&waited), "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_worker_that_drops_the_question_is_stopping() {
+    let workers = workers(vec![Box::new(drop)]);
+    let result = workers.sessions(SessionFilter::default(), 10).await;
+    assert_eq!(result, Err(ControlError::Stopping));
+}
+
+#[test]
+fn all_workers_are_told_even_if_one_cannot_be() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let note = |worker: u16| -> Box<Serve> {
+        let told = Arc::clone(&told);
+        Box::new(move |request| told.lock().unwrap().push((worker, format!("{request:?}"))))
+    };
+    struct Deaf;
+    impl Wake for Deaf {
+        fn wake(&self) {}
+    }
+    let (full, _inbox) = mailbox(1, Arc::new(Deaf));
+    full.post(Request::Drain(false)).unwrap();
+    let (gone, _) = mailbox(1, Arc::new(Deaf));
+
+    let counters = || Arc::new(WorkerCounters::new());
+    let heard = Arc::new(FakeWorker { inbox: Mutex::new(None), serve: note(2) });
+    let (third, inbox) = mailbox(4, Arc::clone(&heard) as _);
+    *heard.inbox.lock().unwrap() = Some(inbox);
+    let workers =
+        Workers::new(vec![(full, counters()), (gone.clone(), counters()), (third, counters())]);
+
+    assert!(!workers.is_draining());
+    assert_eq!(workers.drain(true), Err(ControlError::Unresponsive(WorkerId(0))));
+    assert_eq!(workers.stop(), Err(ControlError::Unresponsive(WorkerId(0))));
+    assert!(workers.is_draining());
+    assert_eq!(*told.lock().unwrap(), [(2, "Drain(true)".into()), (2, "Stop".into())]);
+
+    let gone = Workers::new(vec![(gone, counters())]);
+    assert_eq!(gone.stop(), Ok(()), "who is gone has stopped");
+    assert_eq!(gone.drain(true), Err(ControlError::Stopping));
+}
+
+#[test]
+fn the_book_outlives_a_worker_that_panics_in_it() {
+    let book = LockedBook::new();
+    let panicking = std::panic::AssertUnwindSafe(|| book.with(&mut |_| panic!("deliberate")));
+    assert!(std::panic::catch_unwind(panicking).is_err());
+    let mut opened = 0;
+    book.with(&mut |_| opened += 1);
+    assert_eq!(opened, 1);
+}
