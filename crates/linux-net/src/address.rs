@@ -47,12 +47,7 @@ pub(crate) fn decode(raw: &[u8]) -> Option<SocketAddr> {
             let (ip, rest) = rest.split_first_chunk::<16>()?;
             let scope = u32::from_ne_bytes(*rest.first_chunk::<4>()?);
             let flow = u32::from_be_bytes(*flow);
-            Some(SocketAddr::V6(SocketAddrV6::new(
-                Ipv6Addr::from(*ip),
-                port,
-                flow,
-                scope,
-            )))
+            Some(SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::from(*ip), port, flow, scope)))
         }
         _ => None,
     }
@@ -77,11 +72,7 @@ mod tests {
             let mut raw = [0xFF; ADDRESS_BYTES];
             let len = encode(addr, &mut raw);
             assert_eq!(decode(&raw[..len]), Some(addr), "{text}");
-            assert_eq!(
-                decode(&raw[..len - 1]).is_some(),
-                addr.is_ipv4(),
-                "cut: {text}"
-            );
+            assert_eq!(decode(&raw[..len - 1]).is_some(), addr.is_ipv4(), "cut: {text}");
         }
         let scoped = SocketAddr::V6(SocketAddrV6::new("fe80::1".parse().unwrap(), 9, 0, 4));
         let mut raw = [0; ADDRESS_BYTES];

@@ -19,9 +19,7 @@ pub fn allowed_cores() -> io::Result<Vec<usize>> {
     // SAFETY: `set` is there for the kernel to write and is as long as said. 0 is the caller.
     check(unsafe { libc::sched_getaffinity(0, SET_BYTES, &raw mut set) })?;
     // SAFETY: each index is below the number of bits of the set.
-    Ok((0..MAX_CORES)
-        .filter(|&core| unsafe { libc::CPU_ISSET(core, &set) })
-        .collect())
+    Ok((0..MAX_CORES).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect())
 }
 
 /// Keeps the calling thread on one core.

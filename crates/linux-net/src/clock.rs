@@ -14,10 +14,7 @@ impl Clock {
     /// sleeps; all threads and processes see the same.
     #[must_use]
     pub fn now() -> Now {
-        Now {
-            instant: monotonic(),
-            unix: wall(),
-        }
+        Now { instant: monotonic(), unix: wall() }
     }
 }
 
@@ -35,12 +32,7 @@ fn monotonic() -> Instant {
 
 /// A clock set before 1970 reads as 1970.
 fn wall() -> UnixSeconds {
-    UnixSeconds(
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs(),
-    )
+    UnixSeconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
 #[cfg(test)]

@@ -7,10 +7,7 @@
 use libc::c_int;
 
 const HEADER: usize = size_of::<usize>() + 2 * size_of::<c_int>();
-const _: () = assert!(
-    HEADER == size_of::<libc::cmsghdr>(),
-    "the layout written below"
-);
+const _: () = assert!(HEADER == size_of::<libc::cmsghdr>(), "the layout written below");
 
 const fn align(len: usize) -> usize {
     len.next_multiple_of(size_of::<usize>())
@@ -74,11 +71,7 @@ impl<'a> Iterator for Decoder<'a> {
         let length = usize::from_ne_bytes(*length);
         let data = rest.get(..length.checked_sub(HEADER)?)?;
         self.rest = self.rest.get(align(length)..).unwrap_or_default();
-        Some((
-            c_int::from_ne_bytes(*level),
-            c_int::from_ne_bytes(*kind),
-            data,
-        ))
+        Some((c_int::from_ne_bytes(*level), c_int::from_ne_bytes(*kind), data))
     }
 }
 
@@ -86,9 +79,7 @@ impl<'a> Iterator for Decoder<'a> {
 pub(crate) fn number(data: &[u8]) -> Option<u32> {
     match data {
         [byte] => Some(u32::from(*byte)),
-        _ => data
-            .first_chunk::<4>()
-            .map(|bytes| u32::from_ne_bytes(*bytes)),
+        _ => data.first_chunk::<4>().map(|bytes| u32::from_ne_bytes(*bytes)),
     }
 }
 
@@ -106,14 +97,7 @@ mod tests {
         let len = encoder.len();
         assert_eq!(len, space(1) + space(9) + space(0));
         let read: Vec<_> = Decoder::new(&buffer[..len]).collect();
-        assert_eq!(
-            read,
-            [
-                (1, 2, &[7][..]),
-                (3, -4, &[1, 2, 3, 4, 5, 6, 7, 8, 9]),
-                (5, 6, &[])
-            ]
-        );
+        assert_eq!(read, [(1, 2, &[7][..]), (3, -4, &[1, 2, 3, 4, 5, 6, 7, 8, 9]), (5, 6, &[])]);
     }
 
     #[test]

@@ -23,10 +23,7 @@ pub enum Interest {
 
 impl Interest {
     const fn bits(self) -> u32 {
-        let (read, write) = (
-            (libc::EPOLLIN | libc::EPOLLRDHUP) as u32,
-            libc::EPOLLOUT as u32,
-        );
+        let (read, write) = ((libc::EPOLLIN | libc::EPOLLRDHUP) as u32, libc::EPOLLOUT as u32);
         match self {
             Self::Read => read,
             Self::Write => write,
@@ -62,10 +59,7 @@ impl Events {
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, c_int::MAX as usize);
-        Self {
-            list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity],
-            len: 0,
-        }
+        Self { list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity], len: 0 }
     }
 
     /// What the last wait reported.
@@ -163,10 +157,7 @@ impl Epoll {
     }
 
     fn control(&self, what: c_int, fd: &impl AsFd, (token, bits): (u64, u32)) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: bits,
-            u64: token,
-        };
+        let mut event = libc::epoll_event { events: bits, u64: token };
         let fd = fd.as_fd().as_raw_fd();
         // SAFETY: `event` lives until the call returns, which copies it.
         check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &raw mut event) }).map(drop)

@@ -118,21 +118,7 @@ fn parse(peer: SocketAddr, (level, kind, data): (c_int, c_int, &[u8])) -> Option
     if !ours {
         return None;
     }
-    let [
-        e0,
-        e1,
-        e2,
-        e3,
-        origin,
-        icmp_type,
-        code,
-        _pad,
-        i0,
-        i1,
-        i2,
-        i3,
-        ..,
-    ] = *raw;
+    let [e0, e1, e2, e3, origin, icmp_type, code, _pad, i0, i1, i2, i3, ..] = *raw;
     let errno = i32::from_ne_bytes([e0, e1, e2, e3]);
     let info = u32::from_ne_bytes([i0, i1, i2, i3]);
     let report = |family, too_big| IcmpReport {
@@ -181,13 +167,7 @@ mod tests {
     fn faults_found_here_have_no_icmp_and_other_origins_are_not_errors() {
         let local = parse_v4(&extended(libc::SO_EE_ORIGIN_LOCAL, 0, 0, 65_536)).unwrap();
         assert_eq!((local.errno, local.icmp), (libc::EMSGSIZE, None));
-        assert_eq!(
-            parse_v4(&extended(libc::SO_EE_ORIGIN_TIMESTAMPING, 0, 0, 0)),
-            None
-        );
-        assert_eq!(
-            parse_v4(&extended(libc::SO_EE_ORIGIN_ICMP, 3, 3, 0)[..15]),
-            None
-        );
+        assert_eq!(parse_v4(&extended(libc::SO_EE_ORIGIN_TIMESTAMPING, 0, 0, 0)), None);
+        assert_eq!(parse_v4(&extended(libc::SO_EE_ORIGIN_ICMP, 3, 3, 0)[..15]), None);
     }
 }

@@ -111,24 +111,8 @@ impl<W: Wire> Sender<W> {
         on_fail: impl FnMut(u32, SendError),
     ) {
         let loaded = self.headers.load(load.parts, load.rx, load.arena);
-        let Self {
-            units,
-            segmentation,
-            warnings,
-            wire,
-            ..
-        } = self;
-        Flush {
-            load,
-            loaded,
-            units,
-            segmentation,
-            warnings,
-            wire,
-            stats,
-            on_fail,
-        }
-        .run(sockets);
+        let Self { units, segmentation, warnings, wire, .. } = self;
+        Flush { load, loaded, units, segmentation, warnings, wire, stats, on_fail }.run(sockets);
     }
 }
 
@@ -172,18 +156,8 @@ struct Flush<'a, W, F> {
 impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
     fn run(&mut self, sockets: &impl SocketTable) {
         let mut start = 0;
-        for group in self
-            .load
-            .messages
-            .chunk_by(|a, b| a.flow.socket == b.flow.socket)
-        {
-            let (first, end) = (
-                Cursor {
-                    message: start,
-                    segment: 0,
-                },
-                start + group.len(),
-            );
+        for group in self.load.messages.chunk_by(|a, b| a.flow.socket == b.flow.socket) {
+            let (first, end) = (Cursor { message: start, segment: 0 }, start + group.len());
             match sockets.socket(group[0].flow.socket) {
                 Some(socket) => self.send_group(socket, first, end),
                 None => self.fail_rest(first, end, SendError::Closed),
@@ -228,20 +202,12 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
             }
             let whole = cursor.segment == 0
                 && message.segments > 1
-                && self
-                    .segmentation
-                    .allows(&message.flow, message.segment_size);
-            let unit = Unit {
-                at: cursor,
-                segments: if whole { message.segments } else { 1 },
-            };
+                && self.segmentation.allows(&message.flow, message.segment_size);
+            let unit = Unit { at: cursor, segments: if whole { message.segments } else { 1 } };
             self.write(message, unit);
             cursor.segment += unit.segments;
             if cursor.segment == message.segments {
-                cursor = Cursor {
-                    message: cursor.message + 1,
-                    segment: 0,
-                };
+                cursor = Cursor { message: cursor.message + 1, segment: 0 };
             }
         }
         cursor
@@ -253,8 +219,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         let parts = segments.iter().map(|segment| segment.parts).sum();
         // Fits: a run has more than one segment and at most 65,507 bytes.
         let size = (unit.segments > 1).then_some(message.segment_size as u16);
-        self.loaded
-            .push(&message.flow, segments[0].first_part, parts, size);
+        self.loaded.push(&message.flow, segments[0].first_part, parts, size);
         self.units.push(unit);
     }
 
@@ -298,10 +263,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         for unit in &self.units[first..first + count] {
             let segments = segments_of(&self.load, *unit);
             self.stats.datagrams += segments.len() as u64;
-            self.stats.bytes += segments
-                .iter()
-                .map(|segment| segment.bytes as u64)
-                .sum::<u64>();
+            self.stats.bytes += segments.iter().map(|segment| segment.bytes as u64).sum::<u64>();
             self.stats.segments_per_send.record(segments.len());
         }
     }
@@ -309,14 +271,9 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
     /// A run was refused. From now on [`Segmentation::allows`] says no to it, so that the next
     /// [`gather`](Self::gather) makes single datagrams of it.
     fn refused(&mut self, unit: Unit, errno: c_int) {
-        let Message {
-            flow, segment_size, ..
-        } = self.load.messages[unit.at.message];
+        let Message { flow, segment_size, .. } = self.load.messages[unit.at.message];
         self.stats.refused_runs += 1;
-        self.warnings.add(Warning::RunRefused {
-            segment_size,
-            errno,
-        });
+        self.warnings.add(Warning::RunRefused { segment_size, errno });
         if self.segmentation.refused(&flow, segment_size, errno) {
             self.warnings.add(Warning::RunsOff { errno });
         }
@@ -333,10 +290,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         while at.message < end {
             let segments = self.load.messages[at.message].segments - at.segment;
             self.fail(Unit { at, segments }, error);
-            at = Cursor {
-                message: at.message + 1,
-                segment: 0,
-            };
+            at = Cursor { message: at.message + 1, segment: 0 };
         }
     }
 
@@ -354,5 +308,4 @@ fn segments_of<'a>(load: &Load<'a>, unit: Unit) -> &'a [Segment] {
 }
 
 #[cfg(test)]
-#[path = "flush_tests.rs"]
 mod tests;

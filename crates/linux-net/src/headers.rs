@@ -62,23 +62,14 @@ impl Headers {
     ) -> Loaded<'a> {
         for (iovec, part) in self.iovecs.slice_mut(0..parts.len()).iter_mut().zip(parts) {
             let bytes = match *part {
-                Part::Rx {
-                    message,
-                    start,
-                    len,
-                } => rx.bytes(message, start..start + len),
+                Part::Rx { message, start, len } => rx.bytes(message, start..start + len),
                 Part::Arena { start, len } => &arena[start..start + len],
             };
             // Only read through: the type has no const because it also serves for receiving.
             iovec.iov_base = bytes.as_ptr().cast_mut().cast();
             iovec.iov_len = bytes.len();
         }
-        Loaded {
-            arrays: self,
-            parts: parts.len(),
-            len: 0,
-            payload: PhantomData,
-        }
+        Loaded { arrays: self, parts: parts.len(), len: 0, payload: PhantomData }
     }
 }
 
@@ -119,11 +110,8 @@ impl Loaded<'_> {
         // SAFETY: as above.
         header.msg_control = unsafe { (&raw mut (*ancillary).control).cast() };
         header.msg_controllen = control_len as _;
-        header.msg_iov = if parts > 0 {
-            self.arrays.iovecs.pointer(first)
-        } else {
-            ptr::null_mut()
-        };
+        header.msg_iov =
+            if parts > 0 { self.arrays.iovecs.pointer(first) } else { ptr::null_mut() };
         header.msg_iovlen = parts as _;
         self.len += 1;
     }

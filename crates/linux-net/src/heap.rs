@@ -39,9 +39,7 @@ impl<T: Zeroed> HeapArray<T> {
         let layout = Self::layout(len);
         // SAFETY: the layout is not of size zero: `T` is not (by `Zeroed`), `len` is not (asserted).
         let memory = unsafe { alloc_zeroed(layout) };
-        let Some(first) = NonNull::new(memory.cast::<T>()) else {
-            handle_alloc_error(layout)
-        };
+        let Some(first) = NonNull::new(memory.cast::<T>()) else { handle_alloc_error(layout) };
         Self { first, len }
     }
 

@@ -90,22 +90,13 @@ mod tests {
     #[test]
     fn the_loopback_is_among_the_interfaces() {
         let all = interface_addresses().unwrap();
-        let found = all
-            .iter()
-            .find(|a| a.address == IpAddr::V4(Ipv4Addr::LOCALHOST))
-            .unwrap();
-        assert!(
-            found.loopback && found.up && found.name == "lo",
-            "{found:?}"
-        );
+        let found = all.iter().find(|a| a.address == IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
+        assert!(found.loopback && found.up && found.name == "lo", "{found:?}");
     }
 
     #[test]
     fn the_loopback_is_reached_from_itself() {
-        for ip in [
-            IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ] {
+        for ip in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
             assert_eq!(source_address_towards(ip).unwrap(), ip);
         }
     }

@@ -15,9 +15,7 @@ impl Occupancy {
     /// Nothing counted.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            counts: [0; Self::RANGES],
-        }
+        Self { counts: [0; Self::RANGES] }
     }
 
     /// Counts one batch of `size`; an empty one is not counted.
@@ -45,14 +43,8 @@ mod tests {
         for size in 1..=64 {
             let mut one = Occupancy::new();
             one.record(size);
-            let expected = Occupancy::UPPER_BOUNDS
-                .iter()
-                .position(|&bound| size <= bound);
-            assert_eq!(
-                one.counts().iter().position(|&n| n == 1),
-                expected,
-                "{size}"
-            );
+            let expected = Occupancy::UPPER_BOUNDS.iter().position(|&bound| size <= bound);
+            assert_eq!(one.counts().iter().position(|&n| n == 1), expected, "{size}");
         }
     }
 

@@ -21,15 +21,9 @@ pub fn capabilities() -> Capabilities {
     static KNOWN: OnceLock<Capabilities> = OnceLock::new();
     *KNOWN.get_or_init(|| {
         let Ok(socket) = udp::open(IpAddr::V4(Ipv4Addr::LOCALHOST)) else {
-            return Capabilities {
-                gro: false,
-                gso: false,
-            };
+            return Capabilities { gro: false, gso: false };
         };
         let can = |option| set_option(socket.as_fd(), libc::SOL_UDP, option, 1).is_ok();
-        Capabilities {
-            gro: can(libc::UDP_GRO),
-            gso: can(libc::UDP_SEGMENT),
-        }
+        Capabilities { gro: can(libc::UDP_GRO), gso: can(libc::UDP_SEGMENT) }
     })
 }

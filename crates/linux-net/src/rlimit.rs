@@ -10,10 +10,7 @@ use crate::sys::check;
 /// # Errors
 /// Only where a sandbox forbids the calls.
 pub fn raise_open_files() -> io::Result<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is there for the kernel to write.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
     if limit.rlim_cur < limit.rlim_max {

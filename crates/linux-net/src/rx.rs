@@ -41,8 +41,8 @@ const MAX_ERRORS_SWALLOWED: usize = 8;
 pub struct RxBatch {
     payload: HeapArray<u8>,
     ancillary: HeapArray<Ancillary>,
-    /// One buffer per message; only pointed at by `headers`.
-    _iovecs: HeapArray<libc::iovec>,
+    /// One per message, pointing at its buffer.
+    iovecs: HeapArray<libc::iovec>,
     headers: HeapArray<libc::mmsghdr>,
     /// What the last call received.
     received: Vec<Meta>,
@@ -127,7 +127,7 @@ impl RxBatch {
         let mut batch = Self {
             payload: HeapArray::new(messages * STRIDE),
             ancillary: HeapArray::new(messages),
-            _iovecs: HeapArray::new(messages),
+            iovecs: HeapArray::new(messages),
             headers: HeapArray::new(messages),
             received: Vec::with_capacity(messages),
             stats: RecvStats::default(),
@@ -196,9 +196,7 @@ impl RxBatch {
             to: meta.to,
             marks: meta.marks,
             segment_size: meta.segment_size,
-            data: self
-                .payload
-                .slice(index * STRIDE..index * STRIDE + meta.len),
+            data: self.payload.slice(index * STRIDE..index * STRIDE + meta.len),
             truncated: meta.truncated,
             kernel_drops: meta.kernel_drops,
         }
@@ -217,12 +215,12 @@ impl RxBatch {
 
     /// Builds the header of one message, once.
     fn point(&mut self, index: usize) {
-        let iovec = self._iovecs.get_mut(index);
+        let iovec = self.iovecs.get_mut(index);
         iovec.iov_base = self.payload.pointer(index * STRIDE).cast();
         iovec.iov_len = PAYLOAD_BYTES;
         let ancillary = self.ancillary.pointer(index);
         let header = &mut self.headers.get_mut(index).msg_hdr;
-        header.msg_iov = self._iovecs.pointer(index);
+        header.msg_iov = self.iovecs.pointer(index);
         header.msg_iovlen = 1;
         // SAFETY: `ancillary` points at an element of the array; only addresses are taken.
         header.msg_name = unsafe { (&raw mut (*ancillary).name).cast() };
@@ -328,15 +326,7 @@ mod tests {
     fn received(data: &[u8], segment_size: usize) -> Received<'_> {
         let from = "127.0.0.1:1".parse().unwrap();
         let marks = Marks::DEFAULT;
-        Received {
-            from,
-            to: None,
-            marks,
-            segment_size,
-            data,
-            truncated: false,
-            kernel_drops: 0,
-        }
+        Received { from, to: None, marks, segment_size, data, truncated: false, kernel_drops: 0 }
     }
 
     #[test]
@@ -348,14 +338,8 @@ mod tests {
 
     #[test]
     fn a_single_datagram_is_one_segment_even_when_empty() {
-        assert_eq!(
-            received(b"abc", 3).segments().collect::<Vec<_>>(),
-            [(0, &b"abc"[..])]
-        );
-        assert_eq!(
-            received(b"", 0).segments().collect::<Vec<_>>(),
-            [(0, &b""[..])]
-        );
+        assert_eq!(received(b"abc", 3).segments().collect::<Vec<_>>(), [(0, &b"abc"[..])]);
+        assert_eq!(received(b"", 0).segments().collect::<Vec<_>>(), [(0, &b""[..])]);
     }
 
     #[test]

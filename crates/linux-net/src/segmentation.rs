@@ -34,11 +34,7 @@ pub(crate) struct Segmentation {
 impl Segmentation {
     /// Nothing learnt yet; `on` is whether this kernel knows runs at all.
     pub(crate) const fn new(on: bool) -> Self {
-        Self {
-            on,
-            refusals: [None; SLOTS],
-            io_refusals: 0,
-        }
+        Self { on, refusals: [None; SLOTS], io_refusals: 0 }
     }
 
     /// Whether to try a run of segments of `size` on this flow.
@@ -54,20 +50,10 @@ impl Segmentation {
     /// runs off.
     pub(crate) fn refused(&mut self, flow: &Flow, size: usize, errno: c_int) -> bool {
         let place = &mut self.refusals[slot(flow)];
-        let known = place
-            .filter(|refusal| refusal.is_of(flow))
-            .map_or(size, |r| r.size);
+        let known = place.filter(|refusal| refusal.is_of(flow)).map_or(size, |r| r.size);
         // A way that cannot do runs cannot do small ones either.
-        let size = if errno == libc::EIO {
-            0
-        } else {
-            size.min(known)
-        };
-        *place = Some(Refusal {
-            socket: flow.socket,
-            to: flow.to.ip(),
-            size,
-        });
+        let size = if errno == libc::EIO { 0 } else { size.min(known) };
+        *place = Some(Refusal { socket: flow.socket, to: flow.to.ip(), size });
         self.io_refusals += u32::from(errno == libc::EIO);
         if self.on && self.io_refusals == MAX_IO_REFUSALS {
             self.on = false;
@@ -100,12 +86,7 @@ mod tests {
 
     fn flow(socket: u64, host: u8) -> Flow {
         let to = ([192, 0, 2, host], 9).into();
-        Flow {
-            socket: SendSocket(socket),
-            to,
-            from: None,
-            marks: Marks::DEFAULT,
-        }
+        Flow { socket: SendSocket(socket), to, from: None, marks: Marks::DEFAULT }
     }
 
     #[test]
@@ -119,10 +100,7 @@ mod tests {
         assert!(known.allows(&flow(2, 1), 1400), "another socket");
         known.refused(&flow(1, 1), 1300, libc::EINVAL);
         known.refused(&flow(1, 1), 1450, libc::EMSGSIZE);
-        assert!(
-            !known.allows(&flow(1, 1), 1300),
-            "the smallest refused size counts"
-        );
+        assert!(!known.allows(&flow(1, 1), 1300), "the smallest refused size counts");
     }
 
     #[test]

@@ -7,11 +7,7 @@ use libc::{c_int, socklen_t};
 
 /// The result of a call that says -1 and `errno`.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// The calling thread's `errno`.
@@ -40,13 +36,7 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Resul
     // SAFETY: `value` and `len` live until the call returns; the kernel writes at most `len`
     // bytes, the size of `value`, and any bytes are a valid `int`.
     let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            level,
-            name,
-            (&raw mut value).cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
     };
     check(result).map(|_| value)
 }

@@ -186,9 +186,7 @@ impl TxBatch {
     /// # Errors
     /// [`ArenaFull`]: flush first.
     pub fn arena_space(&mut self, len: usize) -> Result<&mut [u8], ArenaFull> {
-        self.arena[self.arena_used..]
-            .get_mut(..len)
-            .ok_or(ArenaFull)
+        self.arena[self.arena_used..].get_mut(..len).ok_or(ArenaFull)
     }
 
     /// Keeps the first `len` bytes of the arena's free space, as written through
@@ -196,10 +194,7 @@ impl TxBatch {
     /// for them.
     pub fn arena_commit(&mut self, len: usize) -> Part {
         let start = self.arena_used;
-        assert!(
-            len <= self.arena.len() - start,
-            "{len} bytes were never lent"
-        );
+        assert!(len <= self.arena.len() - start, "{len} bytes were never lent");
         self.arena_used += len;
         Part::Arena { start, len }
     }
@@ -210,11 +205,7 @@ impl TxBatch {
     /// # Errors
     /// [`Full`]: flush and push again.
     pub fn push(&mut self, flow: Flow, parts: &[Part], tag: u32) -> Result<(), Full> {
-        assert!(
-            parts.len() <= MAX_PARTS_PER_DATAGRAM,
-            "{} parts",
-            parts.len()
-        );
+        assert!(parts.len() <= MAX_PARTS_PER_DATAGRAM, "{} parts", parts.len());
         if self.segments.len() == MAX_DATAGRAMS || self.parts.len() + parts.len() > MAX_PARTS {
             return Err(Full);
         }
@@ -222,12 +213,7 @@ impl TxBatch {
         let index = self.segments.len();
         let first_part = self.parts.len();
         self.parts.extend_from_slice(parts);
-        self.segments.push(Segment {
-            first_part,
-            parts: parts.len(),
-            bytes,
-            tag,
-        });
+        self.segments.push(Segment { first_part, parts: parts.len(), bytes, tag });
         match self.messages.last_mut() {
             Some(last) if last.takes(&flow, bytes) => last.join(bytes),
             Some(_) | None => self.messages.push(Message::new(flow, index, bytes)),
@@ -249,14 +235,8 @@ impl TxBatch {
         on_fail: impl FnMut(u32, SendError),
     ) {
         if !self.messages.is_empty() {
-            let load = Load {
-                messages: &self.messages,
-                segments: &self.segments,
-                parts: &self.parts,
-                arena: &self.arena[..self.arena_used],
-                rx,
-            };
-            self.sender.send(load, sockets, stats, on_fail);
+            let (load, sender) = self.split(rx);
+            sender.send(load, sockets, stats, on_fail);
         }
         self.clear();
     }
@@ -265,6 +245,18 @@ impl TxBatch {
     /// life of the batch.
     pub fn take_warnings(&mut self) -> Option<Warning> {
         self.sender.take_warning()
+    }
+
+    /// What was pushed, and who sends it.
+    pub(crate) fn split<'a>(&'a mut self, rx: &'a RxBatch) -> (Load<'a>, &'a mut Sender) {
+        let load = Load {
+            messages: &self.messages,
+            segments: &self.segments,
+            parts: &self.parts,
+            arena: &self.arena[..self.arena_used],
+            rx,
+        };
+        (load, &mut self.sender)
     }
 }
 
@@ -280,14 +272,7 @@ impl std::fmt::Debug for TxBatch {
 impl Message {
     const fn new(flow: Flow, first: usize, bytes: usize) -> Self {
         // Nothing can follow an empty datagram: a run cannot hold one.
-        Self {
-            flow,
-            first,
-            segments: 1,
-            segment_size: bytes,
-            bytes,
-            open: bytes > 0,
-        }
+        Self { flow, first, segments: 1, segment_size: bytes, bytes, open: bytes > 0 }
     }
 
     fn takes(&self, flow: &Flow, bytes: usize) -> bool {
@@ -312,44 +297,20 @@ mod tests {
 
     fn flow(port: u16) -> Flow {
         let to = SocketAddr::from(([127, 0, 0, 1], port));
-        Flow {
-            socket: SendSocket(1),
-            to,
-            from: None,
-            marks: Marks::DEFAULT,
-        }
+        Flow { socket: SendSocket(1), to, from: None, marks: Marks::DEFAULT }
     }
 
     /// Pushes datagrams and returns the runs they formed: (segment size, segments).
     fn runs(datagrams: &[(Flow, usize)]) -> Vec<(usize, usize)> {
         let mut batch = TxBatch::new();
         for (flow, len) in datagrams {
-            batch
-                .push(
-                    *flow,
-                    &[Part::Rx {
-                        message: 0,
-                        start: 0,
-                        len: *len,
-                    }],
-                    0,
-                )
-                .unwrap();
+            batch.push(*flow, &[Part::Rx { message: 0, start: 0, len: *len }], 0).unwrap();
         }
-        batch
-            .messages
-            .iter()
-            .map(|m| (m.segment_size, m.segments))
-            .collect()
+        batch.messages.iter().map(|m| (m.segment_size, m.segments)).collect()
     }
 
     fn sizes(sizes: &[usize]) -> Vec<(usize, usize)> {
-        runs(
-            &sizes
-                .iter()
-                .map(|&size| (flow(1), size))
-                .collect::<Vec<_>>(),
-        )
+        runs(&sizes.iter().map(|&size| (flow(1), size)).collect::<Vec<_>>())
     }
 
     #[test]
@@ -362,10 +323,7 @@ mod tests {
 
     #[test]
     fn empty_datagrams_stay_alone() {
-        assert_eq!(
-            sizes(&[0, 0, 100, 0, 100]),
-            [(0, 1), (0, 1), (100, 1), (0, 1), (100, 1)]
-        );
+        assert_eq!(sizes(&[0, 0, 100, 0, 100]), [(0, 1), (0, 1), (100, 1), (0, 1), (100, 1)]);
     }
 
     #[test]
@@ -381,43 +339,15 @@ mod tests {
     fn any_difference_of_flow_splits() {
         let base = flow(1);
         let others = [
-            Flow {
-                socket: SendSocket(2),
-                ..base
-            },
+            Flow { socket: SendSocket(2), ..base },
             flow(2),
-            Flow {
-                from: Some([127, 0, 0, 2].into()),
-                ..base
-            },
-            Flow {
-                marks: Marks {
-                    ttl: 9,
-                    ..Marks::DEFAULT
-                },
-                ..base
-            },
-            Flow {
-                marks: Marks {
-                    tos: 1,
-                    ..Marks::DEFAULT
-                },
-                ..base
-            },
-            Flow {
-                marks: Marks {
-                    dont_fragment: true,
-                    ..Marks::DEFAULT
-                },
-                ..base
-            },
+            Flow { from: Some([127, 0, 0, 2].into()), ..base },
+            Flow { marks: Marks { ttl: 9, ..Marks::DEFAULT }, ..base },
+            Flow { marks: Marks { tos: 1, ..Marks::DEFAULT }, ..base },
+            Flow { marks: Marks { dont_fragment: true, ..Marks::DEFAULT }, ..base },
         ];
         for other in others {
-            assert_eq!(
-                runs(&[(base, 5), (other, 5), (base, 5)]),
-                [(5, 1); 3],
-                "{other:?}"
-            );
+            assert_eq!(runs(&[(base, 5), (other, 5), (base, 5)]), [(5, 1); 3], "{other:?}");
             assert_eq!(runs(&[(other, 5), (other, 5)]), [(5, 2)], "{other:?}");
         }
     }
@@ -427,11 +357,7 @@ mod tests {
         let mut batch = TxBatch::new();
         for (header, payload) in [(4, 96), (36, 64), (0, 100)] {
             let header = batch.arena_write(&vec![0; header]).unwrap();
-            let payload = Part::Rx {
-                message: 3,
-                start: 7,
-                len: payload,
-            };
+            let payload = Part::Rx { message: 3, start: 7, len: payload };
             batch.push(flow(1), &[header, payload], 0).unwrap();
         }
         assert_eq!((batch.messages.len(), batch.len()), (1, 3));
@@ -441,20 +367,12 @@ mod tests {
     #[test]
     fn a_full_batch_says_so_and_takes_more_once_cleared() {
         let mut batch = TxBatch::new();
-        let part = Part::Rx {
-            message: 0,
-            start: 0,
-            len: 1,
-        };
+        let part = Part::Rx { message: 0, start: 0, len: 1 };
         for _ in 0..MAX_DATAGRAMS {
             batch.push(flow(1), &[part], 0).unwrap();
         }
         assert_eq!(batch.push(flow(1), &[part], 0), Err(Full));
-        assert_eq!(
-            batch.len(),
-            MAX_DATAGRAMS,
-            "a refused datagram leaves nothing behind"
-        );
+        assert_eq!(batch.len(), MAX_DATAGRAMS, "a refused datagram leaves nothing behind");
         batch.clear();
         assert!(batch.is_empty());
         for _ in 0..MAX_PARTS / 16 {
@@ -468,10 +386,7 @@ mod tests {
         let mut batch = TxBatch::new();
         batch.arena_space(100).unwrap()[..3].copy_from_slice(b"abc");
         assert_eq!(batch.arena_commit(3), Part::Arena { start: 0, len: 3 });
-        assert_eq!(
-            batch.arena_write(b"de"),
-            Ok(Part::Arena { start: 3, len: 2 })
-        );
+        assert_eq!(batch.arena_write(b"de"), Ok(Part::Arena { start: 3, len: 2 }));
         assert_eq!(&batch.arena[..5], b"abcde");
         assert!(batch.arena_space(ARENA_BYTES - 5).is_ok());
         assert_eq!(batch.arena_space(ARENA_BYTES - 4), Err(ArenaFull));

@@ -86,15 +86,7 @@ impl UdpSocket {
         let applied = set_up_common(fd.as_fd(), options)?;
         bind_to(fd.as_fd(), addr)?;
         let local = bound_address(fd.as_fd())?;
-        Ok((
-            Self {
-                fd,
-                local,
-                at_rest,
-                dont_fragment: Cell::new(false),
-            },
-            applied,
-        ))
+        Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false) }, applied))
     }
 
     /// The address the socket is bound to, with the port that was given for port 0.
@@ -119,11 +111,7 @@ impl UdpSocket {
         if self.dont_fragment.get() == forbid || self.family() == IpFamily::V6 {
             return Ok(());
         }
-        let mode = if forbid {
-            libc::IP_PMTUDISC_PROBE
-        } else {
-            self.at_rest
-        };
+        let mode = if forbid { libc::IP_PMTUDISC_PROBE } else { self.at_rest };
         set_option(self.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, mode)?;
         self.dont_fragment.set(forbid);
         Ok(())
@@ -195,18 +183,8 @@ fn set_up_common(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<Applied
         set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
     set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-    set_buffer(
-        fd,
-        libc::SO_RCVBUFFORCE,
-        libc::SO_RCVBUF,
-        options.recv_buffer,
-    )?;
-    set_buffer(
-        fd,
-        libc::SO_SNDBUFFORCE,
-        libc::SO_SNDBUF,
-        options.send_buffer,
-    )?;
+    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.recv_buffer)?;
+    set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)?;
     let gro = options.gro && set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
     Ok(Applied {
         recv_buffer: buffer(fd, libc::SO_RCVBUF)?,
@@ -220,9 +198,7 @@ fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> i
         return Ok(());
     }
     // The kernel doubles the number, in an `int`.
-    let bytes = c_int::try_from(bytes)
-        .unwrap_or(c_int::MAX)
-        .min(c_int::MAX / 2);
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX).min(c_int::MAX / 2);
     set_option(fd, libc::SOL_SOCKET, force, bytes)
         .or_else(|_| set_option(fd, libc::SOL_SOCKET, plain, bytes))
 }

@@ -30,12 +30,7 @@ impl Waker {
         // SAFETY: the kernel has just given us this descriptor; nobody else has it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let counter = Arc::new(File::from(fd));
-        Ok((
-            Self {
-                counter: Arc::clone(&counter),
-            },
-            WakeReceiver { counter },
-        ))
+        Ok((Self { counter: Arc::clone(&counter) }, WakeReceiver { counter }))
     }
 
     /// Wakes the other end. Wake-ups that were not drained yet count as one.

@@ -52,11 +52,7 @@ impl Warnings {
 
     /// The next one that was not given yet.
     pub(crate) fn take(&mut self) -> Option<Warning> {
-        let all = [
-            &mut self.run_refused,
-            &mut self.runs_off,
-            &mut self.no_sendmmsg,
-        ];
+        let all = [&mut self.run_refused, &mut self.runs_off, &mut self.no_sendmmsg];
         all.into_iter().find_map(|once| {
             let Once::Due(warning) = *once else {
                 return None;
@@ -73,10 +69,7 @@ mod tests {
 
     #[test]
     fn each_kind_is_given_once() {
-        let refused = |segment_size| Warning::RunRefused {
-            segment_size,
-            errno: 1,
-        };
+        let refused = |segment_size| Warning::RunRefused { segment_size, errno: 1 };
         let mut warnings = Warnings::default();
         assert_eq!(warnings.take(), None);
         warnings.add(refused(1));

@@ -1,0 +1,215 @@
+//! Batches over the loopback, against the real kernel.
+
+mod support;
+
+use std::net::IpAddr;
+
+use linux_net::{Flow, Part, RxBatch, SendError, SendSocket, SendStats, TxBatch, UdpOptions};
+use support::{V4, V6, bind, bind_with, flow, receive, send, sizes, try_send};
+use turn_types::Marks;
+
+#[test]
+fn a_run_arrives_as_one_message_with_its_boundaries() {
+    for family in [V4, V6] {
+        let (sender, receiver) = (bind(family), bind(family));
+        let datagrams: [&[u8]; 4] = [&[1; 200], &[2; 200], &[3; 200], &[4; 10]];
+        let stats = send(&sender, flow(receiver.local_addr()), &datagrams);
+        let messages = receive(&receiver, 4);
+        assert_eq!(messages.len(), 1, "{family}");
+        assert_eq!(messages[0].segments, datagrams);
+        assert_eq!(messages[0].from, sender.local_addr());
+        assert_eq!((stats.calls, stats.datagrams, stats.bytes), (1, 4, 610));
+    }
+}
+
+#[test]
+fn without_gro_a_run_arrives_as_its_datagrams() {
+    let receiver = bind_with(V4, &UdpOptions { gro: false, ..UdpOptions::default() });
+    send(&bind(V4), flow(receiver.local_addr()), &[&[1; 200], &[2; 200], &[3; 10]]);
+    assert_eq!(sizes(&receive(&receiver, 3)), [[200], [200], [10]]);
+}
+
+#[test]
+fn changes_of_size_split_runs() {
+    let (sender, receiver) = (bind(V4), bind(V4));
+    let datagrams: [&[u8]; 6] = [&[1; 50], &[2; 50], &[3; 20], &[4; 20], &[5; 50], &[6; 50]];
+    let stats = send(&sender, flow(receiver.local_addr()), &datagrams);
+    let messages = receive(&receiver, 6);
+    assert_eq!(sizes(&messages), [vec![50, 50, 20], vec![20], vec![50, 50]]);
+    assert_eq!(messages.concat_segments(), datagrams);
+    assert_eq!(stats.calls, 1);
+}
+
+#[test]
+fn runs_of_more_than_64_are_split() {
+    let (sender, receiver) = (bind(V4), bind(V4));
+    let datagrams: Vec<Vec<u8>> = (0..130).map(|n| vec![n; 100]).collect();
+    let borrowed: Vec<&[u8]> = datagrams.iter().map(Vec::as_slice).collect();
+    send(&sender, flow(receiver.local_addr()), &borrowed);
+    let messages = receive(&receiver, 130);
+    assert_eq!(messages.iter().map(|m| m.segments.len()).collect::<Vec<_>>(), [64, 64, 2]);
+    assert_eq!(messages.concat_segments(), datagrams);
+}
+
+#[test]
+fn the_largest_datagrams_and_runs_arrive_whole() {
+    let (sender, receiver) = (bind(V4), bind(V4));
+    let (large, half) = (vec![1; 65_507], vec![2; 32_753]);
+    let stats = send(&sender, flow(receiver.local_addr()), &[&large, &half, &half]);
+    // Whether so large a run is merged on arrival is the device's affair.
+    assert_eq!(receive(&receiver, 3).concat_segments(), [&large, &half, &half].map(Vec::clone));
+    assert_eq!((stats.calls, stats.refused_runs), (1, 0));
+    let (stats, failed) = try_send(&sender, flow(receiver.local_addr()), &[&vec![1; 65_508]]);
+    assert_eq!((stats.failed, failed), (1, vec![(0, SendError::TooBig)]));
+}
+
+#[test]
+fn empty_datagrams_arrive_as_such() {
+    for family in [V4, V6] {
+        let (sender, receiver) = (bind(family), bind(family));
+        send(&sender, flow(receiver.local_addr()), &[b"", b"", b"a", b""]);
+        let messages = receive(&receiver, 4);
+        assert_eq!(sizes(&messages), [[0], [0], [1], [0]]);
+        assert_eq!(messages[0].from, sender.local_addr());
+        // Also without any part.
+        let mut batch = TxBatch::new();
+        batch.push(flow(receiver.local_addr()), &[], 0).unwrap();
+        assert_eq!(support::flush(&mut batch, &sender).1, []);
+        assert_eq!(sizes(&receive(&receiver, 1)), [[0]]);
+    }
+}
+
+#[test]
+fn marks_are_carried_both_ways() {
+    let marked = Marks { ttl: 17, tos: 0b1011_1001, dont_fragment: false };
+    for family in [V4, V6] {
+        let (sender, receiver) = (bind(family), bind(family));
+        let to = flow(receiver.local_addr());
+        for marks in [marked, Marks::DEFAULT, Marks { ttl: 255, ..Marks::DEFAULT }] {
+            send(&sender, Flow { marks, ..to }, &[b"one", b"two"]);
+            let message = &receive(&receiver, 2)[0];
+            assert_eq!(message.segments.len(), 2, "a run carries marks too");
+            let ttl = if marks.ttl == 0 { 64 } else { marks.ttl };
+            assert_eq!(message.marks, Marks { ttl, ..marks }, "{family}");
+        }
+    }
+}
+
+#[test]
+fn the_source_address_is_chosen_and_the_destination_told() {
+    let options = UdpOptions { packet_info: true, ..UdpOptions::default() };
+    let server = bind_with("0.0.0.0:0", &options);
+    let client = bind(V4);
+    let second: IpAddr = [127, 0, 0, 2].into();
+    let mut to = server.local_addr();
+    to.set_ip(second);
+    send(&client, flow(to), &[b"ping"]);
+    let message = &receive(&server, 1)[0];
+    assert_eq!(message.to, Some(second));
+
+    let answer = Flow { from: message.to, ..flow(message.from) };
+    send(&server, answer, &[b"pong", b"pong"]);
+    assert_eq!(receive(&client, 2)[0].from, to, "the answer comes from where the question went");
+
+    let server = bind_with("[::]:0", &options);
+    let client = bind(V6);
+    let mut to = server.local_addr();
+    to.set_ip(client.local_addr().ip());
+    send(&client, flow(to), &[b"ping"]);
+    let message = &receive(&server, 1)[0];
+    assert_eq!(message.to, Some(to.ip()));
+    send(&server, Flow { from: message.to, ..flow(message.from) }, &[b"pong"]);
+    assert_eq!(receive(&client, 1)[0].from, to);
+}
+
+#[test]
+fn an_address_that_is_not_ours_fails_its_datagrams() {
+    let receiver = bind(V4);
+    let from = Some([192, 0, 2, 1].into());
+    let (_, failed) =
+        try_send(&bind("0.0.0.0:0"), Flow { from, ..flow(receiver.local_addr()) }, &[b"a", b"b"]);
+    assert_eq!(failed.len(), 2, "{failed:?}");
+}
+
+#[test]
+fn payload_goes_from_receive_to_send_with_a_header_in_front() {
+    let (client, server, relay, peer) = (bind(V4), bind(V4), bind(V4), bind(V4));
+    send(&client, flow(server.local_addr()), &[b"hdr1AAAA", b"hdr2BBBB", b"hdr3CC"]);
+    support::wait(&server);
+    let mut rx = RxBatch::new(4);
+    assert_eq!(rx.recv(&server).unwrap(), 1);
+    let (mut tx, mut stats) = (TxBatch::new(), SendStats::default());
+    for (start, segment) in rx.message(0).segments() {
+        let stripped = Part::Rx { message: 0, start: start + 4, len: segment.len() - 4 };
+        let relayed = Flow { socket: SendSocket(1), ..flow(peer.local_addr()) };
+        tx.push(relayed, &[stripped], 0).unwrap();
+        let header = tx.arena_write(b"<>").unwrap();
+        let back = Flow { socket: SendSocket(0), ..flow(client.local_addr()) };
+        tx.push(back, &[header, stripped], 0).unwrap();
+    }
+    tx.flush(&rx, &vec![server, relay], &mut stats, |tag, error| panic!("{tag}: {error:?}"));
+    assert!(tx.is_empty());
+    assert_eq!(receive(&peer, 3).concat_segments(), [&b"AAAA"[..], b"BBBB", b"CC"]);
+    assert_eq!(receive(&client, 3).concat_segments(), [&b"<>AAAA"[..], b"<>BBBB", b"<>CC"]);
+}
+
+#[test]
+fn datagrams_lost_to_a_full_buffer_are_counted() {
+    let small = UdpOptions { recv_buffer: 4096, gro: false, ..UdpOptions::default() };
+    let (sender, receiver) = (bind(V4), bind_with(V4, &small));
+    for _ in 0..100 {
+        send(&sender, flow(receiver.local_addr()), &[&[7; 500]]);
+    }
+    let mut rx = RxBatch::new(64);
+    let mut arrived = 0;
+    loop {
+        match rx.recv(&receiver).unwrap() {
+            0 => break,
+            count => arrived += count,
+        }
+    }
+    assert!(arrived < 100, "the buffer took all");
+    // The count comes with the next datagram that fits.
+    send(&sender, flow(receiver.local_addr()), &[b"after"]);
+    assert_eq!(receive(&receiver, 1)[0].kernel_drops as usize, 100 - arrived);
+}
+
+#[test]
+fn a_batch_takes_what_it_holds_and_leaves_the_rest() {
+    let (sender, receiver) = (bind(V4), bind(V4));
+    for n in 0..5 {
+        send(&sender, flow(receiver.local_addr()), &[&[n; 3]]);
+    }
+    let mut rx = RxBatch::new(2);
+    let mut seen = Vec::new();
+    for expected in [2, 2, 1, 0] {
+        assert_eq!(rx.recv(&receiver).unwrap(), expected);
+        assert_eq!(rx.len(), expected);
+        seen.extend((0..expected).map(|index| rx.message(index).data[0]));
+    }
+    assert_eq!(seen, [0, 1, 2, 3, 4]);
+    assert_eq!(rx.stats().messages_per_call.counts(), &[1, 2, 0, 0, 0, 0]);
+    assert_eq!((rx.stats().datagrams, rx.stats().bytes), (5, 15));
+}
+
+#[test]
+fn options_are_granted_and_told() {
+    let options = UdpOptions { recv_buffer: 65_536, send_buffer: 32_768, ..UdpOptions::default() };
+    let (first, applied) = linux_net::UdpSocket::bind(V4.parse().unwrap(), &options).unwrap();
+    assert_eq!((applied.recv_buffer, applied.send_buffer, applied.gro), (65_536, 32_768, true));
+    let taken = linux_net::UdpSocket::bind(first.local_addr(), &options).unwrap_err();
+    assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
+    let shared = UdpOptions { reuse_port: true, ..options };
+    let first = bind_with(V4, &shared);
+    assert!(linux_net::UdpSocket::bind(first.local_addr(), &shared).is_ok());
+}
+
+trait ConcatSegments {
+    fn concat_segments(&self) -> Vec<Vec<u8>>;
+}
+
+impl ConcatSegments for Vec<support::Message> {
+    fn concat_segments(&self) -> Vec<Vec<u8>> {
+        self.iter().flat_map(|message| message.segments.clone()).collect()
+    }
+}
