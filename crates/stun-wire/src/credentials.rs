@@ -1,0 +1,170 @@
+//! From names and passwords to keys (RFC 8489 §9.2.2, §14.4, §18.5.1).
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use core::fmt;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hmac::Mac as _;
+use md5::{Digest as _, Md5};
+use precis_profiles::precis_core::profile::PrecisFastInvocation as _;
+use sha2::Sha256;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::integrity::keyed_sha1;
+
+/// Both long-term keys of a user in a realm: all a server needs to keep of a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LongTermKeys {
+    /// For requests without PASSWORD-ALGORITHM, or with MD5 (RFC 8489 §18.5.1.1).
+    pub md5: [u8; 16],
+    /// For requests with PASSWORD-ALGORITHM SHA-256 (RFC 8489 §18.5.1.2).
+    pub sha256: [u8; 32],
+}
+
+impl LongTermKeys {
+    /// Both keys of a user.
+    ///
+    /// # Errors
+    /// Realm or password cannot be an OpaqueString.
+    pub fn new(username: &str, realm: &str, password: &str) -> Result<Self, PrecisError> {
+        Ok(Self {
+            md5: long_term_key_md5(username, realm, password)?,
+            sha256: long_term_key_sha256(username, realm, password)?,
+        })
+    }
+}
+
+impl Drop for LongTermKeys {
+    fn drop(&mut self) {
+        self.md5.zeroize();
+        self.sha256.zeroize();
+    }
+}
+
+impl fmt::Debug for LongTermKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LongTermKeys(<secret>)")
+    }
+}
+
+/// Text that cannot be an OpaqueString (RFC 8265 §4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum PrecisError {
+    /// No characters at all.
+    Empty,
+    /// A character that is not allowed, as a control character.
+    Forbidden,
+}
+
+impl fmt::Display for PrecisError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "empty text",
+            Self::Forbidden => "text with a forbidden character",
+        })
+    }
+}
+
+impl core::error::Error for PrecisError {}
+
+/// The 16-byte key of a long-term credential (RFC 8489 §9.2.2): MD5 of `username:realm:password`.
+///
+/// Quotes around username and realm, and NULs behind any of the three, are removed; realm and
+/// password become OpaqueStrings. The username is taken as received, since its sender has done
+/// that.
+///
+/// # Errors
+/// Realm or password cannot be an OpaqueString.
+pub fn long_term_key_md5(
+    username: &str,
+    realm: &str,
+    password: &str,
+) -> Result<[u8; 16], PrecisError> {
+    let mut hash = Md5::new();
+    hash_credential(username, realm, password, |piece| hash.update(piece))?;
+    Ok(hash.finalize().into())
+}
+
+/// The 32-byte key of a long-term credential (RFC 8489 §18.5.1.2): SHA-256 of the same text as for
+/// [`long_term_key_md5`].
+///
+/// # Errors
+/// Realm or password cannot be an OpaqueString.
+pub fn long_term_key_sha256(
+    username: &str,
+    realm: &str,
+    password: &str,
+) -> Result<[u8; 32], PrecisError> {
+    let mut hash = Sha256::new();
+    hash_credential(username, realm, password, |piece| hash.update(piece))?;
+    Ok(hash.finalize().into())
+}
+
+fn hash_credential(
+    username: &str,
+    realm: &str,
+    password: &str,
+    mut hash: impl FnMut(&[u8]),
+) -> Result<(), PrecisError> {
+    let realm = opaque_string(unquoted(realm))?;
+    // A copy of ours, so that it can be wiped whether or not the profile changed it.
+    let password = Zeroizing::new(opaque_string(without_nuls(password))?.into_owned());
+    hash(unquoted(username).as_bytes());
+    hash(b":");
+    hash(realm.as_bytes());
+    hash(b":");
+    hash(password.as_bytes());
+    Ok(())
+}
+
+/// USERHASH (RFC 8489 §14.4): SHA-256 of `username:realm`, both as OpaqueStrings.
+///
+/// # Errors
+/// Username or realm cannot be an OpaqueString.
+pub fn userhash(username: &str, realm: &str) -> Result<[u8; 32], PrecisError> {
+    let username = opaque_string(username)?;
+    let realm = opaque_string(unquoted(realm))?;
+    let mut hash = Sha256::new();
+    hash.update(username.as_bytes());
+    hash.update(b":");
+    hash.update(realm.as_bytes());
+    Ok(hash.finalize().into())
+}
+
+/// The OpaqueString profile (RFC 8265 §4.2): other spaces become U+0020, the text is normalised to
+/// NFC, control characters and the like are refused. Printable ASCII is returned as it is.
+///
+/// # Errors
+/// The text is empty or has a character that the profile forbids.
+pub fn opaque_string(text: &str) -> Result<Cow<'_, str>, PrecisError> {
+    if text.is_empty() {
+        return Err(PrecisError::Empty);
+    }
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(Cow::Borrowed(text));
+    }
+    precis_profiles::OpaqueString::enforce(text).map_err(|_| PrecisError::Forbidden)
+}
+
+/// The password of a time-limited credential: base64 of HMAC-SHA1 of the username, keyed with the
+/// secret that server and web service share (draft-uberti-behave-turn-rest §2.2).
+///
+/// The username carries the expiry; this does not look at it.
+#[must_use]
+pub fn time_limited_password(secret: &[u8], username: &str) -> String {
+    let mut mac = keyed_sha1(secret);
+    mac.update(username.as_bytes());
+    BASE64_STANDARD.encode(mac.finalize().into_bytes())
+}
+
+/// Without NULs behind and one pair of double quotes around.
+fn unquoted(text: &str) -> &str {
+    let text = without_nuls(text);
+    text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text)
+}
+
+fn without_nuls(text: &str) -> &str {
+    text.trim_end_matches('\0')
+}

@@ -1,0 +1,83 @@
+//! The HMACs of MESSAGE-INTEGRITY and MESSAGE-INTEGRITY-SHA256 (RFC 8489 §14.5, §14.6).
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha1::Sha1;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+/// Bytes of an HMAC-SHA1.
+pub(crate) const SHA1_LEN: usize = 20;
+/// Bytes of an HMAC-SHA256 that is not truncated.
+pub(crate) const SHA256_LEN: usize = 32;
+/// The fewest bytes to which HMAC-SHA256 may be truncated (RFC 8489 §14.6).
+pub(crate) const SHA256_LEN_MIN: usize = 16;
+
+/// Which integrity attribute a message carries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IntegrityKind {
+    /// MESSAGE-INTEGRITY: HMAC-SHA1, 20 bytes.
+    Sha1,
+    /// MESSAGE-INTEGRITY-SHA256: HMAC-SHA256, 32 bytes.
+    Sha256,
+}
+
+/// A key for both HMACs, with their keyed states at hand: a message then costs two hash blocks less.
+///
+/// Making one costs four hash blocks, so keep it as long as the allocation it belongs to. It wipes
+/// itself when dropped, and `Debug` shows nothing of it.
+#[derive(Clone)]
+pub struct IntegrityKey {
+    raw: Zeroizing<Box<[u8]>>,
+    sha1: Hmac<Sha1>,
+    sha256: Hmac<Sha256>,
+}
+
+impl IntegrityKey {
+    /// From the key itself: of a long-term credential 16 bytes (MD5) or 32 (SHA-256), of a
+    /// short-term one the password (RFC 8489 §9.1.1). Any length will do.
+    #[must_use]
+    pub fn new(raw: &[u8]) -> Self {
+        Self { raw: Zeroizing::new(raw.into()), sha1: keyed_sha1(raw), sha256: keyed_sha256(raw) }
+    }
+
+    /// The key as it was given.
+    #[must_use]
+    pub fn raw(&self) -> &[u8] {
+        &self.raw
+    }
+
+    pub(crate) fn hmac_sha1(&self, parts: &[&[u8]]) -> [u8; SHA1_LEN] {
+        let mut mac = self.sha1.clone();
+        for part in parts {
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+
+    pub(crate) fn hmac_sha256(&self, parts: &[&[u8]]) -> [u8; SHA256_LEN] {
+        let mut mac = self.sha256.clone();
+        for part in parts {
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    }
+}
+
+impl fmt::Debug for IntegrityKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IntegrityKey(<secret>)")
+    }
+}
+
+#[expect(clippy::expect_used, reason = "HMAC takes keys of any length (RFC 2104 §2)")]
+pub(crate) fn keyed_sha1(key: &[u8]) -> Hmac<Sha1> {
+    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
+#[expect(clippy::expect_used, reason = "HMAC takes keys of any length (RFC 2104 §2)")]
+fn keyed_sha256(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+}

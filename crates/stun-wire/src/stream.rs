@@ -1,0 +1,73 @@
+//! Cutting a byte stream into messages (RFC 8489 §6.2.2, RFC 8656 §12.5): TCP and TLS have no
+//! framing of their own, the length fields delimit.
+
+use crate::channel::CHANNEL_HEADER_LEN;
+use crate::header::{HEADER_LEN, MAGIC_COOKIE, padded_len};
+use crate::packet::{PacketKind, classify};
+
+/// What stands at the front of the bytes of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cut {
+    /// Not a whole message yet: come back when there are at least this many bytes, counted from the
+    /// same start. At most [`MESSAGE_LEN_MAX`](crate::MESSAGE_LEN_MAX) or, for ChannelData, 65540.
+    NeedMore {
+        /// Bytes that must be there before anything more can be said.
+        at_least: usize,
+    },
+    /// One message, all of it there.
+    Message {
+        /// Bytes to parse.
+        len: usize,
+        /// Bytes to take from the stream: `len` and the padding of ChannelData.
+        padded_len: usize,
+    },
+    /// Neither STUN nor ChannelData: where the next message begins cannot be known, so the
+    /// connection is of no more use.
+    Garbage,
+}
+
+/// Looks at the front of the bytes received so far. Does not parse what it cuts.
+#[must_use]
+pub fn next_message(bytes: &[u8]) -> Cut {
+    match classify(bytes) {
+        PacketKind::Other if bytes.is_empty() => Cut::NeedMore { at_least: CHANNEL_HEADER_LEN },
+        PacketKind::Stun => next_stun(bytes),
+        PacketKind::ChannelData => next_channel_data(bytes),
+        PacketKind::Dtls | PacketKind::Other => Cut::Garbage,
+    }
+}
+
+fn next_stun(bytes: &[u8]) -> Cut {
+    let Some(len) = length_field(bytes) else {
+        return Cut::NeedMore { at_least: HEADER_LEN };
+    };
+    // As early as the bytes allow: whoever speaks another protocol should not be waited for.
+    let cookie = bytes.get(4..).unwrap_or_default();
+    let wrong = cookie.iter().zip(MAGIC_COOKIE.to_be_bytes()).any(|(&byte, right)| byte != right);
+    if wrong || !len.is_multiple_of(4) {
+        return Cut::Garbage;
+    }
+    cut(bytes, HEADER_LEN + len, HEADER_LEN + len)
+}
+
+fn next_channel_data(bytes: &[u8]) -> Cut {
+    let Some(len) = length_field(bytes) else {
+        return Cut::NeedMore { at_least: CHANNEL_HEADER_LEN };
+    };
+    let len = CHANNEL_HEADER_LEN + len;
+    cut(bytes, len, padded_len(len))
+}
+
+fn cut(bytes: &[u8], len: usize, padded_len: usize) -> Cut {
+    if bytes.len() < padded_len {
+        Cut::NeedMore { at_least: padded_len }
+    } else {
+        Cut::Message { len, padded_len }
+    }
+}
+
+/// Both formats have their length in bytes 2 and 3.
+fn length_field(bytes: &[u8]) -> Option<usize> {
+    let &[_, _, l0, l1] = bytes.first_chunk::<4>()?;
+    Some(usize::from(u16::from_be_bytes([l0, l1])))
+}

@@ -1,0 +1,33 @@
+//! The values of attributes: one reader each, and the writers that
+//! [`MessageBuilder`](crate::MessageBuilder) uses.
+//!
+//! A reader refuses what cannot be read and nothing else: bits that the RFC tells receivers to
+//! ignore are ignored, and a number that means nothing is returned as it is.
+
+pub(crate) mod address;
+pub(crate) mod auth;
+pub(crate) mod discovery;
+pub(crate) mod error_code;
+mod text;
+mod token;
+pub(crate) mod turn;
+
+pub use address::{address, xor_address};
+pub use auth::{PasswordAlgorithm, password_algorithm, password_algorithms, userhash};
+pub use discovery::{ChangeRequest, cache_timeout, change_request, response_port};
+pub use error_code::{address_error_code, error_code, unknown_attributes};
+pub use text::{
+    TEXT_LEN_MAX, alternate_domain, nonce, realm, software, third_party_authorization, username,
+};
+pub use token::{AccessToken, AccessTokenBlock, access_token, access_token_block};
+pub use turn::{
+    Icmp, address_family, channel_number, connection_id, dont_fragment, even_port, icmp, lifetime,
+    requested_transport, reservation_token,
+};
+
+use crate::error::ValueError;
+
+/// A value of exactly `N` bytes.
+fn exactly<const N: usize>(value: &[u8]) -> Result<[u8; N], ValueError> {
+    value.try_into().map_err(|_| ValueError::Length)
+}
