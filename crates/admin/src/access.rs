@@ -1,0 +1,183 @@
+//! Who may use the control socket: the user that the server runs as, and root. The file mode says
+//! so, and the kernel holds to it.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use tokio::net::UnixListener;
+
+/// The bound control socket. Its file goes away with it.
+#[derive(Debug)]
+pub struct ControlSocket {
+    pub(crate) listener: UnixListener,
+    path: PathBuf,
+}
+
+/// Why the control socket cannot be bound.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// A server answers on the socket.
+    #[error(
+        "another server already answers on the control socket {}; stop it, or give this one \
+         its own --data directory", .0.display()
+    )]
+    InUse(PathBuf),
+    /// There is a file of another kind.
+    #[error("{} is in the way of the control socket and is not a socket; move it", .0.display())]
+    NotASocket(PathBuf),
+    /// The kernel refused.
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl ControlSocket {
+    /// Binds the socket: mode 0600, in a directory that is made with mode 0700 if it is not there.
+    /// A socket left behind by a server that is gone is replaced; one that answers is not.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`AccessError`], when somebody answers there, another file is in the way, or the kernel
+    /// refuses.
+    pub fn bind(path: &Path) -> Result<Self, AccessError> {
+        let failed = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| AccessError::Io { what, path, source }
+        };
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            Some(_) | None => Path::new("."),
+        };
+        if !directory.exists() {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(failed("create the directory", directory))?;
+        }
+        make_way(path)?;
+
+        // Bound under another name, closed to others, and only then put in place: there is no
+        // moment at which somebody else could connect, and none at which nothing is there.
+        let staging = staging_path(path);
+        // Left over from a process of the same id that died between the two steps, if at all.
+        let _ = fs::remove_file(&staging);
+        let listener =
+            UnixListener::bind(&staging).map_err(failed("bind the control socket", path))?;
+        fs::set_permissions(&staging, Permissions::from_mode(0o600))
+            .and_then(|()| fs::rename(&staging, path))
+            .map_err(failed("put in place the control socket", path))?;
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // Nobody to tell, and a socket left behind is replaced at the next start.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes the socket of a server that is gone.
+fn make_way(path: &Path) -> Result<(), AccessError> {
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(AccessError::NotASocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
+            .map_err(|source| AccessError::Io {
+                what: "remove the stale control socket",
+                path: path.to_owned(),
+                source,
+            }),
+        // Connected, or its queue is full: somebody is there.
+        Ok(_) | Err(_) => Err(AccessError::InUse(path.to_owned())),
+    }
+}
+
+fn staging_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("turnpike-access-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Self(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_owner_may_open_it_and_it_goes_away() {
+        let directory = Directory::new("modes");
+        let path = directory.0.join("data").join("control.sock");
+        let socket = ControlSocket::bind(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let directory = Directory::new("stale");
+        fs::create_dir_all(&directory.0).unwrap();
+        let path = directory.0.join("control.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "the standard library leaves the file behind");
+
+        let socket = ControlSocket::bind(&path).unwrap();
+        let second = ControlSocket::bind(&path).unwrap_err();
+        assert!(matches!(second, AccessError::InUse(_)), "{second}");
+        assert!(UnixStream::connect(&path).is_ok(), "the first one still answers");
+        drop(socket);
+    }
+
+    #[tokio::test]
+    async fn another_file_is_left_alone() {
+        let directory = Directory::new("file");
+        fs::create_dir_all(&directory.0).unwrap();
+        let path = directory.0.join("control.sock");
+        fs::write(&path, "precious").unwrap();
+        let error = ControlSocket::bind(&path).unwrap_err();
+        assert!(matches!(error, AccessError::NotASocket(_)), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+}

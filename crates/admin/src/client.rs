@@ -1,0 +1,273 @@
+//! The other end of the control socket: what `turnpike status` and its siblings talk through.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE};
+use crate::types::{Drain, DrainRequest, Ended, Problem, Reload, Sessions, Status};
+
+/// A connection to a running server's control socket.
+#[derive(Debug)]
+pub struct Client {
+    sender: SendRequest<Full<Bytes>>,
+}
+
+/// Why the server could not be asked, or what it refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No socket, or nobody behind it.
+    #[error("no server answers on the control socket {}", .0.display())]
+    NotRunning(PathBuf),
+    /// The socket belongs to somebody else.
+    #[error("no permission: the control socket {} belongs to {owner}", path.display())]
+    NoPermission {
+        /// The socket.
+        path: PathBuf,
+        /// Whose it is: `root`, `user id 993`.
+        owner: String,
+    },
+    /// The kernel refused otherwise.
+    #[error("cannot connect to the control socket {}: {source}", path.display())]
+    Connect {
+        /// The socket.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// No answer in time.
+    #[error("the server did not answer within {} seconds", .0.as_secs())]
+    TimedOut(Duration),
+    /// The server said no.
+    #[error("{}", problem.error)]
+    Refused {
+        /// HTTP status code.
+        status: u16,
+        /// What the server said.
+        problem: Problem,
+    },
+    /// What answered is not this kind of server.
+    #[error("cannot understand the answer on the control socket: {0}")]
+    Broken(String),
+}
+
+impl ClientError {
+    /// What to do next.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NotRunning(_) => "is the server running? start it with `turnpike`; if it runs \
+                 with another data directory, name it with --data or --socket"
+                .to_owned(),
+            Self::NoPermission { owner, .. } => {
+                format!("run the command as {owner} or as root (sudo)")
+            }
+            Self::Connect { .. } => "check the path given with --data or --socket".to_owned(),
+            Self::TimedOut(_) => "the server is up but overloaded or stuck; look at its log and \
+                 at `top -H`"
+                .to_owned(),
+            Self::Refused { problem, .. } => problem.hint.clone(),
+            Self::Broken(_) => "client and server may be of different versions; use the binary \
+                 that the server was started from"
+                .to_owned(),
+        }
+    }
+}
+
+impl Client {
+    /// Connects to the control socket at `path`.
+    ///
+    /// # Errors
+    /// [`ClientError::NotRunning`], [`ClientError::NoPermission`] or [`ClientError::Connect`].
+    pub async fn connect(path: &Path) -> Result<Self, ClientError> {
+        let stream =
+            UnixStream::connect(path).await.map_err(|source| cannot_connect(path, source))?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        // Ends with the sender; an error shows up in the request that it breaks.
+        tokio::spawn(connection);
+        Ok(Self { sender })
+    }
+
+    /// What the server is and has done.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn status(&mut self) -> Result<Status, ClientError> {
+        self.ask(Method::GET, "/v1/status", None::<&()>).await
+    }
+
+    /// Live allocations: those of `user` or all, at most `limit`
+    /// (1..=[`SESSIONS_MAX`](crate::limits::SESSIONS_MAX)).
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn sessions(
+        &mut self,
+        user: Option<&str>,
+        limit: usize,
+    ) -> Result<Sessions, ClientError> {
+        let mut path = format!("/v1/sessions?limit={limit}");
+        if let Some(user) = user {
+            path.push_str("&user=");
+            path.push_str(&percent_encoded(user));
+        }
+        self.ask(Method::GET, &path, None::<&()>).await
+    }
+
+    /// Ends one allocation.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with status 404 when there is none with this id.
+    pub async fn end_session(&mut self, id: &str) -> Result<Ended, ClientError> {
+        let path = format!("/v1/sessions/{}", percent_encoded(id));
+        self.ask(Method::DELETE, &path, None::<&()>).await
+    }
+
+    /// Makes the server read its configuration again.
+    ///
+    /// # Errors
+    /// [`ClientError`]; a configuration that is refused is not one, see [`Reload::refused`].
+    pub async fn reload(&mut self) -> Result<Reload, ClientError> {
+        self.ask(Method::POST, "/v1/reload", None::<&()>).await
+    }
+
+    /// Makes the server take no new allocations and stop when the last one has ended.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn drain(&mut self, request: DrainRequest) -> Result<Drain, ClientError> {
+        self.ask(Method::POST, "/v1/drain", Some(&request)).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Option<&(impl Serialize + Sync)>,
+    ) -> Result<T, ClientError> {
+        let mut request = Request::builder().method(method).uri(path).header(HOST, "turnpike");
+        let body = match body {
+            Some(value) => {
+                request = request.header(CONTENT_TYPE, "application/json");
+                serde_json::to_vec(value).map_err(broken)?.into()
+            }
+            None => Bytes::new(),
+        };
+        let request = request.body(Full::new(body)).map_err(broken)?;
+        timeout(ANSWER_DEADLINE, self.exchange(request))
+            .await
+            .map_err(|_| ClientError::TimedOut(ANSWER_DEADLINE))?
+    }
+
+    async fn exchange<T: DeserializeOwned>(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<T, ClientError> {
+        let answer = self.sender.send_request(request).await.map_err(broken)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX);
+        let body = body
+            .collect()
+            .await
+            .map_err(|error| ClientError::Broken(error.to_string()))?
+            .to_bytes();
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(broken);
+        }
+        let problem = serde_json::from_slice(&body)
+            .map_err(|_| ClientError::Broken(format!("status {status} without an explanation")))?;
+        Err(ClientError::Refused { status: status.as_u16(), problem })
+    }
+}
+
+fn cannot_connect(path: &Path, source: io::Error) -> ClientError {
+    let kind = source.kind();
+    let path = path.to_owned();
+    if matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) {
+        ClientError::NotRunning(path)
+    } else if kind == io::ErrorKind::PermissionDenied {
+        ClientError::NoPermission { owner: owner(&path), path }
+    } else {
+        ClientError::Connect { path, source }
+    }
+}
+
+fn broken(error: impl std::error::Error) -> ClientError {
+    ClientError::Broken(error.to_string())
+}
+
+/// Whose the socket is, or the nearest directory above it that can be seen at all.
+fn owner(path: &Path) -> String {
+    path.ancestors()
+        .find_map(|path| fs::metadata(path).ok())
+        .map_or_else(|| "another user".to_owned(), |metadata| user_name(metadata.uid()))
+}
+
+/// The name of a user id, as far as `/etc/passwd` knows it.
+fn user_name(uid: u32) -> String {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    passwd
+        .lines()
+        .find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)?.parse() == Ok(uid)).then(|| format!("user {name}"))
+        })
+        .unwrap_or_else(|| format!("user id {uid}"))
+}
+
+/// Encodes everything but unreserved characters (RFC 3986 §2.3).
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            other => {
+                // Writing to a String cannot fail.
+                let _ = write!(out, "%{other:02X}");
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodes_what_a_user_name_may_hold() {
+        assert_eq!(percent_encoded("1700000000:bob"), "1700000000%3Abob");
+        assert_eq!(percent_encoded("a&b=ü ~"), "a%26b%3D%C3%BC%20~");
+    }
+
+    #[test]
+    fn names_user_ids() {
+        assert_eq!(user_name(0), "user root");
+        assert_eq!(user_name(4_000_000_001), "user id 4000000001");
+    }
+
+    #[tokio::test]
+    async fn says_that_nothing_runs() {
+        let path = Path::new("/nonexistent/turnpike/control.sock");
+        let error = Client::connect(path).await.unwrap_err();
+        assert!(matches!(error, ClientError::NotRunning(_)), "{error}");
+        assert!(error.hint().contains("start it with"));
+    }
+}

@@ -1,0 +1,51 @@
+//! The control socket: HTTP/1.1 and JSON over a Unix socket that only the server's own user can
+//! open, and the client that the command line uses.
+//!
+//! The table of routes stands in [`routes`]; the JSON in [`types`]. Nothing here decides anything:
+//! a route asks `control` and writes down the answer.
+#![forbid(unsafe_code)]
+
+mod access;
+mod client;
+mod problem;
+pub mod routes;
+mod server;
+pub mod types;
+
+pub use access::{AccessError, ControlSocket};
+pub use client::{Client, ClientError};
+pub use server::serve;
+
+/// What the control socket takes and gives, and for how long it waits.
+pub mod limits {
+    use std::time::Duration;
+
+    /// Sessions listed when the request names no number: what a person reads.
+    pub const SESSIONS_DEFAULT: usize = 100;
+
+    /// Most sessions in one answer: about 500 KiB of JSON, gathered between two batches of packets.
+    pub const SESSIONS_MAX: usize = 1000;
+
+    /// Largest request body: the largest that means anything is a few dozen bytes.
+    pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
+
+    /// Largest answer the client reads: far beyond [`SESSIONS_MAX`] sessions with the longest names.
+    pub const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+    /// Connections served at the same time; more wait in the socket's queue. A monitoring agent
+    /// and a few people need a handful.
+    pub const CONNECTIONS_MAX: usize = 32;
+
+    /// Time for a client to send the head of a request, also between requests.
+    pub const HEAD_DEADLINE: Duration = Duration::from_secs(10);
+
+    /// Time for a route to answer. Longer than workers and reload are given, so that their own
+    /// answers come first.
+    pub const ROUTE_DEADLINE: Duration = Duration::from_secs(15);
+
+    /// Time the client waits for an answer: longer than [`ROUTE_DEADLINE`], for the same reason.
+    pub const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
+
+    const _: () = assert!(SESSIONS_DEFAULT <= SESSIONS_MAX);
+    const _: () = assert!(ROUTE_DEADLINE.as_secs() < ANSWER_DEADLINE.as_secs());
+}

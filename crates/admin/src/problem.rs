@@ -1,0 +1,54 @@
+//! Every answer that is not a success says what went wrong and what to do.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+
+use crate::types;
+
+/// A refusal on its way out.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    body: types::Problem,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        status: StatusCode,
+        error: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self { status, body: types::Problem { error: error.into(), hint: hint.into() } }
+    }
+
+    pub(crate) fn bad_request(error: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error, hint)
+    }
+
+    pub(crate) fn not_found(error: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error, hint)
+    }
+
+    pub(crate) fn stopping() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server is stopping",
+            "wait until it is gone, or start it again",
+        )
+    }
+
+    pub(crate) fn timed_out() -> Self {
+        Self::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "the server did not get round to answering in time",
+            "it is overloaded or stuck; look at its log and at `top -H`",
+        )
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}

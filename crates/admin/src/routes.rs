@@ -1,0 +1,57 @@
+//! The table of routes.
+//!
+//! | method and path | what it does |
+//! |---|---|
+//! | `GET /v1/status` | what the server is and has done: [`Status`](crate::types::Status) |
+//! | `GET /v1/sessions?user=&limit=` | live allocations: [`Sessions`](crate::types::Sessions) |
+//! | `DELETE /v1/sessions/{id}` | ends one allocation: [`Ended`](crate::types::Ended) |
+//! | `POST /v1/reload` | reads the configuration again: [`Reload`](crate::types::Reload) |
+//! | `POST /v1/drain` | no new allocations, stop when empty: [`Drain`](crate::types::Drain) |
+//!
+//! Every answer that is not 2xx is a [`Problem`](crate::types::Problem).
+
+mod drain;
+mod reload;
+mod sessions;
+mod status;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::StatusCode;
+use axum::routing::{delete, get, post};
+use control::Handle;
+use turn_types::Instant;
+
+use crate::limits::REQUEST_BYTES_MAX;
+use crate::problem::Problem;
+
+/// What the routes work on.
+#[derive(Clone)]
+pub(crate) struct App {
+    pub(crate) handle: Handle,
+    /// Reads the clock that allocations are dated by.
+    pub(crate) clock: fn() -> Instant,
+}
+
+/// The routes of version 1. `clock` is the clock that workers date allocations by.
+pub fn router(handle: Handle, clock: fn() -> Instant) -> Router {
+    Router::new()
+        .route("/v1/status", get(status::show))
+        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/sessions/{id}", delete(sessions::end))
+        .route("/v1/reload", post(reload::reload))
+        .route("/v1/drain", post(drain::drain))
+        .fallback(async || {
+            Problem::not_found("there is nothing at this path", "see the routes under /v1")
+        })
+        .method_not_allowed_fallback(async || {
+            Problem::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this path has no such method",
+                "GET /v1/status, GET /v1/sessions, DELETE /v1/sessions/{id}, POST /v1/reload, \
+                 POST /v1/drain",
+            )
+        })
+        .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+        .with_state(App { handle, clock })
+}

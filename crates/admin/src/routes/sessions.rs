@@ -1,0 +1,94 @@
+//! `GET /v1/sessions` and `DELETE /v1/sessions/{id}`: asks the workers, within their deadline.
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use control::{ControlError, SessionFilter};
+use serde::Deserialize;
+use turn_proto::AllocationRecord;
+use turn_types::{AllocationId, Instant};
+
+use crate::limits::{SESSIONS_DEFAULT, SESSIONS_MAX};
+use crate::problem::Problem;
+use crate::routes::App;
+use crate::types::{Ended, Session, Sessions, Volume};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    user: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(super) async fn list(
+    State(app): State<App>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Sessions>, Problem> {
+    let Query(which) = which.map_err(|rejection| {
+        Problem::bad_request(rejection.body_text(), "the parameters are user and limit")
+    })?;
+    let limit = which.limit.unwrap_or(SESSIONS_DEFAULT);
+    if !(1..=SESSIONS_MAX).contains(&limit) {
+        let error = format!("limit is {limit}, and must be from 1 to {SESSIONS_MAX}");
+        return Err(Problem::bad_request(error, "ask for one user's sessions to see fewer"));
+    }
+    let filter = SessionFilter { user: which.user };
+    // One more than asked for tells whether there are more.
+    let mut records = app.handle.workers.sessions(filter, limit + 1).await.map_err(failed)?;
+    let more = records.len() > limit;
+    records.truncate(limit);
+    let now = (app.clock)();
+    Ok(Json(Sessions { sessions: records.iter().map(|r| session(r, now)).collect(), more }))
+}
+
+pub(super) async fn end(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<Ended>, Problem> {
+    let Some(allocation) = AllocationId::parse(&id) else {
+        return Err(Problem::bad_request(
+            format!("\"{id}\" is not the id of a session"),
+            "an id is 16 hexadecimal digits, as `turnpike sessions` shows it",
+        ));
+    };
+    if app.handle.workers.end_session(allocation).await.map_err(failed)? {
+        return Ok(Json(Ended { id: allocation.to_string() }));
+    }
+    Err(Problem::not_found(
+        format!("there is no live session {allocation}"),
+        "it may have ended already; `turnpike sessions` lists the live ones",
+    ))
+}
+
+fn failed(error: ControlError) -> Problem {
+    match error {
+        ControlError::Unresponsive(worker) => Problem::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            format!("worker {} does not answer", worker.0),
+            "the server is overloaded or stuck; look at its log and at `top -H`",
+        ),
+        ControlError::Stopping => Problem::stopping(),
+    }
+}
+
+fn session(record: &AllocationRecord, now: Instant) -> Session {
+    let traffic = &record.traffic;
+    Session {
+        id: record.id.to_string(),
+        user: record.user.to_string(),
+        account: record.account.to_string(),
+        realm: record.realm.to_string(),
+        transport: record.five_tuple.transport.name().to_owned(),
+        client: record.five_tuple.client.to_string(),
+        server: record.five_tuple.server.to_string(),
+        relayed: record.relayed.iter().flatten().map(ToString::to_string).collect(),
+        age_seconds: now.saturating_since(record.created).as_secs(),
+        expires_in_seconds: record.expires.saturating_since(now).as_secs(),
+        permissions: u64::from(record.permissions),
+        channels: u64::from(record.channels),
+        to_peers: Volume { packets: traffic.to_peer_packets, bytes: traffic.to_peer_bytes },
+        to_client: Volume { packets: traffic.to_client_packets, bytes: traffic.to_client_bytes },
+        dropped_packets: traffic.dropped_packets,
+    }
+}

@@ -1,0 +1,214 @@
+//! The JSON of the control socket, version 1. These structs are the public format and nothing else:
+//! domain types are never serialised, so that a change inside the server cannot change the
+//! interface by accident. Fields are only ever added.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/status`: what the server is and what it has done since it started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the server.
+    pub version: String,
+    /// When it started, in seconds since 1970.
+    pub started_unix: u64,
+    /// Whole seconds since then.
+    pub uptime_seconds: u64,
+    /// The realm that users belong to.
+    pub realm: String,
+    /// Whether new allocations are refused because the server is about to stop.
+    pub draining: bool,
+    /// Addresses clients talk to.
+    pub listeners: Vec<String>,
+    /// Addresses that are relayed from.
+    pub relay: Vec<RelayAddress>,
+    /// First and last relay port, as in `49152-65535`.
+    pub relay_ports: String,
+    /// Worker threads.
+    pub workers: u64,
+    /// Whether the kernel hands over and takes several datagrams in one piece.
+    pub offload: Offload,
+    /// Allocations.
+    pub allocations: Allocations,
+    /// What was relayed and what went over the sockets.
+    pub traffic: Traffic,
+    /// What became of each packet received, by name; fates that never happened are left out.
+    pub fates: BTreeMap<String, u64>,
+    /// How requests that had to wait (for a user look-up, for a relay port) were answered.
+    pub late_answers: BTreeMap<String, u64>,
+    /// Packets for which nothing was sent, by reason; reasons that never occurred are left out.
+    pub drops: BTreeMap<String, u64>,
+    /// Requests answered with an error, by reason; reasons that never occurred are left out.
+    pub refusals: BTreeMap<String, u64>,
+    /// Allocations that ended, by reason; reasons that never occurred are left out.
+    pub ended: BTreeMap<String, u64>,
+    /// ICMP errors that the kernel reported for relay sockets.
+    pub icmp_errors: u64,
+    /// Datagrams the kernel threw away because a receive buffer was full.
+    pub kernel_drops: u64,
+    /// Receive calls that failed for want of memory or worse.
+    pub receive_errors: u64,
+    /// How full the batches were, by name of the histogram.
+    pub occupancy: BTreeMap<String, Vec<Bucket>>,
+}
+
+/// One address that is relayed from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayAddress {
+    /// What relay sockets are bound to.
+    pub local: String,
+    /// What clients are told; differs behind 1:1 NAT.
+    pub public: String,
+}
+
+/// Whether the kernel moves several datagrams in one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offload {
+    /// On receive (`UDP_GRO`).
+    pub gro: bool,
+    /// On send (`UDP_SEGMENT`).
+    pub gso: bool,
+}
+
+/// How many allocations there are and were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocations {
+    /// Live now.
+    pub live: u64,
+    /// Made since the start.
+    pub total: u64,
+}
+
+/// Packets and bytes since the start. Bytes are those of UDP payloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// From clients to the server.
+    pub from_clients: Volume,
+    /// From the server to clients.
+    pub to_clients: Volume,
+    /// From peers to relay sockets.
+    pub from_peers: Volume,
+    /// From relay sockets to peers.
+    pub to_peers: Volume,
+}
+
+/// An amount of traffic in one direction on one leg.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Datagrams.
+    pub packets: u64,
+    /// Bytes of UDP payload.
+    pub bytes: u64,
+}
+
+/// One bucket of a histogram: how often a value was at most `up_to` and more than the bucket before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Upper bound, inclusive; absent in the last bucket, which has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up_to: Option<u64>,
+    /// How often.
+    pub count: u64,
+}
+
+/// `GET /v1/sessions`: live allocations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sessions {
+    /// At most as many as asked for.
+    pub sessions: Vec<Session>,
+    /// Whether there are more than were listed.
+    pub more: bool,
+}
+
+/// One live allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// 16 hexadecimal digits; what `DELETE /v1/sessions/{id}` takes.
+    pub id: String,
+    /// The user, as authenticated; empty on an open relay.
+    pub user: String,
+    /// What quotas count by: the user without the time stamp of a time-limited name.
+    pub account: String,
+    /// The realm.
+    pub realm: String,
+    /// `udp`, `tcp`, `tls` or `dtls`.
+    pub transport: String,
+    /// Where the client's packets come from.
+    pub client: String,
+    /// The listener it talks to.
+    pub server: String,
+    /// The relayed addresses, as the client was told them: at most one of each family.
+    pub relayed: Vec<String>,
+    /// Seconds since it was made.
+    pub age_seconds: u64,
+    /// Seconds until it ends unless it is refreshed.
+    pub expires_in_seconds: u64,
+    /// Live permissions.
+    pub permissions: u64,
+    /// Live channel bindings.
+    pub channels: u64,
+    /// Payload relayed from client to peers.
+    pub to_peers: Volume,
+    /// Payload relayed from peers to client.
+    pub to_client: Volume,
+    /// Packets dropped in either direction.
+    pub dropped_packets: u64,
+}
+
+/// `POST /v1/reload`: what became of each difference between the old and the new configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reload {
+    /// In force now.
+    pub applied: Vec<Change>,
+    /// Will be in force after a restart; the old value still is.
+    pub needs_restart: Vec<Change>,
+    /// Why nothing was changed at all: the old configuration is still in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+/// One difference between two configurations. Secrets are shown as `<secret>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The key, as in the configuration file: `quotas.allocations_per_user`.
+    pub key: String,
+    /// The value so far.
+    pub old: String,
+    /// The value in the file.
+    pub new: String,
+}
+
+/// Body of `POST /v1/drain`; it may be left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {
+    /// Seconds after which allocations still live are ended; without it the configured deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_seconds: Option<u64>,
+}
+
+/// Answer to `POST /v1/drain`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// Seconds after which allocations still live are ended.
+    pub deadline_seconds: u64,
+    /// Allocations live when draining began.
+    pub allocations_live: u64,
+}
+
+/// Answer to `DELETE /v1/sessions/{id}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The id of the allocation that was ended.
+    pub id: String,
+}
+
+/// Every answer that is not 2xx.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What went wrong.
+    pub error: String,
+    /// What to do about it.
+    pub hint: String,
+}

@@ -1,0 +1,300 @@
+//! The routes and the client together, over a real Unix socket, against workers that are threads
+//! answering from a list.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, SystemTime};
+
+use admin::types::{Bucket, DrainRequest, Volume};
+use admin::{Client, ClientError, ControlSocket, routes, serve};
+use control::{
+    Change, DrainReport, Handle, Leg, OperatorRequest, RelayInfo, ReloadReport, Request, Series,
+    ServerInfo, Wake, WorkerCounters, Workers, mailbox,
+};
+use turn_proto::{AllocationRecord, DropReason, Refusal, Traffic};
+use turn_types::{
+    AllocationId, ClientAddr, FiveTuple, Instant, RelayedAddr, ServerAddr, Transport, WorkerId,
+};
+
+const NOW: Instant = Instant::from_nanos(100_000_000_000);
+
+/// A server of one worker, on a control socket of its own.
+struct Server {
+    path: PathBuf,
+    counters: Arc<WorkerCounters>,
+}
+
+struct Knock(mpsc::Sender<()>);
+
+impl Wake for Knock {
+    fn wake(&self) {
+        let _ = self.0.send(());
+    }
+}
+
+impl Server {
+    /// With these sessions, and a main loop that answers reloads and drains from a script.
+    fn start(sessions: Vec<AllocationRecord>) -> Self {
+        let (knock, knocks) = mpsc::channel();
+        let (mailbox, inbox) = mailbox(16, Arc::new(Knock(knock)));
+        std::thread::spawn(move || {
+            let mut sessions = sessions;
+            while knocks.recv().is_ok() {
+                while let Some(request) = inbox.take() {
+                    answer(&mut sessions, request);
+                }
+            }
+        });
+        let counters = Arc::new(WorkerCounters::new());
+        let workers = Workers::new(vec![(mailbox, Arc::clone(&counters))]);
+        let (handle, mut requests) = Handle::new(workers, info());
+        tokio::spawn(async move {
+            while let Some(request) = requests.recv().await {
+                operate(request);
+            }
+        });
+        let path = fresh_directory().join("control.sock");
+        let socket = ControlSocket::bind(&path).unwrap();
+        tokio::spawn(serve(socket, routes::router(handle, || NOW)));
+        Self { path, counters }
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect(&self.path).await.unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.path.parent().unwrap());
+    }
+}
+
+fn fresh_directory() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("turnpike-admin-{}-{next}", std::process::id()))
+}
+
+fn answer(sessions: &mut Vec<AllocationRecord>, request: Request) {
+    match request {
+        Request::List { filter, limit, reply } => {
+            reply(sessions.iter().filter(|s| filter.takes(s)).take(limit).cloned().collect());
+        }
+        Request::End { id, reply } => {
+            let before = sessions.len();
+            sessions.retain(|session| session.id != id);
+            reply(sessions.len() < before);
+        }
+        Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {
+            panic!("the control socket never asks this of a worker")
+        }
+    }
+}
+
+fn operate(request: OperatorRequest) {
+    match request {
+        OperatorRequest::Reload(reply) => {
+            let change = |key: &str, old: &str, new: &str| Change {
+                key: key.into(),
+                old: old.into(),
+                new: new.into(),
+            };
+            let report = ReloadReport {
+                applied: vec![change("log.level", "info", "debug")],
+                needs_restart: vec![change("workers.count", "2", "4")],
+                refused: None,
+            };
+            reply.send(report).unwrap();
+        }
+        OperatorRequest::Drain { deadline, reply } => {
+            let deadline = deadline.unwrap_or(Duration::from_secs(77));
+            reply.send(DrainReport { deadline, allocations_live: 3 }).unwrap();
+        }
+    }
+}
+
+fn info() -> ServerInfo {
+    ServerInfo {
+        version: "1.2.3".into(),
+        started: SystemTime::now() - Duration::from_secs(3600),
+        realm: "example.org".into(),
+        listeners: vec!["0.0.0.0:3478".parse().unwrap()],
+        relay: vec![RelayInfo {
+            local: "10.0.0.5".parse().unwrap(),
+            public: "203.0.113.7".parse().unwrap(),
+        }],
+        relay_ports: (49152, 65535),
+        workers: 1,
+        gro: true,
+        gso: false,
+    }
+}
+
+fn session(counter: u64, user: &str, account: &str) -> AllocationRecord {
+    let addr = |text: &str| text.parse::<SocketAddr>().unwrap();
+    AllocationRecord {
+        id: AllocationId::new(WorkerId(0), counter),
+        user: user.into(),
+        account: account.into(),
+        realm: "example.org".into(),
+        five_tuple: FiveTuple {
+            transport: Transport::Udp,
+            client: ClientAddr(addr("192.0.2.9:4000")),
+            server: ServerAddr(addr("203.0.113.7:3478")),
+        },
+        relayed: [Some(RelayedAddr(addr("203.0.113.7:50000"))), None],
+        created: Instant::from_nanos(40_000_000_000),
+        expires: Instant::from_nanos(640_000_000_000),
+        permissions: 2,
+        channels: 1,
+        traffic: Traffic {
+            to_peer_packets: 10,
+            to_peer_bytes: 1000,
+            to_client_packets: 20,
+            to_client_bytes: 4000,
+            dropped_packets: 5,
+        },
+        end: None,
+    }
+}
+
+#[tokio::test]
+async fn status_tells_what_happened_and_leaves_out_what_did_not() {
+    let server = Server::start(Vec::new());
+    server.counters.add(Series::Packets(Leg::FromClients), 12);
+    server.counters.add(Series::Bytes(Leg::FromClients), 3400);
+    server.counters.add(Series::Drop(DropReason::NoPermission), 4);
+    server.counters.add(Series::Refusal(Refusal::WrongPassword), 2);
+    server.counters.add(Series::AllocationsLive, 7);
+
+    let status = server.client().await.status().await.unwrap();
+
+    assert_eq!(status.version, "1.2.3");
+    assert!((3600..3660).contains(&status.uptime_seconds), "{}", status.uptime_seconds);
+    assert_eq!(status.relay[0].public, "203.0.113.7");
+    assert_eq!(status.relay_ports, "49152-65535");
+    assert!(status.offload.gro && !status.offload.gso);
+    assert_eq!(status.allocations.live, 7);
+    assert_eq!(status.traffic.from_clients, Volume { packets: 12, bytes: 3400 });
+    assert_eq!(status.drops, BTreeMap::from([("no_permission".to_owned(), 4)]));
+    assert_eq!(status.refusals, BTreeMap::from([("wrong_password".to_owned(), 2)]));
+    assert_eq!(status.fates, BTreeMap::from([("dropped".to_owned(), 4)]));
+    let buckets = &status.occupancy["received_segments"];
+    assert_eq!(buckets[0], Bucket { up_to: Some(1), count: 0 });
+    assert_eq!(buckets.last().unwrap().up_to, None);
+}
+
+#[tokio::test]
+async fn sessions_are_listed_filtered_bounded_and_ended() {
+    let server = Server::start(vec![
+        session(1, "1800000000:bob", "bob"),
+        session(2, "alice & co", "alice & co"),
+        session(3, "1800000001:bob", "bob"),
+    ]);
+    let mut client = server.client().await;
+
+    let all = client.sessions(None, 100).await.unwrap();
+    assert_eq!((all.sessions.len(), all.more), (3, false));
+    let first = &all.sessions[0];
+    assert_eq!(first.id, "0000000000000001");
+    assert_eq!((first.age_seconds, first.expires_in_seconds), (60, 540));
+    assert_eq!(first.client, "192.0.2.9:4000");
+    assert_eq!(first.relayed, ["203.0.113.7:50000"]);
+    assert_eq!(first.to_client, Volume { packets: 20, bytes: 4000 });
+
+    let some = client.sessions(None, 2).await.unwrap();
+    assert_eq!((some.sessions.len(), some.more), (2, true));
+    assert_eq!(client.sessions(Some("bob"), 2).await.unwrap().sessions.len(), 2);
+    assert_eq!(client.sessions(Some("alice & co"), 2).await.unwrap().sessions.len(), 1);
+
+    assert_eq!(client.end_session(&first.id).await.unwrap().id, first.id);
+    assert_eq!(client.sessions(Some("bob"), 9).await.unwrap().sessions.len(), 1);
+    for (id, status_expected) in
+        [(first.id.as_str(), 404), ("7", 400), ("../status", 400), ("0009000000000001", 404)]
+    {
+        match client.end_session(id).await {
+            Err(ClientError::Refused { status, problem }) => {
+                assert_eq!(status, status_expected, "{id}");
+                assert!(!problem.hint.is_empty());
+            }
+            other => panic!("{id}: {other:?}"),
+        }
+    }
+    for limit in [0, 1001] {
+        let error = client.sessions(None, limit).await.unwrap_err();
+        assert!(matches!(error, ClientError::Refused { status: 400, .. }), "{limit}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn reload_and_drain_reach_the_main_loop() {
+    let server = Server::start(Vec::new());
+    let mut client = server.client().await;
+    let reload = client.reload().await.unwrap();
+    assert_eq!(reload.applied[0].key, "log.level");
+    assert_eq!(reload.needs_restart[0].new, "4");
+    assert_eq!(reload.refused, None);
+
+    let drain = client.drain(DrainRequest { deadline_seconds: Some(5) }).await.unwrap();
+    assert_eq!((drain.deadline_seconds, drain.allocations_live), (5, 3));
+    assert_eq!(client.drain(DrainRequest::default()).await.unwrap().deadline_seconds, 77);
+}
+
+/// Sends raw bytes and gives the status line and body of the answer.
+fn raw(path: &Path, request: &str) -> (String, String) {
+    let mut stream = UnixStream::connect(path).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap().to_owned(), body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_wrong_is_answered_with_an_error_and_a_hint() {
+    let server = Server::start(Vec::new());
+    let path = server.path.clone();
+    let end = "Host: x\r\nConnection: close\r\n";
+    let large = "x".repeat(admin::limits::REQUEST_BYTES_MAX + 1);
+    let cases = [
+        (format!("GET /nothing HTTP/1.1\r\n{end}\r\n"), "404"),
+        (format!("POST /v1/status HTTP/1.1\r\n{end}\r\n"), "405"),
+        (format!("GET /v1/sessions?limit=many HTTP/1.1\r\n{end}\r\n"), "400"),
+        (format!("GET /v1/sessions?usr=bob HTTP/1.1\r\n{end}\r\n"), "400"),
+        (format!("POST /v1/drain HTTP/1.1\r\n{end}Content-Length: 3\r\n\r\n{{a}}"), "400"),
+        (
+            format!(
+                "POST /v1/drain HTTP/1.1\r\n{end}Content-Length: {}\r\n\r\n{large}",
+                large.len()
+            ),
+            "400",
+        ),
+    ];
+    tokio::task::spawn_blocking(move || {
+        for (request, status) in cases {
+            let (line, body) = raw(&path, &request);
+            assert!(line.contains(status), "{line} for {}", &request[..40]);
+            let problem: admin::types::Problem = serde_json::from_str(&body).unwrap();
+            assert!(!problem.error.is_empty() && !problem.hint.is_empty(), "{body}");
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_gone_is_told_from_one_that_refuses() {
+    let server = Server::start(Vec::new());
+    let path = server.path.clone();
+    drop(std::fs::remove_file(&path));
+    let error = Client::connect(&path).await.unwrap_err();
+    assert!(matches!(error, ClientError::NotRunning(_)), "{error}");
+}
