@@ -68,8 +68,14 @@ impl Lab {
             ip(&["netns", "add", &lab.namespace(host)])
                 .map_err(|error| format!("network namespaces cannot be made here ({error})"))?;
         }
-        lab.link((Host::Client, lab.v4.client, lab.v6.client), (Host::Server, lab.v4.listen, lab.v6.listen))?;
-        lab.link((Host::Server, lab.v4.relay, lab.v6.relay), (Host::Peer, lab.v4.peer, lab.v6.peer))?;
+        lab.link(
+            (Host::Client, lab.v4.client, lab.v6.client),
+            (Host::Server, lab.v4.listen, lab.v6.listen),
+        )?;
+        lab.link(
+            (Host::Server, lab.v4.relay, lab.v6.relay),
+            (Host::Peer, lab.v4.peer, lab.v6.peer),
+        )?;
         Ok(lab)
     }
 
@@ -90,7 +96,17 @@ impl Lab {
         // The name of a link's end tells where it leads: the client's end is called "to-server".
         let (end_a, end_b) = (format!("to-{}", b.0.name()), format!("to-{}", a.0.name()));
         ip(&[
-            "link", "add", &end_a, "netns", &self.namespace(a.0), "type", "veth", "peer", "name", &end_b, "netns",
+            "link",
+            "add",
+            &end_a,
+            "netns",
+            &self.namespace(a.0),
+            "type",
+            "veth",
+            "peer",
+            "name",
+            &end_b,
+            "netns",
             &self.namespace(b.0),
         ])?;
         for ((host, v4, v6), end) in [(a, end_a), (b, end_b)] {

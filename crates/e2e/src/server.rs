@@ -80,7 +80,8 @@ impl Server {
         let namespace = lab.namespace(Host::Server);
         let directory = std::env::temp_dir().join(&namespace);
         drop(std::fs::remove_dir_all(&directory));
-        std::fs::create_dir_all(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        std::fs::create_dir_all(&directory)
+            .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
         write(&directory.join("turnpike.toml"), &config.text(lab));
         for account in &config.accounts {
             let added = Tool::run(
@@ -131,10 +132,13 @@ impl Server {
     #[must_use]
     pub fn resident_kib(&self) -> u64 {
         let path = format!("/proc/{}/status", self.process.pid());
-        let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let status =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok())
+            .find_map(|line| {
+                line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok()
+            })
             .unwrap_or_else(|| panic!("no VmRSS in {path}"))
     }
 
@@ -158,8 +162,16 @@ impl Drop for Server {
 fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap_or_else(|error| panic!("current_exe: {error}"));
     // target/<profile>/deps/<test> -> target/<profile>/turnpike
-    let path = test.parent().and_then(Path::parent).map(|profile| profile.join("turnpike")).unwrap_or_default();
-    assert!(path.exists(), "{} is missing: run `cargo build -p turnpike` or `make test`", path.display());
+    let path = test
+        .parent()
+        .and_then(Path::parent)
+        .map(|profile| profile.join("turnpike"))
+        .unwrap_or_default();
+    assert!(
+        path.exists(),
+        "{} is missing: run `cargo build -p turnpike` or `make test`",
+        path.display()
+    );
     path
 }
 

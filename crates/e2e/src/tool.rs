@@ -41,7 +41,9 @@ impl Tool {
         let ok = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status.success(),
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(20)),
+                Ok(None) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(20))
+                }
                 Ok(None) | Err(_) => {
                     drop(child.kill());
                     drop(child.wait());
@@ -114,7 +116,11 @@ impl Running {
             if let Ok(Some(status)) = self.child.try_wait() {
                 panic!("ended ({status}) before it said {text:?}:\n{}", self.output());
             }
-            assert!(Instant::now() < deadline, "did not say {text:?} in {limit:?}:\n{}", self.output());
+            assert!(
+                Instant::now() < deadline,
+                "did not say {text:?} in {limit:?}:\n{}",
+                self.output()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -23,9 +23,13 @@ fn two_relay_only_agents_connect_and_exchange() {
     let _server = Server::start(&lab, &config);
     let script = repository().join("crates/e2e/clients/aioice/relay_only.py");
     let out = Tool::run(
-        lab.command(Host::Client, "/usr/bin/python3")
-            .arg(script)
-            .args([&lab.v4.listen.to_string(), "3478", config.accounts[0].name, config.accounts[0].password, "200"]),
+        lab.command(Host::Client, "/usr/bin/python3").arg(script).args([
+            &lab.v4.listen.to_string(),
+            "3478",
+            config.accounts[0].name,
+            config.accounts[0].password,
+            "200",
+        ]),
         Duration::from_secs(60),
     );
     assert!(out.ok && out.output.contains("exchanged 200 of 200 both ways"), "{}", out.output);

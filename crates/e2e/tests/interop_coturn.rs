@@ -21,7 +21,12 @@ impl Scene {
         change(&mut config);
         let server = Server::start(&lab, &config);
         let peers = [lab.v4.peer, lab.v6.peer].map(|ip| {
-            Running::start(lab.command(Host::Peer, "turnutils_peer").args(["-p", "3480", "-L", &ip.to_string()]))
+            Running::start(lab.command(Host::Peer, "turnutils_peer").args([
+                "-p",
+                "3480",
+                "-L",
+                &ip.to_string(),
+            ]))
         });
         Some(Self { lab, server, _peers: peers })
     }
@@ -29,7 +34,11 @@ impl Scene {
     /// Runs uclient with alice's credentials, the IPv4 listener and the IPv4 peer, and `options`.
     fn uclient(&self, options: &[&str]) -> Tool {
         let peer = self.lab.v4.peer.to_string();
-        self.uclient_to(&["-u", "alice", "-w", "correct-horse-battery", "-e", &peer], options, &self.lab.v4.listen.to_string())
+        self.uclient_to(
+            &["-u", "alice", "-w", "correct-horse-battery", "-e", &peer],
+            options,
+            &self.lab.v4.listen.to_string(),
+        )
     }
 
     fn uclient_to(&self, identity: &[&str], options: &[&str], server: &str) -> Tool {
@@ -47,7 +56,9 @@ impl Scene {
 
 fn installed() -> Result<(), String> {
     let found = std::process::Command::new("turnutils_uclient").arg("-h").output().is_ok();
-    found.then_some(()).ok_or_else(|| "coturn's client utilities are not installed (Debian package coturn)".to_owned())
+    found.then_some(()).ok_or_else(|| {
+        "coturn's client utilities are not installed (Debian package coturn)".to_owned()
+    })
 }
 
 /// uclient says how many messages came back; `expected` must, and none be lost.
@@ -58,7 +69,12 @@ fn assert_relayed(tool: &Tool, expected: u64) {
         rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     };
     assert!(tool.ok, "uclient failed:\n{}", tool.output);
-    assert_eq!(number("tot_recv_msgs="), Some(expected), "messages that came back:\n{}", tool.output);
+    assert_eq!(
+        number("tot_recv_msgs="),
+        Some(expected),
+        "messages that came back:\n{}",
+        tool.output
+    );
     assert_eq!(number("Total lost packets"), Some(0), "lost messages:\n{}", tool.output);
 }
 
@@ -78,7 +94,10 @@ fn channels_with_rtcp_pairs() {
 #[test]
 fn send_indications() {
     let Some(scene) = Scene::new(|_| ()) else { return };
-    assert_relayed(&scene.uclient(&["-c", "-s", "-n", "50", "-m", "4", "-l", "1000", "-z", "5"]), 200);
+    assert_relayed(
+        &scene.uclient(&["-c", "-s", "-n", "50", "-m", "4", "-l", "1000", "-z", "5"]),
+        200,
+    );
 }
 
 #[test]
@@ -101,7 +120,10 @@ fn ipv6_client_and_ipv6_relay() {
     let identity = ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer];
     let listen = scene.lab.v6.listen.to_string();
     assert_relayed(&scene.uclient_to(&identity, &["-c", "-x", "-n", "20", "-z", "5"], &listen), 20);
-    assert_relayed(&scene.uclient_to(&identity, &["-c", "-x", "-s", "-n", "20", "-z", "5"], &listen), 20);
+    assert_relayed(
+        &scene.uclient_to(&identity, &["-c", "-x", "-s", "-n", "20", "-z", "5"], &listen),
+        20,
+    );
 }
 
 #[test]
@@ -109,9 +131,17 @@ fn ipv4_client_and_ipv6_relay_and_the_reverse() {
     let Some(scene) = Scene::new(|_| ()) else { return };
     let (v4, v6) = (scene.lab.v4.peer.to_string(), scene.lab.v6.peer.to_string());
     let user = ["-u", "alice", "-w", "correct-horse-battery", "-e"];
-    let out = scene.uclient_to(&[&user[..], &[&v6]].concat(), &["-c", "-x", "-n", "20", "-z", "5"], &scene.lab.v4.listen.to_string());
+    let out = scene.uclient_to(
+        &[&user[..], &[&v6]].concat(),
+        &["-c", "-x", "-n", "20", "-z", "5"],
+        &scene.lab.v4.listen.to_string(),
+    );
     assert_relayed(&out, 20);
-    let out = scene.uclient_to(&[&user[..], &[&v4]].concat(), &["-c", "-X", "-n", "20", "-z", "5"], &scene.lab.v6.listen.to_string());
+    let out = scene.uclient_to(
+        &[&user[..], &[&v4]].concat(),
+        &["-c", "-X", "-n", "20", "-z", "5"],
+        &scene.lab.v6.listen.to_string(),
+    );
     assert_relayed(&out, 20);
 }
 
@@ -139,16 +169,20 @@ fn negative_protocol_tests_leave_it_serving() {
     let Some(scene) = Scene::new(|_| ()) else { return };
     // It does not end by itself against a server that drops what it sends, so it gets 10 seconds.
     drop(Tool::run(
-        scene.lab.command(Host::Client, "turnutils_uclient").args(["-u", "alice", "-w", "correct-horse-battery"]).args([
-            "-e",
-            &scene.lab.v4.peer.to_string(),
-            "-c",
-            "-N",
-            "-R",
-            "-n",
-            "5",
-            &scene.lab.v4.listen.to_string(),
-        ]),
+        scene
+            .lab
+            .command(Host::Client, "turnutils_uclient")
+            .args(["-u", "alice", "-w", "correct-horse-battery"])
+            .args([
+                "-e",
+                &scene.lab.v4.peer.to_string(),
+                "-c",
+                "-N",
+                "-R",
+                "-n",
+                "5",
+                &scene.lab.v4.listen.to_string(),
+            ]),
         Duration::from_secs(10),
     ));
     assert_relayed(&scene.uclient(&["-c", "-n", "20", "-z", "5"]), 20);
@@ -162,9 +196,16 @@ fn time_limited_credentials() {
     let peer = scene.lab.v4.peer.to_string();
     let listen = scene.lab.v4.listen.to_string();
     let options = ["-c", "-n", "20", "-m", "2", "-z", "5"];
-    assert_relayed(&scene.uclient_to(&["-u", "bob", "-W", SECRET, "-e", &peer], &options, &listen), 40);
+    assert_relayed(
+        &scene.uclient_to(&["-u", "bob", "-W", SECRET, "-e", &peer], &options, &listen),
+        40,
+    );
 
-    let wrong = scene.uclient_to(&["-u", "bob", "-W", "another-secret-0123456789", "-e", &peer], &options, &listen);
+    let wrong = scene.uclient_to(
+        &["-u", "bob", "-W", "another-secret-0123456789", "-e", &peer],
+        &options,
+        &listen,
+    );
     assert!(!wrong.ok, "a wrong secret must not allocate:\n{}", wrong.output);
 }
 
@@ -176,7 +217,11 @@ fn wrong_password_is_refused() {
     let out = scene.uclient_to(&identity, &["-c", "-n", "5"], &scene.lab.v4.listen.to_string());
     assert!(!out.ok, "a wrong password must not allocate:\n{}", out.output);
     let status = scene.server.ask(&["status", "--json"]);
-    assert!(status.output.contains("wrong_password"), "the refusal is counted by its reason:\n{}", status.output);
+    assert!(
+        status.output.contains("wrong_password"),
+        "the refusal is counted by its reason:\n{}",
+        status.output
+    );
 }
 
 #[test]
@@ -185,15 +230,25 @@ fn private_peers_are_refused_unless_allowed() {
     let out = scene.uclient(&["-c", "-n", "5"]);
     assert!(!out.ok, "10.77.2.2 must be refused:\n{}", out.output);
     let status = scene.server.ask(&["status", "--json"]);
-    assert!(status.output.contains("peer_forbidden"), "the refusal is counted by its reason:\n{}", status.output);
+    assert!(
+        status.output.contains("peer_forbidden"),
+        "the refusal is counted by its reason:\n{}",
+        status.output
+    );
 }
 
 #[test]
 fn stunclient_sees_its_own_address() {
     let Some(scene) = Scene::new(|_| ()) else { return };
-    for (listen, own) in [(scene.lab.v4.listen, scene.lab.v4.client), (scene.lab.v6.listen, scene.lab.v6.client)] {
+    for (listen, own) in
+        [(scene.lab.v4.listen, scene.lab.v4.client), (scene.lab.v6.listen, scene.lab.v6.client)]
+    {
         let out = Tool::run(
-            scene.lab.command(Host::Client, "turnutils_stunclient").args(["-p", "3478", &listen.to_string()]),
+            scene.lab.command(Host::Client, "turnutils_stunclient").args([
+                "-p",
+                "3478",
+                &listen.to_string(),
+            ]),
             PATIENCE,
         );
         assert!(out.output.contains(&own.to_string()), "reflexive address {own}:\n{}", out.output);

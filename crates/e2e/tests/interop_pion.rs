@@ -11,10 +11,19 @@ use e2e::{Config, Host, Lab, Running, Server, Tool, repository, require};
 fn client() -> Result<PathBuf, String> {
     let source = repository().join("crates/e2e/clients/pion");
     let binary = source.join("bin/pion");
-    let out = Command::new("go").arg("build").arg("-o").arg(&binary).arg(".").current_dir(&source).output();
+    let out = Command::new("go")
+        .arg("build")
+        .arg("-o")
+        .arg(&binary)
+        .arg(".")
+        .current_dir(&source)
+        .output();
     match out {
         Ok(out) if out.status.success() => Ok(binary),
-        Ok(out) => Err(format!("pion's client does not build: {}", String::from_utf8_lossy(&out.stderr).trim())),
+        Ok(out) => Err(format!(
+            "pion's client does not build: {}",
+            String::from_utf8_lossy(&out.stderr).trim()
+        )),
         Err(error) => Err(format!("Go is not installed: {error}")),
     }
 }
@@ -25,7 +34,12 @@ fn echoes_through_both_families() {
     let Some(lab) = require(Lab::new()) else { return };
     let config = Config::for_lab(&lab);
     let _server = Server::start(&lab, &config);
-    let _peer = Running::start(lab.command(Host::Peer, "turnutils_peer").args(["-p", "3480", "-L", &lab.v4.peer.to_string()]));
+    let _peer = Running::start(lab.command(Host::Peer, "turnutils_peer").args([
+        "-p",
+        "3480",
+        "-L",
+        &lab.v4.peer.to_string(),
+    ]));
     // pion asks for an IPv4 relay; it reaches the server over either family.
     for listen in [lab.v4.listen, lab.v6.listen] {
         let server = match listen {

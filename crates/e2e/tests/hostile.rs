@@ -1,0 +1,118 @@
+//! Hostile traffic from another host: the server stays up, serves, and does not grow.
+
+use std::process::Command;
+use std::time::Duration;
+
+use e2e::{Config, Host, Lab, Running, Server, Tool, require};
+
+/// Datagrams of each flood; `TURNPIKE_FLOOD=1000000` makes it a million.
+fn datagrams() -> u64 {
+    std::env::var("TURNPIKE_FLOOD").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
+}
+
+/// Growth that is not memory kept for strangers: the allocator's rounding and lazily touched buffers.
+const SLACK_KIB: u64 = 1024;
+
+struct Scene {
+    lab: Lab,
+    server: Server,
+}
+
+impl Scene {
+    fn new() -> Option<Self> {
+        let lab = require(Lab::new())?;
+        let server = Server::start(&lab, &Config::for_lab(&lab));
+        Some(Self { lab, server })
+    }
+
+    fn flood(&self, words: &[&str]) -> String {
+        let out = Tool::run(
+            self.lab
+                .command(Host::Client, env!("CARGO_BIN_EXE_flood"))
+                .arg(format!("{}:3478", self.lab.v4.listen))
+                .args(words),
+            Duration::from_secs(300),
+        );
+        assert!(out.ok, "{}", out.output);
+        out.output
+    }
+
+    /// A call goes through: the server is not only alive.
+    #[track_caller]
+    fn assert_serves(&self) {
+        let _peer = Running::start(self.lab.command(Host::Peer, "turnutils_peer").args([
+            "-p",
+            "3480",
+            "-L",
+            &self.lab.v4.peer.to_string(),
+        ]));
+        let out = Tool::run(
+            self.lab
+                .command(Host::Client, "turnutils_uclient")
+                .args(["-u", "alice", "-w", "correct-horse-battery"])
+                .args([
+                    "-e",
+                    &self.lab.v4.peer.to_string(),
+                    "-r",
+                    "3480",
+                    "-c",
+                    "-n",
+                    "10",
+                    "-z",
+                    "5",
+                    &self.lab.v4.listen.to_string(),
+                ]),
+            Duration::from_secs(60),
+        );
+        assert!(out.ok && out.output.contains("tot_recv_msgs=10"), "{}", out.output);
+    }
+
+    /// Runs a flood twice, the first one to warm up, and compares memory around the second.
+    #[track_caller]
+    fn assert_memory_stays(&self, words: &[&str]) {
+        self.flood(words);
+        let before = self.server.resident_kib();
+        self.flood(words);
+        let after = self.server.resident_kib();
+        println!("{words:?}: resident {before} KiB before, {after} KiB after");
+        assert!(after <= before + SLACK_KIB, "{words:?}: {before} KiB before, {after} KiB after");
+    }
+}
+
+#[test]
+fn random_bytes() {
+    let Some(scene) = Scene::new() else { return };
+    scene.assert_memory_stays(&["random", &datagrams().to_string()]);
+    scene.assert_serves();
+}
+
+#[test]
+fn allocate_requests_from_forged_sources() {
+    let Some(scene) = Scene::new() else { return };
+    // All of 10.88.0.0/16 is local in the client's host, and the server answers towards it.
+    let client = scene.lab.namespace(Host::Client);
+    let server = scene.lab.namespace(Host::Server);
+    let gateway = scene.lab.v4.client.to_string();
+    for arguments in [
+        ["-n", &client, "route", "add", "local", "10.88.0.0/16", "dev", "lo"].as_slice(),
+        ["-n", &server, "route", "add", "10.88.0.0/16", "via", &gateway].as_slice(),
+    ] {
+        let done = Command::new("ip").args(arguments).status();
+        assert!(done.is_ok_and(|status| status.success()), "ip {arguments:?}");
+    }
+    scene.assert_memory_stays(&["spoofed", &datagrams().to_string(), "10.88"]);
+    let sessions = scene.server.ask(&["status", "--json"]);
+    assert!(
+        sessions.ok && sessions.output.contains("stranger"),
+        "answers to strangers are budgeted:\n{}",
+        sessions.output
+    );
+    scene.assert_serves();
+}
+
+#[test]
+fn every_truncation_and_changed_byte_of_valid_messages() {
+    let Some(scene) = Scene::new() else { return };
+    scene.assert_memory_stays(&["truncations"]);
+    scene.assert_serves();
+}
