@@ -59,8 +59,8 @@ pub(crate) const fn left_by_icmp(errno: c_int) -> bool {
     )
 }
 
-/// Whether the kernel may have refused a run because it is a run. `EMSGSIZE` (`EINVAL` before
-/// Linux 6.6 or so): a segment does not fit the MTU, and runs are never fragmented. `EIO`: the
+/// Whether the kernel may have refused a run because it is a run. `EMSGSIZE` (`EINVAL` in
+/// older kernels): a segment does not fit the MTU, and runs are never fragmented. `EIO`: the
 /// device or an IPsec policy cannot do it.
 pub(crate) const fn refuses_run(errno: c_int) -> bool {
     matches!(errno, libc::EMSGSIZE | libc::EINVAL | libc::EIO)

@@ -10,6 +10,32 @@
 //!
 //! After warm-up nothing on the path of a packet allocates. Nothing here logs: what an operator
 //! should know is returned ([`Applied`], [`Warning`], counters).
+//!
+//! One turn of a worker that sends everything back with a byte in front:
+//!
+//! ```
+//! use linux_net::{Flow, Part, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions, UdpSocket};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let (socket, _applied) = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default())?;
+//! let (mut rx, mut tx, mut stats) = (RxBatch::new(32), TxBatch::new(), SendStats::default());
+//!
+//! for message in 0..rx.recv(&socket)? {
+//!     let received = rx.message(message);
+//!     let (to, from, marks) = (received.from, received.to, received.marks);
+//!     for (start, segment) in received.segments() {
+//!         let payload = Part::Rx { message, start, len: segment.len() };
+//!         // Neither can be full here: both hold the answer to a whole receive batch. Where they
+//!         // can, flush and do it again.
+//!         let Ok(header) = tx.arena_write(b"!") else { break };
+//!         let flow = Flow { socket: SendSocket(0), to, from, marks };
+//!         let _ = tx.push(flow, &[header, payload], 0);
+//!     }
+//! }
+//! tx.flush(&rx, &socket, &mut stats, |_tag, error| eprintln!("not sent: {error:?}"));
+//! # Ok(())
+//! # }
+//! ```
 
 mod address;
 mod affinity;

@@ -11,7 +11,7 @@ use turn_types::Marks;
 use crate::flush::{Load, Sender};
 use crate::{RxBatch, SendError, SendStats, SocketTable, Warning};
 
-/// Datagrams of one run: the kernel's bound before Linux 6.9 or so (128 since).
+/// Datagrams of one run: the bound of older kernels (newer ones take 128).
 pub(crate) const MAX_RUN_SEGMENTS: usize = 64;
 
 /// Bytes of one run: the largest UDP payload in IPv4, which binds super-packets too.
