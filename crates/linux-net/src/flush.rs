@@ -74,11 +74,12 @@ pub(crate) struct Sender<W = Kernel> {
 }
 
 impl Sender {
-    /// For batches of up to `parts` parts, to the kernel.
-    pub(crate) fn new(parts: usize) -> Self {
+    /// For batches of up to `parts` parts, to the kernel; with runs if it knows them and the
+    /// caller wants them.
+    pub(crate) fn new(parts: usize, runs: bool) -> Self {
         // A kernel that does not know runs would not refuse one but send it as one datagram, so
         // it was asked beforehand.
-        let runs = crate::capabilities().gso;
+        let runs = runs && crate::capabilities().gso;
         Self::over(Kernel { sendmmsg: true }, Segmentation::new(runs), parts)
     }
 

@@ -141,13 +141,23 @@ impl TxBatch {
     /// An empty batch; all its memory is allocated here.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_runs(true)
+    }
+
+    /// An empty batch that sends every datagram for itself, as if the kernel knew no runs.
+    #[must_use]
+    pub fn without_runs() -> Self {
+        Self::with_runs(false)
+    }
+
+    fn with_runs(runs: bool) -> Self {
         Self {
             messages: Vec::with_capacity(MAX_DATAGRAMS),
             segments: Vec::with_capacity(MAX_DATAGRAMS),
             parts: Vec::with_capacity(MAX_PARTS),
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),
             arena_used: 0,
-            sender: Sender::new(MAX_PARTS),
+            sender: Sender::new(MAX_PARTS, runs),
         }
     }
 
