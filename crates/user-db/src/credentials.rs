@@ -1,0 +1,68 @@
+//! Credentials made up by the machine.
+
+use turn_types::Secret;
+
+/// Small letters and digits without i, l, 0 and 1, which are taken for others: safe in URLs, shells,
+/// INI files and over the telephone. 32 of them, so that five random bits pick one without bias.
+const ALPHABET: &[u8; 32] = b"abcdefghjkmnopqrstuvwxyz23456789";
+
+/// 26 symbols are 130 bits, above the 128 that nobody searches.
+const PASSWORD_SYMBOLS: usize = 26;
+
+/// 10 symbols are 50 bits: enough that two names do not meet.
+const NAME_SYMBOLS: usize = 10;
+
+/// A name and a password from the operating system's randomness.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// `user-` and ten symbols.
+    pub name: String,
+    /// 130 bits in 26 symbols.
+    pub password: Secret<String>,
+}
+
+impl Credentials {
+    /// Makes up both.
+    ///
+    /// # Errors
+    /// When the operating system has no randomness to give, which stops nearly everything else too.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        Ok(Self {
+            name: format!("user-{}", symbols::<NAME_SYMBOLS>()?),
+            password: Secret::new(symbols::<PASSWORD_SYMBOLS>()?),
+        })
+    }
+}
+
+fn symbols<const COUNT: usize>() -> Result<String, getrandom::Error> {
+    let mut random = [0; COUNT];
+    getrandom::fill(&mut random)?;
+    Ok(random.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_alphabet_is_unambiguous_and_needs_no_quoting() {
+        let distinct: BTreeSet<u8> = ALPHABET.iter().copied().collect();
+        assert_eq!(distinct.len(), 32);
+        assert!(
+            ALPHABET.iter().all(|symbol| symbol.is_ascii_lowercase() || symbol.is_ascii_digit())
+        );
+        assert!(b"il01".iter().all(|doubtful| !distinct.contains(doubtful)));
+    }
+
+    #[test]
+    fn credentials_are_long_and_differ() {
+        let (one, other) = (Credentials::generate().unwrap(), Credentials::generate().unwrap());
+        assert_eq!(one.password.expose().len(), 26);
+        assert_ne!(one.password, other.password);
+        assert_ne!(one.name, other.name);
+        assert!(one.name.starts_with("user-"));
+        assert!(!format!("{one:?}").contains(one.password.expose()), "Debug shows no password");
+    }
+}

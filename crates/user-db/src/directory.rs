@@ -1,0 +1,172 @@
+//! Answers the workers' questions: one thread that owns the store and the cache, so that nothing is
+//! locked and the same question is never put to the store twice at a time.
+//!
+//! A change made by another process (`turnpike user add`) is seen by the first question that comes
+//! half a second or more after the last look for changes ([`DirectoryOptions::changes_after`]). A user
+//! who is deleted keeps the allocations they have.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::cache::{Cache, Question};
+use crate::error::StoreError;
+use crate::limits::QUEUE_MAX;
+use crate::store::{UserQuery, UserRecord, UserStore};
+
+/// What the store says.
+#[derive(Debug)]
+pub enum Answer {
+    /// There is such a user.
+    Known(UserRecord),
+    /// There is none.
+    Unknown,
+    /// The store could not say.
+    Unavailable(StoreError),
+}
+
+/// How long answers are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryOptions {
+    /// How long after the last look for changes the store is asked again whether there are any.
+    pub changes_after: Duration,
+    /// How long a user is believed in without asking again: for stores that cannot tell of changes.
+    pub known_for: Duration,
+    /// How long a name is believed to be nobody's.
+    pub unknown_for: Duration,
+}
+
+impl Default for DirectoryOptions {
+    fn default() -> Self {
+        Self {
+            changes_after: Duration::from_millis(500),
+            known_for: Duration::from_secs(60),
+            unknown_for: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Users, found in the background. `T` is the asker's own note, handed back with the answer.
+pub struct Directory<T> {
+    /// Dropped to end the thread.
+    queue: Option<SyncSender<Job<T>>>,
+    forget: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Job<T> {
+    ticket: T,
+    question: Question,
+}
+
+impl<T: Send + 'static> Directory<T> {
+    /// Starts the thread, which owns `store` and hands each answer to `deliver`. That must not wait
+    /// for anything: every question behind it would wait too.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub fn start(
+        store: Box<dyn UserStore>,
+        options: DirectoryOptions,
+        deliver: impl Fn(T, Answer) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (queue, jobs) = sync_channel(QUEUE_MAX);
+        let forget = Arc::new(AtomicBool::new(false));
+        let clerk = Clerk {
+            store,
+            cache: Cache::new(options.known_for, options.unknown_for),
+            changes_after: options.changes_after,
+            looked: None,
+            revision: None,
+            forget: Arc::clone(&forget),
+        };
+        let thread = std::thread::Builder::new()
+            .name("users".to_owned())
+            .spawn(move || clerk.work(&jobs, &deliver))?;
+        Ok(Self { queue: Some(queue), forget, thread: Some(thread) })
+    }
+
+    /// Asks for a user; the answer is delivered with `ticket`. Never waits: false when so many
+    /// questions are waiting that this one was not taken.
+    pub fn find(&self, ticket: T, realm: Arc<str>, user: UserQuery) -> bool {
+        let job = Job { ticket, question: Question { realm, user } };
+        self.queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok())
+    }
+
+    /// Forgets every answer, so that the next questions are put to the store.
+    pub fn forget(&self) {
+        self.forget.store(true, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Directory<T> {
+    /// Answers what was asked, and ends the thread.
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Directory<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory").finish_non_exhaustive()
+    }
+}
+
+/// What the thread works with.
+struct Clerk {
+    store: Box<dyn UserStore>,
+    cache: Cache,
+    changes_after: Duration,
+    /// When the store was last asked for changes, and what it said.
+    looked: Option<Instant>,
+    revision: Option<u64>,
+    forget: Arc<AtomicBool>,
+}
+
+impl Clerk {
+    fn work<T>(mut self, jobs: &Receiver<Job<T>>, deliver: &impl Fn(T, Answer)) {
+        for job in jobs {
+            let answer = match self.find(Instant::now(), job.question) {
+                Ok(Some(user)) => Answer::Known(user),
+                Ok(None) => Answer::Unknown,
+                Err(error) => Answer::Unavailable(error),
+            };
+            deliver(job.ticket, answer);
+        }
+    }
+
+    fn find(&mut self, now: Instant, question: Question) -> Result<Option<UserRecord>, StoreError> {
+        self.look_for_changes(now)?;
+        if let Some(answer) = self.cache.find(now, &question) {
+            return Ok(answer);
+        }
+        let answer = self.store.find(&question.realm, &question.user)?;
+        self.cache.keep(now, question, answer.as_ref());
+        Ok(answer)
+    }
+
+    fn look_for_changes(&mut self, now: Instant) -> Result<(), StoreError> {
+        if self.forget.swap(false, Ordering::Acquire) {
+            self.cache.clear();
+        }
+        let due = self
+            .looked
+            .is_none_or(|looked| now.saturating_duration_since(looked) >= self.changes_after);
+        if due {
+            let revision = Some(self.store.revision()?);
+            if revision != self.revision {
+                self.cache.clear();
+                self.revision = revision;
+            }
+            self.looked = Some(now);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! Users in an SQLite file: nothing else to install, shared between processes on one host.
+//!
+//! WAL mode lets the server read while a command writes. The file is its owner's alone; so are the
+//! `-wal` and `-shm` files beside it, which SQLite gives the same permissions.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
+use turn_types::Secret;
+
+use crate::error::StoreError;
+use crate::limits::BUSY_TIMEOUT;
+use crate::store::{NewUser, Page, UserKeys, UserQuery, UserRecord, UserStore, UserSummary};
+
+/// The version of the tables below. A change of theirs adds a step to [`SqliteStore::migrate`].
+const SCHEMA_VERSION: i64 = 1;
+
+/// `userhash` is unique in a realm as names are; NULL in `sha256` is a user who was taken over with an
+/// MD5 key alone.
+const SCHEMA: &str = "
+CREATE TABLE users (
+    realm TEXT NOT NULL,
+    name TEXT NOT NULL,
+    userhash BLOB NOT NULL CHECK (length(userhash) = 32),
+    md5 BLOB NOT NULL CHECK (length(md5) = 16),
+    sha256 BLOB CHECK (sha256 IS NULL OR length(sha256) = 32),
+    allocations_max INTEGER CHECK (allocations_max IS NULL OR allocations_max BETWEEN 0 AND 4294967295),
+    created INTEGER NOT NULL,
+    PRIMARY KEY (realm, name)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX users_by_hash ON users (realm, userhash);
+CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT;
+INSERT INTO schema_version VALUES (1);
+";
+
+/// The users of an SQLite file. Each handle is for one thread; any number may be open.
+#[derive(Debug)]
+pub struct SqliteStore {
+    path: PathBuf,
+    connection: Connection,
+    /// Which file is open: a restored backup is another file under the same name.
+    file: FileId,
+    /// SQLite's own count of others' changes, as last seen.
+    data_version: i64,
+    revision: u64,
+}
+
+type FileId = (u64, u64);
+
+impl SqliteStore {
+    /// Opens the file, and makes it (mode 0600) and its directory (mode 0700) when they are not there.
+    ///
+    /// # Errors
+    /// The file or directory cannot be made or read, is something else, or can be read by other users
+    /// of the host.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let file = prepare_file(path)?;
+        let connection = connect(path)?;
+        let mut store =
+            Self { path: path.to_owned(), connection, file, data_version: 0, revision: 0 };
+        store.migrate()?;
+        store.data_version = store.read_data_version()?;
+        Ok(store)
+    }
+
+    /// Brings the tables to this program's version, under the write lock, so that two processes that
+    /// begin at once do it once.
+    fn migrate(&mut self) -> Result<(), StoreError> {
+        if self.version()? == Some(SCHEMA_VERSION) {
+            return Ok(());
+        }
+        self.run("BEGIN IMMEDIATE")?;
+        let found = match self.version()? {
+            None => {
+                self.run(SCHEMA)?;
+                SCHEMA_VERSION
+            }
+            Some(found) => found,
+        };
+        self.run("COMMIT")?;
+        if found > SCHEMA_VERSION {
+            return Err(StoreError::Newer {
+                path: self.path.clone(),
+                found,
+                known: SCHEMA_VERSION,
+            });
+        }
+        Ok(())
+    }
+
+    fn version(&self) -> Result<Option<i64>, StoreError> {
+        let there = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_version'";
+        let there = self.connection.query_row(there, [], |_| Ok(())).optional();
+        if there.map_err(|error| self.slip(&error))?.is_none() {
+            return Ok(None);
+        }
+        let version =
+            self.connection.query_row("SELECT version FROM schema_version", [], |row| row.get(0));
+        version.optional().map_err(|error| self.slip(&error))
+    }
+
+    fn run(&self, sql: &str) -> Result<(), StoreError> {
+        self.connection.execute_batch(sql).map_err(|error| self.slip(&error))
+    }
+
+    fn read_data_version(&self) -> Result<i64, StoreError> {
+        let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0));
+        version.map_err(|error| self.slip(&error))
+    }
+
+    fn slip(&self, error: &rusqlite::Error) -> StoreError {
+        slip(&self.path, error)
+    }
+
+    /// Adds a user, or, `or_replace`, changes the one of this name but for when it was added.
+    fn insert(&self, user: &NewUser, or_replace: bool) -> Result<(), StoreError> {
+        const INSERT: &str =
+            "INSERT INTO users (realm, name, userhash, md5, sha256, allocations_max, created)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, unixepoch())";
+        const REPLACE: &str = " ON CONFLICT (realm, name) DO UPDATE
+            SET md5 = excluded.md5, sha256 = excluded.sha256, allocations_max = excluded.allocations_max";
+        let sql = if or_replace { format!("{INSERT}{REPLACE}") } else { INSERT.to_owned() };
+        let sha256 = user.keys.sha256.as_ref().map(|key| key.expose().as_slice());
+        let values = params![
+            user.realm,
+            user.name,
+            user.userhash.as_slice(),
+            user.keys.md5.expose().as_slice(),
+            sha256,
+            user.allocations_max,
+        ];
+        match self.connection.execute(&sql, values) {
+            Ok(_) => Ok(()),
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
+                Err(StoreError::Exists { name: user.name.clone(), realm: user.realm.clone() })
+            }
+            Err(error) => Err(self.slip(&error)),
+        }
+    }
+}
+
+impl UserStore for SqliteStore {
+    fn add(&mut self, user: &NewUser) -> Result<(), StoreError> {
+        self.insert(user, false)
+    }
+
+    fn replace(&mut self, user: &NewUser) -> Result<bool, StoreError> {
+        let there = "SELECT 1 FROM users WHERE realm = ?1 AND name = ?2";
+        self.run("BEGIN IMMEDIATE")?;
+        let there =
+            self.connection.query_row(there, params![user.realm, user.name], |_| Ok(())).optional();
+        let done = there.map_err(|error| self.slip(&error)).and_then(|there| {
+            self.insert(user, true)?;
+            self.run("COMMIT")?;
+            Ok(there.is_some())
+        });
+        if done.is_err() {
+            // What went wrong is `done`; there may be nothing left to roll back.
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        done
+    }
+
+    fn delete(&mut self, realm: &str, name: &str) -> Result<bool, StoreError> {
+        let sql = "DELETE FROM users WHERE realm = ?1 AND name = ?2";
+        self.connection
+            .execute(sql, params![realm, name])
+            .map(|rows| rows > 0)
+            .map_err(|error| self.slip(&error))
+    }
+
+    fn list(&mut self, page: &Page) -> Result<Vec<UserSummary>, StoreError> {
+        const LIST: &str = "SELECT realm, name, allocations_max, created FROM users
+            WHERE (?1 IS NULL OR realm = ?1) AND (realm, name) > (?2, ?3) ORDER BY realm, name LIMIT ?4";
+        // No realm is empty, so the empty one is before all.
+        let (realm, name) = page.after.clone().unwrap_or_default();
+        let summary = |row: &Row<'_>| {
+            Ok(UserSummary {
+                realm: row.get(0)?,
+                name: row.get(1)?,
+                allocations_max: row.get(2)?,
+                created: row.get::<_, i64>(3)?.try_into().unwrap_or(0),
+            })
+        };
+        let list = || -> rusqlite::Result<Vec<UserSummary>> {
+            let mut statement = self.connection.prepare_cached(LIST)?;
+            statement.query_map(params![page.realm, realm, name, page.limit], summary)?.collect()
+        };
+        list().map_err(|error| self.slip(&error))
+    }
+
+    fn find(&mut self, realm: &str, user: &UserQuery) -> Result<Option<UserRecord>, StoreError> {
+        const BY_NAME: &str =
+            "SELECT name, md5, sha256, allocations_max FROM users WHERE realm = ?1 AND name = ?2";
+        const BY_HASH: &str = "SELECT name, md5, sha256, allocations_max FROM users WHERE realm = ?1 AND userhash = ?2";
+        let find = || match user {
+            UserQuery::Name(name) => self
+                .connection
+                .prepare_cached(BY_NAME)?
+                .query_row(params![realm, name], record)
+                .optional(),
+            UserQuery::Hash(hash) => self
+                .connection
+                .prepare_cached(BY_HASH)?
+                .query_row(params![realm, hash.as_slice()], record)
+                .optional(),
+        };
+        find().map_err(|error| self.slip(&error))
+    }
+
+    fn revision(&mut self) -> Result<u64, StoreError> {
+        // A file that is gone keeps the one that is open: better yesterday's users than none.
+        if let Ok(metadata) = fs::metadata(&self.path)
+            && file_id(&metadata) != self.file
+        {
+            let revision = self.revision + 1;
+            *self = Self { revision, ..Self::open(&self.path)? };
+            return Ok(revision);
+        }
+        let data_version = self.read_data_version()?;
+        if data_version != self.data_version {
+            self.data_version = data_version;
+            self.revision += 1;
+        }
+        Ok(self.revision)
+    }
+}
+
+fn record(row: &Row<'_>) -> rusqlite::Result<UserRecord> {
+    let sha256: Option<[u8; 32]> = row.get(2)?;
+    Ok(UserRecord {
+        name: row.get(0)?,
+        keys: UserKeys { md5: Secret::new(row.get(1)?), sha256: sha256.map(Secret::new) },
+        allocations_max: row.get(3)?,
+    })
+}
+
+/// Makes the directory and the file when they are not there, for their owner alone, before SQLite
+/// could make them for more.
+fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
+    let slip = |path: &Path| {
+        let path = path.to_owned();
+        move |source| StoreError::Io { path, source }
+    };
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(slip(directory))?;
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path);
+    let metadata = file.and_then(|file| file.metadata()).map_err(slip(path))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o007 != 0 {
+        return Err(StoreError::Readable { path: path.to_owned(), mode });
+    }
+    Ok(file_id(&metadata))
+}
+
+fn file_id(metadata: &fs::Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let open = || {
+        // Each handle stays with one thread: SQLite's own locking of handles is not needed.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        // A user who was added stays added when the power fails.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        Ok(connection)
+    };
+    open().map_err(|error| slip(path, &error))
+}
+
+fn slip(path: &Path, error: &rusqlite::Error) -> StoreError {
+    let path = path.to_owned();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { path },
+        Some(ErrorCode::NotADatabase) => StoreError::NotADatabase { path },
+        _ => StoreError::Database { path, what: error.to_string() },
+    }
+}

@@ -1,0 +1,258 @@
+//! The SQLite back end, on real files.
+#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
+
+mod support;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use stun_wire::{long_term_key_md5, long_term_key_sha256, userhash};
+use support::{TempDir, by_name, user};
+use turn_types::Secret;
+use user_db::{NewUser, Page, SqliteStore, StoreError, UserQuery, UserStore};
+
+const REALM: &str = "example.org";
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn all() -> Page {
+    Page { realm: None, after: None, limit: 1000 }
+}
+
+fn names(store: &mut SqliteStore, page: &Page) -> Vec<String> {
+    store
+        .list(page)
+        .unwrap()
+        .into_iter()
+        .map(|user| format!("{}/{}", user.realm, user.name))
+        .collect()
+}
+
+#[test]
+fn a_user_is_found_by_name_and_by_hash_with_both_keys() {
+    let dir = TempDir::new();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    let new =
+        NewUser::new(REALM, "alice", &Secret::new("correct horse".to_owned()), Some(7)).unwrap();
+    store.add(&new).unwrap();
+
+    let found = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    assert_eq!(&*found.name, "alice");
+    assert_eq!(
+        *found.keys.md5.expose(),
+        long_term_key_md5("alice", REALM, "correct horse").unwrap()
+    );
+    assert_eq!(
+        *found.keys.sha256.unwrap().expose(),
+        long_term_key_sha256("alice", REALM, "correct horse").unwrap()
+    );
+    assert_eq!(found.allocations_max, Some(7));
+
+    let hash = userhash("alice", REALM).unwrap();
+    assert_eq!(store.find(REALM, &UserQuery::Hash(hash)).unwrap().unwrap(), found);
+
+    assert_eq!(store.find("other.example", &by_name("alice")).unwrap(), None);
+    assert_eq!(store.find("other.example", &UserQuery::Hash(hash)).unwrap(), None);
+    assert_eq!(store.find(REALM, &by_name("ALICE")).unwrap(), None);
+    assert_eq!(store.find(REALM, &by_name("' OR '1'='1")).unwrap(), None);
+}
+
+#[test]
+fn the_password_is_nowhere_in_the_files() {
+    let dir = TempDir::new();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    store.add(&user("alice", "correct-horse-battery")).unwrap();
+    let mut read = 0;
+    for entry in fs::read_dir(dir.database().parent().unwrap()).unwrap() {
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
+        read += bytes.len();
+        assert!(!bytes.windows(13).any(|part| part == b"correct-horse"));
+    }
+    assert!(read > 4096, "the files were looked at");
+}
+
+#[test]
+fn files_are_their_owners_alone() {
+    let dir = TempDir::new();
+    let path = dir.database();
+    let mut store = SqliteStore::open(&path).unwrap();
+    store.add(&user("alice", "p")).unwrap();
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    for name in ["users.sqlite", "users.sqlite-wal", "users.sqlite-shm"] {
+        assert_eq!(mode(&path.with_file_name(name)), 0o600, "{name}");
+    }
+}
+
+#[test]
+fn a_file_that_others_can_read_is_refused() {
+    let dir = TempDir::new();
+    let path = dir.database();
+    drop(SqliteStore::open(&path).unwrap());
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(
+        SqliteStore::open(&path).unwrap_err().to_string(),
+        format!(
+            "{}: other users of this host can read it (mode 644); run `chmod 600` on it, and replace its users if \
+             one may have",
+            path.display()
+        )
+    );
+    // A group may: volumes of containers come with one.
+    fs::set_permissions(&path, Permissions::from_mode(0o660)).unwrap();
+    SqliteStore::open(&path).unwrap();
+}
+
+#[test]
+fn a_name_is_added_once_and_replaced_on_request() {
+    let dir = TempDir::new();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    store.add(&user("alice", "old")).unwrap();
+    assert_eq!(
+        store.add(&user("alice", "new")).unwrap_err().to_string(),
+        "there is a user \"alice\" in realm \"example.org\" already; delete it first, or replace it"
+    );
+    let old = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    assert_eq!(*old.keys.md5.expose(), long_term_key_md5("alice", REALM, "old").unwrap());
+
+    assert!(store.replace(&user("alice", "new")).unwrap());
+    assert!(!store.replace(&user("bob", "new")).unwrap());
+    let new = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    assert_eq!(*new.keys.md5.expose(), long_term_key_md5("alice", REALM, "new").unwrap());
+    assert_eq!(names(&mut store, &all()), ["example.org/alice", "example.org/bob"]);
+}
+
+#[test]
+fn a_deleted_user_is_gone() {
+    let dir = TempDir::new();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    store.add(&user("alice", "p")).unwrap();
+    assert!(!store.delete("other.example", "alice").unwrap());
+    assert!(store.delete(REALM, "alice").unwrap());
+    assert!(!store.delete(REALM, "alice").unwrap());
+    assert_eq!(store.find(REALM, &by_name("alice")).unwrap(), None);
+    store.add(&user("alice", "p")).unwrap();
+}
+
+#[test]
+fn users_are_listed_in_order_and_page_by_page() {
+    let dir = TempDir::new();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    for (realm, name) in [
+        ("b.example", "bob"),
+        ("a.example", "carol"),
+        ("b.example", "alice"),
+        ("a.example", "dave"),
+    ] {
+        store.add(&NewUser::new(realm, name, &Secret::new("p".to_owned()), None).unwrap()).unwrap();
+    }
+    let everybody = ["a.example/carol", "a.example/dave", "b.example/alice", "b.example/bob"];
+    assert_eq!(names(&mut store, &all()), everybody);
+    assert_eq!(
+        names(&mut store, &Page { realm: Some("b.example".to_owned()), ..all() }),
+        everybody[2..]
+    );
+
+    let first = Page { limit: 3, ..all() };
+    assert_eq!(names(&mut store, &first), everybody[..3]);
+    let rest = Page { after: Some(("b.example".to_owned(), "alice".to_owned())), ..first };
+    assert_eq!(names(&mut store, &rest), everybody[3..]);
+    assert!(store.list(&all()).unwrap().iter().all(|user| user.created > 1_700_000_000));
+}
+
+#[test]
+fn one_handle_sees_what_another_changed() {
+    let dir = TempDir::new();
+    let mut server = SqliteStore::open(&dir.database()).unwrap();
+    let mut command = SqliteStore::open(&dir.database()).unwrap();
+    let begin = server.revision().unwrap();
+    assert_eq!(server.revision().unwrap(), begin, "nothing changed");
+
+    command.add(&user("alice", "p")).unwrap();
+    let added = server.revision().unwrap();
+    assert_ne!(added, begin);
+    assert!(server.find(REALM, &by_name("alice")).unwrap().is_some());
+
+    command.find(REALM, &by_name("alice")).unwrap();
+    assert_eq!(server.revision().unwrap(), added, "reading is no change");
+
+    command.delete(REALM, "alice").unwrap();
+    assert_ne!(server.revision().unwrap(), added);
+    assert_eq!(server.find(REALM, &by_name("alice")).unwrap(), None);
+}
+
+#[test]
+fn a_restored_file_is_opened_again_and_a_lost_one_is_not_missed() {
+    let dir = TempDir::new();
+    let (path, backup) = (dir.database(), dir.file("backup.sqlite"));
+    let mut server = SqliteStore::open(&path).unwrap();
+    server.add(&user("before", "p")).unwrap();
+    let begin = server.revision().unwrap();
+
+    SqliteStore::open(&backup).unwrap().add(&user("restored", "p")).unwrap();
+    fs::rename(&backup, &path).unwrap();
+    for name in ["users.sqlite-wal", "users.sqlite-shm"] {
+        fs::remove_file(path.with_file_name(name)).unwrap();
+    }
+    assert_ne!(server.revision().unwrap(), begin);
+    assert!(server.find(REALM, &by_name("restored")).unwrap().is_some());
+    assert_eq!(server.find(REALM, &by_name("before")).unwrap(), None);
+
+    fs::remove_file(&path).unwrap();
+    server.revision().unwrap();
+    assert!(server.find(REALM, &by_name("restored")).unwrap().is_some());
+}
+
+#[test]
+fn many_processes_may_begin_at_once() {
+    let dir = TempDir::new();
+    let path = dir.database();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let path = &path;
+            scope.spawn(move || {
+                let mut store = SqliteStore::open(path).unwrap();
+                store.add(&user(&format!("user{number}"), "p")).unwrap();
+            });
+        }
+    });
+    assert_eq!(SqliteStore::open(&path).unwrap().list(&all()).unwrap().len(), 8);
+}
+
+#[test]
+fn a_file_of_a_newer_version_is_left_alone() {
+    let dir = TempDir::new();
+    let path = dir.database();
+    drop(SqliteStore::open(&path).unwrap());
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute("UPDATE schema_version SET version = 9", []).unwrap();
+    drop(raw);
+    let error = SqliteStore::open(&path).unwrap_err();
+    assert!(matches!(error, StoreError::Newer { found: 9, known: 1, .. }), "{error}");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{}: its format is version 9, and this program knows version 1; use a newer turnpike",
+            path.display()
+        )
+    );
+}
+
+#[test]
+fn what_is_no_database_is_said_to_be_none() {
+    let dir = TempDir::new();
+    let path = dir.file("users.sqlite");
+    fs::write(&path, "dear diary, today I configured a relay".repeat(100)).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(
+        SqliteStore::open(&path).unwrap_err().to_string(),
+        format!(
+            "{}: this is not a user database; move it away, or name another directory",
+            path.display()
+        )
+    );
+    let blocked = dir.file("users.sqlite/users.sqlite");
+    assert!(matches!(SqliteStore::open(&blocked).unwrap_err(), StoreError::Io { .. }));
+}
