@@ -1,0 +1,353 @@
+//! The client: what its caller does with it. Answers are read in `response.rs`.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng as _;
+use stun_wire::{ChannelNumber, Class, Message, PacketKind, classify};
+use turn_types::{Instant, IpFamily, PeerAddr, ServerAddr};
+
+use crate::allocation::Allocation;
+use crate::config::{AllocateOptions, ClientConfig};
+use crate::data::{IgnoreReason, Incoming};
+use crate::event::{Event, Failure, LossReason};
+use crate::limits::{EVENTS_MAX, EXPLICIT_MAX, IN_FLIGHT_MAX, PERMISSIONS_MAX};
+use crate::login::Login;
+use crate::request::{RequestError, Writer};
+use crate::transaction::{Purpose, Start, Timing, Transaction};
+use crate::upkeep::{Lost, Upkeep};
+
+/// A TURN client with at most one allocation. See the crate's documentation for how to drive it.
+#[derive(Debug)]
+pub struct Client {
+    pub(crate) config: ClientConfig,
+    pub(crate) rng: ChaCha8Rng,
+    /// As the last challenge left it.
+    pub(crate) login: Option<Arc<Login>>,
+    pub(crate) options: AllocateOptions,
+    /// In order of starting; few, so a Vec is searched faster than a map.
+    pub(crate) transactions: Vec<Transaction>,
+    pub(crate) upkeep: Upkeep,
+    /// Servers that sent us elsewhere since the caller's Allocate.
+    pub(crate) visited: Vec<ServerAddr>,
+    events: VecDeque<Event>,
+    /// What `poll_timeout` answers: computed when something changes, not when asked.
+    timeout: Option<Instant>,
+}
+
+impl Client {
+    /// A client that has done nothing yet.
+    #[must_use]
+    pub fn new(config: ClientConfig) -> Self {
+        Self {
+            rng: ChaCha8Rng::from_seed(config.seed),
+            config,
+            login: None,
+            options: AllocateOptions::default(),
+            transactions: Vec::new(),
+            upkeep: Upkeep::default(),
+            visited: Vec::new(),
+            events: VecDeque::new(),
+            timeout: None,
+        }
+    }
+
+    // What may be asked for.
+
+    /// Asks how the server sees us (RFC 8489 Binding).
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] when many such requests are unanswered.
+    pub fn binding(&mut self, now: Instant) -> Result<(), RequestError> {
+        self.start_explicit(now, Purpose::Binding)
+    }
+
+    /// Asks for an allocation and logs in for it (RFC 8656 §7).
+    ///
+    /// # Errors
+    /// [`RequestError::AllocationExists`] when there is one, or one is being asked for.
+    pub fn allocate(&mut self, now: Instant, options: AllocateOptions) -> Result<(), RequestError> {
+        let asking = self.transactions.iter().any(|one| one.purpose == Purpose::Allocate);
+        if asking || self.upkeep.allocation().is_some() {
+            return Err(RequestError::AllocationExists);
+        }
+        self.options = options;
+        self.visited.clear();
+        self.start_explicit(now, Purpose::Allocate)
+    }
+
+    /// Refreshes the allocation, or one family of it, now (RFC 8656 §8). Refreshes in time happen
+    /// by themselves. A lifetime of 0 gives it back.
+    ///
+    /// # Errors
+    /// [`RequestError::NoAllocation`], [`RequestError::TooMany`].
+    pub fn refresh(
+        &mut self,
+        now: Instant,
+        half: Option<IpFamily>,
+        lifetime_secs: u32,
+    ) -> Result<(), RequestError> {
+        if self.upkeep.allocation().is_none() {
+            return Err(RequestError::NoAllocation);
+        }
+        self.check_room()?;
+        if half.is_none() && lifetime_secs == 0 {
+            self.upkeep.release();
+        }
+        self.upkeep.refreshing();
+        self.start_explicit(now, Purpose::Refresh { half, lifetime_secs: Some(lifetime_secs) })
+    }
+
+    /// Gives the allocation back.
+    ///
+    /// # Errors
+    /// As [`Client::refresh`].
+    pub fn release(&mut self, now: Instant) -> Result<(), RequestError> {
+        self.refresh(now, None, 0)
+    }
+
+    /// Installs a permission for the peer's address and keeps it (RFC 8656 §9). Before there is an
+    /// allocation this is remembered.
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] beyond 1024 permissions.
+    pub fn permit(&mut self, now: Instant, peer: IpAddr) -> Result<(), RequestError> {
+        let known = self.upkeep.wants_permission(peer);
+        if !known && self.upkeep.permission_count() >= PERMISSIONS_MAX {
+            return Err(RequestError::TooMany);
+        }
+        self.upkeep.want_permission(now, peer);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Stops keeping a permission. The server ends it by itself (RFC 8656 §9: there is no way to
+    /// delete one); until then the peer's data is ignored here.
+    pub fn forget_permission(&mut self, now: Instant, peer: IpAddr) {
+        self.upkeep.drop_permission(peer);
+        self.settle(now);
+    }
+
+    /// Binds a channel to the peer and keeps it, and the permission it brings (RFC 8656 §12).
+    /// Before there is an allocation this is remembered. The number must not be used before
+    /// [`Event::ChannelReady`].
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] when all 4096 numbers, or 1024 permissions, are taken.
+    pub fn bind_channel(
+        &mut self,
+        now: Instant,
+        peer: PeerAddr,
+    ) -> Result<ChannelNumber, RequestError> {
+        let permitted = self.upkeep.wants_permission(peer.ip());
+        if !permitted && self.upkeep.permission_count() >= PERMISSIONS_MAX {
+            return Err(RequestError::TooMany);
+        }
+        let channel = self.upkeep.want_channel(now, peer).ok_or(RequestError::TooMany)?;
+        self.settle(now);
+        Ok(channel)
+    }
+
+    /// Stops keeping a channel; the server ends it by itself. Its permission stays.
+    pub fn forget_channel(&mut self, now: Instant, channel: ChannelNumber) {
+        self.upkeep.drop_channel(channel);
+        self.settle(now);
+    }
+
+    // What is there.
+
+    /// Whom to send to and receive from: as configured, or the server we were sent to.
+    #[must_use]
+    pub const fn server(&self) -> ServerAddr {
+        self.config.server
+    }
+
+    /// The allocation, if there is one.
+    #[must_use]
+    pub const fn allocation(&self) -> Option<&Allocation> {
+        self.upkeep.allocation()
+    }
+
+    /// Whether a permission for this address is installed.
+    #[must_use]
+    pub fn is_permitted(&self, peer: IpAddr) -> bool {
+        self.upkeep.is_permitted(peer)
+    }
+
+    /// The channel that is bound to the peer. It searches: keep the answer.
+    #[must_use]
+    pub fn channel_of(&self, peer: PeerAddr) -> Option<ChannelNumber> {
+        self.upkeep.channel_of(peer)
+    }
+
+    /// Whether nothing is in flight.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        self.transactions.is_empty()
+    }
+
+    // Driving.
+
+    /// Takes a datagram (over TCP and TLS: a message or ChannelData cut from the stream) that came
+    /// from [`Client::server`].
+    pub fn handle_datagram<'d>(&mut self, now: Instant, datagram: &'d [u8]) -> Incoming<'d> {
+        match classify(datagram) {
+            PacketKind::ChannelData => self.read_channel_data(datagram),
+            PacketKind::Stun => {
+                let Ok(message) = Message::parse(datagram) else {
+                    return Incoming::Ignored(IgnoreReason::Malformed);
+                };
+                match message.class() {
+                    Class::Indication => self.read_indication(&message),
+                    Class::Success | Class::Error => {
+                        let incoming = self.read_response(now, &message);
+                        self.settle(now);
+                        incoming
+                    }
+                    Class::Request => Incoming::Ignored(IgnoreReason::Unexpected),
+                }
+            }
+            PacketKind::Dtls | PacketKind::Other => Incoming::Ignored(IgnoreReason::NotStun),
+        }
+    }
+
+    /// To be called when [`Client::poll_timeout`] has come; earlier or later does no harm.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let timing = self.timing();
+        let mut at = 0;
+        while let Some(transaction) = self.transactions.get_mut(at) {
+            if transaction.deadline > now || transaction.retransmit(timing) {
+                // A caller that comes very late catches up one transmission at a time.
+                at += 1;
+            } else {
+                let transaction = self.transactions.remove(at);
+                let failure = if transaction.untrusted {
+                    Failure::IntegrityViolated
+                } else {
+                    Failure::TimedOut
+                };
+                self.fail(now, &transaction.purpose, failure);
+            }
+        }
+        while let Some(lost) = self.upkeep.next_lost(now) {
+            match lost {
+                Lost::Allocation => self.lose_allocation(LossReason::Expired),
+                Lost::Permission(peer) => self.tell(Event::PermissionLost { peer }),
+                Lost::Channel(channel, peer) => self.tell(Event::ChannelLost { channel, peer }),
+            }
+        }
+        self.settle(now);
+    }
+
+    /// The next request to send to [`Client::server`].
+    pub fn poll_transmit(&mut self) -> Option<&[u8]> {
+        let transaction = self.transactions.iter_mut().find(|one| one.to_send)?;
+        transaction.to_send = false;
+        Some(&transaction.bytes)
+    }
+
+    /// The next thing the caller may want to know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When to call [`Client::handle_timeout`].
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.timeout
+    }
+
+    // Inside.
+
+    fn check_room(&self) -> Result<(), RequestError> {
+        let room = self.transactions.len() < IN_FLIGHT_MAX + EXPLICIT_MAX;
+        if room { Ok(()) } else { Err(RequestError::TooMany) }
+    }
+
+    fn start_explicit(&mut self, now: Instant, purpose: Purpose) -> Result<(), RequestError> {
+        self.check_room()?;
+        self.start(now, purpose, 0);
+        self.settle(now);
+        Ok(())
+    }
+
+    /// Starts a transaction; `challenges` were followed for its purpose before.
+    pub(crate) fn start(&mut self, now: Instant, purpose: Purpose, challenges: u8) {
+        let id = self.new_id();
+        // Binding is never authenticated (RFC 8489 §9.2 leaves it to the usage; TURN servers answer
+        // it to anybody).
+        let login = if purpose == Purpose::Binding { None } else { self.login.clone() };
+        let writer =
+            Writer { config: &self.config, options: self.options, login: login.as_deref(), id };
+        match writer.write(&purpose) {
+            Some(bytes) => {
+                let start = Start { id, purpose, bytes, login, challenges };
+                self.transactions.push(Transaction::start(start, now, self.timing()));
+            }
+            None => self.fail(now, &purpose, Failure::Credentials),
+        }
+    }
+
+    /// Starts what is due, as far as there is room, and computes when to wake up next.
+    fn settle(&mut self, now: Instant) {
+        while self.has_room() {
+            let Some(purpose) = self.upkeep.next_due(now, self.options.lifetime_secs) else {
+                break;
+            };
+            self.start(now, purpose, 0);
+        }
+        let upkeep = self.upkeep.next_at(self.has_room());
+        let requests = self.transactions.iter().map(|one| one.deadline).min();
+        self.timeout = [upkeep, requests].into_iter().flatten().min();
+    }
+
+    const fn has_room(&self) -> bool {
+        self.transactions.len() < IN_FLIGHT_MAX
+    }
+
+    const fn timing(&self) -> Timing {
+        let reliable = !self.config.transport.is_datagram();
+        Timing { retransmission: self.config.retransmission, reliable }
+    }
+
+    /// A request came to nothing.
+    pub(crate) fn fail(&mut self, now: Instant, purpose: &Purpose, failure: Failure) {
+        self.tell(Event::Failed { request: purpose.kind(), failure });
+        self.not_granted(now, purpose, false);
+    }
+
+    /// Takes a request that was not granted out of the books; `refused` by the server, or lost.
+    pub(crate) fn not_granted(&mut self, now: Instant, purpose: &Purpose, refused: bool) {
+        match purpose {
+            Purpose::Binding | Purpose::Allocate => {}
+            Purpose::Refresh { .. } => self.upkeep.refresh_not_granted(now),
+            Purpose::CreatePermission { peers } => {
+                self.upkeep.permissions_not_granted(now, peers, refused);
+            }
+            Purpose::ChannelBind { channel, .. } => {
+                self.upkeep.channel_not_granted(now, *channel);
+            }
+        }
+    }
+
+    /// The allocation is gone, and all that hung on it.
+    pub(crate) fn lose_allocation(&mut self, reason: LossReason) {
+        self.forget_allocation();
+        self.tell(Event::AllocationLost(reason));
+    }
+
+    pub(crate) fn forget_allocation(&mut self) {
+        self.upkeep.clear();
+        self.transactions.retain(|one| matches!(one.purpose, Purpose::Binding | Purpose::Allocate));
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+}

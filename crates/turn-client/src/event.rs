@@ -1,0 +1,128 @@
+//! What a client tells its caller.
+
+use alloc::string::String;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use stun_wire::ChannelNumber;
+use turn_types::{ClientAddr, PeerAddr, ServerAddr};
+
+use crate::allocation::Allocation;
+
+/// Something the caller may want to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A Binding request was answered: this is how the server sees us.
+    Bound {
+        /// XOR-MAPPED-ADDRESS.
+        mapped: ClientAddr,
+    },
+    /// There is an allocation now.
+    Allocated(Allocation),
+    /// The allocation was prolonged.
+    Refreshed {
+        /// What the server granted.
+        lifetime: Duration,
+    },
+    /// A permission was installed for the first time. Refreshes are not told.
+    PermissionReady {
+        /// The peer's address.
+        peer: IpAddr,
+    },
+    /// A channel was bound for the first time; its permission is installed too.
+    ChannelReady {
+        /// The channel.
+        channel: ChannelNumber,
+        /// The peer.
+        peer: PeerAddr,
+    },
+    /// The server sent us elsewhere (RFC 8489 §10). The Allocate is being repeated there: from now
+    /// on everything is to be sent to, and received from, this server.
+    Redirected {
+        /// The new server.
+        server: ServerAddr,
+        /// The name its certificate has, over TLS and DTLS.
+        domain: Option<String>,
+    },
+    /// The server refused a request. An initial permission or channel is given up; a refresh is
+    /// tried again while there is time.
+    Refused {
+        /// Which request.
+        request: RequestKind,
+        /// The error code, 300..=699.
+        code: u16,
+        /// The reason phrase, for people.
+        reason: String,
+    },
+    /// A request came to nothing without a word from the server that can be believed.
+    Failed {
+        /// Which request.
+        request: RequestKind,
+        /// Why.
+        failure: Failure,
+    },
+    /// A permission ended because it could not be refreshed in time.
+    PermissionLost {
+        /// The peer's address.
+        peer: IpAddr,
+    },
+    /// A channel ended because it could not be refreshed in time.
+    ChannelLost {
+        /// The channel.
+        channel: ChannelNumber,
+        /// The peer.
+        peer: PeerAddr,
+    },
+    /// The allocation ended against our will, and its permissions and channels with it.
+    AllocationLost(LossReason),
+    /// The allocation was given back as asked.
+    Released,
+}
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Binding.
+    Binding,
+    /// Allocate.
+    Allocate,
+    /// Refresh.
+    Refresh,
+    /// CreatePermission for these peers; the first one when there are several.
+    CreatePermission(IpAddr),
+    /// ChannelBind.
+    ChannelBind(ChannelNumber, PeerAddr),
+}
+
+/// Why a request came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No answer.
+    TimedOut,
+    /// Answers, but none whose integrity could be verified (RFC 8489 §9.2.5).
+    IntegrityViolated,
+    /// A nonce promises password algorithms that are not listed: somebody on the path wants us to
+    /// use a weaker one (RFC 8489 §9.2.5).
+    BidDown,
+    /// No acceptable password algorithm is offered.
+    NoAlgorithm,
+    /// The server asks for credentials and there are none, or they cannot be used (the name is too
+    /// long, the password has forbidden characters).
+    Credentials,
+    /// One challenge after the other.
+    TooManyChallenges,
+    /// Sent elsewhere too often, in a circle, or without an address that could be used.
+    Redirect,
+    /// A success without what a success must have, or an answer with attributes that must be
+    /// understood and are not (RFC 8489 §6.3.3).
+    Malformed,
+}
+
+/// Why an allocation was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossReason {
+    /// It could not be refreshed in time.
+    Expired,
+    /// The server knows no such allocation (437): it restarted, or our address changed.
+    Mismatch,
+}

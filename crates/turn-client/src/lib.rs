@@ -1,0 +1,45 @@
+//! The rules of a TURN client (RFC 8656), as a value.
+//!
+//! A [`Client`] is fed datagrams and time and says what to send. It owns no socket and reads no
+//! clock. It logs in, keeps its allocation, permissions and channels alive until told otherwise,
+//! and hands over what peers sent. To drive it:
+//!
+//! ```text
+//! client.allocate(now, AllocateOptions::default());
+//! client.permit(now, peer.ip());                 // or bind_channel; both may be asked beforehand
+//! loop {
+//!     while let Some(bytes) = client.poll_transmit() { send them to client.server() }
+//!     while let Some(event) = client.poll_event()    { allocated, ready, refused, lost ... }
+//!     wait for a datagram from client.server(), or for client.poll_timeout()
+//!     client.handle_datagram(now, datagram)          // Incoming::Data is for the caller
+//!     client.handle_timeout(now)
+//! }
+//! client.write_channel_data(&mut out, channel, payload) // payload for a peer, into the caller's buffer
+//! ```
+//!
+//! The datagrams of one server only are to be handed in: a connected socket sees to that.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod allocation;
+mod client;
+mod config;
+mod data;
+mod event;
+mod limits;
+mod login;
+mod request;
+mod response;
+mod transaction;
+mod upkeep;
+
+pub use allocation::Allocation;
+pub use client::Client;
+pub use config::{
+    AlgorithmChoice, AllocateOptions, ClientConfig, EvenPort, Families, Retransmission,
+};
+pub use data::{IgnoreReason, Incoming};
+pub use event::{Event, Failure, LossReason, RequestKind};
+pub use request::RequestError;

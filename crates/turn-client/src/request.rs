@@ -1,0 +1,130 @@
+//! Writing requests (RFC 8656 §§7.1, 8.1, 10.1, 12.1).
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+
+use stun_wire::{AttributeType, Class, MessageBuilder, TransactionId};
+use turn_types::IpFamily;
+
+use crate::config::{AllocateOptions, ClientConfig, EvenPort, Families};
+use crate::limits::REQUEST_MAX;
+use crate::login::Login;
+use crate::transaction::Purpose;
+
+/// Protocol number of UDP, in REQUESTED-TRANSPORT.
+const UDP: u8 = 17;
+
+/// Why a request was not even made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestError {
+    /// There is an allocation already, or one is being asked for.
+    AllocationExists,
+    /// There is no allocation.
+    NoAllocation,
+    /// As many permissions, channels or requests in flight as a client keeps.
+    TooMany,
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AllocationExists => "there is an allocation already",
+            Self::NoAllocation => "there is no allocation",
+            Self::TooMany => "too many permissions, channels or requests at a time",
+        })
+    }
+}
+
+impl core::error::Error for RequestError {}
+
+/// What a request is made of besides its purpose.
+pub(crate) struct Writer<'a> {
+    pub(crate) config: &'a ClientConfig,
+    pub(crate) options: AllocateOptions,
+    pub(crate) login: Option<&'a Login>,
+    pub(crate) id: TransactionId,
+}
+
+impl Writer<'_> {
+    /// The request; `None` when it exceeds every reasonable size (a SOFTWARE of kilobytes).
+    pub(crate) fn write(&self, purpose: &Purpose) -> Option<Vec<u8>> {
+        let mut buffer = [0; REQUEST_MAX];
+        let mut builder =
+            MessageBuilder::new(&mut buffer, Class::Request, purpose.method(), self.id);
+        match purpose {
+            Purpose::Binding => {}
+            Purpose::Allocate => self.write_allocate(&mut builder),
+            Purpose::Refresh { half, lifetime_secs } => {
+                self.write_software(&mut builder);
+                if let Some(secs) = lifetime_secs {
+                    builder.lifetime(*secs);
+                }
+                if let Some(family) = half {
+                    builder.requested_address_family(family.wire());
+                }
+            }
+            Purpose::CreatePermission { peers } => {
+                for peer in peers {
+                    // The port is ignored (RFC 8656 §9.1).
+                    let peer = SocketAddr::new(*peer, 0);
+                    builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
+                }
+            }
+            Purpose::ChannelBind { channel, peer } => {
+                builder.channel_number(*channel);
+                builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer.0);
+            }
+        }
+        let len = self.seal(builder)?;
+        Some(buffer[..len].to_vec())
+    }
+
+    fn write_allocate(&self, builder: &mut MessageBuilder<'_>) {
+        self.write_software(builder);
+        builder.requested_transport(UDP);
+        let options = &self.options;
+        match options.families {
+            Families::Unsaid => {}
+            Families::V4 => {
+                builder.requested_address_family(IpFamily::V4.wire());
+            }
+            Families::V6 => {
+                builder.requested_address_family(IpFamily::V6.wire());
+            }
+            Families::Both => {
+                builder.additional_address_family(IpFamily::V6.wire());
+            }
+        }
+        if let Some(even_port) = options.even_port {
+            builder.even_port(even_port == EvenPort::EvenAndReserveNext);
+        }
+        if let Some(token) = options.reservation_token {
+            builder.reservation_token(token);
+        }
+        if options.dont_fragment {
+            builder.dont_fragment();
+        }
+        if let Some(secs) = options.lifetime_secs {
+            builder.lifetime(secs);
+        }
+    }
+
+    fn write_software(&self, builder: &mut MessageBuilder<'_>) {
+        if let Some(software) = &self.config.software {
+            builder.software(software);
+        }
+    }
+
+    fn seal(&self, mut builder: MessageBuilder<'_>) -> Option<usize> {
+        match (self.login, self.config.fingerprint) {
+            (None, false) => builder.finish(),
+            (None, true) => builder.fingerprint(),
+            (Some(login), fingerprint) => {
+                login.write(&mut builder);
+                let sealed = builder.integrity(login.seal(), login.key());
+                if fingerprint { sealed.fingerprint() } else { sealed.finish() }
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! One request from its first transmission to its end (RFC 8489 §6.2).
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use stun_wire::{ChannelNumber, Method, TransactionId};
+use turn_types::{Instant, IpFamily, PeerAddr};
+
+use crate::config::Retransmission;
+use crate::event::RequestKind;
+use crate::login::Login;
+
+/// What a request is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Binding,
+    Allocate,
+    Refresh { half: Option<IpFamily>, lifetime_secs: Option<u32> },
+    CreatePermission { peers: Vec<IpAddr> },
+    ChannelBind { channel: ChannelNumber, peer: PeerAddr },
+}
+
+impl Purpose {
+    pub(crate) const fn method(&self) -> Method {
+        match self {
+            Self::Binding => Method::BINDING,
+            Self::Allocate => Method::ALLOCATE,
+            Self::Refresh { .. } => Method::REFRESH,
+            Self::CreatePermission { .. } => Method::CREATE_PERMISSION,
+            Self::ChannelBind { .. } => Method::CHANNEL_BIND,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> RequestKind {
+        match self {
+            Self::Binding => RequestKind::Binding,
+            Self::Allocate => RequestKind::Allocate,
+            Self::Refresh { .. } => RequestKind::Refresh,
+            Self::CreatePermission { peers } => RequestKind::CreatePermission(
+                // A CreatePermission is made for at least one peer.
+                peers.first().copied().unwrap_or(IpFamily::V4.unspecified()),
+            ),
+            Self::ChannelBind { channel, peer } => RequestKind::ChannelBind(*channel, *peer),
+        }
+    }
+}
+
+/// A request in flight.
+#[derive(Debug)]
+pub(crate) struct Transaction {
+    pub(crate) id: TransactionId,
+    pub(crate) purpose: Purpose,
+    /// The request as sent each time: retransmissions are the same bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// What it was sealed with, and its answer must be.
+    pub(crate) login: Option<Arc<Login>>,
+    /// When it was first sent: what the server grants counts from then at the earliest.
+    pub(crate) started: Instant,
+    /// When it is sent again, or given up.
+    pub(crate) deadline: Instant,
+    /// Waits to be picked up for sending.
+    pub(crate) to_send: bool,
+    /// An answer came whose integrity did not verify.
+    pub(crate) untrusted: bool,
+    /// Challenges followed so far on behalf of this purpose.
+    pub(crate) challenges: u8,
+    sends: u32,
+}
+
+/// A request to be started.
+pub(crate) struct Start {
+    pub(crate) id: TransactionId,
+    pub(crate) purpose: Purpose,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) login: Option<Arc<Login>>,
+    pub(crate) challenges: u8,
+}
+
+impl Transaction {
+    pub(crate) fn start(start: Start, now: Instant, timing: Timing) -> Self {
+        let Start { id, purpose, bytes, login, challenges } = start;
+        Self {
+            id,
+            purpose,
+            bytes,
+            login,
+            started: now,
+            deadline: timing.deadline_after(now, 1),
+            to_send: true,
+            untrusted: false,
+            challenges,
+            sends: 1,
+        }
+    }
+
+    /// To be called at the deadline. Returns false when the transaction has run out.
+    pub(crate) fn retransmit(&mut self, timing: Timing) -> bool {
+        if self.sends >= timing.sends_max() {
+            return false;
+        }
+        self.sends += 1;
+        self.to_send = true;
+        // From the deadline, not from now: a late caller must not stretch the schedule.
+        self.deadline = timing.deadline_after(self.deadline, self.sends);
+        true
+    }
+}
+
+/// The schedule of transmissions on this transport.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub(crate) retransmission: Retransmission,
+    pub(crate) reliable: bool,
+}
+
+impl Timing {
+    const fn sends_max(self) -> u32 {
+        if self.reliable { 1 } else { self.retransmission.sends_max }
+    }
+
+    /// How long to wait after the `sends`-th transmission at `sent`.
+    fn deadline_after(self, sent: Instant, sends: u32) -> Instant {
+        let Retransmission { rto, last_wait, reliable_timeout, .. } = self.retransmission;
+        sent + if self.reliable {
+            reliable_timeout
+        } else if sends >= self.sends_max() {
+            rto.saturating_mul(last_wait)
+        } else {
+            rto.saturating_mul(1 << (sends - 1).min(16))
+        }
+    }
+}

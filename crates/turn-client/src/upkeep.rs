@@ -1,0 +1,370 @@
+//! What is to be kept alive, and when each thing is due.
+//!
+//! Permissions and channels are wishes first: they are asked for once there is an allocation and
+//! room for a request, refreshed before they end, and reported when they are lost.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::time::Duration;
+
+use stun_wire::ChannelNumber;
+use turn_types::{Instant, IpFamily, PeerAddr, RelayedAddr};
+
+use crate::allocation::Allocation;
+use crate::limits::{JOIN_WITHIN, PEERS_PER_REQUEST_MAX, REFRESH_MARGIN, RETRY_AFTER};
+use crate::transaction::Purpose;
+
+/// How long something is held, and when to ask for it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    /// When the server ends it at the earliest; `None` before it was granted.
+    expires: Option<Instant>,
+    due: Instant,
+    pub(crate) in_flight: bool,
+}
+
+impl Lease {
+    const fn wanted(now: Instant) -> Self {
+        Self { expires: None, due: now, in_flight: false }
+    }
+
+    /// Granted for `lifetime` by a request first sent at `started`. Returns whether that is news.
+    fn granted(&mut self, started: Instant, lifetime: Duration) -> bool {
+        let news = self.expires.is_none();
+        self.expires = Some(started + lifetime);
+        self.due = started + lifetime.saturating_sub(REFRESH_MARGIN.min(lifetime / 2));
+        self.in_flight = false;
+        news
+    }
+
+    /// Not granted. Returns whether it is still held, and so worth another try.
+    fn not_granted(&mut self, now: Instant) -> bool {
+        self.in_flight = false;
+        self.due = now + RETRY_AFTER;
+        self.expires.is_some()
+    }
+
+    const fn is_granted(&self) -> bool {
+        self.expires.is_some()
+    }
+
+    fn is_due(&self, by: Instant) -> bool {
+        !self.in_flight && self.due <= by
+    }
+
+    fn has_expired(&self, now: Instant) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+
+    fn next_expiry(&self) -> Option<Instant> {
+        self.expires
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        (!self.in_flight).then_some(self.due)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Permission {
+    peer: IpAddr,
+    lease: Lease,
+    /// Asked for without others since a request for several was refused.
+    alone: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    peer: PeerAddr,
+    /// `None`: given up. The number stays the peer's, because for five minutes neither may be bound
+    /// to another (RFC 8656 §12).
+    lease: Option<Lease>,
+}
+
+/// Something that ended because it was not refreshed in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    Allocation,
+    Permission(IpAddr),
+    Channel(ChannelNumber, PeerAddr),
+}
+
+/// Everything that is kept alive.
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    allocation: Option<Allocation>,
+    /// When each relayed address ends.
+    halves: [Option<Instant>; 2],
+    lease: Option<Lease>,
+    /// The allocation is being given back: nothing is refreshed any more.
+    releasing: bool,
+    permissions: Vec<Permission>,
+    /// By channel number, from 0x4000 on.
+    channels: Vec<Channel>,
+}
+
+impl Upkeep {
+    pub(crate) const fn allocation(&self) -> Option<&Allocation> {
+        self.allocation.as_ref()
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    // The allocation.
+
+    pub(crate) fn allocated(&mut self, allocation: Allocation, started: Instant) {
+        let mut lease = Lease::wanted(started);
+        lease.granted(started, allocation.lifetime);
+        self.halves = allocation.relayed.map(|half| half.map(|_| started + allocation.lifetime));
+        self.allocation = Some(allocation);
+        self.lease = Some(lease);
+        self.releasing = false;
+    }
+
+    pub(crate) const fn release(&mut self) {
+        self.releasing = true;
+    }
+
+    pub(crate) const fn refreshing(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.in_flight = true;
+        }
+    }
+
+    /// A Refresh of one half or of all was granted. Returns false when nothing is left.
+    pub(crate) fn refreshed(
+        &mut self,
+        started: Instant,
+        half: Option<IpFamily>,
+        lifetime: Duration,
+    ) -> bool {
+        let (Some(allocation), Some(lease)) = (&mut self.allocation, &mut self.lease) else {
+            return false;
+        };
+        for family in IpFamily::ALL {
+            let at = family as usize;
+            if self.halves[at].is_none() || half.is_some_and(|half| half != family) {
+                continue;
+            }
+            self.halves[at] = (!lifetime.is_zero()).then_some(started + lifetime);
+            allocation.relayed[at] =
+                allocation.relayed[at].filter(|_: &RelayedAddr| !lifetime.is_zero());
+        }
+        lease.in_flight = false;
+        let live = || self.halves.iter().flatten().copied();
+        let (Some(first), Some(last)) = (live().min(), live().max()) else { return false };
+        // Due by the half that ends first; lost with the half that ends last.
+        lease.granted(started, first.saturating_since(started));
+        lease.expires = Some(last);
+        allocation.lifetime = last.saturating_since(started);
+        true
+    }
+
+    pub(crate) fn refresh_not_granted(&mut self, now: Instant) {
+        if let Some(lease) = &mut self.lease {
+            lease.not_granted(now);
+        }
+    }
+
+    // Permissions.
+
+    pub(crate) fn permission_count(&self) -> usize {
+        self.permissions.len()
+    }
+
+    /// Whether we asked for this permission, and it may therefore be installed.
+    pub(crate) fn wants_permission(&self, peer: IpAddr) -> bool {
+        self.permissions.iter().any(|permission| permission.peer == peer)
+    }
+
+    pub(crate) fn is_permitted(&self, peer: IpAddr) -> bool {
+        self.permission(peer).is_some_and(|permission| permission.lease.is_granted())
+    }
+
+    pub(crate) fn want_permission(&mut self, now: Instant, peer: IpAddr) {
+        if !self.wants_permission(peer) {
+            self.permissions.push(Permission { peer, lease: Lease::wanted(now), alone: false });
+        }
+    }
+
+    pub(crate) fn drop_permission(&mut self, peer: IpAddr) {
+        self.permissions.retain(|permission| permission.peer != peer);
+    }
+
+    /// Returns whether the permission is new.
+    pub(crate) fn permission_granted(
+        &mut self,
+        peer: IpAddr,
+        started: Instant,
+        lifetime: Duration,
+    ) -> bool {
+        self.permission_mut(peer)
+            .is_some_and(|permission| permission.lease.granted(started, lifetime))
+    }
+
+    /// A request for these came to nothing. When the server `refused` several, they are tried
+    /// again one by one, since one of them may have spoilt it for all; otherwise only those still
+    /// held are kept.
+    pub(crate) fn permissions_not_granted(
+        &mut self,
+        now: Instant,
+        peers: &[IpAddr],
+        refused: bool,
+    ) {
+        let again = refused && peers.len() > 1;
+        for peer in peers {
+            let Some(permission) = self.permission_mut(*peer) else { continue };
+            let held = permission.lease.not_granted(now);
+            if again {
+                permission.alone = true;
+                permission.lease.due = now;
+            } else if !held {
+                self.drop_permission(*peer);
+            }
+        }
+    }
+
+    fn permission(&self, peer: IpAddr) -> Option<&Permission> {
+        self.permissions.iter().find(|permission| permission.peer == peer)
+    }
+
+    fn permission_mut(&mut self, peer: IpAddr) -> Option<&mut Permission> {
+        self.permissions.iter_mut().find(|permission| permission.peer == peer)
+    }
+
+    // Channels.
+
+    /// The number that belongs to the peer, wanted from now on; a fresh one when it has none.
+    pub(crate) fn want_channel(&mut self, now: Instant, peer: PeerAddr) -> Option<ChannelNumber> {
+        let at = match self.channels.iter().position(|channel| channel.peer == peer) {
+            Some(at) => at,
+            None => {
+                number_at(self.channels.len())?;
+                self.channels.push(Channel { peer, lease: None });
+                self.channels.len() - 1
+            }
+        };
+        self.channels[at].lease.get_or_insert_with(|| Lease::wanted(now));
+        number_at(at)
+    }
+
+    pub(crate) fn drop_channel(&mut self, number: ChannelNumber) {
+        if let Some(channel) = self.channel_mut(number) {
+            channel.lease = None;
+        }
+    }
+
+    /// Returns whether the channel is new.
+    pub(crate) fn channel_granted(
+        &mut self,
+        number: ChannelNumber,
+        started: Instant,
+        lifetime: Duration,
+    ) -> bool {
+        let lease = self.channel_mut(number).and_then(|channel| channel.lease.as_mut());
+        lease.is_some_and(|lease| lease.granted(started, lifetime))
+    }
+
+    pub(crate) fn channel_not_granted(&mut self, now: Instant, number: ChannelNumber) {
+        if let Some(channel) = self.channel_mut(number) {
+            channel.lease = channel.lease.filter(Lease::is_granted);
+            if let Some(lease) = &mut channel.lease {
+                lease.not_granted(now);
+            }
+        }
+    }
+
+    /// Whom a channel is, or may already be, bound to.
+    pub(crate) fn channel_peer(&self, number: u16) -> Option<PeerAddr> {
+        let at = usize::from(number.checked_sub(ChannelNumber::MIN.get())?);
+        self.channels.get(at).filter(|channel| channel.lease.is_some()).map(|channel| channel.peer)
+    }
+
+    /// The channel that is bound to a peer.
+    pub(crate) fn channel_of(&self, peer: PeerAddr) -> Option<ChannelNumber> {
+        let bound = |channel: &Channel| {
+            channel.peer == peer && channel.lease.is_some_and(|lease| lease.is_granted())
+        };
+        self.channels.iter().position(bound).and_then(number_at)
+    }
+
+    fn channel_mut(&mut self, number: ChannelNumber) -> Option<&mut Channel> {
+        self.channels.get_mut(usize::from(number.get() - ChannelNumber::MIN.get()))
+    }
+
+    // Time.
+
+    /// The next request to make, marked as being made.
+    pub(crate) fn next_due(&mut self, now: Instant, lifetime_secs: Option<u32>) -> Option<Purpose> {
+        if self.releasing {
+            return None;
+        }
+        let lease = self.lease.as_mut()?;
+        if lease.is_due(now) {
+            lease.in_flight = true;
+            return Some(Purpose::Refresh { half: None, lifetime_secs });
+        }
+        self.due_channel(now).or_else(|| self.due_permissions(now))
+    }
+
+    fn due_channel(&mut self, now: Instant) -> Option<Purpose> {
+        let due = |channel: &Channel| channel.lease.is_some_and(|lease| lease.is_due(now));
+        let at = self.channels.iter().position(due)?;
+        let channel = &mut self.channels[at];
+        channel.lease.as_mut()?.in_flight = true;
+        Some(Purpose::ChannelBind { channel: number_at(at)?, peer: channel.peer })
+    }
+
+    fn due_permissions(&mut self, now: Instant) -> Option<Purpose> {
+        let first = self.permissions.iter().position(|one| one.lease.is_due(now))?;
+        let alone = self.permissions[first].alone;
+        let mut peers = Vec::new();
+        for permission in &mut self.permissions[first..] {
+            let joins = permission.lease.is_due(now + JOIN_WITHIN) && !permission.alone;
+            if (peers.is_empty() || (joins && !alone)) && peers.len() < PEERS_PER_REQUEST_MAX {
+                permission.lease.in_flight = true;
+                peers.push(permission.peer);
+            }
+        }
+        Some(Purpose::CreatePermission { peers })
+    }
+
+    /// The next thing that ended unrefreshed, removed.
+    pub(crate) fn next_lost(&mut self, now: Instant) -> Option<Lost> {
+        if self.lease.is_some_and(|lease| lease.has_expired(now)) {
+            self.clear();
+            return Some(Lost::Allocation);
+        }
+        if let Some(at) = self.permissions.iter().position(|one| one.lease.has_expired(now)) {
+            return Some(Lost::Permission(self.permissions.remove(at).peer));
+        }
+        let lost = |channel: &Channel| channel.lease.is_some_and(|lease| lease.has_expired(now));
+        let at = self.channels.iter().position(lost)?;
+        self.channels[at].lease = None;
+        Some(Lost::Channel(number_at(at)?, self.channels[at].peer))
+    }
+
+    /// When [`Upkeep::next_due`] or [`Upkeep::next_lost`] has something next. Without room for
+    /// another request only losses count.
+    pub(crate) fn next_at(&self, room: bool) -> Option<Instant> {
+        let lease = self.lease.as_ref()?;
+        let leases = || {
+            let permissions = self.permissions.iter().map(|permission| &permission.lease);
+            let channels = self.channels.iter().filter_map(|channel| channel.lease.as_ref());
+            core::iter::once(lease).chain(permissions).chain(channels)
+        };
+        let lost = leases().filter_map(Lease::next_expiry).min();
+        let due =
+            if room && !self.releasing { leases().filter_map(Lease::next_due).min() } else { None };
+        [lost, due].into_iter().flatten().min()
+    }
+}
+
+/// The channel number at this place of the table.
+fn number_at(at: usize) -> Option<ChannelNumber> {
+    let at = u16::try_from(at).ok()?;
+    ChannelNumber::new(ChannelNumber::MIN.get().checked_add(at)?)
+}
