@@ -1,0 +1,122 @@
+//! One allocation (RFC 8656 §6): who made it, over which 5-tuple, and what it holds. A dual
+//! allocation has two halves, one relayed address of each family, that end on their own.
+
+use alloc::sync::Arc;
+
+use stun_wire::TransactionId;
+use turn_types::{AllocationId, ClientPath, Instant, IpFamily, RelayId, RelayedAddr, UnixSeconds};
+
+use crate::auth::Known;
+use crate::bandwidth::Bucket;
+use crate::book::QuotaLease;
+use crate::channel::Channels;
+use crate::event::UserKeys;
+use crate::notice::{AllocationRecord, EndReason, Refusal, Traffic};
+use crate::permission::Permissions;
+use crate::ports::PortLease;
+
+/// Where an allocation of a family stands in arrays of two.
+pub(crate) const fn index_of(family: IpFamily) -> usize {
+    match family {
+        IpFamily::V4 => 0,
+        IpFamily::V6 => 1,
+    }
+}
+
+/// Who made an allocation: the keys are kept, never the password (RFC 8656 §6).
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials {
+    pub(crate) user: Arc<str>,
+    pub(crate) account: Arc<str>,
+    pub(crate) realm: Arc<str>,
+    pub(crate) keys: UserKeys,
+    /// When a time-limited credential runs out.
+    pub(crate) expires: Option<UnixSeconds>,
+}
+
+impl Credentials {
+    /// What later requests of the same user are checked by, without asking anybody.
+    pub(crate) fn known(&self) -> Known<'_> {
+        Known { user: &self.user, account: &self.account, keys: &self.keys, expires: self.expires }
+    }
+}
+
+/// One relayed address. Dropping it frees the port.
+#[derive(Debug)]
+pub(crate) struct Half {
+    pub(crate) relay: RelayId,
+    /// What the socket is bound to.
+    pub(crate) local: RelayedAddr,
+    pub(crate) lease: PortLease,
+    pub(crate) expires: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub(crate) id: AllocationId,
+    pub(crate) path: ClientPath,
+    pub(crate) credentials: Credentials,
+    /// Counts against the user until the allocation is gone.
+    pub(crate) _quota: QuotaLease,
+    pub(crate) created: Instant,
+    /// Of the Allocate that made it, to know a retransmission by.
+    pub(crate) transaction: TransactionId,
+    /// RESERVATION-TOKEN of that answer, for the same reason.
+    pub(crate) token: Option<[u8; 8]>,
+    /// ADDRESS-ERROR-CODE of that answer, for the same reason.
+    pub(crate) address_error: Option<(IpFamily, Refusal)>,
+    /// Relayed addresses as the client was told them: IPv4, IPv6.
+    pub(crate) relayed: [Option<RelayedAddr>; 2],
+    pub(crate) halves: [Option<Half>; 2],
+    /// Of both halves: the family of the address says whose.
+    pub(crate) permissions: Permissions,
+    pub(crate) channels: Channels,
+    pub(crate) traffic: Traffic,
+    pub(crate) to_peer: Bucket,
+    pub(crate) to_client: Bucket,
+}
+
+impl Allocation {
+    /// The half of a family, if there is one that has not run out.
+    pub(crate) fn half(&self, family: IpFamily, now: Instant) -> Option<&Half> {
+        self.halves[index_of(family)].as_ref().filter(|half| now < half.expires)
+    }
+
+    /// Whether any half has not run out.
+    pub(crate) fn is_live(&self, now: Instant) -> bool {
+        self.halves.iter().flatten().any(|half| now < half.expires)
+    }
+
+    /// The end of the later half; `None` once both are gone.
+    pub(crate) fn expires(&self) -> Option<Instant> {
+        self.halves.iter().flatten().map(|half| half.expires).max()
+    }
+
+    /// The next moment at which something of it runs out.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let halves = self.halves.iter().flatten().map(|half| half.expires).min();
+        [halves, self.permissions.next_expiry(), self.channels.next_expiry()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What is told about it.
+    pub(crate) fn record(&self, end: Option<(EndReason, Instant)>) -> AllocationRecord {
+        let ended = end.map(|(_, at)| at);
+        AllocationRecord {
+            id: self.id,
+            user: Arc::clone(&self.credentials.user),
+            account: Arc::clone(&self.credentials.account),
+            realm: Arc::clone(&self.credentials.realm),
+            five_tuple: self.path.five_tuple,
+            relayed: self.relayed,
+            created: self.created,
+            expires: self.expires().or(ended).unwrap_or_default(),
+            permissions: u32::try_from(self.permissions.len()).unwrap_or(u32::MAX),
+            channels: u32::try_from(self.channels.len()).unwrap_or(u32::MAX),
+            traffic: self.traffic,
+            end,
+        }
+    }
+}

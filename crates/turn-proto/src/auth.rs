@@ -1,0 +1,300 @@
+//! The long-term credential mechanism (RFC 8489 §9.2.4): who sent a request?
+//!
+//! The checks run in the order of the RFC, and the first that fails decides:
+//!
+//! ```text
+//! no integrity attribute                            401   the first step of every client
+//! USERNAME or USERHASH, REALM or NONCE is missing   400
+//! the nonce was never given to this client          438   departure, see below
+//! password algorithms are not those offered         400   bid-down protection
+//! realm is not ours, user unknown, integrity wrong  401
+//! a time-limited credential has run out             401
+//! the nonce is too old                              438
+//! ```
+//!
+//! **Departure.** A nonce that was never given to this address is refused before anything is looked up or
+//! derived, although RFC 8489 asks for the user and the integrity first. Otherwise whoever forges source
+//! addresses could make the server look users up and hash for them, datagram by datagram.
+//!
+//! Nothing here keeps state: a request that waits for a user to be looked up is read again when the
+//! answer is there ([`authenticate_found`]).
+
+use alloc::sync::Arc;
+
+use stun_wire::{
+    AttributeType, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, PasswordAlgorithm,
+    SecurityFeatures, value,
+};
+use turn_types::{ClientAddr, Now, UnixSeconds};
+
+use crate::command::UserQuery;
+use crate::event::{UserAnswer, UserKeys};
+use crate::nonce;
+use crate::notice::Refusal;
+use crate::policy::Policy;
+
+mod claim;
+mod time_limited;
+
+use claim::{Claim, ClaimedUser};
+use time_limited::TimeLimitedName;
+
+/// What is known about the sender of a request.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per request, passed on at once")]
+pub(crate) enum AuthStep {
+    /// They have proved who they are.
+    Authenticated(Authenticated),
+    /// Their keys have to be looked up; go on with [`authenticate_found`].
+    NeedUser(UserQuery),
+    /// They have not.
+    Refuse {
+        /// Why.
+        reason: Refusal,
+        /// Who it was, if at least that was proved.
+        user: Option<Arc<str>>,
+    },
+}
+
+/// Somebody who has proved who they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Authenticated {
+    /// The name; empty on an open relay.
+    pub(crate) user: Arc<str>,
+    /// Whom quotas count: the name without the time stamp of a time-limited one.
+    pub(crate) account: Arc<str>,
+    /// The keys that proved it. On an open relay they mean nothing.
+    pub(crate) keys: UserKeys,
+    /// How answers to this request are sealed; not at all on an open relay.
+    pub(crate) seal: Option<Seal>,
+    /// When the credential runs out, if it does.
+    pub(crate) expires: Option<UnixSeconds>,
+    /// The user's own limit of live allocations, instead of the policy's.
+    pub(crate) allocations_max: Option<u32>,
+}
+
+/// How the answers to a request are sealed.
+#[derive(Clone, Debug)]
+pub(crate) struct Seal {
+    /// Decided by the presence of password algorithms in the request, not by the kind of integrity
+    /// that it had (RFC 8489 §9.2.4).
+    pub(crate) kind: IntegrityKind,
+    /// The key of the request.
+    pub(crate) key: IntegrityKey,
+}
+
+/// The credentials of the allocation on this 5-tuple: while the same user asks, nobody needs to be
+/// looked up, and the allocation outlives an outage of the user database.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) user: &'a Arc<str>,
+    pub(crate) account: &'a Arc<str>,
+    pub(crate) keys: &'a UserKeys,
+    pub(crate) expires: Option<UnixSeconds>,
+}
+
+/// A request and what it is judged by.
+#[derive(Clone, Copy)]
+struct Case<'a> {
+    policy: &'a Policy,
+    now: Now,
+    message: &'a Message<'a>,
+    claim: Claim<'a>,
+}
+
+/// Judges who sent a request, as far as that goes without asking anybody.
+pub(crate) fn authenticate(
+    policy: &Policy,
+    now: Now,
+    from: ClientAddr,
+    message: &Message<'_>,
+    known: Option<Known<'_>>,
+) -> AuthStep {
+    if policy.auth.open {
+        return AuthStep::Authenticated(Authenticated::nobody());
+    }
+    let claim = match Claim::read(policy, now, from, message) {
+        Ok(claim) => claim,
+        Err(reason) => return refuse(reason),
+    };
+    let case = Case { policy, now, message, claim };
+    if let Some(known) = known.filter(|known| claim.user.is(known.user, &policy.realm))
+        && let Some(seal) = case.seal(known.keys)
+    {
+        return case.accept(Authenticated {
+            user: Arc::clone(known.user),
+            account: Arc::clone(known.account),
+            keys: *known.keys,
+            seal: Some(seal),
+            expires: known.expires,
+            allocations_max: None,
+        });
+    }
+    match case.time_limited() {
+        Some(who) => case.accept(who),
+        None => case.ask(),
+    }
+}
+
+/// Judges who sent a request for which [`authenticate`] said that a user is needed.
+pub(crate) fn authenticate_found(
+    policy: &Policy,
+    now: Now,
+    from: ClientAddr,
+    message: &Message<'_>,
+    answer: &UserAnswer,
+) -> AuthStep {
+    let claim = match Claim::read(policy, now, from, message) {
+        Ok(claim) => claim,
+        Err(reason) => return refuse(reason),
+    };
+    let case = Case { policy, now, message, claim };
+    let user = match answer {
+        UserAnswer::Known(user) => user,
+        UserAnswer::Unknown => {
+            // As much work as for a known user, so that names cannot be told from the time.
+            let _ = case.proves(&IntegrityKey::new(&[0; 32]));
+            return refuse(Refusal::UnknownUser);
+        }
+        UserAnswer::Unavailable => return refuse(Refusal::UserDatabaseUnavailable),
+    };
+    match case.seal(&user.keys) {
+        Some(seal) => case.accept(Authenticated {
+            user: Arc::clone(&user.name),
+            account: Arc::clone(&user.name),
+            keys: user.keys,
+            seal: Some(seal),
+            expires: None,
+            allocations_max: user.allocations_max,
+        }),
+        None => refuse(Refusal::WrongPassword),
+    }
+}
+
+/// Appends what a client needs to try again: REALM, NONCE and PASSWORD-ALGORITHMS in a 401 or 438,
+/// nothing in any other answer (RFC 8489 §9.2.4).
+pub(crate) fn challenge(
+    builder: &mut MessageBuilder<'_>,
+    policy: &Policy,
+    now: Now,
+    from: ClientAddr,
+    reason: Refusal,
+) {
+    if matches!(reason.code(), 401 | 438) {
+        let nonce = nonce::mint(&policy.auth.nonce_key, now.unix, from, features(policy));
+        builder.realm(&policy.realm);
+        builder.attribute(AttributeType::NONCE, nonce.as_bytes());
+        builder.password_algorithms(&claim::OFFERED);
+    }
+}
+
+/// The security features that nonces announce.
+fn features(policy: &Policy) -> SecurityFeatures {
+    SecurityFeatures { password_algorithms: true, username_anonymity: policy.auth.userhash }
+}
+
+fn refuse(reason: Refusal) -> AuthStep {
+    AuthStep::Refuse { reason, user: None }
+}
+
+impl Authenticated {
+    /// Anybody, on an open relay.
+    fn nobody() -> Self {
+        Self {
+            user: Arc::default(),
+            account: Arc::default(),
+            keys: UserKeys { md5: Default::default(), sha256: None },
+            seal: None,
+            expires: None,
+            allocations_max: None,
+        }
+    }
+}
+
+impl Case<'_> {
+    /// A user whose password follows from a shared secret: the name says until when it is good.
+    fn time_limited(&self) -> Option<Authenticated> {
+        let ClaimedUser::Name(name) = self.claim.user else {
+            return None;
+        };
+        let limited = TimeLimitedName::parse(name)?;
+        self.policy.auth.secrets.iter().find_map(|secret| {
+            let keys = time_limited::keys(secret, name, &self.policy.realm)?;
+            let seal = self.seal(&keys)?;
+            Some(Authenticated {
+                user: name.into(),
+                account: limited.account.into(),
+                keys,
+                seal: Some(seal),
+                expires: Some(limited.expires),
+                allocations_max: None,
+            })
+        })
+    }
+
+    /// What is left when nothing at hand proves the claim: the user database, if there is one.
+    fn ask(&self) -> AuthStep {
+        if !self.policy.auth.users {
+            let limited = matches!(self.claim.user, ClaimedUser::Name(name)
+                if !self.policy.auth.secrets.is_empty() && TimeLimitedName::parse(name).is_some());
+            return refuse(if limited { Refusal::WrongPassword } else { Refusal::UnknownUser });
+        }
+        match self.claim.user {
+            ClaimedUser::Name(name) => AuthStep::NeedUser(UserQuery::Name(name.into())),
+            ClaimedUser::Hash(hash) if self.policy.auth.userhash => {
+                AuthStep::NeedUser(UserQuery::Hash(hash))
+            }
+            // Never offered, so it names nobody.
+            ClaimedUser::Hash(_) => refuse(Refusal::UnknownUser),
+        }
+    }
+
+    /// The last checks of somebody whose integrity is right: is the credential still good, is the
+    /// nonce?
+    fn accept(&self, who: Authenticated) -> AuthStep {
+        let run_out = who.expires.is_some_and(|expires| self.now.unix >= expires);
+        let reason = if run_out && self.is_bound_by_expiry() {
+            Refusal::CredentialExpired
+        } else if self.claim.nonce_is_stale {
+            Refusal::StaleNonce
+        } else {
+            return AuthStep::Authenticated(who);
+        };
+        AuthStep::Refuse { reason, user: Some(who.user) }
+    }
+
+    /// Whether a credential that has run out no longer counts for this request: always for Allocate,
+    /// by choice for Refresh. Giving an allocation back is never refused for that.
+    fn is_bound_by_expiry(&self) -> bool {
+        match self.message.method() {
+            Method::ALLOCATE => true,
+            Method::REFRESH => {
+                let lifetime = self.message.first(AttributeType::LIFETIME).map(value::lifetime);
+                self.policy.auth.expiry_at_refresh && lifetime != Some(Ok(0))
+            }
+            _ => false,
+        }
+    }
+
+    /// How to seal answers, if the request was sealed with these keys.
+    fn seal(&self, keys: &UserKeys) -> Option<Seal> {
+        let (kind, key) = match self.claim.algorithm {
+            None => (IntegrityKind::Sha1, IntegrityKey::new(keys.md5.expose())),
+            Some(PasswordAlgorithm::SHA256) => {
+                // A user of whom only the MD5 key is known cannot prove anything by the other.
+                (IntegrityKind::Sha256, IntegrityKey::new(keys.sha256.as_ref()?.expose()))
+            }
+            // MD5, the only other one that is offered.
+            Some(_) => (IntegrityKind::Sha256, IntegrityKey::new(keys.md5.expose())),
+        };
+        self.proves(&key).then_some(Seal { kind, key })
+    }
+
+    /// Whether the request was sealed with this key.
+    fn proves(&self, key: &IntegrityKey) -> bool {
+        self.message.verify(key)
+    }
+}
+
+#[cfg(test)]
+mod tests;

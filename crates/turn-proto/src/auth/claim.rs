@@ -1,0 +1,105 @@
+//! What a request says about its sender, before anything of it is proved.
+
+use stun_wire::{AttributeType, Message, PasswordAlgorithm, userhash, value};
+use turn_types::{ClientAddr, Now};
+
+use crate::nonce::{self, NonceState};
+use crate::notice::Refusal;
+use crate::policy::Policy;
+
+/// The password algorithms we offer, preferred first: MD5 is for old clients (RFC 8489 §16.1.3).
+pub(super) const OFFERED: [PasswordAlgorithm; 2] =
+    [PasswordAlgorithm::SHA256, PasswordAlgorithm::MD5];
+
+/// PASSWORD-ALGORITHMS as we send it. A client repeats it byte for byte, or somebody on the way has
+/// shortened the list.
+const OFFERED_BYTES: [u8; 8] = {
+    let [[a0, a1], [b0, b1]] = [OFFERED[0].0.to_be_bytes(), OFFERED[1].0.to_be_bytes()];
+    [a0, a1, 0, 0, b0, b1, 0, 0]
+};
+
+/// Who a request says it is from, with a nonce that was given to that address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim<'a> {
+    pub(super) user: ClaimedUser<'a>,
+    /// PASSWORD-ALGORITHM; `None` is an old client, for which the key is MD5.
+    pub(super) algorithm: Option<PasswordAlgorithm>,
+    pub(super) nonce_is_stale: bool,
+}
+
+/// How a request names its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClaimedUser<'a> {
+    /// USERNAME.
+    Name(&'a str),
+    /// USERHASH.
+    Hash([u8; 32]),
+}
+
+impl<'a> Claim<'a> {
+    /// Reads what a request says, and refuses what cannot be true whoever sent it.
+    pub(super) fn read(
+        policy: &Policy,
+        now: Now,
+        from: ClientAddr,
+        message: &Message<'a>,
+    ) -> Result<Self, Refusal> {
+        if !message.integrity().is_present() {
+            return Err(Refusal::NoCredentials);
+        }
+        let user = ClaimedUser::read(message)?;
+        let realm = message.first(AttributeType::REALM).ok_or(Refusal::IncompleteCredentials)?;
+        let nonce = message.first(AttributeType::NONCE).ok_or(Refusal::IncompleteCredentials)?;
+        let auth = &policy.auth;
+        let lifetime = policy.lifetimes.nonce;
+        // Every nonce of ours offers password algorithms, so its features need no second look.
+        let nonce_is_stale = match nonce::judge(&auth.nonce_key, now.unix, lifetime, from, nonce) {
+            NonceState::Fresh(_) => false,
+            NonceState::Stale(_) => true,
+            NonceState::Foreign => return Err(Refusal::ForeignNonce),
+        };
+        let algorithm = algorithm(message)?;
+        if realm != policy.realm.as_bytes() {
+            return Err(Refusal::WrongRealm);
+        }
+        Ok(Self { user, algorithm, nonce_is_stale })
+    }
+}
+
+impl<'a> ClaimedUser<'a> {
+    fn read(message: &Message<'a>) -> Result<Self, Refusal> {
+        let name = message.first(AttributeType::USERNAME).map(value::username);
+        let hash = message.first(AttributeType::USERHASH).map(value::userhash);
+        match (name, hash) {
+            (Some(Ok(name)), _) => Ok(Self::Name(name)),
+            (None, Some(Ok(hash))) => Ok(Self::Hash(hash)),
+            (None, None) | (Some(Err(_)), _) | (None, Some(Err(_))) => {
+                Err(Refusal::IncompleteCredentials)
+            }
+        }
+    }
+
+    /// Whether this is the user of that name.
+    pub(super) fn is(&self, name: &str, realm: &str) -> bool {
+        match self {
+            Self::Name(claimed) => *claimed == name,
+            Self::Hash(claimed) => userhash(name, realm).is_ok_and(|hash| hash == *claimed),
+        }
+    }
+}
+
+/// The algorithm of the key: either the request has neither attribute, or the list is what we offered
+/// and the choice is one of it (RFC 8489 §9.2.4).
+fn algorithm(message: &Message<'_>) -> Result<Option<PasswordAlgorithm>, Refusal> {
+    let chosen = message.first(AttributeType::PASSWORD_ALGORITHM);
+    let list = message.first(AttributeType::PASSWORD_ALGORITHMS);
+    let (Some(chosen), Some(list)) = (chosen, list) else {
+        let neither = chosen.is_none() && list.is_none();
+        return if neither { Ok(None) } else { Err(Refusal::PasswordAlgorithms) };
+    };
+    value::password_algorithm(chosen)
+        .ok()
+        .filter(|chosen| list == OFFERED_BYTES && OFFERED.contains(chosen))
+        .map(Some)
+        .ok_or(Refusal::PasswordAlgorithms)
+}

@@ -1,0 +1,524 @@
+use super::*;
+use crate::event::User;
+use crate::nonce::mint;
+use crate::peer_rules::PeerRules;
+use crate::policy::{AuthPolicy, Lifetimes, Quotas, SharedSecret, StrangerBudget};
+use crate::ports::PortRange;
+use core::time::Duration;
+use std::string::{String, ToString};
+use std::vec::Vec;
+use stun_wire::{Class, LongTermKeys, TransactionId, time_limited_password, userhash};
+use turn_types::{Instant, Secret};
+
+const REALM: &str = "example.org";
+const NOW: Now = Now { instant: Instant::from_nanos(5), unix: UnixSeconds(1_700_000_000) };
+const BOTH: [PasswordAlgorithm; 2] = [PasswordAlgorithm::SHA256, PasswordAlgorithm::MD5];
+
+fn client() -> ClientAddr {
+    ClientAddr("198.51.100.7:4321".parse().unwrap())
+}
+
+fn secret(bytes: &[u8]) -> SharedSecret {
+    SharedSecret { name: "web".to_string(), secret: Secret::new(bytes.into()) }
+}
+
+fn policy() -> Policy {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    Policy {
+        realm: REALM.into(),
+        software: None,
+        auth: AuthPolicy {
+            open: false,
+            users: true,
+            secrets: Vec::new(),
+            expiry_at_refresh: true,
+            userhash: true,
+            nonce_key: Secret::new([3; 32]),
+        },
+        relay: Vec::new(),
+        ports: PortRange::DYNAMIC,
+        lifetimes: Lifetimes {
+            allocation_default: minutes(10),
+            allocation_max: minutes(60),
+            permission: minutes(5),
+            channel: minutes(10),
+            nonce: minutes(60),
+            reservation: minutes(1),
+        },
+        quotas: Quotas {
+            allocations_per_user: 0,
+            allocations_total: 0,
+            permissions: 8,
+            channels: 8,
+            bytes_per_second: 0,
+        },
+        peer_rules: PeerRules::new(&[], &[], &[]),
+        alternate: None,
+        strangers: StrangerBudget { per_second: 0 },
+    }
+}
+
+/// What a request says; `None` leaves an attribute out.
+struct Ask {
+    method: Method,
+    user: Option<String>,
+    userhash: Option<Vec<u8>>,
+    realm: Option<String>,
+    nonce: Option<Vec<u8>>,
+    algorithm: Option<PasswordAlgorithm>,
+    algorithms: Option<Vec<PasswordAlgorithm>>,
+    lifetime: Option<u32>,
+    /// Password and the kind of integrity.
+    integrity: Option<(String, IntegrityKind)>,
+}
+
+impl Ask {
+    /// A plain RFC 5389 request of `user`.
+    fn by(user: &str, password: &str, policy: &Policy) -> Self {
+        let nonce = mint(&policy.auth.nonce_key, NOW.unix, client(), features(policy));
+        Self {
+            method: Method::ALLOCATE,
+            user: Some(user.to_string()),
+            userhash: None,
+            realm: Some(REALM.to_string()),
+            nonce: Some(nonce.as_bytes().to_vec()),
+            algorithm: None,
+            algorithms: None,
+            lifetime: None,
+            integrity: Some((password.to_string(), IntegrityKind::Sha1)),
+        }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn choosing(self, algorithm: PasswordAlgorithm) -> Self {
+        self.with(|ask| {
+            ask.algorithm = Some(algorithm);
+            ask.algorithms = Some(BOTH.to_vec());
+            if let Some((_, kind)) = &mut ask.integrity {
+                *kind = IntegrityKind::Sha256;
+            }
+        })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut out = [0; 1500];
+        let id = TransactionId([9; 12]);
+        let mut builder = MessageBuilder::new(&mut out, Class::Request, self.method, id);
+        if let Some(lifetime) = self.lifetime {
+            builder.lifetime(lifetime);
+        }
+        if let Some(user) = &self.user {
+            builder.username(user);
+        }
+        if let Some(hash) = &self.userhash {
+            builder.attribute(AttributeType::USERHASH, hash);
+        }
+        if let Some(realm) = &self.realm {
+            builder.realm(realm);
+        }
+        if let Some(nonce) = &self.nonce {
+            builder.attribute(AttributeType::NONCE, nonce);
+        }
+        if let Some(algorithms) = &self.algorithms {
+            builder.password_algorithms(algorithms);
+        }
+        if let Some(algorithm) = self.algorithm {
+            builder.password_algorithm(algorithm);
+        }
+        let len = match &self.integrity {
+            None => builder.finish(),
+            Some((password, kind)) => {
+                let user = self.user.as_deref().unwrap_or("ann");
+                let keys = LongTermKeys::new(user, REALM, password).unwrap();
+                let key = match self.algorithm {
+                    Some(PasswordAlgorithm::SHA256) => IntegrityKey::new(&keys.sha256),
+                    _ => IntegrityKey::new(&keys.md5),
+                };
+                builder.integrity(*kind, &key).finish()
+            }
+        };
+        out[..len.unwrap()].to_vec()
+    }
+}
+
+fn keys(user: &str, password: &str) -> UserKeys {
+    let keys = LongTermKeys::new(user, REALM, password).unwrap();
+    UserKeys { md5: Secret::new(keys.md5), sha256: Some(Secret::new(keys.sha256)) }
+}
+
+fn ann() -> UserAnswer {
+    UserAnswer::Known(User {
+        name: "ann".into(),
+        keys: keys("ann", "right"),
+        allocations_max: Some(3),
+    })
+}
+
+fn first(policy: &Policy, ask: &Ask) -> AuthStep {
+    authenticate(policy, NOW, client(), &Message::parse(&ask.bytes()).unwrap(), None)
+}
+
+/// Both steps, where the database knows ann and says what `answer` is of anybody else.
+fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
+    let bytes = ask.bytes();
+    let message = Message::parse(&bytes).unwrap();
+    match authenticate(policy, now, client(), &message, None) {
+        AuthStep::NeedUser(_) => authenticate_found(policy, now, client(), &message, answer),
+        step @ (AuthStep::Authenticated(_) | AuthStep::Refuse { .. }) => step,
+    }
+}
+
+#[track_caller]
+fn refused(step: &AuthStep) -> Refusal {
+    match step {
+        AuthStep::Refuse { reason, .. } => *reason,
+        AuthStep::Authenticated(_) | AuthStep::NeedUser(_) => panic!("{step:?}"),
+    }
+}
+
+#[track_caller]
+fn accepted(step: AuthStep) -> Authenticated {
+    match step {
+        AuthStep::Authenticated(who) => who,
+        AuthStep::NeedUser(_) | AuthStep::Refuse { .. } => panic!("{step:?}"),
+    }
+}
+
+#[test]
+fn a_user_who_proves_the_password_is_authenticated() {
+    let policy = policy();
+    let ask = Ask::by("ann", "right", &policy);
+    let AuthStep::NeedUser(query) = first(&policy, &ask) else { panic!("nobody was looked up") };
+    assert_eq!(query, UserQuery::Name("ann".into()));
+    let who = accepted(both(&policy, NOW, &ask, &ann()));
+    assert_eq!(
+        (&*who.user, &*who.account, who.allocations_max, who.expires),
+        ("ann", "ann", Some(3), None)
+    );
+    assert_eq!(who.keys, keys("ann", "right"));
+}
+
+#[test]
+fn the_first_rule_that_is_broken_decides() {
+    let policy = policy();
+    let sound = || Ask::by("ann", "right", &policy);
+    let old = Now { unix: UnixSeconds(NOW.unix.0 - 3601), ..NOW };
+    let stale =
+        mint(&policy.auth.nonce_key, old.unix, client(), features(&policy)).as_bytes().to_vec();
+    let stranger = ClientAddr("198.51.100.7:4322".parse().unwrap());
+    let foreign =
+        mint(&policy.auth.nonce_key, NOW.unix, stranger, features(&policy)).as_bytes().to_vec();
+    let shortened = Some(Vec::from([PasswordAlgorithm::MD5]));
+    // Each row breaks its own rule and all that come later.
+    let broken = |from: usize| {
+        sound().with(|ask| {
+            if from <= 6 {
+                ask.nonce = Some(stale.clone());
+            }
+            if from <= 5 {
+                ask.integrity = Some(("wrong".to_string(), IntegrityKind::Sha1));
+            }
+            if from <= 4 {
+                ask.realm = Some("example.net".to_string());
+            }
+            if from <= 3 {
+                ask.algorithms = shortened.clone();
+            }
+            if from <= 2 {
+                ask.nonce = Some(foreign.clone());
+            }
+            if from <= 1 {
+                ask.user = None;
+            }
+            if from == 0 {
+                ask.integrity = None;
+            }
+        })
+    };
+    for (from, reason, code) in [
+        (0, Refusal::NoCredentials, 401),
+        (1, Refusal::IncompleteCredentials, 400),
+        (2, Refusal::ForeignNonce, 438),
+        (3, Refusal::PasswordAlgorithms, 400),
+        (4, Refusal::WrongRealm, 401),
+        (5, Refusal::WrongPassword, 401),
+        (6, Refusal::StaleNonce, 438),
+    ] {
+        let refusal = refused(&both(&policy, NOW, &broken(from), &ann()));
+        assert_eq!((refusal, refusal.code()), (reason, code));
+    }
+    accepted(both(&policy, NOW, &broken(7), &ann()));
+}
+
+#[test]
+fn nobody_is_looked_up_for_a_nonce_of_somebody_else() {
+    let mut policy = policy();
+    policy.auth.secrets.push(secret(&[1; 16]));
+    for nonce in [&b"obMatJos2gAAAAAAAAAAAAAAAAAAAAAAAAAAA"[..], b"", b"\xff", &[b'x'; 800]] {
+        let ask = Ask::by("ann", "right", &policy).with(|ask| ask.nonce = Some(nonce.to_vec()));
+        assert_eq!(refused(&first(&policy, &ask)), Refusal::ForeignNonce);
+    }
+}
+
+#[test]
+fn credentials_must_be_complete_and_well_formed() {
+    let policy = policy();
+    let cases: [fn(&mut Ask); 6] = [
+        |ask| ask.user = None,
+        |ask| ask.realm = None,
+        |ask| ask.nonce = None,
+        |ask| (ask.user, ask.userhash) = (None, Some(Vec::from([0; 31]))),
+        |ask| (ask.user, ask.userhash) = (None, Some(Vec::from([0; 36]))),
+        |ask| ask.user = Some("x".repeat(764)),
+    ];
+    for (index, change) in cases.into_iter().enumerate() {
+        let ask = Ask::by("ann", "right", &policy).with(change);
+        assert_eq!(refused(&first(&policy, &ask)), Refusal::IncompleteCredentials, "case {index}");
+    }
+    let long = Ask::by(&"x".repeat(763), "right", &policy);
+    assert!(matches!(first(&policy, &long), AuthStep::NeedUser(_)), "763 bytes are a name");
+}
+
+#[test]
+fn password_algorithms_are_what_was_offered_or_nothing() {
+    let policy = policy();
+    let algorithms = |chosen: Option<u16>, list: Option<&[u16]>| {
+        let ask = Ask::by("ann", "right", &policy).with(|ask| {
+            ask.algorithm = chosen.map(PasswordAlgorithm);
+            ask.algorithms = list.map(|list| list.iter().copied().map(PasswordAlgorithm).collect());
+        });
+        both(&policy, NOW, &ask, &ann())
+    };
+    for (chosen, list) in [
+        (Some(1), None),
+        (None, Some(&[2, 1][..])),
+        (Some(1), Some(&[1])),
+        (Some(1), Some(&[1, 2])),
+        (Some(2), Some(&[2, 1, 3])),
+        (Some(2), Some(&[])),
+        (Some(3), Some(&[2, 1])),
+        (Some(0), Some(&[2, 1])),
+    ] {
+        assert_eq!(
+            refused(&algorithms(chosen, list)),
+            Refusal::PasswordAlgorithms,
+            "{chosen:?} {list:?}"
+        );
+    }
+    accepted(algorithms(None, None));
+    accepted(algorithms(Some(1), Some(&[2, 1])));
+    accepted(algorithms(Some(2), Some(&[2, 1])));
+}
+
+#[test]
+fn the_algorithm_attributes_decide_how_answers_are_sealed() {
+    let policy = policy();
+    let plain = || Ask::by("ann", "right", &policy);
+    let sha256 = |ask: &mut Ask| ask.integrity = Some(("right".to_string(), IntegrityKind::Sha256));
+    let UserKeys { md5, sha256: Some(long) } = keys("ann", "right") else { unreachable!() };
+    for (ask, kind, key) in [
+        (plain(), IntegrityKind::Sha1, &md5.expose()[..]),
+        (plain().with(sha256), IntegrityKind::Sha1, &md5.expose()[..]),
+        (plain().choosing(PasswordAlgorithm::MD5), IntegrityKind::Sha256, &md5.expose()[..]),
+        (plain().choosing(PasswordAlgorithm::SHA256), IntegrityKind::Sha256, &long.expose()[..]),
+    ] {
+        let seal = accepted(both(&policy, NOW, &ask, &ann())).seal.unwrap();
+        assert_eq!((seal.kind, seal.key.raw()), (kind, key));
+    }
+}
+
+#[test]
+fn a_user_with_only_an_md5_key_proves_nothing_by_sha256() {
+    let policy = policy();
+    let UserAnswer::Known(user) = ann() else { unreachable!() };
+    let old = UserAnswer::Known(User { keys: UserKeys { sha256: None, ..user.keys }, ..user });
+    let ask = || Ask::by("ann", "right", &policy);
+    accepted(both(&policy, NOW, &ask(), &old));
+    accepted(both(&policy, NOW, &ask().choosing(PasswordAlgorithm::MD5), &old));
+    let sha256 = ask().choosing(PasswordAlgorithm::SHA256);
+    assert_eq!(refused(&both(&policy, NOW, &sha256, &old)), Refusal::WrongPassword);
+}
+
+#[test]
+fn whom_the_database_does_not_know_is_refused_and_an_outage_is_no_refusal() {
+    let policy = policy();
+    let ask = Ask::by("eve", "right", &policy);
+    assert_eq!(refused(&both(&policy, NOW, &ask, &UserAnswer::Unknown)), Refusal::UnknownUser);
+    let outage = refused(&both(&policy, NOW, &ask, &UserAnswer::Unavailable));
+    assert_eq!((outage, outage.code()), (Refusal::UserDatabaseUnavailable, 500));
+    // The key that stands in for an unknown user's opens nothing.
+    let zero = Ask::by("eve", "right", &policy).with(|ask| ask.integrity = None).bytes();
+    let mut out = [0; 1500];
+    let id = TransactionId([9; 12]);
+    let mut builder = MessageBuilder::new(&mut out, Class::Request, Method::ALLOCATE, id);
+    for attribute in Message::parse(&zero).unwrap().attributes() {
+        builder.attribute(attribute.kind, attribute.value);
+    }
+    let len =
+        builder.integrity(IntegrityKind::Sha1, &IntegrityKey::new(&[0; 32])).finish().unwrap();
+    let message = Message::parse(&out[..len]).unwrap();
+    let step = authenticate_found(&policy, NOW, client(), &message, &UserAnswer::Unknown);
+    assert_eq!(refused(&step), Refusal::UnknownUser);
+}
+
+#[test]
+fn a_userhash_names_a_user_where_it_is_offered() {
+    let mut policy = policy();
+    let hash = userhash("ann", REALM).unwrap();
+    let ask = |policy: &Policy| {
+        Ask::by("ann", "right", policy)
+            .with(|ask| (ask.user, ask.userhash) = (None, Some(hash.to_vec())))
+    };
+    assert!(
+        matches!(first(&policy, &ask(&policy)), AuthStep::NeedUser(UserQuery::Hash(h)) if h == hash)
+    );
+    assert_eq!(&*accepted(both(&policy, NOW, &ask(&policy), &ann())).user, "ann");
+    policy.auth.userhash = false;
+    assert_eq!(refused(&first(&policy, &ask(&policy))), Refusal::UnknownUser);
+}
+
+#[test]
+fn the_user_of_the_allocation_is_not_looked_up_again() {
+    let mut policy = policy();
+    let (user, account, stored) = ("ann".into(), "acc".into(), keys("ann", "right"));
+    let known = || Some(Known { user: &user, account: &account, keys: &stored, expires: None });
+    let step = |policy: &Policy, ask: &Ask| {
+        let bytes = ask.bytes();
+        authenticate(policy, NOW, client(), &Message::parse(&bytes).unwrap(), known())
+    };
+    let who = accepted(step(&policy, &Ask::by("ann", "right", &policy)));
+    assert_eq!((&*who.user, &*who.account), ("ann", "acc"));
+    let hash = userhash("ann", REALM).unwrap().to_vec();
+    let hashed =
+        Ask::by("ann", "right", &policy).with(|ask| (ask.user, ask.userhash) = (None, Some(hash)));
+    accepted(step(&policy, &hashed));
+    // Another user, or another password than then, is asked for as ever.
+    assert!(matches!(step(&policy, &Ask::by("bob", "right", &policy)), AuthStep::NeedUser(_)));
+    assert!(matches!(step(&policy, &Ask::by("ann", "new", &policy)), AuthStep::NeedUser(_)));
+    policy.auth.users = false;
+    assert_eq!(refused(&step(&policy, &Ask::by("ann", "new", &policy))), Refusal::UnknownUser);
+}
+
+#[test]
+fn a_shared_secret_needs_no_look_up() {
+    let mut policy = policy();
+    policy.auth.secrets =
+        Vec::from([secret(b"first secret 0123456"), secret(b"second secret 012345")]);
+    let name = "1700000060:alice";
+    for secret in ["first secret 0123456", "second secret 012345"] {
+        let password = time_limited_password(secret.as_bytes(), name);
+        for ask in [
+            Ask::by(name, &password, &policy),
+            Ask::by(name, &password, &policy).choosing(PasswordAlgorithm::SHA256),
+        ] {
+            let who = accepted(first(&policy, &ask));
+            assert_eq!((&*who.user, &*who.account), (name, "alice"));
+            assert_eq!(who.expires, Some(UnixSeconds(1_700_000_060)));
+        }
+    }
+    let other = Ask::by(name, &time_limited_password(b"third secret", name), &policy);
+    assert!(matches!(first(&policy, &other), AuthStep::NeedUser(_)), "perhaps an ordinary user");
+    assert!(matches!(first(&policy, &Ask::by("ann", "right", &policy)), AuthStep::NeedUser(_)));
+    policy.auth.users = false;
+    assert_eq!(refused(&first(&policy, &other)), Refusal::WrongPassword);
+    assert_eq!(refused(&first(&policy, &Ask::by("ann", "right", &policy))), Refusal::UnknownUser);
+}
+
+#[test]
+fn a_time_limited_credential_ends_with_its_time() {
+    let mut policy = policy();
+    policy.auth.secrets.push(secret(&[1; 16]));
+    let name = "1700000000:alice"; // this very second
+    let password = time_limited_password(&[1; 16], name);
+    let ask = |method, lifetime, policy: &Policy| {
+        let ask = Ask::by(name, &password, policy);
+        first(policy, &ask.with(|ask| (ask.method, ask.lifetime) = (method, lifetime)))
+    };
+    let run_out = Refusal::CredentialExpired;
+    assert_eq!(refused(&ask(Method::ALLOCATE, None, &policy)), run_out);
+    assert_eq!(refused(&ask(Method::ALLOCATE, Some(0), &policy)), run_out);
+    assert_eq!(refused(&ask(Method::REFRESH, None, &policy)), run_out);
+    assert_eq!(refused(&ask(Method::REFRESH, Some(600), &policy)), run_out);
+    accepted(ask(Method::REFRESH, Some(0), &policy)); // giving back is always welcome
+    accepted(ask(Method::CREATE_PERMISSION, None, &policy));
+    accepted(ask(Method::CHANNEL_BIND, None, &policy));
+    policy.auth.expiry_at_refresh = false;
+    accepted(ask(Method::REFRESH, None, &policy));
+    assert_eq!(refused(&ask(Method::ALLOCATE, None, &policy)), run_out);
+    // Who cannot prove the credential is not told that it has run out.
+    policy.auth.users = false;
+    assert_eq!(refused(&first(&policy, &Ask::by(name, "guess", &policy))), Refusal::WrongPassword);
+    let before = Now { unix: UnixSeconds(NOW.unix.0 - 1), ..NOW };
+    let fresh = mint(&policy.auth.nonce_key, before.unix, client(), features(&policy));
+    let ask =
+        Ask::by(name, &password, &policy).with(|ask| ask.nonce = Some(fresh.as_bytes().to_vec()));
+    accepted(both(&policy, before, &ask, &UserAnswer::Unknown));
+}
+
+#[test]
+fn only_who_proved_it_is_named_in_a_refusal() {
+    let policy = policy();
+    let named = |ask: &Ask, now: Now| match both(&policy, now, ask, &ann()) {
+        AuthStep::Refuse { user, .. } => user,
+        step @ (AuthStep::Authenticated(_) | AuthStep::NeedUser(_)) => panic!("{step:?}"),
+    };
+    let later = Now { unix: UnixSeconds(NOW.unix.0 + 3601), ..NOW };
+    assert_eq!(named(&Ask::by("ann", "right", &policy), later).as_deref(), Some("ann"));
+    assert_eq!(named(&Ask::by("ann", "wrong", &policy), NOW), None);
+}
+
+#[test]
+fn an_open_relay_asks_nobody() {
+    let mut policy = policy();
+    policy.auth.open = true;
+    let ask = Ask::by("ann", "right", &policy).with(|ask| {
+        (ask.user, ask.realm, ask.nonce, ask.integrity) = (None, None, None, None);
+    });
+    let who = accepted(first(&policy, &ask));
+    assert_eq!(&*who.user, "");
+    assert!(who.seal.is_none());
+}
+
+#[test]
+fn a_challenge_has_what_the_next_try_needs() {
+    let mut policy = policy();
+    for (reason, userhash, cookie) in [
+        (Refusal::NoCredentials, false, Some("obMatJos2gAAA")),
+        (Refusal::ForeignNonce, true, Some("obMatJos2wAAA")),
+        (Refusal::StaleNonce, false, Some("obMatJos2gAAA")),
+        (Refusal::UnknownUser, false, Some("obMatJos2gAAA")),
+        (Refusal::IncompleteCredentials, false, None),
+        (Refusal::PasswordAlgorithms, false, None),
+        (Refusal::UserDatabaseUnavailable, false, None),
+    ] {
+        policy.auth.userhash = userhash;
+        let mut out = [0; 548];
+        let mut builder =
+            MessageBuilder::new(&mut out, Class::Error, Method::ALLOCATE, TransactionId([9; 12]));
+        challenge(&mut builder, &policy, NOW, client(), reason);
+        let len = builder.finish().unwrap();
+        let message = Message::parse(&out[..len]).unwrap();
+        let kinds: Vec<_> = message.attributes().map(|attribute| attribute.kind).collect();
+        let Some(cookie) = cookie else {
+            assert_eq!(kinds, [], "{reason:?}");
+            continue;
+        };
+        assert_eq!(
+            kinds,
+            [AttributeType::REALM, AttributeType::NONCE, AttributeType::PASSWORD_ALGORITHMS]
+        );
+        assert_eq!(message.first(AttributeType::REALM), Some(REALM.as_bytes()));
+        let nonce = message.first(AttributeType::NONCE).unwrap();
+        assert!(nonce.starts_with(cookie.as_bytes()));
+        let list = message.first(AttributeType::PASSWORD_ALGORITHMS).unwrap();
+        assert_eq!(list, [0, 2, 0, 0, 0, 1, 0, 0], "SHA-256 before MD5");
+        let retry = Ask::by("ann", "right", &policy)
+            .choosing(PasswordAlgorithm::SHA256)
+            .with(|ask| ask.nonce = Some(nonce.to_vec()));
+        accepted(both(&policy, NOW, &retry, &ann()));
+    }
+}

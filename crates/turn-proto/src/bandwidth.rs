@@ -1,0 +1,82 @@
+//! A token bucket for one direction of one allocation (RFC 8656 §5: limiting bandwidth).
+
+use turn_types::Instant;
+
+use crate::limits::UDP_PAYLOAD_MAX;
+
+const NANOS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Bytes that may still pass. It fills at the rate of the policy and holds one second's worth, but
+/// never less than the largest datagram, so that a low rate slows traffic and does not cut it off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    bytes: u64,
+    filled: Instant,
+}
+
+impl Bucket {
+    /// A full bucket.
+    pub(crate) const fn new(now: Instant) -> Self {
+        Self { bytes: u64::MAX, filled: now }
+    }
+
+    /// Takes `bytes`, or nothing if there are not enough. A `rate` of 0 is unlimited.
+    pub(crate) fn take(&mut self, now: Instant, rate: u64, bytes: u64) -> bool {
+        if rate == 0 {
+            return true;
+        }
+        let capacity = rate.max(UDP_PAYLOAD_MAX as u64);
+        let elapsed = now.as_nanos().saturating_sub(self.filled.as_nanos());
+        let gained = u128::from(elapsed) * u128::from(rate) / u128::from(NANOS_PER_SECOND);
+        let gained = u64::try_from(gained).unwrap_or(u64::MAX);
+        if gained > 0 {
+            // Time that was too short for a byte is kept: only what was credited is settled.
+            let settled = u128::from(gained) * u128::from(NANOS_PER_SECOND) / u128::from(rate);
+            let settled = u64::try_from(settled).unwrap_or(u64::MAX);
+            self.filled = Instant::from_nanos(self.filled.as_nanos().saturating_add(settled));
+            self.bytes = self.bytes.saturating_add(gained);
+        }
+        self.bytes = self.bytes.min(capacity);
+        let enough = self.bytes >= bytes;
+        if enough {
+            self.bytes -= bytes;
+        }
+        enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn passes_the_rate_and_one_second_of_burst() {
+        const RATE: u64 = 1_000_000;
+        let start = Instant::ZERO + Duration::from_secs(7);
+        let mut bucket = Bucket::new(start);
+        let mut passed = 0;
+        // 10 s of an offer of ten times the rate, in steps that do not divide evenly.
+        for step in 0..100_000u64 {
+            let now = start + Duration::from_micros(100) * u32::try_from(step).unwrap();
+            if bucket.take(now, RATE, 1003) {
+                passed += 1003;
+            }
+        }
+        assert!((10_990_000..=11_000_000).contains(&passed), "{passed}");
+    }
+
+    #[test]
+    fn the_largest_datagram_passes_at_the_lowest_rate() {
+        let mut bucket = Bucket::new(Instant::ZERO);
+        assert!(bucket.take(Instant::ZERO, 1, UDP_PAYLOAD_MAX as u64));
+        assert!(!bucket.take(Instant::ZERO + Duration::from_secs(1), 1, 2));
+        assert!(bucket.take(Instant::ZERO + Duration::from_secs(3), 1, 2));
+    }
+
+    #[test]
+    fn a_rate_of_zero_is_unlimited() {
+        let mut bucket = Bucket::new(Instant::ZERO);
+        assert!((0..1000).all(|_| bucket.take(Instant::ZERO, 0, 60_000)));
+    }
+}

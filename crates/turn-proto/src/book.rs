@@ -1,0 +1,209 @@
+//! What all workers share besides ports: quotas and reservations.
+//!
+//! The [`Book`] is plain data without a lock; whoever implements [`SharedBook`] brings one. It is taken
+//! when an allocation begins or ends, never for a packet. Quotas are held through leases, so that an
+//! allocation gives back what it holds however it ends.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::fmt;
+
+use turn_types::{Instant, RelayedAddr};
+
+use crate::limits::RESERVATIONS_MAX;
+use crate::notice::Refusal;
+use crate::ports::PortLease;
+
+/// Access to the one [`Book`] of a server.
+pub trait SharedBook: Send + Sync {
+    /// Runs `f` once, with nobody else in the book. `f` must not call back into the same book.
+    fn with(&self, f: &mut dyn FnMut(&mut Book));
+}
+
+/// Live allocations by account, and ports reserved by token.
+#[derive(Debug, Default)]
+pub struct Book {
+    /// Live allocations of each account that has any; as many entries as allocations at most.
+    accounts: BTreeMap<Account, u32>,
+    /// Live allocations of all accounts.
+    total: u32,
+    /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
+    reservations: BTreeMap<[u8; 8], Reservation>,
+}
+
+/// Whom a quota counts: a name within a realm.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account {
+    /// The realm.
+    pub realm: Arc<str>,
+    /// The account's name; empty on an open relay, where everybody is nobody in particular and only
+    /// the total counts.
+    pub name: Arc<str>,
+}
+
+/// How many allocations there may be; 0 is unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocationQuota {
+    /// Of one account.
+    pub per_account: u32,
+    /// Of all accounts.
+    pub total: u32,
+}
+
+/// A port kept for a client that asked for a pair (RESERVATION-TOKEN, RFC 8656 §7.2).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// The address and port.
+    pub relayed: RelayedAddr,
+    /// What keeps the port.
+    pub lease: PortLease,
+    /// When it is given back.
+    pub expires: Instant,
+}
+
+/// All reservations that there may be are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservationsFull;
+
+impl Book {
+    /// An empty book.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { accounts: BTreeMap::new(), total: 0, reservations: BTreeMap::new() }
+    }
+
+    /// Live allocations of an account.
+    #[must_use]
+    pub fn allocations_of(&self, account: &Account) -> u32 {
+        self.accounts.get(account).copied().unwrap_or(0)
+    }
+
+    /// Live allocations of all accounts.
+    #[must_use]
+    pub const fn allocations(&self) -> u32 {
+        self.total
+    }
+
+    /// Ports that are reserved, expired ones included until they are swept.
+    #[must_use]
+    pub fn reservations(&self) -> usize {
+        self.reservations.len()
+    }
+
+    fn take(&mut self, account: &Account, quota: AllocationQuota) -> Result<(), Refusal> {
+        let full = |used: u32, max: u32| max != 0 && used >= max;
+        if !account.name.is_empty() && full(self.allocations_of(account), quota.per_account) {
+            return Err(Refusal::UserQuota);
+        }
+        if full(self.total, quota.total) {
+            return Err(Refusal::TotalQuota);
+        }
+        *self.accounts.entry(account.clone()).or_insert(0) += 1;
+        self.total += 1;
+        Ok(())
+    }
+
+    fn give_back(&mut self, account: &Account) {
+        if let Some(used) = self.accounts.get_mut(account) {
+            *used -= 1;
+            self.total -= 1;
+            if *used == 0 {
+                self.accounts.remove(account);
+            }
+        } else {
+            debug_assert!(false, "a quota was given back twice");
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        self.reservations.retain(|_, reservation| now < reservation.expires);
+    }
+}
+
+/// One allocation's place in the quotas; given back when it is dropped.
+pub struct QuotaLease {
+    book: Arc<dyn SharedBook>,
+    account: Account,
+}
+
+impl QuotaLease {
+    /// Whose quota it is.
+    #[must_use]
+    pub const fn account(&self) -> &Account {
+        &self.account
+    }
+}
+
+impl Drop for QuotaLease {
+    fn drop(&mut self) {
+        self.book.with(&mut |book| book.give_back(&self.account));
+    }
+}
+
+impl fmt::Debug for QuotaLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("QuotaLease").field(&self.account).finish()
+    }
+}
+
+/// Takes a place for one allocation.
+///
+/// # Errors
+/// [`Refusal::UserQuota`] or [`Refusal::TotalQuota`] when the quota is used up; nothing is taken then.
+pub fn take_quota(
+    book: &Arc<dyn SharedBook>,
+    account: Account,
+    quota: AllocationQuota,
+) -> Result<QuotaLease, Refusal> {
+    let mut taken = Err(Refusal::TotalQuota);
+    book.with(&mut |book| taken = book.take(&account, quota));
+    taken.map(|()| QuotaLease { book: Arc::clone(book), account })
+}
+
+/// Keeps a port until it is redeemed by its token or expires. Reservations that have expired are swept
+/// first.
+///
+/// # Errors
+/// [`ReservationsFull`] when there is no room, or the token is taken; the port is free again then.
+pub fn reserve(
+    book: &Arc<dyn SharedBook>,
+    token: [u8; 8],
+    reservation: Reservation,
+    now: Instant,
+) -> Result<(), ReservationsFull> {
+    let mut reservation = Some(reservation);
+    book.with(&mut |book| {
+        book.sweep(now);
+        if book.reservations.len() < RESERVATIONS_MAX
+            && !book.reservations.contains_key(&token)
+            && let Some(reservation) = reservation.take()
+        {
+            book.reservations.insert(token, reservation);
+        }
+    });
+    if reservation.is_none() { Ok(()) } else { Err(ReservationsFull) }
+}
+
+/// Takes the reservation with this token out of the book: a token is good for one Allocate. `None` if
+/// it is unknown, used or expired.
+pub fn redeem(book: &Arc<dyn SharedBook>, token: [u8; 8], now: Instant) -> Option<Reservation> {
+    let mut found = None;
+    book.with(&mut |book| {
+        book.sweep(now);
+        found = book.reservations.remove(&token);
+    });
+    found
+}
+
+/// Gives back the ports of reservations that have expired, and says when the next one will.
+pub fn sweep(book: &Arc<dyn SharedBook>, now: Instant) -> Option<Instant> {
+    let mut next = None;
+    book.with(&mut |book| {
+        book.sweep(now);
+        next = book.reservations.values().map(|reservation| reservation.expires).min();
+    });
+    next
+}
+
+#[cfg(test)]
+mod tests;

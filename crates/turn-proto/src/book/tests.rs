@@ -1,0 +1,185 @@
+use super::*;
+use crate::ports::{PortRange, PortWish, RelayPorts};
+use core::time::Duration;
+use std::sync::Mutex;
+use std::thread;
+use std::vec::Vec;
+
+struct Locked(Mutex<Book>);
+
+impl SharedBook for Locked {
+    fn with(&self, f: &mut dyn FnMut(&mut Book)) {
+        f(&mut self.0.lock().unwrap());
+    }
+}
+
+fn shared() -> Arc<dyn SharedBook> {
+    Arc::new(Locked(Mutex::new(Book::new())))
+}
+
+fn account(name: &str) -> Account {
+    Account { realm: "example.org".into(), name: name.into() }
+}
+
+fn read<T>(book: &Arc<dyn SharedBook>, f: impl Fn(&Book) -> T) -> T {
+    let mut result = None;
+    book.with(&mut |book| result = Some(f(book)));
+    result.unwrap()
+}
+
+const fn quota(per_account: u32, total: u32) -> AllocationQuota {
+    AllocationQuota { per_account, total }
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn reservation(ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
+    let (lease, _) = ports.claim(PortRange::DYNAMIC, PortWish::Any, 7).unwrap();
+    let relayed = RelayedAddr(([192, 0, 2, 1], lease.port()).into());
+    Reservation { relayed, lease, expires }
+}
+
+#[test]
+fn an_account_has_its_quota_and_a_dropped_lease_gives_back() {
+    let book = shared();
+    let first = take_quota(&book, account("ann"), quota(2, 0)).unwrap();
+    let second = take_quota(&book, account("ann"), quota(2, 0)).unwrap();
+    assert_eq!(take_quota(&book, account("ann"), quota(2, 0)).unwrap_err(), Refusal::UserQuota);
+    let _bob = take_quota(&book, account("bob"), quota(2, 0)).unwrap();
+    assert_eq!(
+        read(&book, |book| (book.allocations_of(&account("ann")), book.allocations())),
+        (2, 3)
+    );
+    drop(first);
+    let third = take_quota(&book, account("ann"), quota(2, 0)).unwrap();
+    assert_eq!(third.account(), &account("ann"));
+    drop((second, third));
+    assert_eq!(
+        read(&book, |book| (book.allocations_of(&account("ann")), book.allocations())),
+        (0, 1)
+    );
+    assert_eq!(
+        read(&book, |book| book.accounts.len()),
+        1,
+        "an account without allocations is forgotten"
+    );
+}
+
+#[test]
+fn realms_keep_accounts_of_one_name_apart() {
+    let book = shared();
+    let elsewhere = Account { realm: "example.net".into(), name: "ann".into() };
+    let _here = take_quota(&book, account("ann"), quota(1, 0)).unwrap();
+    let _there = take_quota(&book, elsewhere, quota(1, 0)).unwrap();
+    assert_eq!(take_quota(&book, account("ann"), quota(1, 0)).unwrap_err(), Refusal::UserQuota);
+}
+
+#[test]
+fn the_total_counts_all_accounts() {
+    let book = shared();
+    let leases: Vec<_> = (0..3)
+        .map(|i| take_quota(&book, account(&std::format!("user{i}")), quota(0, 3)).unwrap())
+        .collect();
+    assert_eq!(take_quota(&book, account("late"), quota(0, 3)).unwrap_err(), Refusal::TotalQuota);
+    assert_eq!(
+        read(&book, |book| book.allocations_of(&account("late"))),
+        0,
+        "a refusal takes nothing"
+    );
+    drop(leases);
+    assert!(take_quota(&book, account("late"), quota(0, 3)).is_ok());
+}
+
+#[test]
+fn nobody_in_particular_has_no_quota_of_their_own() {
+    let book = shared();
+    let leases: Vec<_> =
+        (0..5).map(|_| take_quota(&book, account(""), quota(1, 5)).unwrap()).collect();
+    assert_eq!(take_quota(&book, account(""), quota(1, 5)).unwrap_err(), Refusal::TotalQuota);
+    drop(leases);
+    assert_eq!(read(&book, Book::allocations), 0);
+}
+
+#[test]
+fn a_quota_lowered_below_what_is_in_use_refuses_until_enough_ended() {
+    let book = shared();
+    let mut leases: Vec<_> =
+        (0..4).map(|_| take_quota(&book, account("ann"), quota(0, 0)).unwrap()).collect();
+    assert!(take_quota(&book, account("ann"), quota(2, 0)).is_err());
+    leases.truncate(2);
+    assert!(take_quota(&book, account("ann"), quota(2, 0)).is_err());
+    leases.truncate(1);
+    assert!(take_quota(&book, account("ann"), quota(2, 0)).is_ok());
+}
+
+#[test]
+fn a_token_is_good_once_until_it_expires() {
+    let (book, ports) = (shared(), RelayPorts::new());
+    let kept = reservation(&ports, at(30));
+    let relayed = kept.relayed;
+    reserve(&book, [1; 8], kept, at(0)).unwrap();
+    assert_eq!(redeem(&book, [2; 8], at(1)), None, "another token");
+    assert!(ports.is_used(relayed.port()), "the port is held meanwhile");
+    let redeemed = redeem(&book, [1; 8], at(29)).unwrap();
+    assert_eq!((redeemed.relayed, redeemed.lease.port()), (relayed, relayed.port()));
+    assert_eq!(redeem(&book, [1; 8], at(29)), None, "used");
+    drop(redeemed);
+    assert_eq!(ports.used(), 0);
+
+    reserve(&book, [3; 8], reservation(&ports, at(30)), at(0)).unwrap();
+    assert_eq!(redeem(&book, [3; 8], at(30)), None, "expired");
+    assert_eq!(ports.used(), 0, "and its port is free");
+}
+
+#[test]
+fn expired_reservations_are_swept_and_their_ports_free() {
+    let (book, ports) = (shared(), RelayPorts::new());
+    for i in 0..3 {
+        reserve(&book, [i; 8], reservation(&ports, at(30 + u64::from(i))), at(0)).unwrap();
+    }
+    sweep(&book, at(31));
+    assert_eq!((ports.used(), read(&book, Book::reservations)), (1, 1));
+    reserve(&book, [9; 8], reservation(&ports, at(70)), at(40)).unwrap();
+    assert_eq!((ports.used(), read(&book, Book::reservations)), (1, 1), "reserving sweeps, too");
+}
+
+#[test]
+fn reservations_are_bounded_and_a_refused_one_frees_its_port() {
+    let (book, ports) = (shared(), RelayPorts::new());
+    for i in 0..RESERVATIONS_MAX as u64 {
+        reserve(&book, i.to_be_bytes(), reservation(&ports, at(30)), at(0)).unwrap();
+    }
+    let late = || reservation(&ports, at(60));
+    assert_eq!(reserve(&book, [0xFF; 8], late(), at(1)), Err(ReservationsFull));
+    assert_eq!(ports.used() as usize, RESERVATIONS_MAX);
+    assert!(reserve(&book, [0xFF; 8], late(), at(30)).is_ok(), "room after expiry");
+    assert_eq!(
+        reserve(&book, [0xFF; 8], late(), at(30)),
+        Err(ReservationsFull),
+        "the token is taken"
+    );
+    assert_eq!(ports.used(), 1);
+}
+
+#[test]
+fn workers_together_keep_the_quota() {
+    let book = shared();
+    let granted: u32 = thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let book = &book;
+                scope.spawn(move || {
+                    let leases: Vec<_> = (0..100)
+                        .filter_map(|_| take_quota(book, account("ann"), quota(50, 0)).ok())
+                        .collect();
+                    assert!(read(book, |book| book.allocations_of(&account("ann"))) <= 50);
+                    u32::try_from(leases.into_iter().map(std::mem::forget).count()).unwrap()
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    assert_eq!((granted, read(&book, Book::allocations)), (50, 50));
+}

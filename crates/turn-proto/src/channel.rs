@@ -1,0 +1,153 @@
+//! Channel bindings of one allocation (RFC 8656 §12): a number stands for one peer address and port,
+//! and a peer has one number.
+
+use alloc::vec::Vec;
+
+use stun_wire::ChannelNumber;
+use turn_types::{Instant, PeerAddr};
+
+use crate::permission::OwnPorts;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Channel {
+    pub(crate) number: ChannelNumber,
+    pub(crate) peer: PeerAddr,
+    pub(crate) expires: Instant,
+    pub(crate) own: OwnPorts,
+}
+
+/// The number is bound to another peer, or the peer to another number (RFC 8656 §12.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Conflict;
+
+/// Sorted by number, with a second index sorted by peer: packets come from both sides.
+#[derive(Debug, Default)]
+pub(crate) struct Channels {
+    by_number: Vec<Channel>,
+    by_peer: Vec<(PeerAddr, u16)>,
+}
+
+impl Channels {
+    /// The binding of a number, if it has not run out.
+    pub(crate) fn of_number(&self, number: u16, now: Instant) -> Option<&Channel> {
+        self.find(number).ok().map(|at| &self.by_number[at]).filter(|found| now < found.expires)
+    }
+
+    /// The binding of a peer, if it has not run out.
+    pub(crate) fn of_peer(&self, peer: PeerAddr, now: Instant) -> Option<&Channel> {
+        let at = self.by_peer.binary_search_by(|entry| entry.0.cmp(&peer)).ok()?;
+        self.of_number(self.by_peer[at].1, now)
+    }
+
+    /// Whether `number` and `peer` may be bound to each other at `now`.
+    ///
+    /// # Errors
+    /// [`Conflict`] when either is bound to something else.
+    pub(crate) fn check(
+        &self,
+        number: ChannelNumber,
+        peer: PeerAddr,
+        now: Instant,
+    ) -> Result<(), Conflict> {
+        let other_peer = self.of_number(number.get(), now).is_some_and(|found| found.peer != peer);
+        let other_number = self.of_peer(peer, now).is_some_and(|found| found.number != number);
+        if other_peer || other_number { Err(Conflict) } else { Ok(()) }
+    }
+
+    /// Binds a channel that [`Self::check`] found free, or gives the same binding a new end.
+    pub(crate) fn bind(&mut self, channel: Channel) {
+        // What ran out under the same number or peer goes first.
+        let (number, peer) = (channel.number, channel.peer);
+        self.retain(|found| found.number != number && found.peer != peer);
+        let at = self.find(number.get()).unwrap_or_else(|at| at);
+        self.by_number.insert(at, channel);
+        let at = self.by_peer.binary_search_by(|entry| entry.0.cmp(&peer)).unwrap_or_else(|at| at);
+        self.by_peer.insert(at, (peer, number.get()));
+    }
+
+    /// Keeps what `keep` says.
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&mut Channel) -> bool) {
+        let before = self.by_number.len();
+        self.by_number.retain_mut(keep);
+        if self.by_number.len() != before {
+            let left = &self.by_number;
+            self.by_peer.retain(|(_, number)| {
+                left.binary_search_by(|c| c.number.get().cmp(number)).is_ok()
+            });
+        }
+    }
+
+    /// How many there are, including those that ran out and are not yet reclaimed.
+    pub(crate) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// The earliest end.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.by_number.iter().map(|channel| channel.expires).min()
+    }
+
+    fn find(&self, number: u16) -> Result<usize, usize> {
+        self.by_number.binary_search_by(|channel| channel.number.get().cmp(&number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    const END: Instant = Instant::from_nanos(600_000_000_000);
+
+    fn peer(port: u16) -> PeerAddr {
+        PeerAddr((([198, 51, 100, 7]), port).into())
+    }
+
+    fn number(raw: u16) -> ChannelNumber {
+        ChannelNumber::new(raw).unwrap()
+    }
+
+    fn bound(pairs: &[(u16, u16)]) -> Channels {
+        let mut channels = Channels::default();
+        for &(raw, port) in pairs {
+            let channel =
+                Channel { number: number(raw), peer: peer(port), expires: END, own: None };
+            channels.bind(channel);
+        }
+        channels
+    }
+
+    #[test]
+    fn is_found_from_both_sides_until_its_end() {
+        let channels = bound(&[(0x4002, 9), (0x4000, 5), (0x4001, 7)]);
+        let before = Instant::from_nanos(END.as_nanos() - 1);
+        assert_eq!(channels.of_number(0x4001, before).unwrap().peer, peer(7));
+        assert_eq!(channels.of_peer(peer(9), before).unwrap().number, number(0x4002));
+        assert!(channels.of_number(0x4001, END).is_none());
+        assert!(channels.of_peer(peer(9), END).is_none());
+        assert!(channels.of_peer(peer(8), before).is_none());
+    }
+
+    #[test]
+    fn one_number_one_peer() {
+        let channels = bound(&[(0x4000, 5), (0x4001, 7)]);
+        let now = Instant::ZERO;
+        assert_eq!(channels.check(number(0x4000), peer(5), now), Ok(()));
+        assert_eq!(channels.check(number(0x4000), peer(6), now), Err(Conflict));
+        assert_eq!(channels.check(number(0x4002), peer(5), now), Err(Conflict));
+        assert_eq!(channels.check(number(0x4000), peer(7), now), Err(Conflict));
+        assert_eq!(channels.check(number(0x4000), peer(6), END), Ok(()), "free once it ran out");
+    }
+
+    #[test]
+    fn rebinding_leaves_no_trace_of_what_ran_out() {
+        let mut channels = bound(&[(0x4000, 5), (0x4001, 7)]);
+        let later = END + Duration::from_secs(600);
+        let swapped = Channel { number: number(0x4000), peer: peer(7), expires: later, own: None };
+        channels.bind(swapped);
+        assert_eq!(channels.of_peer(peer(7), END).unwrap().number, number(0x4000));
+        assert!(channels.of_peer(peer(5), Instant::ZERO).is_none());
+        assert!(channels.of_number(0x4001, Instant::ZERO).is_none());
+        assert_eq!(channels.len(), 1);
+    }
+}

@@ -1,0 +1,79 @@
+//! What can happen to the server from outside, other than packets and time.
+
+use alloc::sync::Arc;
+
+use turn_types::{IpFamily, PendingId, RelayId, Secret};
+
+/// The answer to a [`Command`](crate::Command).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A user was looked up.
+    UserFound {
+        /// From the command.
+        pending: PendingId,
+        /// What was found.
+        answer: UserAnswer,
+    },
+    /// A relay socket was opened, or could not be.
+    RelayOpened {
+        /// From the command.
+        pending: PendingId,
+        /// From the command.
+        relay: RelayId,
+        /// Whether it is open.
+        result: Result<(), OpenRelayError>,
+    },
+}
+
+/// What the user database says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserAnswer {
+    /// There is such a user.
+    Known(User),
+    /// There is none.
+    Unknown,
+    /// The database could not say; the request is answered with 500 so that the client retries.
+    Unavailable,
+}
+
+/// A user who may relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The name in clear, also when it was looked up by its hash.
+    pub name: Arc<str>,
+    /// The keys.
+    pub keys: UserKeys,
+    /// A limit of live allocations for this user instead of the policy's.
+    pub allocations_max: Option<u32>,
+}
+
+/// The long-term keys of a user (RFC 8489 §9.2.2). The password itself is never kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserKeys {
+    /// MD5(username ":" realm ":" password).
+    pub md5: Secret<[u8; 16]>,
+    /// SHA-256 of the same; absent for users imported from a database that only has MD5 keys.
+    pub sha256: Option<Secret<[u8; 32]>>,
+}
+
+/// Why a relay socket could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenRelayError {
+    /// Somebody else on this host has the port: another one may do.
+    PortTaken,
+    /// No file descriptors, no memory, address gone: no other port will do.
+    Exhausted,
+}
+
+/// An ICMP error that the kernel reported about a datagram we sent (RFC 8656 §11.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpReport {
+    /// ICMPv4 or ICMPv6.
+    pub family: IpFamily,
+    /// ICMP type.
+    pub kind: u8,
+    /// ICMP code.
+    pub code: u8,
+    /// Next-hop MTU for "too big" messages, otherwise 0.
+    pub data: u32,
+}

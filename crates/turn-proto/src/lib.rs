@@ -1,0 +1,64 @@
+//! The rules of a TURN server (RFC 8656) and a STUN server (RFC 8489), as a value.
+//!
+//! A [`Server`] is fed packets, events and time, and returns what is to be done. It owns no socket,
+//! reads no clock, starts no thread and logs nothing. To drive it:
+//!
+//! ```text
+//! verdict = server.handle_client(now, path, marks, packet, &mut reply)   // from a client
+//! verdict = server.handle_peer  (now, relay, peer, marks, len, &mut header) // to a relay socket
+//! answer  = server.handle_event (now, event, &mut reply)                 // answer to a command
+//! server.handle_timeout(now)                                             // when poll_timeout() says
+//! while let Some(command) = server.poll_command() { carry it out }       // after each of the above
+//! while let Some(notice)  = server.poll_notice()  { count it, log it }
+//! ```
+//!
+//! Read [`Server`] first, then [`Verdict`], then the files under `request/`: one per RFC method.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod allocation;
+mod answer;
+mod auth;
+mod bandwidth;
+mod book;
+mod channel;
+mod command;
+mod event;
+pub mod limits;
+mod nonce;
+mod notice;
+mod outbox;
+mod peer_rules;
+mod peers;
+mod pending;
+mod permission;
+mod policy;
+mod ports;
+mod relay;
+mod request;
+mod server;
+mod state;
+mod strangers;
+mod table;
+mod timer_wheel;
+mod verdict;
+
+pub use book::{
+    Account, AllocationQuota, Book, QuotaLease, Reservation, ReservationsFull, SharedBook, redeem,
+    reserve, sweep, take_quota,
+};
+pub use command::{Command, UserQuery};
+pub use event::{Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
+pub use notice::{AllocationRecord, EndReason, Notice, Refusal, Traffic};
+pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
+pub use policy::{
+    AlternateServer, AuthPolicy, Lifetimes, NonceKey, Policy, Quotas, RelayAddress, SharedSecret,
+    StrangerBudget,
+};
+pub use ports::{PortLease, PortRange, PortWish, RelayPorts};
+pub use server::{Server, ServerConfig};
+pub use verdict::{Answer, DropReason, HEADER_MAX, HeaderBuffer, REPLY_MAX, ReplyBuffer, Verdict};

@@ -1,0 +1,60 @@
+//! Every bound of the core, its reason, and how they relate. Full is a defined answer, never growth.
+
+use core::time::Duration;
+
+/// Requests of one worker that wait for an answer from outside; beyond it new ones are dropped and
+/// the client retransmits. 4096 waiting requests are about 1 MiB, and at a slow 50 ms per look-up
+/// still let 80,000 per second through.
+pub const PENDING_MAX: usize = 4096;
+
+/// How long a request may wait. Past RFC 8489's default of 39.5 s a client has given up.
+pub const PENDING_LIFETIME: Duration = Duration::from_secs(40);
+
+/// Largest request that may wait for a user look-up, in bytes: what one packet of an Ethernet
+/// carries. Longer ones are refused rather than kept.
+pub const WAITING_REQUEST_MAX: usize = 1500;
+
+/// Grain of the timers that reclaim what has run out. Deadlines themselves are exact: nothing is
+/// relayed past one, it only is freed up to this much later.
+pub const TIMER_TICK: Duration = Duration::from_secs(1);
+
+/// Buckets of the timer wheel: with [`TIMER_TICK`] they span more than the hour that RFC 8656 §7.2
+/// names as the longest lifetime, so that each timer is looked at once.
+pub const TIMER_BUCKETS: usize = 4096;
+
+/// Notices kept for a listener that is slow; beyond it the oldest are dropped and counted.
+pub const NOTICES_MAX: usize = 4096;
+
+/// Ports tried for one allocation when others on this host hold them, before 508.
+pub const PORT_ATTEMPTS_MAX: u32 = 16;
+
+/// Most permissions an operator may allow in one allocation: as coturn has it.
+pub const PERMISSIONS_MAX: u32 = 1024;
+
+/// Most channels an operator may allow in one allocation: the number space 0x4000..=0x4FFF.
+pub const CHANNELS_MAX: u32 = 4096;
+
+/// XOR-PEER-ADDRESS attributes looked at in one CreatePermission: more than fit a request that is
+/// not fragmented, and as many as an allocation may hold.
+pub const PEERS_PER_REQUEST_MAX: usize = 128;
+
+/// Attribute types listed in UNKNOWN-ATTRIBUTES: what fits an answer of 548 bytes beside the rest.
+pub const UNKNOWN_LISTED_MAX: usize = 32;
+
+/// Reservations live at the same time, over all workers: each holds a port.
+pub const RESERVATIONS_MAX: usize = 1024;
+
+/// Buckets of the stranger budget in one worker: 4096 x 16 bytes; prefixes that collide share.
+pub const STRANGER_BUCKETS: usize = 4096;
+
+/// Realm in bytes: fewer than 128 characters (RFC 8489 §14.9), and challenges stay small.
+pub const REALM_BYTES_MAX: usize = 127;
+
+/// USERNAME in bytes that is parsed (RFC 8489 §14.3).
+pub const USERNAME_BYTES_MAX: usize = 763;
+
+/// Largest UDP payload over IPv4 (65,535 - 20 - 8); what must fit with its header in front.
+pub const UDP_PAYLOAD_MAX: usize = 65_507;
+
+const _: () = assert!(TIMER_BUCKETS.is_multiple_of(64), "the wheel's bitmap has 64-bit words");
+const _: () = assert!(PEERS_PER_REQUEST_MAX <= PERMISSIONS_MAX as usize);

@@ -1,0 +1,141 @@
+//! Nonces that need no memory (RFC 8489 §§9.2, 16; RFC 7616 §5).
+//!
+//! A nonce is the cookie that names the security features, the time it was made, and an HMAC over that
+//! and over the client's address and port. So a nonce given to one client is of no use to another, it
+//! cannot be made up or made younger, and its features cannot be argued away.
+//!
+//! ```text
+//! obMatJos2 gAAA ....................... = 36 characters
+//! fixed     24   base64 of 4 bytes of unix time and 13 bytes of HMAC-SHA256
+//!           feature bits
+//! ```
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use stun_wire::{NONCE_COOKIE_LEN, SecurityFeatures};
+use subtle::ConstantTimeEq as _;
+use turn_types::{ClientAddr, UnixSeconds};
+use zeroize::Zeroizing;
+
+use crate::policy::NonceKey;
+
+/// Bytes of the time, in seconds modulo 2^32.
+const TIME_LEN: usize = 4;
+/// Bytes of the HMAC: 104 bits, so that guessing is hopeless and a challenge stays small.
+const TAG_LEN: usize = 13;
+/// Characters of time and HMAC in base64 without padding.
+const BODY_LEN: usize = ((TIME_LEN + TAG_LEN) * 4).div_ceil(3);
+/// Characters of a nonce.
+const NONCE_LEN: usize = NONCE_COOKIE_LEN + BODY_LEN;
+
+const _: () = assert!(NONCE_LEN == 36);
+
+/// A nonce in ASCII.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nonce([u8; NONCE_LEN]);
+
+impl Nonce {
+    pub(crate) const fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// What a nonce turns out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NonceState {
+    /// Ours, given to this client with these features, not too old.
+    Fresh(SecurityFeatures),
+    /// Ours, given to this client with these features, too old.
+    Stale(SecurityFeatures),
+    /// Never given to this client.
+    Foreign,
+}
+
+/// A nonce for `client`.
+pub(crate) fn mint(
+    key: &NonceKey,
+    now: UnixSeconds,
+    client: ClientAddr,
+    features: SecurityFeatures,
+) -> Nonce {
+    let cookie = features.cookie();
+    let mut body = [0; TIME_LEN + TAG_LEN];
+    let (time, tag) = body.split_at_mut(TIME_LEN);
+    time.copy_from_slice(&seconds(now).to_be_bytes());
+    tag.copy_from_slice(&hmac(key, client, &cookie, time));
+    let mut nonce = [0; NONCE_LEN];
+    let (head, rest) = nonce.split_at_mut(NONCE_COOKIE_LEN);
+    head.copy_from_slice(&cookie);
+    let written = BASE64_STANDARD_NO_PAD.encode_slice(body, rest);
+    debug_assert_eq!(written.ok(), Some(BODY_LEN));
+    Nonce(nonce)
+}
+
+/// What the nonce in a request of `client` is worth, where nonces are good for `lifetime`.
+pub(crate) fn judge(
+    key: &NonceKey,
+    now: UnixSeconds,
+    lifetime: Duration,
+    client: ClientAddr,
+    nonce: &[u8],
+) -> NonceState {
+    read(key, client, nonce).map_or(NonceState::Foreign, |(time, features)| {
+        // One from the future was made before the clock was set back: nobody knows its age.
+        let age = seconds(now).wrapping_sub(time);
+        if u64::from(age) <= lifetime.as_secs() {
+            NonceState::Fresh(features)
+        } else {
+            NonceState::Stale(features)
+        }
+    })
+}
+
+/// When an authentic nonce was made, and the features it names.
+fn read(key: &NonceKey, client: ClientAddr, nonce: &[u8]) -> Option<(u32, SecurityFeatures)> {
+    let nonce: &[u8; NONCE_LEN] = nonce.try_into().ok()?;
+    let (cookie, encoded) = nonce.split_first_chunk::<NONCE_COOKIE_LEN>()?;
+    let mut body = [0; TIME_LEN + TAG_LEN];
+    // Refuses bits behind the last byte, so that no nonce has two spellings.
+    BASE64_STANDARD_NO_PAD.decode_slice(encoded, &mut body).ok()?;
+    let (time, tag) = body.split_first_chunk::<TIME_LEN>()?;
+    let authentic: bool = hmac(key, client, cookie, time).ct_eq(tag).into();
+    let features = SecurityFeatures::of_nonce(core::str::from_utf8(nonce).ok()?)?;
+    authentic.then_some((u32::from_be_bytes(*time), features))
+}
+
+/// What ties a nonce to its features, its time and its client.
+fn hmac(
+    key: &NonceKey,
+    client: ClientAddr,
+    cookie: &[u8; NONCE_COOKIE_LEN],
+    time: &[u8],
+) -> [u8; TAG_LEN] {
+    let ip = match client.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    // HMAC fills its key up to a block with zeros itself (RFC 2104 §2); a whole block cannot fail.
+    let mut block = Zeroizing::new([0; 64]);
+    block[..32].copy_from_slice(key.expose());
+    let mut mac = <Hmac<Sha256>>::new((&*block).into());
+    for part in [cookie, time, &ip.octets(), &client.port().to_be_bytes()] {
+        mac.update(part); // each of fixed length, so that no two inputs are the same bytes
+    }
+    let mut tag = [0; TAG_LEN];
+    tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG_LEN]);
+    tag
+}
+
+/// Seconds modulo 2^32: ages are differences, and no nonce lives for 136 years.
+#[expect(clippy::cast_possible_truncation, reason = "the modulus is meant")]
+const fn seconds(time: UnixSeconds) -> u32 {
+    time.0 as u32
+}
+
+#[cfg(test)]
+mod tests;

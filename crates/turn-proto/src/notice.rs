@@ -1,0 +1,197 @@
+//! What the server tells: the raw material of log lines, metrics and accounting. It is told, not
+//! asked: nobody has to listen, and nothing waits for a listener.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use stun_wire::Method;
+use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, RelayedAddr};
+
+use crate::verdict::labelled;
+
+/// Something worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An allocation was made; its traffic is still zero and `end` is `None`.
+    AllocationCreated(Box<AllocationRecord>),
+    /// An allocation ended: the one record of what it used.
+    AllocationEnded(Box<AllocationRecord>),
+    /// A request was refused.
+    Refused {
+        /// Who asked.
+        path: ClientPath,
+        /// What.
+        method: Method,
+        /// As whom, if the request said so and was authentic.
+        user: Option<Arc<str>>,
+        /// Why not.
+        reason: Refusal,
+    },
+}
+
+/// What an allocation was and what it used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AllocationRecord {
+    /// Its id.
+    pub id: AllocationId,
+    /// The user, as authenticated; empty on an open relay.
+    pub user: Arc<str>,
+    /// The account that quotas count by: the user without the time stamp of a time-limited name.
+    pub account: Arc<str>,
+    /// The realm.
+    pub realm: Arc<str>,
+    /// Client and server address.
+    pub five_tuple: FiveTuple,
+    /// Relayed addresses as clients are told them (behind 1:1 NAT the public ones): IPv4, IPv6.
+    pub relayed: [Option<RelayedAddr>; 2],
+    /// When it was made.
+    pub created: Instant,
+    /// When it ends unless refreshed (the later of its halves).
+    pub expires: Instant,
+    /// Live permissions.
+    pub permissions: u32,
+    /// Live channel bindings.
+    pub channels: u32,
+    /// What was relayed.
+    pub traffic: Traffic,
+    /// Why and when it ended, once it has.
+    pub end: Option<(EndReason, Instant)>,
+}
+
+/// Packets and payload bytes that were accepted for relaying, and packets dropped on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Client to peer.
+    pub to_peer_packets: u64,
+    /// Client to peer, bytes of payload.
+    pub to_peer_bytes: u64,
+    /// Peer to client.
+    pub to_client_packets: u64,
+    /// Peer to client, bytes of payload.
+    pub to_client_bytes: u64,
+    /// Dropped in either direction (no permission, no channel, bandwidth, ...).
+    pub dropped_packets: u64,
+}
+
+labelled! {
+    /// Why an allocation ended.
+    EndReason {
+        /// The client refreshed it with LIFETIME 0.
+        Deleted => "deleted_by_client",
+        /// It was not refreshed in time.
+        Expired => "expired",
+        /// An operator ended it.
+        EndedByOperator => "ended_by_operator",
+        /// The server shut down.
+        Shutdown => "shutdown",
+        /// Its relay address was taken away by a reload.
+        RelayAddressRemoved => "relay_address_removed",
+        /// The client's connection ended (TCP, TLS, DTLS).
+        ConnectionClosed => "connection_closed",
+    }
+}
+
+labelled! {
+    /// Why a request was refused: what an operator is told. [`Refusal::code`] is what the client is
+    /// told.
+    Refusal {
+        /// No credentials; the normal first step of every client.
+        NoCredentials => "no_credentials",
+        /// Integrity without USERNAME or USERHASH, REALM or NONCE.
+        IncompleteCredentials => "incomplete_credentials",
+        /// The password algorithms do not match what was offered (bid-down protection).
+        PasswordAlgorithms => "password_algorithms",
+        /// REALM is not ours.
+        WrongRealm => "wrong_realm",
+        /// No such user.
+        UnknownUser => "unknown_user",
+        /// The user is known, the key is wrong.
+        WrongPassword => "wrong_password",
+        /// A time-limited credential that has run out.
+        CredentialExpired => "credential_expired",
+        /// A nonce that is too old.
+        StaleNonce => "stale_nonce",
+        /// A nonce that was never given to this client.
+        ForeignNonce => "foreign_nonce",
+        /// The user database could not be asked.
+        UserDatabaseUnavailable => "user_database_unavailable",
+        /// Unknown comprehension-required attributes.
+        UnknownAttributes => "unknown_attributes",
+        /// An attribute is missing, malformed, or contradicts another.
+        BadRequest => "bad_request",
+        /// A request on a 5-tuple that has no allocation.
+        NoAllocation => "no_allocation",
+        /// A second Allocate on a 5-tuple.
+        AllocationExists => "allocation_exists",
+        /// Authentic, but not the user who allocated.
+        WrongUser => "wrong_user",
+        /// REQUESTED-TRANSPORT is not UDP.
+        UnsupportedTransport => "unsupported_transport",
+        /// DF cannot be honoured on this kind of relay.
+        DontFragment => "dont_fragment",
+        /// An address family that is not served.
+        FamilyUnsupported => "family_unsupported",
+        /// The peer's family has no relayed address.
+        PeerFamilyMismatch => "peer_family_mismatch",
+        /// RESERVATION-TOKEN is unknown, used or expired.
+        BadReservationToken => "bad_reservation_token",
+        /// No relay port is free.
+        PortsExhausted => "ports_exhausted",
+        /// The system is out of sockets or memory.
+        SystemExhausted => "system_exhausted",
+        /// The user has as many allocations as allowed.
+        UserQuota => "user_quota",
+        /// The server has as many allocations as allowed.
+        TotalQuota => "total_quota",
+        /// The allocation has as many permissions as allowed.
+        PermissionLimit => "permission_limit",
+        /// The allocation has as many channels as allowed.
+        ChannelLimit => "channel_limit",
+        /// The channel is bound to another peer, or the peer to another channel.
+        ChannelConflict => "channel_conflict",
+        /// The peer rules forbid the peer.
+        PeerForbidden => "peer_forbidden",
+        /// A client address from a tunnel range (Teredo, 6to4), which RFC 8656 §21.4 forbids.
+        TunnelClient => "tunnel_client",
+        /// The server is draining: no new allocations.
+        Draining => "draining",
+        /// The client is sent elsewhere.
+        Redirected => "redirected",
+    }
+}
+
+impl Refusal {
+    /// The STUN error code that the client is told (RFC 8489 §14.8, RFC 8656 §19).
+    #[must_use]
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::Redirected => 300,
+            Self::IncompleteCredentials
+            | Self::PasswordAlgorithms
+            | Self::BadRequest
+            | Self::ChannelConflict => 400,
+            Self::NoCredentials
+            | Self::WrongRealm
+            | Self::UnknownUser
+            | Self::WrongPassword
+            | Self::CredentialExpired => 401,
+            Self::PeerForbidden | Self::TunnelClient => 403,
+            Self::UnknownAttributes | Self::DontFragment => 420,
+            Self::NoAllocation | Self::AllocationExists => 437,
+            Self::StaleNonce | Self::ForeignNonce => 438,
+            Self::FamilyUnsupported => 440,
+            Self::WrongUser => 441,
+            Self::UnsupportedTransport => 442,
+            Self::PeerFamilyMismatch => 443,
+            Self::UserQuota => 486,
+            Self::UserDatabaseUnavailable => 500,
+            Self::TotalQuota
+            | Self::BadReservationToken
+            | Self::PortsExhausted
+            | Self::SystemExhausted
+            | Self::PermissionLimit
+            | Self::ChannelLimit
+            | Self::Draining => 508,
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What waits to be polled: commands and notices.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use turn_types::RelayId;
+
+use crate::allocation::{Allocation, Half};
+use crate::command::Command;
+use crate::limits::NOTICES_MAX;
+use crate::notice::Notice;
+use crate::ports::PortLease;
+
+/// Commands and notices in the order they arose. Each call into the server makes a few commands at
+/// most, and its driver polls them before the next call; notices may be left, and are bounded.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    commands: VecDeque<(Command, Option<PortLease>)>,
+    notices: VecDeque<Notice>,
+    notices_lost: u64,
+}
+
+impl Outbox {
+    pub(crate) fn command(&mut self, command: Command) {
+        self.commands.push_back((command, None));
+    }
+
+    /// Has a relay socket closed. Its port stays taken until the command has been polled, so that
+    /// nobody is given it before.
+    pub(crate) fn close(&mut self, half: Half) {
+        let Half { relay, lease, .. } = half;
+        self.close_claimed(relay, lease);
+    }
+
+    /// The same for a socket that no allocation has.
+    pub(crate) fn close_claimed(&mut self, relay: RelayId, lease: PortLease) {
+        self.commands.push_back((Command::CloseRelay { relay }, Some(lease)));
+    }
+
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        if self.notices.len() >= NOTICES_MAX {
+            self.notices.pop_front();
+            self.notices_lost = self.notices_lost.saturating_add(1);
+        }
+        self.notices.push_back(notice);
+    }
+
+    pub(crate) fn created(&mut self, allocation: &Allocation) {
+        self.notice(Notice::AllocationCreated(Box::new(allocation.record(None))));
+    }
+
+    pub(crate) fn poll_command(&mut self) -> Option<Command> {
+        self.commands.pop_front().map(|(command, _lease)| command)
+    }
+
+    pub(crate) fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    pub(crate) const fn notices_lost(&self) -> u64 {
+        self.notices_lost
+    }
+}

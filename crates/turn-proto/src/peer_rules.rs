@@ -1,0 +1,159 @@
+//! Whom clients may reach through a relay (RFC 8656 §§21.1.4, 21.4).
+//!
+//! An address is judged in this order; the first that applies decides:
+//!
+//! 1. **Never**, whatever the rules say: what is no unicast address, and the tunnels of RFC 8656
+//!    §21.4. An IPv6 address that embeds an IPv4 address is refused unless the embedded one is
+//!    allowed, so that no spelling of `127.0.0.1` passes.
+//! 2. **The operator's rules**: the longest prefix that matches; of two equal ones the refusal. A rule
+//!    written in one family says nothing about the other: `::/0` does not open `10.0.0.0/8`.
+//! 3. **Our own addresses** are peers only where another allocation lives, unless a rule of full
+//!    length (`/32`, `/128`) allows exactly that one.
+//! 4. **The special-purpose registries** of IANA ([`special`]): refused unless a rule allows them.
+//! 5. All else is allowed.
+//!
+//! Not recognised, because nothing in the address tells: NAT64 prefixes that a network chose for
+//! itself (RFC 6052 §2.2). Where such a translator is in reach, its prefix belongs into the deny rules.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use turn_types::Prefix;
+
+mod prefix_map;
+mod special;
+
+use prefix_map::PrefixMap;
+
+/// Whether an address may be a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerAccess {
+    /// It may, at any port.
+    Allowed,
+    /// It is an address of this host: only at a port that is a live allocation of ours.
+    OwnAddress,
+    /// It may not.
+    Denied,
+}
+
+/// The rules by which peers are judged. Judging allocates nothing, however many rules there are.
+#[derive(Clone, Debug)]
+pub struct PeerRules {
+    /// The operator's rules for IPv4 peers and for IPv6 peers.
+    rules: [PrefixMap<Rule>; 2],
+    /// Every address of this host, sorted.
+    own: Vec<IpAddr>,
+}
+
+/// What an operator said about a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rule {
+    Deny,
+    Allow,
+    /// An allow rule for exactly one address.
+    AllowHost,
+}
+
+impl PeerRules {
+    /// Rules made of allowed prefixes, denied prefixes, and every address of this host: those of its
+    /// interfaces, and the public ones that clients are told behind 1:1 NAT.
+    #[must_use]
+    pub fn new(allow: &[Prefix], deny: &[Prefix], own: &[IpAddr]) -> Self {
+        let of_family = |v4: bool| {
+            let allow = allow.iter().map(|prefix| {
+                (*prefix, if prefix.len_128() == 128 { Rule::AllowHost } else { Rule::Allow })
+            });
+            let deny = deny.iter().map(|prefix| (*prefix, Rule::Deny));
+            // Of equal prefixes the last one counts, so that a refusal wins.
+            PrefixMap::new(allow.chain(deny).filter(|(prefix, _)| is_v4(prefix) == v4))
+        };
+        let mut own: Vec<IpAddr> = own.iter().map(IpAddr::to_canonical).collect();
+        own.sort_unstable();
+        own.dedup();
+        Self { rules: [of_family(true), of_family(false)], own }
+    }
+
+    /// Whether `ip` may be a peer.
+    #[must_use]
+    pub fn judge(&self, ip: IpAddr) -> PeerAccess {
+        if special::NEVER.iter().any(|entry| entry.contains(ip)) {
+            return PeerAccess::Denied;
+        }
+        let canonical = canonical(ip);
+        if canonical != ip && self.judge(canonical) != PeerAccess::Allowed {
+            return PeerAccess::Denied;
+        }
+        let rule = match ip {
+            IpAddr::V4(_) => self.rules[0].get(ip),
+            IpAddr::V6(_) => self.rules[1].get(ip),
+        };
+        let default = match rule {
+            Some(Rule::Deny) => return PeerAccess::Denied,
+            Some(Rule::AllowHost) => return PeerAccess::Allowed,
+            Some(Rule::Allow) if is_opaque(ip) => return PeerAccess::Denied,
+            Some(Rule::Allow) if ip.is_loopback() => return PeerAccess::OwnAddress,
+            Some(Rule::Allow) => PeerAccess::Allowed,
+            None if special::is_special(ip) => PeerAccess::Denied,
+            None => PeerAccess::Allowed,
+        };
+        if self.own.binary_search(&ip).is_ok() { PeerAccess::OwnAddress } else { default }
+    }
+}
+
+/// The address that `ip` stands for: the IPv4 address embedded in an IPv4-mapped, -compatible or
+/// -translated address, a NAT64 address of the well-known prefix, or a 6to4, Teredo or ISATAP
+/// address; otherwise `ip` itself.
+#[must_use]
+pub fn canonical(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(v6) => embedded(v6).map_or(ip, IpAddr::V4),
+    }
+}
+
+/// Whether an address belongs to a tunnel from or to which RFC 8656 §21.4 accepts no allocation:
+/// Teredo or 6to4.
+#[must_use]
+pub fn is_tunnel(ip: IpAddr) -> bool {
+    special::TUNNELS.iter().any(|entry| entry.contains(ip))
+}
+
+/// The IPv4 address within an IPv6 address.
+fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let bits = v6.to_bits();
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the 32 bits at that place are what is meant"
+    )]
+    let at = |shift: u32| Ipv4Addr::from_bits((bits >> shift) as u32);
+    match v6.segments() {
+        // `::` and `::1` are no IPv4-compatible addresses (RFC 4291 §2.5.5.1).
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => None,
+        // IPv4-compatible, IPv4-mapped (RFC 4291 §2.5.5), IPv4-translated (RFC 2765 §2.1).
+        [0, 0, 0, 0, 0, 0 | 0xffff, _, _] | [0, 0, 0, 0, 0xffff, 0, _, _] => Some(at(0)),
+        // NAT64, well-known prefix (RFC 6052 §2.1).
+        [0x64, 0xff9b, 0, 0, 0, 0, _, _] => Some(at(0)),
+        // 6to4 (RFC 3056 §2).
+        [0x2002, ..] => Some(at(80)),
+        // Teredo: the client's address, inverted (RFC 4380 §4).
+        [0x2001, 0, ..] => Some(Ipv4Addr::from_bits(!at(0).to_bits())),
+        // ISATAP, with either value of the universal/local bit (RFC 5214 §6.1).
+        [_, _, _, _, 0 | 0x200, 0x5efe, _, _] => Some(at(0)),
+        _ => None,
+    }
+}
+
+/// Whether an address embeds an IPv4 address at a place that only the owner of a translator knows:
+/// NAT64 of the local-use prefix (RFC 8215). It cannot be judged by what it embeds, so that only a
+/// rule for the very address allows it.
+fn is_opaque(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(v6) if matches!(v6.segments(), [0x64, 0xff9b, 1, ..]))
+}
+
+/// Whether a prefix is one of IPv4 addresses, in either spelling.
+fn is_v4(prefix: &Prefix) -> bool {
+    prefix.len_128() >= 96 && Ipv6Addr::from_bits(prefix.bits()).to_ipv4_mapped().is_some()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! Peers as clients name them and as sockets know them. Behind 1:1 NAT a relay address has a public
+//! form that clients use and a local one that packets carry; and a peer that is an address of ours
+//! may be reached only where another allocation lives.
+
+use alloc::sync::Arc;
+use core::net::{IpAddr, SocketAddr};
+
+use stun_wire::{TransactionId, value};
+use turn_types::PeerAddr;
+
+use crate::peer_rules::PeerAccess;
+use crate::permission::OwnPorts;
+use crate::policy::Policy;
+
+/// The peer that an XOR-PEER-ADDRESS names, in its local form, with the IP address that it named.
+pub(crate) fn read_peer(
+    policy: &Policy,
+    value: &[u8],
+    id: TransactionId,
+) -> Option<(PeerAddr, IpAddr)> {
+    let named = value::xor_address(value, id).ok()?;
+    let local = to_local(policy, named.ip());
+    Some((PeerAddr(SocketAddr::new(local, named.port())), named.ip()))
+}
+
+/// The address that packets to and from `ip` carry.
+fn to_local(policy: &Policy, ip: IpAddr) -> IpAddr {
+    policy.relay.iter().find(|relay| relay.public == ip).map_or(ip, |relay| relay.local)
+}
+
+/// The address that clients are told for a peer.
+pub(crate) fn to_public(policy: &Policy, peer: PeerAddr) -> SocketAddr {
+    let own = policy.relay.iter().find(|relay| relay.local == peer.ip());
+    own.map_or(peer.0, |relay| SocketAddr::new(relay.public, peer.port()))
+}
+
+/// Whether the rules let clients reach `local`, which they named as `named`; `None` forbids it. An
+/// address of ours is let through with the ports that count as peers there.
+pub(crate) fn judge(policy: &Policy, local: IpAddr, named: IpAddr) -> Option<OwnPorts> {
+    if named != local && policy.peer_rules.judge(named) == PeerAccess::Denied {
+        return None;
+    }
+    match policy.peer_rules.judge(local) {
+        PeerAccess::Allowed => Some(None),
+        PeerAccess::OwnAddress => {
+            let own = policy.relay.iter().find(|relay| relay.local == local)?;
+            Some(Some(Arc::clone(&own.ports)))
+        }
+        PeerAccess::Denied => None,
+    }
+}
+
+/// Whether a permitted peer may be reached at this port: anywhere, unless it is an address of ours.
+pub(crate) fn is_reachable(own: &OwnPorts, port: u16) -> bool {
+    own.as_ref().is_none_or(|ports| ports.is_used(port))
+}

@@ -1,0 +1,208 @@
+//! Requests that wait for an answer from outside: for a user's keys, or for relay sockets. They are
+//! bounded in number and time, and a retransmission of one that waits is not taken twice.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use ahash::RandomState;
+use hashbrown::{HashMap, HashSet};
+use stun_wire::TransactionId;
+use turn_types::{ClientPath, FiveTuple, Instant, PendingId};
+
+use crate::limits::{PENDING_LIFETIME, PENDING_MAX};
+use crate::request::opening::Opening;
+
+/// What tells a retransmission: the same transaction on the same 5-tuple (RFC 8489 §6.3.1).
+pub(crate) type RequestKey = (FiveTuple, TransactionId);
+
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    /// For a user's keys. The request is kept as it came, and is processed again with them.
+    User(Parked),
+    /// For relay sockets: an Allocate that passed every check.
+    Relay(Box<Opening>),
+}
+
+/// A request as it came.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) path: ClientPath,
+    pub(crate) request: Box<[u8]>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: RequestKey,
+    waiting: Waiting,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    entries: HashMap<PendingId, Entry, RandomState>,
+    keys: HashSet<RequestKey, RandomState>,
+    /// 5-tuples whose Allocate waits for its relay sockets.
+    opening: HashSet<FiveTuple, RandomState>,
+    /// In the order of their ends, as all wait equally long; some may be answered already.
+    ends: VecDeque<(PendingId, Instant)>,
+    next_id: u64,
+}
+
+impl Pending {
+    pub(crate) fn new(hasher: RandomState) -> Self {
+        Self {
+            entries: HashMap::with_hasher(hasher.clone()),
+            keys: HashSet::with_hasher(hasher.clone()),
+            opening: HashSet::with_hasher(hasher),
+            ends: VecDeque::new(),
+            next_id: 0,
+        }
+    }
+
+    /// Whether this very request waits.
+    pub(crate) fn holds(&self, key: &RequestKey) -> bool {
+        self.keys.contains(key)
+    }
+
+    /// Whether an Allocate on this 5-tuple waits for its relay sockets.
+    pub(crate) fn is_opening(&self, five_tuple: &FiveTuple) -> bool {
+        self.opening.contains(five_tuple)
+    }
+
+    /// Whether nothing more may wait.
+    pub(crate) fn is_full(&self) -> bool {
+        // Ends of answered requests are let go of from the front only, hence the second bound.
+        self.entries.len() >= PENDING_MAX
+    }
+
+    /// Lets a request wait. The caller has asked [`Self::is_full`].
+    pub(crate) fn insert(&mut self, now: Instant, key: RequestKey, waiting: Waiting) -> PendingId {
+        let id = PendingId(self.next_id);
+        self.next_id += 1;
+        if matches!(waiting, Waiting::Relay(_)) {
+            self.opening.insert(key.0);
+        }
+        self.keys.insert(key);
+        self.entries.insert(id, Entry { key, waiting });
+        self.ends.push_back((id, now + PENDING_LIFETIME));
+        id
+    }
+
+    /// The Allocate that waits under this id, if one does.
+    pub(crate) fn opening(&mut self, id: PendingId) -> Option<&mut Opening> {
+        match &mut self.entries.get_mut(&id)?.waiting {
+            Waiting::Relay(opening) => Some(opening),
+            Waiting::User(_) => None,
+        }
+    }
+
+    /// Ends the wait.
+    pub(crate) fn take(&mut self, id: PendingId) -> Option<Waiting> {
+        let entry = self.entries.remove(&id)?;
+        self.keys.remove(&entry.key);
+        if matches!(entry.waiting, Waiting::Relay(_)) {
+            self.opening.remove(&entry.key.0);
+        }
+        self.forget_answered();
+        Some(entry.waiting)
+    }
+
+    /// Ends the wait of a request for its user; `None` if it does not wait for that.
+    pub(crate) fn take_user(&mut self, id: PendingId) -> Option<Parked> {
+        match &self.entries.get(&id)?.waiting {
+            Waiting::Relay(_) => return None,
+            Waiting::User(_) => {}
+        }
+        match self.take(id)? {
+            Waiting::User(parked) => Some(parked),
+            Waiting::Relay(_) => None,
+        }
+    }
+
+    /// Ends the wait of a request that nobody waits for any more.
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Option<Waiting> {
+        let &(id, end) = self.ends.front()?;
+        if now < end { None } else { self.take(id) }
+    }
+
+    /// Ends the wait of any request: the oldest first.
+    pub(crate) fn take_oldest(&mut self) -> Option<Waiting> {
+        let &(id, _) = self.ends.front()?;
+        self.take(id)
+    }
+
+    /// When the next wait ends.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        self.ends.front().map(|&(_, end)| end)
+    }
+
+    /// Keeps the front of the ends a live one. Those behind it are bounded by what can be answered
+    /// within one lifetime of the oldest, and are compacted when they outnumber the live ones.
+    fn forget_answered(&mut self) {
+        while let Some((id, _)) = self.ends.front() {
+            if self.entries.contains_key(id) {
+                break;
+            }
+            self.ends.pop_front();
+        }
+        if self.ends.len() > 2 * PENDING_MAX {
+            let entries = &self.entries;
+            self.ends.retain(|(id, _)| entries.contains_key(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+    use turn_types::{ClientAddr, ServerAddr, SocketId, Transport};
+
+    fn path(port: u16) -> ClientPath {
+        let five_tuple = FiveTuple {
+            transport: Transport::Udp,
+            client: ClientAddr(([192, 0, 2, 1], port).into()),
+            server: ServerAddr(([198, 51, 100, 1], 3478).into()),
+        };
+        ClientPath { five_tuple, socket: SocketId(0) }
+    }
+
+    fn wait(pending: &mut Pending, now: Instant, port: u16) -> PendingId {
+        let key = (path(port).five_tuple, TransactionId([1; 12]));
+        let waiting = Waiting::User(Parked { path: path(port), request: Box::from([]) });
+        pending.insert(now, key, waiting)
+    }
+
+    fn new() -> Pending {
+        Pending::new(RandomState::with_seeds(1, 2, 3, 4))
+    }
+
+    #[test]
+    fn ends_in_order_and_answered_ones_leave_no_trace() {
+        let mut pending = new();
+        let second = Duration::from_secs(1);
+        let first = wait(&mut pending, Instant::ZERO, 1);
+        let later = wait(&mut pending, Instant::ZERO + second, 2);
+        assert!(pending.holds(&(path(1).five_tuple, TransactionId([1; 12]))));
+        assert!(pending.take(first).is_some());
+        assert!(pending.take(first).is_none());
+        assert!(!pending.holds(&(path(1).five_tuple, TransactionId([1; 12]))));
+        let end = Instant::ZERO + second + PENDING_LIFETIME;
+        assert_eq!(pending.next_end(), Some(end));
+        assert!(pending.take_expired(Instant::from_nanos(end.as_nanos() - 1)).is_none());
+        assert!(pending.take_expired(end).is_some());
+        assert!(pending.take(later).is_none());
+        assert_eq!(pending.next_end(), None);
+    }
+
+    #[test]
+    fn one_that_is_never_answered_does_not_let_the_queue_grow() {
+        let mut pending = new();
+        wait(&mut pending, Instant::ZERO, 0);
+        for _ in 0..5 * PENDING_MAX {
+            let id = wait(&mut pending, Instant::ZERO, 1);
+            pending.take(id);
+        }
+        assert!(pending.ends.len() <= 2 * PENDING_MAX + 1);
+        assert_eq!(pending.entries.len(), 1);
+    }
+}

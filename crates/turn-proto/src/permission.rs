@@ -1,0 +1,105 @@
+//! Permissions of one allocation (RFC 8656 §9): peer IP addresses, each with its own end. Ports do
+//! not count.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use turn_types::Instant;
+
+use crate::ports::RelayPorts;
+
+/// What a permission or channel remembers about a peer that is an address of ours: the ports there
+/// that are live allocations, the only ones that may be reached.
+pub(crate) type OwnPorts = Option<Arc<RelayPorts>>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Permission {
+    pub(crate) ip: IpAddr,
+    pub(crate) expires: Instant,
+    pub(crate) own: OwnPorts,
+}
+
+/// Sorted by address. There are few; the limit is in the policy.
+#[derive(Debug, Default)]
+pub(crate) struct Permissions {
+    sorted: Vec<Permission>,
+}
+
+impl Permissions {
+    /// The permission for the address, if it has not run out.
+    pub(crate) fn live(&self, ip: IpAddr, now: Instant) -> Option<&Permission> {
+        self.find(ip).ok().map(|at| &self.sorted[at]).filter(|found| now < found.expires)
+    }
+
+    /// Whether the address has an entry, even one that ran out and is not yet reclaimed.
+    pub(crate) fn holds(&self, ip: IpAddr) -> bool {
+        self.find(ip).is_ok()
+    }
+
+    /// Makes a permission, or gives it a new end.
+    pub(crate) fn install(&mut self, permission: Permission) {
+        match self.find(permission.ip) {
+            Ok(at) => self.sorted[at] = permission,
+            Err(at) => self.sorted.insert(at, permission),
+        }
+    }
+
+    /// Keeps what `keep` says, and passes the addresses of the rest to `gone`.
+    pub(crate) fn retain(
+        &mut self,
+        mut keep: impl FnMut(&mut Permission) -> bool,
+        mut gone: impl FnMut(IpAddr),
+    ) {
+        self.sorted.retain_mut(|permission| {
+            let kept = keep(permission);
+            if !kept {
+                gone(permission.ip);
+            }
+            kept
+        });
+    }
+
+    /// How many there are, including those that ran out and are not yet reclaimed.
+    pub(crate) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// The earliest end.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.sorted.iter().map(|permission| permission.expires).min()
+    }
+
+    fn find(&self, ip: IpAddr) -> Result<usize, usize> {
+        self.sorted.binary_search_by(|permission| permission.ip.cmp(&ip))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([198, 51, 100, last])
+    }
+
+    #[test]
+    fn ends_exactly_and_is_replaced_not_doubled() {
+        let mut permissions = Permissions::default();
+        let end = Instant::ZERO + Duration::from_secs(300);
+        for last in [9, 1, 5, 5] {
+            permissions.install(Permission { ip: ip(last), expires: end, own: None });
+        }
+        let before = Instant::from_nanos(end.as_nanos() - 1);
+        assert_eq!(permissions.len(), 3);
+        assert!(permissions.live(ip(5), before).is_some());
+        assert!(permissions.live(ip(5), end).is_none());
+        assert!(permissions.live(ip(2), before).is_none());
+
+        let mut gone = Vec::new();
+        permissions.retain(|permission| permission.ip == ip(5), |ip| gone.push(ip));
+        assert_eq!(gone, [ip(1), ip(9)]);
+        assert!(permissions.holds(ip(5)) && !permissions.holds(ip(1)));
+    }
+}

@@ -1,0 +1,136 @@
+//! The settings of a running server: an immutable snapshot, swapped whole at a reload.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use turn_types::{IpFamily, Secret};
+
+use crate::peer_rules::PeerRules;
+use crate::ports::{PortRange, RelayPorts};
+
+/// Everything the rules depend on. Made by `settings`, checked there; the core trusts it.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// REALM: at most 127 bytes; short is good, it is in every challenge.
+    pub realm: Arc<str>,
+    /// SOFTWARE in answers to authenticated requests; `None` leaves it out (RFC 8489 §16.1.2).
+    pub software: Option<Arc<str>>,
+    /// Who may relay.
+    pub auth: AuthPolicy,
+    /// Relay addresses of both families; a family without one is not served (440).
+    pub relay: Vec<RelayAddress>,
+    /// Ports that may be allocated.
+    pub ports: PortRange,
+    /// How long things live.
+    pub lifetimes: Lifetimes,
+    /// How many there may be.
+    pub quotas: Quotas,
+    /// Whom clients may reach.
+    pub peer_rules: PeerRules,
+    /// Where to send clients instead of serving them.
+    pub alternate: Option<AlternateServer>,
+    /// What strangers may make us say.
+    pub strangers: StrangerBudget,
+}
+
+/// How users prove who they are.
+#[derive(Clone, Debug)]
+pub struct AuthPolicy {
+    /// No authentication at all: an open relay. Only by an operator's explicit word.
+    pub open: bool,
+    /// Whether names are looked up in the user database (after the shared secrets).
+    pub users: bool,
+    /// Secrets of time-limited credentials, each tried in turn.
+    pub secrets: Vec<SharedSecret>,
+    /// Refuse a Refresh whose time-limited credential has run out; otherwise only Allocate looks.
+    pub expiry_at_refresh: bool,
+    /// Offer username anonymity (USERHASH); needs a user database and no shared secrets, because a
+    /// time-limited name cannot be recovered from its hash.
+    pub userhash: bool,
+    /// Key of the stateless nonces, the same in all workers.
+    pub nonce_key: NonceKey,
+}
+
+/// A secret shared with the service that mints time-limited credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedSecret {
+    /// What logs call it.
+    pub name: String,
+    /// The secret, at least 128 bits.
+    pub secret: Secret<Arc<[u8]>>,
+}
+
+/// Key of the stateless nonces.
+pub type NonceKey = Secret<[u8; 32]>;
+
+/// A relay address of the server.
+#[derive(Clone, Debug)]
+pub struct RelayAddress {
+    /// What relay sockets bind to.
+    pub local: IpAddr,
+    /// What clients are told: differs behind 1:1 NAT.
+    pub public: IpAddr,
+    /// Which ports are in use, over all workers. Survives a reload with the address.
+    pub ports: Arc<RelayPorts>,
+}
+
+/// How long things live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// An allocation without LIFETIME, and the least that is granted (RFC 8656 §7.2).
+    pub allocation_default: Duration,
+    /// The most that is granted.
+    pub allocation_max: Duration,
+    /// A permission: 300 s in RFC 8656 §9.
+    pub permission: Duration,
+    /// A channel binding: 600 s in RFC 8656 §12.
+    pub channel: Duration,
+    /// A nonce; at most an hour (RFC 8656 §5).
+    pub nonce: Duration,
+    /// A reserved port; at least 30 s (RFC 8656 §7.2).
+    pub reservation: Duration,
+}
+
+/// How many there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    /// Live allocations of one user; 0 is unlimited.
+    pub allocations_per_user: u32,
+    /// Live allocations of all users; 0 is bounded by ports alone.
+    pub allocations_total: u32,
+    /// Live permissions in one allocation, 1..=[`limits::PERMISSIONS_MAX`](crate::limits::PERMISSIONS_MAX).
+    pub permissions: u32,
+    /// Live channels in one allocation, 1..=[`limits::CHANNELS_MAX`](crate::limits::CHANNELS_MAX).
+    pub channels: u32,
+    /// Payload bytes per second of one allocation, in each direction; 0 is unlimited.
+    pub bytes_per_second: u64,
+}
+
+/// Where to send clients instead (RFC 8489 §10).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlternateServer {
+    /// For clients that came over IPv4.
+    pub v4: Option<SocketAddr>,
+    /// For clients that came over IPv6.
+    pub v6: Option<SocketAddr>,
+    /// ALTERNATE-DOMAIN, for TLS and DTLS.
+    pub domain: Option<String>,
+}
+
+/// A bound on what strangers can make the server send: answers to unauthenticated requests per
+/// prefix (/24 of IPv4, /48 of IPv6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrangerBudget {
+    /// Answers per second and prefix; 0 is unlimited.
+    pub per_second: u32,
+}
+
+impl Policy {
+    /// Relay addresses of one family.
+    pub fn relay_of(&self, family: IpFamily) -> impl Iterator<Item = &RelayAddress> + Clone {
+        self.relay.iter().filter(move |relay| IpFamily::of(relay.local) == family)
+    }
+}

@@ -1,0 +1,245 @@
+//! Which relay ports of one address are in use, over all workers (RFC 8656 §7.2, RFC 6056).
+//!
+//! A bitmap of atomics: claiming and giving back are lock-free, and asking whether a port is in use is
+//! one load. A port is in use exactly as long as its [`PortLease`] lives.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Ports that may be allocated: `min..=max`, none of them privileged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    min: u16,
+    max: u16,
+}
+
+impl PortRange {
+    /// The ports above the privileged ones that IANA leaves to everybody (RFC 6335 §6), which RFC 8656
+    /// §7.2 recommends.
+    pub const DYNAMIC: Self = Self { min: 49_152, max: 65_535 };
+
+    /// The range `min..=max`; `None` if it is empty or reaches below 1024 (RFC 8656 §7.2).
+    #[must_use]
+    pub const fn new(min: u16, max: u16) -> Option<Self> {
+        if min < 1024 || min > max { None } else { Some(Self { min, max }) }
+    }
+
+    /// The first port.
+    #[must_use]
+    pub const fn min(self) -> u16 {
+        self.min
+    }
+
+    /// The last port.
+    #[must_use]
+    pub const fn max(self) -> u16 {
+        self.max
+    }
+
+    /// How many ports there are, 1..=64512.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.max as u32 - self.min as u32 + 1
+    }
+
+    /// The bits of the bitmap's `index`-th word that belong to the range.
+    const fn mask(self, index: usize) -> u64 {
+        let first = index * BITS;
+        let (min, max) = (self.min as usize, self.max as usize);
+        if max < first || min >= first + BITS {
+            return 0;
+        }
+        let low = if min > first { u64::MAX << (min - first) } else { u64::MAX };
+        let high =
+            if max < first + BITS - 1 { u64::MAX >> (first + BITS - 1 - max) } else { u64::MAX };
+        low & high
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.min, self.max)
+    }
+}
+
+/// What a client wants of its port (EVEN-PORT, RFC 8656 §18.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortWish {
+    /// Any port.
+    Any,
+    /// An even port: EVEN-PORT without the R bit.
+    Even,
+    /// An even port, and the next one with it: EVEN-PORT with the R bit.
+    EvenWithNext,
+}
+
+/// Bits in a word of the bitmap.
+const BITS: usize = 64;
+/// Words in the bitmap.
+const WORDS: usize = 65_536 / BITS;
+/// The even ports of a word. A port and its odd successor are always in the same word.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// The ports of one relay address. 8 KiB.
+pub struct RelayPorts {
+    /// One bit per port, set while it is in use.
+    words: Box<[AtomicU64; WORDS]>,
+}
+
+impl RelayPorts {
+    /// An address of which no port is in use.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { words: Box::new([const { AtomicU64::new(0) }; WORDS]) })
+    }
+
+    /// Takes a free port, or two for [`PortWish::EvenWithNext`]. Every free port that fits is equally
+    /// likely, as far as `random` is uniform, so that ports tell nothing about each other. `None` only
+    /// if no free port fits.
+    #[must_use]
+    pub fn claim(
+        self: &Arc<Self>,
+        range: PortRange,
+        wish: PortWish,
+        random: u64,
+    ) -> Option<(PortLease, Option<PortLease>)> {
+        loop {
+            let free: u64 = (0..WORDS)
+                .map(|index| u64::from(self.fitting(range, wish, index).count_ones()))
+                .sum();
+            if free == 0 {
+                return None;
+            }
+            // A round is lost only if somebody else took a port meanwhile, so somebody gets on.
+            if let Some(port) =
+                self.nth_fitting(range, wish, random % free).filter(|port| self.take(*port, wish))
+            {
+                let lease = |port| PortLease { ports: Self::clone_of(self), port };
+                let next = match wish {
+                    PortWish::Any | PortWish::Even => None,
+                    PortWish::EvenWithNext => Some(lease(port + 1)),
+                };
+                return Some((lease(port), next));
+            }
+        }
+    }
+
+    /// Whether a port is in use: by an allocation, or reserved for one.
+    #[must_use]
+    pub fn is_used(&self, port: u16) -> bool {
+        let (index, bit) = place(port);
+        self.words[index].load(Ordering::Acquire) & bit != 0
+    }
+
+    /// How many ports are in use.
+    #[must_use]
+    pub fn used(&self) -> u32 {
+        self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
+    }
+
+    /// The free ports of the `index`-th word that fit.
+    fn fitting(&self, range: PortRange, wish: PortWish, index: usize) -> u64 {
+        let mask = range.mask(index);
+        if mask == 0 {
+            return 0;
+        }
+        let free = !self.words[index].load(Ordering::Relaxed) & mask;
+        match wish {
+            PortWish::Any => free,
+            PortWish::Even => free & EVEN,
+            PortWish::EvenWithNext => free & free >> 1 & EVEN,
+        }
+    }
+
+    /// The `n`-th free port that fits; `None` if there are no longer so many.
+    fn nth_fitting(&self, range: PortRange, wish: PortWish, mut n: u64) -> Option<u16> {
+        for index in 0..WORDS {
+            let mut fitting = self.fitting(range, wish, index);
+            let count = u64::from(fitting.count_ones());
+            if n >= count {
+                n -= count;
+                continue;
+            }
+            for _ in 0..n {
+                fitting &= fitting - 1; // clears the lowest set bit
+            }
+            return u16::try_from(index * BITS + fitting.trailing_zeros() as usize).ok();
+        }
+        None
+    }
+
+    /// Marks a port, or it and the next one, as used; false if it no longer is free.
+    fn take(&self, port: u16, wish: PortWish) -> bool {
+        let (index, bit) = place(port);
+        let bits = match wish {
+            PortWish::Any | PortWish::Even => bit,
+            PortWish::EvenWithNext => bit | bit << 1,
+        };
+        self.words[index]
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
+                (word & bits == 0).then_some(word | bits)
+            })
+            .is_ok()
+    }
+
+    fn give_back(&self, port: u16) {
+        let (index, bit) = place(port);
+        let before = self.words[index].fetch_and(!bit, Ordering::AcqRel);
+        debug_assert!(before & bit != 0, "port {port} was given back twice");
+    }
+
+    fn clone_of(this: &Arc<Self>) -> Arc<Self> {
+        Arc::clone(this)
+    }
+}
+
+impl fmt::Debug for RelayPorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RelayPorts").field("used", &self.used()).finish_non_exhaustive()
+    }
+}
+
+/// The word and the bit of a port.
+const fn place(port: u16) -> (usize, u64) {
+    (port as usize / BITS, 1 << (port as usize % BITS))
+}
+
+/// A port in use. It is free again when the lease is dropped.
+#[derive(Debug)]
+pub struct PortLease {
+    ports: Arc<RelayPorts>,
+    port: u16,
+}
+
+impl PortLease {
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whether it is a port of this address.
+    #[must_use]
+    pub fn is_of(&self, ports: &Arc<RelayPorts>) -> bool {
+        Arc::ptr_eq(&self.ports, ports)
+    }
+}
+
+impl Drop for PortLease {
+    fn drop(&mut self) {
+        self.ports.give_back(self.port);
+    }
+}
+
+impl PartialEq for PortLease {
+    fn eq(&self, other: &Self) -> bool {
+        self.port == other.port && Arc::ptr_eq(&self.ports, &other.ports)
+    }
+}
+
+impl Eq for PortLease {}
+
+#[cfg(test)]
+mod tests;

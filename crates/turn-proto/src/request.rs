@@ -1,0 +1,269 @@
+//! Requests, in the order of RFC 8489 §6.3: is it one of ours, who asks, do we understand all of it;
+//! then the method's own rules, one file per method. Handlers return the refusal as an error; it is
+//! written here.
+
+pub(crate) mod allocate;
+pub(crate) mod binding;
+pub(crate) mod channel_bind;
+pub(crate) mod create_permission;
+pub(crate) mod opening;
+pub(crate) mod refresh;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use stun_wire::{AttributeType, Message, Method};
+use turn_types::{ClientPath, Now};
+
+use crate::answer::{Responder, alternate_for, write_alternate};
+use crate::auth::{self, AuthStep, Authenticated};
+use crate::command::{Command, UserQuery};
+use crate::event::UserAnswer;
+use crate::limits::{UNKNOWN_LISTED_MAX, WAITING_REQUEST_MAX};
+use crate::notice::{Notice, Refusal};
+use crate::pending::{Parked, Waiting};
+use crate::policy::Policy;
+use crate::state::State;
+use crate::table::Slot;
+use crate::verdict::{DropReason, ReplyBuffer, Verdict};
+
+/// A request and what it is judged by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: Now,
+    pub(crate) path: &'a ClientPath,
+    pub(crate) message: Message<'a>,
+}
+
+/// An authenticated request on a 5-tuple that has an allocation of the same user.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnRequest<'a> {
+    pub(crate) request: Request<'a>,
+    pub(crate) slot: Slot,
+    pub(crate) responder: &'a Responder,
+}
+
+/// The comprehension-required attributes that we understand. One that the method has no use for is
+/// ignored (RFC 8489 §6.3). 0x0010 and 0x0021, once BANDWIDTH and TIMER-VAL, are not among them
+/// (RFC 8656 §18), nor is anything of RFC 5780, 6062, 7635 and ICE.
+pub(crate) fn is_understood(kind: AttributeType) -> bool {
+    matches!(
+        kind,
+        AttributeType::MAPPED_ADDRESS
+            | AttributeType::USERNAME
+            | AttributeType::MESSAGE_INTEGRITY
+            | AttributeType::ERROR_CODE
+            | AttributeType::UNKNOWN_ATTRIBUTES
+            | AttributeType::CHANNEL_NUMBER
+            | AttributeType::LIFETIME
+            | AttributeType::XOR_PEER_ADDRESS
+            | AttributeType::DATA
+            | AttributeType::REALM
+            | AttributeType::NONCE
+            | AttributeType::XOR_RELAYED_ADDRESS
+            | AttributeType::REQUESTED_ADDRESS_FAMILY
+            | AttributeType::EVEN_PORT
+            | AttributeType::REQUESTED_TRANSPORT
+            | AttributeType::DONT_FRAGMENT
+            | AttributeType::MESSAGE_INTEGRITY_SHA256
+            | AttributeType::PASSWORD_ALGORITHM
+            | AttributeType::USERHASH
+            | AttributeType::XOR_MAPPED_ADDRESS
+            | AttributeType::RESERVATION_TOKEN
+    )
+}
+
+/// Whether a request of this method is anything to us (RFC 8656 §17).
+pub(crate) fn is_request_method(method: Method) -> bool {
+    matches!(
+        method,
+        Method::BINDING
+            | Method::ALLOCATE
+            | Method::REFRESH
+            | Method::CREATE_PERMISSION
+            | Method::CHANNEL_BIND
+    )
+}
+
+impl State {
+    /// A request that has just come in.
+    pub(crate) fn handle_request(
+        &mut self,
+        request: &Request<'_>,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let Request { policy, now, path, message } = *request;
+        if !is_request_method(message.method()) {
+            return Verdict::Drop(DropReason::UnexpectedMethod);
+        }
+        if message.method() == Method::BINDING {
+            return self.answer_binding(request, reply);
+        }
+        if self.pending.holds(&(path.five_tuple, message.transaction_id())) {
+            return Verdict::Drop(DropReason::AlreadyPending);
+        }
+        let slot = self.live_slot(now.instant, &path.five_tuple);
+        let known = slot.map(|slot| self.table.get(slot).credentials.known());
+        let step = auth::authenticate(policy, now, path.five_tuple.client, &message, known);
+        self.after_authentication(request, step, reply)
+    }
+
+    /// A request whose user has been looked up.
+    pub(crate) fn resume_request(
+        &mut self,
+        request: &Request<'_>,
+        answer: &UserAnswer,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let Request { policy, now, path, message } = *request;
+        let client = path.five_tuple.client;
+        let step = auth::authenticate_found(policy, now, client, &message, answer);
+        self.after_authentication(request, step, reply)
+    }
+
+    fn after_authentication(
+        &mut self,
+        request: &Request<'_>,
+        step: AuthStep,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let responder = Responder::new(request.path, &request.message);
+        match step {
+            AuthStep::Authenticated(who) => {
+                let responder = responder.authenticated(Arc::clone(&who.user), who.seal.clone());
+                if !responder.is_sealed() && !self.may_answer_stranger(request) {
+                    return Verdict::Drop(DropReason::StrangerBudget);
+                }
+                match self.authenticated(request, who, &responder, reply) {
+                    Ok(verdict) => verdict,
+                    Err(reason) => self.refuse(request, &responder, reason, reply),
+                }
+            }
+            AuthStep::NeedUser(user) => self.wait_for_user(request, user, &responder, reply),
+            AuthStep::Refuse { reason, user } => {
+                self.refuse_stranger(request, &responder.named(user), reason, reply)
+            }
+        }
+    }
+
+    /// The rules that begin once it is known who asks (RFC 8656 §5).
+    fn authenticated(
+        &mut self,
+        request: &Request<'_>,
+        who: Authenticated,
+        responder: &Responder,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        if request.message.unknown_required(is_understood).next().is_some() {
+            return Err(Refusal::UnknownAttributes);
+        }
+        if request.message.method() == Method::ALLOCATE {
+            return self.allocate(request, who, responder, reply);
+        }
+        let five_tuple = &request.path.five_tuple;
+        let slot = self.live_slot(request.now.instant, five_tuple).ok_or(Refusal::NoAllocation)?;
+        if self.table.get(slot).credentials.user != who.user {
+            return Err(Refusal::WrongUser);
+        }
+        let own = OwnRequest { request: *request, slot, responder };
+        match request.message.method() {
+            Method::REFRESH => self.refresh(&own, reply),
+            Method::CREATE_PERMISSION => self.create_permission(&own, reply),
+            // The only one left of those that are let in.
+            _ => self.channel_bind(&own, reply),
+        }
+    }
+
+    /// Lets a request wait until its user is looked up. What strangers may have looked up is bounded
+    /// like what they may have answered.
+    fn wait_for_user(
+        &mut self,
+        request: &Request<'_>,
+        user: UserQuery,
+        responder: &Responder,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let Request { policy, now, path, message } = *request;
+        if message.bytes().len() > WAITING_REQUEST_MAX {
+            return self.refuse_stranger(request, responder, Refusal::BadRequest, reply);
+        }
+        if self.pending.is_full() {
+            return Verdict::Drop(DropReason::TooManyPending);
+        }
+        if !self.may_answer_stranger(request) {
+            return Verdict::Drop(DropReason::StrangerBudget);
+        }
+        let key = (path.five_tuple, message.transaction_id());
+        let parked = Parked { path: *path, request: Box::from(message.bytes()) };
+        let waiting = Waiting::User(parked);
+        let pending = self.pending.insert(now.instant, key, waiting);
+        let realm = Arc::clone(&policy.realm);
+        self.outbox.command(Command::FindUser { pending, realm, user });
+        Verdict::Wait
+    }
+
+    /// Refuses somebody who has proved who they are, and says so under their key.
+    fn refuse(
+        &mut self,
+        request: &Request<'_>,
+        responder: &Responder,
+        reason: Refusal,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        self.tell_refusal(responder, reason);
+        let Request { policy, path, message, .. } = *request;
+        responder.error(policy, reply, reason, |builder| {
+            if reason == Refusal::UnknownAttributes {
+                builder.unknown_attributes(&unknown_listed(&message));
+            } else if reason == Refusal::DontFragment {
+                builder.unknown_attributes(&[AttributeType::DONT_FRAGMENT]);
+            } else if reason == Refusal::Redirected
+                && let Some(alternate) = alternate_for(policy, path.five_tuple.client.family())
+            {
+                write_alternate(builder, alternate, path);
+            }
+        })
+    }
+
+    /// Refuses a stranger, within the budget of their prefix.
+    pub(crate) fn refuse_stranger(
+        &mut self,
+        request: &Request<'_>,
+        responder: &Responder,
+        reason: Refusal,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        if !self.may_answer_stranger(request) {
+            return Verdict::Drop(DropReason::StrangerBudget);
+        }
+        let Request { policy, now, path, message } = *request;
+        self.tell_refusal(responder, reason);
+        responder.error(policy, reply, reason, |builder| {
+            if reason == Refusal::UnknownAttributes {
+                builder.unknown_attributes(&unknown_listed(&message));
+            } else {
+                auth::challenge(builder, policy, now, path.five_tuple.client, reason);
+            }
+        })
+    }
+
+    /// Takes one answer out of the budget of the sender's prefix.
+    pub(crate) fn may_answer_stranger(&mut self, request: &Request<'_>) -> bool {
+        let per_second = request.policy.strangers.per_second;
+        let ip = request.path.five_tuple.client.ip();
+        self.strangers.take(request.now.instant, ip, per_second)
+    }
+
+    pub(crate) fn tell_refusal(&mut self, responder: &Responder, reason: Refusal) {
+        let Responder { path, method, .. } = *responder;
+        let user = responder.user.clone();
+        self.outbox.notice(Notice::Refused { path, method, user, reason });
+    }
+}
+
+/// What UNKNOWN-ATTRIBUTES lists: all of them, as far as an answer has room.
+fn unknown_listed(message: &Message<'_>) -> Vec<AttributeType> {
+    message.unknown_required(is_understood).take(UNKNOWN_LISTED_MAX).collect()
+}

@@ -1,0 +1,31 @@
+//! Binding (RFC 8489 §12): tells a client how it looks from here. The basic server: no credentials,
+//! no redirection, FINGERPRINT not required.
+
+use stun_wire::AttributeType;
+
+use super::{Request, is_understood};
+use crate::answer::Responder;
+use crate::notice::Refusal;
+use crate::state::State;
+use crate::verdict::{DropReason, ReplyBuffer, Verdict};
+
+impl State {
+    pub(crate) fn answer_binding(
+        &mut self,
+        request: &Request<'_>,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let Request { policy, path, message, .. } = *request;
+        let responder = Responder::new(path, &message);
+        if message.unknown_required(is_understood).next().is_some() {
+            let reason = Refusal::UnknownAttributes;
+            return self.refuse_stranger(request, &responder, reason, reply);
+        }
+        if !self.may_answer_stranger(request) {
+            return Verdict::Drop(DropReason::StrangerBudget);
+        }
+        responder.success(policy, reply, |builder| {
+            builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, path.five_tuple.client.0);
+        })
+    }
+}

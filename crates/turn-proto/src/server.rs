@@ -1,0 +1,234 @@
+//! The one public state machine.
+
+use alloc::sync::Arc;
+
+use stun_wire::{Class, Message, Method, PacketKind, ParseError, classify};
+use turn_types::{AllocationId, ClientPath, Instant, Marks, Now, PeerAddr, RelayId, WorkerId};
+
+use crate::book::SharedBook;
+use crate::command::Command;
+use crate::event::{Event, IcmpReport};
+use crate::notice::{AllocationRecord, EndReason, Notice};
+use crate::pending::Parked;
+use crate::policy::Policy;
+use crate::relay::{FromClient, FromPeer};
+use crate::request::Request;
+use crate::request::opening::Opened;
+use crate::state::State;
+use crate::verdict::{Answer, DropReason, HeaderBuffer, ReplyBuffer, Verdict};
+
+/// What a server begins with.
+#[derive(Clone)]
+#[expect(missing_debug_implementations, reason = "it holds a seed")]
+pub struct ServerConfig {
+    /// Which worker it serves; in the top bits of its allocations' ids.
+    pub worker: WorkerId,
+    /// Its rules.
+    pub policy: Arc<Policy>,
+    /// What it shares with the servers of other workers.
+    pub book: Arc<dyn SharedBook>,
+    /// Where all its randomness comes from: 32 bytes from the operating system, another one for
+    /// each worker. Only tests may know it.
+    pub seed: [u8; 32],
+}
+
+/// The TURN and STUN server of one worker. See the crate's documentation for how to drive it.
+#[derive(Debug)]
+pub struct Server {
+    policy: Arc<Policy>,
+    state: State,
+}
+
+impl Server {
+    /// A server without allocations.
+    #[must_use]
+    pub fn new(config: ServerConfig) -> Self {
+        let ServerConfig { worker, policy, book, seed } = config;
+        Self { policy, state: State::new(worker, book, seed) }
+    }
+
+    /// Takes a datagram from a client, or one message of a client's stream. An answer is written to
+    /// `reply`.
+    #[expect(clippy::too_many_arguments, reason = "a packet, where it came from, and when")]
+    pub fn handle_client(
+        &mut self,
+        now: Now,
+        path: &ClientPath,
+        marks: Marks,
+        packet: &[u8],
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let from =
+            FromClient { policy: &self.policy, now: now.instant, path, marks, bytes: packet };
+        let fate = match classify(packet) {
+            PacketKind::ChannelData => self.state.relay_channel_data(&from),
+            PacketKind::Stun => match Message::parse(packet) {
+                Ok(message) => handle_message(&mut self.state, now, &from, message, reply),
+                Err(ParseError::Fingerprint) => Err(DropReason::BadFingerprint),
+                Err(_) => Err(DropReason::MalformedStun),
+            },
+            PacketKind::Dtls | PacketKind::Other => Err(DropReason::NotStun),
+        };
+        fate.unwrap_or_else(Verdict::Drop)
+    }
+
+    /// Takes a datagram of `len` bytes that came to a relay socket. What goes in front of it is
+    /// written to `header`.
+    #[expect(clippy::too_many_arguments, reason = "a packet, where it came from, and when")]
+    pub fn handle_peer(
+        &mut self,
+        now: Now,
+        relay: RelayId,
+        peer: PeerAddr,
+        marks: Marks,
+        len: usize,
+        header: &mut HeaderBuffer,
+    ) -> Verdict {
+        let now = now.instant;
+        let packet = FromPeer { policy: &self.policy, now, relay, peer, marks, len };
+        self.state.relay_to_client(&packet, header).unwrap_or_else(Verdict::Drop)
+    }
+
+    /// Takes an ICMP error about a datagram that left `relay` for `peer`: the destination inside the
+    /// ICMP message, with port 0 if the system does not tell it. A report for the client is written
+    /// to `reply`.
+    ///
+    /// # Errors
+    /// Why the client is told nothing.
+    #[expect(clippy::too_many_arguments, reason = "a packet, where it came from, and when")]
+    pub fn handle_icmp(
+        &mut self,
+        now: Now,
+        relay: RelayId,
+        peer: PeerAddr,
+        report: IcmpReport,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Answer, DropReason> {
+        let (now, marks) = (now.instant, Marks::DEFAULT);
+        let packet = FromPeer { policy: &self.policy, now, relay, peer, marks, len: 0 };
+        self.state.report_icmp(&packet, report, reply)
+    }
+
+    /// Takes the answer to a command. The answer to the request that waited for it, if it is ready,
+    /// is written to `reply`.
+    #[must_use = "the answer must be sent"]
+    pub fn handle_event(
+        &mut self,
+        now: Now,
+        event: Event,
+        reply: &mut ReplyBuffer,
+    ) -> Option<Answer> {
+        let Self { policy, state } = self;
+        let (to, verdict) = match event {
+            Event::UserFound { pending, answer } => {
+                let Parked { path, request } = state.pending.take_user(pending)?;
+                // It was parsed before it was kept.
+                let message = Message::parse(&request).ok()?;
+                let request = Request { policy, now, path: &path, message };
+                (path, state.resume_request(&request, &answer, reply))
+            }
+            Event::RelayOpened { pending, relay, result } => {
+                let opened = Opened { pending, relay, result };
+                let (responder, verdict) =
+                    state.relay_opened(policy, now.instant, opened, reply)?;
+                (responder.path, verdict)
+            }
+        };
+        match verdict {
+            Verdict::Reply { len, error } => Some(Answer { to, len, error }),
+            Verdict::Wait
+            | Verdict::Drop(_)
+            | Verdict::ToPeer { .. }
+            | Verdict::ToClient { .. } => None,
+        }
+    }
+
+    /// Reclaims what has run out. To be called when [`Self::poll_timeout`] says, or at any time.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.state.handle_timeout(now.instant);
+    }
+
+    /// When [`Self::handle_timeout`] is to be called; `None` while nothing runs out. Deadlines are
+    /// rounded up by at most [`TIMER_TICK`](crate::limits::TIMER_TICK): what has run out relays
+    /// nothing any more, and is reclaimed this much later.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.state.next_timeout()
+    }
+
+    /// The next thing to be done outside. To be polled empty after each call.
+    pub fn poll_command(&mut self) -> Option<Command> {
+        self.state.outbox.poll_command()
+    }
+
+    /// The next thing to tell.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.state.outbox.poll_notice()
+    }
+
+    /// Notices that nobody polled in time and that are lost, since the beginning.
+    #[must_use]
+    pub const fn notices_lost(&self) -> u64 {
+        self.state.outbox.notices_lost()
+    }
+
+    /// Puts a new policy in force. Peer rules act on live permissions and channels at once, relay
+    /// addresses that are gone take their allocations with them, lifetimes count from the next
+    /// Refresh, quotas from the next Allocate.
+    pub fn apply(&mut self, now: Now, policy: Arc<Policy>) {
+        self.policy = policy;
+        self.state.apply(&self.policy, now.instant);
+    }
+
+    /// Whether to drain: to refuse new allocations (508) and to let the others end by themselves.
+    pub const fn drain(&mut self, draining: bool) {
+        self.state.draining = draining;
+    }
+
+    /// Ends one allocation; false if there is none of this id.
+    pub fn end_allocation(&mut self, now: Now, id: AllocationId, reason: EndReason) -> bool {
+        let slot = self.state.table.of_id(id);
+        if let Some(slot) = slot {
+            self.state.end(slot, now.instant, reason);
+        }
+        slot.is_some()
+    }
+
+    /// Ends all allocations; requests that wait are forgotten.
+    pub fn end_all(&mut self, now: Now, reason: EndReason) {
+        self.state.end_all(now.instant, reason);
+    }
+
+    /// All allocations, in the order of their ids.
+    pub fn allocations(&self) -> impl Iterator<Item = AllocationRecord> {
+        self.state.table.iter().map(|allocation| allocation.record(None))
+    }
+
+    /// How many allocations there are.
+    #[must_use]
+    pub fn allocation_count(&self) -> usize {
+        self.state.table.len()
+    }
+}
+
+/// A well-formed message, by its class (RFC 8489 §6.3).
+fn handle_message(
+    state: &mut State,
+    now: Now,
+    from: &FromClient<'_>,
+    message: Message<'_>,
+    reply: &mut ReplyBuffer,
+) -> Result<Verdict, DropReason> {
+    match message.class() {
+        Class::Request => {
+            let request = Request { policy: from.policy, now, path: from.path, message };
+            Ok(state.handle_request(&request, reply))
+        }
+        Class::Indication if message.method() == Method::SEND => state.relay_send(from, &message),
+        Class::Indication if message.method() == Method::BINDING => {
+            Err(DropReason::BindingIndication)
+        }
+        Class::Indication => Err(DropReason::UnexpectedMethod),
+        Class::Success | Class::Error => Err(DropReason::UnexpectedResponse),
+    }
+}

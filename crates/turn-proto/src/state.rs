@@ -1,0 +1,183 @@
+//! What a server knows, apart from its policy: the handlers under `request/` and `relay.rs` work on
+//! it, with the policy beside it, so that neither is copied or counted for a packet.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+
+use ahash::RandomState;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use stun_wire::TransactionId;
+use turn_types::{FiveTuple, Instant, IpFamily, WorkerId};
+
+use crate::allocation::index_of;
+use crate::book::{self, SharedBook};
+use crate::notice::{EndReason, Notice};
+use crate::outbox::Outbox;
+use crate::peers::{judge, to_public};
+use crate::pending::Pending;
+use crate::policy::Policy;
+use crate::strangers::Strangers;
+use crate::table::{Slot, Table};
+
+pub(crate) struct State {
+    pub(crate) worker: WorkerId,
+    pub(crate) book: Arc<dyn SharedBook>,
+    pub(crate) table: Table,
+    pub(crate) pending: Pending,
+    pub(crate) outbox: Outbox,
+    pub(crate) strangers: Strangers,
+    /// No new allocations.
+    pub(crate) draining: bool,
+    /// How many allocations and relay sockets there have been: the source of their ids.
+    pub(crate) allocations_made: u64,
+    pub(crate) relays_made: u64,
+    rng: ChaCha12Rng,
+    /// When a reservation made here runs out.
+    sweep_at: Option<Instant>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("worker", &self.worker)
+            .field("allocations", &self.table.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    pub(crate) fn new(worker: WorkerId, book: Arc<dyn SharedBook>, seed: [u8; 32]) -> Self {
+        let mut rng = ChaCha12Rng::from_seed(seed);
+        let mut hasher = || {
+            RandomState::with_seeds(rng.next_u64(), rng.next_u64(), rng.next_u64(), rng.next_u64())
+        };
+        let (table, pending, strangers) = (hasher(), hasher(), hasher());
+        Self {
+            worker,
+            book,
+            table: Table::new(table),
+            pending: Pending::new(pending),
+            outbox: Outbox::default(),
+            strangers: Strangers::new(strangers),
+            draining: false,
+            allocations_made: 0,
+            relays_made: 0,
+            rng,
+            sweep_at: None,
+        }
+    }
+
+    pub(crate) fn random_u64(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+
+    /// A transaction id of our own: uniform over 96 bits (RFC 8489 §5).
+    pub(crate) fn random_transaction(&mut self) -> TransactionId {
+        let mut id = [0; 12];
+        self.rng.fill_bytes(&mut id);
+        TransactionId(id)
+    }
+
+    /// The allocation of a 5-tuple, unless it has run out; one that has is ended on the way.
+    pub(crate) fn live_slot(&mut self, now: Instant, five_tuple: &FiveTuple) -> Option<Slot> {
+        let slot = self.table.of_client(five_tuple)?;
+        if self.table.get(slot).is_live(now) {
+            return Some(slot);
+        }
+        self.end(slot, now, EndReason::Expired);
+        None
+    }
+
+    /// Ends an allocation and all that belongs to it: permissions, channels, relay sockets, ports,
+    /// its place in the quota (RFC 8656 §6).
+    pub(crate) fn end(&mut self, slot: Slot, now: Instant, reason: EndReason) {
+        let mut allocation = self.table.remove(slot);
+        let record = allocation.record(Some((reason, now)));
+        self.outbox.notice(Notice::AllocationEnded(Box::new(record)));
+        for half in &mut allocation.halves {
+            if let Some(half) = half.take() {
+                self.outbox.close(half);
+            }
+        }
+    }
+
+    /// Reclaims whatever has run out by now.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        while let Some(slot) = self.table.pop_due(now) {
+            self.settle(slot, now);
+        }
+        while let Some(waiting) = self.pending.take_expired(now) {
+            self.abandon(waiting);
+        }
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            self.sweep_at = book::sweep(&self.book, now);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] has something to do.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        [self.table.next_timer(), self.pending.next_end(), self.sweep_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Has reservations looked at when this one runs out.
+    pub(crate) fn sweep_reservations_at(&mut self, expires: Instant) {
+        self.sweep_at = Some(self.sweep_at.map_or(expires, |at| at.min(expires)));
+    }
+
+    /// Ends what has run out in one allocation, perhaps all of it.
+    fn settle(&mut self, slot: Slot, now: Instant) {
+        if !self.table.get(slot).is_live(now) {
+            self.end(slot, now, EndReason::Expired);
+            return;
+        }
+        self.close_halves(slot, |_, half_expires| now < half_expires);
+        self.table.reclaim(slot, now);
+        self.table.arm(slot);
+    }
+
+    /// Closes the halves that `keep` does not keep, by local address and end.
+    fn close_halves(&mut self, slot: Slot, keep: impl Fn(IpAddr, Instant) -> bool) {
+        for family in IpFamily::ALL {
+            let half = &self.table.get(slot).halves[index_of(family)];
+            let closes = half.as_ref().is_some_and(|half| !keep(half.local.ip(), half.expires));
+            if closes && let Some(half) = self.table.remove_half(slot, family) {
+                self.outbox.close(half);
+            }
+        }
+    }
+
+    /// A new policy for what is live: halves on addresses that are gone end, and so do permissions
+    /// and channels towards peers that are forbidden now.
+    pub(crate) fn apply(&mut self, policy: &Policy, now: Instant) {
+        for slot in self.table.slots() {
+            let stays = |ip| policy.relay.iter().any(|relay| relay.local == ip);
+            let halves = &self.table.get(slot).halves;
+            if !halves.iter().flatten().any(|half| stays(half.local.ip())) {
+                self.end(slot, now, EndReason::RelayAddressRemoved);
+                continue;
+            }
+            self.close_halves(slot, |ip, _| stays(ip));
+            self.table.judge_peers(slot, |ip| {
+                let named = to_public(policy, SocketAddr::new(ip, 0).into()).ip();
+                judge(policy, ip, named)
+            });
+            self.table.arm(slot);
+        }
+    }
+
+    /// Ends everything, what waits included.
+    pub(crate) fn end_all(&mut self, now: Instant, reason: EndReason) {
+        while let Some(waiting) = self.pending.take_oldest() {
+            self.abandon(waiting);
+        }
+        for slot in self.table.slots() {
+            self.end(slot, now, reason);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! All allocations of one worker, and the ways to find one: from the client's side by 5-tuple, from
+//! the peers' side by relay socket *and* peer (so that one relay socket may serve several allocations
+//! one day), by relay socket alone only to tell a closed one, and by id for operators.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use turn_types::{AllocationId, FiveTuple, Instant, IpFamily, RelayId};
+
+use crate::allocation::{Allocation, Half, index_of};
+use crate::channel::Channel;
+use crate::permission::{OwnPorts, Permission};
+use crate::timer_wheel::TimerWheel;
+
+/// Where an allocation is kept. Reused once the allocation is gone.
+pub(crate) type Slot = u32;
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    slots: Vec<Option<Box<Allocation>>>,
+    free: Vec<Slot>,
+    by_client: HashMap<FiveTuple, Slot, RandomState>,
+    by_peer: HashMap<(RelayId, IpAddr), Slot, RandomState>,
+    by_relay: HashMap<RelayId, Slot, RandomState>,
+    by_id: BTreeMap<AllocationId, Slot>,
+    /// The last found: packets come in runs.
+    last_client: Option<(FiveTuple, Slot)>,
+    last_peer: Option<((RelayId, IpAddr), Slot)>,
+    /// One timer per slot, at the next deadline in its allocation.
+    timers: TimerWheel,
+}
+
+impl Table {
+    pub(crate) fn new(hasher: RandomState) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_client: HashMap::with_hasher(hasher.clone()),
+            by_peer: HashMap::with_hasher(hasher.clone()),
+            by_relay: HashMap::with_hasher(hasher),
+            by_id: BTreeMap::new(),
+            last_client: None,
+            last_peer: None,
+            timers: TimerWheel::new(),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// All of them, in the order of their ids.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Allocation> {
+        self.by_id.values().map(|&slot| self.get(slot))
+    }
+
+    /// Their slots, in the order of their ids.
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        self.by_id.values().copied().collect()
+    }
+
+    /// The slot of the allocation of a 5-tuple, also of one that has run out and is not reclaimed.
+    pub(crate) fn of_client(&mut self, five_tuple: &FiveTuple) -> Option<Slot> {
+        if let Some((last, slot)) = &self.last_client
+            && last == five_tuple
+        {
+            return Some(*slot);
+        }
+        let slot = *self.by_client.get(five_tuple)?;
+        self.last_client = Some((*five_tuple, slot));
+        Some(slot)
+    }
+
+    /// The slot of the allocation that has (or had, until it is reclaimed) a permission for a peer
+    /// at a relay socket.
+    pub(crate) fn of_peer(&mut self, relay: RelayId, ip: IpAddr) -> Option<Slot> {
+        if let Some((last, slot)) = &self.last_peer
+            && *last == (relay, ip)
+        {
+            return Some(*slot);
+        }
+        let slot = *self.by_peer.get(&(relay, ip))?;
+        self.last_peer = Some(((relay, ip), slot));
+        Some(slot)
+    }
+
+    /// The slot of the allocation that a relay socket was opened for.
+    pub(crate) fn of_relay(&self, relay: RelayId) -> Option<Slot> {
+        self.by_relay.get(&relay).copied()
+    }
+
+    /// The slot of an allocation by its id.
+    pub(crate) fn of_id(&self, id: AllocationId) -> Option<Slot> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// The allocation in a slot that an index gave.
+    pub(crate) fn get(&self, slot: Slot) -> &Allocation {
+        self.slots[slot as usize].as_deref().expect("the indexes name only slots in use")
+    }
+
+    /// The allocation in a slot that an index gave. Permissions, channels and halves are changed
+    /// through the table, which keeps its indexes.
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Allocation {
+        self.slots[slot as usize].as_deref_mut().expect("the indexes name only slots in use")
+    }
+
+    pub(crate) fn insert(&mut self, allocation: Allocation) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            Slot::try_from(self.slots.len() - 1).expect("fewer allocations than 2^32")
+        });
+        self.by_client.insert(allocation.path.five_tuple, slot);
+        self.by_id.insert(allocation.id, slot);
+        for half in allocation.halves.iter().flatten() {
+            self.by_relay.insert(half.relay, slot);
+        }
+        self.slots[slot as usize] = Some(Box::new(allocation));
+        self.arm(slot);
+        slot
+    }
+
+    /// Takes an allocation out, with whatever halves it still has.
+    pub(crate) fn remove(&mut self, slot: Slot) -> Box<Allocation> {
+        let halves = IpFamily::ALL.map(|family| self.remove_half(slot, family));
+        let mut allocation =
+            self.slots[slot as usize].take().expect("the indexes name only slots in use");
+        allocation.halves = halves;
+        self.by_client.remove(&allocation.path.five_tuple);
+        self.by_id.remove(&allocation.id);
+        self.last_client = None;
+        self.timers.cancel(slot);
+        self.free.push(slot);
+        allocation
+    }
+
+    /// Takes one half out of an allocation, with its permissions and channels.
+    pub(crate) fn remove_half(&mut self, slot: Slot, family: IpFamily) -> Option<Half> {
+        self.get_mut(slot).channels.retain(|channel| channel.peer.family() != family);
+        self.retain_permissions(slot, |permission| IpFamily::of(permission.ip) != family);
+        let half = self.get_mut(slot).halves[index_of(family)].take()?;
+        self.by_relay.remove(&half.relay);
+        Some(half)
+    }
+
+    /// Makes a permission or gives it a new end. The allocation must have a half of its family.
+    pub(crate) fn permit(&mut self, slot: Slot, permission: Permission) {
+        let ip = permission.ip;
+        let allocation = self.get_mut(slot);
+        let Some(half) = &allocation.halves[index_of(IpFamily::of(ip))] else { return };
+        let relay = half.relay;
+        allocation.permissions.install(permission);
+        self.by_peer.insert((relay, ip), slot);
+    }
+
+    /// Binds a channel or gives it a new end.
+    pub(crate) fn bind(&mut self, slot: Slot, channel: Channel) {
+        self.get_mut(slot).channels.bind(channel);
+    }
+
+    /// Lets go of permissions and channels that have run out, so that they do not count any more.
+    pub(crate) fn reclaim(&mut self, slot: Slot, now: Instant) {
+        let allocation = self.get_mut(slot);
+        allocation.channels.retain(|channel| now < channel.expires);
+        self.retain_permissions(slot, |permission| now < permission.expires);
+    }
+
+    /// Judges every permission and channel anew. `judge` says by address whether it stays, and
+    /// whether it is one of ours.
+    pub(crate) fn judge_peers(&mut self, slot: Slot, judge: impl Fn(IpAddr) -> Option<OwnPorts>) {
+        let allocation = self.get_mut(slot);
+        allocation.channels.retain(|channel| match judge(channel.peer.ip()) {
+            Some(own) => {
+                channel.own = own;
+                true
+            }
+            None => false,
+        });
+        self.retain_permissions(slot, |permission| match judge(permission.ip) {
+            Some(own) => {
+                permission.own = own;
+                true
+            }
+            None => false,
+        });
+    }
+
+    /// Sets the slot's timer to the next deadline of its allocation.
+    pub(crate) fn arm(&mut self, slot: Slot) {
+        match self.get(slot).next_deadline() {
+            Some(deadline) => self.timers.set(slot, deadline),
+            None => self.timers.cancel(slot),
+        }
+    }
+
+    /// A slot whose timer is due. It stays disarmed until [`Self::arm`].
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Slot> {
+        self.timers.pop(now)
+    }
+
+    /// When to look for due timers.
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn retain_permissions(&mut self, slot: Slot, keep: impl FnMut(&mut Permission) -> bool) {
+        let Self { slots, by_peer, last_peer, .. } = self;
+        let allocation =
+            slots[slot as usize].as_deref_mut().expect("the indexes name only slots in use");
+        let relays = allocation.halves.each_ref().map(|half| half.as_ref().map(|half| half.relay));
+        allocation.permissions.retain(keep, |ip| {
+            *last_peer = None;
+            if let Some(relay) = relays[index_of(IpFamily::of(ip))] {
+                by_peer.remove(&(relay, ip));
+            }
+        });
+    }
+}

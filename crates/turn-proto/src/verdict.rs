@@ -1,0 +1,165 @@
+//! The fate of a packet. There is exactly one, it is small, and it is counted.
+
+use core::net::IpAddr;
+
+use turn_types::{ClientAddr, ClientPath, Marks, PeerAddr, RelayId, SocketId};
+
+/// Largest answer or ICMP report that the server makes, in bytes: what RFC 8489 §6.1 allows over
+/// IPv4 when the path MTU is unknown. Relayed data is as large as its sender made it.
+pub const REPLY_MAX: usize = 548;
+
+/// Largest header that goes in front of a peer's datagram: a Data indication from an IPv6 peer is
+/// 20 (header) + 24 (XOR-PEER-ADDRESS) + 4 (DATA) bytes.
+pub const HEADER_MAX: usize = 48;
+
+/// Where the server writes an answer.
+pub type ReplyBuffer = [u8; REPLY_MAX];
+
+/// Where the server writes what precedes a peer's datagram on its way to the client.
+pub type HeaderBuffer = [u8; HEADER_MAX];
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send the first `len` bytes of the reply buffer back to where the packet came from.
+    Reply {
+        /// Bytes in the reply buffer.
+        len: u16,
+        /// Whether it is an error response.
+        error: bool,
+    },
+    /// Send `payload` of the packet out of a relay socket, as it is.
+    ToPeer {
+        /// The relay socket.
+        relay: RelayId,
+        /// Whom to.
+        peer: PeerAddr,
+        /// Where the payload begins in the packet.
+        start: u16,
+        /// How long it is; 0 is an empty datagram.
+        len: u16,
+        /// TTL, traffic class and DF to send it with.
+        marks: Marks,
+    },
+    /// Send the header buffer's first `header` bytes, the peer's whole datagram, and `padding` zero
+    /// bytes to a client.
+    ToClient {
+        /// The client's socket on our side.
+        socket: SocketId,
+        /// The client.
+        client: ClientAddr,
+        /// The address of ours to send from.
+        from: IpAddr,
+        /// Bytes in the header buffer: 4 for ChannelData, 36 or 48 for a Data indication.
+        header: u8,
+        /// Zero bytes behind the datagram, 0..=3 (a DATA attribute is padded, RFC 8489 §14).
+        padding: u8,
+        /// TTL and traffic class to send it with.
+        marks: Marks,
+    },
+    /// The request waits for an answer from outside; it will be answered by an [`Answer`].
+    Wait,
+    /// Nothing is sent.
+    Drop(DropReason),
+}
+
+// A verdict is passed by value for each packet: it must stay within a cache line.
+const _: () = assert!(size_of::<Verdict>() <= 64);
+
+/// An answer that is not the fate of a packet just handed in: to a request that waited, or an ICMP
+/// report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Whom to, and through which socket.
+    pub to: ClientPath,
+    /// Bytes in the reply buffer.
+    pub len: u16,
+    /// Whether it is an error response.
+    pub error: bool,
+}
+
+macro_rules! labelled {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $label:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            /// Every value, in the order of its index.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The metric label and the word in logs: stable, lower case.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label,)+ }
+            }
+
+            /// Position in [`Self::ALL`], for tables of counters.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+pub(crate) use labelled;
+
+labelled! {
+    /// Why nothing was sent for a packet. The label is what metrics and logs call it.
+    DropReason {
+        /// The first byte says that it is neither STUN nor ChannelData (RFC 8656 §12).
+        NotStun => "not_stun",
+        /// It looks like STUN and is malformed: length, cookie or attribute structure.
+        MalformedStun => "malformed_stun",
+        /// A FINGERPRINT that does not match (RFC 8489 §6.3).
+        BadFingerprint => "bad_fingerprint",
+        /// A method we do not have, or a class that the method does not allow (RFC 8489 §6.3).
+        UnexpectedMethod => "unexpected_method",
+        /// A response: it matches no transaction of ours (RFC 8489 §6.3).
+        UnexpectedResponse => "unexpected_response",
+        /// A Binding indication: accepted, and has no effect (RFC 8489 §6.3.2).
+        BindingIndication => "binding_indication",
+        /// An indication with an unknown comprehension-required attribute (RFC 8489 §6.3.2).
+        UnknownAttribute => "unknown_attribute",
+        /// Strangers of this prefix used up their budget of answers.
+        StrangerBudget => "stranger_budget",
+        /// Too many requests wait for an answer from outside.
+        TooManyPending => "too_many_pending",
+        /// A retransmission of a request that still waits.
+        AlreadyPending => "already_pending",
+        /// An indication or ChannelData on a 5-tuple without an allocation (RFC 8656 §5).
+        NoAllocation => "no_allocation",
+        /// ChannelData shorter than it says (RFC 8656 §12.6).
+        MalformedChannelData => "malformed_channel_data",
+        /// ChannelData on a channel that is not bound (RFC 8656 §12.6).
+        ChannelNotBound => "channel_not_bound",
+        /// A Send indication without a usable XOR-PEER-ADDRESS or DATA (RFC 8656 §11.2).
+        MalformedSend => "malformed_send",
+        /// No permission for the peer (RFC 8656 §§9, 11.2, 11.3).
+        NoPermission => "no_permission",
+        /// The peer's family has no relayed address in the allocation (RFC 8656 §11.2).
+        PeerFamily => "peer_family",
+        /// The peer rules forbid this peer.
+        PeerForbidden => "peer_forbidden",
+        /// Our own address, at a port that is no live allocation.
+        OwnAddress => "own_address",
+        /// The allocation's bandwidth limit (RFC 8656 §5).
+        Bandwidth => "bandwidth",
+        /// TTL or hop limit reached zero.
+        TtlExpired => "ttl_expired",
+        /// A peer's datagram at a relay socket that has no live allocation any more.
+        RelayClosed => "relay_closed",
+        /// A peer's datagram too long for a STUN message or a UDP datagram with its header in front.
+        TooLong => "too_long",
+        /// ICMP of a type that is not reported, or about no live permission (RFC 8656 §11.5).
+        IcmpIgnored => "icmp_ignored",
+        /// The kernel handed over only part of a datagram.
+        Truncated => "truncated",
+        /// The socket's send buffer was full.
+        SendBufferFull => "send_buffer_full",
+        /// The kernel refused to send: no route, forbidden by a firewall, unreachable.
+        SendRefused => "send_refused",
+        /// Larger than the outgoing link, with DF set (RFC 8656 §14).
+        TooBigForLink => "too_big_for_link",
+    }
+}
