@@ -44,7 +44,7 @@ pub const UNKNOWN_LISTED_MAX: usize = 32;
 /// Reservations live at the same time, over all workers: each holds a port.
 pub const RESERVATIONS_MAX: usize = 1024;
 
-/// Buckets of the stranger budget in one worker: 4096 x 16 bytes; prefixes that collide share.
+/// Buckets of the stranger budget in one worker: 4096 x 8 bytes; prefixes that collide share.
 pub const STRANGER_BUCKETS: usize = 4096;
 
 /// Realm in bytes: fewer than 128 characters (RFC 8489 §14.9), and challenges stay small.

@@ -210,8 +210,8 @@ proptest! {
             };
             let fits = |port: u16| free(port) && match wish {
                 PortWish::Any => true,
-                PortWish::Even => port % 2 == 0,
-                PortWish::EvenWithNext => port % 2 == 0 && free(port + 1),
+                PortWish::Even => port.is_multiple_of(2),
+                PortWish::EvenWithNext => port.is_multiple_of(2) && free(port + 1),
             };
             match ports.claim(range, wish, random) {
                 Some((lease, next)) => {
