@@ -51,7 +51,7 @@ pub use header::{
     Class, HEADER_LEN, MAGIC_COOKIE, MESSAGE_LEN_MAX, Method, TransactionId, padded_len,
 };
 pub use integrity::{IntegrityKey, IntegrityKind};
-pub use message::{Integrity, Message};
+pub use message::{Integrity, Message, UNKNOWN_REQUIRED_MAX};
 pub use nonce::{NONCE_COOKIE_LEN, SecurityFeatures};
 pub use packet::{PacketKind, classify};
 pub use stream::{Cut, next_message};

@@ -9,6 +9,11 @@ use crate::fingerprint::{FINGERPRINT_LEN, fingerprint};
 use crate::header::{Class, HEADER_LEN, MAGIC_COOKIE, Method, TransactionId, split_type};
 use crate::integrity::{IntegrityKey, SHA1_LEN, SHA256_LEN, SHA256_LEN_MIN};
 
+/// How many unknown attributes [`Message::unknown_required`] names: a message of 64 KiB has room for
+/// 16,000, which neither fit an answer (RFC 8489 §6.1 wants it under 548 bytes) nor are worth the
+/// time to tell apart. 64 of them take 128 bytes.
+pub const UNKNOWN_REQUIRED_MAX: usize = 64;
+
 /// A well-formed message of RFC 8489 in borrowed bytes.
 ///
 /// Its structure is sound: every attribute fits, and FINGERPRINT, if there is one, is last and
@@ -118,17 +123,24 @@ impl<'a> Message<'a> {
     }
 
     /// The comprehension-required types that `known` does not know, each once, in order: what
-    /// UNKNOWN-ATTRIBUTES lists (RFC 8489 §6.3.1). Quadratic in hostile messages: take no more of
-    /// them than an answer has room for.
+    /// UNKNOWN-ATTRIBUTES lists (RFC 8489 §6.3.1). Ends after [`UNKNOWN_REQUIRED_MAX`] of them.
     pub fn unknown_required<F>(&self, known: F) -> impl Iterator<Item = AttributeType> + use<'a, F>
     where
         F: Fn(AttributeType) -> bool,
     {
-        let all = self.attributes();
-        self.attributes().enumerate().filter_map(move |(index, Attribute { kind, .. })| {
-            let unknown = kind.is_comprehension_required() && !known(kind);
-            (unknown && !all.clone().take(index).any(|earlier| earlier.kind == kind))
-                .then_some(kind)
+        let mut kinds = self.attributes().map(|attribute| attribute.kind);
+        let mut seen = [AttributeType(0); UNKNOWN_REQUIRED_MAX];
+        let mut count = 0;
+        core::iter::from_fn(move || {
+            let (before, [place, ..]) = seen.split_at_mut_checked(count)? else {
+                return None;
+            };
+            let kind = kinds.find(|kind| {
+                kind.is_comprehension_required() && !known(*kind) && !before.contains(kind)
+            })?;
+            *place = kind;
+            count += 1;
+            Some(kind)
         })
     }
 

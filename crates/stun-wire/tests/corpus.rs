@@ -1,0 +1,47 @@
+//! Every input in the fuzz corpus, through the function of its target.
+
+#[path = "../../../fuzz/src/wire.rs"]
+#[expect(unreachable_pub, reason = "public in the crate it comes from")]
+mod targets;
+
+use std::fs;
+use std::path::Path;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let mut inputs: Vec<_> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.expect("a folder that can be read").path())
+        .collect();
+    inputs.sort();
+    assert!(!inputs.is_empty(), "no inputs in {}", folder.display());
+    for input in inputs {
+        println!("{}", input.display());
+        run(&fs::read(&input).expect("a file that can be read"));
+    }
+}
+
+#[test]
+fn packet() {
+    replay("packet", targets::packet);
+}
+
+#[test]
+fn message() {
+    replay("message", targets::message);
+}
+
+#[test]
+fn channel_data() {
+    replay("channel_data", targets::channel_data);
+}
+
+#[test]
+fn stream() {
+    replay("stream", targets::stream);
+}
+
+#[test]
+fn attribute_values() {
+    replay("attribute_values", targets::attribute_values);
+}
