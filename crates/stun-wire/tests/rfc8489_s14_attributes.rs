@@ -154,7 +154,8 @@ fn xor_mapped_address() {
 /// 8489-14.3-01: up to 763 bytes, UTF-8; the same for the other texts.
 #[test]
 fn texts() {
-    let readers: [(&str, fn(&[u8]) -> Result<&str, ValueError>); 5] = [
+    type Reader = fn(&[u8]) -> Result<&str, ValueError>;
+    let readers: [(&str, Reader); 5] = [
         ("username", value::username),
         ("realm", value::realm),
         ("nonce", value::nonce),
