@@ -1,0 +1,182 @@
+//! Who may relay: secrets that are secrets, and no contradiction.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use turn_proto::SharedSecret;
+use turn_types::Secret;
+
+use crate::document::Document;
+use crate::error::{Errors, Place};
+use crate::file;
+use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX};
+use crate::settings::Auth;
+use crate::value::{OpenRelay, SecretText};
+
+/// What the secret is called that stands in `auth.secret` or `auth.secret_file`.
+const DEFAULT_NAME: &str = "default";
+const SECRETS: &str = "auth.secrets";
+const HOW_TO_MAKE_ONE: &str = "make one with `openssl rand -base64 32`";
+
+pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors) -> Auth {
+    let mut secrets: Vec<SharedSecret> = Vec::new();
+    if auth.secret.is_some() || auth.secret_file.is_some() {
+        let key = if auth.secret.is_some() { "auth.secret" } else { "auth.secret_file" };
+        let source = Source { key, which: String::new(), place: document.place(key) };
+        if let Some(secret) =
+            source.secret(auth.secret.as_ref(), auth.secret_file.as_deref(), document, errors)
+        {
+            secrets.push(SharedSecret { name: DEFAULT_NAME.to_owned(), secret });
+        }
+    }
+    for (index, entry) in auth.secrets.iter().enumerate() {
+        let source = Source {
+            key: SECRETS,
+            which: format!("entry {}: ", index + 1),
+            place: document.entry_place(SECRETS, index),
+        };
+        let Some(name) = entry.name.as_ref().map(|name| name.as_str()) else {
+            source.refuse(
+                "there is no name",
+                "add name = \"...\", which is what logs will call it",
+                errors,
+            );
+            continue;
+        };
+        if secrets.iter().any(|other| other.name == name) {
+            let help = match name {
+                DEFAULT_NAME => "that is what auth.secret is called; use another name",
+                _ => "use another name",
+            };
+            source.refuse(&format!("another secret is called \"{name}\" too"), help, errors);
+        }
+        let Some(secret) =
+            source.secret(entry.secret.as_ref(), entry.secret_file.as_deref(), document, errors)
+        else {
+            continue;
+        };
+        if let Some(other) = secrets.iter().find(|other| other.secret == secret) {
+            source.refuse(
+                &format!("it is the same secret as \"{}\"", other.name),
+                "remove one of them",
+                errors,
+            );
+        }
+        secrets.push(SharedSecret { name: name.to_owned(), secret });
+    }
+    if secrets.len() > SECRETS_MAX {
+        let what = format!("there are {} secrets", secrets.len());
+        let help = format!("keep at most {SECRETS_MAX}: each is tried for every new credential");
+        errors.add(document.place(SECRETS), SECRETS, what, help);
+    }
+    let open_relay = auth.open_relay == OpenRelay::Yes;
+    contradictions(auth, open_relay, document, errors);
+    Auth {
+        open_relay,
+        secrets,
+        users: auth.users,
+        expiry_at_refresh: auth.expiry_at_refresh,
+        userhash: auth.userhash,
+    }
+}
+
+fn contradictions(auth: &file::Auth, open_relay: bool, document: &Document, errors: &mut Errors) {
+    let refused = ["auth.secret", "auth.secret_file", SECRETS, "auth.open_relay"];
+    if refused.into_iter().any(|key| document.is_refused(key)) {
+        return; // what the operator meant is not known
+    }
+    let secrets = auth.secret.is_some() || auth.secret_file.is_some() || !auth.secrets.is_empty();
+    if open_relay && secrets {
+        errors.add(
+            document.place("auth.open_relay"),
+            "auth.open_relay",
+            "anybody may relay, and there are secrets that nobody would be asked for",
+            "remove auth.open_relay, or the secrets",
+        );
+    }
+    if !open_relay && !secrets && !auth.users {
+        errors.add(
+            document.place("auth.users"),
+            "auth.users",
+            "nobody could relay: there is no shared secret, and users of the database are turned off",
+            "set auth.secret_file, or users = true",
+        );
+    }
+}
+
+/// Where a secret comes from, for its errors.
+struct Source {
+    key: &'static str,
+    which: String,
+    place: Place,
+}
+
+impl Source {
+    fn refuse(&self, what: &str, help: &str, errors: &mut Errors) {
+        errors.add(self.place.clone(), self.key, format!("{}{what}", self.which), help);
+    }
+
+    /// The secret, from the text or the file: exactly one of them.
+    fn secret(
+        &self,
+        text: Option<&SecretText>,
+        file: Option<&str>,
+        document: &Document,
+        errors: &mut Errors,
+    ) -> Option<Secret<Arc<[u8]>>> {
+        let bytes = match (text, file) {
+            (Some(_), Some(_)) => {
+                self.refuse("there are both secret and secret_file", "keep one of them", errors);
+                return None;
+            }
+            (None, None) => {
+                self.refuse(
+                    "there is no secret",
+                    "add secret_file = \"...\" or secret = \"...\"",
+                    errors,
+                );
+                return None;
+            }
+            (Some(text), None) => text.0.expose().clone().into_bytes(),
+            (None, Some(file)) => match read(&document.directory().join(file)) {
+                Ok(bytes) => bytes,
+                Err(what) => {
+                    self.refuse(
+                        &what,
+                        "the file needs to be readable by the user that the server runs as",
+                        errors,
+                    );
+                    return None;
+                }
+            },
+        };
+        if bytes.len() < SECRET_BYTES_MIN {
+            let what = format!(
+                "the secret has {} bytes, and needs {SECRET_BYTES_MIN} or more",
+                bytes.len()
+            );
+            self.refuse(&what, HOW_TO_MAKE_ONE, errors);
+            return None;
+        }
+        if bytes.len() > SECRET_BYTES_MAX {
+            let what = format!("the secret has more than {SECRET_BYTES_MAX} bytes");
+            self.refuse(&what, HOW_TO_MAKE_ONE, errors);
+            return None;
+        }
+        Some(Secret::new(bytes.into()))
+    }
+}
+
+/// The content of a secret's file without the blanks and line breaks at its ends.
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let slip = |error: std::io::Error| {
+        format!("{} could not be read: {}", path.display(), crate::reason(&error))
+    };
+    let file = std::fs::File::open(path).map_err(slip)?;
+    let mut bytes = Vec::new();
+    // One byte more than is allowed, so that too much is seen and no more is read; blanks aside.
+    let most = 2 * SECRET_BYTES_MAX as u64;
+    file.take(most).read_to_end(&mut bytes).map_err(slip)?;
+    Ok(bytes.trim_ascii().to_vec())
+}

@@ -1,0 +1,101 @@
+//! Where relayed addresses come from: every address once, and what clients are told unambiguous.
+
+use turn_types::IpFamily;
+
+use crate::document::Document;
+use crate::error::Errors;
+use crate::file;
+use crate::settings::Relay;
+use crate::value::{External, RelayEntry};
+
+const ADDRESSES: &str = "relay.addresses";
+const EXTERNAL: &str = "relay.external";
+
+pub(super) fn check(relay: &file::Relay, document: &Document, errors: &mut Errors) -> Relay {
+    let external = relay.external.clone().unwrap_or_default();
+    if relay.addresses.is_empty() && !document.is_refused(ADDRESSES) {
+        let help = "write [\"auto\"], or leave the key out";
+        errors.add(document.place(ADDRESSES), ADDRESSES, "there is no address to relay from", help);
+    }
+    entries(&relay.addresses, document, errors);
+    if !document.is_refused(ADDRESSES) {
+        externals(&external, &relay.addresses, document, errors);
+    }
+    Relay { addresses: relay.addresses.clone(), external, ports: relay.ports }
+}
+
+fn entries(addresses: &[RelayEntry], document: &Document, errors: &mut Errors) {
+    for (index, entry) in addresses.iter().enumerate() {
+        let before = &addresses[..index];
+        let mut refuse =
+            |what, help| errors.add(document.entry_place(ADDRESSES, index), ADDRESSES, what, help);
+        let (local, public) = match entry {
+            RelayEntry::Auto => {
+                if before.contains(entry) {
+                    refuse("\"auto\" is there twice".to_owned(), "remove one of them");
+                }
+                continue;
+            }
+            RelayEntry::Address { local, public } => (*local, public.unwrap_or(*local)),
+        };
+        if IpFamily::of(local) != IpFamily::of(public) {
+            refuse(
+                format!("local {local} and public {public} are of different families"),
+                "a relay of one family cannot be reached by the other",
+            );
+        }
+        for other in before {
+            let RelayEntry::Address { local: other_local, public: other_public } = other else {
+                continue;
+            };
+            let other_public = other_public.unwrap_or(*other_local);
+            if *other_local == local {
+                refuse(format!("{local} is there twice"), "remove one of them");
+            } else if other_public == public {
+                refuse(
+                    format!("{public} is the public address of {other_local} too"),
+                    "give each its own: both have the same ports",
+                );
+            }
+        }
+    }
+}
+
+fn externals(
+    external: &External,
+    addresses: &[RelayEntry],
+    document: &Document,
+    errors: &mut Errors,
+) {
+    for family in IpFamily::ALL {
+        let public: Vec<_> = external.0.iter().filter(|ip| IpFamily::of(**ip) == family).collect();
+        if public.is_empty() {
+            continue;
+        }
+        let of_family = |entry: &&RelayEntry| match entry {
+            RelayEntry::Auto => true,
+            RelayEntry::Address { local, .. } => IpFamily::of(*local) == family,
+        };
+        let local: Vec<_> = addresses.iter().filter(of_family).collect();
+        let mut refuse =
+            |what, help: &str| errors.add(document.place(EXTERNAL), EXTERNAL, what, help);
+        let own_public =
+            local.iter().any(|entry| matches!(entry, RelayEntry::Address { public: Some(_), .. }));
+        if public.len() > 1 {
+            refuse(
+                format!("there are {} {family} addresses", public.len()),
+                "write one per family; for more, relay.addresses = [{ local = \"...\", public = \"...\" }, ...]",
+            );
+        } else if local.is_empty() {
+            refuse(
+                format!("there is no {family} address in relay.addresses that it could stand for"),
+                "add the local one to relay.addresses, or remove it here",
+            );
+        } else if local.len() > 1 || own_public {
+            refuse(
+                format!("it does not say which {family} address in relay.addresses it stands for"),
+                "remove it, and write { local = \"...\", public = \"...\" } in relay.addresses",
+            );
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! The public format: what may stand in the configuration file. The comments on the keys are the
+//! reference page (`docs/configuration.md`) and the JSON schema: they are written for operators.
+//!
+//! Each key has a default, so that an empty file is a valid one. `x-applied` says whether a reload
+//! applies a change of the key (`live`) or the server has to be started again (`restart`).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::value::{
+    Bytes, Count, Duration, Endpoint, External, OpenRelay, PortRange, Prefix, RelayEntry,
+    SecretText, Text, WorkerCount,
+};
+
+/// The configuration of Turnpike.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct File {
+    /// The realm: the name under which users prove who they are, usually the domain of the service.
+    /// It goes into every user's key: users added under another realm have to be added again.
+    #[schemars(example = &"example.org", extend("x-applied" = "live"))]
+    pub realm: Text<1, 127>,
+    /// The addresses and UDP ports that clients connect to. A wildcard (`0.0.0.0`, `[::]`) is every
+    /// address of its family, and `[::]` is IPv6 alone.
+    #[schemars(example = serde_json::json!(["203.0.113.7:3478"]), extend("x-applied" = "restart"))]
+    pub listen: Vec<Endpoint>,
+    /// What the server calls itself in answers to clients that have proven who they are; strangers
+    /// are never told. Left out by default.
+    #[schemars(example = &"Turnpike", extend("x-applied" = "live"))]
+    pub software: Option<Text<1, 127>>,
+    /// The addresses and ports that are lent to clients.
+    pub relay: Relay,
+    /// Who may relay.
+    pub auth: Auth,
+    /// Whom clients may reach. Without rules: every public address, and nothing private, local,
+    /// reserved, or of this host itself.
+    pub peers: Peers,
+    /// How many there may be of what a client can ask for.
+    pub quotas: Quotas,
+    /// How long things live.
+    pub lifetimes: Lifetimes,
+    /// Sends every client to another server instead of serving it. Without an address nobody is sent
+    /// away.
+    pub redirect: Redirect,
+    /// The threads that relay.
+    pub workers: Workers,
+    /// How the kernel's sockets are used.
+    pub sockets: Sockets,
+    /// What is logged, to standard error.
+    pub log: Log,
+    /// Where `turnpike status`, `sessions`, `reload` and the other commands reach the running server.
+    pub control: Control,
+    /// Where the server keeps what it has to remember.
+    pub data: Data,
+    /// How the server ends.
+    pub shutdown: Shutdown,
+}
+
+/// `[relay]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Relay {
+    /// The addresses of this host that relayed addresses are taken from: `"auto"` (of each family, the
+    /// address that the host reaches others from), an address, or `{ local, public }` where clients
+    /// have to be told another one than the host has.
+    #[schemars(
+        example = serde_json::json!(["203.0.113.7", "2001:db8::7"]),
+        example = serde_json::json!([{ "local": "10.0.0.5", "public": "203.0.113.7" }]),
+        extend("x-applied" = "live")
+    )]
+    pub addresses: Vec<RelayEntry>,
+    /// The public address, or one per family, of a host behind 1:1 NAT (as in most clouds): what
+    /// clients are told instead of the host's own. Leave it out where the host has its public address.
+    #[schemars(example = &"203.0.113.7", extend("x-applied" = "live"))]
+    pub external: Option<External>,
+    /// The UDP ports that relayed addresses are taken from. A firewall has to let them in.
+    #[schemars(example = &"50000-59999", extend("x-applied" = "live"))]
+    pub ports: PortRange,
+}
+
+/// `[auth]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// A secret shared with the service that hands out time-limited credentials: the name is
+    /// `<expiry as Unix time>:<user>`, the password the base64 of HMAC-SHA1(secret, name). In the file
+    /// it can be read by whoever reads the file: `secret_file` is better.
+    #[schemars(extend("x-applied" = "live", "x-secret" = true))]
+    pub secret: Option<SecretText>,
+    /// The file that `secret` is in, without the blanks and line breaks at its ends. Relative to the
+    /// configuration file. A reload reads it again.
+    #[schemars(example = &"/etc/turnpike/secret", extend("x-applied" = "live"))]
+    pub secret_file: Option<String>,
+    /// More shared secrets, each with a name for the logs: to change a secret, add the new one, move
+    /// the service over, and remove the old one. Each is tried in turn.
+    #[schemars(
+        example = serde_json::json!([{ "name": "2027", "secret_file": "/etc/turnpike/secret-2027" }]),
+        extend("x-applied" = "live", "x-secret" = true)
+    )]
+    pub secrets: Vec<SecretEntry>,
+    /// Whether users of the database (`turnpike user add`) may relay, beside those with a credential
+    /// from a shared secret.
+    #[schemars(extend("x-applied" = "live"))]
+    pub users: bool,
+    /// Whether anybody at all may relay through this host without proving who they are. An open relay
+    /// is found and abused within hours.
+    #[schemars(extend("x-applied" = "live"))]
+    pub open_relay: OpenRelay,
+    /// Whether a time-limited credential that has run out stops its user from prolonging what they
+    /// have; otherwise it stops new allocations alone, and a call lasts as long as it lasts.
+    #[schemars(extend("x-applied" = "live"))]
+    pub expiry_at_refresh: bool,
+    /// Whether clients may send the hash of their name instead of the name (RFC 8489 §14.4). Offered
+    /// only while there are no shared secrets: a time-limited name cannot be told from its hash.
+    #[schemars(extend("x-applied" = "live"))]
+    pub userhash: bool,
+}
+
+/// An entry of `auth.secrets`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct SecretEntry {
+    /// What logs call it.
+    pub name: Option<Text<1, 64>>,
+    /// The secret, 16 bytes or more.
+    pub secret: Option<SecretText>,
+    /// The file that the secret is in, instead of `secret`.
+    pub secret_file: Option<String>,
+}
+
+/// `[peers]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Peers {
+    /// Networks that clients may reach although they would not by default, such as the network of a
+    /// media server. The longest matching entry of both lists decides. An address of this host itself
+    /// has to be written alone, not as part of a network.
+    #[schemars(example = serde_json::json!(["10.20.0.0/16", "10.30.0.5"]), extend("x-applied" = "live"))]
+    pub allow: Vec<Prefix>,
+    /// Networks that clients may not reach although they would by default.
+    #[schemars(example = serde_json::json!(["198.51.100.0/24"]), extend("x-applied" = "live"))]
+    pub deny: Vec<Prefix>,
+}
+
+/// `[quotas]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quotas {
+    /// Allocations that one user may have at a time; 0 is any number. No person needs as many as the
+    /// default; it keeps one leaked credential from taking every port.
+    #[schemars(example = 20, extend("x-applied" = "live"))]
+    pub allocations_per_user: Count<0, 10_000_000>,
+    /// Allocations that there may be at a time; 0 is as many as there are ports.
+    #[schemars(example = 5000, extend("x-applied" = "live"))]
+    pub allocations_total: Count<0, 10_000_000>,
+    /// Permissions (addresses that may send) in one allocation.
+    #[schemars(extend("x-applied" = "live"))]
+    pub permissions: Count<1, { turn_proto::limits::PERMISSIONS_MAX }>,
+    /// Channels in one allocation.
+    #[schemars(extend("x-applied" = "live"))]
+    pub channels: Count<1, { turn_proto::limits::CHANNELS_MAX }>,
+    /// Payload per second that one allocation may carry, in each direction; `"0 B"` is any amount.
+    #[schemars(example = &"2 MiB", extend("x-applied" = "live"))]
+    pub bytes_per_second: Bytes<0, { 1 << 40 }>,
+    /// Answers per second to clients that have not proven who they are, STUN Binding included, for one
+    /// network of clients (a /24 of IPv4, a /48 of IPv6); 0 is any number. It bounds what somebody
+    /// with a forged address can make this host send to others.
+    #[schemars(extend("x-applied" = "live"))]
+    pub stranger_answers_per_second: Count<0, 1_000_000>,
+}
+
+/// `[lifetimes]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Lifetimes {
+    /// An allocation, when the client asks for no time or for less than this (RFC 8656 §7.2).
+    #[schemars(extend("x-applied" = "live"))]
+    pub allocation_default: Duration<60, 3600>,
+    /// The longest time that an allocation is granted at once; clients prolong it as they need.
+    #[schemars(extend("x-applied" = "live"))]
+    pub allocation_max: Duration<60, 86_400>,
+    /// A permission. RFC 8656 §9 says 5 minutes and clients rely on no less.
+    #[schemars(extend("x-applied" = "live"))]
+    pub permission: Duration<300, 3600>,
+    /// A channel. RFC 8656 §12 says 10 minutes and clients rely on no less.
+    #[schemars(extend("x-applied" = "live"))]
+    pub channel: Duration<600, 3600>,
+    /// A nonce, after which a client is asked for a new proof (RFC 8656 §5: an hour at most).
+    #[schemars(extend("x-applied" = "live"))]
+    pub nonce: Duration<60, 3600>,
+    /// A port held for a client's next request (RFC 8656 §7.2: 30 seconds at least).
+    #[schemars(extend("x-applied" = "live"))]
+    pub reservation: Duration<30, 300>,
+}
+
+/// `[redirect]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Redirect {
+    /// The server that clients who came over IPv4 are sent to.
+    #[schemars(example = &"198.51.100.7:3478", extend("x-applied" = "live"))]
+    pub ipv4: Option<Endpoint>,
+    /// The server that clients who came over IPv6 are sent to.
+    #[schemars(example = &"[2001:db8::7]:3478", extend("x-applied" = "live"))]
+    pub ipv6: Option<Endpoint>,
+    /// The name in that server's certificate (ALTERNATE-DOMAIN, RFC 8489 §14.16).
+    #[schemars(example = &"turn2.example.org", extend("x-applied" = "live"))]
+    pub domain: Option<Text<1, 255>>,
+}
+
+/// `[workers]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workers {
+    /// How many there are; `"auto"` is one per processor that the server may run on.
+    #[schemars(example = 4, extend("x-applied" = "restart"))]
+    pub count: WorkerCount,
+    /// Whether each stays on a processor of its own.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub pin: bool,
+}
+
+/// `[sockets]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sockets {
+    /// The kernel's receive buffer of each socket. The kernel grants no more than
+    /// `net.core.rmem_max`.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub receive_buffer: Bytes<{ 64 << 10 }, { 256 << 20 }>,
+    /// The kernel's send buffer of each socket. The kernel grants no more than `net.core.wmem_max`.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub send_buffer: Bytes<{ 64 << 10 }, { 256 << 20 }>,
+    /// Whether the kernel may hand over several packets of one sender at once (UDP GRO). Off costs
+    /// speed; for finding faults of a network card or its driver.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub gro: bool,
+    /// Whether several packets to one receiver are handed to the kernel at once (UDP GSO). Off costs
+    /// speed; for finding faults of a network card or its driver.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub gso: bool,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// Lines for people (`text`) or one JSON object per line for machines (`json`).
+    #[schemars(extend("x-applied" = "restart"))]
+    pub format: LogFormat,
+    /// The least serious kind of line that is logged: `info` has one line at the end of each
+    /// allocation, `debug` one for each refused request.
+    #[schemars(example = &"debug", extend("x-applied" = "live"))]
+    pub level: LogLevel,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// The least serious kind of line that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum LogLevel {
+    /// The server ends.
+    Error,
+    /// An operator has to act.
+    Warn,
+    /// Life events.
+    Info,
+    /// What clients do wrong.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// `[control]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Control {
+    /// The Unix socket, which its owner alone may use. By default `control.sock` in `data.directory`.
+    #[schemars(example = &"/run/turnpike/control.sock", extend("x-applied" = "restart"))]
+    pub socket: Option<String>,
+}
+
+/// `[data]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Data {
+    /// The directory of the user database (`users.sqlite`). Created, for its owner alone, when it is
+    /// not there. `--data` on the command line overrides it.
+    #[schemars(example = &"/srv/turnpike", extend("x-applied" = "restart"))]
+    pub directory: String,
+}
+
+/// `[shutdown]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shutdown {
+    /// How long allocations may go on, without new ones, after the server was told to end (SIGTERM or
+    /// `turnpike drain`); it ends when the last one has. `"0 s"` ends them at once.
+    #[schemars(example = &"30 min", extend("x-applied" = "live"))]
+    pub drain: Duration<0, 604_800>,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        Self {
+            realm: Text::fixed("turnpike"),
+            listen: vec![
+                Endpoint(([0, 0, 0, 0], 3478).into()),
+                Endpoint((std::net::Ipv6Addr::UNSPECIFIED, 3478).into()),
+            ],
+            software: None,
+            relay: Relay::default(),
+            auth: Auth::default(),
+            peers: Peers::default(),
+            quotas: Quotas::default(),
+            lifetimes: Lifetimes::default(),
+            redirect: Redirect::default(),
+            workers: Workers::default(),
+            sockets: Sockets::default(),
+            log: Log::default(),
+            control: Control::default(),
+            data: Data::default(),
+            shutdown: Shutdown::default(),
+        }
+    }
+}
+
+impl Default for Relay {
+    fn default() -> Self {
+        Self {
+            addresses: vec![RelayEntry::Auto],
+            external: None,
+            ports: PortRange { min: 49_152, max: 65_535 }, // RFC 8656 §7.2: the dynamic ports
+        }
+    }
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self {
+            secret: None,
+            secret_file: None,
+            secrets: Vec::new(),
+            users: true,
+            open_relay: OpenRelay::No,
+            expiry_at_refresh: true,
+            userhash: true,
+        }
+    }
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            allocations_per_user: Count::new(1000),
+            allocations_total: Count::new(0),
+            permissions: Count::new(128),
+            channels: Count::new(128),
+            bytes_per_second: Bytes::new(0),
+            stranger_answers_per_second: Count::new(1000),
+        }
+    }
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        Self {
+            allocation_default: Duration::seconds(600),
+            allocation_max: Duration::seconds(3600),
+            permission: Duration::seconds(300),
+            channel: Duration::seconds(600),
+            nonce: Duration::seconds(600),
+            reservation: Duration::seconds(30),
+        }
+    }
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self { count: WorkerCount::Auto, pin: true }
+    }
+}
+
+impl Default for Sockets {
+    fn default() -> Self {
+        Self {
+            receive_buffer: Bytes::new(4 << 20),
+            send_buffer: Bytes::new(4 << 20),
+            gro: true,
+            gso: true,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: LogLevel::Info }
+    }
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self { directory: "/var/lib/turnpike".to_owned() }
+    }
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self { drain: Duration::seconds(0) }
+    }
+}

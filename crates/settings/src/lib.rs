@@ -1,0 +1,130 @@
+//! Configuration file -> checked values; differences between two configurations.
+//!
+//! Invariant: a [`Settings`] that exists is good as a whole. Whatever is wrong is found while it is
+//! loaded, all of it at once, each with file, line, key, what is wrong and what to do.
+//!
+//! ```text
+//! file.rs (the public format) -> document.rs (read key by key) -> check.rs (keys together)
+//!     -> Settings -> policy.rs (the rules of the server)
+//!                 -> diff.rs   (what a reload changes)
+//! file.rs -> keys.rs (the table of keys) -> reference.rs (docs/configuration.md, the JSON schema)
+//! ```
+//!
+//! Nothing here reads the environment by itself; files are read where the configuration names them.
+#![forbid(unsafe_code)]
+
+mod check;
+mod diff;
+mod document;
+mod environment;
+mod error;
+pub mod file;
+mod keys;
+mod limits;
+mod policy;
+mod reference;
+mod settings;
+mod suggest;
+pub mod value;
+
+use std::io::Read;
+use std::path::Path;
+
+pub use diff::{Change, Diff, diff};
+pub use environment::Environment;
+pub use error::{Place, SettingsError, SettingsErrors};
+pub use file::{File, LogFormat, LogLevel};
+pub use policy::RelayPair;
+pub use reference::{json_schema, reference_markdown};
+pub use settings::{Auth, Log, Peers, Relay, Settings, Sockets, Workers};
+pub use value::{External, OpenRelay, PortRange, RelayEntry, WorkerCount};
+
+use document::Document;
+use error::Errors;
+
+/// The smallest configuration of a public relay, as the documentation shows it.
+pub const EXAMPLE: &str = include_str!("public.toml");
+
+/// Loads a configuration: the file, then the environment over it, then the checks.
+///
+/// Without a file every key has its default, which is a safe server that relays for the users of
+/// its database.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Settings, SettingsErrors> {
+    let Some(path) = path else {
+        return finish(Document::default(), environment, Errors::default());
+    };
+    match read(path) {
+        Ok(text) => parse(path, &text, environment),
+        Err((what, help)) => {
+            let mut errors = Errors::default();
+            errors.add(Place::File { path: path.to_owned(), line: None }, "", what, help);
+            finish(Document::default(), &Environment::empty(), errors)
+        }
+    }
+}
+
+/// As [`load`], of a text that was read from `path` already; relative paths in it are relative to
+/// the directory of `path`.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn parse(
+    path: &Path,
+    text: &str,
+    environment: &Environment,
+) -> Result<Settings, SettingsErrors> {
+    let mut errors = Errors::default();
+    let document = Document::parse(path, text, &mut errors);
+    finish(document, environment, errors)
+}
+
+fn finish(
+    mut document: Document,
+    environment: &Environment,
+    mut errors: Errors,
+) -> Result<Settings, SettingsErrors> {
+    document.override_by(environment, &mut errors);
+    let file = document.read(&mut errors);
+    let settings = check::check(file, &document, &mut errors);
+    errors.or(settings)
+}
+
+fn read(path: &Path) -> Result<String, (String, String)> {
+    let slip = |error: std::io::Error| {
+        let help = if error.kind() == std::io::ErrorKind::NotFound {
+            "name another one with --config, or create it; docs/configuration.md shows one of five lines"
+        } else {
+            "it needs to be a text file that the user the server runs as can read"
+        };
+        (format!("could not be read: {}", reason(&error)), help.to_owned())
+    };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(slip)?;
+    file.take(limits::FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(slip)?;
+    if bytes.len() as u64 > limits::FILE_BYTES_MAX {
+        let what = format!("has more than {}", value::show_bytes(limits::FILE_BYTES_MAX));
+        return Err((what, "this does not look like a configuration file".to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
+            .iter()
+            .filter(|b| **b == b'\n')
+            .count();
+        (format!("is not text: line {line} is not UTF-8"), "save the file as UTF-8".to_owned())
+    })
+}
+
+/// Why the operating system refused, in words that do not change from system to system.
+fn reason(error: &std::io::Error) -> String {
+    use std::io::ErrorKind;
+    let known = [
+        (ErrorKind::NotFound, "there is no such file"),
+        (ErrorKind::PermissionDenied, "permission denied"),
+        (ErrorKind::IsADirectory, "it is a directory"),
+    ];
+    let reason = known.into_iter().find(|(kind, _)| *kind == error.kind());
+    reason.map_or_else(|| error.to_string(), |(_, reason)| reason.to_owned())
+}

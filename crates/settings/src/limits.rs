@@ -1,0 +1,20 @@
+//! Every bound of this crate, with its reason. Bounds of single keys stand at the key, in `file.rs`.
+
+/// Shared secrets in bytes: 128 bits, below which a captured credential can be searched for.
+pub(crate) const SECRET_BYTES_MIN: usize = 16;
+
+/// Shared secrets in bytes: beyond it somebody named the wrong file.
+pub(crate) const SECRET_BYTES_MAX: usize = 1024;
+
+/// The configuration file in bytes: beyond it somebody named the wrong file.
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A Unix socket's path in bytes: `sun_path` holds 108 with the final zero.
+pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Entries of one list in the file: each client packet may meet them (rules, secrets), or each costs
+/// a socket per worker (addresses).
+pub(crate) const LIST_ENTRIES_MAX: usize = 4096;
+
+/// Shared secrets: each is tried in turn for every new credential.
+pub(crate) const SECRETS_MAX: usize = 8;

@@ -1,0 +1,130 @@
+//! Checked values: what the rest of the program works with.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use turn_proto::{AlternateServer, Lifetimes, Quotas, SharedSecret, StrangerBudget};
+use turn_types::Prefix;
+
+use crate::file::{LogFormat, LogLevel};
+use crate::value::{External, PortRange, RelayEntry, WorkerCount};
+
+/// A configuration that has been checked. Two of them are compared by [`diff`](crate::diff), and one
+/// becomes the rules of the server by [`Settings::policy`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The realm, 1 to 127 bytes.
+    pub realm: Arc<str>,
+    /// SOFTWARE in answers to authenticated requests.
+    pub software: Option<Arc<str>>,
+    /// UDP listeners; at least one, no two alike, port never 0.
+    pub listen: Vec<SocketAddr>,
+    /// Where relayed addresses come from.
+    pub relay: Relay,
+    /// Who may relay.
+    pub auth: Auth,
+    /// Exceptions to the rules about peers.
+    pub peers: Peers,
+    /// How many there may be.
+    pub quotas: Quotas,
+    /// What strangers may make the server say.
+    pub strangers: StrangerBudget,
+    /// How long things live.
+    pub lifetimes: Lifetimes,
+    /// Where clients are sent instead of being served.
+    pub redirect: Option<AlternateServer>,
+    /// The threads that relay.
+    pub workers: Workers,
+    /// How the kernel's sockets are used.
+    pub sockets: Sockets,
+    /// What is logged.
+    pub log: Log,
+    /// Where the control socket is, if that was said; otherwise [`Settings::control_socket`].
+    pub control: Option<PathBuf>,
+    /// Where the server keeps what it has to remember. The command line may set it after loading.
+    pub data_directory: PathBuf,
+    /// How long allocations may go on after the server was told to end.
+    pub drain: Duration,
+}
+
+/// Where relayed addresses come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// At least one; local addresses differ.
+    pub addresses: Vec<RelayEntry>,
+    /// At most one address per family.
+    pub external: External,
+    /// The ports.
+    pub ports: PortRange,
+}
+
+/// Who may relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// Anybody.
+    pub open_relay: bool,
+    /// Those with a credential made with one of these; names and secrets differ.
+    pub secrets: Vec<SharedSecret>,
+    /// Those in the user database.
+    pub users: bool,
+    /// Whether a credential that ran out stops a Refresh.
+    pub expiry_at_refresh: bool,
+    /// Whether names may be sent as hashes where that is possible.
+    pub userhash: bool,
+}
+
+/// Exceptions to the rules about peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers {
+    /// Reachable although not by default.
+    pub allow: Vec<Prefix>,
+    /// Not reachable although by default; shares no entry with `allow`.
+    pub deny: Vec<Prefix>,
+}
+
+/// The threads that relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// How many.
+    pub count: WorkerCount,
+    /// Whether each stays on one processor.
+    pub pin: bool,
+}
+
+/// How the kernel's sockets are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sockets {
+    /// SO_RCVBUF in bytes.
+    pub receive_buffer: u32,
+    /// SO_SNDBUF in bytes.
+    pub send_buffer: u32,
+    /// UDP GRO.
+    pub gro: bool,
+    /// UDP GSO.
+    pub gso: bool,
+}
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// How lines look.
+    pub format: LogFormat,
+    /// The least serious kind.
+    pub level: LogLevel,
+}
+
+impl Settings {
+    /// The control socket: as configured, or in the data directory.
+    #[must_use]
+    pub fn control_socket(&self) -> PathBuf {
+        self.control.clone().unwrap_or_else(|| self.data_directory.join("control.sock"))
+    }
+
+    /// The user database.
+    #[must_use]
+    pub fn user_database(&self) -> PathBuf {
+        self.data_directory.join("users.sqlite")
+    }
+}

@@ -1,0 +1,160 @@
+//! What a reload says: each key that changed, by when it takes effect.
+
+use std::path::Path;
+
+use settings::{Change, Environment, Settings, diff, json_schema, parse};
+
+fn good(text: &str) -> Settings {
+    parse(Path::new("turnpike.toml"), text, &Environment::empty())
+        .unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// `key: old -> new`, behind `live` or `restart`.
+fn changes(old: &str, new: &str) -> Vec<String> {
+    let diff = diff(&good(old), &good(new));
+    let show = |when: &str, change: &Change| {
+        format!("{when} {}: {} -> {}", change.key, change.old, change.new)
+    };
+    let live = diff.live.iter().map(|change| show("live", change));
+    live.chain(diff.needs_restart.iter().map(|change| show("restart", change))).collect()
+}
+
+#[test]
+fn nothing_changed() {
+    assert!(diff(&good(""), &good("realm = 'turnpike'")).is_empty());
+}
+
+#[test]
+fn each_key_is_reported_once_with_both_values() {
+    for (old, new, expected) in [
+        ("", "realm = 'example.org'", "live realm: \"turnpike\" -> \"example.org\""),
+        (
+            "",
+            "listen = ['203.0.113.7:3478']",
+            "restart listen: [\"0.0.0.0:3478\", \"[::]:3478\"] -> [\"203.0.113.7:3478\"]",
+        ),
+        ("", "software = 'Turnpike'", "live software: none -> \"Turnpike\""),
+        (
+            "",
+            "relay.addresses = ['auto', { local = '10.0.0.5', public = '203.0.113.7' }]",
+            "live relay.addresses: [\"auto\"] -> [\"auto\", \"10.0.0.5 as 203.0.113.7\"]",
+        ),
+        ("", "relay.external = '203.0.113.7'", "live relay.external: [] -> [\"203.0.113.7\"]"),
+        ("", "relay.ports = '50000-59999'", "live relay.ports: \"49152-65535\" -> \"50000-59999\""),
+        ("", "auth.expiry_at_refresh = false", "live auth.expiry_at_refresh: true -> false"),
+        ("", "auth.userhash = false", "live auth.userhash: true -> false"),
+        ("", "auth.open_relay = 'yes, relay for anyone'", "live auth.open_relay: false -> true"),
+        ("", "peers.allow = ['10.0.0.5']", "live peers.allow: [] -> [\"10.0.0.5/32\"]"),
+        ("", "peers.deny = ['192.0.2.0/24']", "live peers.deny: [] -> [\"192.0.2.0/24\"]"),
+        (
+            "",
+            "quotas.bytes_per_second = '2 MiB'",
+            "live quotas.bytes_per_second: \"0 B\" -> \"2 MiB\"",
+        ),
+        (
+            "",
+            "quotas.stranger_answers_per_second = 5",
+            "live quotas.stranger_answers_per_second: 1000 -> 5",
+        ),
+        ("", "lifetimes.nonce = '90 s'", "live lifetimes.nonce: \"10 min\" -> \"90 s\""),
+        ("", "workers.count = 2", "restart workers.count: \"auto\" -> 2"),
+        ("", "sockets.gso = false", "restart sockets.gso: true -> false"),
+        ("", "log.level = 'debug'", "live log.level: \"info\" -> \"debug\""),
+        ("", "log.format = 'json'", "restart log.format: \"text\" -> \"json\""),
+        ("", "control.socket = '/run/t.sock'", "restart control.socket: none -> \"/run/t.sock\""),
+        (
+            "",
+            "data.directory = '/srv'",
+            "restart data.directory: \"/var/lib/turnpike\" -> \"/srv\"",
+        ),
+        ("", "shutdown.drain = '1 h'", "live shutdown.drain: \"0 s\" -> \"1 h\""),
+    ] {
+        assert_eq!(changes(old, new), [expected]);
+    }
+}
+
+#[test]
+fn a_part_of_the_redirect_is_reported_alone() {
+    let old = "redirect = { ipv4 = '198.51.100.7:3478', ipv6 = '[2001:db8::7]:3478' }";
+    let new = "redirect = { ipv4 = '198.51.100.8:3478', ipv6 = '[2001:db8::7]:3478' }";
+    assert_eq!(
+        changes(old, new),
+        ["live redirect.ipv4: \"198.51.100.7:3478\" -> \"198.51.100.8:3478\""]
+    );
+}
+
+#[test]
+fn a_changed_secret_is_reported_and_not_shown() {
+    let (old, new) = ("auth.secret = '0123456789abcdef'", "auth.secret = 'fedcba9876543210'");
+    assert_eq!(
+        changes(old, new),
+        ["live auth.secrets: [default: <secret>] -> [default: <secret>]"]
+    );
+    assert_eq!(changes(old, old), [""; 0]);
+    let both = format!("{old}\nauth.secrets = [{{ name = '2027', secret = 'fedcba9876543210' }}]");
+    assert_eq!(
+        changes(old, &both),
+        ["live auth.secrets: [default: <secret>] -> [default: <secret>, 2027: <secret>]"]
+    );
+}
+
+/// A key that nobody compares would change without a word.
+#[test]
+fn every_key_of_the_file_is_compared() {
+    let schema: serde_json::Value = serde_json::from_str(&json_schema()).unwrap();
+    let mut keys = Vec::new();
+    for (name, schema) in schema["properties"].as_object().unwrap() {
+        match schema["properties"].as_object() {
+            Some(table) => keys.extend(table.keys().map(|key| format!("{name}.{key}"))),
+            None => keys.push(name.clone()),
+        }
+    }
+    // These two come to be an entry of auth.secrets.
+    keys.retain(|key| key != "auth.secret" && key != "auth.secret_file");
+
+    // Two files that differ in every key.
+    let one = good(
+        "redirect = { ipv4 = '198.51.100.7:3478', ipv6 = '[2001:db8::7]:3478', domain = 'a.example' }",
+    );
+    let other = good(
+        r#"
+        realm = "other"
+        listen = ["0.0.0.0:1"]
+        software = "other"
+        relay = { addresses = ["10.0.0.5"], external = "203.0.113.7", ports = "1024-1025" }
+        auth = { secret = "0123456789abcdef", users = false, expiry_at_refresh = false, userhash = false }
+        peers = { allow = ["10.0.0.0/8"], deny = ["192.0.2.0/24"] }
+        workers = { count = 1, pin = false }
+        sockets = { receive_buffer = "64 KiB", send_buffer = "64 KiB", gro = false, gso = false }
+        log = { format = "json", level = "error" }
+        control.socket = "/run/other.sock"
+        data.directory = "/srv/other"
+        shutdown.drain = "1 s"
+        [quotas]
+        allocations_per_user = 1
+        allocations_total = 1
+        permissions = 1
+        channels = 1
+        bytes_per_second = "1 B"
+        stranger_answers_per_second = 1
+        [lifetimes]
+        allocation_default = "1 min"
+        allocation_max = "2 min"
+        permission = "6 min"
+        channel = "11 min"
+        nonce = "1 min"
+        reservation = "31 s"
+        "#,
+    );
+    // An open relay has no secrets, so this key needs a pair of its own.
+    let open = good("auth.open_relay = 'yes, relay for anyone'");
+    let mut compared: Vec<String> = Vec::new();
+    for diff in [diff(&one, &other), diff(&good(""), &open)] {
+        compared.extend(
+            diff.live.iter().chain(&diff.needs_restart).map(|change| change.key.to_owned()),
+        );
+    }
+    keys.sort();
+    compared.sort();
+    assert_eq!(compared, keys);
+}

@@ -1,0 +1,415 @@
+//! What an operator reads when a configuration is wrong: word for word.
+
+use std::path::Path;
+
+use settings::{Environment, parse};
+
+/// The whole output for a file called `turnpike.toml`, or "" when nothing is wrong.
+fn errors(text: &str) -> String {
+    parse(Path::new("turnpike.toml"), text, &Environment::empty())
+        .map_or_else(|errors| errors.to_string(), |_| String::new())
+}
+
+fn check(cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        assert_eq!(errors(text), *expected, "of this file:\n{text}");
+    }
+}
+
+#[test]
+fn keys_that_do_not_exist() {
+    check(&[
+        (
+            "raelm = 'example.org'",
+            "turnpike.toml:1: raelm: there is no such key\n    \
+             did you mean realm?",
+        ),
+        (
+            "[relay]\nport = '50000-60000'",
+            "turnpike.toml:2: relay.port: there is no such key\n    \
+             did you mean ports?",
+        ),
+        (
+            "[relays]\nports = '50000-60000'",
+            "turnpike.toml:1: relays: there is no such key\n    \
+             did you mean relay?",
+        ),
+        (
+            "secret_file = '/etc/turnpike/secret'",
+            "turnpike.toml:1: secret_file: there is no such key\n    \
+             secret_file belongs under [auth]",
+        ),
+        (
+            "[auth]\nrealm = 'example.org'",
+            "turnpike.toml:2: auth.realm: there is no such key\n    \
+             realm belongs at the top of the file, before the first [table]",
+        ),
+        (
+            "[log]\ncolour = true",
+            "turnpike.toml:2: log.colour: there is no such key\n    \
+             the keys of [log] are format, level",
+        ),
+        (
+            "fingerprint = true",
+            "turnpike.toml:1: fingerprint: there is no such key\n    \
+             remove it; docs/configuration.md lists the keys",
+        ),
+        (
+            "[[auth.secrets]]\nname = 'a'\nsecret_flie = '/etc/turnpike/secret'",
+            "turnpike.toml:3: auth.secrets.secret_flie: there is no such key\n    \
+             did you mean secret_file?",
+        ),
+        (
+            "[relay]\naddresses = [{ local = '10.0.0.5', nat = '203.0.113.7' }]",
+            "turnpike.toml:2: relay.addresses.nat: there is no such key\n    \
+             an entry has local, public",
+        ),
+    ]);
+}
+
+#[test]
+fn values_that_cannot_be() {
+    check(&[
+        (
+            "realm = ''",
+            "turnpike.toml:1: realm: the text is empty\n    \
+             write 1 to 127 bytes of text in quotes, without control characters",
+        ),
+        (
+            "realm = 7",
+            "turnpike.toml:1: realm: 7 is a bare number, and text in quotes is needed\n    \
+             write 1 to 127 bytes of text in quotes, without control characters",
+        ),
+        (
+            "realm = ['a', 'b']",
+            "turnpike.toml:1: realm: is a list, and one value is needed\n    \
+             write 1 to 127 bytes of text in quotes, without control characters",
+        ),
+        (
+            "listen = '0.0.0.0:3478'",
+            "turnpike.toml:1: listen: is text, and a list is needed\n    \
+             write a list: listen = [...]; in each entry write an IP address and a port, such as \
+             \"203.0.113.7:3478\" or \"[2001:db8::7]:3478\"",
+        ),
+        (
+            "listen = ['0.0.0.0:3478', '203.0.113.7']",
+            "turnpike.toml:1: listen: \"203.0.113.7\" has no port\n    \
+             write an IP address and a port, such as \"203.0.113.7:3478\" or \"[2001:db8::7]:3478\"",
+        ),
+        (
+            "[relay]\nports = '700-800'",
+            "turnpike.toml:2: relay.ports: \"700-800\" begins below port 1024, where system services live\n    \
+             write the lowest and the highest port, from 1024 to 65535, such as \"49152-65535\"",
+        ),
+        (
+            "[relay]\nports = 50000",
+            "turnpike.toml:2: relay.ports: 50000 is one port, and a range is needed\n    \
+             write the lowest and the highest port, from 1024 to 65535, such as \"49152-65535\"",
+        ),
+        (
+            "[relay]\nexternal = 'eth0'",
+            "turnpike.toml:2: relay.external: \"eth0\" is a name, and an IP address is needed\n    \
+             write the public address, such as \"203.0.113.7\", or a list of one per family, \
+             [\"203.0.113.7\", \"2001:db8::7\"]",
+        ),
+        (
+            "[relay]\naddresses = [\n  'auto',\n  '0.0.0.0',\n]",
+            "turnpike.toml:4: relay.addresses: \"0.0.0.0\" is a wildcard, and one address is needed\n    \
+             write \"auto\", an address of this host such as \"203.0.113.7\", or, behind 1:1 NAT, \
+             { local = \"10.0.0.5\", public = \"203.0.113.7\" }",
+        ),
+        (
+            "[peers]\nallow = ['10.1.2.3/8']",
+            "turnpike.toml:2: peers.allow: \"10.1.2.3/8\" is an address in a network: the network is \"10.0.0.0/8\"\n    \
+             write a network such as \"192.0.2.0/24\" or \"2001:db8::/32\", or one address",
+        ),
+        (
+            "[lifetimes]\nnonce = 600",
+            "turnpike.toml:2: lifetimes.nonce: 600 has no unit\n    \
+             write a number and a unit (ms, s, min, h, d) such as \"90 s\" or \"10 min\", from 1 min to 1 h",
+        ),
+        (
+            "[lifetimes]\npermission = '2 min'",
+            "turnpike.toml:2: lifetimes.permission: \"2 min\" is too short: the least is 5 min\n    \
+             write a number and a unit (ms, s, min, h, d) such as \"90 s\" or \"10 min\", from 5 min to 1 h",
+        ),
+        (
+            "[sockets]\nreceive_buffer = '4 MB'",
+            "turnpike.toml:2: sockets.receive_buffer: \"4 MB\" has an unknown unit \"MB\"; there are B, KiB, MiB, GiB\n    \
+             write a number and a unit (B, KiB, MiB, GiB) such as \"64 MiB\", from 64 KiB to 256 MiB",
+        ),
+        (
+            "[quotas]\npermissions = 5000",
+            "turnpike.toml:2: quotas.permissions: 5000 is out of range\n    \
+             write a whole number from 1 to 1024, without quotes",
+        ),
+        (
+            "[quotas]\npermissions = '50'",
+            "turnpike.toml:2: quotas.permissions: \"50\" is not a whole number\n    \
+             write a whole number from 1 to 1024, without quotes",
+        ),
+        (
+            "[workers]\ncount = 0",
+            "turnpike.toml:2: workers.count: 0 is out of range\n    \
+             write \"auto\" for one per processor, or a whole number from 1 to 1024",
+        ),
+        (
+            "[workers]\npin = 'yes'",
+            "turnpike.toml:2: workers.pin: is text, and true or false is needed\n    \
+             write true or false, without quotes",
+        ),
+        (
+            "realm = true",
+            "turnpike.toml:1: realm: true is a switch, and text in quotes is needed\n    \
+             write 1 to 127 bytes of text in quotes, without control characters",
+        ),
+        (
+            "[control]\nsocket = 5",
+            "turnpike.toml:2: control.socket: is a whole number, and text is needed\n    \
+             write text in quotes",
+        ),
+        (
+            "[auth]\nsecrets = ['0123456789abcdef']",
+            "turnpike.toml:2: auth.secrets: entry 1: is not a table\n    \
+             write a list of tables: secrets = [{ ... }]",
+        ),
+        (
+            "[log]\nlevel = 'warning'",
+            "turnpike.toml:2: log.level: \"warning\" is not one of the choices\n    \
+             write one of \"error\", \"warn\", \"info\", \"debug\", \"trace\"",
+        ),
+        (
+            "[log]\nformat = 'jsno'",
+            "turnpike.toml:2: log.format: \"jsno\" is not one of the choices\n    \
+             did you mean \"json\"? Otherwise write one of \"text\", \"json\"",
+        ),
+        (
+            "log = 'debug'",
+            "turnpike.toml:1: log: is text, and is a table\n    \
+             write [log] on a line of its own, and its keys below",
+        ),
+        (
+            "[auth]\nopen_relay = true",
+            "turnpike.toml:2: auth.open_relay: true does not say clearly enough that anybody may relay\n    \
+             write \"no\", or, where anybody at all shall relay through this host, \"yes, relay for anyone\"",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_not_toml() {
+    check(&[
+        (
+            "realm = example.org",
+            "turnpike.toml:1: string values must be quoted, expected literal string\n    \
+             see https://toml.io for how TOML is written",
+        ),
+        (
+            "realm = 'a'\nrealm = 'b'",
+            "turnpike.toml:2: duplicate key\n    \
+             see https://toml.io for how TOML is written",
+        ),
+    ]);
+}
+
+#[test]
+fn keys_that_do_not_go_together() {
+    check(&[
+        (
+            "listen = []",
+            "turnpike.toml:1: listen: there is nothing to listen on\n    \
+             name an address and port, such as \"0.0.0.0:3478\", or leave the key out for port 3478 everywhere",
+        ),
+        (
+            "listen = [\n'0.0.0.0:3478',\n'0.0.0.0:3478',\n]",
+            "turnpike.toml:3: listen: \"0.0.0.0:3478\" is there twice\n    \
+             remove one of them",
+        ),
+        (
+            "listen = ['0.0.0.0:50000']",
+            "turnpike.toml:1: listen: port 50000 is one of relay.ports (49152-65535)\n    \
+             listen on another port, or take relayed addresses from other ports",
+        ),
+        (
+            "[relay]\nexternal = ['203.0.113.7', '203.0.113.8']",
+            "turnpike.toml:2: relay.external: there are 2 IPv4 addresses\n    \
+             write one per family; for more, relay.addresses = [{ local = \"...\", public = \"...\" }, ...]",
+        ),
+        (
+            "[relay]\naddresses = ['10.0.0.5', '10.0.0.6']\nexternal = '203.0.113.7'",
+            "turnpike.toml:3: relay.external: it does not say which IPv4 address in relay.addresses it stands for\n    \
+             remove it, and write { local = \"...\", public = \"...\" } in relay.addresses",
+        ),
+        (
+            "[relay]\naddresses = ['10.0.0.5']\nexternal = '2001:db8::7'",
+            "turnpike.toml:3: relay.external: there is no IPv6 address in relay.addresses that it could stand for\n    \
+             add the local one to relay.addresses, or remove it here",
+        ),
+        (
+            "[relay]\naddresses = [{ local = '10.0.0.5', public = '2001:db8::7' }]",
+            "turnpike.toml:2: relay.addresses: local 10.0.0.5 and public 2001:db8::7 are of different families\n    \
+             a relay of one family cannot be reached by the other",
+        ),
+        (
+            "[relay]\naddresses = [{ local = '10.0.0.5', public = '203.0.113.7' }, { local = '10.0.0.6', public = '203.0.113.7' }]",
+            "turnpike.toml:2: relay.addresses: 203.0.113.7 is the public address of 10.0.0.5 too\n    \
+             give each its own: both have the same ports",
+        ),
+        (
+            "[relay]\naddresses = []",
+            "turnpike.toml:2: relay.addresses: there is no address to relay from\n    \
+             write [\"auto\"], or leave the key out",
+        ),
+        (
+            "[lifetimes]\nallocation_max = '5 min'",
+            "turnpike.toml:2: lifetimes.allocation_max: 5 min is below lifetimes.allocation_default, 10 min\n    \
+             raise the one or lower the other",
+        ),
+        (
+            "[peers]\nallow = ['10.0.0.0/8']\ndeny = ['192.0.2.0/24', '10.0.0.0/8']",
+            "turnpike.toml:3: peers.deny: \"10.0.0.0/8\" is in peers.allow too\n    \
+             remove it from one of the lists",
+        ),
+        (
+            "[redirect]\nipv4 = '[2001:db8::7]:3478'",
+            "turnpike.toml:2: redirect.ipv4: \"[2001:db8::7]:3478\" is of the other family\n    \
+             clients are sent to a server of the family they came over",
+        ),
+        (
+            "[redirect]\ndomain = 'turn2.example.org'",
+            "turnpike.toml:2: redirect.domain: there is a name, and no address to send clients to\n    \
+             set redirect.ipv4, redirect.ipv6 or both",
+        ),
+    ]);
+}
+
+#[test]
+fn a_socket_path_that_is_too_long() {
+    let path = format!("/{}", "x".repeat(107));
+    assert_eq!(
+        errors(&format!("[control]\nsocket = '{path}'")),
+        "turnpike.toml:2: control.socket: the path has 108 bytes, and a Unix socket's has at most 107\n    \
+         use a shorter one, such as \"/run/turnpike/control.sock\""
+    );
+}
+
+#[test]
+fn who_may_relay() {
+    check(&[
+        (
+            "[auth]\nusers = false",
+            "turnpike.toml:2: auth.users: nobody could relay: there is no shared secret, and users of the database are \
+             turned off\n    \
+             set auth.secret_file, or users = true",
+        ),
+        (
+            "[auth]\nsecret = 'hunter2'",
+            "turnpike.toml:2: auth.secret: the secret has 7 bytes, and needs 16 or more\n    \
+             make one with `openssl rand -base64 32`",
+        ),
+        (
+            "[auth]\nsecret = '0123456789abcdef'\nopen_relay = 'yes, relay for anyone'",
+            "turnpike.toml:3: auth.open_relay: anybody may relay, and there are secrets that nobody would be asked for\n    \
+             remove auth.open_relay, or the secrets",
+        ),
+        (
+            "[auth]\nopen_relay = 'yes'",
+            "turnpike.toml:2: auth.open_relay: \"yes\" does not say clearly enough whether anybody may relay\n    \
+             write \"no\", or, where anybody at all shall relay through this host, \"yes, relay for anyone\"",
+        ),
+        (
+            "[auth]\nsecret = '0123456789abcdef'\nsecret_file = '/etc/turnpike/secret'",
+            "turnpike.toml:2: auth.secret: there are both secret and secret_file\n    \
+             keep one of them",
+        ),
+        (
+            "[auth]\nsecret_file = '/nowhere/secret'",
+            "turnpike.toml:2: auth.secret_file: /nowhere/secret could not be read: there is no such file\n    \
+             the file needs to be readable by the user that the server runs as",
+        ),
+        (
+            "[[auth.secrets]]\nsecret = '0123456789abcdef'",
+            "turnpike.toml:1: auth.secrets: entry 1: there is no name\n    \
+             add name = \"...\", which is what logs will call it",
+        ),
+        (
+            "[[auth.secrets]]\nname = 'a'",
+            "turnpike.toml:1: auth.secrets: entry 1: there is no secret\n    \
+             add secret_file = \"...\" or secret = \"...\"",
+        ),
+        (
+            "[[auth.secrets]]\nname = 'a'\nsecret = '0123456789abcdef'\n[[auth.secrets]]\nname = 'a'\nsecret = 'fedcba9876543210'",
+            "turnpike.toml:4: auth.secrets: entry 2: another secret is called \"a\" too\n    \
+             use another name",
+        ),
+        (
+            "[[auth.secrets]]\nname = 'a'\nsecret = '0123456789abcdef'\n[[auth.secrets]]\nname = 'b'\nsecret = '0123456789abcdef'",
+            "turnpike.toml:4: auth.secrets: entry 2: it is the same secret as \"a\"\n    \
+             remove one of them",
+        ),
+    ]);
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    let text = "\
+raelm = 'example.org'
+listen = ['0.0.0.0:3478', '0.0.0.0']
+[relay]
+ports = '60000-50000'
+[auth]
+secret = 'short'
+[peers]
+deny = [
+  '192.0.2.0/24',
+  'lan',
+  '10.0.0.1/8',
+]
+[quotas]
+permissions = 0
+[log]
+level = 'debug'
+";
+    let lines: Vec<_> =
+        errors(text).lines().filter(|line| !line.starts_with(' ')).map(str::to_owned).collect();
+    assert_eq!(
+        lines,
+        [
+            "turnpike.toml:1: raelm: there is no such key",
+            "turnpike.toml:2: listen: \"0.0.0.0\" has no port",
+            "turnpike.toml:4: relay.ports: \"60000-50000\" ends before it begins",
+            "turnpike.toml:6: auth.secret: the secret has 5 bytes, and needs 16 or more",
+            "turnpike.toml:10: peers.deny: \"lan\" is not a network or an IP address",
+            "turnpike.toml:11: peers.deny: \"10.0.0.1/8\" is an address in a network: the network is \"10.0.0.0/8\"",
+            "turnpike.toml:14: quotas.permissions: 0 is out of range",
+        ]
+    );
+}
+
+#[test]
+fn no_error_shows_a_secret() {
+    for text in [
+        "[auth]\nsecret = 'topsecret'",
+        "[auth]\nsecret = ['topsecret']",
+        "[auth]\nsecret = { value = 'topsecret' }",
+        "[auth]\nsecrets = 'topsecret'",
+        "[auth]\nsecrets = ['topsecret']",
+        "[auth]\nsecrets = [{ name = 'a', secret = 'topsecret' }]",
+        "[auth]\nsecrets = [{ name = 'a', secret = ['topsecret'] }]",
+        "[auth]\nsecrets = [{ name = ['topsecret'], secret = '0123456789abcdef' }]",
+        "[auth]\nsecrets = [{ name = 'a', secret_file = { secret = 'topsecret' } }]",
+        "[auth]\nsecret = \"topsecret",
+        "[auth]\nsecret = topsecret",
+        "[auth]\nsecert = 'topsecret'",
+        "secret = 'topsecret'",
+        "auth = 'topsecret'",
+    ] {
+        let errors = errors(text);
+        assert!(!errors.is_empty(), "{text} is wrong");
+        assert!(!errors.contains("topsecret"), "{errors}");
+    }
+    for text in ["secret = 4815162342", "secrets = [{ name = 'a', secret = 4815162342.5 }]"] {
+        let errors = errors(&format!("[auth]\n{text}"));
+        assert!(!errors.is_empty() && !errors.contains("4815162342"), "{errors}");
+    }
+}

@@ -1,0 +1,351 @@
+//! Good configurations: what they come to, from files and from the environment.
+#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use settings::{Environment, LogFormat, LogLevel, RelayEntry, Settings, WorkerCount, load, parse};
+use support::TempDir;
+
+const SECRET: &str = "KpXh0vJ1mUe8Zq7T5wYbRg==";
+
+fn good(text: &str) -> Settings {
+    parse(Path::new("turnpike.toml"), text, &Environment::empty())
+        .unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn with(variables: &[(&str, &str)]) -> Result<Settings, String> {
+    load(None, &environment(variables)).map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn the_example_of_the_documentation_is_good() {
+    let dir = TempDir::new();
+    let secret = dir.write("secret", SECRET);
+    assert_eq!(settings::EXAMPLE.lines().count(), 5);
+    let text = settings::EXAMPLE.replace("/etc/turnpike/secret", secret.to_str().unwrap());
+    let settings = good(&text);
+    assert_eq!(&*settings.realm, "example.org");
+    assert_eq!(settings.relay.external.0, ["203.0.113.7".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(settings.auth.secrets.len(), 1);
+    assert!(!settings.auth.open_relay);
+}
+
+#[test]
+fn nothing_at_all_is_a_safe_server() {
+    let settings = with(&[]).unwrap();
+    assert_eq!(settings, good(""), "no file is an empty file");
+    assert!(!settings.auth.open_relay);
+    assert!(settings.auth.users && settings.auth.secrets.is_empty());
+    assert!(settings.peers.allow.is_empty());
+    assert_eq!(settings.software, None);
+    assert_eq!(settings.listen, ["0.0.0.0:3478".parse().unwrap(), "[::]:3478".parse().unwrap()]);
+    assert_eq!(settings.relay.addresses, [RelayEntry::Auto]);
+    assert_eq!(settings.lifetimes.allocation_default, Duration::from_secs(600));
+    assert_eq!(settings.lifetimes.permission, Duration::from_secs(300));
+    assert_eq!(settings.lifetimes.channel, Duration::from_secs(600));
+    assert_eq!(settings.workers.count, WorkerCount::Auto);
+}
+
+#[test]
+fn everything_set_arrives() {
+    let settings = good(
+        r#"
+        realm = "example.org"
+        software = "Turnpike"
+        listen = ["203.0.113.7:443"]
+        [relay]
+        addresses = ["10.0.0.5", { local = "fd00::5", public = "2001:db8::7" }]
+        external = "203.0.113.7"
+        ports = "50000-59999"
+        [auth]
+        users = false
+        expiry_at_refresh = false
+        userhash = false
+        secrets = [{ name = "one", secret = "0123456789abcdef" }, { name = "two", secret = "fedcba9876543210" }]
+        [peers]
+        allow = ["10.20.0.0/16"]
+        deny = ["198.51.100.0/24", "2001:db8:bad::/48"]
+        [quotas]
+        allocations_per_user = 20
+        allocations_total = 5000
+        permissions = 50
+        channels = 60
+        bytes_per_second = "2 MiB"
+        stranger_answers_per_second = 7
+        [lifetimes]
+        allocation_default = "5 min"
+        allocation_max = "2 h"
+        permission = "6 min"
+        channel = "11 min"
+        nonce = "90 s"
+        reservation = "31 s"
+        [redirect]
+        ipv4 = "198.51.100.7:3478"
+        domain = "turn2.example.org"
+        [workers]
+        count = 3
+        pin = false
+        [sockets]
+        receive_buffer = "1 MiB"
+        send_buffer = "512 KiB"
+        gro = false
+        gso = false
+        [log]
+        format = "json"
+        level = "debug"
+        [control]
+        socket = "/run/turnpike/control.sock"
+        [data]
+        directory = "/srv/turnpike"
+        [shutdown]
+        drain = "30 min"
+        "#,
+    );
+    assert_eq!(settings.software.as_deref(), Some("Turnpike"));
+    assert_eq!(settings.listen, ["203.0.113.7:443".parse().unwrap()]);
+    assert_eq!(settings.relay.addresses.len(), 2);
+    assert_eq!((settings.relay.ports.min, settings.relay.ports.max), (50_000, 59_999));
+    let names: Vec<_> = settings.auth.secrets.iter().map(|secret| secret.name.as_str()).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert_eq!(&**settings.auth.secrets[1].secret.expose(), b"fedcba9876543210");
+    assert!(!settings.auth.users && !settings.auth.expiry_at_refresh && !settings.auth.userhash);
+    assert_eq!((settings.peers.allow.len(), settings.peers.deny.len()), (1, 2));
+    let quotas = settings.quotas;
+    assert_eq!((quotas.allocations_per_user, quotas.allocations_total), (20, 5000));
+    assert_eq!((quotas.permissions, quotas.channels, quotas.bytes_per_second), (50, 60, 2 << 20));
+    assert_eq!(settings.strangers.per_second, 7);
+    let lifetimes = settings.lifetimes;
+    let seconds = [
+        lifetimes.allocation_default,
+        lifetimes.allocation_max,
+        lifetimes.permission,
+        lifetimes.channel,
+        lifetimes.nonce,
+        lifetimes.reservation,
+    ]
+    .map(|duration| duration.as_secs());
+    assert_eq!(seconds, [300, 7200, 360, 660, 90, 31]);
+    let redirect = settings.redirect.as_ref().unwrap();
+    assert_eq!(redirect.v4, Some("198.51.100.7:3478".parse().unwrap()));
+    assert_eq!((redirect.v6, redirect.domain.as_deref()), (None, Some("turn2.example.org")));
+    assert_eq!((settings.workers.count, settings.workers.pin), (WorkerCount::Fixed(3), false));
+    assert_eq!((settings.sockets.receive_buffer, settings.sockets.send_buffer), (1 << 20, 1 << 19));
+    assert!(!settings.sockets.gro && !settings.sockets.gso);
+    assert_eq!((settings.log.format, settings.log.level), (LogFormat::Json, LogLevel::Debug));
+    assert_eq!(settings.control_socket(), PathBuf::from("/run/turnpike/control.sock"));
+    assert_eq!(settings.user_database(), PathBuf::from("/srv/turnpike/users.sqlite"));
+    assert_eq!(settings.drain, Duration::from_secs(1800));
+}
+
+#[test]
+fn the_control_socket_follows_the_data_directory() {
+    let mut settings = good("[data]\ndirectory = '/srv/turnpike'");
+    assert_eq!(settings.control_socket(), PathBuf::from("/srv/turnpike/control.sock"));
+    settings.data_directory = "/tmp/other".into();
+    assert_eq!(settings.control_socket(), PathBuf::from("/tmp/other/control.sock"));
+}
+
+#[test]
+fn a_secret_file_is_relative_to_the_configuration_and_trimmed() {
+    let dir = TempDir::new();
+    dir.write("secret", format!("\n{SECRET}\r\n"));
+    let path = dir.write("turnpike.toml", "[auth]\nsecret_file = 'secret'");
+    let settings = load(Some(&path), &Environment::empty()).unwrap();
+    assert_eq!(&**settings.auth.secrets[0].secret.expose(), SECRET.as_bytes());
+    assert_eq!(settings.auth.secrets[0].name, "default");
+    assert!(!format!("{settings:?}").contains(SECRET), "Debug shows no secret");
+}
+
+#[test]
+fn secret_files_that_are_none() {
+    let dir = TempDir::new();
+    let path = dir.write("turnpike.toml", "[auth]\nsecret_file = 'secret'");
+    let what = || {
+        let errors = load(Some(&path), &Environment::empty()).unwrap_err();
+        assert_eq!(errors.0.len(), 1, "{errors}");
+        assert_eq!(errors.0[0].key, "auth.secret_file");
+        errors.0[0].what.clone()
+    };
+    let secret = dir.write("secret", "short\n");
+    assert_eq!(what(), "the secret has 5 bytes, and needs 16 or more");
+    dir.write("secret", "x".repeat(5000));
+    assert_eq!(what(), "the secret has more than 1024 bytes");
+    std::fs::remove_file(&secret).unwrap();
+    std::fs::create_dir(&secret).unwrap();
+    assert_eq!(what(), format!("{} could not be read: it is a directory", secret.display()));
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let dir = TempDir::new();
+    let missing = dir.file("missing.toml");
+    assert_eq!(
+        load(Some(&missing), &Environment::empty()).unwrap_err().to_string(),
+        format!(
+            "{}: could not be read: there is no such file\n    \
+             name another one with --config, or create it; docs/configuration.md shows one of five lines",
+            missing.display()
+        )
+    );
+    let binary = dir.write("binary.toml", b"realm = 'a'\n\xFF\xFE");
+    assert_eq!(
+        load(Some(&binary), &Environment::empty()).unwrap_err().to_string(),
+        format!(
+            "{}: is not text: line 2 is not UTF-8\n    save the file as UTF-8",
+            binary.display()
+        )
+    );
+    let huge = dir.write("huge.toml", vec![b'#'; (1 << 20) + 1]);
+    assert_eq!(
+        load(Some(&huge), &Environment::empty()).unwrap_err().to_string(),
+        format!(
+            "{}: has more than 1 MiB\n    this does not look like a configuration file",
+            huge.display()
+        )
+    );
+}
+
+#[test]
+fn variables_override_the_file() {
+    let dir = TempDir::new();
+    let path = dir.write(
+        "turnpike.toml",
+        "realm = 'file.example'\n[log]\nlevel = 'debug'\n[workers]\ncount = 2",
+    );
+    let environment = environment(&[
+        ("TURNPIKE_REALM", "variable.example"),
+        ("TURNPIKE_WORKERS__COUNT", "auto"),
+        ("PATH", "/usr/bin"),
+    ]);
+    let settings = load(Some(&path), &environment).unwrap();
+    assert_eq!(&*settings.realm, "variable.example");
+    assert_eq!(settings.workers.count, WorkerCount::Auto);
+    assert_eq!(settings.log.level, LogLevel::Debug, "what no variable names is the file's");
+}
+
+#[test]
+fn a_variable_mends_what_is_wrong_in_the_file() {
+    let variables = environment(&[("TURNPIKE_REALM", "example.org")]);
+    let settings = parse(Path::new("turnpike.toml"), "realm = 7", &variables).unwrap();
+    assert_eq!(&*settings.realm, "example.org");
+}
+
+#[test]
+fn variables_of_every_kind() {
+    let settings = with(&[
+        ("TURNPIKE_REALM", "42"),
+        ("TURNPIKE_LISTEN", "0.0.0.0:3478, [::]:3479"),
+        ("TURNPIKE_RELAY__ADDRESSES", "[{ local = '10.0.0.5', public = '203.0.113.7' }]"),
+        ("TURNPIKE_RELAY__EXTERNAL", "2001:db8::7"),
+        ("TURNPIKE_AUTH__SECRETS", "[{ name = 'a', secret = '0123456789abcdef' }]"),
+        ("TURNPIKE_AUTH__USERS", "false"),
+        ("TURNPIKE_PEERS__DENY", "[\"192.0.2.0/24\"]"),
+        ("TURNPIKE_QUOTAS__ALLOCATIONS_PER_USER", "5"),
+        ("TURNPIKE_LIFETIMES__NONCE", "2 min"),
+        ("TURNPIKE_WORKERS__COUNT", "4"),
+        ("TURNPIKE_LOG__LEVEL", "trace"),
+    ]);
+    // The IPv6 address has no local one: explicit addresses are IPv4 alone.
+    assert_eq!(
+        settings.unwrap_err(),
+        "environment variable TURNPIKE_RELAY__EXTERNAL: relay.external: there is no IPv6 address in relay.addresses \
+         that it could stand for\n    add the local one to relay.addresses, or remove it here"
+    );
+    let settings = with(&[
+        ("TURNPIKE_REALM", "42"),
+        ("TURNPIKE_LISTEN", "0.0.0.0:3478, [::]:3479"),
+        ("TURNPIKE_RELAY__ADDRESSES", "auto"),
+        ("TURNPIKE_RELAY__EXTERNAL", "203.0.113.7, 2001:db8::7"),
+        ("TURNPIKE_AUTH__SECRETS", "[{ name = 'a', secret = '0123456789abcdef' }]"),
+        ("TURNPIKE_AUTH__USERS", "false"),
+        ("TURNPIKE_PEERS__DENY", "[\"192.0.2.0/24\"]"),
+        ("TURNPIKE_QUOTAS__ALLOCATIONS_PER_USER", "5"),
+        ("TURNPIKE_LIFETIMES__NONCE", "2 min"),
+        ("TURNPIKE_WORKERS__COUNT", "4"),
+        ("TURNPIKE_LOG__LEVEL", "trace"),
+    ])
+    .unwrap();
+    assert_eq!(&*settings.realm, "42", "text is text, whatever it looks like");
+    assert_eq!(settings.listen, ["0.0.0.0:3478".parse().unwrap(), "[::]:3479".parse().unwrap()]);
+    assert_eq!(settings.relay.addresses, [RelayEntry::Auto]);
+    assert_eq!(settings.relay.external.0.len(), 2);
+    assert_eq!(settings.auth.secrets.len(), 1);
+    assert!(!settings.auth.users);
+    assert_eq!(settings.peers.deny.len(), 1);
+    assert_eq!(settings.quotas.allocations_per_user, 5);
+    assert_eq!(settings.lifetimes.nonce, Duration::from_secs(120));
+    assert_eq!(settings.workers.count, WorkerCount::Fixed(4));
+    assert_eq!(settings.log.level, LogLevel::Trace);
+}
+
+#[test]
+fn a_secret_may_look_like_anything() {
+    for secret in [
+        "[not a list at all]",
+        "true and then some more",
+        "1234567890123456",
+        "'quoted, with comma'",
+    ] {
+        let settings = with(&[("TURNPIKE_AUTH__SECRET", secret)]).unwrap();
+        assert_eq!(&**settings.auth.secrets[0].secret.expose(), secret.as_bytes());
+    }
+}
+
+#[test]
+fn variables_that_are_wrong() {
+    for (name, value, expected) in [
+        (
+            "TURNPIKE_RELAY__PORTS",
+            "1-2",
+            "environment variable TURNPIKE_RELAY__PORTS: relay.ports: \"1-2\" begins below port 1024, where system \
+             services live\n    write the lowest and the highest port, from 1024 to 65535, such as \"49152-65535\"",
+        ),
+        (
+            "TURNPIKE_AUTH__SECRET_FIEL",
+            "/etc/secret",
+            "environment variable TURNPIKE_AUTH__SECRET_FIEL: there is no such key\n    did you mean \
+             TURNPIKE_AUTH__SECRET_FILE?",
+        ),
+        (
+            "TURNPIKE_RAELM",
+            "example.org",
+            "environment variable TURNPIKE_RAELM: there is no such key\n    did you mean TURNPIKE_REALM?",
+        ),
+        (
+            "TURNPIKE_TLS__CERTIFICATE",
+            "/etc/cert",
+            "environment variable TURNPIKE_TLS__CERTIFICATE: there is no such key\n    remove it; \
+             docs/configuration.md lists the keys, and the variable of each",
+        ),
+        (
+            "TURNPIKE_AUTH__USERS",
+            "yes",
+            "environment variable TURNPIKE_AUTH__USERS: auth.users: is text, and true or false is needed\n    write \
+             true or false, without quotes",
+        ),
+    ] {
+        assert_eq!(with(&[(name, value)]).unwrap_err(), expected);
+    }
+}
+
+#[test]
+fn variables_that_other_software_makes_are_left_alone() {
+    // What Kubernetes gives every container beside a service called "turnpike".
+    with(&[
+        ("TURNPIKE_SERVICE_HOST", "10.0.0.1"),
+        ("TURNPIKE_SERVICE_PORT", "3478"),
+        ("TURNPIKE_PORT", "udp://10.0.0.1:3478"),
+        ("TURNPIKE_PORT_3478_UDP", "udp://10.0.0.1:3478"),
+        ("TURNPIKE_PORT_3478_UDP_PROTO", "udp"),
+        ("TURNPIKE_PORT_3478_UDP_PORT", "3478"),
+        ("TURNPIKE_PORT_3478_UDP_ADDR", "10.0.0.1"),
+    ])
+    .unwrap();
+}

@@ -1,0 +1,125 @@
+//! From settings to the rules of the server, on hosts of all kinds.
+#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use settings::{Environment, Settings, parse};
+use turn_proto::{NonceKey, PeerAccess, Policy};
+
+fn good(text: &str) -> Settings {
+    parse(Path::new("turnpike.toml"), text, &Environment::empty())
+        .unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn ips(text: &str) -> Vec<IpAddr> {
+    text.split_whitespace().map(|ip| ip.parse().unwrap()).collect()
+}
+
+/// `local=public` of each relay address, on a host with these addresses.
+fn relays(text: &str, host: &str) -> String {
+    match good(text).relay_addresses(&ips(host)) {
+        Ok(pairs) => pairs
+            .iter()
+            .map(|pair| format!("{}={}", pair.local, pair.public))
+            .collect::<Vec<_>>()
+            .join(" "),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+fn policy(text: &str, host: &str, previous: Option<&Policy>) -> Policy {
+    good(text).policy(&ips(host), NonceKey::new([7; 32]), previous).unwrap()
+}
+
+#[test]
+fn auto_finds_the_address_that_others_can_reach() {
+    for (text, host, expected) in [
+        // A host with its public addresses.
+        (
+            "",
+            "203.0.113.7 2001:db8::7 127.0.0.1 ::1",
+            "203.0.113.7=203.0.113.7 2001:db8::7=2001:db8::7",
+        ),
+        // Behind 1:1 NAT.
+        ("relay.external = '203.0.113.7'", "10.0.0.5 fe80::1 127.0.0.1", "10.0.0.5=203.0.113.7"),
+        // A bridge for containers, listed first, is no reason to relay from it.
+        ("", "172.17.0.1 203.0.113.7", "203.0.113.7=203.0.113.7"),
+        // Of equals the first: what the host reaches others from.
+        ("", "192.168.1.5 172.17.0.1", "192.168.1.5=192.168.1.5"),
+        // Shared address space is not public either.
+        ("", "100.64.0.9 203.0.113.7", "203.0.113.7=203.0.113.7"),
+        // Loopback where there is nothing else, and only there.
+        ("", "127.0.0.1 ::1", "127.0.0.1=127.0.0.1 ::1=::1"),
+        ("", "127.0.0.1 ::1 192.168.1.5", "192.168.1.5=192.168.1.5"),
+        // An explicit address beside "auto" counts once, as it was written.
+        (
+            "relay.addresses = ['auto', { local = '10.0.0.5', public = '203.0.113.7' }]",
+            "10.0.0.5 fd00::5",
+            "10.0.0.5=203.0.113.7 fd00::5=fd00::5",
+        ),
+        ("relay.addresses = ['203.0.113.9']", "10.0.0.5", "203.0.113.9=203.0.113.9"),
+    ] {
+        assert_eq!(relays(text, host), expected, "{text} on {host}");
+    }
+}
+
+#[test]
+fn auto_that_finds_nothing_says_so() {
+    assert_eq!(
+        relays("", "fe80::1"),
+        "configuration: relay.addresses: \"auto\" found no address on this host\n    \
+         connect the host to a network, or name an address that it has"
+    );
+    assert_eq!(
+        relays("relay.external = ['203.0.113.7', '2001:db8::7']", "10.0.0.5"),
+        "configuration: relay.external: \"auto\" found no IPv6 address on this host for 2001:db8::7\n    \
+         name the local one in relay.addresses, or remove it from relay.external"
+    );
+}
+
+#[test]
+fn no_address_of_the_host_is_a_peer_by_default() {
+    let text = "relay.external = '198.18.7.7'\npeers.allow = ['198.18.0.0/15', '10.0.0.0/8']";
+    let policy = policy(text, "10.0.0.5 8.8.4.4 127.0.0.1", None);
+    let judge = |ip: &str| policy.peer_rules.judge(ip.parse().unwrap());
+    assert_eq!(judge("10.0.0.5"), PeerAccess::OwnAddress, "the relay's local address");
+    assert_eq!(judge("198.18.7.7"), PeerAccess::OwnAddress, "its public form");
+    assert_eq!(judge("8.8.4.4"), PeerAccess::OwnAddress, "another address of the host");
+    assert_eq!(judge("10.0.0.6"), PeerAccess::Allowed);
+    assert_eq!(judge("127.0.0.53"), PeerAccess::Denied);
+    assert_eq!(judge("192.168.1.1"), PeerAccess::Denied);
+}
+
+#[test]
+fn used_ports_survive_a_reload_with_their_address() {
+    let old = policy("relay.addresses = ['203.0.113.7', '203.0.113.8']", "", None);
+    let (lease, _) = old.relay[1].ports.claim(old.ports, turn_proto::PortWish::Any, 1).unwrap();
+    let new = policy("relay.addresses = ['203.0.113.8', '203.0.113.9']", "", Some(&old));
+    assert!(new.relay[0].ports.is_used(lease.port()));
+    assert!(Arc::ptr_eq(&old.relay[1].ports, &new.relay[0].ports));
+    assert_eq!(new.relay[1].ports.used(), 0);
+}
+
+#[test]
+fn hashed_names_are_offered_only_where_they_can_be_told() {
+    let offered = |text: &str| policy(text, "203.0.113.7", None).auth.userhash;
+    assert!(offered(""));
+    assert!(!offered("auth.userhash = false"));
+    assert!(!offered("auth.secret = '0123456789abcdef'"));
+}
+
+#[test]
+fn the_rest_is_handed_on() {
+    let policy = policy(
+        "realm = 'example.org'\nsoftware = 'T'\nrelay.ports = '50000-50009'",
+        "203.0.113.7",
+        None,
+    );
+    assert_eq!((&*policy.realm, policy.software.as_deref()), ("example.org", Some("T")));
+    assert_eq!((policy.ports.min(), policy.ports.max()), (50_000, 50_009));
+    assert_eq!(*policy.auth.nonce_key.expose(), [7; 32]);
+    assert!(!policy.auth.open && policy.auth.users && policy.auth.expiry_at_refresh);
+    assert_eq!(policy.alternate, None);
+}
