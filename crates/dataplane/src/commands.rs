@@ -1,0 +1,84 @@
+//! What the server asks for is done, and what it tells is heard.
+
+use std::io;
+
+use control::UserLookup;
+use linux_net::Clock;
+use turn_proto::{Command, Event, OpenRelayError, UserAnswer};
+use turn_types::Now;
+
+use crate::observe::Trouble;
+use crate::tally::Sent;
+use crate::worker::Worker;
+
+impl Worker {
+    /// Leaves nothing undone after the server was handed something: sends what it decided, does
+    /// what it asks for, hears what it tells.
+    pub(crate) fn settle(&mut self, now: Now) {
+        // Before any relay socket is closed by which something is to be sent.
+        self.egress.flush(&self.rx, &self.sockets);
+        while let Some(command) = self.server.poll_command() {
+            if let Some(event) = self.carry_out(now, command) {
+                self.hand_in(now, event);
+            }
+        }
+        while let Some(notice) = self.server.poll_notice() {
+            self.observer.note(now.instant, &notice);
+        }
+        self.egress.flush(&self.rx, &self.sockets);
+    }
+
+    /// Hands the server an event, and gathers its answer to whoever waited for it.
+    pub(crate) fn hand_in(&mut self, now: Now, event: Event) {
+        self.egress.make_room(&self.rx, &self.sockets);
+        if let Some(answer) = self.server.handle_event(now, event, self.egress.reply_buffer()) {
+            let sent = if answer.error { Sent::LateError } else { Sent::LateSuccess };
+            self.egress.answer(answer, sent, &self.sockets);
+        }
+    }
+
+    fn carry_out(&mut self, now: Now, command: Command) -> Option<Event> {
+        match command {
+            Command::FindUser { pending, realm, user } => {
+                let lookup = UserLookup { worker: self.id, pending, realm, user };
+                let asked = self.directory.find(lookup);
+                (!asked).then_some(Event::UserFound { pending, answer: UserAnswer::Unavailable })
+            }
+            Command::OpenRelay { pending, relay, at } => {
+                let opened = self.sockets.open_relay(relay, at);
+                if let Err(error) = &opened
+                    && error.kind() != io::ErrorKind::AddrInUse
+                {
+                    self.observer.warn(
+                        now.instant,
+                        Trouble::RelaySocket,
+                        &format!("{at}: {error}"),
+                    );
+                }
+                let result = opened.map_err(|error| open_error(&error));
+                Some(Event::RelayOpened { pending, relay, result })
+            }
+            Command::CloseRelay { relay } => {
+                self.sockets.close_relay(relay);
+                None
+            }
+        }
+    }
+
+    /// Lets the server do what has become due, if anything has.
+    pub(crate) fn serve_timeouts(&mut self) {
+        let now = Clock::now();
+        if self.server.poll_timeout().is_some_and(|due| due <= now.instant) {
+            self.server.handle_timeout(now);
+            self.settle(now);
+        }
+    }
+}
+
+fn open_error(error: &io::Error) -> OpenRelayError {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        OpenRelayError::PortTaken
+    } else {
+        OpenRelayError::Exhausted
+    }
+}

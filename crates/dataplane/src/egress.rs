@@ -1,0 +1,168 @@
+//! A verdict becomes a datagram to send, or a number in the counters.
+
+use std::sync::Arc;
+
+use control::{Fate, Series, WorkerCounters};
+use linux_net::{Flow, Part, RxBatch, SendError, SendStats, TxBatch, Warning};
+use turn_proto::{Answer, DropReason, HEADER_MAX, HeaderBuffer, REPLY_MAX, ReplyBuffer, Verdict};
+use turn_types::Marks;
+
+use crate::limits::DATAGRAMS_PER_FLUSH;
+use crate::sockets::Sockets;
+use crate::tally::{Sent, Tag, Tally};
+use crate::token::Token;
+
+/// Gathers what is to be sent. The buffers that the server writes answers and headers into are
+/// lent from the transmit batch, so that they are sent from where they were written.
+#[derive(Debug)]
+pub(crate) struct Egress {
+    tx: TxBatch,
+    stats: SendStats,
+    tally: Tally,
+    counters: Arc<WorkerCounters>,
+}
+
+/// A datagram received: where its bytes are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram {
+    /// The message of the receive batch.
+    pub(crate) message: usize,
+    /// Where it begins in the message.
+    pub(crate) start: usize,
+    pub(crate) len: usize,
+}
+
+impl Egress {
+    pub(crate) fn new(tx: TxBatch, counters: Arc<WorkerCounters>) -> Self {
+        Self { tx, stats: SendStats::default(), tally: Tally::default(), counters }
+    }
+
+    /// Makes room for one more datagram with all its headers, if need be by sending the others.
+    /// To be called before a buffer is borrowed.
+    pub(crate) fn make_room(&mut self, rx: &RxBatch, sockets: &Sockets) {
+        if self.tx.len() >= DATAGRAMS_PER_FLUSH || self.tx.arena_space(REPLY_MAX).is_err() {
+            self.flush(rx, sockets);
+        }
+    }
+
+    /// Where the server writes an answer; [`make_room`](Self::make_room) comes first.
+    pub(crate) fn reply_buffer(&mut self) -> &mut ReplyBuffer {
+        self.lend::<REPLY_MAX>()
+    }
+
+    /// Where the server writes a header; [`make_room`](Self::make_room) comes first.
+    pub(crate) fn header_buffer(&mut self) -> &mut HeaderBuffer {
+        self.lend::<HEADER_MAX>()
+    }
+
+    fn lend<const LEN: usize>(&mut self) -> &mut [u8; LEN] {
+        let space = self.tx.arena_space(LEN).ok().and_then(|space| space.first_chunk_mut());
+        space.expect("make_room has just left room for the larger of the two")
+    }
+
+    /// Carries out the verdict on a client's datagram. `back` leads to the client.
+    pub(crate) fn client_packet(&mut self, verdict: Verdict, datagram: Datagram, back: Flow) {
+        match verdict {
+            Verdict::Reply { len, error } => self.reply(back, len, error),
+            Verdict::ToPeer { relay, peer, start, len, marks } => {
+                let socket = Token::Relay(relay).send_socket();
+                let flow = Flow { socket, to: peer.0, from: None, marks };
+                let start = datagram.start + usize::from(start);
+                let len = usize::from(len);
+                self.push(
+                    flow,
+                    &[Part::Rx { message: datagram.message, start, len }],
+                    Sent::ToPeer,
+                );
+            }
+            Verdict::Wait => self.counters.add(Series::Fate(Fate::Waited), 1),
+            Verdict::Drop(reason) => self.dropped(reason),
+            Verdict::ToClient { .. } => unreachable!("clients reach each other through relays"),
+        }
+    }
+
+    /// Carries out the verdict on a peer's datagram.
+    pub(crate) fn peer_packet(&mut self, verdict: Verdict, datagram: Datagram, sockets: &Sockets) {
+        match verdict {
+            Verdict::ToClient { socket, client, from, header, padding, marks } => {
+                let Some(listener) = sockets.listener(socket) else {
+                    unreachable!("the server names sockets by which clients came");
+                };
+                let flow = listener.flow(socket, client, from, marks);
+                let header = self.tx.arena_commit(usize::from(header));
+                let Datagram { message, start, len } = datagram;
+                let data = Part::Rx { message, start, len };
+                match self.zeros(usize::from(padding)) {
+                    Some(padding) => self.push(flow, &[header, data, padding], Sent::ToClient),
+                    None => self.push(flow, &[header, data], Sent::ToClient),
+                }
+            }
+            Verdict::Drop(reason) => self.dropped(reason),
+            Verdict::Reply { .. } | Verdict::ToPeer { .. } | Verdict::Wait => {
+                unreachable!("peers speak no STUN with us")
+            }
+        }
+    }
+
+    /// Sends what the server has written into the reply buffer for this answer.
+    pub(crate) fn answer(&mut self, answer: Answer, sent: Sent, sockets: &Sockets) {
+        let Some(listener) = sockets.listener(answer.to.socket) else {
+            unreachable!("the server names sockets by which clients came");
+        };
+        let part = self.tx.arena_commit(usize::from(answer.len));
+        self.push(listener.flow_back(&answer.to), &[part], sent);
+    }
+
+    /// Counts a datagram, or an ICMP error, for which nothing is sent.
+    pub(crate) fn dropped(&self, reason: DropReason) {
+        self.counters.add(Series::Drop(reason), 1);
+    }
+
+    /// Sends what was gathered, and counts what became of it.
+    pub(crate) fn flush(&mut self, rx: &RxBatch, sockets: &Sockets) {
+        let Self { tx, stats, tally, counters } = self;
+        tx.flush(rx, sockets, stats, |tag, error| {
+            tally.refused(Tag::of(tag), reason(error), counters);
+        });
+        tally.publish(counters);
+    }
+
+    pub(crate) const fn stats(&self) -> &SendStats {
+        &self.stats
+    }
+
+    pub(crate) fn take_warning(&mut self) -> Option<Warning> {
+        self.tx.take_warnings()
+    }
+
+    fn reply(&mut self, back: Flow, len: u16, error: bool) {
+        debug_assert_eq!(back.marks, Marks::DEFAULT, "answers carry no marks of the request");
+        let part = self.tx.arena_commit(usize::from(len));
+        self.push(back, &[part], if error { Sent::ErrorReply } else { Sent::Reply });
+    }
+
+    fn zeros(&mut self, len: usize) -> Option<Part> {
+        const ZEROS: [u8; 3] = [0; 3];
+        // A DATA attribute is padded with three bytes at most (RFC 8489 §14).
+        let zeros = ZEROS.get(..len).filter(|zeros| !zeros.is_empty())?;
+        self.tx.arena_write(zeros).ok()
+    }
+
+    fn push(&mut self, flow: Flow, parts: &[Part], sent: Sent) {
+        let tag = Tag { sent, bytes: parts.iter().map(|part| part.len()).sum() };
+        self.tally.sending(tag);
+        if self.tx.push(flow, parts, tag.number()).is_err() {
+            // Flushed twice as often as a batch is full, so not reached; counted all the same.
+            self.tally.refused(tag, DropReason::SendBufferFull, &self.counters);
+        }
+    }
+}
+
+const fn reason(error: SendError) -> DropReason {
+    match error {
+        SendError::WouldBlock | SendError::NoBuffers => DropReason::SendBufferFull,
+        SendError::TooBig => DropReason::TooBigForLink,
+        SendError::Closed => DropReason::RelayClosed,
+        SendError::Denied | SendError::Unreachable | SendError::Other(_) => DropReason::SendRefused,
+    }
+}

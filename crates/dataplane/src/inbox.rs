@@ -1,0 +1,62 @@
+//! What the control plane wants, between two batches.
+
+use control::{Request, SessionFilter};
+use linux_net::Clock;
+use turn_proto::{AllocationRecord, EndReason, Event};
+use turn_types::{AllocationId, Now};
+
+use crate::limits::{ENDED_AT_ONCE, REQUESTS_PER_TURN};
+use crate::worker::Worker;
+
+impl Worker {
+    /// Carries out requests; true when more may wait.
+    pub(crate) fn serve_inbox(&mut self) -> bool {
+        for _ in 0..REQUESTS_PER_TURN {
+            let Some(request) = self.inbox.take() else { return false };
+            self.serve_request(Clock::now(), request);
+        }
+        true
+    }
+
+    fn serve_request(&mut self, now: Now, request: Request) {
+        match request {
+            Request::Apply { policy, done } => {
+                self.server.apply(now, policy);
+                self.settle(now);
+                done(());
+            }
+            Request::List { filter, limit, reply } => reply(self.list(&filter, limit)),
+            Request::End { id, reply } => {
+                let ended = self.server.end_allocation(now, id, EndReason::EndedByOperator);
+                self.settle(now);
+                reply(ended);
+            }
+            Request::Drain(on) => self.server.drain(on),
+            Request::UserFound { pending, answer } => {
+                self.hand_in(now, Event::UserFound { pending, answer });
+                self.settle(now);
+            }
+            Request::Stop => self.stopping = true,
+        }
+    }
+
+    fn list(&self, filter: &SessionFilter, limit: usize) -> Vec<AllocationRecord> {
+        self.server.allocations().filter(|record| filter.takes(record)).take(limit).collect()
+    }
+
+    /// Ends all allocations, some at a time, so that none goes without being told of.
+    pub(crate) fn end_all(&mut self) {
+        loop {
+            let now = Clock::now();
+            let some: Vec<AllocationId> =
+                self.server.allocations().map(|record| record.id).take(ENDED_AT_ONCE).collect();
+            if some.is_empty() {
+                return;
+            }
+            for id in some {
+                self.server.end_allocation(now, id, EndReason::Shutdown);
+            }
+            self.settle(now);
+        }
+    }
+}

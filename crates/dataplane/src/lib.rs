@@ -1,0 +1,66 @@
+//! One thread per core: sockets and one `turn-proto` [`Server`](turn_proto::Server), in a loop that
+//! fits on a screen.
+//!
+//! Read `worker.rs` first. A batch of datagrams comes in (`ingress.rs`), each is judged by the
+//! server, and its verdict becomes a datagram to send (`egress.rs`): a header written here and
+//! ranges of the receive buffer, so that payload is never copied. Between two batches the worker
+//! carries out what the server asks for (`commands.rs`), tells what it says (`observe.rs`), and
+//! does what the control plane wants (`inbox.rs`).
+//!
+//! On the path of a packet there is no lock, no allocation after warm-up, and no waiting. Each
+//! packet has exactly one fate, and it is counted once: when the kernel has taken or refused it.
+#![forbid(unsafe_code)]
+
+mod commands;
+mod egress;
+mod icmp;
+mod inbox;
+mod ingress;
+mod line_budget;
+mod listener;
+mod losses;
+mod observe;
+mod ready;
+mod relay_sockets;
+mod sockets;
+mod spawn;
+mod tally;
+mod token;
+mod worker;
+
+pub use listener::Listener;
+pub use spawn::{Inlet, NetOptions, WorkerSpec, mailbox, spawn};
+
+/// What is bounded here, and why.
+pub mod limits {
+    use std::time::Duration;
+
+    /// Messages per receive call. More gain nothing, and their buffers fall out of the cache.
+    pub const MESSAGES_PER_RECEIVE: usize = 32;
+
+    /// Sockets served in one turn of the loop, each with one receive call (a listener may have
+    /// one for each relay): what bounds the time until the mailbox and the timers have theirs.
+    /// epoll reports the others at the next turn before it repeats these.
+    pub const SOCKETS_PER_TURN: usize = 32;
+
+    /// Datagrams gathered before they are sent without waiting for the end of the receive batch:
+    /// half of what a transmit batch holds, so that it is never full.
+    pub const DATAGRAMS_PER_FLUSH: usize = 1024;
+
+    /// Requests of the control plane carried out in one turn: user look-ups come in bursts, and
+    /// each costs about as much as a packet.
+    pub const REQUESTS_PER_TURN: usize = 64;
+
+    /// Allocations ended at once when the worker stops, before what the server tells of them is
+    /// heard: well below what it keeps ([`turn_proto::limits::NOTICES_MAX`]).
+    pub const ENDED_AT_ONCE: usize = 1024;
+
+    /// Log lines about refused requests per second and worker. They are the clients' fault, so
+    /// anybody can cause any number of them.
+    pub const REFUSAL_LINES_PER_SECOND: u32 = 10;
+
+    /// How often one kind of trouble is logged.
+    pub const TROUBLE_EVERY: Duration = Duration::from_secs(60);
+
+    const _: () = assert!(ENDED_AT_ONCE < turn_proto::limits::NOTICES_MAX);
+}

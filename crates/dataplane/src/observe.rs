@@ -1,0 +1,207 @@
+//! The one place where what happened becomes numbers and log lines.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{Histogram, Series, WorkerCounters};
+use linux_net::{Occupancy, Warning};
+use stun_wire::Method;
+use tracing::Level;
+use turn_proto::{AllocationRecord, EndReason, Notice, Refusal};
+use turn_types::{ClientAddr, Instant, RelayedAddr, WorkerId};
+
+use crate::limits::{REFUSAL_LINES_PER_SECOND, TROUBLE_EVERY};
+use crate::line_budget::LineBudget;
+
+/// What an operator must act on. Each is logged at most once in [`TROUBLE_EVERY`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// No relay port is free.
+    PortsExhausted,
+    /// The user database does not answer.
+    UserDatabase,
+    /// A relay socket cannot be opened, and not for its port being taken.
+    RelaySocket,
+    /// A socket cannot be received from.
+    Receive,
+}
+
+impl Trouble {
+    const COUNT: usize = 4;
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::PortsExhausted => {
+                "no relay port is free: clients are refused; widen relay.ports, add relay \
+                 addresses, or lower the quotas"
+            }
+            Self::UserDatabase => "the user database does not answer: users cannot log in",
+            Self::RelaySocket => "a relay socket cannot be opened: clients are refused",
+            Self::Receive => "a socket cannot be received from",
+        }
+    }
+}
+
+/// Counts, and writes log lines within bounds.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    worker: WorkerId,
+    counters: Arc<WorkerCounters>,
+    refusals: LineBudget,
+    troubles: [LineBudget; Trouble::COUNT],
+}
+
+impl Observer {
+    pub(crate) const fn new(worker: WorkerId, counters: Arc<WorkerCounters>) -> Self {
+        let refusals = LineBudget::new(REFUSAL_LINES_PER_SECOND, Duration::from_secs(1));
+        let troubles = [const { LineBudget::new(1, TROUBLE_EVERY) }; Trouble::COUNT];
+        Self { worker, counters, refusals, troubles }
+    }
+
+    pub(crate) fn count(&self, series: Series, n: u64) {
+        self.counters.add(series, n);
+    }
+
+    pub(crate) fn set(&self, series: Series, value: u64) {
+        self.counters.set(series, value);
+    }
+
+    /// Publishes a histogram that is kept elsewhere.
+    pub(crate) fn publish(&self, histogram: Histogram, occupancy: &Occupancy) {
+        const { assert!(Occupancy::RANGES == Histogram::BUCKETS) };
+        for (bucket, &count) in occupancy.counts().iter().enumerate() {
+            self.counters.set(Series::Occupancy(histogram, bucket), count);
+        }
+    }
+
+    /// Hears what the server tells.
+    pub(crate) fn note(&mut self, now: Instant, notice: &Notice) {
+        match notice {
+            Notice::AllocationCreated(record) => self.created(record),
+            Notice::AllocationEnded(record) => self.ended(record),
+            Notice::Refused { path, method, user, reason } => {
+                self.refused(now, *reason);
+                // Without credentials is how every client begins.
+                if *reason != Refusal::NoCredentials && tracing::enabled!(Level::DEBUG) {
+                    let client = path.five_tuple.client;
+                    self.log_refusal(now, client, (*method, user.as_deref()), *reason);
+                }
+            }
+        }
+    }
+
+    /// Says what an operator must act on.
+    pub(crate) fn warn(&mut self, now: Instant, trouble: Trouble, details: &dyn fmt::Display) {
+        if let Some(left_out) = self.troubles[trouble as usize].take(now) {
+            let text = trouble.text();
+            tracing::warn!(worker = self.worker.0, %details, left_out, "{text}");
+        }
+    }
+
+    /// Says what the kernel cannot do, which makes everything slower.
+    pub(crate) fn kernel_warning(&self, warning: Warning) {
+        let worker = self.worker.0;
+        match warning {
+            Warning::RunRefused { segment_size, errno } => tracing::warn!(
+                worker,
+                segment_size,
+                errno,
+                "the kernel refused datagrams of this size as one run, probably for the MTU of \
+                 their way; such are sent one by one, which costs more processor time"
+            ),
+            Warning::RunsOff { errno } => tracing::warn!(
+                worker,
+                errno,
+                "the kernel refuses to send runs of datagrams: all are sent one by one, which \
+                 costs several times the processor time"
+            ),
+            Warning::NoSendmmsg => tracing::warn!(
+                worker,
+                "the system call sendmmsg is missing or forbidden: one call per message"
+            ),
+        }
+    }
+
+    fn created(&self, record: &AllocationRecord) {
+        self.count(Series::AllocationsCreated, 1);
+        tracing::debug!(
+            worker = self.worker.0,
+            id = %record.id,
+            user = &*record.user,
+            realm = &*record.realm,
+            client = %record.five_tuple.client,
+            server = %record.five_tuple.server,
+            relayed = %Relayed(&record.relayed),
+            "allocation made"
+        );
+    }
+
+    fn ended(&self, record: &AllocationRecord) {
+        // A record of an end says how it ended; without that it could not be counted as one.
+        let Some((reason, at)) = record.end else { return };
+        self.count(Series::AllocationsEnded(reason), 1);
+        let traffic = &record.traffic;
+        tracing::info!(
+            worker = self.worker.0,
+            id = %record.id,
+            reason = EndReason::label(reason),
+            user = &*record.user,
+            realm = &*record.realm,
+            client = %record.five_tuple.client,
+            relayed = %Relayed(&record.relayed),
+            seconds = at.saturating_since(record.created).as_secs(),
+            to_peer_packets = traffic.to_peer_packets,
+            to_peer_bytes = traffic.to_peer_bytes,
+            to_client_packets = traffic.to_client_packets,
+            to_client_bytes = traffic.to_client_bytes,
+            dropped_packets = traffic.dropped_packets,
+            "allocation ended"
+        );
+    }
+
+    fn refused(&mut self, now: Instant, reason: Refusal) {
+        self.count(Series::Refusal(reason), 1);
+        let troubles = [
+            (Refusal::PortsExhausted, Trouble::PortsExhausted),
+            (Refusal::UserDatabaseUnavailable, Trouble::UserDatabase),
+        ];
+        if let Some((_, trouble)) = troubles.into_iter().find(|(refusal, _)| *refusal == reason) {
+            self.warn(now, trouble, &reason.label());
+        }
+    }
+
+    fn log_refusal(
+        &mut self,
+        now: Instant,
+        client: ClientAddr,
+        (method, user): (Method, Option<&str>),
+        reason: Refusal,
+    ) {
+        let Some(left_out) = self.refusals.take(now) else { return };
+        tracing::debug!(
+            worker = self.worker.0,
+            %client,
+            method = method.name().unwrap_or("unknown"),
+            user,
+            reason = reason.label(),
+            code = reason.code(),
+            left_out,
+            "request refused"
+        );
+    }
+}
+
+/// The relayed addresses of an allocation, one or two.
+struct Relayed<'a>(&'a [Option<RelayedAddr>; 2]);
+
+impl fmt::Display for Relayed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for address in self.0.iter().flatten() {
+            write!(f, "{separator}{address}")?;
+            separator = " ";
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! What one wait reported, sorted by what is to be done.
+
+use linux_net::Events;
+use turn_types::{RelayId, SocketId};
+
+use crate::limits::SOCKETS_PER_TURN;
+use crate::token::Token;
+
+/// Work of one turn.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// Listeners with datagrams; `true` until one has given all it had.
+    listeners: Vec<(SocketId, bool)>,
+    relays: Vec<RelayId>,
+    /// Relay sockets with something in their error queue.
+    failed: Vec<RelayId>,
+}
+
+impl Ready {
+    pub(crate) fn new() -> Self {
+        let capacity = SOCKETS_PER_TURN;
+        Self {
+            listeners: Vec::with_capacity(capacity),
+            relays: Vec::with_capacity(capacity),
+            failed: Vec::with_capacity(capacity),
+        }
+    }
+
+    /// Takes what was reported, in the order of the report; true if the worker was woken.
+    pub(crate) fn sort(&mut self, events: &Events) -> bool {
+        self.listeners.clear();
+        self.relays.clear();
+        self.failed.clear();
+        let mut woken = false;
+        for event in events.iter() {
+            match Token::of(event.token) {
+                Token::Wake => woken = true,
+                // A receive call also clears an error that waits on the socket.
+                Token::Listener(id) => self.listeners.push((id, true)),
+                Token::Relay(relay) => {
+                    if event.readable {
+                        self.relays.push(relay);
+                    }
+                    if event.error {
+                        self.failed.push(relay);
+                    }
+                }
+            }
+        }
+        woken
+    }
+
+    /// In so many rounds every socket has its turn.
+    pub(crate) fn rounds(&self) -> usize {
+        self.listeners.len().max(self.relays.len())
+    }
+
+    /// The listener to serve in this round: one after the other, for as long as they have
+    /// something.
+    pub(crate) fn listener(&self, round: usize) -> Option<SocketId> {
+        let place = round.checked_rem(self.listeners.len())?;
+        let (id, more) = self.listeners[place];
+        more.then_some(id)
+    }
+
+    /// The listener of this round has nothing more.
+    pub(crate) fn listener_is_empty(&mut self, round: usize) {
+        if let Some(place) = round.checked_rem(self.listeners.len()) {
+            self.listeners[place].1 = false;
+        }
+    }
+
+    /// The relay to serve in this round.
+    pub(crate) fn relay(&self, round: usize) -> Option<RelayId> {
+        self.relays.get(round).copied()
+    }
+
+    /// The `index`-th relay with something in its error queue.
+    pub(crate) fn failed(&self, index: usize) -> Option<RelayId> {
+        self.failed.get(index).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(listeners: u32, relays: u64) -> Ready {
+        Ready {
+            listeners: (0..listeners).map(|id| (SocketId(id), true)).collect(),
+            relays: (0..relays).map(RelayId).collect(),
+            failed: vec![],
+        }
+    }
+
+    #[test]
+    fn a_busy_listener_is_served_as_often_as_the_relays_together() {
+        let ready = ready(1, 5);
+        let served = (0..ready.rounds()).filter_map(|round| ready.listener(round));
+        assert_eq!(served.count(), 5);
+    }
+
+    #[test]
+    fn listeners_take_turns_and_an_empty_one_is_left_out() {
+        let mut ready = ready(2, 5);
+        ready.listener_is_empty(0);
+        let served: Vec<_> = (0..ready.rounds()).map(|round| ready.listener(round)).collect();
+        assert_eq!(served, [None, Some(SocketId(1)), None, Some(SocketId(1)), None]);
+    }
+
+    #[test]
+    fn every_socket_is_served_whatever_there_is_more_of() {
+        for (listeners, relays) in [(0, 0), (0, 3), (3, 0), (2, 7), (7, 2)] {
+            let ready = ready(listeners, relays);
+            let rounds = 0..ready.rounds();
+            let mut heard: Vec<_> = rounds.clone().filter_map(|r| ready.listener(r)).collect();
+            heard.sort();
+            heard.dedup();
+            assert_eq!(heard.len(), listeners as usize);
+            assert_eq!(rounds.filter_map(|r| ready.relay(r)).count(), relays as usize);
+        }
+    }
+}

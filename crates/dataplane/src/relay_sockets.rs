@@ -1,0 +1,59 @@
+//! The relay sockets of one worker, by the number of their relay.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use linux_net::UdpSocket;
+use turn_types::RelayId;
+
+use crate::losses::Losses;
+
+/// A relay socket.
+#[derive(Debug)]
+pub(crate) struct RelaySocket {
+    pub(crate) socket: UdpSocket,
+    pub(crate) losses: Losses,
+}
+
+/// Relay sockets. Each is found with one look-up per batch, and closed by being removed.
+#[derive(Debug, Default)]
+pub(crate) struct RelaySockets {
+    sockets: HashMap<RelayId, RelaySocket, BuildHasherDefault<CounterHasher>>,
+}
+
+impl RelaySockets {
+    pub(crate) fn insert(&mut self, relay: RelayId, socket: UdpSocket) {
+        let socket = RelaySocket { socket, losses: Losses::default() };
+        let before = self.sockets.insert(relay, socket);
+        debug_assert!(before.is_none(), "relay numbers are never reused");
+    }
+
+    pub(crate) fn get(&self, relay: RelayId) -> Option<&RelaySocket> {
+        self.sockets.get(&relay)
+    }
+
+    pub(crate) fn remove(&mut self, relay: RelayId) {
+        self.sockets.remove(&relay);
+    }
+}
+
+/// For keys that we count up ourselves: nobody can choose them to collide. The multiplication
+/// carries the low bits, which differ, to the high bits, which the table compares by.
+#[derive(Debug, Default)]
+struct CounterHasher(u64);
+
+impl Hasher for CounterHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! All descriptors of one worker.
+
+use std::io;
+use std::time::Duration;
+
+use linux_net::{
+    Epoll, Events, Interest, SendSocket, SocketTable, UdpOptions, UdpSocket, WakeReceiver,
+};
+use turn_types::{RelayId, RelayedAddr, SocketId};
+
+use crate::NetOptions;
+use crate::listener::Listener;
+use crate::relay_sockets::{RelaySocket, RelaySockets};
+use crate::token::Token;
+
+/// Listeners, relay sockets, the wake-up, and the epoll set that waits for them.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    epoll: Epoll,
+    wake: WakeReceiver,
+    listeners: Vec<Listener>,
+    relays: RelaySockets,
+    net: NetOptions,
+}
+
+impl Sockets {
+    /// # Errors
+    /// No descriptors or no memory left for epoll.
+    pub(crate) fn new(
+        listeners: Vec<Listener>,
+        wake: WakeReceiver,
+        net: NetOptions,
+    ) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(&wake, Token::Wake.number(), Interest::Read)?;
+        for (id, listener) in (0..).map(SocketId).zip(&listeners) {
+            epoll.add(&listener.socket, Token::Listener(id).number(), Interest::Read)?;
+        }
+        Ok(Self { epoll, wake, listeners, relays: RelaySockets::default(), net })
+    }
+
+    /// Waits until something is ready, or for `timeout`; `None` waits for ever.
+    pub(crate) fn wait(&self, events: &mut Events, timeout: Option<Duration>) {
+        // It fails only if the set were no epoll set or the list were not ours to write.
+        self.epoll.wait(events, timeout).expect("a set and a list that are ours");
+    }
+
+    /// Takes the wake-ups so far: to be done before looking into the inbox.
+    pub(crate) fn drain_wake(&self) {
+        self.wake.drain();
+    }
+
+    pub(crate) fn listener(&self, id: SocketId) -> Option<&Listener> {
+        self.listeners.get(id.0 as usize)
+    }
+
+    pub(crate) fn relay(&self, relay: RelayId) -> Option<&RelaySocket> {
+        self.relays.get(relay)
+    }
+
+    /// Opens a relay socket and waits for packets on it.
+    ///
+    /// # Errors
+    /// Whatever the kernel says; nothing is left open then.
+    pub(crate) fn open_relay(&mut self, relay: RelayId, at: RelayedAddr) -> io::Result<()> {
+        let options = UdpOptions {
+            reuse_port: false,
+            recv_buffer: self.net.recv_buffer,
+            send_buffer: self.net.send_buffer,
+            gro: self.net.gro,
+            packet_info: false,
+            error_queue: true,
+        };
+        let (socket, _) = UdpSocket::bind(at.0, &options)?;
+        self.epoll.add(&socket, Token::Relay(relay).number(), Interest::Read)?;
+        self.relays.insert(relay, socket);
+        Ok(())
+    }
+
+    /// Closes a relay socket; its descriptor leaves the epoll set by that.
+    pub(crate) fn close_relay(&mut self, relay: RelayId) {
+        self.relays.remove(relay);
+    }
+}
+
+impl SocketTable for Sockets {
+    fn socket(&self, socket: SendSocket) -> Option<&UdpSocket> {
+        match Token::of(socket.0) {
+            Token::Relay(relay) => self.relay(relay).map(|relay| &relay.socket),
+            Token::Listener(id) => self.listener(id).map(|listener| &listener.socket),
+            Token::Wake => None,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Putting a worker together and starting its thread.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use control::limits::MAILBOX_CAPACITY;
+use control::{Inbox, Mailbox, UserDirectory, Wake, WorkerCounters};
+use linux_net::{WakeReceiver, Waker, pin_current_thread};
+use turn_proto::{Policy, SharedBook};
+use turn_types::WorkerId;
+
+use crate::listener::Listener;
+use crate::worker::Worker;
+
+/// What a worker is made of.
+pub struct WorkerSpec {
+    /// Its number: unique in the process, and its position among [`control::Workers`].
+    pub id: WorkerId,
+    /// The core to run on; `None` leaves it to the scheduler.
+    pub core: Option<usize>,
+    /// Its own listening sockets.
+    pub listeners: Vec<Listener>,
+    /// The rules to begin with.
+    pub policy: Arc<Policy>,
+    /// Quotas and reservations of all workers.
+    pub book: Arc<dyn SharedBook>,
+    /// Randomness from the operating system, for this worker alone.
+    pub seed: [u8; 32],
+    /// Where users are looked up.
+    pub directory: Arc<dyn UserDirectory>,
+    /// What it counts, and others read.
+    pub counters: Arc<WorkerCounters>,
+    /// Its end of the mailbox.
+    pub inlet: Inlet,
+    /// How its sockets are to be.
+    pub net: NetOptions,
+}
+
+/// Options of all sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetOptions {
+    /// Ask the kernel to hand over equal datagrams of one sender as one.
+    pub gro: bool,
+    /// Have the kernel take equal datagrams to one destination as one.
+    pub gso: bool,
+    /// Receive buffer of each socket in bytes; 0 leaves the system's default.
+    pub recv_buffer: usize,
+    /// Send buffer of each socket in bytes; 0 leaves the system's default.
+    pub send_buffer: usize,
+}
+
+impl Default for NetOptions {
+    /// Everything that makes it fast, with the system's buffers.
+    fn default() -> Self {
+        Self { gro: true, gso: true, recv_buffer: 0, send_buffer: 0 }
+    }
+}
+
+/// The worker's end of its mailbox: what is in it, and what wakes it.
+#[derive(Debug)]
+pub struct Inlet {
+    pub(crate) inbox: Inbox,
+    pub(crate) wake: WakeReceiver,
+}
+
+/// A mailbox for one worker.
+///
+/// # Errors
+/// No descriptors left.
+pub fn mailbox() -> io::Result<(Mailbox, Inlet)> {
+    struct Knock(Waker);
+
+    impl Wake for Knock {
+        fn wake(&self) {
+            self.0.wake();
+        }
+    }
+
+    let (waker, wake) = Waker::new()?;
+    let (mailbox, inbox) = control::mailbox(MAILBOX_CAPACITY, Arc::new(Knock(waker)));
+    Ok((mailbox, Inlet { inbox, wake }))
+}
+
+/// Starts a worker. It runs until [`Request::Stop`](control::Request::Stop); that its thread ended
+/// otherwise, by a panic, is told by the handle.
+///
+/// # Errors
+/// No descriptors, memory or threads left.
+pub fn spawn(spec: WorkerSpec) -> io::Result<JoinHandle<()>> {
+    let (id, core) = (spec.id, spec.core);
+    let worker = Worker::new(spec)?;
+    thread::Builder::new().name(format!("worker-{}", id.0)).spawn(move || {
+        if let Some(core) = core
+            && let Err(error) = pin_current_thread(core)
+        {
+            tracing::warn!(worker = id.0, core, %error, "cannot keep the worker on its core");
+        }
+        worker.run();
+    })
+}

@@ -1,0 +1,165 @@
+//! What was handed to the kernel in this batch, until it is known whether it was taken.
+
+use control::{Fate, LateAnswer, Leg, Series, WorkerCounters};
+use turn_proto::DropReason;
+
+/// What a datagram that we send is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Reply,
+    ErrorReply,
+    ToPeer,
+    ToClient,
+    IcmpReported,
+    LateSuccess,
+    LateError,
+}
+
+impl Sent {
+    const ALL: [Self; 7] = [
+        Self::Reply,
+        Self::ErrorReply,
+        Self::ToPeer,
+        Self::ToClient,
+        Self::IcmpReported,
+        Self::LateSuccess,
+        Self::LateError,
+    ];
+
+    /// What is counted when the kernel has taken it.
+    const fn taken(self) -> Series {
+        match self {
+            Self::Reply => Series::Fate(Fate::Reply),
+            Self::ErrorReply => Series::Fate(Fate::ErrorReply),
+            Self::ToPeer => Series::Fate(Fate::ToPeer),
+            Self::ToClient => Series::Fate(Fate::ToClient),
+            Self::IcmpReported => Series::Fate(Fate::IcmpReported),
+            Self::LateSuccess => Series::LateAnswer(LateAnswer::Success),
+            Self::LateError => Series::LateAnswer(LateAnswer::Error),
+        }
+    }
+
+    /// What is counted when it has not. The request of a late answer has its fate already.
+    const fn refused(self, reason: DropReason) -> Series {
+        match self {
+            Self::Reply | Self::ErrorReply | Self::ToPeer | Self::ToClient | Self::IcmpReported => {
+                Series::Drop(reason)
+            }
+            Self::LateSuccess | Self::LateError => Series::LateAnswer(LateAnswer::Unsent),
+        }
+    }
+
+    const fn leg(self) -> Leg {
+        match self {
+            Self::ToPeer => Leg::ToPeers,
+            Self::Reply
+            | Self::ErrorReply
+            | Self::ToClient
+            | Self::IcmpReported
+            | Self::LateSuccess
+            | Self::LateError => Leg::ToClients,
+        }
+    }
+}
+
+/// What a transmit batch gives back for a datagram that was not sent: what it was, and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) sent: Sent,
+    pub(crate) bytes: usize,
+}
+
+const KIND_BITS: u32 = 3;
+const _: () = assert!(Sent::ALL.len() <= 1 << KIND_BITS);
+
+impl Tag {
+    pub(crate) const fn number(self) -> u32 {
+        // A datagram is shorter than 2^16 bytes.
+        (self.bytes as u32) << KIND_BITS | self.sent as u32
+    }
+
+    pub(crate) const fn of(number: u32) -> Self {
+        let kind = number & ((1 << KIND_BITS) - 1);
+        Self { sent: Sent::ALL[kind as usize], bytes: (number >> KIND_BITS) as usize }
+    }
+}
+
+/// Datagrams and bytes of each kind in the batch that is being gathered.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    packets: [u64; Sent::ALL.len()],
+    bytes: [u64; Sent::ALL.len()],
+}
+
+impl Tally {
+    pub(crate) fn sending(&mut self, tag: Tag) {
+        self.packets[tag.sent as usize] += 1;
+        self.bytes[tag.sent as usize] += tag.bytes as u64;
+    }
+
+    /// One that was being sent was not: it has another fate.
+    pub(crate) fn refused(&mut self, tag: Tag, reason: DropReason, counters: &WorkerCounters) {
+        self.packets[tag.sent as usize] -= 1;
+        self.bytes[tag.sent as usize] -= tag.bytes as u64;
+        counters.add(tag.sent.refused(reason), 1);
+    }
+
+    /// Counts what is left, which was sent, and begins anew.
+    pub(crate) fn publish(&mut self, counters: &WorkerCounters) {
+        for sent in Sent::ALL {
+            let packets = std::mem::take(&mut self.packets[sent as usize]);
+            let bytes = std::mem::take(&mut self.bytes[sent as usize]);
+            if packets > 0 {
+                counters.add(sent.taken(), packets);
+                counters.add(Series::Packets(sent.leg()), packets);
+                counters.add(Series::Bytes(sent.leg()), bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_read_back() {
+        for (index, sent) in Sent::ALL.into_iter().enumerate() {
+            assert_eq!(sent as usize, index);
+            for bytes in [0, 1, 65_535] {
+                let tag = Tag { sent, bytes };
+                assert_eq!(Tag::of(tag.number()), tag);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_refused_is_counted_as_that_alone() {
+        let counters = WorkerCounters::new();
+        let mut tally = Tally::default();
+        let tag = |sent| Tag { sent, bytes: 100 };
+        for sent in [Sent::ToPeer, Sent::ToPeer, Sent::ToClient, Sent::LateError] {
+            tally.sending(tag(sent));
+        }
+        tally.refused(tag(Sent::ToPeer), DropReason::SendBufferFull, &counters);
+        tally.refused(tag(Sent::LateError), DropReason::SendBufferFull, &counters);
+        tally.publish(&counters);
+        tally.publish(&counters);
+
+        let counted: Vec<_> =
+            Series::all().map(|s| (s, counters.value(s))).filter(|(_, n)| *n > 0).collect();
+        assert_eq!(
+            counted,
+            [
+                (Series::Packets(Leg::ToClients), 1),
+                (Series::Packets(Leg::ToPeers), 1),
+                (Series::Bytes(Leg::ToClients), 100),
+                (Series::Bytes(Leg::ToPeers), 100),
+                (Series::Fate(Fate::ToPeer), 1),
+                (Series::Fate(Fate::ToClient), 1),
+                (Series::Drop(DropReason::SendBufferFull), 1),
+                (Series::LateAnswer(LateAnswer::Unsent), 1),
+            ]
+        );
+    }
+}

@@ -1,0 +1,67 @@
+//! Numbers for sockets that are never reused.
+
+use linux_net::SendSocket;
+use turn_types::{RelayId, SocketId};
+
+/// What a number given to epoll, or to a transmit batch, stands for.
+///
+/// A relay's number is its [`RelayId`], which no other relay will ever have: a late event or
+/// datagram of a closed relay finds nothing, and never its successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// The relay socket.
+    Relay(RelayId),
+    /// The listening socket.
+    Listener(SocketId),
+    /// The mailbox has something.
+    Wake,
+}
+
+/// Set in every number that is not a relay's. Relays are counted from zero, and would need
+/// centuries to reach it.
+const NOT_A_RELAY: u64 = 1 << 63;
+
+impl Token {
+    pub(crate) const fn number(self) -> u64 {
+        match self {
+            Self::Relay(RelayId(number)) => {
+                debug_assert!(number & NOT_A_RELAY == 0);
+                number
+            }
+            Self::Listener(SocketId(number)) => NOT_A_RELAY | number as u64,
+            Self::Wake => u64::MAX,
+        }
+    }
+
+    pub(crate) const fn of(number: u64) -> Self {
+        if number == u64::MAX {
+            Self::Wake
+        } else if number & NOT_A_RELAY != 0 {
+            Self::Listener(SocketId(number as u32))
+        } else {
+            Self::Relay(RelayId(number))
+        }
+    }
+
+    pub(crate) const fn send_socket(self) -> SendSocket {
+        SendSocket(self.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_reads_back() {
+        for token in [
+            Token::Relay(RelayId(0)),
+            Token::Relay(RelayId(NOT_A_RELAY - 1)),
+            Token::Listener(SocketId(0)),
+            Token::Listener(SocketId(u32::MAX)),
+            Token::Wake,
+        ] {
+            assert_eq!(Token::of(token.number()), token);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! One thread: its sockets, its server, and the loop.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{Histogram, Inbox, Series, UserDirectory};
+use linux_net::{Clock, Events, RxBatch, TxBatch};
+use turn_proto::{Server, ServerConfig};
+use turn_types::WorkerId;
+
+use crate::WorkerSpec;
+use crate::egress::Egress;
+use crate::limits::{MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN};
+use crate::observe::Observer;
+use crate::ready::Ready;
+use crate::sockets::Sockets;
+
+/// A worker. It shares nothing that a relayed packet touches.
+pub(crate) struct Worker {
+    pub(crate) id: WorkerId,
+    pub(crate) server: Server,
+    pub(crate) sockets: Sockets,
+    pub(crate) rx: RxBatch,
+    pub(crate) egress: Egress,
+    pub(crate) observer: Observer,
+    pub(crate) directory: Arc<dyn UserDirectory>,
+    pub(crate) inbox: Inbox,
+    pub(crate) stopping: bool,
+    events: Events,
+    ready: Ready,
+}
+
+impl Worker {
+    pub(crate) fn new(spec: WorkerSpec) -> io::Result<Self> {
+        let config =
+            ServerConfig { worker: spec.id, policy: spec.policy, book: spec.book, seed: spec.seed };
+        let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
+        Ok(Self {
+            id: spec.id,
+            server: Server::new(config),
+            sockets: Sockets::new(spec.listeners, spec.inlet.wake, spec.net)?,
+            rx: RxBatch::new(MESSAGES_PER_RECEIVE),
+            egress: Egress::new(tx, Arc::clone(&spec.counters)),
+            observer: Observer::new(spec.id, spec.counters),
+            directory: spec.directory,
+            inbox: spec.inlet.inbox,
+            stopping: false,
+            events: Events::new(SOCKETS_PER_TURN),
+            ready: Ready::new(),
+        })
+    }
+
+    /// Serves until it is told to stop.
+    pub(crate) fn run(mut self) {
+        let mut more_requests = false;
+        while !self.stopping {
+            self.wait(more_requests);
+            self.serve_ready();
+            more_requests = self.serve_inbox();
+            self.serve_timeouts();
+            self.publish();
+        }
+        self.end_all();
+        self.publish();
+    }
+
+    /// Waits for packets, for a knock, or until something is due.
+    fn wait(&mut self, busy: bool) {
+        let timeout = if busy {
+            Some(Duration::ZERO)
+        } else {
+            let due = self.server.poll_timeout();
+            due.map(|due| due.saturating_since(Clock::now().instant))
+        };
+        self.sockets.wait(&mut self.events, timeout);
+        if self.ready.sort(&self.events) {
+            self.sockets.drain_wake();
+        }
+    }
+
+    /// Serves what is ready: listeners and relays alternately, one batch each, so that neither
+    /// many relays nor a busy listener makes the other side wait; then the error queues.
+    fn serve_ready(&mut self) {
+        for round in 0..self.ready.rounds() {
+            if let Some(listener) = self.ready.listener(round)
+                && !self.receive_from_clients(listener)
+            {
+                self.ready.listener_is_empty(round);
+            }
+            if let Some(relay) = self.ready.relay(round) {
+                self.receive_from_peers(relay);
+            }
+        }
+        for index in 0..SOCKETS_PER_TURN {
+            let Some(relay) = self.ready.failed(index) else { break };
+            self.serve_error_queue(relay);
+        }
+    }
+
+    /// What is kept elsewhere than in the counters.
+    fn publish(&mut self) {
+        let Self { rx, egress, observer, server, .. } = self;
+        observer.publish(Histogram::ReceivedMessages, &rx.stats().messages_per_call);
+        observer.publish(Histogram::ReceivedSegments, &rx.stats().segments_per_message);
+        observer.publish(Histogram::SentSegments, &egress.stats().segments_per_send);
+        observer.set(Series::AllocationsLive, server.allocation_count() as u64);
+        while let Some(warning) = egress.take_warning() {
+            observer.kernel_warning(warning);
+        }
+    }
+}

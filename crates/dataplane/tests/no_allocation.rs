@@ -1,0 +1,61 @@
+//! After warm-up, a relayed packet costs the worker no heap allocation.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use control::Request;
+use stun_wire::ChannelNumber;
+use support::end::End;
+use support::user::TurnUser;
+use support::{LOCALHOST, NOBODY, PEER, World};
+use turn_types::{IpFamily, Marks};
+
+#[global_allocator]
+static ALLOCATOR: alloc_counter::Counting = alloc_counter::Counting;
+
+/// What the worker's own thread has allocated so far: a reply is called on it, here to a
+/// request that does nothing.
+fn allocations(world: &World) -> u64 {
+    // Unlike `channel`, it allocates nothing when something is sent.
+    let (sender, count) = std::sync::mpsc::sync_channel(1);
+    let reply = Box::new(move |_| sender.send(alloc_counter::on_this_thread()).unwrap());
+    world.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
+    count.recv_timeout(support::PATIENCE).unwrap()
+}
+
+/// Both ways, by channel and by indication, single datagrams and bursts, and what is dropped.
+fn relay(user: &mut TurnUser, peer: &mut End, path: (ChannelNumber, std::net::SocketAddr)) {
+    let (channel, relayed) = path;
+    let burst = [&[1_u8; 300][..]; 20];
+    let mixed: [&[u8]; 4] = [&[2; 10], &[3; 20], &[4; 5], &[]];
+    for payloads in [&burst[..], &burst[..1], &mixed] {
+        user.say(channel, payloads, Marks::DEFAULT);
+        peer.receive_many(payloads.len());
+        peer.send_burst(relayed, payloads, Marks::DEFAULT);
+        payloads.iter().for_each(|_| drop(user.hear()));
+    }
+    user.indicate(peer.addr(), b"indication", Marks { ttl: 9, tos: 0x88, dont_fragment: false });
+    peer.receive();
+    user.end.send(user.server(), b"\xFFnonsense");
+}
+
+#[test]
+fn relaying_allocates_nothing() {
+    const ROUNDS: u32 = 50;
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut user = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = user.relayed(IpFamily::V4);
+    let channel = user.bind_channel(peer.addr());
+
+    relay(&mut user, &mut peer, (channel, relayed));
+    let warm = allocations(&world);
+    assert!(warm > 0, "the counter counts");
+    for _ in 0..ROUNDS {
+        relay(&mut user, &mut peer, (channel, relayed));
+    }
+    let after = allocations(&world);
+    assert_eq!(after - warm, 0, "in {ROUNDS} rounds");
+    assert!(world.totals().allocations_live() == 1);
+    world.assert_adds_up();
+}

@@ -1,0 +1,300 @@
+//! Relaying through a worker, on the real kernel: boundaries, marks, families, errors, sums.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use control::{Fate, Histogram, Leg, Series};
+use dataplane::NetOptions;
+use support::end::End;
+use support::user::{Heard, TurnUser};
+use support::{LOCALHOST, LOCALHOST_V6, NOWHERE, PEER, Start, World};
+use turn_client::Families;
+use turn_proto::DropReason;
+use turn_types::{IpFamily, Marks, PeerAddr};
+
+#[test]
+fn channel_data_goes_both_ways() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = alice.relayed(IpFamily::V4);
+    let channel = alice.bind_channel(peer.addr());
+
+    alice.say(channel, &[b"hello"], Marks::DEFAULT);
+    let heard = peer.receive();
+    assert_eq!((heard.from, &heard.bytes[..]), (relayed, &b"hello"[..]));
+
+    peer.send(relayed, b"good day");
+    let heard = alice.hear();
+    assert_eq!((heard.channel, &heard.payload[..]), (Some(channel), &b"good day"[..]));
+    assert_eq!(heard.peer, PeerAddr(peer.addr()));
+    world.assert_adds_up();
+}
+
+#[test]
+fn send_and_data_indications_go_both_ways_with_any_padding() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = alice.relayed(IpFamily::V4);
+    alice.permit(PEER);
+    for len in 0..=5 {
+        let payload = vec![0xA5; len];
+        alice.indicate(peer.addr(), &payload, Marks::DEFAULT);
+        assert_eq!(peer.receive().bytes, payload);
+        peer.send(relayed, &payload);
+        let heard = alice.hear();
+        assert_eq!((heard.channel, heard.payload), (None, payload));
+    }
+    world.assert_adds_up();
+}
+
+#[test]
+fn ipv6_clients_reach_ipv6_peers() {
+    let world = World::start(Start { listen: LOCALHOST_V6, ..Start::default() });
+    let mut peer = End::at(LOCALHOST_V6);
+    let mut alice = TurnUser::allocated_with(Families::V6, LOCALHOST_V6, world.server);
+    let relayed = alice.relayed(IpFamily::V6);
+    let marks = Marks { ttl: 20, tos: 0x88, dont_fragment: false };
+
+    alice.permit(peer.addr().ip());
+    alice.indicate(peer.addr(), b"hello", marks);
+    let heard = peer.receive();
+    assert_eq!((heard.from, &heard.bytes[..]), (relayed, &b"hello"[..]));
+    assert_eq!((heard.marks.ttl, heard.marks.tos), (19, 0x88));
+
+    let channel = alice.bind_channel(peer.addr());
+    peer.send_burst(relayed, &[b"good day"], marks);
+    let heard = alice.hear();
+    assert_eq!((heard.channel, &heard.payload[..]), (Some(channel), &b"good day"[..]));
+    assert_eq!((heard.marks.ttl, heard.marks.tos), (19, 0x88));
+}
+
+#[test]
+fn an_ipv4_client_has_a_relay_of_each_family() {
+    let world = World::new();
+    let mut alice = TurnUser::allocated_with(Families::Both, LOCALHOST, world.server);
+    for (family, ip) in [(IpFamily::V4, PEER), (IpFamily::V6, LOCALHOST_V6)] {
+        let mut peer = End::at(ip);
+        let relayed = alice.relayed(family);
+        alice.permit(ip);
+        alice.indicate(peer.addr(), b"hello", Marks::DEFAULT);
+        let heard = peer.receive();
+        assert_eq!((heard.from, &heard.bytes[..]), (relayed, &b"hello"[..]));
+        peer.send(relayed, b"good day");
+        assert_eq!(alice.hear().payload, b"good day");
+    }
+}
+
+#[test]
+fn ttl_is_counted_down_and_traffic_class_carried_on_both_legs() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = alice.relayed(IpFamily::V4);
+    let channel = alice.bind_channel(peer.addr());
+    let marks = |ttl, tos| Marks { ttl, tos, dont_fragment: false };
+    // Expedited Forwarding with ECT(0), best effort with congestion experienced, nothing.
+    for (ttl, tos) in [(10, 0xBA), (2, 0x03), (255, 0)] {
+        alice.say(channel, &[b"x"], marks(ttl, tos));
+        assert_eq!(peer.receive().marks, marks(ttl - 1, tos));
+        peer.send_burst(relayed, &[b"y"], marks(ttl, tos));
+        assert_eq!(alice.hear().marks, marks(ttl - 1, tos));
+    }
+    alice.say(channel, &[b"last breath"], marks(1, 0));
+    assert_eq!(world.count(Series::Drop(DropReason::TtlExpired)), 1);
+    assert!(peer.is_quiet());
+    world.assert_adds_up();
+}
+
+/// Bursts with equal and with unequal sizes, and with an empty datagram among them.
+fn bursts() -> [Vec<Vec<u8>>; 3] {
+    let sized = |sizes: &[usize]| -> Vec<Vec<u8>> {
+        (0..).zip(sizes).map(|(n, &size)| vec![n; size]).collect()
+    };
+    [sized(&[200; 12]), sized(&[100, 100, 100, 40, 100, 7]), sized(&[50, 0, 50, 50])]
+}
+
+fn as_slices(burst: &[Vec<u8>]) -> Vec<&[u8]> {
+    burst.iter().map(|bytes| &bytes[..]).collect()
+}
+
+fn relays_bursts(net: NetOptions) -> World {
+    let world = World::start(Start { net, ..Start::default() });
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = alice.relayed(IpFamily::V4);
+    let channel = alice.bind_channel(peer.addr());
+    for burst in bursts() {
+        alice.say(channel, &as_slices(&burst), Marks::DEFAULT);
+        let heard: Vec<_> = peer.receive_many(burst.len()).into_iter().map(|d| d.bytes).collect();
+        assert_eq!(heard, burst);
+
+        peer.send_burst(relayed, &as_slices(&burst), Marks::DEFAULT);
+        let heard: Vec<Heard> = burst.iter().map(|_| alice.hear()).collect();
+        assert!(heard.iter().all(|heard| heard.channel == Some(channel)));
+        let heard: Vec<_> = heard.into_iter().map(|heard| heard.payload).collect();
+        assert_eq!(heard, burst);
+    }
+    assert!(peer.is_quiet() && alice.end.is_quiet());
+    world.assert_adds_up();
+    world
+}
+
+#[test]
+fn bursts_keep_their_boundaries_and_cross_in_one_piece() {
+    let world = relays_bursts(NetOptions::default());
+    // Twelve in one message is the fifth bucket: each way they came as one, and left as one.
+    assert_eq!(world.count(Series::Occupancy(Histogram::ReceivedSegments, 4)), 2);
+    assert_eq!(world.count(Series::Occupancy(Histogram::SentSegments, 4)), 2);
+}
+
+#[test]
+fn bursts_keep_their_boundaries_without_help_of_the_kernel() {
+    let world = relays_bursts(NetOptions { gro: false, gso: false, ..NetOptions::default() });
+    for bucket in 1..Histogram::BUCKETS {
+        assert_eq!(world.count(Series::Occupancy(Histogram::ReceivedSegments, bucket)), 0);
+        assert_eq!(world.count(Series::Occupancy(Histogram::SentSegments, bucket)), 0);
+    }
+}
+
+#[test]
+fn segments_of_one_burst_may_belong_to_different_channels() {
+    let world = World::new();
+    let mut peers = [End::at(PEER), End::at(PEER)];
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let channels = [0, 1].map(|n: usize| alice.bind_channel(peers[n].addr()));
+    let framed: Vec<Vec<u8>> = (0..6)
+        .map(|n| {
+            let mut out = vec![0; 104];
+            let channel = channels[n % 2];
+            alice.client.write_channel_data(&mut out, channel, &[n as u8; 100]).unwrap();
+            out
+        })
+        .collect();
+    alice.end.send_burst(world.server, &as_slices(&framed), Marks::DEFAULT);
+    for (n, peer) in peers.iter_mut().enumerate() {
+        let heard: Vec<u8> = peer.receive_many(3).iter().map(|d| d.bytes[99]).collect();
+        assert_eq!(heard, [n as u8, n as u8 + 2, n as u8 + 4]);
+    }
+    assert_eq!(world.count(Series::Occupancy(Histogram::ReceivedSegments, 3)), 1, "one burst");
+}
+
+#[test]
+fn the_largest_datagrams_pass() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = alice.relayed(IpFamily::V4);
+    let channel = alice.bind_channel(peer.addr());
+    // The largest UDP payload, less the ChannelData header of the other leg.
+    let payload: Vec<u8> = (0..65_503_u32).map(|n| n as u8).collect();
+    alice.say(channel, &[&payload], Marks::DEFAULT);
+    assert!(peer.receive().bytes == payload);
+    peer.send(relayed, &payload);
+    assert!(alice.hear().payload == payload);
+    // One byte more has no room for the header.
+    peer.send(relayed, &vec![0; 65_504]);
+    assert_eq!(world.count(Series::Drop(DropReason::TooLong)), 1);
+    world.assert_adds_up();
+}
+
+#[test]
+fn a_closed_port_of_a_peer_is_reported_to_the_client() {
+    let world = World::new();
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    alice.permit(PEER);
+    let gone = End::at(PEER).addr();
+    alice.indicate(gone, b"anybody?", Marks::DEFAULT);
+    let (peer, icmp) = alice.hear_icmp();
+    // Destination unreachable, port unreachable (RFC 792). The port is not told (RFC 8656 §11.5).
+    assert_eq!((peer.ip(), icmp.kind, icmp.code), (PEER, 3, 3));
+    assert_eq!(world.count(Series::Fate(Fate::IcmpReported)), 1);
+    assert_eq!(world.count(Series::IcmpErrors), 1);
+    world.assert_adds_up();
+
+    // The error has left nothing behind that would hit others.
+    let mut peer = End::at(PEER);
+    alice.indicate(peer.addr(), b"hello", Marks::DEFAULT);
+    assert_eq!(peer.receive().bytes, b"hello");
+}
+
+#[test]
+fn what_the_kernel_refuses_to_send_is_counted_as_that_and_nothing_else() {
+    let world = World::new();
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    alice.permit(NOWHERE);
+    // Linux lets nothing out of the host that comes from a loopback address.
+    alice.indicate((NOWHERE, 9).into(), b"hello", Marks::DEFAULT);
+    assert_eq!(world.count(Series::Drop(DropReason::SendRefused)), 1);
+    assert_eq!(world.count(Series::Fate(Fate::ToPeer)), 0);
+    world.assert_adds_up();
+}
+
+#[test]
+fn what_is_dropped_is_counted_by_reason() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = alice.relayed(IpFamily::V4);
+    let channel = alice.bind_channel(peer.addr());
+
+    let mut stranger = End::at(LOCALHOST);
+    stranger.send(world.server, b"\x40\x00\x00\x01x"); // ChannelData without an allocation
+    stranger.send(world.server, b"\xFFnonsense");
+    stranger.send(world.server, b"");
+    End::at(LOCALHOST).send(relayed, b"a peer without permission");
+    alice.say(channel, &[b"and one that passes"], Marks::DEFAULT);
+    peer.receive();
+
+    let drops: Vec<_> = world.totals().drops().filter(|(_, n)| *n > 0).collect();
+    assert_eq!(drops, [("not_stun", 2), ("no_allocation", 1), ("no_permission", 1)]);
+    assert!(stranger.is_quiet());
+    world.assert_adds_up();
+}
+
+#[test]
+fn payload_is_counted_by_leg() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = alice.relayed(IpFamily::V4);
+    let channel = alice.bind_channel(peer.addr());
+    let before = world.totals();
+    alice.say(channel, &[&[1; 100], &[2; 100], &[3; 50]], Marks::DEFAULT);
+    peer.receive_many(3);
+    peer.send(relayed, &[4; 70]);
+    alice.hear();
+
+    let after = world.totals();
+    let more = [Leg::FromClients, Leg::ToPeers, Leg::FromPeers, Leg::ToClients].map(|leg| {
+        let (before, after) = (before.volume(leg), after.volume(leg));
+        (after.packets - before.packets, after.bytes - before.bytes)
+    });
+    assert_eq!(more, [(3, 262), (3, 250), (1, 70), (1, 74)]);
+
+    let record = &world.all_sessions()[0];
+    assert_eq!((record.traffic.to_peer_packets, record.traffic.to_peer_bytes), (3, 250));
+    assert_eq!((record.traffic.to_client_packets, record.traffic.to_client_bytes), (1, 70));
+}
+
+#[test]
+fn a_wildcard_listener_answers_from_the_address_it_was_asked_at() {
+    let world = World::start(Start { listen: [0, 0, 0, 0].into(), ..Start::default() });
+    for host in [1, 3, 77] {
+        let server = ([127, 0, 0, host], world.server.port()).into();
+        let mut peer = End::at(PEER);
+        // It asserts that answers come from `server`.
+        let mut alice = TurnUser::allocated(LOCALHOST, server);
+        let relayed = alice.relayed(IpFamily::V4);
+        let channel = alice.bind_channel(peer.addr());
+        alice.say(channel, &[b"hello"], Marks::DEFAULT);
+        assert_eq!(peer.receive().bytes, b"hello");
+        peer.send(relayed, b"good day");
+        assert_eq!(alice.end.receive().from, server, "and so does relayed data");
+    }
+    let mut servers: Vec<_> =
+        world.all_sessions().iter().map(|session| session.five_tuple.server.ip()).collect();
+    servers.dedup();
+    assert_eq!(servers.len(), 3, "each is an address of its own to the server");
+}

@@ -1,0 +1,97 @@
+//! A socket at the edge of the world: a client's or a peer's.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use linux_net::{
+    Epoll, Events, Flow, Interest, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions, UdpSocket,
+};
+use turn_types::Marks;
+
+use super::PATIENCE;
+
+/// What came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Datagram {
+    pub(crate) from: SocketAddr,
+    pub(crate) marks: Marks,
+    pub(crate) bytes: Vec<u8>,
+}
+
+pub(crate) struct End {
+    socket: UdpSocket,
+    epoll: Epoll,
+    rx: RxBatch,
+    tx: TxBatch,
+    stats: SendStats,
+    waiting: VecDeque<Datagram>,
+}
+
+impl End {
+    /// Bound to a free port of the address. Datagrams are received one by one, as sent.
+    pub(crate) fn at(ip: IpAddr) -> Self {
+        let options = UdpOptions { gro: false, error_queue: false, ..UdpOptions::default() };
+        let (socket, _) = UdpSocket::bind(SocketAddr::new(ip, 0), &options).unwrap();
+        let epoll = Epoll::new().unwrap();
+        epoll.add(&socket, 0, Interest::Read).unwrap();
+        Self {
+            socket,
+            epoll,
+            rx: RxBatch::new(32),
+            tx: TxBatch::new(),
+            stats: SendStats::default(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.socket.local_addr()
+    }
+
+    pub(crate) fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
+        self.send_burst(to, &[bytes], Marks::DEFAULT);
+    }
+
+    /// Sends datagrams in one call; those of equal size leave, and cross loopback, as one.
+    pub(crate) fn send_burst(&mut self, to: SocketAddr, datagrams: &[&[u8]], marks: Marks) {
+        for bytes in datagrams {
+            let part = self.tx.arena_write(bytes).unwrap();
+            let flow = Flow { socket: SendSocket(0), to, from: None, marks };
+            self.tx.push(flow, &[part], 0).unwrap();
+        }
+        let Self { tx, rx, socket, stats, .. } = self;
+        tx.flush(rx, socket, stats, |_, error| panic!("cannot send to {to}: {error:?}"));
+    }
+
+    /// The next datagram; panics when none comes.
+    pub(crate) fn receive(&mut self) -> Datagram {
+        while self.waiting.is_empty() {
+            let ready = self.epoll.wait(&mut Events::new(1), Some(PATIENCE)).unwrap();
+            assert!(ready > 0, "nothing came to {} within {PATIENCE:?}", self.addr());
+            self.take();
+        }
+        self.waiting.pop_front().unwrap()
+    }
+
+    pub(crate) fn receive_many(&mut self, count: usize) -> Vec<Datagram> {
+        (0..count).map(|_| self.receive()).collect()
+    }
+
+    /// Whether nothing has come so far.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.take();
+        self.waiting.is_empty()
+    }
+
+    fn take(&mut self) {
+        let messages = self.rx.recv(&self.socket).unwrap();
+        for index in 0..messages {
+            let message = self.rx.message(index);
+            assert!(!message.truncated);
+            for (_, bytes) in message.segments() {
+                let (from, marks, bytes) = (message.from, message.marks, bytes.to_vec());
+                self.waiting.push_back(Datagram { from, marks, bytes });
+            }
+        }
+    }
+}

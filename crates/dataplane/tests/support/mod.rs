@@ -1,0 +1,229 @@
+//! A worker of its own for each test, on loopback, and the people around it.
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub(crate) mod end;
+pub(crate) mod user;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use control::{
+    CounterTotals, Fate, Leg, LockedBook, Mailbox, Reply, Request, Series, SessionFilter,
+    UserDirectory, UserLookup, WorkerCounters,
+};
+use dataplane::limits::REQUESTS_PER_TURN;
+use dataplane::{Listener, NetOptions, WorkerSpec, mailbox, spawn};
+use turn_proto::{
+    AllocationRecord, AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, RelayAddress,
+    RelayPorts, StrangerBudget, User, UserAnswer, UserKeys, UserQuery,
+};
+use turn_types::{AllocationId, Secret, WorkerId};
+
+pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub(crate) const LOCALHOST_V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+/// Where IPv4 peers live: another address of this host.
+pub(crate) const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+/// No host has it (RFC 5737), and no packet leaves towards it from a loopback address.
+pub(crate) const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+/// No allocation has this id: a request to end it does nothing.
+pub(crate) const NOBODY: AllocationId = AllocationId::new(WorkerId(0), 0xFFFF_FFFF);
+
+pub(crate) const REALM: &str = "example.org";
+pub(crate) const USER: &str = "alice";
+pub(crate) const PASSWORD: &str = "wonderland";
+
+/// How long anything may take before a test gives up on it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A running worker.
+pub(crate) struct World {
+    pub(crate) server: SocketAddr,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) policy: Policy,
+    counters: Arc<WorkerCounters>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a worker is started with.
+pub(crate) struct Start {
+    pub(crate) listen: IpAddr,
+    pub(crate) policy: Policy,
+    pub(crate) net: NetOptions,
+}
+
+impl Default for Start {
+    fn default() -> Self {
+        Self { listen: LOCALHOST, policy: policy(), net: NetOptions::default() }
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::start(Start::default())
+    }
+
+    pub(crate) fn start(start: Start) -> Self {
+        let (listener, _) = Listener::bind(SocketAddr::new(start.listen, 0), &start.net).unwrap();
+        let server = listener.local_addr();
+        let (mailbox, inlet) = mailbox().unwrap();
+        let directory = Arc::new(Directory::default());
+        directory.answer_to.set(mailbox.clone()).unwrap();
+        let counters = Arc::new(WorkerCounters::new());
+        let policy = start.policy.clone();
+        let thread = spawn(WorkerSpec {
+            id: WorkerId(0),
+            core: None,
+            listeners: vec![listener],
+            policy: Arc::new(start.policy),
+            book: Arc::new(LockedBook::new()),
+            seed: [7; 32],
+            directory: Arc::clone(&directory) as _,
+            counters: Arc::clone(&counters),
+            inlet,
+            net: start.net,
+        })
+        .unwrap();
+        Self { server, mailbox, directory, policy, counters, thread: Some(thread) }
+    }
+
+    /// Asks the worker something and waits for its answer.
+    pub(crate) fn ask<T: Send + 'static>(&self, request: impl FnOnce(Reply<T>) -> Request) -> T {
+        let (sender, answer) = mpsc::channel();
+        let reply = Box::new(move |value| sender.send(value).unwrap());
+        self.mailbox.post(request(reply)).unwrap();
+        answer.recv_timeout(PATIENCE).unwrap()
+    }
+
+    pub(crate) fn sessions(&self, filter: SessionFilter) -> Vec<AllocationRecord> {
+        self.ask(|reply| Request::List { filter, limit: 100, reply })
+    }
+
+    pub(crate) fn all_sessions(&self) -> Vec<AllocationRecord> {
+        self.sessions(SessionFilter::default())
+    }
+
+    pub(crate) fn apply(&self, policy: Policy) {
+        self.ask(|done| Request::Apply { policy: Arc::new(policy), done });
+    }
+
+    /// What the worker has counted, after all that has arrived at its sockets.
+    pub(crate) fn totals(&self) -> CounterTotals {
+        // More than it carries out in two turns of its loop. So one whole turn lies between the
+        // first of them, before which everything had arrived, and the last one.
+        for _ in 0..2 * REQUESTS_PER_TURN {
+            let reply = Box::new(drop);
+            self.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
+        }
+        assert!(!self.ask(|reply| Request::End { id: NOBODY, reply }));
+        CounterTotals::of([&*self.counters])
+    }
+
+    pub(crate) fn count(&self, series: Series) -> u64 {
+        self.totals().value(series)
+    }
+
+    /// Every packet has exactly one fate, and it is counted once.
+    pub(crate) fn assert_adds_up(&self) {
+        let totals = self.totals();
+        let packets_in = totals.volume(Leg::FromClients).packets
+            + totals.volume(Leg::FromPeers).packets
+            + totals.value(Series::IcmpErrors);
+        let fates: u64 = totals.fates().map(|(_, n)| n).sum();
+        let counted: Vec<_> = totals.iter().filter(|(_, n)| *n > 0).collect();
+        assert_eq!(packets_in, fates, "{counted:#?}");
+        assert_eq!(totals.volume(Leg::ToPeers).packets, totals.value(Series::Fate(Fate::ToPeer)));
+    }
+
+    /// Stops the worker and waits until its thread has ended; what it had counted then.
+    pub(crate) fn stop(mut self) -> CounterTotals {
+        self.mailbox.post(Request::Stop).unwrap();
+        self.thread.take().unwrap().join().unwrap();
+        CounterTotals::of([&*self.counters])
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = self.mailbox.post(Request::Stop);
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the worker panicked");
+        }
+    }
+}
+
+/// Users by name; answers at once, through the mailbox, as a real one does later.
+#[derive(Default)]
+pub(crate) struct Directory {
+    answer_to: OnceLock<Mailbox>,
+    /// What it was asked.
+    pub(crate) asked: Mutex<Vec<UserQuery>>,
+    /// Questions are turned away.
+    pub(crate) full: Mutex<bool>,
+}
+
+impl UserDirectory for Directory {
+    fn find(&self, lookup: UserLookup) -> bool {
+        assert_eq!((lookup.worker, &*lookup.realm), (WorkerId(0), REALM));
+        self.asked.lock().unwrap().push(lookup.user.clone());
+        if *self.full.lock().unwrap() {
+            return false;
+        }
+        let answer = if lookup.user == UserQuery::Name(USER.into()) {
+            UserAnswer::Known(alice())
+        } else {
+            UserAnswer::Unknown
+        };
+        let found = Request::UserFound { pending: lookup.pending, answer };
+        self.answer_to.get().unwrap().post(found).is_ok()
+    }
+}
+
+fn alice() -> User {
+    let md5 = stun_wire::long_term_key_md5(USER, REALM, PASSWORD).unwrap();
+    let sha256 = stun_wire::long_term_key_sha256(USER, REALM, PASSWORD).unwrap();
+    let keys = UserKeys { md5: Secret::new(md5), sha256: Some(Secret::new(sha256)) };
+    User { name: USER.into(), keys, allocations_max: None }
+}
+
+/// Relays from loopback of both families; peers may be at [`PEER`], `::1` and [`NOWHERE`].
+pub(crate) fn policy() -> Policy {
+    let relay = |ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() };
+    let allow = ["127.0.0.2/32", "::1/128", "192.0.2.1/32"].map(|prefix| prefix.parse().unwrap());
+    Policy {
+        realm: REALM.into(),
+        software: None,
+        auth: AuthPolicy {
+            open: false,
+            users: true,
+            secrets: vec![],
+            expiry_at_refresh: false,
+            userhash: false,
+            nonce_key: Secret::new([9; 32]),
+        },
+        relay: vec![relay(LOCALHOST), relay(LOCALHOST_V6)],
+        ports: PortRange::DYNAMIC,
+        lifetimes: Lifetimes {
+            allocation_default: Duration::from_secs(600),
+            allocation_max: Duration::from_secs(3600),
+            permission: Duration::from_secs(300),
+            channel: Duration::from_secs(600),
+            nonce: Duration::from_secs(3600),
+            reservation: Duration::from_secs(30),
+        },
+        quotas: Quotas {
+            allocations_per_user: 0,
+            allocations_total: 0,
+            permissions: 100,
+            channels: 100,
+            bytes_per_second: 0,
+        },
+        peer_rules: PeerRules::new(&allow, &[], &[LOCALHOST, LOCALHOST_V6]),
+        alternate: None,
+        strangers: StrangerBudget { per_second: 0 },
+    }
+}

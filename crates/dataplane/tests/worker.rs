@@ -1,0 +1,248 @@
+//! What a worker does beside relaying: users, the mailbox, losses, the end.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use std::net::IpAddr;
+use std::sync::mpsc;
+
+use control::{LateAnswer, Leg, Request, Series, SessionFilter};
+use dataplane::NetOptions;
+use stun_wire::{AttributeType, Class, Message, value};
+use support::end::End;
+use support::user::{TurnUser, now};
+use support::{LOCALHOST, NOBODY, PATIENCE, PEER, Start, USER, World, policy};
+use turn_client::{AllocateOptions, Event, Families, Incoming};
+use turn_proto::{
+    DropReason, EndReason, PeerRules, Policy, PortRange, Refusal, RelayAddress, RelayPorts,
+    UserQuery,
+};
+use turn_types::{IpFamily, Marks};
+
+fn code(event: &Event) -> u16 {
+    let Event::Refused { code, .. } = event else { panic!("{event:?}") };
+    *code
+}
+
+#[test]
+fn users_are_looked_up_and_answered_late() {
+    let world = World::new();
+    TurnUser::allocated(LOCALHOST, world.server);
+    let totals = world.totals();
+    assert_eq!(*world.directory.asked.lock().unwrap(), [UserQuery::Name(USER.into())]);
+    assert_eq!(totals.value(Series::LateAnswer(LateAnswer::Success)), 1);
+    assert_eq!(totals.value(Series::Refusal(Refusal::NoCredentials)), 1, "the first step");
+    assert_eq!((totals.allocations_live(), totals.allocations_created()), (1, 1));
+    world.assert_adds_up();
+}
+
+#[test]
+fn unknown_users_are_refused() {
+    let world = World::new();
+    let mut mallory = TurnUser::named("mallory", LOCALHOST, world.server);
+    let event = mallory.allocate(Families::Unsaid);
+    assert!(!matches!(event, Event::Allocated(_)), "{event:?}");
+    assert!(world.count(Series::Refusal(Refusal::UnknownUser)) > 0);
+    assert!(world.all_sessions().is_empty());
+    world.assert_adds_up();
+}
+
+#[test]
+fn a_directory_that_takes_no_more_questions_is_a_server_error() {
+    let world = World::new();
+    *world.directory.full.lock().unwrap() = true;
+    let mut alice = TurnUser::at(LOCALHOST, world.server);
+    alice.client.allocate(now(), AllocateOptions::default()).unwrap();
+    let challenge = alice.exchange();
+    assert_eq!(alice.client.handle_datagram(now(), &challenge), Incoming::Answer);
+
+    let answer = alice.exchange();
+    let message = Message::parse(&answer).unwrap();
+    let error = message.first(AttributeType::ERROR_CODE).unwrap();
+    assert_eq!((message.class(), value::error_code(error).unwrap().0), (Class::Error, 500));
+    let totals = world.totals();
+    assert_eq!(totals.value(Series::LateAnswer(LateAnswer::Error)), 1);
+    assert_eq!(totals.value(Series::Refusal(Refusal::UserDatabaseUnavailable)), 1);
+    assert!(world.all_sessions().is_empty());
+    world.assert_adds_up();
+}
+
+#[test]
+fn sessions_are_listed_by_user() {
+    let world = World::new();
+    let alice = TurnUser::allocated(LOCALHOST, world.server);
+    let listed = |user: &str| world.sessions(SessionFilter { user: Some(user.into()) });
+    let records = listed(USER);
+    assert_eq!(records.len(), 1);
+    assert_eq!(&*records[0].user, USER);
+    assert_eq!(records[0].five_tuple.client.0, alice.end.addr());
+    assert_eq!(records[0].relayed, alice.client.allocation().unwrap().relayed);
+    assert_eq!(records[0].end, None);
+    assert!(listed("somebody else").is_empty());
+}
+
+#[test]
+fn an_operator_ends_a_session_and_its_port_is_closed() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = alice.relayed(IpFamily::V4);
+    let channel = alice.bind_channel(peer.addr());
+    let id = world.all_sessions()[0].id;
+    let end = |id| world.ask(|reply| Request::End { id, reply });
+    assert!(!end(NOBODY), "no such session");
+    assert!(end(id));
+    assert!(!end(id), "not twice");
+
+    assert!(world.all_sessions().is_empty());
+    assert_eq!(world.count(Series::AllocationsEnded(EndReason::EndedByOperator)), 1);
+    let free = std::net::UdpSocket::bind(relayed);
+    assert!(free.is_ok(), "the port is free again: {free:?}");
+    alice.say(channel, &[b"too late"], Marks::DEFAULT);
+    assert_eq!(world.count(Series::Drop(DropReason::NoAllocation)), 1);
+    assert!(peer.is_quiet());
+}
+
+#[test]
+fn what_arrives_after_a_relay_was_closed_in_the_same_batch_is_dropped() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let relayed = alice.relayed(IpFamily::V4);
+    alice.permit(PEER);
+
+    // The worker is held while the Refresh and the peer's datagram arrive: both are ready at once.
+    let released = hold(&world);
+    alice.client.release(now()).unwrap();
+    let request = alice.client.poll_transmit().unwrap().to_vec();
+    alice.end.send(world.server, &request);
+    peer.send(relayed, b"too late");
+    drop(released);
+
+    alice.wait_for(&Event::Released);
+    assert!(world.all_sessions().is_empty());
+    // Either the datagram was relayed before the Refresh, or its socket was gone.
+    let totals = world.totals();
+    assert!(totals.volume(Leg::FromPeers).packets <= 1);
+    world.assert_adds_up();
+}
+
+/// Holds the worker in a request until the sender is dropped.
+fn hold(world: &World) -> mpsc::Sender<()> {
+    let (release, released) = mpsc::channel::<()>();
+    let (held, is_held) = mpsc::channel();
+    let reply = Box::new(move |_| {
+        held.send(()).unwrap();
+        // Ends when the other side is dropped.
+        let _ = released.recv_timeout(PATIENCE);
+    });
+    world.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
+    is_held.recv_timeout(PATIENCE).unwrap();
+    release
+}
+
+#[test]
+fn a_draining_worker_takes_no_allocation_and_serves_those_it_has() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let channel = alice.bind_channel(peer.addr());
+    world.mailbox.post(Request::Drain(true)).unwrap();
+
+    let mut bob = TurnUser::at(LOCALHOST, world.server);
+    assert_eq!(code(&bob.allocate(Families::Unsaid)), Refusal::Draining.code());
+    alice.say(channel, &[b"still here"], Marks::DEFAULT);
+    assert_eq!(peer.receive().bytes, b"still here");
+
+    world.mailbox.post(Request::Drain(false)).unwrap();
+    let event = bob.allocate(Families::Unsaid);
+    assert!(matches!(event, Event::Allocated(_)), "{event:?}");
+}
+
+#[test]
+fn a_new_policy_acts_at_once() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let channel = alice.bind_channel(peer.addr());
+    let deny = ["127.0.0.0/8".parse().unwrap()];
+    let peer_rules = PeerRules::new(&[], &deny, &[LOCALHOST]);
+    world.apply(Policy { peer_rules, ..world.policy.clone() });
+
+    alice.say(channel, &[b"not any more"], Marks::DEFAULT);
+    world.assert_adds_up();
+    assert!(peer.is_quiet());
+    assert_eq!(world.all_sessions().len(), 1);
+}
+
+#[test]
+fn stopping_ends_every_allocation_and_tells_of_each() {
+    let world = World::new();
+    let users: Vec<_> = (0..3).map(|_| TurnUser::allocated(LOCALHOST, world.server)).collect();
+    let totals = world.stop();
+    assert_eq!(totals.value(Series::AllocationsEnded(EndReason::Shutdown)), 3);
+    assert_eq!(totals.allocations_live(), 0);
+    for user in users {
+        let relayed = user.relayed(IpFamily::V4);
+        assert!(std::net::UdpSocket::bind(relayed).is_ok(), "the sockets are closed");
+    }
+}
+
+#[test]
+fn a_worker_is_stopped_while_its_mailbox_is_busy() {
+    let world = World::new();
+    let released = hold(&world);
+    for _ in 0..1000 {
+        world.mailbox.post(Request::Drain(false)).unwrap();
+    }
+    drop(released);
+    world.stop();
+}
+
+#[test]
+fn what_the_kernel_throws_away_is_counted() {
+    const SENT: u64 = 500;
+    let net = NetOptions { recv_buffer: 4096, ..NetOptions::default() };
+    let world = World::start(Start { net, ..Start::default() });
+    let before = world.totals().volume(Leg::FromClients).packets;
+    let released = hold(&world);
+    let mut flood = End::at(LOCALHOST);
+    for _ in 0..SENT {
+        flood.send(world.server, &[0xFF; 100]);
+    }
+    drop(released);
+    world.totals();
+    // The number of losses comes with the next datagram that is not lost.
+    flood.send(world.server, &[0xFF; 100]);
+    let totals = world.totals();
+    let received = totals.volume(Leg::FromClients).packets - before;
+    assert!(totals.kernel_drops() > 0);
+    assert_eq!(received + totals.kernel_drops(), SENT + 1);
+}
+
+#[test]
+fn refreshes_and_time_do_not_disturb_each_other() {
+    let world = World::new();
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    alice.release();
+    assert_eq!(world.count(Series::AllocationsEnded(EndReason::Deleted)), 1);
+    assert_eq!(world.totals().allocations_live(), 0);
+    // The 5-tuple may allocate again at once.
+    assert!(matches!(alice.allocate(Families::Unsaid), Event::Allocated(_)));
+}
+
+#[test]
+fn a_port_that_others_hold_is_not_given_out() {
+    // Two ports of an address that only this test uses; somebody else holds one.
+    let local = IpAddr::from([127, 0, 0, 9]);
+    let relay = vec![RelayAddress { local, public: local, ports: RelayPorts::new() }];
+    let ports = PortRange::new(50_000, 50_001).unwrap();
+    let _other = std::net::UdpSocket::bind((local, 50_000)).unwrap();
+    let policy = Policy { relay, ports, ..policy() };
+    let world = World::start(Start { policy, ..Start::default() });
+    let alice = TurnUser::allocated(LOCALHOST, world.server);
+    assert_eq!(alice.relayed(IpFamily::V4).port(), 50_001);
+    let mut bob = TurnUser::at(LOCALHOST, world.server);
+    assert_eq!(code(&bob.allocate(Families::Unsaid)), Refusal::PortsExhausted.code());
+    world.assert_adds_up();
+}
