@@ -1,0 +1,6 @@
+//! What simulation, model and fuzzing share: a server with everything around it that a process would
+//! provide ([`Driver`]), and a record of what it granted that judges whatever it does ([`Ledger`]).
+
+pub mod driver;
+pub mod ledger;
+pub mod setup;
