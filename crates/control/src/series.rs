@@ -132,6 +132,9 @@ pub enum Series {
     KernelDrops,
     /// Receive calls that failed for want of memory or worse.
     ReceiveErrors,
+    /// Notices of the rules that nobody heard, for there being too many at once: as many counts of
+    /// refusals and ended allocations are missing.
+    NoticesLost,
     /// A bucket of a histogram.
     Occupancy(Histogram, usize),
 }
@@ -146,7 +149,8 @@ const CREATED: usize = LATE_ANSWERS + LateAnswer::ALL.len();
 const LIVE: usize = CREATED + 1;
 const KERNEL_DROPS: usize = LIVE + 1;
 const RECEIVE_ERRORS: usize = KERNEL_DROPS + 1;
-const OCCUPANCY: usize = RECEIVE_ERRORS + 1;
+const NOTICES_LOST: usize = RECEIVE_ERRORS + 1;
+const OCCUPANCY: usize = NOTICES_LOST + 1;
 const DROPS: usize = OCCUPANCY + Histogram::ALL.len() * Histogram::BUCKETS;
 const REFUSALS: usize = DROPS + DropReason::ALL.len();
 const ENDED: usize = REFUSALS + Refusal::ALL.len();
@@ -171,7 +175,8 @@ impl Series {
             .chain(Refusal::ALL.iter().copied().map(Self::Refusal))
             .chain([Self::AllocationsCreated])
             .chain(EndReason::ALL.iter().copied().map(Self::AllocationsEnded))
-            .chain([Self::AllocationsLive, Self::KernelDrops, Self::ReceiveErrors])
+            .chain([Self::AllocationsLive, Self::KernelDrops])
+            .chain([Self::ReceiveErrors, Self::NoticesLost])
             .chain(buckets.map(|(histogram, bucket)| Self::Occupancy(histogram, bucket)))
     }
 
@@ -191,6 +196,7 @@ impl Series {
             Self::AllocationsLive => LIVE,
             Self::KernelDrops => KERNEL_DROPS,
             Self::ReceiveErrors => RECEIVE_ERRORS,
+            Self::NoticesLost => NOTICES_LOST,
             Self::Occupancy(histogram, bucket) => {
                 assert!(bucket < Histogram::BUCKETS);
                 OCCUPANCY + histogram.index() * Histogram::BUCKETS + bucket
@@ -214,6 +220,7 @@ impl Series {
             Self::AllocationsLive => "allocations_live",
             Self::KernelDrops => "kernel_drops",
             Self::ReceiveErrors => "receive_errors",
+            Self::NoticesLost => "notices_lost",
             Self::Occupancy(histogram, _) => histogram.label(),
         }
     }
@@ -234,6 +241,7 @@ impl Series {
             | Self::AllocationsLive
             | Self::KernelDrops
             | Self::ReceiveErrors
+            | Self::NoticesLost
             | Self::Occupancy(..) => None,
         }
     }
@@ -254,6 +262,7 @@ impl Series {
             | Self::AllocationsEnded(_)
             | Self::KernelDrops
             | Self::ReceiveErrors
+            | Self::NoticesLost
             | Self::Occupancy(..) => Kind::Counter,
         }
     }

@@ -52,7 +52,7 @@ impl Worker {
                     self.observer.warn(
                         now.instant,
                         Trouble::RelaySocket,
-                        &format!("{at}: {error}"),
+                        &format_args!("{at}: {error}"),
                     );
                 }
                 let result = opened.map_err(|error| open_error(&error));

@@ -120,6 +120,9 @@ impl Egress {
 
     /// Sends what was gathered, and counts what became of it.
     pub(crate) fn flush(&mut self, rx: &RxBatch, sockets: &Sockets) {
+        if self.tx.is_empty() {
+            return;
+        }
         let Self { tx, stats, tally, counters } = self;
         tx.flush(rx, sockets, stats, |tag, error| {
             tally.refused(Tag::of(tag), reason(error), counters);

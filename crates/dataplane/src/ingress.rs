@@ -21,7 +21,7 @@ impl Worker {
             let message = self.rx.message(index);
             let path = listener.path(id, &message);
             let back = listener.flow_back(&path);
-            count(&self.observer, Leg::FromClients, &message, &listener.losses);
+            count(&mut self.observer, Leg::FromClients, &message, &listener.losses);
             for (start, packet) in message.segments() {
                 if message.truncated {
                     self.egress.dropped(DropReason::Truncated);
@@ -47,7 +47,7 @@ impl Worker {
         for index in 0..messages {
             let message = self.rx.message(index);
             let peer = PeerAddr(message.from);
-            count(&self.observer, Leg::FromPeers, &message, &socket.losses);
+            count(&mut self.observer, Leg::FromPeers, &message, &socket.losses);
             for (start, packet) in message.segments() {
                 if message.truncated {
                     self.egress.dropped(DropReason::Truncated);
@@ -74,11 +74,12 @@ fn receive(rx: &mut RxBatch, socket: &UdpSocket, observer: &mut Observer) -> usi
     })
 }
 
-fn count(observer: &Observer, leg: Leg, message: &Received<'_>, losses: &Losses) {
+fn count(observer: &mut Observer, leg: Leg, message: &Received<'_>, losses: &Losses) {
     observer.count(Series::Packets(leg), message.segments().count() as u64);
     observer.count(Series::Bytes(leg), message.data.len() as u64);
     let lost = losses.since(message.kernel_drops);
     if lost > 0 {
         observer.count(Series::KernelDrops, lost);
+        observer.warn(Clock::now().instant, Trouble::KernelDrops, &format_args!("{lost} lost"));
     }
 }

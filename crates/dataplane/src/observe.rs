@@ -25,10 +25,12 @@ pub(crate) enum Trouble {
     RelaySocket,
     /// A socket cannot be received from.
     Receive,
+    /// A receive buffer was full.
+    KernelDrops,
 }
 
 impl Trouble {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 
     const fn text(self) -> &'static str {
         match self {
@@ -39,6 +41,10 @@ impl Trouble {
             Self::UserDatabase => "the user database does not answer: users cannot log in",
             Self::RelaySocket => "a relay socket cannot be opened: clients are refused",
             Self::Receive => "a socket cannot be received from",
+            Self::KernelDrops => {
+                "datagrams were lost because a receive buffer was full; raise \
+                 sockets.receive_buffer, or give the server more workers"
+            }
         }
     }
 }
@@ -203,5 +209,138 @@ impl fmt::Display for Relayed<'_> {
             separator = " ";
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::sync::Mutex;
+
+    use tracing::field::{Field, Visit};
+    use tracing::span;
+    use turn_proto::Traffic;
+    use turn_types::{AllocationId, ClientPath, FiveTuple, ServerAddr, SocketId, Transport};
+
+    use super::*;
+
+    /// Writes down what is logged: level and fields.
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            write!(self.0, " {field}={value:?}").unwrap();
+        }
+    }
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut line = Line(event.metadata().level().to_string());
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    fn logged(work: impl FnOnce(&mut Observer)) -> (Vec<String>, Arc<WorkerCounters>) {
+        let counters = Arc::new(WorkerCounters::new());
+        let mut observer = Observer::new(WorkerId(3), Arc::clone(&counters));
+        let lines = Arc::default();
+        tracing::subscriber::with_default(Lines(Arc::clone(&lines)), || work(&mut observer));
+        let lines = lines.lock().unwrap().clone();
+        (lines, counters)
+    }
+
+    fn five_tuple() -> FiveTuple {
+        FiveTuple {
+            transport: Transport::Udp,
+            client: ClientAddr("192.0.2.7:5000".parse().unwrap()),
+            server: ServerAddr("203.0.113.1:3478".parse().unwrap()),
+        }
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_end_of_an_allocation_is_one_line_with_all_that_it_used() {
+        let record = AllocationRecord {
+            id: AllocationId::new(WorkerId(3), 1),
+            user: "alice".into(),
+            account: "alice".into(),
+            realm: "example.org".into(),
+            five_tuple: five_tuple(),
+            relayed: [
+                Some(RelayedAddr("203.0.113.1:50000".parse().unwrap())),
+                Some(RelayedAddr("[2001:db8::1]:50001".parse().unwrap())),
+            ],
+            created: at(10),
+            expires: at(610),
+            permissions: 1,
+            channels: 1,
+            traffic: Traffic {
+                to_peer_packets: 1,
+                to_peer_bytes: 2,
+                to_client_packets: 3,
+                to_client_bytes: 4,
+                dropped_packets: 5,
+            },
+            end: Some((EndReason::Expired, at(75))),
+        };
+        let notice = Notice::AllocationEnded(Box::new(record));
+        let (lines, counters) = logged(|observer| observer.note(at(75), &notice));
+        assert_eq!(
+            lines,
+            ["INFO message=allocation ended worker=3 id=0003000000000001 reason=\"expired\" \
+              user=\"alice\" realm=\"example.org\" client=192.0.2.7:5000 \
+              relayed=203.0.113.1:50000 [2001:db8::1]:50001 seconds=65 to_peer_packets=1 \
+              to_peer_bytes=2 to_client_packets=3 to_client_bytes=4 dropped_packets=5"]
+        );
+        assert_eq!(counters.value(Series::AllocationsEnded(EndReason::Expired)), 1);
+    }
+
+    fn refused(reason: Refusal) -> Notice {
+        let path = ClientPath { five_tuple: five_tuple(), socket: SocketId(0) };
+        Notice::Refused { path, method: Method::ALLOCATE, user: None, reason }
+    }
+
+    #[test]
+    fn refusals_are_all_counted_and_few_are_logged() {
+        let (lines, counters) = logged(|observer| {
+            for _ in 0..1000 {
+                observer.note(at(1), &refused(Refusal::NoCredentials));
+                observer.note(at(1), &refused(Refusal::WrongPassword));
+            }
+            observer.note(at(2), &refused(Refusal::WrongPassword));
+        });
+        assert_eq!(lines.len(), REFUSAL_LINES_PER_SECOND as usize + 1);
+        assert!(lines.iter().all(|line| line.starts_with("DEBUG message=request refused")));
+        assert!(lines.last().unwrap().ends_with("code=401 left_out=990"), "{lines:#?}");
+        assert_eq!(counters.value(Series::Refusal(Refusal::NoCredentials)), 1000);
+        assert_eq!(counters.value(Series::Refusal(Refusal::WrongPassword)), 1001);
+    }
+
+    #[test]
+    fn what_an_operator_must_act_on_is_a_warning_once_a_minute() {
+        let (lines, _) = logged(|observer| {
+            for second in 0..121 {
+                observer.note(at(second), &refused(Refusal::PortsExhausted));
+            }
+        });
+        let warnings: Vec<_> = lines.iter().filter(|line| line.starts_with("WARN")).collect();
+        assert_eq!(warnings.len(), 3, "at 0, 60 and 120 seconds");
+        assert!(warnings[1].contains("left_out=59"), "{warnings:#?}");
     }
 }

@@ -220,6 +220,19 @@ fn a_closed_port_of_a_peer_is_reported_to_the_client() {
 }
 
 #[test]
+fn a_closed_port_of_an_ipv6_peer_is_reported_to_an_ipv4_client() {
+    let world = World::new();
+    let mut alice = TurnUser::allocated_with(Families::V6, LOCALHOST, world.server);
+    alice.permit(LOCALHOST_V6);
+    let gone = End::at(LOCALHOST_V6).addr();
+    alice.indicate(gone, b"anybody?", Marks::DEFAULT);
+    let (peer, icmp) = alice.hear_icmp();
+    // Destination unreachable, port unreachable (RFC 4443 §3.1).
+    assert_eq!((peer.ip(), icmp.kind, icmp.code), (LOCALHOST_V6, 1, 4));
+    world.assert_adds_up();
+}
+
+#[test]
 fn what_the_kernel_refuses_to_send_is_counted_as_that_and_nothing_else() {
     let world = World::new();
     let mut alice = TurnUser::allocated(LOCALHOST, world.server);
