@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::net::IpAddr;
 use std::sync::mpsc;
 
 use control::{LateAnswer, Leg, Request, Series, SessionFilter};
@@ -11,7 +10,7 @@ use dataplane::NetOptions;
 use stun_wire::{AttributeType, Class, Message, value};
 use support::end::End;
 use support::user::{TurnUser, now};
-use support::{LOCALHOST, NOBODY, PATIENCE, PEER, Start, USER, World, policy};
+use support::{LOCALHOST, NOBODY, PATIENCE, PEER, Start, USER, World, policy, relay_address};
 use turn_client::{AllocateOptions, Event, Families, Incoming};
 use turn_proto::{
     DropReason, EndReason, PeerRules, Policy, PortRange, Refusal, RelayAddress, RelayPorts,
@@ -233,8 +232,8 @@ fn refreshes_and_time_do_not_disturb_each_other() {
 
 #[test]
 fn a_port_that_others_hold_is_not_given_out() {
-    // Two ports of an address that only this test uses; somebody else holds one.
-    let local = IpAddr::from([127, 0, 0, 9]);
+    // Two ports, of which somebody else holds one.
+    let local = relay_address();
     let relay = vec![RelayAddress { local, public: local, ports: RelayPorts::new() }];
     let ports = PortRange::new(50_000, 50_001).unwrap();
     let _other = std::net::UdpSocket::bind((local, 50_000)).unwrap();

@@ -5,6 +5,7 @@ pub(crate) mod end;
 pub(crate) mod user;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -190,6 +191,13 @@ fn alice() -> User {
     User { name: USER.into(), keys, allocations_max: None }
 }
 
+/// An address of this host that no other world of this process relays from, so that ports which
+/// were closed stay free.
+pub(crate) fn relay_address() -> IpAddr {
+    static LAST: AtomicU8 = AtomicU8::new(0);
+    IpAddr::from([127, 1, 0, LAST.fetch_add(1, Ordering::Relaxed) + 1])
+}
+
 /// Relays from loopback of both families; peers may be at [`PEER`], `::1` and [`NOWHERE`].
 pub(crate) fn policy() -> Policy {
     let relay = |ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() };
@@ -205,7 +213,7 @@ pub(crate) fn policy() -> Policy {
             userhash: false,
             nonce_key: Secret::new([9; 32]),
         },
-        relay: vec![relay(LOCALHOST), relay(LOCALHOST_V6)],
+        relay: vec![relay(relay_address()), relay(LOCALHOST_V6)],
         ports: PortRange::DYNAMIC,
         lifetimes: Lifetimes {
             allocation_default: Duration::from_secs(600),
