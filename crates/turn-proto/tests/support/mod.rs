@@ -1,0 +1,484 @@
+//! A small world around one [`Server`]: clients that log in, a user database and relay sockets that
+//! answer commands at once (unless told to hold), peers, and a strict decoder of every answer.
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    clippy::wrong_self_convention,
+    reason = "the tests' own tools: each test file uses a part of them, and panics are its verdict"
+)]
+
+pub mod answer;
+pub mod client;
+pub mod forge;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stun_wire::{LongTermKeys, userhash};
+use turn_proto::*;
+use turn_types::*;
+
+pub use answer::Reply;
+pub use client::{Client, Sealing};
+
+pub const REALM: &str = "turn.example.org";
+pub const SEED: [u8; 32] = [7; 32];
+
+/// Where clients reach the server.
+pub const SERVER_V4: &str = "203.0.113.1:3478";
+pub const SERVER_V6: &str = "[2001:db8:1::1]:3478";
+/// Its relay addresses. Behind 1:1 NAT in [`behind_nat`].
+pub const RELAY_V4: &str = "203.0.113.1";
+pub const RELAY_V6: &str = "2001:db8:1::1";
+
+/// Peers that the rules of [`policy`] allow.
+pub const PEER: &str = "192.0.2.10:5000";
+pub const PEER_V6: &str = "[2001:db8:99::1]:5000";
+
+pub fn addr(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub fn peer(text: &str) -> PeerAddr {
+    PeerAddr(addr(text))
+}
+
+pub const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Rules under which the documentation prefixes are peers like any other.
+pub fn rules(deny: &[&str]) -> PeerRules {
+    let prefixes = |texts: &[&str]| -> Vec<Prefix> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    };
+    let allow = prefixes(&["192.0.2.0/24", "198.51.100.0/24", "2001:db8::/32"]);
+    PeerRules::new(&allow, &prefixes(deny), &[ip(RELAY_V4), ip(RELAY_V6)])
+}
+
+/// A server of both families with RFC lifetimes, users, and no limits.
+pub fn policy() -> Policy {
+    let relay = |address: &str| RelayAddress {
+        local: ip(address),
+        public: ip(address),
+        ports: RelayPorts::new(),
+    };
+    Policy {
+        realm: REALM.into(),
+        software: Some("Turnpike".into()),
+        auth: AuthPolicy {
+            open: false,
+            users: true,
+            secrets: Vec::new(),
+            expiry_at_refresh: false,
+            userhash: true,
+            nonce_key: Secret::new([9; 32]),
+        },
+        relay: vec![relay(RELAY_V4), relay(RELAY_V6)],
+        ports: PortRange::DYNAMIC,
+        lifetimes: Lifetimes {
+            allocation_default: secs(600),
+            allocation_max: secs(3600),
+            permission: secs(300),
+            channel: secs(600),
+            nonce: secs(3600),
+            reservation: secs(30),
+        },
+        quotas: Quotas {
+            allocations_per_user: 0,
+            allocations_total: 0,
+            permissions: 64,
+            channels: 64,
+            bytes_per_second: 0,
+        },
+        peer_rules: rules(&[]),
+        alternate: None,
+        strangers: StrangerBudget { per_second: 0 },
+    }
+}
+
+/// The same behind 1:1 NAT.
+pub fn behind_nat() -> Policy {
+    let mut policy = policy();
+    policy.relay[0].local = ip("10.0.0.5");
+    let own = [ip("10.0.0.5"), ip(RELAY_V4), ip(RELAY_V6)];
+    policy.peer_rules = PeerRules::new(&["192.0.2.0/24".parse().unwrap()], &[], &own);
+    policy
+}
+
+/// A policy that relays over one address of each family, from these ports.
+pub fn with_ports(min: u16, max: u16) -> Policy {
+    Policy { ports: PortRange::new(min, max).unwrap(), ..policy() }
+}
+
+/// The book of a server that is alone.
+#[derive(Debug, Default)]
+pub struct TestBook(pub Mutex<Book>);
+
+impl SharedBook for TestBook {
+    fn with(&self, f: &mut dyn FnMut(&mut Book)) {
+        f(&mut self.0.lock().unwrap());
+    }
+}
+
+/// What became of a packet, with its bytes.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    Reply(Vec<u8>),
+    ToPeer { from: RelayedAddr, to: PeerAddr, payload: Vec<u8>, marks: Marks },
+    ToClient { to: ClientAddr, from: IpAddr, bytes: Vec<u8>, marks: Marks },
+    Wait,
+    Drop(DropReason),
+}
+
+impl Fate {
+    pub fn dropped(self) -> DropReason {
+        match self {
+            Self::Drop(reason) => reason,
+            other => panic!("expected a drop, got {other:?}"),
+        }
+    }
+
+    pub fn reply(self) -> Vec<u8> {
+        match self {
+            Self::Reply(bytes) => bytes,
+            other => panic!("expected a reply, got {other:?}"),
+        }
+    }
+
+    /// The payload that goes to a peer.
+    pub fn to_peer(self) -> Vec<u8> {
+        match self {
+            Self::ToPeer { payload, .. } => payload,
+            other => panic!("expected a datagram to a peer, got {other:?}"),
+        }
+    }
+
+    /// The bytes that go to a client.
+    pub fn to_client(self) -> Vec<u8> {
+        match self {
+            Self::ToClient { bytes, .. } => bytes,
+            other => panic!("expected a datagram to a client, got {other:?}"),
+        }
+    }
+
+    pub fn marks(&self) -> Marks {
+        match self {
+            Self::ToPeer { marks, .. } | Self::ToClient { marks, .. } => *marks,
+            other => panic!("expected a relayed datagram, got {other:?}"),
+        }
+    }
+}
+
+/// The world.
+pub struct World {
+    pub server: Server,
+    pub policy: Policy,
+    pub book: Arc<TestBook>,
+    pub now: Now,
+    /// Names and passwords.
+    pub users: BTreeMap<&'static str, &'static str>,
+    pub allocations_max: Option<u32>,
+    /// Relay sockets that are open.
+    pub sockets: BTreeMap<RelayId, RelayedAddr>,
+    /// Ports that somebody else on the host holds.
+    pub taken_ports: BTreeSet<u16>,
+    /// No relay socket of these families can be opened.
+    pub broken: BTreeSet<IpFamily>,
+    /// Commands are kept in `held` instead of carried out.
+    pub hold: bool,
+    pub held: Vec<Command>,
+    pub opened: u32,
+    pub looked_up: u32,
+    pub notices: Vec<Notice>,
+    /// Where the server writes answers.
+    pub reply: Box<ReplyBuffer>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(policy())
+    }
+
+    pub fn with(policy: Policy) -> Self {
+        let book = Arc::new(TestBook::default());
+        let config = ServerConfig {
+            worker: WorkerId(3),
+            policy: Arc::new(policy.clone()),
+            book: Arc::clone(&book) as Arc<dyn SharedBook>,
+            seed: SEED,
+        };
+        Self {
+            server: Server::new(config),
+            policy,
+            book,
+            now: Now { instant: Instant::ZERO + secs(1000), unix: UnixSeconds(1_900_000_000) },
+            users: [("alice", "wonderland"), ("bob", "builder")].into(),
+            allocations_max: None,
+            sockets: BTreeMap::new(),
+            taken_ports: BTreeSet::new(),
+            broken: BTreeSet::new(),
+            hold: false,
+            held: Vec::new(),
+            opened: 0,
+            looked_up: 0,
+            notices: Vec::new(),
+            reply: Box::new([0; REPLY_MAX]),
+        }
+    }
+
+    /// Puts another policy in force.
+    pub fn apply(&mut self, policy: Policy) {
+        self.policy = policy.clone();
+        self.server.apply(self.now, Arc::new(policy));
+        assert!(self.carry_out().is_empty());
+    }
+
+    /// Lets time pass, calling the server's timer when it wants to be called.
+    pub fn advance(&mut self, by: Duration) {
+        let end = Now {
+            instant: self.now.instant + by,
+            unix: UnixSeconds(self.now.unix.0 + by.as_secs()),
+        };
+        while let Some(at) = self.server.poll_timeout().filter(|at| *at <= end.instant) {
+            self.server.handle_timeout(Now { instant: at.max(self.now.instant), ..end });
+            assert!(self.carry_out().is_empty());
+            assert!(self.server.poll_timeout().is_none_or(|next| next > at), "time stands still");
+        }
+        self.now = end;
+        self.check();
+    }
+
+    /// Lets time pass without the server's timer: deadlines hold by themselves.
+    pub fn advance_silently(&mut self, by: Duration) {
+        self.now.instant = self.now.instant + by;
+        self.now.unix = UnixSeconds(self.now.unix.0 + by.as_secs());
+    }
+
+    /// A datagram from a client.
+    pub fn from_client(&mut self, path: &ClientPath, bytes: &[u8]) -> Fate {
+        self.from_client_marked(path, Marks::DEFAULT, bytes)
+    }
+
+    pub fn from_client_marked(&mut self, path: &ClientPath, marks: Marks, bytes: &[u8]) -> Fate {
+        let verdict = self.server.handle_client(self.now, path, marks, bytes, &mut self.reply);
+        let fate = match verdict {
+            Verdict::Reply { len, error } => {
+                let reply = self.reply[..len.into()].to_vec();
+                assert_eq!(error, reply[0] & 1 == 1 && reply[1] & 0x10 != 0, "class of {reply:x?}");
+                Fate::Reply(reply)
+            }
+            Verdict::ToPeer { relay, peer, start, len, marks } => {
+                let start = usize::from(start);
+                Fate::ToPeer {
+                    from: self.sockets[&relay],
+                    to: peer,
+                    payload: bytes[start..start + usize::from(len)].to_vec(),
+                    marks,
+                }
+            }
+            Verdict::ToClient { .. } => panic!("a client's packet goes to no client"),
+            Verdict::Wait => Fate::Wait,
+            Verdict::Drop(reason) => Fate::Drop(reason),
+        };
+        let answers = self.carry_out();
+        self.check();
+        match (fate, answers.as_slice()) {
+            (Fate::Wait, [(to, answer)]) => {
+                assert_eq!(to, path);
+                Fate::Reply(answer.clone())
+            }
+            (fate, []) => fate,
+            (fate, answers) => panic!("{fate:?} and {} answers", answers.len()),
+        }
+    }
+
+    /// A datagram from a peer to a relayed address.
+    pub fn from_peer(&mut self, relayed: SocketAddr, from: &str, payload: &[u8]) -> Fate {
+        self.from_peer_marked(relayed, from, Marks::DEFAULT, payload)
+    }
+
+    pub fn from_peer_marked(
+        &mut self,
+        relayed: SocketAddr,
+        from: &str,
+        marks: Marks,
+        payload: &[u8],
+    ) -> Fate {
+        let relay = self.socket_at(relayed);
+        let mut header = [0xEE; HEADER_MAX];
+        let (now, len) = (self.now, payload.len());
+        match self.server.handle_peer(now, relay, peer(from), marks, len, &mut header) {
+            Verdict::ToClient { client, from, header: len, padding, marks, .. } => {
+                let mut bytes = header[..len.into()].to_vec();
+                bytes.extend_from_slice(payload);
+                bytes.extend(std::iter::repeat_n(0, padding.into()));
+                Fate::ToClient { to: client, from, bytes, marks }
+            }
+            Verdict::Drop(reason) => Fate::Drop(reason),
+            other => panic!("{other:?} for a peer's datagram"),
+        }
+    }
+
+    /// An ICMP error about a datagram from a relayed address to a peer.
+    pub fn icmp(
+        &mut self,
+        relayed: SocketAddr,
+        about: &str,
+        (kind, code, data): (u8, u8, u32),
+    ) -> Result<(ClientPath, Vec<u8>), DropReason> {
+        let relay = self.socket_at(relayed);
+        let report = IcmpReport { family: IpFamily::of(relayed.ip()), kind, code, data };
+        let (now, reply) = (self.now, &mut self.reply);
+        let answer = self.server.handle_icmp(now, relay, peer(about), report, reply)?;
+        Ok((answer.to, self.reply[..answer.len.into()].to_vec()))
+    }
+
+    /// The open relay socket behind a relayed address as clients see it.
+    pub fn socket_at(&self, relayed: SocketAddr) -> RelayId {
+        let local = self.policy.relay.iter().find(|relay| relay.public == relayed.ip());
+        let local = SocketAddr::new(local.unwrap().local, relayed.port());
+        let found = self.sockets.iter().find(|(_, at)| at.0 == local);
+        *found.unwrap_or_else(|| panic!("no socket at {relayed}")).0
+    }
+
+    pub fn is_open(&self, relayed: SocketAddr) -> bool {
+        self.sockets
+            .values()
+            .any(|at| at.port() == relayed.port() && at.family() == IpFamily::of(relayed.ip()))
+    }
+
+    /// What is told about the only allocation.
+    pub fn record(&self) -> AllocationRecord {
+        let mut all = self.server.allocations();
+        let record = all.next().unwrap();
+        assert!(all.next().is_none());
+        record
+    }
+
+    /// Why requests were refused since this was last asked.
+    pub fn refusals(&mut self) -> Vec<Refusal> {
+        let notices = std::mem::take(&mut self.notices);
+        let reason = |notice: &Notice| match notice {
+            Notice::Refused { reason, .. } => Some(*reason),
+            Notice::AllocationCreated(_) | Notice::AllocationEnded(_) => None,
+        };
+        notices.iter().filter_map(reason).collect()
+    }
+
+    /// Why allocations ended since this was last asked.
+    pub fn ends(&mut self) -> Vec<EndReason> {
+        let notices = std::mem::take(&mut self.notices);
+        let end = |notice: &Notice| match notice {
+            Notice::AllocationEnded(record) => record.end.map(|(reason, _)| reason),
+            Notice::AllocationCreated(_) | Notice::Refused { .. } => None,
+        };
+        notices.iter().filter_map(end).collect()
+    }
+
+    /// Carries out commands that were held.
+    pub fn release(&mut self) -> Vec<(ClientPath, Vec<u8>)> {
+        self.hold = false;
+        let mut answers = Vec::new();
+        for command in std::mem::take(&mut self.held) {
+            answers.extend(self.carry_out_one(command));
+        }
+        answers.extend(self.carry_out());
+        answers
+    }
+
+    /// Polls everything, and returns the answers to requests that waited.
+    pub fn carry_out(&mut self) -> Vec<(ClientPath, Vec<u8>)> {
+        let mut answers = Vec::new();
+        while let Some(command) = self.server.poll_command() {
+            if self.hold {
+                self.held.push(command);
+            } else {
+                answers.extend(self.carry_out_one(command));
+            }
+        }
+        while let Some(notice) = self.server.poll_notice() {
+            self.notices.push(notice);
+        }
+        answers
+    }
+
+    fn carry_out_one(&mut self, command: Command) -> Option<(ClientPath, Vec<u8>)> {
+        let event = match command {
+            Command::FindUser { pending, realm, user } => {
+                self.looked_up += 1;
+                Event::UserFound { pending, answer: self.find_user(&realm, &user) }
+            }
+            Command::OpenRelay { pending, relay, at } => {
+                self.opened += 1;
+                let result = self.bind(relay, at);
+                Event::RelayOpened { pending, relay, result }
+            }
+            Command::CloseRelay { relay } => {
+                self.sockets.remove(&relay);
+                return None;
+            }
+        };
+        self.handle_event(event)
+    }
+
+    pub fn handle_event(&mut self, event: Event) -> Option<(ClientPath, Vec<u8>)> {
+        let answer = self.server.handle_event(self.now, event, &mut self.reply)?;
+        Some((answer.to, self.reply[..answer.len.into()].to_vec()))
+    }
+
+    fn bind(&mut self, relay: RelayId, at: RelayedAddr) -> Result<(), OpenRelayError> {
+        if self.broken.contains(&at.family()) {
+            return Err(OpenRelayError::Exhausted);
+        }
+        let occupied = self.sockets.values().any(|other| *other == at);
+        assert!(!occupied, "{at} is given out twice");
+        if self.taken_ports.contains(&at.port()) {
+            return Err(OpenRelayError::PortTaken);
+        }
+        self.sockets.insert(relay, at);
+        Ok(())
+    }
+
+    fn find_user(&self, realm: &str, query: &UserQuery) -> UserAnswer {
+        let is_meant = |name: &str| match query {
+            UserQuery::Name(asked) => **asked == *name,
+            UserQuery::Hash(asked) => *asked == userhash(name, realm).unwrap(),
+        };
+        match self.users.iter().find(|(name, _)| is_meant(name)) {
+            Some((name, password)) => {
+                let keys = LongTermKeys::new(name, realm, password).unwrap();
+                UserAnswer::Known(User {
+                    name: (*name).into(),
+                    keys: UserKeys {
+                        md5: Secret::new(keys.md5),
+                        sha256: Some(Secret::new(keys.sha256)),
+                    },
+                    allocations_max: self.allocations_max,
+                })
+            }
+            None => UserAnswer::Unknown,
+        }
+    }
+
+    /// What must hold at any time: every port in use belongs to a socket, a reservation or a request
+    /// on its way, and every allocation counts in the quota once.
+    pub fn check(&self) {
+        if self.hold || !self.held.is_empty() {
+            return;
+        }
+        let used: u32 = self.policy.relay.iter().map(|relay| relay.ports.used()).sum();
+        let book = self.book.0.lock().unwrap();
+        assert_eq!(used as usize, self.sockets.len() + book.reservations(), "ports in use");
+        assert_eq!(book.allocations() as usize, self.server.allocation_count(), "quota in use");
+    }
+}
