@@ -181,6 +181,26 @@ fn segments_of_one_burst_may_belong_to_different_channels() {
 }
 
 #[test]
+fn two_clients_reach_each_other_through_their_relays_and_no_other_port_of_ours() {
+    let world = World::new();
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let mut bob = TurnUser::allocated(LOCALHOST, world.server);
+    let [to_alice, to_bob] = [&alice, &bob].map(|user| user.relayed(IpFamily::V4));
+    alice.permit(to_bob.ip());
+    bob.permit(to_alice.ip());
+
+    alice.indicate(to_bob, b"hello", Marks::DEFAULT);
+    let heard = bob.hear();
+    assert_eq!((heard.peer.0, &heard.payload[..]), (to_alice, &b"hello"[..]));
+    bob.indicate(to_alice, b"good day", Marks::DEFAULT);
+    assert_eq!(alice.hear().payload, b"good day");
+
+    alice.indicate((to_bob.ip(), 22).into(), b"who is there?", Marks::DEFAULT);
+    assert_eq!(world.count(Series::Drop(DropReason::OwnAddress)), 1);
+    world.assert_adds_up();
+}
+
+#[test]
 fn the_largest_datagrams_pass() {
     let world = World::new();
     let mut peer = End::at(PEER);

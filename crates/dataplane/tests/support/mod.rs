@@ -200,6 +200,7 @@ pub(crate) fn relay_address() -> IpAddr {
 
 /// Relays from loopback of both families; peers may be at [`PEER`], `::1` and [`NOWHERE`].
 pub(crate) fn policy() -> Policy {
+    let local = relay_address();
     let relay = |ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() };
     let allow = ["127.0.0.2/32", "::1/128", "192.0.2.1/32"].map(|prefix| prefix.parse().unwrap());
     Policy {
@@ -213,7 +214,7 @@ pub(crate) fn policy() -> Policy {
             userhash: false,
             nonce_key: Secret::new([9; 32]),
         },
-        relay: vec![relay(relay_address()), relay(LOCALHOST_V6)],
+        relay: vec![relay(local), relay(LOCALHOST_V6)],
         ports: PortRange::DYNAMIC,
         lifetimes: Lifetimes {
             allocation_default: Duration::from_secs(600),
@@ -230,7 +231,7 @@ pub(crate) fn policy() -> Policy {
             channels: 100,
             bytes_per_second: 0,
         },
-        peer_rules: PeerRules::new(&allow, &[], &[LOCALHOST, LOCALHOST_V6]),
+        peer_rules: PeerRules::new(&allow, &[], &[LOCALHOST, LOCALHOST_V6, local]),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
     }
