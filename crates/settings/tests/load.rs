@@ -148,8 +148,8 @@ fn everything_set_arrives() {
 fn the_control_socket_follows_the_data_directory() {
     let mut settings = good("[data]\ndirectory = '/srv/turnpike'");
     assert_eq!(settings.control_socket(), PathBuf::from("/srv/turnpike/control.sock"));
-    settings.data_directory = "/tmp/other".into();
-    assert_eq!(settings.control_socket(), PathBuf::from("/tmp/other/control.sock"));
+    settings.data_directory = "/srv/other".into();
+    assert_eq!(settings.control_socket(), PathBuf::from("/srv/other/control.sock"));
 }
 
 #[test]

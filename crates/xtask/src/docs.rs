@@ -1,0 +1,25 @@
+//! Documentation that is made from code.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// Writes each generated file, and says which changed.
+pub(crate) fn write(root: &Path) -> Result<()> {
+    for (name, text) in [
+        ("docs/configuration.md", settings::reference_markdown()),
+        ("docs/configuration.schema.json", settings::json_schema()),
+    ] {
+        let path = root.join(name);
+        if fs::read_to_string(&path).is_ok_and(|old| old == text) {
+            println!("{name}: as it should be");
+            continue;
+        }
+        fs::create_dir_all(path.parent().unwrap_or(root))
+            .with_context(|| format!("cannot make the directory of {name}"))?;
+        fs::write(&path, text).with_context(|| format!("cannot write {name}"))?;
+        println!("{name}: written");
+    }
+    Ok(())
+}

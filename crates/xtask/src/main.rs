@@ -1,0 +1,52 @@
+//! Automation: `cargo xtask docs` writes the generated documentation, `cargo xtask tidy` checks what
+//! the compiler does not (the same checks run as tests).
+//!
+//! Invariant: a task reads and writes this repository alone.
+#![forbid(unsafe_code)]
+
+mod docs;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+const USAGE: &str = "usage: cargo xtask docs | tidy
+  docs   write docs/configuration.md and docs/configuration.schema.json
+  tidy   check the edges between crates, the size of files, words that must not stay";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match arguments.as_slice() {
+        ["docs"] => docs::write(&root()),
+        ["tidy"] => check(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check() -> Result<()> {
+    let slips = tidy::check(&root())?;
+    for slip in &slips {
+        eprintln!("{slip}");
+    }
+    anyhow::ensure!(slips.is_empty(), "{} to tidy", slips.len());
+    Ok(())
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).unwrap_or(own).to_owned()
+}

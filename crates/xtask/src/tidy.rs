@@ -1,0 +1,81 @@
+//! What the compiler does not check. Each check returns its slips; none stops at the first. The same
+//! checks run as tests, so that `cargo test` refuses what `cargo xtask tidy` would.
+
+mod edges;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Everything that is not tidy, a line each.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let mut slips = edges::check(root)?;
+    slips.extend(text::check(root)?);
+    Ok(slips)
+}
+
+/// Where text of ours is, from the root; what is generated or downloaded is not ours.
+const PLACES: [&str; 6] = ["crates", "docs", "fuzz", "scripts", ".ci", ".cargo"];
+const NOT_OURS: [&str; 5] = ["target", "corpus", "artifacts", "bin", "__pycache__"];
+const ENDINGS: [&str; 9] = ["rs", "md", "toml", "sh", "py", "go", "yml", "yaml", "c"];
+
+/// Every text file of ours, in order.
+fn files(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut directories: Vec<PathBuf> =
+        PLACES.iter().map(|place| root.join(place)).filter(|path| path.is_dir()).collect();
+    for entry in root.read_dir()? {
+        let path = entry?.path();
+        if path.is_file() && is_text(&path) {
+            found.push(path);
+        }
+    }
+    while let Some(directory) = directories.pop() {
+        for entry in
+            directory.read_dir().with_context(|| format!("cannot list {}", directory.display()))?
+        {
+            let path = entry?.path();
+            let ours =
+                !NOT_OURS.iter().any(|name| path.file_name().is_some_and(|own| own == *name));
+            if path.is_dir() && ours {
+                directories.push(path);
+            } else if path.is_file() && is_text(&path) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn is_text(path: &Path) -> bool {
+    let script = path
+        .parent()
+        .and_then(Path::file_name)
+        .is_some_and(|parent| parent == "scripts" || parent == ".ci");
+    path.extension().map_or(script, |ending| ENDINGS.iter().any(|known| ending == *known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_edges_between_crates_are_the_permitted_ones() {
+        assert_eq!(edges::check(&crate::root()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn files_are_small_and_hold_no_leftovers() {
+        assert_eq!(text::check(&crate::root()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn the_files_are_found() {
+        let files = files(&crate::root()).unwrap();
+        for name in ["crates/xtask/src/tidy.rs", "scripts/run-tests", "Cargo.toml"] {
+            assert!(files.iter().any(|path| path.ends_with(name)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Which crate may use which. Pure (types, wire, proto, client) <- kernel (linux-net) <- dataplane ->
+//! control <- admin; the binary sees all; admin and dataplane never see each other, and dataplane
+//! never sees settings or user-db.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+/// What a crate may use: always, and in its tests besides.
+struct Row {
+    name: &'static str,
+    uses: &'static [&'static str],
+    tests_use: &'static [&'static str],
+}
+
+const fn row(
+    name: &'static str,
+    uses: &'static [&'static str],
+    tests_use: &'static [&'static str],
+) -> Row {
+    Row { name, uses, tests_use }
+}
+
+const PERMITTED: &[Row] = &[
+    row("turn-types", &[], &[]),
+    row("stun-wire", &["turn-types"], &[]),
+    row("turn-proto", &["turn-types", "stun-wire"], &["turn-client", "netsim", "alloc-counter"]),
+    row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim", "alloc-counter"]),
+    row("linux-net", &["turn-types"], &["alloc-counter"]),
+    row("control", &["turn-types", "turn-proto"], &[]),
+    row(
+        "dataplane",
+        &["turn-types", "stun-wire", "turn-proto", "linux-net", "control"],
+        &["turn-client", "alloc-counter"],
+    ),
+    row("settings", &["turn-types", "turn-proto"], &[]),
+    row("user-db", &["turn-types", "stun-wire"], &[]),
+    row("admin", &["turn-types", "turn-proto", "control"], &[]),
+    row(
+        "turnpike",
+        &[
+            "turn-types",
+            "stun-wire",
+            "turn-proto",
+            "turn-client",
+            "linux-net",
+            "control",
+            "dataplane",
+            "settings",
+            "user-db",
+            "admin",
+        ],
+        &[],
+    ),
+    row("netsim", &["turn-types"], &["turn-proto", "turn-client"]),
+    row("alloc-counter", &[], &[]),
+    row("e2e", &["turn-types", "stun-wire", "turn-client"], &["turnpike"]),
+    row("xtask", &["settings"], &[]),
+];
+
+/// Crates of others that a crate of ours must not use: the data plane waits for nobody.
+const FORBIDDEN: [(&str, &str); 2] = [("dataplane", "tokio"), ("linux-net", "tokio")];
+
+/// Crates that hold `unsafe` code, and so have lints of their own.
+const UNSAFE: [&str; 2] = ["linux-net", "alloc-counter"];
+
+pub(super) fn check(root: &Path) -> Result<Vec<String>> {
+    let mut slips = Vec::new();
+    let packages = packages(root)?;
+    let ours: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    for package in &packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(row) = PERMITTED.iter().find(|row| row.name == name) else {
+            slips.push(format!("{name}: has no row in the table of permitted edges (crates/xtask/src/tidy/edges.rs)"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let used = dependency["name"].as_str().unwrap_or_default();
+            let in_tests = dependency["kind"] == "dev";
+            let permitted = row.uses.contains(&used) || in_tests && row.tests_use.contains(&used);
+            if ours.contains(&used) && !permitted {
+                slips.push(format!(
+                    "{name}: must not use {used}{}",
+                    if in_tests { ", in tests either" } else { "" }
+                ));
+            }
+            if FORBIDDEN.contains(&(name, used)) && !in_tests {
+                slips.push(format!("{name}: must not use {used}"));
+            }
+        }
+        slips.extend(check_manifest(name, package)?);
+    }
+    Ok(slips)
+}
+
+/// The workspace's lints, which forbid `unsafe` code.
+fn check_manifest(name: &str, package: &Value) -> Result<Option<String>> {
+    let path = package["manifest_path"].as_str().context("cargo named no manifest")?;
+    let manifest = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let inherits = manifest.contains("[lints]\nworkspace = true");
+    Ok((inherits == UNSAFE.contains(&name)).then(|| format!("{name}: has to use the workspace's lints, unless it is in the list of crates with unsafe code")))
+}
+
+fn packages(root: &Path) -> Result<Vec<Value>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--offline", "--no-deps", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .context("cannot run cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let mut metadata: Value =
+        serde_json::from_slice(&output.stdout).context("cargo metadata wrote no JSON")?;
+    let packages = metadata["packages"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    ensure!(!packages.is_empty(), "cargo metadata lists no packages");
+    Ok(packages)
+}
