@@ -1,0 +1,100 @@
+//! Requests put together attribute by attribute, right or wrong.
+
+use stun_wire::*;
+
+use super::{Client, REALM, World};
+
+/// A request on its way: the attributes in front of the integrity.
+#[derive(Clone, Debug)]
+pub struct Forge {
+    method: Method,
+    id: TransactionId,
+    attributes: Vec<(AttributeType, Vec<u8>)>,
+}
+
+impl Forge {
+    /// A request of the client with nothing in it.
+    pub fn empty(client: &mut Client, method: Method) -> Self {
+        Self { method, id: client.next_transaction(), attributes: Vec::new() }
+    }
+
+    /// A sound request of the client but for its integrity.
+    pub fn new(client: &mut Client, world: &mut World, method: Method) -> Self {
+        if client.nonce.is_none() {
+            client.log_in(world);
+        }
+        let forge = Self::empty(client, method);
+        let forge = match method {
+            Method::ALLOCATE => forge.with(AttributeType::REQUESTED_TRANSPORT, [17, 0, 0, 0]),
+            _ => forge,
+        };
+        forge
+            .with(AttributeType::USERNAME, client.user)
+            .with(AttributeType::REALM, REALM)
+            .with(AttributeType::NONCE, client.nonce.clone().unwrap())
+    }
+
+    /// Replaces an attribute where it stands, or appends it.
+    pub fn with(mut self, kind: AttributeType, value: impl Into<Vec<u8>>) -> Self {
+        match self.attributes.iter_mut().find(|(other, _)| *other == kind) {
+            Some((_, old)) => *old = value.into(),
+            None => self.attributes.push((kind, value.into())),
+        }
+        self
+    }
+
+    /// Appends an attribute, even if it is there already.
+    pub fn and(mut self, kind: AttributeType, value: impl Into<Vec<u8>>) -> Self {
+        self.attributes.push((kind, value.into()));
+        self
+    }
+
+    pub fn without(mut self, kind: AttributeType) -> Self {
+        self.attributes.retain(|(other, _)| *other != kind);
+        self
+    }
+
+    /// PASSWORD-ALGORITHMS as it is offered, and this choice of it.
+    pub fn choosing(self, algorithm: u8) -> Self {
+        self.with(AttributeType::PASSWORD_ALGORITHMS, [0, 2, 0, 0, 0, 1, 0, 0])
+            .with(AttributeType::PASSWORD_ALGORITHM, [0, algorithm, 0, 0])
+    }
+
+    pub fn bare(self) -> Vec<u8> {
+        self.finish(|builder| builder.finish())
+    }
+
+    pub fn sealed(self, kind: IntegrityKind, key: &IntegrityKey) -> Vec<u8> {
+        self.finish(|builder| builder.integrity(kind, key).finish())
+    }
+
+    pub fn sealed_both(self, key: &IntegrityKey) -> Vec<u8> {
+        self.finish(|builder| builder.integrity_both(key).finish())
+    }
+
+    pub fn sealed_truncated(self, key: &IntegrityKey, len: usize) -> Vec<u8> {
+        self.finish(|builder| builder.integrity_truncated(key, len).finish())
+    }
+
+    fn finish(self, end: impl FnOnce(MessageBuilder<'_>) -> Option<usize>) -> Vec<u8> {
+        let mut out = vec![0; 8192];
+        let mut builder = MessageBuilder::new(&mut out, Class::Request, self.method, self.id);
+        for (kind, value) in &self.attributes {
+            builder.attribute(*kind, value);
+        }
+        let len = end(builder).unwrap();
+        out.truncate(len);
+        out
+    }
+}
+
+/// The message with one more attribute behind its end, length field included.
+pub fn append(mut message: Vec<u8>, kind: AttributeType, value: &[u8]) -> Vec<u8> {
+    message.extend_from_slice(&kind.0.to_be_bytes());
+    message.extend_from_slice(&u16::try_from(value.len()).unwrap().to_be_bytes());
+    message.extend_from_slice(value);
+    message.resize(message.len().next_multiple_of(4), 0);
+    let len = u16::try_from(message.len() - 20).unwrap();
+    message[2..4].copy_from_slice(&len.to_be_bytes());
+    message
+}
