@@ -11,7 +11,7 @@ use turn_types::Prefix;
 use crate::file::{LogFormat, LogLevel};
 use crate::value::{External, PortRange, RelayEntry, WorkerCount};
 
-/// A configuration that has been checked. Two of them are compared by [`diff`](crate::diff), and one
+/// A configuration that has been checked. Two of them are compared by [`diff`](crate::diff()), and one
 /// becomes the rules of the server by [`Settings::policy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
