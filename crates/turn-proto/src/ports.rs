@@ -116,7 +116,7 @@ impl RelayPorts {
             if let Some(port) =
                 self.nth_fitting(range, wish, random % free).filter(|port| self.take(*port, wish))
             {
-                let lease = |port| PortLease { ports: Self::clone_of(self), port };
+                let lease = |port| PortLease { ports: Arc::clone(self), port };
                 let next = match wish {
                     PortWish::Any | PortWish::Even => None,
                     PortWish::EvenWithNext => Some(lease(port + 1)),
@@ -188,10 +188,6 @@ impl RelayPorts {
         let (index, bit) = place(port);
         let before = self.words[index].fetch_and(!bit, Ordering::AcqRel);
         debug_assert!(before & bit != 0, "port {port} was given back twice");
-    }
-
-    fn clone_of(this: &Arc<Self>) -> Arc<Self> {
-        Arc::clone(this)
     }
 }
 
