@@ -2,7 +2,7 @@
 //!
 //! The control plane (async, unhurried) holds a [`Handle`]; each worker of the data plane (one
 //! thread, never waiting) holds an [`Inbox`] and its [`WorkerCounters`]. What goes down is a
-//! [`Request`] in a bounded [`mailbox`]; what comes back is the request's own [`Reply`], a user
+//! [`Request`] in a bounded [`mailbox()`]; what comes back is the request's own [`Reply`], a user
 //! look-up through a [`UserDirectory`], or a number in the counters, which are read without the
 //! worker noticing.
 #![forbid(unsafe_code)]

@@ -16,7 +16,7 @@ use crate::{CounterTotals, Mailbox, PostError, Reply, Request, SessionFilter, Wo
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlError {
     /// A worker's mailbox is full, or it did not answer within
-    /// [`ANSWER_DEADLINE`](crate::limits::ANSWER_DEADLINE).
+    /// [`ANSWER_DEADLINE`].
     Unresponsive(WorkerId),
     /// The server is stopping.
     Stopping,

@@ -9,7 +9,9 @@ use linux_net::{
 use turn_types::{RelayId, RelayedAddr, SocketId};
 
 use crate::NetOptions;
+use crate::limits::SOCKETS_PER_TURN;
 use crate::listener::Listener;
+use crate::ready::Ready;
 use crate::relay_sockets::{RelaySocket, RelaySockets};
 use crate::token::Token;
 
@@ -17,6 +19,7 @@ use crate::token::Token;
 #[derive(Debug)]
 pub(crate) struct Sockets {
     epoll: Epoll,
+    events: Events,
     wake: WakeReceiver,
     listeners: Vec<Listener>,
     relays: RelaySockets,
@@ -36,18 +39,18 @@ impl Sockets {
         for (id, listener) in (0..).map(SocketId).zip(&listeners) {
             epoll.add(&listener.socket, Token::Listener(id).number(), Interest::Read)?;
         }
-        Ok(Self { epoll, wake, listeners, relays: RelaySockets::default(), net })
+        let events = Events::new(SOCKETS_PER_TURN);
+        Ok(Self { epoll, events, wake, listeners, relays: RelaySockets::default(), net })
     }
 
-    /// Waits until something is ready, or for `timeout`; `None` waits for ever.
-    pub(crate) fn wait(&self, events: &mut Events, timeout: Option<Duration>) {
+    /// Waits until something is ready, or for `timeout`; `None` waits for ever. Wake-ups are taken
+    /// here, so the inbox is to be looked into afterwards.
+    pub(crate) fn wait(&mut self, ready: &mut Ready, timeout: Option<Duration>) {
         // It fails only if the set were no epoll set or the list were not ours to write.
-        self.epoll.wait(events, timeout).expect("a set and a list that are ours");
-    }
-
-    /// Takes the wake-ups so far: to be done before looking into the inbox.
-    pub(crate) fn drain_wake(&self) {
-        self.wake.drain();
+        self.epoll.wait(&mut self.events, timeout).expect("a set and a list that are ours");
+        if ready.sort(&self.events) {
+            self.wake.drain();
+        }
     }
 
     pub(crate) fn listener(&self, id: SocketId) -> Option<&Listener> {
@@ -90,5 +93,45 @@ impl SocketTable for Sockets {
             Token::Listener(id) => self.listener(id).map(|listener| &listener.socket),
             Token::Wake => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linux_net::Waker;
+
+    use super::*;
+
+    #[test]
+    fn a_wake_up_ends_one_wait_and_not_the_next() {
+        let (waker, wake) = Waker::new().unwrap();
+        let mut sockets = Sockets::new(vec![], wake, NetOptions::default()).unwrap();
+        let mut ready = Ready::new();
+        waker.wake();
+        // For ever, were it not for the wake-up.
+        sockets.wait(&mut ready, None);
+        assert_eq!(sockets.events.iter().count(), 1);
+        sockets.wait(&mut ready, Some(Duration::ZERO));
+        assert_eq!(sockets.events.iter().count(), 0, "or the worker would never rest");
+    }
+
+    #[test]
+    fn a_closed_relay_is_gone_for_senders_and_for_epoll() {
+        let (_waker, wake) = Waker::new().unwrap();
+        let mut sockets = Sockets::new(vec![], wake, NetOptions::default()).unwrap();
+        let relay = RelayId(7);
+        let at = RelayedAddr("127.0.0.1:0".parse().unwrap());
+        sockets.open_relay(relay, at).unwrap();
+        let address = sockets.relay(relay).unwrap().socket.local_addr();
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.send_to(b"x", address).unwrap();
+        let mut ready = Ready::new();
+        sockets.wait(&mut ready, None);
+        assert_eq!(ready.relay(0), Some(relay));
+
+        sockets.close_relay(relay);
+        assert!(sockets.socket(Token::Relay(relay).send_socket()).is_none());
+        sockets.wait(&mut ready, Some(Duration::ZERO));
+        assert_eq!(ready.relay(0), None);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{Histogram, Inbox, Series, UserDirectory};
-use linux_net::{Clock, Events, RxBatch, TxBatch};
+use linux_net::{Clock, RxBatch, TxBatch};
 use turn_proto::{Server, ServerConfig};
 use turn_types::WorkerId;
 
@@ -27,7 +27,6 @@ pub(crate) struct Worker {
     pub(crate) directory: Arc<dyn UserDirectory>,
     pub(crate) inbox: Inbox,
     pub(crate) stopping: bool,
-    events: Events,
     ready: Ready,
 }
 
@@ -46,7 +45,6 @@ impl Worker {
             directory: spec.directory,
             inbox: spec.inlet.inbox,
             stopping: false,
-            events: Events::new(SOCKETS_PER_TURN),
             ready: Ready::new(),
         })
     }
@@ -73,10 +71,7 @@ impl Worker {
             let due = self.server.poll_timeout();
             due.map(|due| due.saturating_since(Clock::now().instant))
         };
-        self.sockets.wait(&mut self.events, timeout);
-        if self.ready.sort(&self.events) {
-            self.sockets.drain_wake();
-        }
+        self.sockets.wait(&mut self.ready, timeout);
     }
 
     /// Serves what is ready: listeners and relays alternately, one batch each, so that neither
