@@ -35,9 +35,11 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// What later requests of the same user are checked by, without asking anybody.
-    pub(crate) fn known(&self) -> Known<'_> {
-        Known { user: &self.user, account: &self.account, keys: &self.keys, expires: self.expires }
+    /// What later requests of the same user are checked by, without asking anybody. Who allocated
+    /// on an open relay has no keys that prove anything.
+    pub(crate) fn known(&self) -> Option<Known<'_>> {
+        let Self { user, account, keys, expires, .. } = self;
+        (!user.is_empty()).then_some(Known { user, account, keys, expires: *expires })
     }
 }
 

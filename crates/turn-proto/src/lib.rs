@@ -6,13 +6,15 @@
 //! ```text
 //! verdict = server.handle_client(now, path, marks, packet, &mut reply)   // from a client
 //! verdict = server.handle_peer  (now, relay, peer, marks, len, &mut header) // to a relay socket
+//! answer  = server.handle_icmp  (now, relay, peer, report, &mut reply)   // about what we sent
 //! answer  = server.handle_event (now, event, &mut reply)                 // answer to a command
 //! server.handle_timeout(now)                                             // when poll_timeout() says
 //! while let Some(command) = server.poll_command() { carry it out }       // after each of the above
 //! while let Some(notice)  = server.poll_notice()  { count it, log it }
 //! ```
 //!
-//! Read [`Server`] first, then [`Verdict`], then the files under `request/`: one per RFC method.
+//! Read [`Server`] first, then [`Verdict`], then `relay.rs` (the packet path) and the files under
+//! `request/`: one per RFC method. What they work on is in `state.rs`, `table.rs`, `allocation.rs`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -28,6 +30,7 @@ mod book;
 mod channel;
 mod command;
 mod event;
+mod ip_header;
 pub mod limits;
 mod nonce;
 mod notice;
@@ -38,6 +41,7 @@ mod pending;
 mod permission;
 mod policy;
 mod ports;
+mod random;
 mod relay;
 mod request;
 mod server;

@@ -12,13 +12,15 @@ use stun_wire::{
     AttributeType, CHANNEL_HEADER_LEN, Class, Icmp, Message, MessageBuilder, Method, channel_data,
     padded_len, write_channel_header, write_data_header,
 };
-use turn_types::{ClientPath, Instant, IpFamily, Marks, PeerAddr, RelayId, Transport};
+use turn_types::{ClientPath, Instant, IpFamily, Marks, PeerAddr, RelayId};
 
 use crate::allocation::Allocation;
 use crate::event::IcmpReport;
+use crate::ip_header::{marks_to_client, marks_to_peer};
 use crate::limits::UDP_PAYLOAD_MAX;
 use crate::peers::{is_reachable, read_peer, to_public};
 use crate::policy::Policy;
+use crate::random::Random;
 use crate::request::is_understood;
 use crate::state::State;
 use crate::verdict::{Answer, DropReason, HeaderBuffer, ReplyBuffer, Verdict};
@@ -113,8 +115,8 @@ impl State {
         let Some(slot) = self.table.of_peer(packet.relay, peer.ip()) else {
             return Err(self.unpermitted(packet));
         };
-        let id = self.random_transaction();
-        counted(self.table.get_mut(slot), |allocation| {
+        let Self { table, random, .. } = self;
+        counted(table.get_mut(slot), |allocation| {
             if allocation.half(peer.family(), now).is_none() {
                 return Err(DropReason::RelayClosed);
             }
@@ -124,35 +126,9 @@ impl State {
                 return Err(DropReason::OwnAddress);
             }
             let five_tuple = allocation.path.five_tuple;
-            let marks = marks_to_client(
-                packet.marks,
-                five_tuple.transport,
-                five_tuple.client.family(),
-                peer.family(),
-            )?;
-            let padding = padded_len(len) - len;
-            let short_len = u16::try_from(len).map_err(|_| DropReason::TooLong)?;
-            let (header_len, padding) = match allocation.channels.of_peer(peer, now) {
-                Some(channel) => {
-                    let [h0, h1, h2, h3, ..] = header;
-                    let mut bytes = [*h0, *h1, *h2, *h3];
-                    write_channel_header(&mut bytes, channel.number, short_len);
-                    header[..CHANNEL_HEADER_LEN].copy_from_slice(&bytes);
-                    // Padding is for streams, which need it to find the next message.
-                    let padding = if five_tuple.transport.is_datagram() { 0 } else { padding };
-                    (CHANNEL_HEADER_LEN, padding)
-                }
-                None => {
-                    let shown = to_public(policy, peer);
-                    let written = write_data_header(header, id, shown, len);
-                    (written.ok_or(DropReason::TooLong)?, padding)
-                }
-            };
-            if header_len + len + padding > UDP_PAYLOAD_MAX {
-                return Err(DropReason::TooLong);
-            }
-            let rate = policy.quotas.bytes_per_second;
-            if !allocation.to_client.take(now, rate, len as u64) {
+            let marks = marks_to_client(&five_tuple, packet.marks, peer.family())?;
+            let frame = frame(allocation, packet, random, header)?;
+            if !allocation.to_client.take(now, policy.quotas.bytes_per_second, len as u64) {
                 return Err(DropReason::Bandwidth);
             }
             allocation.traffic.to_client_packets += 1;
@@ -161,8 +137,8 @@ impl State {
                 socket: allocation.path.socket,
                 client: five_tuple.client,
                 from: five_tuple.server.ip(),
-                header: header_len as u8,
-                padding: padding as u8,
+                header: frame.header,
+                padding: frame.padding,
                 marks,
             })
         })
@@ -182,7 +158,7 @@ impl State {
             return Err(DropReason::IcmpIgnored);
         }
         let slot = self.table.of_peer(relay, peer.ip()).ok_or(DropReason::IcmpIgnored)?;
-        let id = self.random_transaction();
+        let id = self.random.transaction();
         let allocation = self.table.get(slot);
         let half = allocation.half(peer.family(), now);
         let permission = allocation.permissions.live(peer.ip(), now);
@@ -235,7 +211,8 @@ fn send_to_peer(
 ) -> Result<Verdict, DropReason> {
     let half = allocation.half(peer.family(), packet.now).ok_or(DropReason::PeerFamily)?;
     let relay = half.relay;
-    let marks = marks_to_peer(packet, peer.family(), payload.dont_fragment)?;
+    let marks =
+        marks_to_peer(&packet.path.five_tuple, packet.marks, peer.family(), payload.dont_fragment)?;
     let bytes = u64::from(payload.len);
     if !allocation.to_peer.take(packet.now, packet.policy.quotas.bytes_per_second, bytes) {
         return Err(DropReason::Bandwidth);
@@ -243,6 +220,44 @@ fn send_to_peer(
     allocation.traffic.to_peer_packets += 1;
     allocation.traffic.to_peer_bytes += bytes;
     Ok(Verdict::ToPeer { relay, peer, start: payload.start, len: payload.len, marks })
+}
+
+/// What surrounds a peer's datagram on its way to the client.
+struct Frame {
+    /// Bytes of the header buffer.
+    header: u8,
+    /// Zero bytes behind the datagram.
+    padding: u8,
+}
+
+/// Writes what goes in front of a peer's datagram: the header of ChannelData if the peer has a
+/// channel, else that of a Data indication.
+fn frame(
+    allocation: &Allocation,
+    packet: &FromPeer<'_>,
+    random: &mut Random,
+    header: &mut HeaderBuffer,
+) -> Result<Frame, DropReason> {
+    let FromPeer { policy, now, peer, len, .. } = *packet;
+    let mut padding = padded_len(len) - len;
+    let header_len = if let Some(channel) = allocation.channels.of_peer(peer, now) {
+        let len = u16::try_from(len).map_err(|_| DropReason::TooLong)?;
+        let start = header.first_chunk_mut().ok_or(DropReason::TooLong)?;
+        write_channel_header(start, channel.number, len);
+        // Padding is for streams, which need it to find the next message.
+        if allocation.path.five_tuple.transport.is_datagram() {
+            padding = 0;
+        }
+        CHANNEL_HEADER_LEN
+    } else {
+        let (id, shown) = (random.transaction(), to_public(policy, peer));
+        write_data_header(header, id, shown, len).ok_or(DropReason::TooLong)?
+    };
+    if header_len + len + padding > UDP_PAYLOAD_MAX {
+        return Err(DropReason::TooLong);
+    }
+    // At most HEADER_MAX and 3.
+    Ok(Frame { header: header_len as u8, padding: padding as u8 })
 }
 
 /// What a Send indication carries.
@@ -271,51 +286,6 @@ impl<'a> SendParts<'a> {
             return Err(DropReason::MalformedSend);
         };
         Ok(Self { peer, data, dont_fragment })
-    }
-}
-
-/// TTL, traffic class and DF towards a peer: TTL one less, DSCP and ECN as they came (RFC 8656
-/// §§13, 14), over a stream no ECN and no TTL (§15).
-fn marks_to_peer(
-    packet: &FromClient<'_>,
-    family: IpFamily,
-    asked: bool,
-) -> Result<Marks, DropReason> {
-    let five_tuple = &packet.path.five_tuple;
-    if !five_tuple.transport.is_datagram() {
-        let tos = packet.marks.tos & !ECN;
-        return Ok(Marks { ttl: 0, tos, dont_fragment: asked });
-    }
-    // Only from IPv4 to IPv4 is there a DF to set; DONT-FRAGMENT is ignored elsewhere (§13).
-    let v4 = five_tuple.client.family() == IpFamily::V4 && family == IpFamily::V4;
-    let dont_fragment = v4 && (asked || packet.marks.dont_fragment);
-    Ok(Marks { ttl: one_hop_less(packet.marks.ttl)?, tos: packet.marks.tos, dont_fragment })
-}
-
-/// The same towards a client; over a stream the system's defaults (RFC 8656 §16).
-fn marks_to_client(
-    marks: Marks,
-    transport: Transport,
-    client: IpFamily,
-    peer: IpFamily,
-) -> Result<Marks, DropReason> {
-    if !transport.is_datagram() {
-        return Ok(Marks::DEFAULT);
-    }
-    let v4 = client == IpFamily::V4 && peer == IpFamily::V4;
-    let dont_fragment = v4 && marks.dont_fragment;
-    Ok(Marks { ttl: one_hop_less(marks.ttl)?, tos: marks.tos, dont_fragment })
-}
-
-/// The two low bits of the traffic class.
-const ECN: u8 = 0b11;
-
-/// We are a hop: without this, relays that send to each other would do so for ever (§21.1.7).
-const fn one_hop_less(ttl: u8) -> Result<u8, DropReason> {
-    match ttl {
-        0 => Ok(0), // not known, hence the system's default
-        1 => Err(DropReason::TtlExpired),
-        more => Ok(more - 1),
     }
 }
 

@@ -105,7 +105,7 @@ impl State {
             return Verdict::Drop(DropReason::AlreadyPending);
         }
         let slot = self.live_slot(now.instant, &path.five_tuple);
-        let known = slot.map(|slot| self.table.get(slot).credentials.known());
+        let known = slot.and_then(|slot| self.table.get(slot).credentials.known());
         let step = auth::authenticate(policy, now, path.five_tuple.client, &message, known);
         self.after_authentication(request, step, reply)
     }

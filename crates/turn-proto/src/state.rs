@@ -6,10 +6,6 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 
-use ahash::RandomState;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
-use stun_wire::TransactionId;
 use turn_types::{FiveTuple, Instant, IpFamily, WorkerId};
 
 use crate::allocation::index_of;
@@ -19,6 +15,7 @@ use crate::outbox::Outbox;
 use crate::peers::{judge, to_public};
 use crate::pending::Pending;
 use crate::policy::Policy;
+use crate::random::Random;
 use crate::strangers::Strangers;
 use crate::table::{Slot, Table};
 
@@ -34,7 +31,7 @@ pub(crate) struct State {
     /// How many allocations and relay sockets there have been: the source of their ids.
     pub(crate) allocations_made: u64,
     pub(crate) relays_made: u64,
-    rng: ChaCha12Rng,
+    pub(crate) random: Random,
     /// When a reservation made here runs out.
     sweep_at: Option<Instant>,
 }
@@ -50,11 +47,8 @@ impl fmt::Debug for State {
 
 impl State {
     pub(crate) fn new(worker: WorkerId, book: Arc<dyn SharedBook>, seed: [u8; 32]) -> Self {
-        let mut rng = ChaCha12Rng::from_seed(seed);
-        let mut hasher = || {
-            RandomState::with_seeds(rng.next_u64(), rng.next_u64(), rng.next_u64(), rng.next_u64())
-        };
-        let (table, pending, strangers) = (hasher(), hasher(), hasher());
+        let mut random = Random::new(seed);
+        let (table, pending, strangers) = (random.hasher(), random.hasher(), random.hasher());
         Self {
             worker,
             book,
@@ -65,30 +59,19 @@ impl State {
             draining: false,
             allocations_made: 0,
             relays_made: 0,
-            rng,
+            random,
             sweep_at: None,
         }
-    }
-
-    pub(crate) fn random_u64(&mut self) -> u64 {
-        self.rng.next_u64()
-    }
-
-    /// A transaction id of our own: uniform over 96 bits (RFC 8489 §5).
-    pub(crate) fn random_transaction(&mut self) -> TransactionId {
-        let mut id = [0; 12];
-        self.rng.fill_bytes(&mut id);
-        TransactionId(id)
     }
 
     /// The allocation of a 5-tuple, unless it has run out; one that has is ended on the way.
     pub(crate) fn live_slot(&mut self, now: Instant, five_tuple: &FiveTuple) -> Option<Slot> {
         let slot = self.table.of_client(five_tuple)?;
-        if self.table.get(slot).is_live(now) {
-            return Some(slot);
+        // A half that has run out, too: what it had must not stand in the way of anything new.
+        if self.table.get(slot).halves.iter().flatten().any(|half| half.expires <= now) {
+            self.settle(slot, now);
         }
-        self.end(slot, now, EndReason::Expired);
-        None
+        self.table.of_client(five_tuple)
     }
 
     /// Ends an allocation and all that belongs to it: permissions, channels, relay sockets, ports,

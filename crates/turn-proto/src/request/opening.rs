@@ -236,10 +236,10 @@ impl State {
         if count == 0 {
             return Err(Refusal::FamilyUnsupported);
         }
-        let random = self.random_u64();
+        let random = self.random.u64();
         let start = usize::try_from(random % count as u64).unwrap_or(0);
         for relay in policy.relay_of(family).cycle().skip(start).take(count) {
-            let random = self.random_u64();
+            let random = self.random.u64();
             if let Some((lease, next)) = relay.ports.claim(policy.ports, wish, random) {
                 let port = lease.port();
                 return Ok(Claim {
@@ -344,7 +344,7 @@ impl State {
         let Some((at, lease)) = next else { return Ok(None) };
         let relayed = RelayedAddr(SocketAddr::new(at.ip(), lease.port()));
         let expires = now + policy.lifetimes.reservation;
-        let token = self.random_u64().to_be_bytes();
+        let token = self.random.u64().to_be_bytes();
         let reservation = Reservation { relayed, lease, expires };
         book::reserve(&self.book, token, reservation, now).map_err(|_| Refusal::PortsExhausted)?;
         self.sweep_reservations_at(expires);

@@ -1,0 +1,38 @@
+//! All randomness of a server: a cryptographic generator from a seed that the caller gave.
+
+use core::fmt;
+
+use ahash::RandomState;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use stun_wire::TransactionId;
+
+pub(crate) struct Random(ChaCha12Rng);
+
+impl Random {
+    pub(crate) fn new(seed: [u8; 32]) -> Self {
+        Self(ChaCha12Rng::from_seed(seed))
+    }
+
+    pub(crate) fn u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// A transaction id of our own: uniform over 96 bits (RFC 8489 §5).
+    pub(crate) fn transaction(&mut self) -> TransactionId {
+        let mut id = [0; 12];
+        self.0.fill_bytes(&mut id);
+        TransactionId(id)
+    }
+
+    /// A keyed hash, so that nobody outside can choose keys that collide.
+    pub(crate) fn hasher(&mut self) -> RandomState {
+        RandomState::with_seeds(self.u64(), self.u64(), self.u64(), self.u64())
+    }
+}
+
+impl fmt::Debug for Random {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Random")
+    }
+}
