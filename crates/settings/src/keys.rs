@@ -70,11 +70,9 @@ pub(crate) fn parts(schema: &Value) -> Option<&Map<String, Value>> {
 impl Key {
     /// A field of the schema that is text, such as `x-kind`; from the items of a list when the list
     /// has none.
-    pub(crate) fn text(&self, field: &str) -> Option<&'static str> {
-        // The table is 'static, and so is everything in it; `self` only ever comes from there.
-        let key = key(&self.path)?;
-        let of = |schema: &'static Value| schema.get(field).and_then(Value::as_str);
-        of(&key.schema).or_else(|| key.schema.get("items").and_then(of))
+    pub(crate) fn text(&self, field: &str) -> Option<&str> {
+        let own = self.schema.get(field).or_else(|| self.schema.get("items")?.get(field));
+        own.and_then(Value::as_str)
     }
 
     /// When a change takes effect.

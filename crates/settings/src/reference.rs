@@ -118,12 +118,7 @@ fn kind(key: &Key) -> String {
         return words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(" or ");
     }
     let of_entries = key.schema.get("items").is_some();
-    let own = key
-        .schema
-        .get("x-kind")
-        .or_else(|| key.schema.get("items")?.get("x-kind"))
-        .and_then(Value::as_str);
-    match own {
+    match key.text("x-kind") {
         Some(kind) if of_entries => format!("list, each entry: {kind}"),
         Some(kind) => kind.to_owned(),
         None if key.may_be("boolean") => "`true` or `false`".to_owned(),

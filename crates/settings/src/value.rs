@@ -1,6 +1,6 @@
 //! Values as an operator writes them: text with a unit or a form of its own, checked where it is read.
 //!
-//! Each kind of value knows how it is written ([`Written::forms`]), so that an error, the reference
+//! Each kind of value knows how it is written (`Written::forms`), so that an error, the reference
 //! page and the JSON schema say the same. Bounds are part of the type: `Duration<60, 3600>` cannot
 //! hold two hours.
 
