@@ -1,0 +1,215 @@
+//! From settings to a server that relays: limits, rules, sockets, workers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use control::{LockedBook, RelayInfo, ServerInfo, UserDirectory, WorkerCounters, Workers};
+use dataplane::{NetOptions, WorkerSpec};
+use linux_net::{capabilities, raise_open_files, random_bytes};
+use settings::{Settings, SettingsErrors};
+use turn_proto::{Policy, SharedBook};
+use turn_types::{Secret, WorkerId};
+use user_db::UserStore;
+
+use crate::failure::{Failure, OrFail as _, Result};
+use crate::users::{NoUsers, Users};
+use crate::{host, sockets};
+
+/// Descriptors that the process needs besides one per relayed address.
+const SPARE_FILES: u64 = 256;
+
+/// A server whose workers run.
+pub(crate) struct Running {
+    pub(crate) workers: Workers,
+    pub(crate) threads: Vec<JoinHandle<()>>,
+    /// The rules in force.
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) info: ServerInfo,
+    /// What an operator should act on.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Starts the workers. Without a `store` nobody is looked up.
+pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> Result<Running> {
+    let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
+    let hosts = host::addresses()?;
+    let nonce_key = Secret::new(random_bytes());
+    let policy = settings.policy(&hosts, nonce_key, None).map_err(misconfigured)?;
+    for relay in &policy.relay {
+        sockets::check_relay(relay.local)?;
+    }
+    let policy = Arc::new(policy);
+
+    let net = net_options(settings);
+    let cores = host::cores(settings.workers.count, settings.workers.pin);
+    let bound = sockets::bind(&settings.listen, cores.len(), &net)?;
+
+    let mut posts = Vec::new();
+    let mut inlets = Vec::new();
+    for _ in &cores {
+        let (mailbox, inlet) = dataplane::mailbox().or_fail("cannot make a worker's mailbox")?;
+        posts.push((mailbox, Arc::new(WorkerCounters::new())));
+        inlets.push(inlet);
+    }
+    let counters: Vec<_> = posts.iter().map(|(_, counters)| Arc::clone(counters)).collect();
+    let workers = Workers::new(posts);
+    let directory: Arc<dyn UserDirectory> = match store {
+        Some(store) => Arc::new(Users::start(store, workers.clone())?),
+        None => Arc::new(NoUsers),
+    };
+    let book: Arc<dyn SharedBook> = Arc::new(LockedBook::new());
+
+    let mut threads = Vec::new();
+    let parts = cores.into_iter().zip(bound.workers).zip(inlets).zip(counters);
+    for (id, (((core, listeners), inlet), counters)) in (0..).map(WorkerId).zip(parts) {
+        let spec = WorkerSpec {
+            id,
+            core,
+            listeners,
+            policy: Arc::clone(&policy),
+            book: Arc::clone(&book),
+            seed: random_bytes(),
+            directory: Arc::clone(&directory),
+            counters,
+            inlet,
+            net,
+        };
+        threads.push(dataplane::spawn(spec).or_fail("cannot start a worker")?);
+    }
+
+    let mut warnings = bound.warnings;
+    warnings.extend(few_files(files, &policy, settings));
+    warnings.extend(unreachable_relays(&policy));
+    let info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro));
+    Ok(Running { workers, threads, policy, info, warnings })
+}
+
+/// The error of a configuration that does not fit this host.
+pub(crate) fn misconfigured(errors: SettingsErrors) -> Failure {
+    Failure::usage(anyhow::anyhow!("the configuration does not fit this host:\n{errors}"))
+}
+
+/// The facts about a server, as of a policy.
+pub(crate) fn info(
+    policy: &Policy,
+    settings: &Settings,
+    listeners: Vec<SocketAddr>,
+    (workers, gro): (usize, bool),
+) -> ServerInfo {
+    ServerInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: SystemTime::now(),
+        realm: policy.realm.to_string(),
+        listeners,
+        relay: relay_info(policy),
+        relay_ports: (settings.relay.ports.min, settings.relay.ports.max),
+        workers,
+        gro,
+        gso: settings.sockets.gso && capabilities().gso,
+    }
+}
+
+/// The relay addresses of a policy.
+pub(crate) fn relay_info(policy: &Policy) -> Vec<RelayInfo> {
+    let info =
+        |relay: &turn_proto::RelayAddress| RelayInfo { local: relay.local, public: relay.public };
+    policy.relay.iter().map(info).collect()
+}
+
+fn net_options(settings: &Settings) -> NetOptions {
+    // 32 bits always fit.
+    let size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
+    NetOptions {
+        gro: settings.sockets.gro,
+        gso: settings.sockets.gso,
+        recv_buffer: size(settings.sockets.receive_buffer),
+        send_buffer: size(settings.sockets.send_buffer),
+    }
+}
+
+/// Each relayed address is a socket.
+fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String> {
+    let ports = u64::from(settings.relay.ports.max - settings.relay.ports.min) + 1;
+    let sockets = match settings.quotas.allocations_total {
+        0 => ports,
+        quota => ports.min(u64::from(quota)),
+    } * policy.relay.len() as u64;
+    let wanted = sockets + SPARE_FILES;
+    (files < wanted).then(|| {
+        format!(
+            "the process may open {files} files, and its relay ports and quotas allow {sockets} \
+             relayed addresses: raise the limit (`ulimit -Hn {wanted}`, or LimitNOFILE={wanted} \
+             under systemd), or lower quotas.allocations_total"
+        )
+    })
+}
+
+/// Addresses that clients elsewhere will not reach.
+pub(crate) fn unreachable_relays(policy: &Policy) -> Vec<String> {
+    let warning = |ip: IpAddr| {
+        format!(
+            "clients are told the relay address {ip}, which only this {} can reach; behind NAT \
+             set relay.external to the public address",
+            if ip.is_loopback() { "host" } else { "network" }
+        )
+    };
+    policy.relay.iter().map(|r| r.public).filter(|ip| is_private(*ip)).map(warning).collect()
+}
+
+fn is_private(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => {
+            // RFC 6598: 100.64.0.0/10, between a provider's NAT and its customers.
+            let shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xC0 == 64;
+            v4.is_private() || v4.is_loopback() || v4.is_link_local() || shared
+        }
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_loopback() || v6.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use settings::Environment;
+
+    use super::*;
+
+    fn settings(text: &str) -> Settings {
+        settings::parse(Path::new("test.toml"), text, &Environment::empty()).unwrap()
+    }
+
+    fn policy(settings: &Settings) -> Policy {
+        settings.policy(&["127.0.0.1".parse().unwrap()], Secret::new([0; 32]), None).unwrap()
+    }
+
+    #[test]
+    fn private_relay_addresses_are_warned_about_unless_mapped() {
+        for (addresses, count) in [
+            (r#"["10.0.0.5", "fd00::1"]"#, 2),
+            (r#"["100.64.3.4"]"#, 1),
+            (r#"["203.0.113.7", "2001:db8::7"]"#, 0),
+            (r#"[{ local = "10.0.0.5", public = "203.0.113.7" }]"#, 0),
+        ] {
+            let settings = settings(&format!("[relay]\naddresses = {addresses}\n"));
+            let warnings = unreachable_relays(&policy(&settings));
+            assert_eq!(warnings.len(), count, "{addresses}: {warnings:?}");
+        }
+    }
+
+    #[test]
+    fn too_few_files_are_warned_about_with_the_number_needed() {
+        let settings = settings("[relay]\naddresses = [\"192.0.2.1\"]\nports = \"50000-50999\"\n");
+        let policy = policy(&settings);
+        assert_eq!(few_files(1256, &policy, &settings), None);
+        let warning = few_files(1024, &policy, &settings).unwrap();
+        assert!(warning.contains("LimitNOFILE=1256"), "{warning}");
+        let bounded = Settings {
+            quotas: turn_proto::Quotas { allocations_total: 700, ..settings.quotas },
+            ..settings
+        };
+        assert_eq!(few_files(1024, &policy, &bounded), None);
+    }
+}

@@ -1,0 +1,253 @@
+//! The command line: what may be said, and nothing of what it does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A TURN and STUN server.
+///
+/// Without a command it runs the server. Without a configuration file it starts with safe defaults
+/// and one generated user, and prints how to try it.
+#[derive(Debug, Parser)]
+#[command(name = "turnpike", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Where the server's files are: the same for the server and for commands that talk to it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Place {
+    /// Configuration file [default: $TURNPIKE_CONFIG, else /etc/turnpike/turnpike.toml if it is there]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Directory of the user database and the control socket [default: $TURNPIKE_DATA, else as
+    /// configured, else /var/lib/turnpike for root and services, ~/.local/share/turnpike for others]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Control socket [default: control.sock in the data directory]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server (the default)
+    Run,
+    /// Check a configuration file and say everything that is wrong with it
+    Check(Check),
+    /// Keep the users in the database
+    #[command(subcommand)]
+    User(User),
+    /// Mint a time-limited credential from a shared secret
+    Credentials(Credentials),
+    /// Show a call being relayed: a server, a client and a peer in one process
+    Demo(Demo),
+    /// Show what the running server is doing
+    Status(Status),
+    /// List live allocations
+    Sessions(Sessions),
+    /// Act on one allocation
+    #[command(subcommand)]
+    Session(Session),
+    /// Make the running server read its configuration again
+    Reload(Output),
+    /// Make the running server refuse new allocations and stop when the last one has ended
+    Drain(Drain),
+    /// Print the reference of the configuration file
+    Reference(Reference),
+}
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Output {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// The file to check [default: the file that the server would read]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum User {
+    /// Add a user, or give one a new password
+    Add(UserAdd),
+    /// List the users
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Delete a user; live allocations last until they would have to be refreshed
+    Delete {
+        /// The user's name
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserAdd {
+    /// The user's name
+    pub(crate) name: String,
+    /// The password; others on this machine may see it in the list of processes
+    #[arg(long, conflicts_with = "password_stdin")]
+    pub(crate) password: Option<String>,
+    /// Read the password from standard input [default: generate one and print it]
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+    /// Live allocations this user may have, instead of the configured quota; 0: any number
+    #[arg(long, value_name = "N")]
+    pub(crate) allocations_max: Option<u32>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Credentials {
+    /// Whom the credential is for: what quotas and logs call the user
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: String,
+    /// How long it is valid: "24 h", "30 min"
+    #[arg(long, default_value = "24 h", value_parser = crate::duration::parse)]
+    pub(crate) ttl: Duration,
+    /// Which of the configured secrets to use [default: the first]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) secret_name: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Demo {
+    /// How long to relay
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: u64,
+    /// A running server (turn:HOST:PORT) instead of one started for the demo; two allocations
+    /// on it then talk to each other
+    #[arg(long, value_name = "URI", requires = "user", requires = "password")]
+    pub(crate) server: Option<String>,
+    /// User on that server
+    #[arg(long, requires = "server")]
+    pub(crate) user: Option<String>,
+    /// Password on that server
+    #[arg(long, requires = "server")]
+    pub(crate) password: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Show how full the batches were, too
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sessions {
+    /// Only those of one user
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// At most so many
+    #[arg(long, default_value_t = admin::limits::SESSIONS_DEFAULT)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// End one allocation
+    End {
+        /// Its id, as `turnpike sessions` shows it
+        id: String,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Drain {
+    /// End what is still live after this time: "10 min" [default: as configured]
+    #[arg(long, value_parser = crate::duration::parse)]
+    pub(crate) deadline: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reference {
+    /// In which form
+    #[arg(long, value_enum, default_value = "markdown")]
+    pub(crate) format: ReferenceFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ReferenceFormat {
+    /// A page for people
+    Markdown,
+    /// A JSON schema for editors
+    JsonSchema,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn running_is_the_default_and_places_may_come_anywhere() {
+        let cli = parse("turnpike --data d --config c.toml").unwrap();
+        assert!(cli.command.is_none());
+        assert_eq!(cli.place.data.unwrap(), PathBuf::from("d"));
+        let cli = parse("turnpike sessions --user bob --data d --json").unwrap();
+        assert_eq!(cli.place.data.unwrap(), PathBuf::from("d"));
+        let Some(Command::Sessions(sessions)) = cli.command else { panic!("sessions") };
+        assert_eq!(sessions.user.as_deref(), Some("bob"));
+        assert!(sessions.output.json);
+        assert_eq!(sessions.limit, 100);
+    }
+
+    #[test]
+    fn what_belongs_together_is_asked_for_together() {
+        for line in [
+            "turnpike demo --server turn:192.0.2.1:3478",
+            "turnpike demo --user bob --password x",
+            "turnpike demo --seconds 0",
+            "turnpike user add bob --password x --password-stdin",
+            "turnpike credentials --ttl 10",
+            "turnpike session end",
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert_ne!(error.kind(), ErrorKind::DisplayHelp, "{line}");
+        }
+        assert!(
+            parse("turnpike demo --server turn:192.0.2.1 --user bob --password x --seconds 5")
+                .is_ok()
+        );
+    }
+}

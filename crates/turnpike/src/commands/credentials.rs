@@ -1,0 +1,124 @@
+//! `turnpike credentials`: a time-limited credential from a shared secret, as a web service mints
+//! it (draft-uberti-behave-turn-rest §2.2): the name is `<expiry>:<user>`, the password the HMAC of
+//! the name.
+
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::anyhow;
+use serde::Serialize;
+use settings::Settings;
+use turn_proto::SharedSecret;
+
+use crate::cli::{self, Place};
+use crate::failure::{Failure, Result};
+use crate::{output, place};
+
+/// What is handed to a client, in the form that WebRTC applications know.
+#[derive(Debug, Serialize)]
+struct Credential {
+    username: String,
+    password: String,
+    /// Seconds for which it is valid.
+    ttl: u64,
+    /// Seconds since 1970 when it ends.
+    expires_unix: u64,
+    /// The listeners that are not wildcards.
+    uris: Vec<String>,
+}
+
+pub(crate) fn run(place: &Place, args: &cli::Credentials) -> Result<()> {
+    let settings = place::load(place)?.settings;
+    let secret = choose(&settings.auth.secrets, args.secret_name.as_deref())?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let credential = mint(secret, &args.user, now, args.ttl.as_secs(), &settings)?;
+    if args.output.json {
+        return output::print_json(&credential);
+    }
+    output::print(&format!(
+        "username  {}\npassword  {}\nvalid     {}",
+        credential.username,
+        credential.password,
+        output::duration(args.ttl)
+    ))
+}
+
+fn choose<'a>(secrets: &'a [SharedSecret], name: Option<&str>) -> Result<&'a SharedSecret> {
+    let Some(first) = secrets.first() else {
+        return Err(Failure::usage(anyhow!("the configuration has no shared secret"))
+            .hint("set auth.secret or auth.secret_file, or add a user with `turnpike user add`"));
+    };
+    let Some(name) = name else { return Ok(first) };
+    secrets.iter().find(|secret| secret.name == name).ok_or_else(|| {
+        let names: Vec<&str> = secrets.iter().map(|secret| secret.name.as_str()).collect();
+        Failure::usage(anyhow!("there is no secret called \"{name}\""))
+            .hint(format!("the configuration has: {}", names.join(", ")))
+    })
+}
+
+fn mint(
+    secret: &SharedSecret,
+    user: &str,
+    now: u64,
+    ttl: u64,
+    settings: &Settings,
+) -> Result<Credential> {
+    if user.is_empty() || user.contains(':') {
+        return Err(Failure::usage(anyhow!("a user's name cannot be empty or contain a colon"))
+            .hint("the colon divides the expiry from the name"));
+    }
+    let expires_unix = now.saturating_add(ttl);
+    let username = format!("{expires_unix}:{user}");
+    let password = stun_wire::time_limited_password(secret.secret.expose(), &username);
+    let uris = settings.listen.iter().filter(|listener| !listener.ip().is_unspecified());
+    Ok(Credential {
+        username,
+        password,
+        ttl,
+        expires_unix,
+        uris: uris.map(|listener| turn_uri(*listener)).collect(),
+    })
+}
+
+/// The address as a TURN URI (RFC 7065).
+pub(crate) fn turn_uri(listener: SocketAddr) -> String {
+    format!("turn:{listener}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use settings::Environment;
+
+    use super::*;
+
+    fn settings(text: &str) -> Settings {
+        settings::parse(Path::new("test.toml"), text, &Environment::empty()).unwrap()
+    }
+
+    #[test]
+    fn mints_what_the_server_expects() {
+        let settings = settings(
+            "listen = [\"192.0.2.1:3478\", \"0.0.0.0:3479\"]\n\
+             [auth]\nsecret = \"north-of-the-wall\"\n",
+        );
+        let secret = choose(&settings.auth.secrets, None).unwrap();
+        let minted = mint(secret, "bob", 1_700_000_000, 600, &settings).unwrap();
+        assert_eq!(minted.username, "1700000600:bob");
+        // printf 1700000600:bob | openssl dgst -sha1 -hmac north-of-the-wall -binary | base64
+        assert_eq!(minted.password, "Y0FK6nAbtm3btRIS9o32FLwao6o=");
+        assert_eq!(minted.uris, ["turn:192.0.2.1:3478"]);
+        assert!(mint(secret, "a:b", 0, 1, &settings).is_err());
+    }
+
+    #[test]
+    fn names_the_secrets_there_are() {
+        assert!(choose(&[], None).is_err());
+        let settings = settings("[auth]\nsecret = \"north-of-the-wall\"\n");
+        let name = settings.auth.secrets[0].name.clone();
+        assert!(choose(&settings.auth.secrets, Some(&name)).is_ok());
+        let error = choose(&settings.auth.secrets, Some("nope")).unwrap_err().to_string();
+        assert!(error.contains(&name), "{error}");
+    }
+}

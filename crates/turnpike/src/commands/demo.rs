@@ -1,0 +1,60 @@
+//! `turnpike demo`: an audio and a video flow through a real server, both ways, and what became of
+//! them.
+//!
+//! Without `--server` the server, the client and the peer are all in this process, on the
+//! loopback. With it two clients on that server send to each other's relayed addresses.
+
+mod call;
+mod endpoint;
+mod flow;
+mod local;
+mod packet;
+mod report;
+mod tally;
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+
+use crate::cli;
+use crate::failure::{Failure, Result};
+
+/// The share of a flow that may be lost for the demo to count as passed.
+const LOSS_MAX: f64 = 0.01;
+
+pub(crate) fn run(args: &cli::Demo) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(demo(args));
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn demo(args: &cli::Demo) -> Result<()> {
+    let time = Duration::from_secs(args.seconds);
+    let quiet = args.output.json;
+    let result = match (&args.server, &args.user, &args.password) {
+        (Some(server), Some(user), Some(password)) => {
+            let login = call::Login { user, password };
+            call::between_two_clients(server, login, time, quiet).await?
+        }
+        // clap sees to it that the three come together.
+        _ => {
+            let server = local::start()?;
+            let result = call::with_a_peer(&server, time, quiet).await;
+            server.stop().await;
+            result?
+        }
+    };
+    if quiet {
+        report::print_json(&result)?;
+    } else {
+        report::print(&result)?;
+    }
+    if result.tallies.good(LOSS_MAX) {
+        return Ok(());
+    }
+    Err(Failure::failed(anyhow!("more than {} % of a flow was lost", LOSS_MAX * 100.0)).hint(
+        "on a busy machine that is to be expected; otherwise look at `turnpike status` for the \
+         reasons of dropped packets",
+    ))
+}

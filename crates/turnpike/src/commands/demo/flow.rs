@@ -1,0 +1,119 @@
+//! The two flows of a call, as a schedule: what is due when.
+
+use std::time::Duration;
+
+use turn_types::Instant;
+
+use crate::commands::demo::packet::PACKET_MAX;
+
+/// A kind of flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlowKind {
+    /// A small packet every 20 ms, as Opus sends them.
+    Audio,
+    /// 30 frames a second, each a burst of ten packets: about 2.9 Mbit/s.
+    Video,
+}
+
+impl FlowKind {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Audio, Self::Video];
+
+    /// Position in [`Self::ALL`].
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Name in the report.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Audio => "audio",
+            Self::Video => "video",
+        }
+    }
+
+    /// Bytes in the packet with this number: audio varies as speech does.
+    pub(crate) const fn packet_len(self, sequence: u64) -> usize {
+        match self {
+            Self::Audio => 160 + (sequence % 41) as usize,
+            Self::Video => PACKET_MAX,
+        }
+    }
+
+    const fn interval(self) -> Duration {
+        match self {
+            Self::Audio => Duration::from_millis(20),
+            Self::Video => Duration::from_nanos(1_000_000_000 / 30),
+        }
+    }
+
+    const fn burst(self) -> u64 {
+        match self {
+            Self::Audio => 1,
+            Self::Video => 10,
+        }
+    }
+}
+
+/// When the packets of one flow are due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    pub(crate) kind: FlowKind,
+    next: Instant,
+    sent: u64,
+}
+
+impl Schedule {
+    /// Packets from `start` on.
+    pub(crate) const fn new(kind: FlowKind, start: Instant) -> Self {
+        Self { kind, next: start, sent: 0 }
+    }
+
+    /// When the next packets are due, if that is before `end`.
+    pub(crate) fn next(&self, end: Instant) -> Option<Instant> {
+        (self.next < end).then_some(self.next)
+    }
+
+    /// The numbers of the packets to send now: a burst if one is due. A sender that was held up
+    /// calls again until nothing is due.
+    pub(crate) fn due(&mut self, now: Instant, end: Instant) -> std::ops::Range<u64> {
+        let first = self.sent;
+        if self.next(end).is_some_and(|next| next <= now) {
+            self.next = self.next + self.kind.interval();
+            self.sent += self.kind.burst();
+        }
+        first..self.sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packets(kind: FlowKind, seconds: u64, step: Duration) -> (u64, u64) {
+        let start = Instant::from_nanos(5_000_000_000);
+        let end = start + Duration::from_secs(seconds);
+        let mut schedule = Schedule::new(kind, start);
+        let (mut now, mut total, mut burst_max) = (start, 0, 0);
+        while schedule.next(end).is_some() {
+            let due = schedule.due(now, end);
+            assert_eq!(due.start, total, "numbers follow each other");
+            burst_max = burst_max.max(due.end - due.start);
+            total = due.end;
+            if due.is_empty() {
+                now = now + step;
+            }
+        }
+        assert!(schedule.due(now, end).is_empty());
+        (total, burst_max)
+    }
+
+    #[test]
+    fn sends_at_the_rate_of_a_call_however_late_the_sender_is() {
+        for step in [Duration::from_micros(100), Duration::from_millis(300)] {
+            assert_eq!(packets(FlowKind::Audio, 2, step), (100, 1));
+            // 60 frames in two seconds, and one more for an interval rounded down.
+            assert_eq!(packets(FlowKind::Video, 2, step), (610, 10));
+        }
+    }
+}

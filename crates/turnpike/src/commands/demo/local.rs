@@ -1,0 +1,65 @@
+//! The demo's own server: real workers and real sockets, on the loopback, with one user and no
+//! files.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use settings::Environment;
+
+use crate::boot;
+use crate::failure::{Failure, Result};
+use crate::server::Threads;
+
+/// Where the peer is. The server's default rules forbid the whole loopback; this one address is
+/// allowed by name.
+pub(crate) const PEER: &str = "127.0.0.2";
+
+/// How long the user may log in: the longest demo, and some.
+const USER_SECONDS: u64 = 2 * 86_400;
+
+/// A server in this process.
+pub(crate) struct LocalServer {
+    pub(crate) address: SocketAddr,
+    pub(crate) user: String,
+    pub(crate) password: String,
+    workers: control::Workers,
+    threads: Threads,
+}
+
+/// Starts it. Must be called within a tokio runtime.
+pub(crate) fn start() -> Result<LocalServer> {
+    let secret = BASE64_URL_SAFE_NO_PAD.encode(linux_net::random_bytes::<24>());
+    let text = format!(
+        "listen = [\"127.0.0.1:3478\"]\n\
+         [relay]\naddresses = [\"127.0.0.1\"]\n\
+         [auth]\nsecret = \"{secret}\"\nusers = false\n\
+         [peers]\nallow = [\"{PEER}\"]\n"
+    );
+    let mut settings = settings::parse(Path::new("demo"), &text, &Environment::empty())
+        .map_err(Failure::failed)?;
+    for listener in &mut settings.listen {
+        // Any free one: a configuration file cannot say so, because nobody would find the server.
+        listener.set_port(0);
+    }
+    let running = boot::start(&settings, None)?;
+    let address = running.info.listeners.first().copied().ok_or_else(|| {
+        Failure::failed(anyhow::anyhow!("the demo's server does not listen anywhere"))
+    })?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let user = format!("{}:demo", now + USER_SECONDS);
+    let password = stun_wire::time_limited_password(secret.as_bytes(), &user);
+    let threads = Threads::watch(running.threads);
+    Ok(LocalServer { address, user, password, workers: running.workers, threads })
+}
+
+impl LocalServer {
+    /// Ends it.
+    pub(crate) async fn stop(mut self) {
+        // A worker that does not end is no matter in a process that ends now.
+        let _ = self.workers.stop();
+        self.threads.all_ended().await;
+    }
+}

@@ -1,0 +1,68 @@
+//! `turnpike reload`: what a reload changed, key by key.
+
+use admin::types::{Change, Reload};
+use anyhow::anyhow;
+
+use crate::cli::{Output, Place};
+use crate::commands::ask;
+use crate::failure::{Failure, Result};
+use crate::output::{self, Align, Table};
+
+pub(crate) fn run(place: &Place, output: Output) -> Result<()> {
+    let reload = ask(place, async |client| client.reload().await)?;
+    if output.json {
+        output::print_json(&reload)?;
+    } else if reload.refused.is_none() {
+        output::print(&describe(&reload))?;
+    }
+    match reload.refused {
+        None => Ok(()),
+        Some(why) => Err(Failure::usage(anyhow!(
+            "the new configuration was refused, and the old one is still in force:\n{why}"
+        ))),
+    }
+}
+
+fn describe(reload: &Reload) -> String {
+    if reload.applied.is_empty() && reload.needs_restart.is_empty() {
+        return "nothing has changed".to_owned();
+    }
+    let mut parts = Vec::new();
+    for (heading, changes) in
+        [("in force now", &reload.applied), ("in force after a restart", &reload.needs_restart)]
+    {
+        if !changes.is_empty() {
+            parts.push(format!("{heading}:\n{}", table(changes)));
+        }
+    }
+    parts.join("\n\n")
+}
+
+fn table(changes: &[Change]) -> String {
+    let mut table = Table::new(&[("key", Align::Left), ("was", Align::Left), ("is", Align::Left)]);
+    for change in changes {
+        table.row([change.key.clone(), change.old.clone(), change.new.clone()]);
+    }
+    table.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_is_in_force_and_what_is_not_yet() {
+        let change = |key: &str| Change { key: key.into(), old: "1".into(), new: "2".into() };
+        let reload = Reload {
+            applied: vec![change("quotas.channels")],
+            needs_restart: vec![change("listen")],
+            refused: None,
+        };
+        assert_eq!(
+            describe(&reload),
+            "in force now:\nkey              was  is\nquotas.channels  1    2\n\n\
+             in force after a restart:\nkey     was  is\nlisten  1    2"
+        );
+        assert_eq!(describe(&Reload::default()), "nothing has changed");
+    }
+}

@@ -1,0 +1,120 @@
+//! `turnpike` and `turnpike run`: starts the server and says in a few lines what it is.
+
+use std::path::Path;
+
+use admin::ControlSocket;
+use control::{Handle, ServerInfo};
+use linux_net::Clock;
+use settings::Settings;
+use user_db::{Page, SqliteStore, UserStore};
+
+use crate::cli::Place;
+use crate::commands::check;
+use crate::failure::{Failure, Result};
+use crate::logging::{self, LogLevel};
+use crate::place::{self, Configuration};
+use crate::reload::{self, InForce};
+use crate::server::{Server, Threads};
+use crate::signals::Signals;
+use crate::{boot, first_start, output};
+
+pub(crate) fn run(place: &Place) -> Result<()> {
+    let configuration = place::load(place)?;
+    let log = configuration.settings.log;
+    let level =
+        logging::start(log.format.into(), reload::level(log.level)).map_err(Failure::failed)?;
+    // The control plane needs no threads of its own: what takes long happens in the workers and in
+    // the user directory.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(serve(place, configuration, level));
+    // A worker that is stuck must not keep the process.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Result<()> {
+    let Configuration { file, settings } = configuration;
+    let signals = Signals::new()?;
+    let socket = ControlSocket::bind(&settings.control_socket()).map_err(Failure::failed)?;
+    let mut store = SqliteStore::open(&settings.user_database()).map_err(|error| {
+        Failure::failed(error).hint("name a directory of the server's own with --data")
+    })?;
+    let relays_for_users_only =
+        settings.auth.users && settings.auth.secrets.is_empty() && !settings.auth.open_relay;
+    let first_user = if file.is_none() && relays_for_users_only {
+        first_start::prepare(&settings, &mut store)?
+    } else {
+        None
+    };
+    let nobody = relays_for_users_only && !has_users(&settings, &mut store)?;
+
+    let running = boot::start(&settings, Some(Box::new(store)))?;
+    announce(file.as_deref(), &settings, &running.info);
+    for warning in running.warnings.iter().chain(&check::warnings(&settings)) {
+        tracing::warn!("{warning}");
+    }
+    if nobody {
+        tracing::warn!("nobody may relay yet: add a user with `turnpike user add NAME`");
+    }
+
+    let (handle, requests) = Handle::new(running.workers, running.info);
+    let routes = admin::routes::router(handle.clone(), || Clock::now().instant);
+    tokio::spawn(admin::serve(socket, routes));
+    tracing::info!("ready");
+    if let Some(user) = first_user {
+        let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
+        output::print(&first_start::banner(
+            &user,
+            &handle.info(),
+            &program,
+            &settings.data_directory,
+        ))?;
+    }
+
+    let server = Server {
+        place: place.clone(),
+        in_force: InForce { settings, policy: running.policy, log },
+        handle,
+        requests,
+        signals,
+        threads: Threads::watch(running.threads),
+    };
+    server.run().await
+}
+
+fn has_users(settings: &Settings, store: &mut SqliteStore) -> Result<bool> {
+    let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
+    Ok(!store.list(&any)?.is_empty())
+}
+
+/// The few lines that say what runs here.
+fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
+    let file = file.map_or_else(|| "defaults".to_owned(), |file| file.display().to_string());
+    tracing::info!(
+        "turnpike {}, configuration {file}, data {}",
+        info.version,
+        settings.data_directory.display()
+    );
+    for listener in &info.listeners {
+        tracing::info!("listening on udp {listener}");
+    }
+    for relay in &info.relay {
+        let here = if relay.local == relay.public {
+            String::new()
+        } else {
+            format!(" (here {})", relay.local)
+        };
+        let (first, last) = info.relay_ports;
+        tracing::info!("relaying from {}{here}, ports {first}-{last}", relay.public);
+    }
+    let most = |number: u32, unlimited: &str| match number {
+        0 => unlimited.to_owned(),
+        number => format!("at most {}", output::grouped(u64::from(number))),
+    };
+    tracing::info!(
+        "{} workers; allocations: {} per user, {} in all",
+        info.workers,
+        most(settings.quotas.allocations_per_user, "any number"),
+        most(settings.quotas.allocations_total, "as many as ports allow"),
+    );
+}

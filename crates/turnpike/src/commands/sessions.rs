@@ -1,0 +1,115 @@
+//! `turnpike sessions` and `turnpike session end`.
+
+use std::time::Duration;
+
+use admin::types::{Session, Sessions};
+
+use crate::cli::{self, Place};
+use crate::commands::ask;
+use crate::failure::Result;
+use crate::output::{self, Align, Table};
+
+pub(crate) fn list(place: &Place, args: &cli::Sessions) -> Result<()> {
+    let sessions =
+        ask(place, async |client| client.sessions(args.user.as_deref(), args.limit).await)?;
+    if args.output.json {
+        return output::print_json(&sessions);
+    }
+    output::print(&describe(&sessions))
+}
+
+pub(crate) fn act(place: &Place, args: &cli::Session) -> Result<()> {
+    match args {
+        cli::Session::End { id, output } => {
+            let ended = ask(place, async |client| client.end_session(id).await)?;
+            if output.json {
+                return output::print_json(&ended);
+            }
+            output::print(&format!("session {} was ended", ended.id))
+        }
+    }
+}
+
+fn describe(sessions: &Sessions) -> String {
+    if sessions.sessions.is_empty() {
+        return "no live sessions".to_owned();
+    }
+    let mut table = Table::new(&[
+        ("id", Align::Left),
+        ("user", Align::Left),
+        ("client", Align::Left),
+        ("relayed", Align::Left),
+        ("age", Align::Right),
+        ("expires", Align::Right),
+        ("to peers", Align::Right),
+        ("to client", Align::Right),
+        ("dropped", Align::Right),
+    ]);
+    for session in &sessions.sessions {
+        table.row(row(session));
+    }
+    let mut text = table.render();
+    if sessions.more {
+        text.push_str("\nthere are more; see them with --limit or --user");
+    }
+    text
+}
+
+fn row(session: &Session) -> [String; 9] {
+    let time = |seconds| output::duration(Duration::from_secs(seconds));
+    let user = if session.user.is_empty() { "-".to_owned() } else { session.user.clone() };
+    [
+        session.id.clone(),
+        user,
+        format!("{} {}", session.transport, session.client),
+        session.relayed.join(" "),
+        time(session.age_seconds),
+        time(session.expires_in_seconds),
+        output::bytes(session.to_peers.bytes),
+        output::bytes(session.to_client.bytes),
+        output::grouped(session.dropped_packets),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use admin::types::Volume;
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_a_line() {
+        let session = Session {
+            id: "0000000000000001".into(),
+            user: "bob".into(),
+            transport: "udp".into(),
+            client: "192.0.2.9:4000".into(),
+            relayed: vec!["203.0.113.7:50000".into()],
+            age_seconds: 70,
+            expires_in_seconds: 530,
+            to_peers: Volume { packets: 3, bytes: 2048 },
+            dropped_packets: 1234,
+            ..Session::default()
+        };
+        let text = describe(&Sessions { sessions: vec![session], more: true });
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        let words: Vec<&str> = lines[1].split("  ").filter(|word| !word.is_empty()).collect();
+        assert_eq!(
+            words.iter().map(|word| word.trim()).collect::<Vec<_>>(),
+            [
+                "0000000000000001",
+                "bob",
+                "udp 192.0.2.9:4000",
+                "203.0.113.7:50000",
+                "1 min 10 s",
+                "8 min 50 s",
+                "2.00 KiB",
+                "0 B",
+                "1,234"
+            ]
+        );
+        assert!(lines[2].contains("--limit"));
+        assert_eq!(describe(&Sessions::default()), "no live sessions");
+    }
+}

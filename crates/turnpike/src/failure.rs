@@ -1,0 +1,101 @@
+//! How a command ends badly: what went wrong, what to do next, and the exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// What went wrong and what to do about it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    error: anyhow::Error,
+    hint: Option<String>,
+}
+
+/// The two ways to fail, as exit codes have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It was tried and did not work: 1.
+    Failed,
+    /// The command line or the configuration is wrong; nothing was tried: 2, like clap.
+    Usage,
+}
+
+impl Failure {
+    /// It was tried and did not work.
+    pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Self {
+        Self { kind: Kind::Failed, error: error.into(), hint: None }
+    }
+
+    /// The command line or the configuration is wrong.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { kind: Kind::Usage, error: error.into(), hint: None }
+    }
+
+    /// Adds what to do next.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// What went wrong and what to do, for whoever is not at the terminal.
+    pub(crate) fn reason(&self) -> String {
+        match &self.hint {
+            Some(hint) => format!("{:#}; {hint}", self.error),
+            None => format!("{:#}", self.error),
+        }
+    }
+
+    /// What the process ends with.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self.kind {
+            Kind::Failed => 1,
+            Kind::Usage => 2,
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {:#}", self.error)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n  hint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::failed(error)
+    }
+}
+
+/// Says what was tried, where the error alone does not.
+pub(crate) trait OrFail<T> {
+    /// Fails with `what`: "cannot ...".
+    fn or_fail(self, what: &'static str) -> Result<T>;
+}
+
+impl<T, E: std::error::Error + Send + Sync + 'static> OrFail<T> for Result<T, E> {
+    fn or_fail(self, what: &'static str) -> Result<T> {
+        self.map_err(|error| Failure::failed(anyhow::Error::new(error).context(what)))
+    }
+}
+
+/// What most of this crate returns.
+pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn says_what_and_what_next() {
+        let failure = Failure::usage(anyhow!("inner").context("outer")).hint("do this");
+        assert_eq!(failure.to_string(), "error: outer: inner\n  hint: do this");
+        assert_eq!(failure.exit_code(), ExitCode::from(2));
+        assert_eq!(Failure::failed(anyhow!("x")).exit_code(), ExitCode::from(1));
+    }
+}

@@ -1,0 +1,250 @@
+//! The first start without a configuration: one generated user, so that the server can be tried at
+//! once and is still not an open relay.
+//!
+//! The database keeps keys and no passwords, so the credentials are also kept in a file of mode 0600
+//! beside it, and every start that still has that user shows them again.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use control::ServerInfo;
+use serde::{Deserialize, Serialize};
+use settings::Settings;
+use turn_types::Secret;
+use user_db::{Credentials, NewUser, Page, UserQuery, UserStore};
+
+use crate::failure::{Failure, Result};
+
+/// Name of the file in the data directory.
+const FILE: &str = "first-user.json";
+
+/// The generated user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FirstUser {
+    realm: String,
+    username: String,
+    password: String,
+}
+
+/// The generated user to show, if there is one: made when the database has no user at all.
+pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserStore) -> Result<Option<FirstUser>> {
+    let path = settings.data_directory.join(FILE);
+    let kept = read(&path)?.filter(|kept| *kept.realm == *settings.realm);
+    if let Some(kept) = &kept
+        && store.find(&kept.realm, &UserQuery::Name(kept.username.as_str().into()))?.is_some()
+    {
+        return Ok(Some(kept.clone()));
+    }
+    let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
+    if !store.list(&any)?.is_empty() {
+        // Whoever added users and deleted this one does not want it back.
+        return Ok(None);
+    }
+    let user = match kept {
+        Some(kept) => kept,
+        None => generate(&settings.realm, &path)?,
+    };
+    let password = Secret::new(user.password.clone());
+    store.add(&NewUser::new(&user.realm, &user.username, &password, None)?)?;
+    Ok(Some(user))
+}
+
+/// What to print: where the server is, who may use it, and a line to try it with.
+pub(crate) fn banner(user: &FirstUser, info: &ServerInfo, program: &Path, data: &Path) -> String {
+    let FirstUser { username, password, .. } = user;
+    let uris: Vec<String> = uris(info);
+    // The demo runs here, where the address that others see may not be reachable.
+    let here = here(info);
+    format!(
+        "\nThe TURN server is ready. A client needs:\n\n  \
+           uri       {}\n  \
+           username  {username}\n  \
+           password  {password}\n\n\
+         Try it:\n\n  \
+           {} demo --server turn:{here} --user {username} --password {password} --seconds 5\n\n\
+         There is no configuration file, so this user was generated; it is kept in\n\
+         {}. `turnpike user` adds and deletes users.\n",
+        uris.join("\n            "),
+        program.display(),
+        data.join(FILE).display(),
+    )
+}
+
+fn generate(realm: &str, path: &Path) -> Result<FirstUser> {
+    let Credentials { name, password } = Credentials::generate()
+        .map_err(|error| anyhow!("no random numbers: {error}"))
+        .map_err(Failure::failed)?;
+    let user =
+        FirstUser { realm: realm.to_owned(), username: name, password: password.expose().clone() };
+    // Written first: a user whose password nobody knows would be worse than a file without a user.
+    write(path, &user).with_context(|| format!("cannot write {}", path.display())).map_err(
+        |error| {
+            Failure::failed(error)
+                .hint("name a directory that belongs to you with --data, or a configuration file")
+        },
+    )?;
+    Ok(user)
+}
+
+fn write(path: &Path, user: &FirstUser) -> io::Result<()> {
+    // Under another name first, so that a half-written file is never taken for a whole one.
+    let staging = PathBuf::from(format!("{}.new", path.display()));
+    let _ = fs::remove_file(&staging);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staging)?;
+    file.write_all(serde_json::to_string_pretty(user)?.as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    fs::rename(&staging, path)
+}
+
+fn read(path: &Path) -> Result<Option<FirstUser>> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Failure::failed(
+                anyhow::Error::new(error).context(format!("cannot read {}", path.display())),
+            )
+            .hint("run the server as the user that the data directory belongs to"));
+        }
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        Failure::failed(anyhow!("{} cannot be understood: {error}", path.display()))
+            .hint("delete the file and the user in it: another one is generated")
+    })
+}
+
+/// One URI per listener, as clients elsewhere are told it.
+fn uris(info: &ServerInfo) -> Vec<String> {
+    let mut uris: Vec<String> = Vec::new();
+    for listener in &info.listeners {
+        let addresses: Vec<IpAddr> = if listener.ip().is_unspecified() {
+            let same = |ip: &IpAddr| ip.is_ipv4() == listener.is_ipv4();
+            info.relay.iter().map(|relay| relay.public).filter(same).collect()
+        } else {
+            vec![listener.ip()]
+        };
+        for ip in addresses {
+            let uri = format!("turn:{}", SocketAddr::new(ip, listener.port()));
+            if !uris.contains(&uri) {
+                uris.push(uri);
+            }
+        }
+    }
+    uris
+}
+
+/// An address of the server that works on this host: IPv4 if there is one.
+fn here(info: &ServerInfo) -> SocketAddr {
+    let address = |listener: &SocketAddr| {
+        if !listener.ip().is_unspecified() {
+            return Some(*listener);
+        }
+        let same = |ip: &IpAddr| ip.is_ipv4() == listener.is_ipv4();
+        let ip = info.relay.iter().map(|relay| relay.local).find(same)?;
+        Some(SocketAddr::new(ip, listener.port()))
+    };
+    let mut addresses: Vec<SocketAddr> = info.listeners.iter().filter_map(address).collect();
+    addresses.sort_by_key(|address| !address.is_ipv4());
+    addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 3478)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+    use std::time::SystemTime;
+
+    use control::RelayInfo;
+    use settings::Environment;
+    use user_db::SqliteStore;
+
+    use super::*;
+    use crate::testing::Directory;
+
+    fn settings(directory: &Directory) -> Settings {
+        let mut settings = settings::load(None, &Environment::empty()).unwrap();
+        settings.data_directory = directory.path().to_owned();
+        settings
+    }
+
+    fn store(settings: &Settings) -> SqliteStore {
+        SqliteStore::open(&settings.user_database()).unwrap()
+    }
+
+    #[test]
+    fn a_second_start_shows_the_same_user() {
+        let directory = Directory::new("first");
+        let settings = settings(&directory);
+        let first = prepare(&settings, &mut store(&settings)).unwrap().unwrap();
+        let file = directory.path().join(FILE);
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(prepare(&settings, &mut store(&settings)).unwrap(), Some(first.clone()));
+
+        // The database was lost: the user that clients know comes back.
+        for name in ["users.sqlite", "users.sqlite-wal", "users.sqlite-shm"] {
+            let _ = fs::remove_file(directory.path().join(name));
+        }
+        assert_eq!(prepare(&settings, &mut store(&settings)).unwrap(), Some(first.clone()));
+        let query = UserQuery::Name(first.username.as_str().into());
+        assert!(store(&settings).find(&settings.realm, &query).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_deleted_user_stays_deleted_once_there_are_others() {
+        let directory = Directory::new("deleted");
+        let settings = settings(&directory);
+        let mut store = store(&settings);
+        let first = prepare(&settings, &mut store).unwrap().unwrap();
+        let password = Secret::new("of-bob".to_owned());
+        store.add(&NewUser::new(&settings.realm, "bob", &password, None).unwrap()).unwrap();
+        assert!(store.delete(&settings.realm, &first.username).unwrap());
+        assert_eq!(prepare(&settings, &mut store).unwrap(), None);
+    }
+
+    #[test]
+    fn nobody_is_generated_where_there_are_users() {
+        let directory = Directory::new("own");
+        let settings = settings(&directory);
+        let mut store = store(&settings);
+        let password = Secret::new("of-bob".to_owned());
+        store.add(&NewUser::new(&settings.realm, "bob", &password, None).unwrap()).unwrap();
+        assert_eq!(prepare(&settings, &mut store).unwrap(), None);
+        assert!(!directory.path().join(FILE).exists());
+    }
+
+    #[test]
+    fn the_banner_has_public_uris_and_a_line_that_works_here() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let info = ServerInfo {
+            version: String::new(),
+            started: SystemTime::now(),
+            realm: "turnpike".into(),
+            listeners: vec!["[::]:3478".parse().unwrap(), "0.0.0.0:3478".parse().unwrap()],
+            relay: vec![RelayInfo { local: ip("10.0.0.5"), public: ip("203.0.113.7") }],
+            relay_ports: (49152, 65535),
+            workers: 1,
+            gro: true,
+            gso: true,
+        };
+        let user = FirstUser {
+            realm: "turnpike".into(),
+            username: "user-x".into(),
+            password: "pw".into(),
+        };
+        let banner = banner(&user, &info, Path::new("/opt/turnpike"), Path::new("/data"));
+        assert!(banner.contains("uri       turn:203.0.113.7:3478\n"), "{banner}");
+        assert!(
+            banner.contains(
+                "/opt/turnpike demo --server turn:10.0.0.5:3478 --user user-x --password pw \
+                 --seconds 5\n"
+            ),
+            "{banner}"
+        );
+        assert!(banner.contains("/data/first-user.json"), "{banner}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Where log lines go: to standard error, as text or as JSON, with a level that a reload may
+//! change. Nothing else in the process writes there once the server runs.
+
+use std::fmt;
+use std::io::{self, IsTerminal as _};
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry, reload};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: one JSON object per line.
+    Json,
+}
+
+impl From<settings::LogFormat> for LogFormat {
+    fn from(format: settings::LogFormat) -> Self {
+        match format {
+            settings::LogFormat::Text => Self::Text,
+            settings::LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+/// Changes the level while the server runs.
+#[derive(Clone, Default)]
+pub(crate) struct LogLevel(Option<reload::Handle<LevelFilter, Registry>>);
+
+impl LogLevel {
+    /// Sets the level from now on.
+    pub(crate) fn set(&self, level: LevelFilter) {
+        if let Some(handle) = &self.0 {
+            // Fails only when the subscriber is gone, and then nobody logs.
+            let _ = handle.reload(level);
+        }
+    }
+}
+
+impl fmt::Debug for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LogLevel")
+    }
+}
+
+/// Starts logging for the whole process.
+///
+/// # Errors
+/// When it was started before.
+pub(crate) fn start(format: LogFormat, level: LevelFilter) -> anyhow::Result<LogLevel> {
+    let (filter, handle) = reload::Layer::new(level);
+    tracing_subscriber::registry().with(filter).with(lines(format, io::stderr)).try_init()?;
+    Ok(LogLevel(Some(handle)))
+}
+
+type Filtered = tracing_subscriber::layer::Layered<reload::Layer<LevelFilter, Registry>, Registry>;
+
+/// The layer that writes lines to `writer`.
+fn lines<W>(format: LogFormat, writer: W) -> Box<dyn Layer<Filtered> + Send + Sync>
+where
+    W: for<'a> tracing_subscriber::fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
+    match format {
+        LogFormat::Text => layer.with_ansi(io::stderr().is_terminal()).boxed(),
+        // One flat object: what log collectors take without being taught.
+        LogFormat::Json => {
+            layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn json_lines_are_flat_and_the_level_changes() {
+        let written = Lines::default();
+        let writer = written.clone();
+        let (filter, handle) = reload::Layer::new(LevelFilter::INFO);
+        let level = LogLevel(Some(handle));
+        let subscriber = tracing_subscriber::registry()
+            .with(filter)
+            .with(lines(LogFormat::Json, move || writer.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::debug!("not yet");
+            tracing::info!(client = %"192.0.2.1:5", "allocation ended");
+            level.set(LevelFilter::DEBUG);
+            tracing::debug!("now");
+        });
+        let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<serde_json::Value> =
+            written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2, "{written}");
+        assert_eq!(lines[0]["message"], "allocation ended");
+        assert_eq!(lines[0]["client"], "192.0.2.1:5");
+        assert_eq!(lines[0]["level"], "INFO");
+        assert_eq!(lines[1]["message"], "now");
+    }
+}

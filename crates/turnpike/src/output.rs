@@ -1,0 +1,193 @@
+//! What commands print: JSON for programs, tables and rounded numbers for people.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::failure::Result;
+
+/// Prints a value as indented JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
+    print(&serde_json::to_string_pretty(value)?)
+}
+
+/// Prints a text and ends the line. A reader that has gone away (`| head`) is not an error.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// How a column is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table with a heading, as wide as its contents.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
+        let columns = columns.iter().map(|(name, align)| ((*name).to_owned(), *align)).collect();
+        Self { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row; cells beyond the columns are left out.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().take(self.columns.len()).collect());
+    }
+
+    /// The table as lines, without a line end behind the last.
+    pub(crate) fn render(&self) -> String {
+        let heading: Vec<String> = self.columns.iter().map(|(name, _)| name.clone()).collect();
+        let lines: Vec<&Vec<String>> = std::iter::once(&heading).chain(&self.rows).collect();
+        let widths: Vec<usize> = (0..self.columns.len())
+            .map(|i| lines.iter().filter_map(|line| line.get(i)).map(|c| width(c)).max())
+            .map(Option::unwrap_or_default)
+            .collect();
+        let rendered = lines.iter().map(|line| self.line(line, &widths));
+        rendered.collect::<Vec<_>>().join("\n")
+    }
+
+    fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        let mut out = String::new();
+        for (i, ((_, align), width_wanted)) in self.columns.iter().zip(widths).enumerate() {
+            let cell = cells.get(i).map_or("", String::as_str);
+            let padding = " ".repeat(width_wanted.saturating_sub(width(cell)));
+            if i > 0 {
+                out.push_str("  ");
+            }
+            match align {
+                Align::Left => out.extend([cell, &padding]),
+                Align::Right => out.extend([&padding, cell]),
+            }
+        }
+        out.truncate(out.trim_end().len());
+        out
+    }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A number with its thousands apart: `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number of bytes with three digits and a binary unit: `1.46 GiB`.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    // 64 bits are at most 16 EiB: the last unit is enough.
+    let power = (number.max(1).ilog2() / 10) as usize;
+    if power == 0 {
+        return format!("{number} B");
+    }
+    // Rounding is the purpose here.
+    let value = number as f64 / f64::from(1u32 << 10).powi(power as i32);
+    let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.decimals$} {}", UNITS[power])
+}
+
+/// A duration as people say it, in at most two units: `3 d 4 h`, `5 min 10 s`, `42 s`.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let units = [("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)];
+    let first = units.iter().position(|(_, size)| seconds >= *size).unwrap_or(units.len() - 1);
+    let mut out = String::new();
+    let mut rest = seconds;
+    for (name, size) in units.iter().skip(first).take(2) {
+        let count = rest / size;
+        rest %= size;
+        if count > 0 || out.is_empty() {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "{}{count} {name}", if out.is_empty() { "" } else { " " });
+        }
+    }
+    out
+}
+
+/// A latency with the unit that suits it: `85 µs`, `1.24 ms`.
+pub(crate) fn micros(micros: u64) -> String {
+    match micros {
+        0..1000 => format!("{micros} µs"),
+        1000..1_000_000 => format!("{:.2} ms", micros as f64 / 1e3),
+        _ => format!("{:.2} s", micros as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table =
+            Table::new(&[("name", Align::Left), ("µs", Align::Right), ("", Align::Left)]);
+        table.row(["a".into(), "1".into(), String::new()]);
+        table.row(["longer".into(), "1,000".into(), "note".into(), "left out".into()]);
+        assert_eq!(
+            table.render(),
+            "name       µs\n\
+             a           1\n\
+             longer  1,000  note"
+        );
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+        for (number, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (10 * 1024 * 1024 + 200_000, "10.2 MiB"),
+            (999 << 30, "999 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(bytes(number), text);
+        }
+    }
+
+    #[test]
+    fn durations_have_two_units() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (310, "5 min 10 s"),
+            (3600, "1 h"),
+            (273_600, "3 d 4 h"),
+            (86_401, "1 d"),
+        ] {
+            assert_eq!(duration(Duration::from_secs(seconds)), text);
+        }
+        assert_eq!(micros(85), "85 µs");
+        assert_eq!(micros(1240), "1.24 ms");
+        assert_eq!(micros(2_500_000), "2.50 s");
+    }
+}

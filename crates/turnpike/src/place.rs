@@ -1,0 +1,199 @@
+//! Where the configuration, the data and the control socket are: the command line first, then the
+//! environment, then the configuration file, then what is usual.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+use settings::{Environment, Settings};
+
+use crate::cli::Place;
+use crate::failure::{Failure, Result};
+
+/// The configuration file of a packaged server.
+const CONFIG: &str = "/etc/turnpike/turnpike.toml";
+
+/// The data directory of a packaged server, and the default in a configuration file.
+const DATA: &str = "/var/lib/turnpike";
+
+/// Environment variables that name places; the others that begin with `TURNPIKE_` override keys of
+/// the configuration.
+const CONFIG_VARIABLE: &str = "TURNPIKE_CONFIG";
+const DATA_VARIABLE: &str = "TURNPIKE_DATA";
+
+/// What decides about places besides the command line.
+pub(crate) struct Surroundings<'a> {
+    /// Reads the environment.
+    pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether there is such a file or directory.
+    pub(crate) exists: &'a dyn Fn(&Path) -> bool,
+    /// Whether the process runs as root.
+    pub(crate) root: bool,
+}
+
+impl Surroundings<'static> {
+    /// Those of this process.
+    pub(crate) fn real() -> Self {
+        Self {
+            env: &|name| std::env::var(name).ok(),
+            exists: &|path| path.exists(),
+            root: fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0),
+        }
+    }
+}
+
+/// A configuration, and the file it was read from.
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    /// The file, if there is one.
+    pub(crate) file: Option<PathBuf>,
+    /// What it says, with the command line's word on places.
+    pub(crate) settings: Settings,
+}
+
+/// The variables that override keys of the configuration.
+pub(crate) fn environment() -> Environment {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| name != CONFIG_VARIABLE && name != DATA_VARIABLE)
+        .collect()
+}
+
+/// Reads the configuration.
+pub(crate) fn load(place: &Place) -> Result<Configuration> {
+    let here = Surroundings::real();
+    let file = here.config(place);
+    let settings = settings::load(file.as_deref(), &environment()).map_err(|errors| {
+        let count = errors.0.len();
+        let what = if count == 1 { "one thing is".into() } else { format!("{count} things are") };
+        Failure::usage(anyhow!("{what} wrong with the configuration:\n{errors}"))
+    })?;
+    Ok(here.complete(place, file, settings))
+}
+
+/// The configuration file that the server would read, if there is one.
+pub(crate) fn configuration_file(place: &Place) -> Option<PathBuf> {
+    Surroundings::real().config(place)
+}
+
+/// The control socket of the running server. A configuration that cannot be read is no obstacle:
+/// who is mending it still wants to see what the server does.
+pub(crate) fn control_socket(place: &Place) -> PathBuf {
+    if let Some(socket) = &place.socket {
+        return socket.clone();
+    }
+    match load(place) {
+        Ok(configuration) => configuration.settings.control_socket(),
+        Err(_) => Surroundings::real().data(place, None).join("control.sock"),
+    }
+}
+
+impl Surroundings<'_> {
+    /// The configuration file, if there is one.
+    fn config(&self, place: &Place) -> Option<PathBuf> {
+        let usual = || {
+            let usual = PathBuf::from(CONFIG);
+            (self.exists)(&usual).then_some(usual)
+        };
+        place.config.clone().or_else(|| self.path_from(CONFIG_VARIABLE)).or_else(usual)
+    }
+
+    /// Puts the command line's word on places over the configuration's.
+    fn complete(
+        &self,
+        place: &Place,
+        file: Option<PathBuf>,
+        mut settings: Settings,
+    ) -> Configuration {
+        let said = file.is_some() || settings.data_directory != Path::new(DATA);
+        let configured = said.then_some(settings.data_directory.as_path());
+        settings.data_directory = self.data(place, configured);
+        if let Some(socket) = &place.socket {
+            settings.control = Some(socket.clone());
+        }
+        Configuration { file, settings }
+    }
+
+    /// The data directory; `configured` is what the configuration says.
+    fn data(&self, place: &Place, configured: Option<&Path>) -> PathBuf {
+        place
+            .data
+            .clone()
+            .or_else(|| self.path_from(DATA_VARIABLE))
+            .or_else(|| configured.map(Path::to_owned))
+            .unwrap_or_else(|| self.usual_data())
+    }
+
+    /// The packaged server's directory where there is one, so that commands find it whoever types
+    /// them; otherwise a directory of the user's own.
+    fn usual_data(&self) -> PathBuf {
+        if self.root || (self.exists)(Path::new(DATA)) {
+            return DATA.into();
+        }
+        let own = self
+            .path_from("XDG_DATA_HOME")
+            .or_else(|| self.path_from("HOME").map(|home| home.join(".local/share")));
+        own.map_or_else(|| "turnpike-data".into(), |own| own.join("turnpike"))
+    }
+
+    fn path_from(&self, name: &str) -> Option<PathBuf> {
+        (self.env)(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn surroundings<'a>(
+        env: &'a dyn Fn(&str) -> Option<String>,
+        exists: &'a dyn Fn(&Path) -> bool,
+    ) -> Surroundings<'a> {
+        Surroundings { env, exists, root: false }
+    }
+
+    fn defaults() -> Settings {
+        settings::load(None, &Environment::empty()).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_comes_first_and_what_is_usual_last() {
+        let env =
+            |name: &str| (name == DATA_VARIABLE || name == CONFIG_VARIABLE).then(|| "/env".into());
+        let here = surroundings(&env, &|_| true);
+        let said = Place { data: Some("/said".into()), ..Place::default() };
+        let configured = Some(Path::new("/configured"));
+        assert_eq!(here.data(&said, configured), Path::new("/said"));
+        assert_eq!(here.data(&Place::default(), configured), Path::new("/env"));
+        assert_eq!(here.config(&Place::default()).unwrap(), Path::new("/env"));
+
+        let here = surroundings(&|_| None, &|_| false);
+        assert_eq!(here.data(&Place::default(), configured), Path::new("/configured"));
+        assert_eq!(here.data(&Place::default(), None), Path::new("turnpike-data"));
+        assert_eq!(here.config(&Place::default()), None);
+    }
+
+    #[test]
+    fn a_packaged_server_is_found_by_everybody() {
+        let here = surroundings(&|_| Some("/home/bob".to_owned()), &|_| true);
+        assert_eq!(here.usual_data(), Path::new(DATA));
+        let root = Surroundings { root: true, ..surroundings(&|_| None, &|_| false) };
+        assert_eq!(root.usual_data(), Path::new(DATA));
+        let home = |name: &str| (name == "HOME").then(|| "/home/bob".to_owned());
+        let user = surroundings(&home, &|_| false);
+        assert_eq!(user.usual_data(), Path::new("/home/bob/.local/share/turnpike"));
+    }
+
+    #[test]
+    fn a_file_that_names_the_default_directory_is_obeyed() {
+        let here = surroundings(&|_| None, &|_| false);
+        let without = here.complete(&Place::default(), None, defaults());
+        assert_eq!(without.settings.data_directory, Path::new("turnpike-data"));
+        let with = here.complete(&Place::default(), Some("f".into()), defaults());
+        assert_eq!(with.settings.data_directory, Path::new(DATA));
+        let place = Place { socket: Some("/s".into()), ..Place::default() };
+        let with = here.complete(&place, Some("f".into()), defaults());
+        assert_eq!(with.settings.control_socket(), Path::new("/s"));
+    }
+}

@@ -1,0 +1,256 @@
+//! Reading the configuration again: one function behind two doors, SIGHUP and the control socket.
+//! Either everything that can be applied is, or nothing is.
+
+use std::sync::Arc;
+
+use control::{Change, Handle, ReloadReport};
+use settings::{LogLevel, Settings, diff};
+use tracing_subscriber::filter::LevelFilter;
+use turn_proto::Policy;
+
+use crate::boot;
+use crate::failure::{Failure, Result};
+use crate::logging;
+use crate::{host, sockets};
+
+/// What a reload changes.
+pub(crate) struct InForce {
+    /// The configuration; keys that need a restart have the values that the server started with.
+    pub(crate) settings: Settings,
+    /// The rules that the workers go by.
+    pub(crate) policy: Arc<Policy>,
+    /// Changes the level of the log.
+    pub(crate) log: logging::LogLevel,
+}
+
+impl InForce {
+    /// Applies what `load` reads, and says what became of each difference.
+    pub(crate) async fn reload(
+        &mut self,
+        handle: &Handle,
+        load: impl FnOnce() -> Result<Settings>,
+    ) -> ReloadReport {
+        let outcome = match load() {
+            Ok(settings) => self.apply(handle, settings).await,
+            Err(failure) => Err(failure),
+        };
+        let report = outcome.unwrap_or_else(|failure| ReloadReport {
+            refused: Some(failure.reason()),
+            ..ReloadReport::default()
+        });
+        tell(&report);
+        report
+    }
+
+    async fn apply(&mut self, handle: &Handle, new: Settings) -> Result<ReloadReport> {
+        // The same nonce key: nobody has to log in again.
+        let hosts = host::addresses()?;
+        let policy = new
+            .policy(&hosts, self.policy.auth.nonce_key, Some(&self.policy))
+            .map_err(boot::misconfigured)?;
+        for relay in &policy.relay {
+            if self.policy.relay.iter().all(|known| known.local != relay.local) {
+                sockets::check_relay(relay.local)?;
+            }
+        }
+        let policy = Arc::new(policy);
+        handle.workers.apply(Arc::clone(&policy)).await.map_err(|error| {
+            Failure::failed(error).hint("reload again when the server has less to do")
+        })?;
+        let known = boot::unreachable_relays(&self.policy);
+        for warning in boot::unreachable_relays(&policy) {
+            if !known.contains(&warning) {
+                tracing::warn!("{warning}");
+            }
+        }
+        self.log.set(level(new.log.level));
+        let mut info = (*handle.info()).clone();
+        info.realm = policy.realm.to_string();
+        info.relay = boot::relay_info(&policy);
+        info.relay_ports = (new.relay.ports.min, new.relay.ports.max);
+        handle.set_info(info);
+
+        let changes = diff(&self.settings, &new);
+        self.policy = policy;
+        self.settings = with_restart_keys_of(&self.settings, new);
+        Ok(ReloadReport {
+            applied: changes.live.into_iter().map(change).collect(),
+            needs_restart: changes.needs_restart.into_iter().map(change).collect(),
+            refused: None,
+        })
+    }
+}
+
+/// The level as the log knows it.
+pub(crate) const fn level(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
+}
+
+/// The new configuration but for what only a restart changes, so that the next reload says again
+/// what is still waiting for one.
+fn with_restart_keys_of(old: &Settings, new: Settings) -> Settings {
+    Settings {
+        listen: old.listen.clone(),
+        workers: old.workers,
+        sockets: old.sockets,
+        log: settings::Log { format: old.log.format, level: new.log.level },
+        control: old.control.clone(),
+        data_directory: old.data_directory.clone(),
+        ..new
+    }
+}
+
+fn change(change: settings::Change) -> Change {
+    Change { key: change.key.to_owned(), old: change.old, new: change.new }
+}
+
+/// For who asked by SIGHUP, and for the record.
+fn tell(report: &ReloadReport) {
+    if let Some(why) = &report.refused {
+        tracing::error!("reload refused, the old configuration is still in force: {why}");
+        return;
+    }
+    for Change { key, old, new } in &report.applied {
+        tracing::info!(%key, %old, %new, "reload: {key} is in force");
+    }
+    for Change { key, old, new } in &report.needs_restart {
+        tracing::warn!(%key, %old, %new, "reload: {key} needs a restart");
+    }
+    tracing::info!(
+        applied = report.applied.len(),
+        needs_restart = report.needs_restart.len(),
+        "reloaded"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+
+    use anyhow::anyhow;
+    use control::{Request, Wake, WorkerCounters, Workers, mailbox};
+    use settings::Environment;
+    use turn_types::Secret;
+
+    use super::*;
+
+    const BASE: &str = "listen = [\"127.0.0.1:3478\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n";
+
+    fn settings(tables: &str) -> Settings {
+        let text = format!("{BASE}{tables}");
+        settings::parse(Path::new("test.toml"), &text, &Environment::empty()).unwrap()
+    }
+
+    /// A worker that applies whatever it is told and remembers the last policy.
+    fn worker() -> (Handle, Arc<Mutex<Option<Arc<Policy>>>>) {
+        struct Knock(std::sync::mpsc::Sender<()>);
+        impl Wake for Knock {
+            fn wake(&self) {
+                let _ = self.0.send(());
+            }
+        }
+        let (knock, knocks) = channel();
+        let (mailbox, inbox) = mailbox(4, Arc::new(Knock(knock)));
+        let applied = Arc::new(Mutex::new(None));
+        let seen = Arc::clone(&applied);
+        std::thread::spawn(move || {
+            while knocks.recv().is_ok() {
+                match inbox.take() {
+                    Some(Request::Apply { policy, done }) => {
+                        *seen.lock().unwrap() = Some(policy);
+                        done(());
+                    }
+                    other => panic!("a reload applies and nothing else: {other:?}"),
+                }
+            }
+        });
+        let workers = Workers::new(vec![(mailbox, Arc::new(WorkerCounters::new()))]);
+        let policy = policy(&settings(""));
+        let listeners = vec![([127, 0, 0, 1], 3478).into()];
+        let info = boot::info(&policy, &settings(""), listeners, (1, true));
+        (Handle::new(workers, info).0, applied)
+    }
+
+    fn policy(settings: &Settings) -> Policy {
+        let hosts = host::addresses().unwrap();
+        settings.policy(&hosts, Secret::new([7; 32]), None).unwrap()
+    }
+
+    fn in_force() -> InForce {
+        let settings = settings("");
+        let policy = Arc::new(policy(&settings));
+        InForce { settings, policy, log: logging::LogLevel::default() }
+    }
+
+    fn keys(changes: &[Change]) -> Vec<&str> {
+        changes.iter().map(|change| change.key.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn applies_what_it_can_and_says_what_has_to_wait() {
+        let (handle, applied) = worker();
+        let mut in_force = in_force();
+        let new = || Ok(settings("[quotas]\nchannels = 9\n[workers]\ncount = 7\n"));
+        let report = in_force.reload(&handle, new).await;
+        assert_eq!(report.refused, None);
+        assert_eq!(keys(&report.applied), ["quotas.channels"]);
+        assert_eq!(keys(&report.needs_restart), ["workers.count"]);
+        let policy = applied.lock().unwrap().clone().unwrap();
+        assert_eq!(policy.quotas.channels, 9);
+        assert_eq!(*policy.auth.nonce_key.expose(), [7; 32], "nobody has to log in again");
+        let before = Arc::clone(&policy.relay[0].ports);
+
+        let report = in_force.reload(&handle, new).await;
+        assert_eq!(keys(&report.applied), [""; 0]);
+        assert_eq!(keys(&report.needs_restart), ["workers.count"], "it still waits");
+        let policy = applied.lock().unwrap().clone().unwrap();
+        assert!(Arc::ptr_eq(&before, &policy.relay[0].ports), "ports in use stay known");
+    }
+
+    #[tokio::test]
+    async fn whatever_is_wrong_leaves_everything_as_it_was() {
+        let (handle, applied) = worker();
+        let mut in_force = in_force();
+        let broken = || Err(Failure::usage(anyhow!("line 3: no")));
+        let report = in_force.reload(&handle, broken).await;
+        assert!(report.refused.unwrap().contains("line 3"));
+
+        let elsewhere = || {
+            let text = "realm = \"x\"\n[relay]\naddresses = [\"192.0.2.1\"]\n";
+            Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
+        };
+        let report = in_force.reload(&handle, elsewhere).await;
+        assert!(report.refused.unwrap().contains("192.0.2.1"), "not an address of this host");
+        assert!(report.applied.is_empty());
+        assert!(applied.lock().unwrap().is_none());
+        assert_eq!(in_force.settings, settings(""));
+    }
+
+    #[test]
+    fn every_key_that_needs_a_restart_keeps_waiting() {
+        let old = settings("");
+        let new = Settings {
+            listen: vec![([127, 0, 0, 1], 1).into()],
+            workers: settings::Workers { pin: !old.workers.pin, ..old.workers },
+            sockets: settings::Sockets { gro: !old.sockets.gro, ..old.sockets },
+            log: settings::Log { format: settings::LogFormat::Json, level: LogLevel::Error },
+            control: Some("/elsewhere".into()),
+            data_directory: "/elsewhere".into(),
+            ..old.clone()
+        };
+        let first = diff(&old, &new);
+        assert_eq!(first.needs_restart.len(), 6, "{first:?}");
+        let kept = with_restart_keys_of(&old, new.clone());
+        let second = diff(&kept, &new);
+        assert_eq!(second.needs_restart, first.needs_restart);
+        assert!(second.live.is_empty(), "{second:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! The life of a running server after its start: signals, operators' requests, draining, the end.
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use control::{DrainReport, Handle, OperatorRequest};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::cli::Place;
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::place;
+use crate::reload::InForce;
+use crate::signals::{Signals, Wish};
+
+/// How often a draining server looks whether it is empty.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
+
+/// How long workers may take to end their allocations and leave. They do it between two batches;
+/// later means that one is stuck, and the process ends without it.
+const STOP_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The longest time a drain may be given: what the configuration allows, a week.
+const DRAIN_MAX: Duration = Duration::from_secs(7 * 86_400);
+
+/// A running server and all that may be asked of it.
+pub(crate) struct Server {
+    pub(crate) place: Place,
+    pub(crate) in_force: InForce,
+    pub(crate) handle: Handle,
+    pub(crate) requests: mpsc::Receiver<OperatorRequest>,
+    pub(crate) signals: Signals,
+    pub(crate) threads: Threads,
+}
+
+/// Waits for worker threads without blocking.
+pub(crate) struct Threads(JoinSet<()>);
+
+impl Threads {
+    /// Must be called within a tokio runtime.
+    pub(crate) fn watch(threads: Vec<JoinHandle<()>>) -> Self {
+        let mut set = JoinSet::new();
+        for thread in threads {
+            // A worker that panicked has said so on standard error; that it ended is what counts.
+            set.spawn_blocking(move || drop(thread.join()));
+        }
+        Self(set)
+    }
+
+    /// Waits until one has ended; never, when there is none left.
+    async fn one_ended(&mut self) {
+        if self.0.join_next().await.is_none() {
+            std::future::pending().await
+        }
+    }
+
+    /// Waits until all have ended, or for [`STOP_DEADLINE`]; whether they have.
+    pub(crate) async fn all_ended(&mut self) -> bool {
+        timeout(STOP_DEADLINE, async { while self.0.join_next().await.is_some() {} }).await.is_ok()
+    }
+}
+
+impl Server {
+    /// Runs until the server was told to end and has ended.
+    pub(crate) async fn run(mut self) -> Result<()> {
+        let mut drain: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                wish = self.signals.next() => match wish {
+                    Wish::Reload => drop(self.reload().await),
+                    Wish::End if drain.is_some() => {
+                        tracing::info!("told to end again: stopping at once");
+                        break;
+                    }
+                    Wish::End => drain = Some(self.drain(self.in_force.settings.drain)),
+                },
+                Some(request) = self.requests.recv() => match request {
+                    OperatorRequest::Reload(reply) => {
+                        // Who asked may be gone; the log has it too.
+                        let _ = reply.send(self.reload().await);
+                    }
+                    OperatorRequest::Drain { deadline, reply } => {
+                        let deadline = deadline.unwrap_or(self.in_force.settings.drain);
+                        let deadline = deadline.min(DRAIN_MAX);
+                        let allocations_live = self.live();
+                        drain = Some(self.drain(deadline));
+                        let _ = reply.send(DrainReport { deadline, allocations_live });
+                    }
+                },
+                () = self.threads.one_ended() => {
+                    // Its clients are cut off and new ones still come to its sockets: starting
+                    // again is better than serving some.
+                    let _ = self.handle.workers.stop();
+                    return Err(Failure::failed(anyhow!("a worker has ended unexpectedly"))
+                        .hint("this is a fault of the program: report it with the log"));
+                }
+                () = sleep(DRAIN_LOOK), if drain.is_some() => {}
+            }
+            if drain.is_some_and(|until| self.live() == 0 || Instant::now() >= until) {
+                break;
+            }
+        }
+        self.stop().await
+    }
+
+    async fn reload(&mut self) -> control::ReloadReport {
+        let place = &self.place;
+        let load = || place::load(place).map(|configuration| configuration.settings);
+        self.in_force.reload(&self.handle, load).await
+    }
+
+    /// Takes no new allocations from now on; when what is left is ended.
+    fn drain(&self, deadline: Duration) -> Instant {
+        if let Err(error) = self.handle.workers.drain(true) {
+            tracing::warn!(%error, "not every worker was told to drain");
+        }
+        let live = self.live();
+        if live > 0 && !deadline.is_zero() {
+            tracing::info!(
+                allocations = live,
+                "draining: the server ends when the last allocation has, at the latest in {}; \
+                 SIGTERM ends it at once",
+                output::duration(deadline)
+            );
+        }
+        Instant::now() + deadline
+    }
+
+    fn live(&self) -> u64 {
+        self.handle.workers.totals().allocations_live()
+    }
+
+    async fn stop(mut self) -> Result<()> {
+        tracing::info!(allocations = self.live(), "stopping");
+        let _ = self.handle.workers.stop();
+        if self.threads.all_ended().await {
+            tracing::info!("stopped");
+            return Ok(());
+        }
+        Err(Failure::failed(anyhow!("a worker did not stop within {} s", STOP_DEADLINE.as_secs()))
+            .hint("its allocations end with the process, without a line in the log"))
+    }
+}

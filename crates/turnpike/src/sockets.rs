@@ -1,0 +1,178 @@
+//! Binding the addresses that clients talk to, and what to do when that fails.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::anyhow;
+use dataplane::{Listener, NetOptions};
+use linux_net::{Applied, UdpOptions, UdpSocket};
+
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// Linux: the address family is not there at all, as on a host without IPv6.
+const EAFNOSUPPORT: i32 = 97;
+
+/// The listeners of all workers, and what an operator should know about them.
+pub(crate) struct Bound {
+    /// For each worker its listeners, in the order of [`Self::addresses`].
+    pub(crate) workers: Vec<Vec<Listener>>,
+    /// The addresses, with the ports that were given for port 0.
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Whether the kernel merges datagrams on receive.
+    pub(crate) gro: bool,
+    /// What an operator should act on.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Binds every address once per worker.
+pub(crate) fn bind(wanted: &[SocketAddr], workers: usize, net: &NetOptions) -> Result<Bound> {
+    let mut bound = Bound {
+        workers: (0..workers).map(|_| Vec::new()).collect(),
+        addresses: Vec::new(),
+        gro: true,
+        warnings: Vec::new(),
+    };
+    let mut granted = None;
+    for &wanted in wanted {
+        match is_free(wanted) {
+            Ok(()) => {}
+            Err(error) if dispensable(wanted, &error) => {
+                bound.warnings.push(format!("not listening on {wanted}: this host has no IPv6"));
+                continue;
+            }
+            Err(error) => return Err(cannot_bind(wanted, error)),
+        }
+        let mut address = wanted;
+        for listeners in &mut bound.workers {
+            let (listener, applied) =
+                Listener::bind(address, net).map_err(|error| cannot_bind(address, error))?;
+            // Port 0 is decided by the first; the others share it.
+            address = listener.local_addr();
+            listeners.push(listener);
+            granted = Some(applied);
+        }
+        bound.addresses.push(address);
+    }
+    let Some(granted) = granted else {
+        return Err(Failure::failed(anyhow!("there is no address left to listen on"))
+            .hint("name one that this host has under `listen` in the configuration"));
+    };
+    bound.gro = granted.gro;
+    bound.warnings.extend(small_buffers(net, granted));
+    Ok(bound)
+}
+
+/// Refuses addresses that relay sockets could not be bound to.
+pub(crate) fn check_relay(local: IpAddr) -> Result<()> {
+    let options = UdpOptions { gro: false, error_queue: false, ..UdpOptions::default() };
+    match UdpSocket::bind((local, 0).into(), &options) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::failed(anyhow!("cannot relay from {local}: {error}")).hint(
+            "relay.addresses must be addresses of this host (`ip address` lists them); behind NAT \
+             write the host's own address there and the public one in relay.external",
+        )),
+    }
+}
+
+/// Whether nobody has the address. The workers' sockets share their port with each other
+/// (`SO_REUSEPORT`), so the kernel would let a second server of the same user in, which would then
+/// take half of the clients: a socket that does not share finds out.
+fn is_free(address: SocketAddr) -> io::Result<()> {
+    let alone = UdpOptions { gro: false, error_queue: false, ..UdpOptions::default() };
+    UdpSocket::bind(address, &alone).map(drop)
+}
+
+/// IPv6 wildcards are in the default configuration, for hosts that have IPv6.
+fn dispensable(address: SocketAddr, error: &io::Error) -> bool {
+    address.is_ipv6()
+        && address.ip().is_unspecified()
+        && (error.raw_os_error() == Some(EAFNOSUPPORT)
+            || error.kind() == ErrorKind::AddrNotAvailable)
+}
+
+fn cannot_bind(address: SocketAddr, error: io::Error) -> Failure {
+    let port = address.port();
+    let kind = error.kind();
+    let what = |why: &str| Failure::failed(anyhow!("cannot listen on udp {address}: {why}"));
+    if kind == ErrorKind::AddrInUse {
+        what("the port is in use").hint(format!(
+            "see who has it with `ss -ulpn 'sport = :{port}'` (as root); stop that, or listen on \
+             another port"
+        ))
+    } else if kind == ErrorKind::PermissionDenied {
+        what("no permission for ports below 1024").hint(
+            "give the binary the capability: `setcap cap_net_bind_service=+ep PATH`; under systemd \
+             set AmbientCapabilities=CAP_NET_BIND_SERVICE; or listen on a port from 1024",
+        )
+    } else if kind == ErrorKind::AddrNotAvailable {
+        what("this host has no such address").hint(
+            "`ip address` lists the addresses of this host; behind NAT listen on 0.0.0.0 and set \
+             relay.external to the public address",
+        )
+    } else {
+        let hint = "check `listen` in the configuration";
+        Failure::failed(anyhow!("cannot listen on udp {address}: {error}")).hint(hint)
+    }
+}
+
+/// Buffers that came out smaller than configured, with the way to change it.
+fn small_buffers(net: &NetOptions, granted: Applied) -> Vec<String> {
+    let of = |what, asked: usize, granted: usize, sysctl| {
+        (granted < asked).then(|| {
+            format!(
+                "the kernel grants {what} buffers of {} instead of {}: packets are lost in \
+                 bursts; allow more with `sysctl -w net.core.{sysctl}={asked}`",
+                output::bytes(granted as u64),
+                output::bytes(asked as u64)
+            )
+        })
+    };
+    let receive = of("receive", net.recv_buffer, granted.recv_buffer, "rmem_max");
+    let send = of("send", net.send_buffer, granted.send_buffer, "wmem_max");
+    receive.into_iter().chain(send).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn bind_one(address: SocketAddr, workers: usize) -> Result<Bound> {
+        bind(&[address], workers, &NetOptions::default())
+    }
+
+    #[test]
+    fn workers_share_the_port_and_nobody_else_gets_in() {
+        let bound = bind_one((LOOPBACK, 0).into(), 3).unwrap();
+        let address = bound.addresses[0];
+        assert_ne!(address.port(), 0);
+        assert!(bound.workers.iter().flatten().all(|l| l.local_addr() == address));
+        assert_eq!(bound.workers.iter().flatten().count(), 3);
+
+        let Err(error) = bind_one(address, 1) else { panic!("a second server got in") };
+        let text = error.to_string();
+        assert!(text.contains(&address.to_string()), "{text}");
+        assert!(text.contains(&format!("ss -ulpn 'sport = :{}'", address.port())), "{text}");
+    }
+
+    #[test]
+    fn addresses_of_others_are_refused_with_advice() {
+        let elsewhere: IpAddr = "192.0.2.1".parse().unwrap();
+        let Err(error) = bind_one((elsewhere, 3478).into(), 1) else { panic!("bound") };
+        assert!(error.to_string().contains("ip address"), "{error}");
+        assert!(check_relay(elsewhere).unwrap_err().to_string().contains("relay.external"));
+        assert!(check_relay(LOOPBACK).is_ok());
+    }
+
+    #[test]
+    fn small_buffers_name_the_sysctl() {
+        let net = NetOptions { recv_buffer: 4 << 20, send_buffer: 1024, ..NetOptions::default() };
+        let granted = Applied { recv_buffer: 212_992, send_buffer: 1024, gro: true };
+        let warnings = small_buffers(&net, granted);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("net.core.rmem_max=4194304"), "{warnings:?}");
+        assert!(warnings[0].contains("208 KiB instead of 4.00 MiB"), "{warnings:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Between the workers, who ask in the words of the protocol, and the user database, which knows
+//! none of them.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use control::{Request, UserDirectory, UserLookup, Workers};
+use turn_proto::{User, UserAnswer, UserKeys, UserQuery};
+use turn_types::{PendingId, WorkerId};
+use user_db::{Answer, Directory, DirectoryOptions, UserRecord, UserStore};
+
+/// How often a failing database is logged: each failed look-up would be a line.
+const TROUBLE_EVERY: Duration = Duration::from_secs(60);
+
+/// Whom an answer is for.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    worker: WorkerId,
+    pending: PendingId,
+}
+
+/// The users of a store, found in the background.
+#[derive(Debug)]
+pub(crate) struct Users(Directory<Asker>);
+
+impl Users {
+    /// Starts the look-up thread; it answers into the workers' mailboxes.
+    pub(crate) fn start(store: Box<dyn UserStore>, workers: Workers) -> std::io::Result<Self> {
+        let trouble = Trouble::default();
+        let deliver = move |asker: Asker, answer| {
+            let request = Request::UserFound {
+                pending: asker.pending,
+                answer: in_protocol_words(answer, &trouble),
+            };
+            let posted = workers.mailbox(asker.worker).map(|mailbox| mailbox.post(request));
+            if let Some(Err(error)) = posted {
+                // The client asks again.
+                tracing::debug!(worker = asker.worker.0, %error, "a user was found in vain");
+            }
+        };
+        Directory::start(store, DirectoryOptions::default(), deliver).map(Self)
+    }
+}
+
+impl UserDirectory for Users {
+    fn find(&self, lookup: UserLookup) -> bool {
+        let asker = Asker { worker: lookup.worker, pending: lookup.pending };
+        let user = match lookup.user {
+            UserQuery::Name(name) => user_db::UserQuery::Name(name),
+            UserQuery::Hash(hash) => user_db::UserQuery::Hash(hash),
+        };
+        self.0.find(asker, lookup.realm, user)
+    }
+}
+
+/// For a server without a user database: never asked, and says no if it were.
+#[derive(Debug)]
+pub(crate) struct NoUsers;
+
+impl UserDirectory for NoUsers {
+    fn find(&self, _lookup: UserLookup) -> bool {
+        false
+    }
+}
+
+fn in_protocol_words(answer: Answer, trouble: &Trouble) -> UserAnswer {
+    match answer {
+        Answer::Known(user) => UserAnswer::Known(in_server_words(user)),
+        Answer::Unknown => UserAnswer::Unknown,
+        Answer::Unavailable(error) => {
+            if trouble.is_due(Instant::now()) {
+                tracing::warn!(%error, "the user database cannot be read: users cannot log in");
+            }
+            UserAnswer::Unavailable
+        }
+    }
+}
+
+fn in_server_words(user: UserRecord) -> User {
+    User {
+        name: user.name,
+        keys: UserKeys { md5: user.keys.md5, sha256: user.keys.sha256 },
+        allocations_max: user.allocations_max,
+    }
+}
+
+/// Says when to log again.
+#[derive(Debug, Default)]
+struct Trouble(Cell<Option<Instant>>);
+
+impl Trouble {
+    fn is_due(&self, now: Instant) -> bool {
+        let due =
+            self.0.get().is_none_or(|last| now.saturating_duration_since(last) >= TROUBLE_EVERY);
+        if due {
+            self.0.set(Some(now));
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use control::{Wake, WorkerCounters, limits::MAILBOX_CAPACITY, mailbox};
+    use turn_types::Secret;
+    use user_db::{NewUser, SqliteStore};
+
+    use super::*;
+
+    struct Knock(std::sync::mpsc::Sender<()>);
+
+    impl Wake for Knock {
+        fn wake(&self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn a_worker_is_answered_through_its_mailbox() {
+        let directory = crate::testing::Directory::new("users");
+        let mut store = SqliteStore::open(&directory.path().join("users.sqlite")).unwrap();
+        let password = Secret::new("secret-of-bob".to_owned());
+        store.add(&NewUser::new("realm", "bob", &password, Some(3)).unwrap()).unwrap();
+
+        let (knock, knocks) = std::sync::mpsc::channel();
+        let (mailbox, inbox) = mailbox(MAILBOX_CAPACITY, Arc::new(Knock(knock)));
+        let workers = Workers::new(vec![(mailbox, Arc::new(WorkerCounters::new()))]);
+        let users = Users::start(Box::new(store), workers).unwrap();
+        let ask = |pending, name: &str| {
+            let user = UserQuery::Name(name.into());
+            let pending = PendingId(pending);
+            let realm = "realm".into();
+            assert!(users.find(UserLookup { worker: WorkerId(0), pending, realm, user }));
+            knocks.recv().unwrap();
+            match inbox.take() {
+                Some(Request::UserFound { pending, answer }) => (pending.0, answer),
+                other => panic!("{other:?}"),
+            }
+        };
+
+        let (pending, answer) = ask(7, "bob");
+        assert_eq!(pending, 7);
+        let UserAnswer::Known(user) = answer else { panic!("{answer:?}") };
+        assert_eq!((&*user.name, user.allocations_max), ("bob", Some(3)));
+        let md5 = stun_wire::long_term_key_md5("bob", "realm", "secret-of-bob").unwrap();
+        assert_eq!(*user.keys.md5.expose(), md5);
+        assert_eq!(ask(8, "alice"), (8, UserAnswer::Unknown));
+    }
+
+    #[test]
+    fn trouble_is_told_once_a_minute() {
+        let trouble = Trouble::default();
+        let start = Instant::now();
+        let told = |seconds| trouble.is_due(start + Duration::from_secs(seconds));
+        assert_eq!([0, 1, 59, 60, 61, 120].map(told), [true, false, false, true, false, true]);
+    }
+}

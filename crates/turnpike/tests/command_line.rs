@@ -1,0 +1,348 @@
+//! The program as it is typed: what it prints, how it ends, and what it leaves behind. Servers run
+//! on the loopback, on ports that were free a moment before.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+/// A directory of a test's own, gone when the test is.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("turnpike-cli-{}-{next}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The program, with none of our environment in its way.
+fn turnpike(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_turnpike"));
+    command.args(arguments).stdin(Stdio::null());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TURNPIKE_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    turnpike(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A port that nobody has, below those that are relayed from.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let offset = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 20_000 + u16::try_from(offset % 20_000).unwrap();
+        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A running server; its end is waited for.
+struct Server {
+    process: Child,
+    log: BufReader<std::process::ChildStderr>,
+}
+
+impl Server {
+    /// Waits until it is ready.
+    fn start(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap());
+        let mut server = Self { process, log };
+        server.wait_for("ready");
+        server
+    }
+
+    fn wait_for(&mut self, text: &str) -> String {
+        let mut seen = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.log.read_line(&mut line).unwrap();
+            assert!(read > 0, "ended before it said {text:?}:\n{seen}");
+            if line.contains(text) {
+                return line;
+            }
+            seen.push_str(&line);
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    /// Ends it with SIGTERM, and gives what it printed.
+    fn stop(mut self) -> String {
+        self.signal("TERM");
+        self.wait_for("stopped");
+        let mut printed = String::new();
+        let mut out = self.process.stdout.take().unwrap();
+        std::io::Read::read_to_string(&mut out, &mut printed).unwrap();
+        assert!(self.process.wait().unwrap().success());
+        printed
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A server without a configuration file, on a port of its own.
+fn first_start(directory: &Directory, port: u16) -> Server {
+    let mut command = turnpike(&["--data", path(&directory.0)]);
+    command
+        .env("TURNPIKE_LISTEN", format!("[\"127.0.0.1:{port}\"]"))
+        .env("TURNPIKE_RELAY__ADDRESSES", "[\"127.0.0.1\"]");
+    Server::start(command)
+}
+
+#[test]
+fn the_demo_relays() {
+    let output = run(&["demo", "--seconds", "1", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    let flows = report["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 4);
+    for flow in flows {
+        let least = if flow["flow"] == "audio" { 50 } else { 300 };
+        assert!(flow["sent"].as_u64().unwrap() >= least, "{flow}");
+        assert!(flow["latency_micros_p50"].as_u64().unwrap() > 0, "{flow}");
+    }
+    assert_eq!(report["damaged"], 0);
+}
+
+#[test]
+fn a_first_start_can_be_tried_and_a_second_shows_the_same_user() {
+    let directory = Directory::new();
+    let port = free_port();
+    let server = first_start(&directory, port);
+    let printed = server.stop();
+    let server = first_start(&directory, port);
+
+    let line = printed.lines().find(|line| line.contains(" demo --server ")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[0], env!("CARGO_BIN_EXE_turnpike"));
+    assert_eq!(words[3], format!("turn:127.0.0.1:{port}"));
+    // As printed, but for the number of seconds.
+    let (seconds, line) = words.split_last().unwrap();
+    assert_eq!(*seconds, "5");
+    let tried = Command::new(line[0]).args(&line[1..]).arg("1").output().unwrap();
+    assert!(tried.status.success(), "{tried:?}");
+    assert!(stdout(&tried).contains("A to B"), "{tried:?}");
+
+    let wrong = run(&[
+        "demo",
+        "--server",
+        words[3],
+        "--user",
+        words[5],
+        "--password",
+        "wrong",
+        "--seconds",
+        "1",
+    ]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(stderr(&wrong).contains("user or password is wrong"), "{wrong:?}");
+
+    assert_eq!(server.stop(), printed, "the same user, and the same line to try it");
+}
+
+#[test]
+fn an_operator_sees_reloads_and_drains_a_server() {
+    let directory = Directory::new();
+    let port = free_port();
+    let base = format!(
+        "realm = \"test.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\n\
+         addresses = [\"127.0.0.1\"]\n[auth]\nsecret = \"north-of-the-wall\"\n"
+    );
+    let file = directory.file("turnpike.toml", &base);
+    let data = path(&directory.0).to_owned();
+    let mut server = Server::start(turnpike(&["run", "--config", path(&file), "--data", &data]));
+    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
+
+    let status = json(&ask(&["status", "--json"]));
+    assert_eq!(status["realm"], "test.example");
+    assert_eq!(status["listeners"][0], format!("127.0.0.1:{port}"));
+    assert_eq!(status["allocations"]["live"], 0);
+    assert!(stdout(&ask(&["status"])).contains("relays from  127.0.0.1, ports 49152-65535"));
+    assert_eq!(stdout(&ask(&["sessions"])), "no live sessions\n");
+    let unknown = ask(&["session", "end", "0000000000000001"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(stderr(&unknown).contains("turnpike sessions"), "{unknown:?}");
+
+    directory.file("turnpike.toml", &format!("{base}[quotas]\nallocations_per_user = 7\n"));
+    let reload = json(&ask(&["reload", "--json"]));
+    assert_eq!(reload["applied"][0]["key"], "quotas.allocations_per_user");
+    directory.file("turnpike.toml", &format!("{base}[workers]\ncount = 3\npin = 5\n"));
+    let refused = ask(&["reload"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("turnpike.toml:9"), "{refused:?}");
+    directory.file("turnpike.toml", &base);
+    server.signal("HUP");
+    server.wait_for("quotas.allocations_per_user");
+
+    let second = run(&["run", "--config", path(&file), "--data", &format!("{data}/other")]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains(&format!("sport = :{port}")), "{second:?}");
+
+    let drain = json(&ask(&["drain", "--deadline", "5 s", "--json"]));
+    assert_eq!((&drain["deadline_seconds"], &drain["allocations_live"]), (&5.into(), &0.into()));
+    server.wait_for("stopped");
+    assert!(server.process.wait().unwrap().success());
+    assert!(!directory.0.join("control.sock").exists());
+    let gone = ask(&["status"]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(stderr(&gone).contains("start it with"), "{gone:?}");
+}
+
+#[test]
+fn a_configuration_is_checked() {
+    let directory = Directory::new();
+    let good = directory.file("good.toml", "[auth]\nsecret = \"north-of-the-wall\"\n");
+    let output = run(&["check", path(&good)]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stdout(&output).contains("good.toml is good"), "{output:?}");
+    assert_eq!(json(&run(&["check", path(&good), "--json"]))["good"], true);
+
+    let bad = directory.file("bad.toml", "realm = 5\n\n[relay]\nports = \"80-90\"\n");
+    let output = run(&["check", path(&bad)]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = stderr(&output);
+    assert!(
+        text.contains("bad.toml:1: realm") && text.contains("bad.toml:4: relay.ports"),
+        "{text}"
+    );
+    let report = json(&run(&["check", path(&bad), "--json"]));
+    assert_eq!(report["good"], false);
+    assert_eq!(report["errors"].as_array().unwrap().len(), 2, "{report}");
+
+    let missing = run(&["check", path(&directory.0.join("missing.toml"))]);
+    assert_eq!(missing.status.code(), Some(2));
+}
+
+#[test]
+fn an_open_relay_needs_the_whole_sentence() {
+    let directory = Directory::new();
+    let listen = format!("listen = [\"127.0.0.1:{}\"]\n", free_port());
+    let relay = "[relay]\naddresses = [\"127.0.0.1\"]\n";
+    let data = path(&directory.0).to_owned();
+    for (auth, advice) in [
+        ("open_relay = true", "yes, relay for anyone"),
+        ("open_relay = \"yes\"", "yes, relay for anyone"),
+        ("users = false", "nobody could relay"),
+    ] {
+        let file = directory.file("t.toml", &format!("{listen}{relay}[auth]\n{auth}\n"));
+        let output = run(&["--config", path(&file), "--data", &data]);
+        assert_eq!(output.status.code(), Some(2), "{auth}: {output:?}");
+        assert!(stderr(&output).contains(advice), "{auth}: {output:?}");
+    }
+    let sentence = "open_relay = \"yes, relay for anyone\"";
+    let file = directory.file("t.toml", &format!("{listen}{relay}[auth]\n{sentence}\n"));
+    let mut command = turnpike(&["--config", path(&file), "--data", &data]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let log = BufReader::new(process.stderr.take().unwrap());
+    let mut server = Server { process, log };
+    server.wait_for("anybody may relay");
+    server.wait_for("ready");
+    assert_eq!(server.stop(), "");
+}
+
+#[test]
+fn users_are_added_listed_and_deleted() {
+    let directory = Directory::new();
+    let data = path(&directory.0).to_owned();
+    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
+
+    let added = json(&ask(&["user", "add", "bob", "--json"]));
+    assert_eq!(added["password"].as_str().unwrap().len(), 26);
+    assert_eq!(added["replaced"], false);
+    let mut piped = turnpike(&["user", "add", "bob", "--password-stdin", "--data", &data])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    piped.stdin.take().unwrap().write_all(b"of-bob\n").unwrap();
+    let output = piped.wait_with_output().unwrap();
+    assert!(stdout(&output).contains("bob has new keys"), "{output:?}");
+    assert!(!stdout(&output).contains("of-bob"), "{output:?}");
+
+    let listed = json(&ask(&["user", "list", "--json"]));
+    assert_eq!(listed[0]["username"], "bob");
+    assert!(stdout(&ask(&["user", "list"])).contains("bob   turnpike  as configured"));
+    assert!(ask(&["user", "delete", "bob"]).status.success());
+    assert_eq!(ask(&["user", "delete", "bob"]).status.code(), Some(1));
+    assert!(stdout(&ask(&["user", "list"])).contains("turnpike user add"));
+    assert_eq!(ask(&["user", "add", ""]).status.code(), Some(2));
+}
+
+#[test]
+fn a_credential_is_minted_from_the_configured_secret() {
+    let directory = Directory::new();
+    let file = directory.file("t.toml", "[auth]\nsecret = \"north-of-the-wall\"\n");
+    let mint = |more: &[&str]| {
+        run(&[&["credentials", "--config", path(&file), "--user", "bob"], more].concat())
+    };
+    let minted = json(&mint(&["--ttl", "10 min", "--json"]));
+    assert_eq!(minted["ttl"], 600);
+    let username = minted["username"].as_str().unwrap();
+    assert_eq!(username, format!("{}:bob", minted["expires_unix"]));
+    let password = stun_wire::time_limited_password(b"north-of-the-wall", username);
+    assert_eq!(minted["password"], password);
+    let output = mint(&["--secret-name", "nope"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("the configuration has"), "{output:?}");
+}
+
+#[test]
+fn the_reference_is_printed_in_both_forms() {
+    assert!(stdout(&run(&["reference"])).contains("allocations_per_user"));
+    let schema = json(&run(&["reference", "--format", "json-schema"]));
+    assert!(schema["properties"]["relay"].is_object() || schema["$defs"].is_object(), "{schema}");
+}
