@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stun_wire::{Class, Message};
 use turn_proto::limits::{PENDING_LIFETIME, TIMER_TICK};
@@ -411,7 +412,7 @@ impl Driver {
         self.waiting.retain(|_, (since, _)| !given_up(since));
         self.opening.retain(|_, since| !given_up(since));
         self.audit_deadlines(now)?;
-        self.audit_counts()
+        self.audit_counts(now)
     }
 
     fn audit_deadlines(&self, now: Instant) -> Check {
@@ -426,7 +427,7 @@ impl Driver {
         Ok(())
     }
 
-    fn audit_counts(&self) -> Check {
+    fn audit_counts(&self, now: Instant) -> Check {
         let live = self.server.allocation_count();
         let ended: u64 = self.ended.values().sum();
         if self.created - ended != live as u64 {
@@ -449,10 +450,13 @@ impl Driver {
                 "{ports} ports, {open} sockets, {reserved} reserved, {opening} opening"
             ));
         }
-        let halves = |record: &AllocationRecord| record.relayed.iter().flatten().count();
-        let halves: usize = self.server.allocations().map(|record| halves(&record)).sum();
-        if open > halves + 2 * opening || (opening == 0 && open != halves) {
-            return Err(format!("{open} sockets, {halves} relayed addresses, {opening} opening"));
+        // Every relayed address granted has its socket, and no socket is open much longer.
+        let granted = self.ledger.relayed(now, Duration::ZERO);
+        let lingering = self.ledger.relayed(now, 2 * TIMER_TICK);
+        if open < granted || open > lingering + 2 * opening {
+            return Err(format!(
+                "{open} sockets, {granted} to {lingering} wanted, {opening} opening"
+            ));
         }
         Ok(())
     }

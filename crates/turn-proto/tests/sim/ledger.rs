@@ -60,6 +60,14 @@ impl Granted {
         IpFamily::ALL.into_iter().any(|family| self.half(family, now).is_some())
     }
 
+    /// What was granted for a family ends with its relayed address.
+    fn forget_ended(&mut self, now: Instant) {
+        let live = IpFamily::ALL.map(|family| self.half(family, now).is_some());
+        let live = |ip: IpAddr| live[IpFamily::of(ip) as usize];
+        self.permissions.retain(|ip, _| live(*ip));
+        self.channels.retain(|_, (peer, _)| live(peer.ip()));
+    }
+
     pub fn permits(&self, ip: IpAddr, now: Instant) -> bool {
         self.permissions.get(&ip).is_some_and(|expires| now < *expires)
     }
@@ -135,6 +143,12 @@ impl Ledger {
 
     pub fn live(&self, now: Instant, five_tuple: &FiveTuple) -> Option<&Granted> {
         self.granted.get(five_tuple).filter(|granted| granted.is_live(now))
+    }
+
+    /// How many relayed addresses have not ended, or ended less than `since` ago.
+    pub fn relayed(&self, now: Instant, since: Duration) -> usize {
+        let halves = self.granted.values().flat_map(|granted| &granted.halves).flatten();
+        halves.filter(|(_, expires)| now < *expires + since).count()
     }
 
     /// An allocation ended; what it used is compared by the caller.
@@ -226,6 +240,7 @@ impl Ledger {
                 let number = request.first(AttributeType::CHANNEL_NUMBER);
                 let number = number.and_then(|value| value::channel_number(value).ok());
                 let Some(number) = number else { return Err("no channel was granted".into()) };
+                granted.forget_ended(now);
                 let bound = granted.channel(number, now);
                 ensure!(bound.is_none_or(|bound| bound == peer), "channel bound to two peers");
                 let other = granted.channel_of(peer, now);
@@ -378,14 +393,18 @@ impl Ledger {
             ensure!(live.is_none(), "dropped as if there were no allocation");
         }
         let Some(live) = live else { return Ok(()) };
+        // What was granted for a family ends with its relayed address.
+        let relays = |peer: SocketAddr| live.half(IpFamily::of(peer.ip()), now).is_some();
         if reason == DropReason::ChannelNotBound {
             let frame = channel_data(packet).map_err(|_| "no ChannelData")?;
-            ensure!(live.channel(frame.number, now).is_none(), "dropped on a bound channel");
+            let bound = live.channel(frame.number, now);
+            ensure!(!bound.is_some_and(&relays), "dropped on a bound channel");
         }
         if reason == DropReason::NoPermission {
             let send = Message::parse(packet).map_err(|_| "no Send indication")?;
             let peer = xor(&send, AttributeType::XOR_PEER_ADDRESS)?;
-            ensure!(!live.permits(peer.ip(), now), "dropped although {peer} is permitted");
+            let permitted = live.permits(peer.ip(), now) && relays(peer);
+            ensure!(!permitted, "dropped although {peer} is permitted");
         }
         Ok(())
     }
