@@ -7,7 +7,8 @@ use crate::error::ParseError;
 /// Bytes in front of the data: channel number and length.
 pub const CHANNEL_HEADER_LEN: usize = 4;
 
-/// A channel number: one that exists is in 0x4000..=0x4FFF (RFC 8656 §12).
+/// A channel number: one that exists is in 0x4000..=0x4FFF (RFC 8656 §12), or up to 0x7FFE where the
+/// clients of RFC 5766 §11 are served ([`Self::new_rfc5766`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelNumber(u16);
 
@@ -26,7 +27,16 @@ impl ChannelNumber {
         }
     }
 
-    /// The number, 0x4000..=0x4FFF.
+    /// The channel with this number, if RFC 5766 §11 has one: 0x4000..=0x7FFE.
+    #[must_use]
+    pub const fn new_rfc5766(number: u16) -> Option<Self> {
+        match number {
+            0x4000..=0x7FFE => Some(Self(number)),
+            _ => None,
+        }
+    }
+
+    /// The number.
     #[must_use]
     pub const fn get(self) -> u16 {
         self.0
@@ -42,7 +52,7 @@ impl fmt::Debug for ChannelNumber {
 /// A ChannelData message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelData<'a> {
-    /// The channel, 0x4000..=0x4FFF; whether it is bound is not known here.
+    /// The channel; whether it is bound is not known here.
     pub number: u16,
     /// The data without padding, perhaps empty.
     pub data: &'a [u8],
@@ -56,11 +66,28 @@ pub struct ChannelData<'a> {
 /// a whole header, [`ParseError::LengthMismatch`] if there is less data than the length says.
 #[inline]
 pub fn channel_data(datagram: &[u8]) -> Result<ChannelData<'_>, ParseError> {
+    read(datagram, ChannelNumber::new)
+}
+
+/// The same for the wider range of RFC 5766.
+///
+/// # Errors
+/// As [`channel_data`], with 64..=127 for the first byte.
+#[inline]
+pub fn channel_data_rfc5766(datagram: &[u8]) -> Result<ChannelData<'_>, ParseError> {
+    read(datagram, ChannelNumber::new_rfc5766)
+}
+
+#[inline]
+fn read(
+    datagram: &[u8],
+    exists: impl FnOnce(u16) -> Option<ChannelNumber>,
+) -> Result<ChannelData<'_>, ParseError> {
     let Some((&[n0, n1, l0, l1], rest)) = datagram.split_first_chunk::<CHANNEL_HEADER_LEN>() else {
         return Err(ParseError::TooShort);
     };
     let number = u16::from_be_bytes([n0, n1]);
-    if ChannelNumber::new(number).is_none() {
+    if exists(number).is_none() {
         return Err(ParseError::NotChannelData);
     }
     let len = usize::from(u16::from_be_bytes([l0, l1]));

@@ -125,7 +125,7 @@ fn hash_credential(
 /// Username or realm cannot be an OpaqueString.
 pub fn userhash(username: &str, realm: &str) -> Result<[u8; 32], PrecisError> {
     let username = opaque_string(username)?;
-    let realm = opaque_string(unquoted(realm))?;
+    let realm = opaque_string(realm)?;
     let mut hash = Sha256::new();
     hash.update(username.as_bytes());
     hash.update(b":");

@@ -37,7 +37,8 @@ pub mod value;
 pub use attribute::{Attribute, AttributeType, Attributes};
 pub use builder::{MessageBuilder, SealedBuilder};
 pub use channel::{
-    CHANNEL_HEADER_LEN, ChannelData, ChannelNumber, channel_data, write_channel_header,
+    CHANNEL_HEADER_LEN, ChannelData, ChannelNumber, channel_data, channel_data_rfc5766,
+    write_channel_header,
 };
 pub use classic::ClassicMessage;
 pub use credentials::{
@@ -53,6 +54,6 @@ pub use header::{
 pub use integrity::{IntegrityKey, IntegrityKind};
 pub use message::{Integrity, Message, UNKNOWN_REQUIRED_MAX};
 pub use nonce::{NONCE_COOKIE_LEN, SecurityFeatures};
-pub use packet::{PacketKind, classify};
+pub use packet::{PacketKind, classify, classify_rfc5766};
 pub use stream::{Cut, next_message};
 pub use value::{AccessToken, AccessTokenBlock, ChangeRequest, Icmp, PasswordAlgorithm};

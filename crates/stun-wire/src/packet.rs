@@ -24,3 +24,12 @@ pub fn classify(datagram: &[u8]) -> PacketKind {
         Some(_) | None => PacketKind::Other,
     }
 }
+
+/// The same where clients of RFC 5766 are served, whose channels reach up to first byte 127.
+#[must_use]
+pub fn classify_rfc5766(datagram: &[u8]) -> PacketKind {
+    match datagram.first() {
+        Some(80..=127) => PacketKind::ChannelData,
+        Some(_) | None => classify(datagram),
+    }
+}

@@ -3,7 +3,10 @@
 mod common;
 
 use common::vectors::{BOTH_INTEGRITIES, REQUEST, TRUNCATED};
-use common::{append, append_fingerprint, append_sha256, attribute, message, set_length};
+use common::{
+    append, append_fingerprint, append_sha256, attribute, fingerprint_of_length, message,
+    set_length,
+};
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, ParseError,
     SealedBuilder, TransactionId, long_term_key_md5,
@@ -235,6 +238,14 @@ fn fingerprint_must_be_last_and_right() {
     let mut not_last = good.clone();
     append(&mut not_last, 0x8022, b"behind");
     assert_eq!(Message::parse(&not_last).unwrap_err(), ParseError::Fingerprint);
+
+    // Not last even if its CRC is right for the length that counts what follows.
+    let mut bytes = message(0x0001, &[]);
+    append_fingerprint(&mut bytes);
+    let fingerprint = fingerprint_of_length(&bytes[..20], 8 + 4);
+    bytes[24..28].copy_from_slice(&fingerprint);
+    append(&mut bytes, 0x8022, &[]);
+    assert_eq!(Message::parse(&bytes).unwrap_err(), ParseError::Fingerprint);
 
     let mut twice = good.clone();
     append_fingerprint(&mut twice);

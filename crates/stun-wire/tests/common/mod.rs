@@ -51,18 +51,25 @@ pub(crate) fn set_length(message: &mut [u8], len: usize) {
     message[2..4].copy_from_slice(&len.to_be_bytes());
 }
 
-/// Appends a right FINGERPRINT, by a bitwise CRC-32 of our own.
+/// Appends a right FINGERPRINT.
 pub(crate) fn append_fingerprint(message: &mut Vec<u8>) {
-    let len = message.len() + 8 - 20;
-    set_length(message, len);
+    let value = fingerprint_of_length(message, message.len() + 8 - 20);
+    append(message, 0x8028, &value);
+}
+
+/// The FINGERPRINT behind these bytes in a message whose length field is `len`, by a bitwise CRC-32
+/// of our own.
+pub(crate) fn fingerprint_of_length(before: &[u8], len: usize) -> [u8; 4] {
+    let mut before = before.to_vec();
+    set_length(&mut before, len);
     let mut crc = u32::MAX;
-    for byte in message.iter() {
-        crc ^= u32::from(*byte);
+    for byte in before {
+        crc ^= u32::from(byte);
         for _ in 0..8 {
             crc = if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
         }
     }
-    append(message, 0x8028, &(!crc ^ 0x5354_554E).to_be_bytes());
+    (!crc ^ 0x5354_554E).to_be_bytes()
 }
 
 /// Appends a MESSAGE-INTEGRITY that is right where it stands.
