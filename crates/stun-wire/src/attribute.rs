@@ -126,13 +126,13 @@ attribute_types! {
     ECN_CHECK_STUN = 0x802D, "ECN-CHECK STUN";
     /// RFC 7635 §6.1.
     THIRD_PARTY_AUTHORIZATION = 0x802E, "THIRD-PARTY-AUTHORIZATION";
-    /// ADDITIONAL-ADDRESS-FAMILY under the number of its draft (draft-martinsen-tram-ssoda), which
-    /// coturn's clients sent until 4.6.
-    DRAFT_ADDITIONAL_ADDRESS_FAMILY = 0x8032, "ADDITIONAL-ADDRESS-FAMILY (draft)";
     /// draft-ietf-tram-stun-origin: never registered, but sent by browsers.
     ORIGIN = 0x802F, "ORIGIN";
     /// RFC 8016 §4.
     MOBILITY_TICKET = 0x8030, "MOBILITY-TICKET";
+    /// ADDITIONAL-ADDRESS-FAMILY under the number of its draft (draft-martinsen-tram-ssoda), which
+    /// coturn's clients sent until 4.6.
+    DRAFT_ADDITIONAL_ADDRESS_FAMILY = 0x8032, "ADDITIONAL-ADDRESS-FAMILY (draft)";
 }
 
 impl AttributeType {

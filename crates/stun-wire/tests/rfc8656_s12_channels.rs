@@ -4,7 +4,8 @@ mod common;
 
 use stun_wire::{
     AttributeType, ChannelData, ChannelNumber, Class, DATA_HEADER_LEN_MAX, Message, Method,
-    ParseError, TransactionId, channel_data, value, write_channel_header, write_data_header,
+    PacketKind, ParseError, TransactionId, channel_data, channel_data_rfc5766, classify,
+    classify_rfc5766, value, write_channel_header, write_data_header,
 };
 
 /// 8656-12-01: 0x4000 to 0x4FFF.
@@ -99,5 +100,26 @@ fn too_large_a_payload_has_no_head() {
     assert!(write_data_header(&mut head, id, peer, longest).is_some());
     for payload_len in [longest + 1, 65535, 65536, usize::MAX] {
         assert_eq!(write_data_header(&mut head, id, peer, payload_len), None);
+    }
+}
+
+/// RFC 5766 §11: its clients choose from 0x4000 to 0x7FFE; only who asks for it gets the wider range.
+#[test]
+fn channels_of_rfc5766() {
+    for number in 0..=u16::MAX {
+        let channel = ChannelNumber::new_rfc5766(number);
+        assert_eq!(channel.is_some(), (0x4000..=0x7FFE).contains(&number), "0x{number:04X}");
+
+        let [n0, n1] = number.to_be_bytes();
+        let bytes = [n0, n1, 0, 1, 7];
+        let read = channel_data_rfc5766(&bytes);
+        let expected = channel.map(|_| ChannelData { number, data: &[7] });
+        assert_eq!(read, expected.ok_or(ParseError::NotChannelData));
+        if channel.is_some() {
+            assert_eq!(classify_rfc5766(&bytes), PacketKind::ChannelData);
+        }
+    }
+    for first in (0..=79).chain(128..=255) {
+        assert_eq!(classify_rfc5766(&[first]), classify(&[first]));
     }
 }
