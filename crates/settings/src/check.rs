@@ -47,6 +47,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
             nonce: file.lifetimes.nonce.get(),
             reservation: file.lifetimes.reservation.get(),
         },
+        rfc5766_clients: file.compatibility.rfc5766_clients,
         redirect,
         workers: Workers { count: file.workers.count, pin: file.workers.pin },
         sockets: Sockets {

@@ -95,6 +95,7 @@ const ROWS: &[Row] = rows! {
     "lifetimes.channel": lifetimes.channel => duration,
     "lifetimes.nonce": lifetimes.nonce => duration,
     "lifetimes.reservation": lifetimes.reservation => duration,
+    "compatibility.rfc5766_clients": rfc5766_clients => bool::to_string,
     "redirect.ipv4": redirect => |to: &Redirect| optional(to.as_ref().and_then(|to| to.v4)),
     "redirect.ipv6": redirect => |to: &Redirect| optional(to.as_ref().and_then(|to| to.v6)),
     "redirect.domain": redirect => |to: &Redirect| optional(to.as_ref().and_then(|to| to.domain.as_ref())),

@@ -39,6 +39,8 @@ pub struct File {
     pub quotas: Quotas,
     /// How long things live.
     pub lifetimes: Lifetimes,
+    /// What is done for old clients.
+    pub compatibility: Compatibility,
     /// Sends every client to another server instead of serving it. Without an address nobody is sent
     /// away.
     pub redirect: Redirect,
@@ -195,6 +197,18 @@ pub struct Lifetimes {
     pub reservation: Duration<30, 300>,
 }
 
+/// `[compatibility]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Compatibility {
+    /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFE, as RFC 5766 had them,
+    /// and dual allocations by their draft's attribute number. coturn's own test client up to 4.6
+    /// needs it; browsers and current libraries do not. Without it such a channel is refused with 400,
+    /// and `turnpike status` counts it as `channel_number`.
+    #[schemars(extend("x-applied" = "live"))]
+    pub rfc5766_clients: bool,
+}
+
 /// `[redirect]`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -327,6 +341,7 @@ impl Default for File {
             peers: Peers::default(),
             quotas: Quotas::default(),
             lifetimes: Lifetimes::default(),
+            compatibility: Compatibility::default(),
             redirect: Redirect::default(),
             workers: Workers::default(),
             sockets: Sockets::default(),

@@ -108,6 +108,7 @@ impl Settings {
             peer_rules: PeerRules::new(&self.peers.allow, &self.peers.deny, &own),
             alternate: self.redirect.clone(),
             strangers: self.strangers,
+            rfc5766_clients: self.rfc5766_clients,
         })
     }
 }

@@ -33,6 +33,8 @@ pub struct Settings {
     pub strangers: StrangerBudget,
     /// How long things live.
     pub lifetimes: Lifetimes,
+    /// Whether clients older than RFC 8656 are served as well.
+    pub rfc5766_clients: bool,
     /// Where clients are sent instead of being served.
     pub redirect: Option<AlternateServer>,
     /// The threads that relay.

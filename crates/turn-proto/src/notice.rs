@@ -119,6 +119,8 @@ labelled! {
         UnknownAttributes => "unknown_attributes",
         /// An attribute is missing, malformed, or contradicts another.
         BadRequest => "bad_request",
+        /// A channel number outside 0x4000..=0x4FFF, as clients of RFC 5766 send it.
+        ChannelNumber => "channel_number",
         /// A request on a 5-tuple that has no allocation.
         NoAllocation => "no_allocation",
         /// A second Allocate on a 5-tuple.
@@ -169,6 +171,7 @@ impl Refusal {
             Self::IncompleteCredentials
             | Self::PasswordAlgorithms
             | Self::BadRequest
+            | Self::ChannelNumber
             | Self::ChannelConflict => 400,
             Self::NoCredentials
             | Self::WrongRealm

@@ -34,6 +34,9 @@ pub struct Policy {
     pub alternate: Option<AlternateServer>,
     /// What strangers may make us say.
     pub strangers: StrangerBudget,
+    /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFE (RFC 5766 §11), and
+    /// ADDITIONAL-ADDRESS-FAMILY under the number of its draft.
+    pub rfc5766_clients: bool,
 }
 
 /// How users prove who they are.

@@ -10,7 +10,7 @@
 
 use stun_wire::{
     AttributeType, CHANNEL_HEADER_LEN, Class, Icmp, Message, MessageBuilder, Method, channel_data,
-    padded_len, write_channel_header, write_data_header,
+    channel_data_rfc5766, padded_len, write_channel_header, write_data_header,
 };
 use turn_types::{ClientPath, Instant, IpFamily, Marks, PeerAddr, RelayId};
 
@@ -60,7 +60,8 @@ impl State {
         &mut self,
         packet: &FromClient<'_>,
     ) -> Result<Verdict, DropReason> {
-        let message = channel_data(packet.bytes).map_err(|_| DropReason::MalformedChannelData)?;
+        let read = if packet.policy.rfc5766_clients { channel_data_rfc5766 } else { channel_data };
+        let message = read(packet.bytes).map_err(|_| DropReason::MalformedChannelData)?;
         let allocation = self.of_client(packet)?;
         let now = packet.now;
         counted(allocation, |allocation| {

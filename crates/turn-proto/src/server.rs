@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use stun_wire::{Class, Message, Method, PacketKind, ParseError, classify};
+use stun_wire::{Class, Message, Method, PacketKind, ParseError, classify, classify_rfc5766};
 use turn_types::{AllocationId, ClientPath, Instant, Marks, Now, PeerAddr, RelayId, WorkerId};
 
 use crate::book::SharedBook;
@@ -60,7 +60,8 @@ impl Server {
     ) -> Verdict {
         let from =
             FromClient { policy: &self.policy, now: now.instant, path, marks, bytes: packet };
-        let fate = match classify(packet) {
+        let kind = if self.policy.rfc5766_clients { classify_rfc5766 } else { classify };
+        let fate = match kind(packet) {
             PacketKind::ChannelData => self.state.relay_channel_data(&from),
             PacketKind::Stun => match Message::parse(packet) {
                 Ok(message) => handle_message(&mut self.state, now, &from, message, reply),

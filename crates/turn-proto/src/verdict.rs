@@ -52,7 +52,8 @@ pub enum Verdict {
         from: IpAddr,
         /// Bytes in the header buffer: 4 for ChannelData, 36 or 48 for a Data indication.
         header: u8,
-        /// Zero bytes behind the datagram, 0..=3 (a DATA attribute is padded, RFC 8489 §14).
+        /// Zero bytes behind the datagram, 0..=3: a DATA attribute is padded (RFC 8489 §14), and so
+        /// is ChannelData on a stream (RFC 8656 §12.5).
         padding: u8,
         /// TTL and traffic class to send it with.
         marks: Marks,
@@ -149,7 +150,8 @@ labelled! {
         TtlExpired => "ttl_expired",
         /// A peer's datagram at a relay socket that has no live allocation any more.
         RelayClosed => "relay_closed",
-        /// A peer's datagram too long for a STUN message or a UDP datagram with its header in front.
+        /// A peer's datagram too long for a STUN message or a UDP datagram with its header in front;
+        /// or an answer that does not fit, for settings with too long a realm or domain.
         TooLong => "too_long",
         /// ICMP of a type that is not reported, or about no live permission (RFC 8656 §11.5).
         IcmpIgnored => "icmp_ignored",

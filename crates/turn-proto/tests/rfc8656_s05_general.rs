@@ -302,6 +302,31 @@ fn halves_have_state_of_their_own() {
 }
 
 #[test]
+fn a_half_relays_nothing_from_its_end_on() {
+    // 8656-6-02, 8656-6-05
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    let (v4, v6) = client.allocate_both(&mut world);
+    client.refresh_half(&mut world, 2, 1800).success();
+    world.advance_silently(secs(599));
+    client.bind(&mut world, 0x4000, PEER).success();
+    client.permit(&mut world, &[PEER_V6]).success();
+    world.from_peer(v4, PEER, b"x").to_client();
+    // No timer has run yet.
+    world.advance_silently(secs(1));
+    assert_eq!(world.from_peer(v4, PEER, b"x").dropped(), DropReason::RelayClosed);
+    assert_eq!(client.send(&mut world, PEER, b"x").dropped(), DropReason::PeerFamily);
+    let fate = client.send_channel(&mut world, 0x4000, b"x");
+    assert_eq!(fate.dropped(), DropReason::PeerFamily);
+    assert_eq!(world.icmp(v4, PEER, (3, 3, 0)).unwrap_err(), DropReason::IcmpIgnored);
+    client.permit(&mut world, &[PEER]).refused(443);
+    client.refresh_half(&mut world, 1, 600).refused(443);
+    client.refresh(&mut world, Some(1800)).success();
+    world.from_peer(v6, PEER_V6, b"x").to_client();
+    assert_eq!(world.from_peer(v4, PEER, b"x").dropped(), DropReason::RelayClosed);
+}
+
+#[test]
 fn data_does_not_prolong_an_allocation() {
     // 8656-6-04, 8656-6-05
     let mut world = World::new();

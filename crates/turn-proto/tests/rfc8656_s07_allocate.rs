@@ -214,6 +214,19 @@ fn an_additional_family_is_ipv6() {
 }
 
 #[test]
+fn an_additional_family_may_come_under_its_draft_number_where_old_clients_are_served() {
+    let kind = AttributeType::DRAFT_ADDITIONAL_ADDRESS_FAMILY;
+    for (rfc5766_clients, addresses) in [(false, 1), (true, 2)] {
+        let mut world = World::with(Policy { rfc5766_clients, ..policy() });
+        let reply = Client::new(1).try_allocate(&mut world, |builder| {
+            builder.number_u8(kind, 2);
+        });
+        let relayed = reply.success().relayed().len();
+        assert_eq!(relayed, addresses, "rfc5766_clients = {rfc5766_clients}");
+    }
+}
+
+#[test]
 fn a_dual_allocation_has_one_address_of_each_family() {
     // 8656-7.2-14
     let mut world = World::new();

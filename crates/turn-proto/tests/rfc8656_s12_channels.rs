@@ -30,6 +30,20 @@ fn numbers_are_0x4000_to_0x4fff() {
 }
 
 #[test]
+fn clients_of_rfc_5766_have_more_numbers_where_they_are_served() {
+    let mut world = World::with(Policy { rfc5766_clients: true, ..policy() });
+    let mut client = Client::new(1);
+    let relayed = client.allocate(&mut world);
+    for number in [0x3FFF, 0x7FFF, 0x8000] {
+        client.bind(&mut world, number, PEER).refused(400);
+    }
+    client.bind(&mut world, 0x7FFE, PEER).success();
+    assert_eq!(client.send_channel(&mut world, 0x7FFE, b"out").to_peer(), b"out");
+    let back = world.from_peer(relayed, PEER, b"in").to_client();
+    assert_eq!(back, [&[0x7F, 0xFE, 0, 2][..], b"in"].concat());
+}
+
+#[test]
 fn the_first_byte_says_what_a_datagram_is() {
     // 8656-12-02, 8656-12.6-01, 8489-5-02
     let mut world = World::new();

@@ -234,5 +234,6 @@ pub(crate) fn policy() -> Policy {
         peer_rules: PeerRules::new(&allow, &[], &[LOCALHOST, LOCALHOST_V6, local]),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
+        rfc5766_clients: false,
     }
 }

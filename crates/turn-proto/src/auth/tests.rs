@@ -55,6 +55,7 @@ fn policy() -> Policy {
         peer_rules: PeerRules::new(&[], &[], &[]),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
+        rfc5766_clients: false,
     }
 }
 

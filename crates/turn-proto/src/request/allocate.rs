@@ -130,7 +130,11 @@ impl Wanted {
             return Err(Refusal::UnsupportedTransport);
         }
         let requested = family_number(message, AttributeType::REQUESTED_ADDRESS_FAMILY);
-        let additional = family_number(message, AttributeType::ADDITIONAL_ADDRESS_FAMILY);
+        let additional =
+            family_number(message, AttributeType::ADDITIONAL_ADDRESS_FAMILY).or_else(|| {
+                let kind = AttributeType::DRAFT_ADDITIONAL_ADDRESS_FAMILY;
+                policy.rfc5766_clients.then(|| family_number(message, kind)).flatten()
+            });
         // DF of a packet that comes over IPv4 cannot be read, so it cannot be carried over to IPv6
         // (RFC 8656 §3.7).
         let wants_v6 = [&requested, &additional].iter().any(|family| matches!(family, Some(Ok(2))));

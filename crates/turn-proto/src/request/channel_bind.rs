@@ -25,8 +25,10 @@ impl State {
         let number = message
             .first(AttributeType::CHANNEL_NUMBER)
             .and_then(|value| value::channel_number(value).ok())
-            .and_then(ChannelNumber::new)
             .ok_or(Refusal::BadRequest)?;
+        let exists =
+            if policy.rfc5766_clients { ChannelNumber::new_rfc5766 } else { ChannelNumber::new };
+        let number = exists(number).ok_or(Refusal::ChannelNumber)?;
         let (peer, named) = message
             .first(AttributeType::XOR_PEER_ADDRESS)
             .and_then(|value| read_peer(policy, value, message.transaction_id()))

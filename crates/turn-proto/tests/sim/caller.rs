@@ -60,12 +60,19 @@ impl Caller {
         loop {
             let request = self.request((user, method), &write);
             let reply = self.send(driver, now, &request).expect("requests are answered");
-            let message = Message::parse(&reply).unwrap();
-            match message.first(AttributeType::NONCE) {
-                Some(nonce) => self.nonce = Some(nonce.to_vec()),
-                None => return (request, reply),
+            if !self.hear(&reply) {
+                return (request, reply);
             }
         }
+    }
+
+    /// Learns the nonce from a challenge. False when there is none in the answer.
+    pub fn hear(&mut self, reply: &[u8]) -> bool {
+        let message = Message::parse(reply).unwrap();
+        let nonce = message.first(AttributeType::NONCE).map(<[u8]>::to_vec);
+        let heard = nonce.is_some();
+        self.nonce = nonce.or(self.nonce.take());
+        heard
     }
 
     /// Sends something and returns what comes back for it.
@@ -80,7 +87,7 @@ impl Caller {
     pub fn request(
         &mut self,
         (user, method): (&'static str, Method),
-        write: impl Fn(&mut MessageBuilder<'_>),
+        write: impl FnOnce(&mut MessageBuilder<'_>),
     ) -> Vec<u8> {
         let mut out = [0; 1_400];
         let mut builder = MessageBuilder::new(&mut out, Class::Request, method, self.next_id());

@@ -294,6 +294,12 @@ impl Driver {
         self.drain(now.instant, None);
     }
 
+    /// The server shuts down.
+    pub fn end_all(&mut self, now: Now) {
+        self.server.end_all(now, EndReason::Shutdown);
+        self.drain(now.instant, None);
+    }
+
     // What follows from it.
 
     fn open(&mut self, relay: RelayId) -> Result<(), OpenRelayError> {

@@ -69,6 +69,7 @@ pub fn policy() -> Policy {
         peer_rules: PeerRules::new(&allow, &[], &relay_ips()),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
+        rfc5766_clients: false,
     }
 }
 

@@ -103,6 +103,7 @@ pub fn policy() -> Policy {
         peer_rules: rules(&[]),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
+        rfc5766_clients: false,
     }
 }
 

@@ -1,0 +1,50 @@
+//! Every input in the fuzz corpus, through the function of its target.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(dead_code, reason = "modules shared between test binaries")]
+
+#[path = "../../../fuzz/src/server.rs"]
+#[expect(unreachable_pub, reason = "public in the crate it comes from")]
+mod targets;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use netsim::{Rng, for_each_seed};
+
+fn corpus() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/server_session");
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut inputs: Vec<_> = entries
+        .map(|entry| entry.expect("a folder that can be read").path())
+        .map(|path| (path.display().to_string(), fs::read(&path).expect("a readable file")))
+        .collect();
+    inputs.sort();
+    inputs
+}
+
+#[test]
+fn server_session() {
+    for (name, input) in corpus() {
+        println!("{name}");
+        targets::server_session(&input);
+    }
+}
+
+/// The corpus is worth starting from: it goes to most places already.
+#[test]
+fn the_corpus_reaches_most_outcomes() {
+    let reached: BTreeSet<_> =
+        corpus().iter().flat_map(|(_, input)| targets::features(input)).collect();
+    assert!(reached.len() >= 45, "only {}: {reached:?}", reached.len());
+}
+
+/// What a fuzzer without guidance would find.
+#[test]
+fn random_sessions() {
+    for_each_seed(0..2_000, |seed| {
+        let mut rng = Rng::new(seed);
+        let len = rng.index(600);
+        targets::server_session(&rng.bytes(len));
+    });
+}
