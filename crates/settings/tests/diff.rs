@@ -124,6 +124,7 @@ fn every_key_of_the_file_is_compared() {
         relay = { addresses = ["10.0.0.5"], external = "203.0.113.7", ports = "1024-1025" }
         auth = { secret = "0123456789abcdef", users = false, expiry_at_refresh = false, userhash = false }
         peers = { allow = ["10.0.0.0/8"], deny = ["192.0.2.0/24"] }
+        compatibility.rfc5766_clients = true
         workers = { count = 1, pin = false }
         sockets = { receive_buffer = "64 KiB", send_buffer = "64 KiB", gro = false, gso = false }
         log = { format = "json", level = "error" }
