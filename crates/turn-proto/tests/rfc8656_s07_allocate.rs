@@ -556,6 +556,12 @@ mod waiting {
         builder.requested_transport(17);
     }
 
+    fn alice() -> UserAnswer {
+        let keys = LongTermKeys::new("alice", REALM, "wonderland").expect("plain ASCII");
+        let keys = UserKeys { md5: Secret::new(keys.md5), sha256: None };
+        UserAnswer::Known(User { name: "alice".into(), keys, allocations_max: None })
+    }
+
     #[test]
     fn success_is_answered_only_when_the_port_is_open() {
         let mut world = World::new();
@@ -571,10 +577,7 @@ mod waiting {
         world.hold = false;
         let Command::FindUser { pending, .. } = held[0] else { panic!() };
         world.hold = true;
-        let keys = LongTermKeys::new("alice", REALM, "wonderland").unwrap();
-        let keys = UserKeys { md5: Secret::new(keys.md5), sha256: None };
-        let user = User { name: "alice".into(), keys, allocations_max: None };
-        let found = Event::UserFound { pending, answer: UserAnswer::Known(user) };
+        let found = Event::UserFound { pending, answer: alice() };
         assert!(world.handle_event(found.clone()).is_none());
         world.carry_out();
         let Command::OpenRelay { pending, relay, at } = world.held[0] else { panic!() };
@@ -667,10 +670,7 @@ mod waiting {
         world.hold = false;
         let Command::FindUser { pending, .. } = find else { panic!() };
         world.hold = true;
-        let keys = LongTermKeys::new("alice", REALM, "wonderland").unwrap();
-        let keys = UserKeys { md5: Secret::new(keys.md5), sha256: None };
-        let user = User { name: "alice".into(), keys, allocations_max: None };
-        world.handle_event(Event::UserFound { pending, answer: UserAnswer::Known(user) });
+        world.handle_event(Event::UserFound { pending, answer: alice() });
         world.carry_out();
         assert_eq!(world.held.len(), 2);
         assert_eq!(world.policy.relay[0].ports.used(), 1);
@@ -736,6 +736,31 @@ mod waiting {
         let answers = world.release();
         let reply = client.decode(&request, answers[0].1.clone());
         reply.refused(440);
+    }
+
+    #[test]
+    fn a_socket_on_an_address_that_went_meanwhile_is_closed() {
+        let mut world = World::new();
+        let mut client = Client::new(1);
+        client.log_in(&mut world);
+        let request = client.sealed(&mut world, Method::ALLOCATE, |builder| {
+            builder.requested_transport(17).additional_address_family(2);
+        });
+        world.hold = true;
+        assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
+        let Command::FindUser { pending, .. } = world.held.remove(0) else { panic!() };
+        world.handle_event(Event::UserFound { pending, answer: alice() });
+        world.carry_out();
+        let all = world.policy.relay.clone();
+        let mut policy = world.policy.clone();
+        policy.relay.remove(0);
+        world.apply(policy);
+        let answers = world.release();
+        let reply = client.decode(&request, answers[0].1.clone()).success();
+        assert_eq!((reply.relayed().len(), reply.address_error()), (1, Some((1, 508))));
+        assert!(reply.relayed()[0].is_ipv6());
+        assert_eq!((world.sockets.len(), all[0].ports.used()), (1, 0));
+        world.check();
     }
 
     #[test]

@@ -295,9 +295,15 @@ impl State {
             }
         };
         let Opening { responder, who, lifetime, quota, sockets, taken: _ } = opening;
+        let serves = |at: RelayedAddr| policy.relay.iter().any(|relay| relay.local == at.ip());
         let (mut halves, mut relayed, mut failed) = ([None, None], [None, None], None);
         for (family, socket) in IpFamily::ALL.into_iter().zip(sockets) {
             match socket {
+                // A reload took the address away while the socket was being opened.
+                Socket::Open(claim) if !serves(claim.at) => {
+                    self.outbox.close_claimed(claim.relay, claim.lease);
+                    failed = Some((family, Refusal::SystemExhausted));
+                }
                 Socket::Open(Claim { relay, at, public, lease, .. }) => {
                     let expires = now + lifetime;
                     halves[index_of(family)] = Some(Half { relay, local: at, lease, expires });
