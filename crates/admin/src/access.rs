@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
 
+/// The kernel's `sun_path` has room for 108 bytes with the final zero.
+const PATH_BYTES_MAX: usize = 107;
+
 /// The bound control socket. Its file goes away with it.
 #[derive(Debug)]
 pub struct ControlSocket {
@@ -28,6 +31,12 @@ pub enum AccessError {
     /// There is a file of another kind.
     #[error("{} is in the way of the control socket and is not a socket; move it", .0.display())]
     NotASocket(PathBuf),
+    /// Clients could not connect to so long a path.
+    #[error(
+        "the path of the control socket is longer than {PATH_BYTES_MAX} bytes: {}; name a shorter \
+         one with --socket, or a shorter data directory", .0.display()
+    )]
+    TooLong(PathBuf),
     /// The kernel refused.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
@@ -54,6 +63,9 @@ impl ControlSocket {
             let path = path.to_owned();
             move |source| AccessError::Io { what, path, source }
         };
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            return Err(AccessError::TooLong(path.to_owned()));
+        }
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             Some(_) | None => Path::new("."),
@@ -69,7 +81,7 @@ impl ControlSocket {
 
         // Bound under another name, closed to others, and only then put in place: there is no
         // moment at which somebody else could connect, and none at which nothing is there.
-        let staging = staging_path(path);
+        let staging = directory.join(format!(".{:x}", std::process::id()));
         // Left over from a process of the same id that died between the two steps, if at all.
         let _ = fs::remove_file(&staging);
         let listener =
@@ -102,22 +114,20 @@ fn make_way(path: &Path) -> Result<(), AccessError> {
     if !metadata.file_type().is_socket() {
         return Err(AccessError::NotASocket(path.to_owned()));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)
-            .map_err(|source| AccessError::Io {
-                what: "remove the stale control socket",
-                path: path.to_owned(),
-                source,
-            }),
+    let failed = |what| {
+        let path = path.to_owned();
+        move |source| AccessError::Io { what, path, source }
+    };
+    match UnixStream::connect(path).map_err(|error| (error.kind(), error)) {
+        Err((io::ErrorKind::ConnectionRefused, _)) => {
+            fs::remove_file(path).map_err(failed("remove the stale control socket"))
+        }
+        Err((io::ErrorKind::PermissionDenied, error)) => {
+            Err(failed("use the control socket")(error))
+        }
         // Connected, or its queue is full: somebody is there.
         Ok(_) | Err(_) => Err(AccessError::InUse(path.to_owned())),
     }
-}
-
-fn staging_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    name.into()
 }
 
 #[cfg(test)]
@@ -168,6 +178,17 @@ mod tests {
         assert!(matches!(second, AccessError::InUse(_)), "{second}");
         assert!(UnixStream::connect(&path).is_ok(), "the first one still answers");
         drop(socket);
+    }
+
+    #[tokio::test]
+    async fn a_path_that_nobody_could_connect_to_is_refused() {
+        let directory = Directory::new("long");
+        let room = PATH_BYTES_MAX - directory.0.as_os_str().len() - 1;
+        let longest = directory.0.join("x".repeat(room));
+        let socket = ControlSocket::bind(&longest).unwrap();
+        assert!(UnixStream::connect(socket.path()).is_ok());
+        let error = ControlSocket::bind(&directory.0.join("x".repeat(room + 1))).unwrap_err();
+        assert!(matches!(error, AccessError::TooLong(_)), "{error}");
     }
 
     #[tokio::test]

@@ -74,7 +74,8 @@ impl ClientError {
                  with another data directory, name it with --data or --socket"
                 .to_owned(),
             Self::NoPermission { owner, .. } => {
-                format!("run the command as {owner} or as root (sudo)")
+                let or_root = if owner == "user root" { "" } else { " or as root" };
+                format!("run the command as {owner}{or_root} (sudo)")
             }
             Self::Connect { .. } => "check the path given with --data or --socket".to_owned(),
             Self::TimedOut(_) => "the server is up but overloaded or stuck; look at its log and \

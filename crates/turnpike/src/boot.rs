@@ -13,6 +13,7 @@ use turn_proto::{Policy, SharedBook};
 use turn_types::{Secret, WorkerId};
 use user_db::UserStore;
 
+use crate::commands::check;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::users::{NoUsers, Users};
 use crate::{host, sockets};
@@ -81,7 +82,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
 
     let mut warnings = bound.warnings;
     warnings.extend(few_files(files, &policy, settings));
-    warnings.extend(unreachable_relays(&policy));
+    warnings.extend(advice(&policy, settings));
     let info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro));
     Ok(Running { workers, threads, policy, info, warnings })
 }
@@ -146,8 +147,15 @@ fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String>
     })
 }
 
+/// What is allowed and yet probably not meant, as of a configuration on this host.
+pub(crate) fn advice(policy: &Policy, settings: &Settings) -> Vec<String> {
+    let mut advice = unreachable_relays(policy);
+    advice.extend(check::warnings(settings));
+    advice
+}
+
 /// Addresses that clients elsewhere will not reach.
-pub(crate) fn unreachable_relays(policy: &Policy) -> Vec<String> {
+fn unreachable_relays(policy: &Policy) -> Vec<String> {
     let warning = |ip: IpAddr| {
         format!(
             "clients are told the relay address {ip}, which only this {} can reach; behind NAT \

@@ -40,9 +40,22 @@ impl Failure {
     /// What went wrong and what to do, for whoever is not at the terminal.
     pub(crate) fn reason(&self) -> String {
         match &self.hint {
-            Some(hint) => format!("{:#}; {hint}", self.error),
-            None => format!("{:#}", self.error),
+            Some(hint) => format!("{}; {hint}", self.text()),
+            None => self.text(),
         }
+    }
+
+    /// The error and its causes, but for those that the text before has said already.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for cause in self.error.chain().map(ToString::to_string) {
+            if text.is_empty() {
+                text = cause;
+            } else if !text.contains(&cause) {
+                text = format!("{text}: {cause}");
+            }
+        }
+        text
     }
 
     /// What the process ends with.
@@ -56,7 +69,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {:#}", self.error)?;
+        write!(f, "error: {}", self.text())?;
         match &self.hint {
             Some(hint) => write!(f, "\n  hint: {hint}"),
             None => Ok(()),
@@ -96,6 +109,8 @@ mod tests {
         let failure = Failure::usage(anyhow!("inner").context("outer")).hint("do this");
         assert_eq!(failure.to_string(), "error: outer: inner\n  hint: do this");
         assert_eq!(failure.exit_code(), ExitCode::from(2));
+        let twice = Failure::failed(anyhow!("inner").context("outer: inner"));
+        assert_eq!(twice.to_string(), "error: outer: inner");
         assert_eq!(Failure::failed(anyhow!("x")).exit_code(), ExitCode::from(1));
     }
 }

@@ -13,11 +13,13 @@ const FAR_AWAY: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111)),
 ];
 
-/// Every address of this host, the ones it reaches others from first.
+/// Every address of this host: the ones it reaches others from first, those of interfaces that are
+/// down last.
 pub(crate) fn addresses() -> Result<Vec<IpAddr>> {
     let mut addresses: Vec<IpAddr> =
         FAR_AWAY.into_iter().filter_map(|ip| source_address_towards(ip).ok()).collect();
-    let interfaces = interface_addresses().or_fail("cannot list the addresses of this host")?;
+    let mut interfaces = interface_addresses().or_fail("cannot list the addresses of this host")?;
+    interfaces.sort_by_key(|interface| !interface.up);
     for interface in interfaces {
         if !addresses.contains(&interface.address) {
             addresses.push(interface.address);

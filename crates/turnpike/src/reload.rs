@@ -57,8 +57,8 @@ impl InForce {
         handle.workers.apply(Arc::clone(&policy)).await.map_err(|error| {
             Failure::failed(error).hint("reload again when the server has less to do")
         })?;
-        let known = boot::unreachable_relays(&self.policy);
-        for warning in boot::unreachable_relays(&policy) {
+        let known = boot::advice(&self.policy, &self.settings);
+        for warning in boot::advice(&policy, &new) {
             if !known.contains(&warning) {
                 tracing::warn!("{warning}");
             }

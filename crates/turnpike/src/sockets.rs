@@ -101,10 +101,12 @@ fn cannot_bind(address: SocketAddr, error: io::Error) -> Failure {
              another port"
         ))
     } else if kind == ErrorKind::PermissionDenied {
-        what("no permission for ports below 1024").hint(
-            "give the binary the capability: `setcap cap_net_bind_service=+ep PATH`; under systemd \
-             set AmbientCapabilities=CAP_NET_BIND_SERVICE; or listen on a port from 1024",
-        )
+        let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
+        what("no permission for ports below 1024").hint(format!(
+            "give the binary the capability: `sudo setcap cap_net_bind_service=+ep {}`; under \
+             systemd set AmbientCapabilities=CAP_NET_BIND_SERVICE; or listen on a port from 1024",
+            program.display()
+        ))
     } else if kind == ErrorKind::AddrNotAvailable {
         what("this host has no such address").hint(
             "`ip address` lists the addresses of this host; behind NAT listen on 0.0.0.0 and set \

@@ -242,6 +242,57 @@ fn an_operator_sees_reloads_and_drains_a_server() {
 }
 
 #[test]
+fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
+    let directory = Directory::new();
+    let port = free_port();
+    let file = directory.file(
+        "turnpike.toml",
+        &format!(
+            "listen = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+             [shutdown]\ndrain = \"10 min\"\n"
+        ),
+    );
+    let data = path(&directory.0).to_owned();
+    let place = ["--config", path(&file), "--data", &data];
+    let mut server = Server::start(turnpike(&[&["run"][..], &place].concat()));
+    // A running server finds users that are added to its database.
+    let add = run(&[&["user", "add", "bob", "--password", "of-bob"][..], &place].concat());
+    assert!(add.status.success(), "{add:?}");
+    let uri = format!("turn:127.0.0.1:{port}");
+    let mut demo = turnpike(&["demo", "--server", &uri, "--user", "bob", "--password", "of-bob"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let ask = |arguments: &[&str]| json(&run(&[arguments, &["--json", "--data", &data]].concat()));
+    let sessions = || ask(&["sessions", "--user", "bob"])["sessions"].as_array().unwrap().clone();
+    wait_until("both ends of the call are there", || {
+        let sessions = sessions();
+        sessions.len() == 2 && sessions.iter().all(|s| s["to_peers"]["packets"] != 0)
+    });
+
+    let id = sessions()[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(ask(&["session", "end", &id])["id"], id.as_str());
+    wait_until("one is left", || sessions().len() == 1);
+    server.wait_for("ended_by_operator");
+
+    server.signal("TERM");
+    server.wait_for("draining");
+    assert_eq!(ask(&["status"])["draining"], true);
+    server.signal("TERM");
+    assert!(server.wait_for("reason=").contains("shutdown"));
+    server.wait_for("stopped");
+    assert!(server.process.wait().unwrap().success());
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+}
+
+/// Asks again and again; each question takes the program milliseconds.
+fn wait_until(what: &str, reached: impl Fn() -> bool) {
+    assert!((0..1000).any(|_| reached()), "not reached: {what}");
+}
+
+#[test]
 fn a_configuration_is_checked() {
     let directory = Directory::new();
     let good = directory.file("good.toml", "[auth]\nsecret = \"north-of-the-wall\"\n");

@@ -2,14 +2,13 @@
 
 use std::path::Path;
 
-use admin::ControlSocket;
+use admin::{AccessError, ControlSocket};
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
 use settings::Settings;
 use user_db::{Page, SqliteStore, UserStore};
 
 use crate::cli::Place;
-use crate::commands::check;
 use crate::failure::{Failure, Result};
 use crate::logging::{self, LogLevel};
 use crate::place::{self, Configuration};
@@ -35,7 +34,7 @@ pub(crate) fn run(place: &Place) -> Result<()> {
 async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Result<()> {
     let Configuration { file, settings } = configuration;
     let signals = Signals::new()?;
-    let socket = ControlSocket::bind(&settings.control_socket()).map_err(Failure::failed)?;
+    let socket = ControlSocket::bind(&settings.control_socket()).map_err(control_socket_failed)?;
     let mut store = SqliteStore::open(&settings.user_database()).map_err(|error| {
         Failure::failed(error).hint("name a directory of the server's own with --data")
     })?;
@@ -50,7 +49,7 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
 
     let running = boot::start(&settings, Some(Box::new(store)))?;
     announce(file.as_deref(), &settings, &running.info);
-    for warning in running.warnings.iter().chain(&check::warnings(&settings)) {
+    for warning in &running.warnings {
         tracing::warn!("{warning}");
     }
     if nobody {
@@ -80,6 +79,17 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
         threads: Threads::watch(running.threads),
     };
     server.run().await
+}
+
+fn control_socket_failed(error: AccessError) -> Failure {
+    let advice = "name a directory that belongs to you with --data, or run the server as the user \
+                  that this one belongs to";
+    match error {
+        AccessError::Io { .. } => Failure::failed(error).hint(advice),
+        AccessError::InUse(_) | AccessError::NotASocket(_) | AccessError::TooLong(_) => {
+            Failure::failed(error)
+        }
+    }
 }
 
 fn has_users(settings: &Settings, store: &mut SqliteStore) -> Result<bool> {
