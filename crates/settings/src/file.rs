@@ -102,8 +102,8 @@ pub struct Auth {
     pub secrets: Vec<SecretEntry>,
     /// Whether users of the database (`turnpike user add`) may relay, beside those with a credential
     /// from a shared secret. The running server knows of a user who is added or deleted within a
-    /// second; one who is deleted keeps, and may prolong, the allocations they have until those are
-    /// ended (`turnpike session end`).
+    /// second; one who is deleted, or given another password, cannot prolong the allocations they
+    /// have. To end those at once: `turnpike session end`.
     #[schemars(extend("x-applied" = "live"))]
     pub users: bool,
     /// Whether anybody at all may relay through this host without proving who they are. An open relay

@@ -46,7 +46,12 @@ pub(crate) enum AuthStep {
     /// They have proved who they are.
     Authenticated(Authenticated),
     /// Their keys have to be looked up; go on with [`authenticate_found`].
-    NeedUser(UserQuery),
+    NeedUser {
+        /// Whom to look up.
+        user: UserQuery,
+        /// They hold the keys of the allocation on this 5-tuple: no stranger.
+        known: bool,
+    },
     /// They have not.
     Refuse {
         /// Why.
@@ -84,7 +89,8 @@ pub(crate) struct Seal {
 }
 
 /// The credentials of the allocation on this 5-tuple: while the same user asks, nobody needs to be
-/// looked up, and the allocation outlives an outage of the user database.
+/// looked up. But for prolonging it: a user who was deleted, or has another password now, is let in
+/// no longer than what was granted. An outage of the user database ends nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'a> {
     pub(crate) user: &'a Arc<str>,
@@ -121,28 +127,26 @@ pub(crate) fn authenticate(
     if let Some(known) = known.filter(|known| claim.user.is(known.user, &policy.realm))
         && let Some(seal) = case.seal(known.keys)
     {
-        return case.accept(Authenticated {
-            user: Arc::clone(known.user),
-            account: Arc::clone(known.account),
-            keys: *known.keys,
-            seal: Some(seal),
-            expires: known.expires,
-            allocations_max: None,
-        });
+        let from_database = known.expires.is_none();
+        if from_database && case.prolongs() {
+            return case.ask(true);
+        }
+        return case.accept(known.authenticated(seal));
     }
     match case.time_limited() {
         Some(who) => case.accept(who),
-        None => case.ask(),
+        None => case.ask(false),
     }
 }
 
-/// Judges who sent a request for which [`authenticate`] said that a user is needed.
+/// Judges who sent a request for which [`authenticate`] said that a user is needed. `known` is as it
+/// was there.
 pub(crate) fn authenticate_found(
     policy: &Policy,
     now: Now,
     from: ClientAddr,
     message: &Message<'_>,
-    answer: &UserAnswer,
+    (known, answer): (Option<Known<'_>>, &UserAnswer),
 ) -> AuthStep {
     let claim = match Claim::read(policy, now, from, message) {
         Ok(claim) => claim,
@@ -156,7 +160,13 @@ pub(crate) fn authenticate_found(
             let _ = case.proves(&IntegrityKey::new(&[0; 32]));
             return refuse(Refusal::UnknownUser);
         }
-        UserAnswer::Unavailable => return refuse(Refusal::UserDatabaseUnavailable),
+        UserAnswer::Unavailable => {
+            let known = known.filter(|known| claim.user.is(known.user, &policy.realm));
+            return match known.and_then(|known| Some((known, case.seal(known.keys)?))) {
+                Some((known, seal)) => case.accept(known.authenticated(seal)),
+                None => refuse(Refusal::UserDatabaseUnavailable),
+            };
+        }
     };
     match case.seal(&user.keys) {
         Some(seal) => case.accept(Authenticated {
@@ -211,6 +221,19 @@ impl Authenticated {
     }
 }
 
+impl Known<'_> {
+    fn authenticated(&self, seal: Seal) -> Authenticated {
+        Authenticated {
+            user: Arc::clone(self.user),
+            account: Arc::clone(self.account),
+            keys: *self.keys,
+            seal: Some(seal),
+            expires: self.expires,
+            allocations_max: None,
+        }
+    }
+}
+
 impl Case<'_> {
     /// A user whose password follows from a shared secret: the name says until when it is good.
     fn time_limited(&self) -> Option<Authenticated> {
@@ -233,20 +256,19 @@ impl Case<'_> {
     }
 
     /// What is left when nothing at hand proves the claim: the user database, if there is one.
-    fn ask(&self) -> AuthStep {
+    fn ask(&self, known: bool) -> AuthStep {
         if !self.policy.auth.users {
             let limited = matches!(self.claim.user, ClaimedUser::Name(name)
                 if !self.policy.auth.secrets.is_empty() && TimeLimitedName::parse(name).is_some());
             return refuse(if limited { Refusal::WrongPassword } else { Refusal::UnknownUser });
         }
-        match self.claim.user {
-            ClaimedUser::Name(name) => AuthStep::NeedUser(UserQuery::Name(name.into())),
-            ClaimedUser::Hash(hash) if self.policy.auth.userhash => {
-                AuthStep::NeedUser(UserQuery::Hash(hash))
-            }
+        let user = match self.claim.user {
+            ClaimedUser::Name(name) => UserQuery::Name(name.into()),
+            ClaimedUser::Hash(hash) if self.policy.auth.userhash => UserQuery::Hash(hash),
             // Never offered, so it names nobody.
-            ClaimedUser::Hash(_) => refuse(Refusal::UnknownUser),
-        }
+            ClaimedUser::Hash(_) => return refuse(Refusal::UnknownUser),
+        };
+        AuthStep::NeedUser { user, known }
     }
 
     /// The last checks of somebody whose integrity is right: is the credential still good, is the
@@ -266,14 +288,14 @@ impl Case<'_> {
     /// Whether a credential that has run out no longer counts for this request: always for Allocate,
     /// by choice for Refresh. Giving an allocation back is never refused for that.
     fn is_bound_by_expiry(&self) -> bool {
-        match self.message.method() {
-            Method::ALLOCATE => true,
-            Method::REFRESH => {
-                let lifetime = self.message.first(AttributeType::LIFETIME).map(value::lifetime);
-                self.policy.auth.expiry_at_refresh && lifetime != Some(Ok(0))
-            }
-            _ => false,
-        }
+        self.message.method() == Method::ALLOCATE
+            || (self.policy.auth.expiry_at_refresh && self.prolongs())
+    }
+
+    /// Whether the request would prolong an allocation.
+    fn prolongs(&self) -> bool {
+        let lifetime = self.message.first(AttributeType::LIFETIME).map(value::lifetime);
+        self.message.method() == Method::REFRESH && lifetime != Some(Ok(0))
     }
 
     /// How to seal answers, if the request was sealed with these keys.

@@ -119,7 +119,9 @@ impl State {
     ) -> Verdict {
         let Request { policy, now, path, message } = *request;
         let client = path.five_tuple.client;
-        let step = auth::authenticate_found(policy, now, client, &message, answer);
+        let slot = self.live_slot(now.instant, &path.five_tuple);
+        let known = slot.and_then(|slot| self.table.get(slot).credentials.known());
+        let step = auth::authenticate_found(policy, now, client, &message, (known, answer));
         self.after_authentication(request, step, reply)
     }
 
@@ -141,7 +143,13 @@ impl State {
                     Err(reason) => self.refuse(request, &responder, reason, reply),
                 }
             }
-            AuthStep::NeedUser(user) => self.wait_for_user(request, user, &responder, reply),
+            AuthStep::NeedUser { user, known } => {
+                // What strangers may have looked up is bounded like what they may have answered.
+                if !known && !self.may_answer_stranger(request) {
+                    return Verdict::Drop(DropReason::StrangerBudget);
+                }
+                self.wait_for_user(request, user, &responder, reply)
+            }
             AuthStep::Refuse { reason, user } => {
                 self.refuse_stranger(request, &responder.named(user), reason, reply)
             }
@@ -176,8 +184,7 @@ impl State {
         }
     }
 
-    /// Lets a request wait until its user is looked up. What strangers may have looked up is bounded
-    /// like what they may have answered.
+    /// Lets a request wait until its user is looked up.
     fn wait_for_user(
         &mut self,
         request: &Request<'_>,
@@ -191,9 +198,6 @@ impl State {
         }
         if self.pending.is_full() {
             return Verdict::Drop(DropReason::TooManyPending);
-        }
-        if !self.may_answer_stranger(request) {
-            return Verdict::Drop(DropReason::StrangerBudget);
         }
         let key = (path.five_tuple, message.transaction_id());
         let parked = Parked { path: *path, request: Box::from(message.bytes()) };

@@ -14,7 +14,8 @@ use netsim::{Rng, for_each_seed};
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/server_session");
-    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let entries =
+        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut inputs: Vec<_> = entries
         .map(|entry| entry.expect("a folder that can be read").path())
         .map(|path| (path.display().to_string(), fs::read(&path).expect("a readable file")))
@@ -36,7 +37,7 @@ fn server_session() {
 fn the_corpus_reaches_most_outcomes() {
     let reached: BTreeSet<_> =
         corpus().iter().flat_map(|(_, input)| targets::features(input)).collect();
-    assert!(reached.len() >= 45, "only {}: {reached:?}", reached.len());
+    assert!(reached.len() >= 60, "only {}: {reached:?}", reached.len());
 }
 
 /// What a fuzzer without guidance would find.

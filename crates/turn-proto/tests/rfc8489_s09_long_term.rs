@@ -296,7 +296,7 @@ fn a_userhash_stands_for_the_name() {
     }
     let record = world.server.allocations().next().unwrap();
     assert_eq!(&*record.user, "alice");
-    assert_eq!(world.looked_up, 1, "the Refresh is known");
+    assert_eq!(world.looked_up, 2, "once for the Allocate, once for what prolongs it");
 }
 
 /// 8489-9.2.4-13: with both integrity attributes only the SHA256 one is looked at.
@@ -537,14 +537,17 @@ fn credentials_of_the_allocation_are_not_looked_up_again() {
     let mut client = Client::new(1000);
     client.allocate(&mut world);
     for _ in 0..3 {
-        client.refresh(&mut world, None).success();
         client.permit(&mut world, &[PEER]).success();
+        client.bind(&mut world, 0x4000, PEER).success();
     }
-    assert_eq!(world.looked_up, 1);
+    client.refresh(&mut world, Some(0)).success();
+    client.allocate(&mut world);
+    client.permit(&mut world, &[PEER]).success();
+    assert_eq!(world.looked_up, 2, "once for each Allocate");
     let mut bob = Client::new(1000).as_bob();
     bob.nonce = client.nonce.clone();
     bob.refresh(&mut world, Some(0)).refused(441);
-    assert_eq!((world.looked_up, world.server.allocation_count()), (2, 1));
+    assert_eq!((world.looked_up, world.server.allocation_count()), (3, 1));
     // A new password counts from the next request on, for whoever has it.
     world.users.insert("alice", "changed");
     client.password = "changed";

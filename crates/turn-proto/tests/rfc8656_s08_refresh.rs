@@ -55,6 +55,33 @@ fn lifetime_is_granted_as_in_allocate() {
 }
 
 #[test]
+fn a_user_who_is_gone_prolongs_nothing_and_gives_back() {
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    let relayed = client.allocate(&mut world);
+    world.users.remove("alice");
+    client.permit(&mut world, &[PEER]).success();
+    assert_eq!(client.refresh(&mut world, None).code(), Some(401));
+    assert!(world.is_open(relayed), "what was granted stays");
+    assert_eq!(client.refresh(&mut world, Some(0)).success().lifetime(), 0);
+
+    let mut client = Client::new(2);
+    world.users.insert("alice", "wonderland");
+    client.allocate(&mut world);
+    world.users.insert("alice", "another password");
+    assert_eq!(client.refresh(&mut world, Some(600)).code(), Some(401));
+}
+
+#[test]
+fn an_outage_of_the_user_database_ends_no_allocation() {
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    client.allocate(&mut world);
+    world.no_database = true;
+    assert_eq!(client.refresh(&mut world, Some(1200)).success().lifetime(), 1200);
+}
+
+#[test]
 fn a_refresh_may_shorten() {
     let mut world = World::new();
     let mut client = Client::new(1);

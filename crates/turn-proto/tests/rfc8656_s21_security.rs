@@ -186,7 +186,6 @@ fn the_user_of_an_allocation_is_not_looked_up_again() {
     client.allocate(&mut world);
     assert_eq!(world.looked_up, 1);
     world.users.clear();
-    client.refresh(&mut world, None).success();
     client.permit(&mut world, &[PEER]).success();
     client.bind(&mut world, 0x4000, PEER).success();
     assert_eq!(world.looked_up, 1);

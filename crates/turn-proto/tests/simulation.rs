@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use netsim::{Chance, LinkConfig, LinkId, Nat, NatConfig, NodeId, Rng, World, for_each_seed};
 use nodes::Surroundings;
-use nodes::{ClientNode, ClientPlan, HostileNode, Node, PeerNode, ServerNode, SharedTap};
+use nodes::{Board, ClientNode, ClientPlan, HostileNode, Node, PeerNode, ServerNode, SharedTap};
 use sim::driver::{Driver, Fates};
 use sim::setup::{USERS, addr, listeners, password_of, policy, relay_ips};
 use turn_client::{AlgorithmChoice, Client, ClientConfig};
@@ -90,6 +90,7 @@ impl Total {
             DropReason::NoPermission,
             DropReason::PeerFamily,
             DropReason::OwnAddress,
+            DropReason::RelayClosed,
         ] {
             assert!(fates.dropped.contains_key(&reason), "{reason:?} never happened: {fates:?}");
         }
@@ -112,6 +113,7 @@ struct Scene {
     mild: bool,
     /// Time-limited names are good.
     secrets: bool,
+    board: Board,
 }
 
 impl Scene {
@@ -146,6 +148,7 @@ impl Scene {
             clean,
             mild,
             secrets,
+            board: Board::default(),
         };
         scene.add_peers(internet);
         scene.add_clients(internet);
@@ -238,6 +241,7 @@ impl Scene {
             client: Client::new(config),
             me,
             peers,
+            board: Board::clone(&self.board),
             pause: Duration::from_secs(self.rng.within(4..20)),
             clean: self.clean,
         };

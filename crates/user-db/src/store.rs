@@ -23,8 +23,7 @@ pub trait UserStore: Send {
     /// The store's own.
     fn replace(&mut self, user: &NewUser) -> Result<bool, StoreError>;
 
-    /// Deletes a user; whether there was one. Allocations that exist go on, and may be prolonged,
-    /// until they are ended.
+    /// Deletes a user; whether there was one. Allocations that exist go on for what they were granted.
     ///
     /// # Errors
     /// The store's own.

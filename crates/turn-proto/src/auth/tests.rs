@@ -168,7 +168,9 @@ fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
     let bytes = ask.bytes();
     let message = Message::parse(&bytes).unwrap();
     match authenticate(policy, now, client(), &message, None) {
-        AuthStep::NeedUser(_) => authenticate_found(policy, now, client(), &message, answer),
+        AuthStep::NeedUser { .. } => {
+            authenticate_found(policy, now, client(), &message, (None, answer))
+        }
         step @ (AuthStep::Authenticated(_) | AuthStep::Refuse { .. }) => step,
     }
 }
@@ -177,7 +179,7 @@ fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
 fn refused(step: &AuthStep) -> Refusal {
     match step {
         AuthStep::Refuse { reason, .. } => *reason,
-        AuthStep::Authenticated(_) | AuthStep::NeedUser(_) => panic!("{step:?}"),
+        AuthStep::Authenticated(_) | AuthStep::NeedUser { .. } => panic!("{step:?}"),
     }
 }
 
@@ -185,7 +187,7 @@ fn refused(step: &AuthStep) -> Refusal {
 fn accepted(step: AuthStep) -> Authenticated {
     match step {
         AuthStep::Authenticated(who) => who,
-        AuthStep::NeedUser(_) | AuthStep::Refuse { .. } => panic!("{step:?}"),
+        AuthStep::NeedUser { .. } | AuthStep::Refuse { .. } => panic!("{step:?}"),
     }
 }
 
@@ -193,7 +195,9 @@ fn accepted(step: AuthStep) -> Authenticated {
 fn a_user_who_proves_the_password_is_authenticated() {
     let policy = policy();
     let ask = Ask::by("ann", "right", &policy);
-    let AuthStep::NeedUser(query) = first(&policy, &ask) else { panic!("nobody was looked up") };
+    let AuthStep::NeedUser { user: query, known: false } = first(&policy, &ask) else {
+        panic!("nobody was looked up")
+    };
     assert_eq!(query, UserQuery::Name("ann".into()));
     let who = accepted(both(&policy, NOW, &ask, &ann()));
     assert_eq!(
@@ -281,7 +285,7 @@ fn credentials_must_be_complete_and_well_formed() {
         assert_eq!(refused(&first(&policy, &ask)), Refusal::IncompleteCredentials, "case {index}");
     }
     let long = Ask::by(&"x".repeat(763), "right", &policy);
-    assert!(matches!(first(&policy, &long), AuthStep::NeedUser(_)), "763 bytes are a name");
+    assert!(matches!(first(&policy, &long), AuthStep::NeedUser { .. }), "763 bytes are a name");
 }
 
 #[test]
@@ -362,7 +366,7 @@ fn whom_the_database_does_not_know_is_refused_and_an_outage_is_no_refusal() {
     let len =
         builder.integrity(IntegrityKind::Sha1, &IntegrityKey::new(&[0; 32])).finish().unwrap();
     let message = Message::parse(&out[..len]).unwrap();
-    let step = authenticate_found(&policy, NOW, client(), &message, &UserAnswer::Unknown);
+    let step = authenticate_found(&policy, NOW, client(), &message, (None, &UserAnswer::Unknown));
     assert_eq!(refused(&step), Refusal::UnknownUser);
 }
 
@@ -375,7 +379,7 @@ fn a_userhash_names_a_user_where_it_is_offered() {
             .with(|ask| (ask.user, ask.userhash) = (None, Some(hash.to_vec())))
     };
     assert!(
-        matches!(first(&policy, &ask(&policy)), AuthStep::NeedUser(UserQuery::Hash(h)) if h == hash)
+        matches!(first(&policy, &ask(&policy)), AuthStep::NeedUser { user: UserQuery::Hash(h), .. } if h == hash)
     );
     assert_eq!(&*accepted(both(&policy, NOW, &ask(&policy), &ann())).user, "ann");
     policy.auth.userhash = false;
@@ -398,8 +402,8 @@ fn the_user_of_the_allocation_is_not_looked_up_again() {
         Ask::by("ann", "right", &policy).with(|ask| (ask.user, ask.userhash) = (None, Some(hash)));
     accepted(step(&policy, &hashed));
     // Another user, or another password than then, is asked for as ever.
-    assert!(matches!(step(&policy, &Ask::by("bob", "right", &policy)), AuthStep::NeedUser(_)));
-    assert!(matches!(step(&policy, &Ask::by("ann", "new", &policy)), AuthStep::NeedUser(_)));
+    assert!(matches!(step(&policy, &Ask::by("bob", "right", &policy)), AuthStep::NeedUser { .. }));
+    assert!(matches!(step(&policy, &Ask::by("ann", "new", &policy)), AuthStep::NeedUser { .. }));
     policy.auth.users = false;
     assert_eq!(refused(&step(&policy, &Ask::by("ann", "new", &policy))), Refusal::UnknownUser);
 }
@@ -422,8 +426,11 @@ fn a_shared_secret_needs_no_look_up() {
         }
     }
     let other = Ask::by(name, &time_limited_password(b"third secret", name), &policy);
-    assert!(matches!(first(&policy, &other), AuthStep::NeedUser(_)), "perhaps an ordinary user");
-    assert!(matches!(first(&policy, &Ask::by("ann", "right", &policy)), AuthStep::NeedUser(_)));
+    assert!(
+        matches!(first(&policy, &other), AuthStep::NeedUser { .. }),
+        "perhaps an ordinary user"
+    );
+    assert!(matches!(first(&policy, &Ask::by("ann", "right", &policy)), AuthStep::NeedUser { .. }));
     policy.auth.users = false;
     assert_eq!(refused(&first(&policy, &other)), Refusal::WrongPassword);
     assert_eq!(refused(&first(&policy, &Ask::by("ann", "right", &policy))), Refusal::UnknownUser);
@@ -465,7 +472,7 @@ fn only_who_proved_it_is_named_in_a_refusal() {
     let policy = policy();
     let named = |ask: &Ask, now: Now| match both(&policy, now, ask, &ann()) {
         AuthStep::Refuse { user, .. } => user,
-        step @ (AuthStep::Authenticated(_) | AuthStep::NeedUser(_)) => panic!("{step:?}"),
+        step @ (AuthStep::Authenticated(_) | AuthStep::NeedUser { .. }) => panic!("{step:?}"),
     };
     let later = Now { unix: UnixSeconds(NOW.unix.0 + 3601), ..NOW };
     assert_eq!(named(&Ask::by("ann", "right", &policy), later).as_deref(), Some("ann"));

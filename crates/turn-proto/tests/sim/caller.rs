@@ -69,10 +69,9 @@ impl Caller {
     /// Learns the nonce from a challenge. False when there is none in the answer.
     pub fn hear(&mut self, reply: &[u8]) -> bool {
         let message = Message::parse(reply).unwrap();
-        let nonce = message.first(AttributeType::NONCE).map(<[u8]>::to_vec);
-        let heard = nonce.is_some();
-        self.nonce = nonce.or(self.nonce.take());
-        heard
+        let Some(nonce) = message.first(AttributeType::NONCE) else { return false };
+        self.nonce = Some(nonce.to_vec());
+        true
     }
 
     /// Sends something and returns what comes back for it.

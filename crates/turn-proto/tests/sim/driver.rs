@@ -1,7 +1,7 @@
 //! A server with sockets, a user database and a book around it, all made of values. Whatever the server
 //! decides is carried out, counted, and judged by the [`Ledger`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +47,9 @@ impl Fates {
     }
 }
 
+/// Closed relay sockets remembered.
+const CLOSED_MAX: usize = 16;
+
 type RequestKey = (FiveTuple, [u8; 12]);
 
 pub struct Driver {
@@ -64,6 +67,8 @@ pub struct Driver {
     /// Relay sockets that are open.
     sockets: BTreeMap<RelayId, SocketAddr>,
     by_addr: BTreeMap<SocketAddr, RelayId>,
+    /// Those that were closed last, for packets that come too late.
+    closed: VecDeque<(RelayId, SocketAddr)>,
     /// Requests that wait for an answer, and since when.
     waiting: BTreeMap<RequestKey, (Instant, Vec<u8>)>,
     /// Which of them a command is about.
@@ -84,7 +89,7 @@ impl Driver {
             seed,
         });
         Self {
-            ledger: Ledger::new(&policy),
+            ledger: Ledger::new(Arc::clone(&policy)),
             server,
             policy,
             book,
@@ -94,6 +99,7 @@ impl Driver {
             wanted: BTreeMap::new(),
             sockets: BTreeMap::new(),
             by_addr: BTreeMap::new(),
+            closed: VecDeque::new(),
             waiting: BTreeMap::new(),
             about: BTreeMap::new(),
             opening: BTreeMap::new(),
@@ -144,7 +150,7 @@ impl Driver {
                 self.judge(|this| {
                     let relayed = relayed.ok_or("relayed from a closed socket")?;
                     let sent = ToPeer { packet, relayed, peer: peer.0, payload };
-                    this.ledger.sent_to_peer(at, &this.policy, &five_tuple, &sent)
+                    this.ledger.sent_to_peer(at, &five_tuple, &sent)
                 });
                 relayed.map(|from| Sent {
                     from,
@@ -202,7 +208,7 @@ impl Driver {
                         return Err(format!("sent from {from}"));
                     }
                     let sent = ToClient { relayed, peer, payload, datagram: &datagram };
-                    this.ledger.sent_to_client(at, &this.policy, &five_tuple, &sent)
+                    this.ledger.sent_to_client(at, &five_tuple, &sent)
                 });
                 Some(Sent { from: server.0, to: client.0, payload: datagram, dont_fragment: false })
             }
@@ -218,6 +224,23 @@ impl Driver {
         };
         self.drain(at, None);
         sent
+    }
+
+    /// A datagram that was on its way through the kernel when its relay socket was closed. Nobody may
+    /// get it, whoever has the address now.
+    pub fn late(&mut self, now: Now, relayed: SocketAddr, peer: SocketAddr, payload: &[u8]) {
+        let Some(&(relay, _)) = self.closed.iter().find(|(_, at)| *at == relayed) else { return };
+        self.fates.handed_in += 1;
+        let mut header = [0; HEADER_MAX];
+        let (marks, len) = (Marks::DEFAULT, payload.len());
+        let verdict = self.server.handle_peer(now, relay, PeerAddr(peer), marks, len, &mut header);
+        if let Verdict::Drop(reason) = verdict {
+            *self.fates.dropped.entry(reason).or_default() += 1;
+        }
+        if verdict != Verdict::Drop(DropReason::RelayClosed) {
+            self.violations.push(format!("a packet to a closed relay met {verdict:?}"));
+        }
+        self.drain(now.instant, None);
     }
 
     /// An ICMP error about something that left a relay socket.
@@ -284,7 +307,7 @@ impl Driver {
 
     pub fn apply(&mut self, now: Now, policy: Policy) {
         self.policy = Arc::new(policy);
-        self.ledger.apply(&self.policy);
+        self.ledger.apply(Arc::clone(&self.policy));
         self.server.apply(now, Arc::clone(&self.policy));
         self.drain(now.instant, None);
     }
@@ -350,6 +373,8 @@ impl Driver {
                     // One that was given up before it opened is not there yet.
                     if let Some(at) = self.sockets.remove(&relay) {
                         self.by_addr.remove(&at);
+                        self.closed.truncate(CLOSED_MAX - 1);
+                        self.closed.push_front((relay, at));
                     }
                 }
                 Command::OpenRelay { pending, relay, at } => {

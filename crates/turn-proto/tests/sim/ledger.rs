@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stun_wire::{AttributeType, Class, Message, Method, TransactionId, channel_data, value};
@@ -108,11 +109,10 @@ struct Exchange<'a> {
 }
 
 /// Everything granted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ledger {
     granted: BTreeMap<FiveTuple, Granted>,
-    permission: Duration,
-    channel: Duration,
+    policy: Arc<Policy>,
 }
 
 macro_rules! ensure {
@@ -124,20 +124,31 @@ macro_rules! ensure {
 }
 
 impl Ledger {
-    pub fn new(policy: &Policy) -> Self {
-        let mut ledger = Self::default();
-        ledger.apply(policy);
-        ledger
+    pub fn new(policy: Arc<Policy>) -> Self {
+        Self { granted: BTreeMap::new(), policy }
     }
 
     /// A new policy is in force: what is forbidden now has no permission any more.
-    pub fn apply(&mut self, policy: &Policy) {
-        self.permission = policy.lifetimes.permission;
-        self.channel = policy.lifetimes.channel;
+    pub fn apply(&mut self, policy: Arc<Policy>) {
         let allowed = |ip| policy.peer_rules.judge(ip) != PeerAccess::Denied;
         for granted in self.granted.values_mut() {
             granted.permissions.retain(|ip, _| allowed(*ip));
             granted.channels.retain(|_, (peer, _)| allowed(peer.ip()));
+        }
+        self.policy = policy;
+    }
+
+    /// Whether the rules let anybody reach this peer: an address of the server only where another
+    /// allocation is.
+    fn may_reach(&self, peer: SocketAddr) -> bool {
+        match self.policy.peer_rules.judge(peer.ip()) {
+            PeerAccess::Allowed => true,
+            PeerAccess::OwnAddress => self
+                .policy
+                .relay
+                .iter()
+                .any(|relay| relay.local == peer.ip() && relay.ports.is_used(peer.port())),
+            PeerAccess::Denied => false,
         }
     }
 
@@ -217,6 +228,9 @@ impl Ledger {
             return Ok(());
         }
         let Some(user) = user else { return Err("granted to a stranger".into()) };
+        let lifetimes = self.policy.lifetimes;
+        let peer = xor(request, AttributeType::XOR_PEER_ADDRESS);
+        let reachable = peer.as_ref().is_ok_and(|peer| self.may_reach(*peer));
         if reply.method() == Method::ALLOCATE {
             return self.allocate(exchange, user);
         }
@@ -230,13 +244,14 @@ impl Ledger {
                     if attribute.kind == AttributeType::XOR_PEER_ADDRESS {
                         let peer = value::xor_address(attribute.value, request.transaction_id());
                         let peer = peer.map_err(|_| "malformed peer was granted")?;
-                        granted.permissions.insert(peer.ip(), now + self.permission);
+                        granted.permissions.insert(peer.ip(), now + lifetimes.permission);
                     }
                 }
                 Ok(())
             }
             Method::CHANNEL_BIND => {
-                let peer = xor(request, AttributeType::XOR_PEER_ADDRESS)?;
+                let peer = peer?;
+                ensure!(reachable, "channel to {peer}");
                 let number = request.first(AttributeType::CHANNEL_NUMBER);
                 let number = number.and_then(|value| value::channel_number(value).ok());
                 let Some(number) = number else { return Err("no channel was granted".into()) };
@@ -245,8 +260,8 @@ impl Ledger {
                 ensure!(bound.is_none_or(|bound| bound == peer), "channel bound to two peers");
                 let other = granted.channel_of(peer, now);
                 ensure!(other.is_none_or(|other| other == number), "peer bound to two channels");
-                granted.permissions.insert(peer.ip(), now + self.permission);
-                granted.channels.insert(number, (peer, now + self.channel));
+                granted.permissions.insert(peer.ip(), now + lifetimes.permission);
+                granted.channels.insert(number, (peer, now + lifetimes.channel));
                 Ok(())
             }
             other => Err(format!("success for {other:?}")),
@@ -305,16 +320,15 @@ impl Ledger {
     pub fn sent_to_peer(
         &mut self,
         now: Instant,
-        policy: &Policy,
         five_tuple: &FiveTuple,
         sent: &ToPeer<'_>,
     ) -> Check {
         let ToPeer { packet, relayed, peer, payload } = *sent;
+        ensure!(self.may_reach(peer), "relayed to {peer}");
         let granted = self.granted.get_mut(five_tuple).filter(|granted| granted.is_live(now));
         let Some(granted) = granted else { return Err("relayed without an allocation".into()) };
         let half = granted.half(IpFamily::of(peer.ip()), now);
         ensure!(half == Some(relayed), "relayed from {relayed}, allocated {half:?}");
-        ensure!(policy.peer_rules.judge(peer.ip()) != PeerAccess::Denied, "relayed to {peer}");
         let (wanted, data) = match channel_data(packet) {
             Ok(frame) => (granted.channel(frame.number, now), frame.data),
             Err(_) => {
@@ -335,17 +349,16 @@ impl Ledger {
     pub fn sent_to_client(
         &mut self,
         now: Instant,
-        policy: &Policy,
         five_tuple: &FiveTuple,
         sent: &ToClient<'_>,
     ) -> Check {
         let ToClient { relayed, peer, payload, datagram } = *sent;
+        ensure!(self.may_reach(peer), "relayed from {peer}");
         let granted = self.granted.get_mut(five_tuple).filter(|granted| granted.is_live(now));
         let Some(granted) = granted else { return Err("relayed to nobody's client".into()) };
         let half = granted.half(IpFamily::of(peer.ip()), now);
         ensure!(half == Some(relayed), "came to {relayed}, allocated {half:?}");
         ensure!(granted.permits(peer.ip(), now), "{peer} got through without permission");
-        ensure!(policy.peer_rules.judge(peer.ip()) != PeerAccess::Denied, "{peer} is forbidden");
         let channel = granted.channel_of(peer, now);
         let data = match (channel, channel_data(datagram)) {
             (Some(number), Ok(frame)) if frame.number == number => frame.data,
@@ -418,6 +431,10 @@ impl Ledger {
         reason: DropReason,
     ) -> Check {
         let family = IpFamily::of(relayed.ip());
+        if IpFamily::of(peer.ip()) != family {
+            // No network brings such a packet.
+            return Ok(());
+        }
         let owner =
             self.granted.values().find(|granted| granted.half(family, now) == Some(relayed));
         let Some(owner) = owner else { return Ok(()) };

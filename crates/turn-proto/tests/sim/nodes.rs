@@ -12,7 +12,7 @@ use turn_client::{
     AllocateOptions, Client, EvenPort, Event as ClientEvent, Families, Incoming, RequestKind,
 };
 use turn_proto::{Command, Event, OpenRelayError, Policy, UserAnswer};
-use turn_types::{Instant, Now, PeerAddr, PendingId};
+use turn_types::{Instant, IpFamily, Now, PeerAddr, PendingId};
 
 use crate::sim::driver::{Driver, Sent, icmp_report};
 use crate::sim::setup::{listeners, look_up};
@@ -123,7 +123,8 @@ impl ServerNode {
             (Body::Udp(payload), None) if self.driver.is_open(packet.dst) => {
                 self.driver.peer(now, packet.dst, packet.src, payload)
             }
-            (Body::Udp(_), None) => {
+            (Body::Udp(payload), None) => {
+                self.driver.late(now, packet.dst, packet.src, payload);
                 packet.port_unreachable().into_iter().for_each(|error| out.send(error));
                 None
             }
@@ -232,12 +233,18 @@ fn fnv(bytes: &[u8]) -> u64 {
     })
 }
 
+/// Relayed addresses that clients tell each other.
+pub type Board = Rc<RefCell<Vec<PeerAddr>>>;
+
+const BOARD_MAX: usize = 8;
+
 /// A client that behaves, more or less: it allocates, talks, changes its mind.
 pub struct ClientNode {
     pub client: Client,
     me: SocketAddr,
     rng: Rng,
     peers: Vec<PeerAddr>,
+    board: Board,
     ready: Vec<(PeerAddr, Option<ChannelNumber>)>,
     next: Instant,
     /// The longest pause between two actions.
@@ -256,18 +263,20 @@ pub struct ClientPlan {
     pub client: Client,
     pub me: SocketAddr,
     pub peers: Vec<PeerAddr>,
+    pub board: Board,
     pub pause: Duration,
     pub clean: bool,
 }
 
 impl ClientNode {
     pub fn new(plan: ClientPlan, rng: Rng) -> Self {
-        let ClientPlan { client, me, peers, pause, clean } = plan;
+        let ClientPlan { client, me, peers, board, pause, clean } = plan;
         Self {
             client,
             me,
             rng,
             peers,
+            board,
             ready: Vec::new(),
             next: Instant::ZERO,
             pause,
@@ -325,14 +334,22 @@ impl ClientNode {
             let _ = self.client.allocate(now, options);
             return;
         }
-        let peer = *self.rng.pick(&self.peers);
+        let board = self.board.borrow();
+        let peer = if !board.is_empty() && self.rng.below(6) == 0 {
+            // Another client's relayed address: a packet that turns around in the server.
+            board[self.rng.index(board.len())]
+        } else {
+            *self.rng.pick(&self.peers)
+        };
+        drop(board);
         match self.rng.below(40) {
             0 => {
                 let _ = self.client.release(now);
             }
             1 => {
-                let lifetime = self.rng.within(1..2_000) as u32;
-                let _ = self.client.refresh(now, None, lifetime);
+                let lifetime = self.rng.below(2_000) as u32;
+                let half = *self.rng.pick(&[None, Some(IpFamily::V4), Some(IpFamily::V6)]);
+                let _ = self.client.refresh(now, half, lifetime);
             }
             2..=5 => {
                 let _ = self.client.permit(now, peer.ip());
@@ -393,9 +410,18 @@ impl ClientNode {
         }
         while let Some(event) = self.client.poll_event() {
             match event {
-                ClientEvent::Allocated(_) => self.allocations += 1,
+                ClientEvent::Allocated(allocation) => {
+                    self.allocations += 1;
+                    let relayed = allocation.relayed.into_iter().flatten();
+                    let mut board = self.board.borrow_mut();
+                    board.extend(relayed.map(|relayed| PeerAddr(relayed.0)));
+                    let surplus = board.len().saturating_sub(BOARD_MAX);
+                    board.drain(..surplus);
+                }
                 ClientEvent::PermissionReady { peer } => {
-                    let of_ip = self.peers.iter().filter(|known| known.ip() == peer);
+                    let board = self.board.borrow();
+                    let known = self.peers.iter().chain(board.iter());
+                    let of_ip = known.filter(|known| known.ip() == peer);
                     self.ready.extend(of_ip.map(|known| (*known, None)));
                 }
                 ClientEvent::ChannelReady { channel, peer } => {

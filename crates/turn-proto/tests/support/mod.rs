@@ -189,6 +189,8 @@ pub struct World {
     /// Names and passwords.
     pub users: BTreeMap<&'static str, &'static str>,
     pub allocations_max: Option<u32>,
+    /// The user database cannot be asked.
+    pub no_database: bool,
     /// Relay sockets that are open.
     pub sockets: BTreeMap<RelayId, RelayedAddr>,
     /// Ports that somebody else on the host holds.
@@ -225,6 +227,7 @@ impl World {
             now: Now { instant: Instant::ZERO + secs(1000), unix: UnixSeconds(1_900_000_000) },
             users: [("alice", "wonderland"), ("bob", "builder")].into(),
             allocations_max: None,
+            no_database: false,
             sockets: BTreeMap::new(),
             taken_ports: BTreeSet::new(),
             broken: BTreeSet::new(),
@@ -451,6 +454,9 @@ impl World {
     }
 
     fn find_user(&self, realm: &str, query: &UserQuery) -> UserAnswer {
+        if self.no_database {
+            return UserAnswer::Unavailable;
+        }
         let is_meant = |name: &str| match query {
             UserQuery::Name(asked) => **asked == *name,
             UserQuery::Hash(asked) => *asked == userhash(name, realm).unwrap(),
