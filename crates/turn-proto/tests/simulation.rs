@@ -8,7 +8,7 @@
 #![expect(unreachable_pub, reason = "modules shared between test binaries")]
 #![allow(dead_code, reason = "modules shared between test binaries")]
 
-#[path = "sim/nodes.rs"]
+#[path = "sim/nodes/mod.rs"]
 mod nodes;
 mod sim;
 
