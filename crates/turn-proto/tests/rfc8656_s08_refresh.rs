@@ -5,6 +5,7 @@ mod support;
 use stun_wire::*;
 use support::*;
 use turn_proto::*;
+use turn_types::Marks;
 
 #[test]
 fn a_family_that_the_allocation_does_not_have_gets_443() {
@@ -37,6 +38,24 @@ fn lifetime_zero_deletes_at_once() {
     client.allocate(&mut world);
     let fate = client.send_channel(&mut world, 0x4000, b"x");
     assert_eq!(fate.dropped(), DropReason::ChannelNotBound, "the new one begins empty");
+}
+
+#[test]
+fn the_port_is_taken_until_its_socket_is_to_be_closed() {
+    // 8656-6-01: whoever gets the port next must be able to bind it
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    client.allocate(&mut world);
+    let request = client.sealed(&mut world, Method::REFRESH, |builder| {
+        builder.lifetime(0);
+    });
+    let mut reply = [0; REPLY_MAX];
+    let now = world.now;
+    world.server.handle_client(now, &client.path, Marks::DEFAULT, &request, &mut reply);
+    assert_eq!(world.server.allocation_count(), 0);
+    assert_eq!(world.policy.relay[0].ports.used(), 1);
+    assert!(matches!(world.server.poll_command(), Some(Command::CloseRelay { .. })));
+    assert_eq!(world.policy.relay[0].ports.used(), 0);
 }
 
 #[test]

@@ -87,10 +87,12 @@ fn a_datagram_to_a_closed_relay_says_so() {
     let (mut client, relayed) = permitted(&mut world);
     let relay = world.socket_at(relayed);
     let local = world.sockets[&relay];
+    world.from_peer(relayed, PEER, b"x").to_client();
     client.refresh(&mut world, Some(0)).success();
     // A datagram that was on its way while the socket was being closed.
     world.sockets.insert(relay, local);
     assert_eq!(world.from_peer(relayed, PEER, b"x").dropped(), DropReason::RelayClosed);
+    assert_eq!(world.icmp(relayed, PEER, (3, 3, 0)).unwrap_err(), DropReason::IcmpIgnored);
     world.sockets.remove(&relay);
 }
 

@@ -6,6 +6,7 @@ use answer::DataIndication;
 use stun_wire::*;
 use support::*;
 use turn_proto::*;
+use turn_types::IpFamily;
 
 fn permitted(world: &mut World) -> (Client, std::net::SocketAddr) {
     let mut client = Client::new(1);
@@ -233,6 +234,10 @@ fn other_icmp_is_ignored() {
     ] {
         assert_eq!(world.icmp(relayed, about, icmp).unwrap_err(), DropReason::IcmpIgnored);
     }
+    let (now, relay) = (world.now, world.socket_at(relayed));
+    let report = IcmpReport { family: IpFamily::V6, kind: 1, code: 0, data: 0 };
+    let crossed = world.server.handle_icmp(now, relay, peer(PEER), report, &mut [0; REPLY_MAX]);
+    assert_eq!(crossed, Err(DropReason::IcmpIgnored), "ICMPv6 about an IPv4 packet");
     world.advance_silently(secs(300));
     let late = world.icmp(relayed, PEER, (3, 3, 0)).unwrap_err();
     assert_eq!(late, DropReason::IcmpIgnored, "without a live permission");

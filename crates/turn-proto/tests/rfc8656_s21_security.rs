@@ -131,6 +131,19 @@ fn strangers_share_a_budget_of_answers() {
 }
 
 #[test]
+fn on_an_open_relay_everybody_is_a_stranger() {
+    let mut policy = Policy { strangers: StrangerBudget { per_second: 10 }, ..policy() };
+    policy.auth.open = true;
+    let mut world = World::with(policy);
+    let mut client = Client::new(1);
+    let answers = (0..100).filter(|_| {
+        let request = client.bare(Method::REFRESH, |_| ());
+        matches!(world.from_client(&client.path, &request), Fate::Reply(_))
+    });
+    assert_eq!(answers.count(), 10);
+}
+
+#[test]
 fn look_ups_for_strangers_are_within_the_budget() {
     let mut world =
         World::with(Policy { strangers: StrangerBudget { per_second: 10 }, ..policy() });
