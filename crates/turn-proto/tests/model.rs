@@ -630,3 +630,28 @@ fn the_server_does_what_the_model_says() {
         }
     });
 }
+
+/// A half that has ended and is not reclaimed yet: its channels and permissions do not count.
+#[test]
+fn what_an_ended_half_had_does_not_stand_in_the_way() {
+    let (client, stranger, timers) = (0, false, false);
+    let bind = |channel, peer| Step::Bind { client, stranger, channel, peer };
+    let v4 = Some(IpFamily::V4);
+    let steps = [
+        Step::Allocate { client, families: Families::Both, lifetime: None },
+        Step::Wait { secs: 299, timers },
+        bind(0x4000, 4),
+        Step::Refresh { client, stranger, family: v4, lifetime: Some(3_600) },
+        Step::Wait { secs: 301, timers },
+        bind(0x4000, 0),
+        bind(0x4001, 1),
+        Step::Permit { client, stranger, peers: vec![2, 3] },
+    ];
+    let mut bench = Bench::new();
+    for step in &steps {
+        bench.step(step).unwrap();
+    }
+    let live = bench.live(client).unwrap();
+    assert_eq!(live.bound(bench.now.instant).len(), CHANNELS_MAX);
+    assert_eq!(live.permitted(bench.now.instant).len(), PERMISSIONS_MAX);
+}

@@ -23,7 +23,7 @@ use nodes::{Board, ClientNode, ClientPlan, HostileNode, Node, PeerNode, ServerNo
 use sim::driver::{Driver, Fates};
 use sim::setup::{USERS, addr, listeners, password_of, policy, relay_ips};
 use turn_client::{AlgorithmChoice, Client, ClientConfig};
-use turn_proto::{DropReason, EndReason, PeerRules, Policy, PortRange};
+use turn_proto::{DropReason, EndReason, PeerRules, Policy, PortRange, RelayAddress};
 use turn_types::{PeerAddr, PendingId, Prefix};
 
 /// How long clients live in a run: past the ends of permissions, channels and allocations.
@@ -76,7 +76,12 @@ impl Total {
         assert!(self.at_peers > 10_000, "{} datagrams at peers", self.at_peers);
         assert!(self.at_clients > 10_000, "{} datagrams at clients", self.at_clients);
         assert!(self.icmp > 50, "{} ICMP reports at clients", self.icmp);
-        for reason in [EndReason::Deleted, EndReason::Expired, EndReason::EndedByOperator] {
+        for reason in [
+            EndReason::Deleted,
+            EndReason::Expired,
+            EndReason::EndedByOperator,
+            EndReason::RelayAddressRemoved,
+        ] {
             assert!(ended.get(&reason).is_some_and(|count| *count > 10), "{reason:?}: {ended:?}");
         }
         for reason in [
@@ -114,6 +119,8 @@ struct Scene {
     /// Time-limited names are good.
     secrets: bool,
     board: Board,
+    /// All relay addresses, also those that are switched off for now.
+    relay: Vec<RelayAddress>,
 }
 
 impl Scene {
@@ -125,6 +132,7 @@ impl Scene {
         // Now and then a world where all is well, so that clients must succeed.
         let mild = rng.below(4) == 0;
         let policy = random_policy(&mut rng, mild);
+        let relay = policy.relay.clone();
         let secrets = !policy.auth.secrets.is_empty();
         let surroundings = random_surroundings(&mut rng, mild);
         let internet = world.add_router();
@@ -149,6 +157,7 @@ impl Scene {
             mild,
             secrets,
             board: Board::default(),
+            relay,
         };
         scene.add_peers(internet);
         scene.add_clients(internet);
@@ -308,7 +317,7 @@ impl Scene {
     }
 
     fn interfere(&mut self) {
-        match self.rng.below(8) {
+        match self.rng.below(10) {
             0 if !self.nats.is_empty() => {
                 let nat = *self.rng.pick(&self.nats);
                 self.world.nat_mut(nat).forget();
@@ -345,6 +354,17 @@ impl Scene {
                 self.operate(|driver, _| driver.server.drain(draining));
             }
             5 => {
+                let kept = self.rng.below(3);
+                let mut relay = self.relay.clone();
+                if relay.len() > 1 && kept < 2 {
+                    relay.remove(kept as usize);
+                }
+                self.operate(|driver, now| {
+                    let policy = Policy { relay, ..(*driver.policy).clone() };
+                    driver.apply(now, policy);
+                });
+            }
+            6 => {
                 let pending = PendingId(self.rng.below(200));
                 self.world.act(self.server, |node, now, out| {
                     if let Node::Server(server) = node {

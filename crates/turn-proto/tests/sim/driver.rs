@@ -10,7 +10,7 @@ use stun_wire::{Class, Message};
 use turn_proto::limits::{PENDING_LIFETIME, TIMER_TICK};
 use turn_proto::{
     AllocationRecord, Answer, Command, DropReason, EndReason, Event, HEADER_MAX, IcmpReport,
-    Notice, OpenRelayError, Policy, REPLY_MAX, Server, ServerConfig, Verdict,
+    Notice, OpenRelayError, Policy, REPLY_MAX, RelayPorts, Server, ServerConfig, Verdict,
 };
 use turn_types::{
     AllocationId, ClientAddr, ClientPath, FiveTuple, Instant, IpFamily, Marks, Now, PeerAddr,
@@ -62,6 +62,8 @@ pub struct Driver {
     pub violations: Vec<String>,
     /// Commands that wait for the harness to answer them.
     pub commands: Vec<Command>,
+    /// Ports of all relay addresses that there are or were.
+    ports: Vec<Arc<RelayPorts>>,
     /// Where relay sockets are to be opened.
     wanted: BTreeMap<RelayId, SocketAddr>,
     /// Relay sockets that are open.
@@ -88,7 +90,7 @@ impl Driver {
             book: Arc::clone(&book) as _,
             seed,
         });
-        Self {
+        let mut driver = Self {
             ledger: Ledger::new(Arc::clone(&policy)),
             server,
             policy,
@@ -96,6 +98,7 @@ impl Driver {
             fates: Fates::default(),
             violations: Vec::new(),
             commands: Vec::new(),
+            ports: Vec::new(),
             wanted: BTreeMap::new(),
             sockets: BTreeMap::new(),
             by_addr: BTreeMap::new(),
@@ -105,6 +108,16 @@ impl Driver {
             opening: BTreeMap::new(),
             created: 0,
             ended: BTreeMap::new(),
+        };
+        driver.note_ports();
+        driver
+    }
+
+    fn note_ports(&mut self) {
+        for relay in &self.policy.relay {
+            if !self.ports.iter().any(|known| Arc::ptr_eq(known, &relay.ports)) {
+                self.ports.push(Arc::clone(&relay.ports));
+            }
         }
     }
 
@@ -307,7 +320,8 @@ impl Driver {
 
     pub fn apply(&mut self, now: Now, policy: Policy) {
         self.policy = Arc::new(policy);
-        self.ledger.apply(Arc::clone(&self.policy));
+        self.ledger.apply(now.instant, Arc::clone(&self.policy));
+        self.note_ports();
         self.server.apply(now, Arc::clone(&self.policy));
         self.drain(now.instant, None);
     }
@@ -470,8 +484,7 @@ impl Driver {
         if taken < live || taken > live + opening {
             return Err(format!("{taken} in the quotas, {live} live, {opening} opening"));
         }
-        let ports =
-            self.policy.relay.iter().map(|relay| relay.ports.used() as usize).sum::<usize>();
+        let ports: usize = self.ports.iter().map(|ports| ports.used() as usize).sum();
         let open = self.sockets.len();
         // While sockets are being opened: those not open yet, ports that turned out to be taken, and
         // the next higher ones.
@@ -495,7 +508,7 @@ impl Driver {
     /// What must hold once everybody is gone.
     pub fn is_empty(&self) -> Check {
         let (taken, reserved) = self.book.read(|book| (book.allocations(), book.reservations()));
-        let ports: u32 = self.policy.relay.iter().map(|relay| relay.ports.used()).sum();
+        let ports: u32 = self.ports.iter().map(|ports| ports.used()).sum();
         let left = (self.server.allocation_count(), self.sockets.len(), taken, reserved, ports);
         if left != (0, 0, 0, 0, 0) {
             return Err(format!("left over: {left:?}"));

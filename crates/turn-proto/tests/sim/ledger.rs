@@ -128,10 +128,16 @@ impl Ledger {
         Self { granted: BTreeMap::new(), policy }
     }
 
-    /// A new policy is in force: what is forbidden now has no permission any more.
-    pub fn apply(&mut self, policy: Arc<Policy>) {
+    /// A new policy is in force: what is forbidden now has no permission any more, and relay addresses
+    /// that are gone end what was allocated on them.
+    pub fn apply(&mut self, now: Instant, policy: Arc<Policy>) {
         let allowed = |ip| policy.peer_rules.judge(ip) != PeerAccess::Denied;
         for granted in self.granted.values_mut() {
+            for (relayed, expires) in granted.halves.iter_mut().flatten() {
+                if !policy.relay.iter().any(|relay| relay.public == relayed.ip()) {
+                    *expires = now.min(*expires);
+                }
+            }
             granted.permissions.retain(|ip, _| allowed(*ip));
             granted.channels.retain(|_, (peer, _)| allowed(peer.ip()));
         }
@@ -281,6 +287,8 @@ impl Ledger {
                 let relayed = relayed.map_err(|_| "malformed relayed address")?;
                 let half = &mut halves[IpFamily::of(relayed.ip()) as usize];
                 ensure!(half.is_none(), "two relayed addresses of one family");
+                let served = self.policy.relay.iter().any(|relay| relay.public == relayed.ip());
+                ensure!(served, "{relayed} is no address of this server any more");
                 *half = Some((relayed, expires));
             }
         }
