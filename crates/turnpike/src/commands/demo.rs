@@ -5,12 +5,14 @@
 //! loopback. With it two clients on that server send to each other's relayed addresses.
 
 mod call;
+mod caller;
 mod endpoint;
 mod flow;
 mod local;
 mod packet;
 mod report;
 mod tally;
+mod uri;
 
 use std::time::Duration;
 
@@ -30,17 +32,17 @@ pub(crate) fn run(args: &cli::Demo) -> Result<()> {
 }
 
 async fn demo(args: &cli::Demo) -> Result<()> {
-    let time = Duration::from_secs(args.seconds);
     let quiet = args.output.json;
+    let wish = call::Wish { time: Duration::from_secs(args.seconds), quiet };
     let result = match (&args.server, &args.user, &args.password) {
         (Some(server), Some(user), Some(password)) => {
-            let login = call::Login { user, password };
-            call::between_two_clients(server, login, time, quiet).await?
+            let login = caller::Login { user, password };
+            call::between_two_clients(server, login, wish).await?
         }
         // clap sees to it that the three come together.
         _ => {
             let server = local::start()?;
-            let result = call::with_a_peer(&server, time, quiet).await;
+            let result = call::with_a_peer(&server, wish).await;
             server.stop().await;
             result?
         }

@@ -57,13 +57,14 @@ pub(crate) struct Endpoint<'a> {
 }
 
 impl Endpoint<'_> {
-    /// Sends from `start` until the call's end, and receives a little longer.
-    pub(crate) async fn run(mut self, start: Instant) -> Result<Line> {
+    /// Sends from `start` until the call's end, receives a little longer, and gives its allocation
+    /// back.
+    pub(crate) async fn run(mut self, start: Instant) -> Result<()> {
         let mut schedules = FlowKind::ALL.map(|kind| Schedule::new(kind, start));
         loop {
             let end = self.call.end.get();
             if Clock::now().instant >= end + GRACE {
-                return Ok(self.line);
+                return self.release().await;
             }
             for schedule in &mut schedules {
                 self.send_due(schedule, end).await?;
@@ -168,6 +169,19 @@ impl Endpoint<'_> {
                 | Event::Refused { .. }
                 | Event::Failed { .. }
                 | Event::Released => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the allocation back, so that it does not stay until it expires. One packet, and no
+    /// waiting for the answer.
+    async fn release(&mut self) -> Result<()> {
+        if let Line::Relayed { client, .. } = &mut self.line
+            && client.release(Clock::now().instant).is_ok()
+        {
+            while let Some(request) = client.poll_transmit() {
+                self.socket.send(request).await?;
             }
         }
         Ok(())
