@@ -92,17 +92,15 @@ async fn converse([a, b]: [End<'_>; 2], wish: Wish) -> Result<(Tallies, Duration
     let call = &Call { tallies: RefCell::new(Tallies::new()), end: Cell::new(end) };
     let run =
         |End { socket, line }, direction| Endpoint { call, socket, line, direction }.run(start);
-    {
-        let both = async { tokio::try_join!(run(a, Direction::Forth), run(b, Direction::Back)) };
-        tokio::pin!(both);
-        loop {
-            tokio::select! {
-                ended = &mut both => break ended.map(drop)?,
-                () = show_progress(call, start, wish.time), if !wish.quiet => {}
-                interrupted = tokio::signal::ctrl_c(), if call.end.get() == end => {
-                    interrupted?;
-                    call.end.set(Clock::now().instant);
-                }
+    let both = async { tokio::try_join!(run(a, Direction::Forth), run(b, Direction::Back)) };
+    tokio::pin!(both);
+    loop {
+        tokio::select! {
+            ended = &mut both => break ended.map(drop)?,
+            () = show_progress(call, start, wish.time), if !wish.quiet => {}
+            interrupted = tokio::signal::ctrl_c(), if call.end.get() == end => {
+                interrupted?;
+                call.end.set(Clock::now().instant);
             }
         }
     }
