@@ -114,11 +114,7 @@ impl LinkConfig {
         }
         let first = self.transit(rng);
         let second = rng.happens(self.duplication).then(|| self.transit(rng));
-        Carried::Arrives {
-            packet,
-            first,
-            second,
-        }
+        Carried::Arrives { packet, first, second }
     }
 
     fn transit(&self, rng: &mut Rng) -> Duration {
@@ -137,11 +133,7 @@ pub(crate) enum Carried {
     /// It did not fit; this goes back to the sender.
     Bounced(Packet),
     /// It arrives after `first`, and once more after `second`.
-    Arrives {
-        packet: Packet,
-        first: Duration,
-        second: Option<Duration>,
-    },
+    Arrives { packet: Packet, first: Duration, second: Option<Duration> },
 }
 
 fn flip_a_bit(rng: &mut Rng, packet: &mut Packet) {

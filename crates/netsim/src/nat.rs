@@ -124,10 +124,7 @@ impl Nat {
     /// A NAT without mappings.
     #[must_use]
     pub const fn new(config: NatConfig) -> Self {
-        Self {
-            config,
-            mappings: Vec::new(),
-        }
+        Self { config, mappings: Vec::new() }
     }
 
     /// Forgets all mappings, as when the device restarts: inside hosts appear at other ports.
@@ -199,10 +196,8 @@ impl Nat {
         if packet.dst.ip() != self.config.public {
             return None;
         }
-        let mapping = self
-            .mappings
-            .iter()
-            .find(|mapping| mapping.outside_port == packet.dst.port())?;
+        let mapping =
+            self.mappings.iter().find(|mapping| mapping.outside_port == packet.dst.port())?;
         // An error is let in when the packet it is about went out here (RFC 4787 REQ-10).
         let from = match &packet.body {
             Body::Udp(_) => packet.src,
@@ -219,10 +214,7 @@ impl Nat {
         }
         packet.dst = mapping.inside;
         if let Body::Icmp(icmp) = &mut packet.body {
-            *icmp = Icmp {
-                about_src: mapping.inside,
-                ..*icmp
-            };
+            *icmp = Icmp { about_src: mapping.inside, ..*icmp };
         }
         Some((mapping.port, packet))
     }
@@ -234,11 +226,7 @@ impl Nat {
         let start = rng.below(u64::from(count)) as u32;
         (0..count)
             .map(|step| low + ((start + step) % count) as u16)
-            .find(|port| {
-                self.mappings
-                    .iter()
-                    .all(|mapping| mapping.outside_port != *port)
-            })
+            .find(|port| self.mappings.iter().all(|mapping| mapping.outside_port != *port))
     }
 }
 
@@ -253,9 +241,7 @@ mod tests {
     fn out(nat: &mut Nat, at_secs: u64, dst: &str) -> SocketAddr {
         let now = Instant::ZERO + Duration::from_secs(at_secs);
         let packet = Packet::udp(addr("10.0.0.2:5000"), addr(dst), vec![1]);
-        let (port, packet) = nat
-            .translate(now, &mut Rng::new(at_secs), 1, packet)
-            .unwrap();
+        let (port, packet) = nat.translate(now, &mut Rng::new(at_secs), 1, packet).unwrap();
         assert_eq!(port, Nat::OUTSIDE);
         packet.src
     }
@@ -273,52 +259,20 @@ mod tests {
     fn behaves_as_rfc_4787_says() {
         let public: IpAddr = "203.0.113.9".parse().unwrap();
         for (config, same_address, other_address, other_port_in, stranger_in) in [
-            (
-                NatConfig::endpoint_independent(public),
-                true,
-                true,
-                true,
-                true,
-            ),
-            (
-                NatConfig::address_dependent(public),
-                true,
-                false,
-                true,
-                false,
-            ),
+            (NatConfig::endpoint_independent(public), true, true, true, true),
+            (NatConfig::address_dependent(public), true, false, true, false),
             (NatConfig::symmetric(public), false, false, false, false),
         ] {
             let name = format!("{:?}", config.mapping);
             let mut nat = Nat::new(config);
             let first = out(&mut nat, 0, "198.51.100.1:3478");
             assert_eq!(first.ip(), public);
-            assert_eq!(
-                out(&mut nat, 1, "198.51.100.1:3478"),
-                first,
-                "{name}: not stable"
-            );
-            assert_eq!(
-                out(&mut nat, 2, "198.51.100.1:9") == first,
-                same_address,
-                "{name}"
-            );
+            assert_eq!(out(&mut nat, 1, "198.51.100.1:3478"), first, "{name}: not stable");
+            assert_eq!(out(&mut nat, 2, "198.51.100.1:9") == first, same_address, "{name}");
             assert!(comes_in(&mut nat, 3, "198.51.100.1:3478", first), "{name}");
-            assert_eq!(
-                comes_in(&mut nat, 3, "198.51.100.1:77", first),
-                other_port_in,
-                "{name}"
-            );
-            assert_eq!(
-                comes_in(&mut nat, 3, "192.0.2.4:3478", first),
-                stranger_in,
-                "{name}"
-            );
-            assert_eq!(
-                out(&mut nat, 4, "192.0.2.4:3478") == first,
-                other_address,
-                "{name}"
-            );
+            assert_eq!(comes_in(&mut nat, 3, "198.51.100.1:77", first), other_port_in, "{name}");
+            assert_eq!(comes_in(&mut nat, 3, "192.0.2.4:3478", first), stranger_in, "{name}");
+            assert_eq!(out(&mut nat, 4, "192.0.2.4:3478") == first, other_address, "{name}");
         }
     }
 
@@ -328,10 +282,7 @@ mod tests {
         let mut nat = Nat::new(config.timeout(Duration::from_secs(30)));
         let first = out(&mut nat, 0, "198.51.100.1:3478");
         assert!(comes_in(&mut nat, 29, "198.51.100.1:3478", first));
-        assert!(
-            !comes_in(&mut nat, 30, "198.51.100.1:3478", first),
-            "inbound must not prolong"
-        );
+        assert!(!comes_in(&mut nat, 30, "198.51.100.1:3478", first), "inbound must not prolong");
     }
 
     #[test]
@@ -339,16 +290,12 @@ mod tests {
         let mut config = NatConfig::symmetric("203.0.113.9".parse().unwrap());
         config.ports = 4000..=4003;
         let mut nat = Nat::new(config);
-        let mut ports: Vec<_> = (1..=4)
-            .map(|n| out(&mut nat, n, &format!("198.51.100.1:{n}")).port())
-            .collect();
+        let mut ports: Vec<_> =
+            (1..=4).map(|n| out(&mut nat, n, &format!("198.51.100.1:{n}")).port()).collect();
         ports.sort_unstable();
         assert_eq!(ports, [4000, 4001, 4002, 4003]);
         let packet = Packet::udp(addr("10.0.0.2:5000"), addr("198.51.100.1:5"), vec![]);
-        assert!(
-            nat.translate(Instant::ZERO, &mut Rng::new(0), 1, packet)
-                .is_none()
-        );
+        assert!(nat.translate(Instant::ZERO, &mut Rng::new(0), 1, packet).is_none());
     }
 
     #[test]
@@ -357,19 +304,12 @@ mod tests {
         let outside = out(&mut nat, 0, "198.51.100.1:3478");
         let sent = Packet::udp(outside, addr("198.51.100.1:3478"), vec![1]);
         let error = sent.port_unreachable().unwrap();
-        let (_, error) = nat
-            .translate(Instant::ZERO, &mut Rng::new(0), 0, error)
-            .unwrap();
+        let (_, error) = nat.translate(Instant::ZERO, &mut Rng::new(0), 0, error).unwrap();
         assert_eq!(error.dst, addr("10.0.0.2:5000"));
-        let Body::Icmp(icmp) = error.body else {
-            panic!("still an ICMP error")
-        };
+        let Body::Icmp(icmp) = error.body else { panic!("still an ICMP error") };
         assert_eq!(icmp.about_src, addr("10.0.0.2:5000"));
         let other = Packet::udp(outside, addr("198.51.100.1:9"), vec![1]);
         let error = other.port_unreachable().unwrap();
-        assert!(
-            nat.translate(Instant::ZERO, &mut Rng::new(0), 0, error)
-                .is_none()
-        );
+        assert!(nat.translate(Instant::ZERO, &mut Rng::new(0), 0, error).is_none());
     }
 }

@@ -44,12 +44,7 @@ impl Packet {
     /// A datagram that may be fragmented.
     #[must_use]
     pub const fn udp(src: SocketAddr, dst: SocketAddr, payload: Vec<u8>) -> Self {
-        Self {
-            src,
-            dst,
-            body: Body::Udp(payload),
-            dont_fragment: false,
-        }
+        Self { src, dst, body: Body::Udp(payload), dont_fragment: false }
     }
 
     /// "Port unreachable" about this packet, for its sender. `None` about an ICMP error: errors
@@ -73,19 +68,8 @@ impl Packet {
         if matches!(self.body, Body::Icmp(_)) {
             return None;
         }
-        let icmp = Icmp {
-            kind,
-            code,
-            data,
-            about_src: self.src,
-            about_dst: self.dst,
-        };
-        Some(Self {
-            src: self.dst,
-            dst: self.src,
-            body: Body::Icmp(icmp),
-            dont_fragment: false,
-        })
+        let icmp = Icmp { kind, code, data, about_src: self.src, about_dst: self.dst };
+        Some(Self { src: self.dst, dst: self.src, body: Body::Icmp(icmp), dont_fragment: false })
     }
 
     /// Size on the wire: payload, UDP header and IP header without options.
@@ -108,10 +92,7 @@ impl fmt::Display for Packet {
         match &self.body {
             Body::Udp(payload) => {
                 write!(f, "{} bytes:", payload.len())?;
-                payload
-                    .iter()
-                    .take(8)
-                    .try_for_each(|byte| write!(f, " {byte:02x}"))
+                payload.iter().take(8).try_for_each(|byte| write!(f, " {byte:02x}"))
             }
             Body::Icmp(icmp) => write!(
                 f,

@@ -22,11 +22,7 @@ impl Chance {
     /// `parts` times in a million; more counts as always.
     #[must_use]
     pub const fn per_million(parts: u32) -> Self {
-        if parts > Self::ALWAYS.0 {
-            Self::ALWAYS
-        } else {
-            Self(parts)
-        }
+        if parts > Self::ALWAYS.0 { Self::ALWAYS } else { Self(parts) }
     }
 }
 
@@ -48,9 +44,7 @@ impl Rng {
     #[must_use]
     pub const fn fork(&mut self) -> Self {
         // A constant of its own keeps the child off the parent's sequence.
-        Self {
-            state: self.next_u64() ^ 0xA5A5_5A5A_C3C3_3C3C,
-        }
+        Self { state: self.next_u64() ^ 0xA5A5_5A5A_C3C3_3C3C }
     }
 
     /// The next 64 bits.
@@ -136,20 +130,14 @@ mod tests {
         let got = [rng.next_u64(), rng.next_u64(), rng.next_u64()];
         assert_eq!(
             got,
-            [
-                6_457_827_717_110_365_317,
-                3_203_168_211_198_807_973,
-                9_817_491_932_198_370_423
-            ]
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
         );
     }
 
     #[test]
     fn chances_are_kept() {
         let mut rng = Rng::new(7);
-        let hits = (0..100_000)
-            .filter(|_| rng.happens(Chance::percent(5)))
-            .count();
+        let hits = (0..100_000).filter(|_| rng.happens(Chance::percent(5))).count();
         assert!((4_700..5_300).contains(&hits), "{hits} of 100000 at 5 %");
         assert!(!rng.happens(Chance::NEVER));
         assert!(rng.happens(Chance::percent(100)));

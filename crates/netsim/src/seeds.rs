@@ -28,10 +28,7 @@ struct SeedOnPanic(u64);
 impl Drop for SeedOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!(
-                "failed with SEED={}: set this variable to run it alone",
-                self.0
-            );
+            eprintln!("failed with SEED={}: set this variable to run it alone", self.0);
         }
     }
 }

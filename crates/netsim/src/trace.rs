@@ -50,13 +50,7 @@ impl Summary {
                 (2, true)
             }
         };
-        Self {
-            src: packet.src,
-            dst: packet.dst,
-            len,
-            head,
-            icmp,
-        }
+        Self { src: packet.src, dst: packet.dst, len, head, icmp }
     }
 }
 
@@ -64,10 +58,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.icmp { "icmp" } else { "udp" };
         write!(f, "{} -> {} {kind} {} bytes:", self.src, self.dst, self.len)?;
-        self.head
-            .iter()
-            .take(self.len)
-            .try_for_each(|byte| write!(f, " {byte:02x}"))
+        self.head.iter().take(self.len).try_for_each(|byte| write!(f, " {byte:02x}"))
     }
 }
 

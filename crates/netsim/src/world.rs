@@ -174,10 +174,7 @@ impl<H: Host> World<H> {
     }
 
     fn add(&mut self, kind: Kind<H>) -> NodeId {
-        self.nodes.push(Node {
-            kind,
-            ports: Vec::new(),
-        });
+        self.nodes.push(Node { kind, ports: Vec::new() });
         NodeId(self.nodes.len() - 1)
     }
 
@@ -209,9 +206,7 @@ impl<H: Host> World<H> {
         let Kind::Router(routes) = &mut self.nodes[router.0].kind else {
             panic!("node {} is no router", router.0);
         };
-        prefixes
-            .iter()
-            .for_each(|prefix| routes.add_route(*prefix, port));
+        prefixes.iter().for_each(|prefix| routes.add_route(*prefix, port));
         link
     }
 
@@ -236,10 +231,7 @@ impl<H: Host> World<H> {
     #[must_use]
     pub const fn now(&self) -> Now {
         let secs = self.now.as_nanos() / 1_000_000_000;
-        Now {
-            instant: self.now,
-            unix: UnixSeconds(UNIX_START + secs),
-        }
+        Now { instant: self.now, unix: UnixSeconds(UNIX_START + secs) }
     }
 
     /// The world's luck; forking from it keeps the links' luck independent of what a test draws.
@@ -279,13 +271,10 @@ impl<H: Host> World<H> {
 
     /// All hosts.
     pub fn hosts(&self) -> impl Iterator<Item = (NodeId, &H)> {
-        self.nodes
-            .iter()
-            .enumerate()
-            .filter_map(|(at, node)| match &node.kind {
-                Kind::Host(host) => Some((NodeId(at), host)),
-                Kind::Router(_) | Kind::Nat(_) => None,
-            })
+        self.nodes.iter().enumerate().filter_map(|(at, node)| match &node.kind {
+            Kind::Host(host) => Some((NodeId(at), host)),
+            Kind::Router(_) | Kind::Nat(_) => None,
+        })
     }
 
     /// A NAT.
@@ -344,11 +333,7 @@ impl<H: Host> World<H> {
     pub fn next_at(&self) -> Option<Instant> {
         let arrival = self.arrivals.peek().map(|Reverse(arrival)| arrival.at);
         let wake = self.next_wake().map(|(at, _)| at);
-        [arrival, wake]
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|at| at.max(self.now))
+        [arrival, wake].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
     /// Lets the next thing happen. Returns false when nothing will ever happen again.
@@ -370,9 +355,7 @@ impl<H: Host> World<H> {
     }
 
     fn next_wake(&self) -> Option<(Instant, NodeId)> {
-        self.hosts()
-            .filter_map(|(id, host)| Some((host.next_wake()?, id)))
-            .min()
+        self.hosts().filter_map(|(id, host)| Some((host.next_wake()?, id))).min()
     }
 
     fn advance_to(&mut self, at: Instant) {
@@ -386,10 +369,7 @@ impl<H: Host> World<H> {
         self.advance_to(at);
         self.wakes_at_now += 1;
         if self.wakes_at_now > WAKES_AT_ONE_INSTANT_MAX {
-            self.fail(&format!(
-                "node {} is due again and again at one instant",
-                id.0
-            ));
+            self.fail(&format!("node {} is due again and again at one instant", id.0));
         }
         let now = self.now();
         let mut out = Outbox::default();
@@ -406,11 +386,8 @@ impl<H: Host> World<H> {
         let Some(Reverse(arrival)) = self.arrivals.pop() else {
             return;
         };
-        let Arrival {
-            node, port, packet, ..
-        } = arrival;
-        self.trace
-            .record(self.now, node, What::Arrived(Summary::of(&packet)));
+        let Arrival { node, port, packet, .. } = arrival;
+        self.trace.record(self.now, node, What::Arrived(Summary::of(&packet)));
         let now = self.now();
         let forwarded = match &mut self.nodes[node.0].kind {
             Kind::Host(host) => {
@@ -442,11 +419,7 @@ impl<H: Host> World<H> {
         match link.config.carry(&mut self.rng, packet) {
             Carried::Lost => self.trace.record(self.now, from, What::Lost(summary)),
             Carried::Bounced(error) => self.schedule(self.now, from, port, error),
-            Carried::Arrives {
-                packet,
-                first,
-                second,
-            } => {
+            Carried::Arrives { packet, first, second } => {
                 if let Some(second) = second {
                     self.schedule(self.now + second, to, to_port, packet.clone());
                 }
@@ -457,13 +430,7 @@ impl<H: Host> World<H> {
 
     fn schedule(&mut self, at: Instant, node: NodeId, port: usize, packet: Packet) {
         self.order += 1;
-        self.arrivals.push(Reverse(Arrival {
-            at,
-            order: self.order,
-            node,
-            port,
-            packet,
-        }));
+        self.arrivals.push(Reverse(Arrival { at, order: self.order, node, port, packet }));
     }
 
     fn finish_step(&mut self) {

@@ -1,8 +1,5 @@
 //! The world keeps its promises: it is the same for the same seed, and it breaks what it is told to.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test helper that cannot go on fails the test"
-)]
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on fails the test")]
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,11 +25,7 @@ struct Talker {
 impl Host for Talker {
     fn receive(&mut self, now: Now, packet: Packet, out: &mut Outbox) {
         if self.echoes && matches!(packet.body, Body::Udp(_)) {
-            out.send(Packet {
-                src: packet.dst,
-                dst: packet.src,
-                ..packet.clone()
-            });
+            out.send(Packet { src: packet.dst, dst: packet.src, ..packet.clone() });
         }
         self.got.push((now.instant, packet));
     }
@@ -81,11 +74,7 @@ fn numbers(talker: &Talker) -> Vec<u32> {
         Body::Udp(payload) => u32::from_be_bytes(payload[..4].try_into().unwrap()),
         Body::Icmp(_) => panic!("no errors here"),
     };
-    talker
-        .got
-        .iter()
-        .map(|(_, packet)| number(packet))
-        .collect()
+    talker.got.iter().map(|(_, packet)| number(packet)).collect()
 }
 
 #[test]
@@ -103,24 +92,12 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn a_perfect_link_delivers_in_order_and_on_time() {
-    let (world, _, b) = over(
-        1,
-        LinkConfig::default().delay(Duration::from_millis(7)),
-        sender(3),
-    );
-    let at: Vec<_> = world
-        .host(b)
-        .got
-        .iter()
-        .map(|(at, _)| at.as_nanos() / 1_000_000)
-        .collect();
+    let (world, _, b) = over(1, LinkConfig::default().delay(Duration::from_millis(7)), sender(3));
+    let at: Vec<_> = world.host(b).got.iter().map(|(at, _)| at.as_nanos() / 1_000_000).collect();
     assert_eq!(at, [7, 17, 27]);
     assert_eq!(numbers(world.host(b)), [3, 2, 1]);
     assert_eq!(world.now().instant, Instant::ZERO + Duration::from_secs(60));
-    assert_eq!(
-        world.now().unix.0 - World::<Talker>::new(0).now().unix.0,
-        60
-    );
+    assert_eq!(world.now().unix.0 - World::<Talker>::new(0).now().unix.0, 60);
 }
 
 #[test]
@@ -134,39 +111,23 @@ fn links_lose_duplicate_reorder_and_corrupt_as_told() {
     let more = count(LinkConfig::default().duplication(Chance::percent(20))) - 1000;
     assert!((150..250).contains(&more), "{more} of 1000 doubled at 20 %");
 
-    let (world, _, b) = over(
-        5,
-        LinkConfig::default().reordering(Chance::percent(20)),
-        sender(1000),
-    );
+    let (world, _, b) =
+        over(5, LinkConfig::default().reordering(Chance::percent(20)), sender(1000));
     let got = numbers(world.host(b));
     assert_eq!(got.len(), 1000);
-    assert!(
-        got.windows(2).any(|pair| pair[0] < pair[1]),
-        "something overtook"
-    );
+    assert!(got.windows(2).any(|pair| pair[0] < pair[1]), "something overtook");
 
-    let (world, _, b) = over(
-        5,
-        LinkConfig::default().corruption(Chance::ALWAYS),
-        sender(100),
-    );
-    let flipped = numbers(world.host(b))
-        .iter()
-        .zip((1..=100).rev())
-        .all(|(got, sent)| {
-            let difference: u32 = got ^ sent;
-            difference.count_ones() == 1
-        });
+    let (world, _, b) = over(5, LinkConfig::default().corruption(Chance::ALWAYS), sender(100));
+    let flipped = numbers(world.host(b)).iter().zip((1..=100).rev()).all(|(got, sent)| {
+        let difference: u32 = got ^ sent;
+        difference.count_ones() == 1
+    });
     assert!(flipped, "exactly one bit of each");
 }
 
 #[test]
 fn a_link_that_is_down_passes_nothing() {
-    let link = LinkConfig {
-        up: false,
-        ..LinkConfig::default()
-    };
+    let link = LinkConfig { up: false, ..LinkConfig::default() };
     let (world, _, b) = over(1, link, sender(10));
     assert!(world.host(b).got.is_empty());
     assert_eq!(world.in_flight(), 0);
@@ -174,11 +135,7 @@ fn a_link_that_is_down_passes_nothing() {
 
 #[test]
 fn what_does_not_fit_is_fragmented_or_reported() {
-    let big = |dont_fragment| Talker {
-        size: 1400,
-        dont_fragment,
-        ..sender(1)
-    };
+    let big = |dont_fragment| Talker { size: 1400, dont_fragment, ..sender(1) };
     let link = LinkConfig::default().mtu(1280);
 
     let (world, a, b) = over(1, link, big(false));
@@ -186,9 +143,7 @@ fn what_does_not_fit_is_fragmented_or_reported() {
 
     let (world, a, b) = over(1, link, big(true));
     assert!(world.host(b).got.is_empty());
-    let Body::Icmp(icmp) = &world.host(a).got[0].1.body else {
-        panic!("an error comes back")
-    };
+    let Body::Icmp(icmp) = &world.host(a).got[0].1.body else { panic!("an error comes back") };
     assert_eq!((icmp.kind, icmp.code, icmp.data), (3, 4, 1280));
     assert_eq!(icmp.about_dst, addr("192.0.2.2:2000"));
 }
@@ -197,37 +152,24 @@ fn what_does_not_fit_is_fragmented_or_reported() {
 fn packets_find_their_way_through_a_nat_and_a_router_and_back() {
     let mut world = World::new(3);
     let internet = world.add_router();
-    let nat = world.add_nat(Nat::new(NatConfig::symmetric(
-        "203.0.113.5".parse().unwrap(),
-    )));
+    let nat = world.add_nat(Nat::new(NatConfig::symmetric("203.0.113.5".parse().unwrap())));
     let client = world.add_host(Talker {
         me: Some(addr("10.0.0.2:5000")),
         to: Some(addr("198.51.100.7:3478")),
         left: 1,
         ..Talker::default()
     });
-    let server = world.add_host(Talker {
-        echoes: true,
-        ..Talker::default()
-    });
+    let server = world.add_host(Talker { echoes: true, ..Talker::default() });
     let link = LinkConfig::default();
     world.attach(internet, nat, link, &["203.0.113.0/24".parse().unwrap()]);
-    world.attach(
-        internet,
-        server,
-        link,
-        &["198.51.100.7/32".parse().unwrap()],
-    );
+    world.attach(internet, server, link, &["198.51.100.7/32".parse().unwrap()]);
     world.connect(nat, client, link);
     world.run_for(Duration::from_secs(1));
 
     let at_server = &world.host(server).got[0].1;
     assert_eq!(at_server.src.ip(), addr("203.0.113.5:0").ip());
     let at_client = &world.host(client).got[0].1;
-    assert_eq!(
-        (at_client.src, at_client.dst),
-        (at_server.dst, addr("10.0.0.2:5000"))
-    );
+    assert_eq!((at_client.src, at_client.dst), (at_server.dst, addr("10.0.0.2:5000")));
 }
 
 #[test]
@@ -237,32 +179,21 @@ fn a_failed_check_names_the_seed_and_shows_the_last_steps() {
         let a = world.add_host(sender(3));
         let b = world.add_host(Talker::default());
         world.connect(a, b, LinkConfig::default());
-        world.check("at most one packet arrives", move |world| {
-            match world.host(b).got.len() {
-                0 | 1 => Ok(()),
-                more => Err(format!("{more} arrived")),
-            }
+        world.check("at most one packet arrives", move |world| match world.host(b).got.len() {
+            0 | 1 => Ok(()),
+            more => Err(format!("{more} arrived")),
         });
         world.run_for(Duration::from_secs(1));
     }));
     let message = *failure.unwrap_err().downcast::<String>().unwrap();
-    assert!(
-        message.contains("at most one packet arrives: 2 arrived"),
-        "{message}"
-    );
+    assert!(message.contains("at most one packet arrives: 2 arrived"), "{message}");
     assert!(message.contains("SEED=77"), "{message}");
-    assert!(
-        message.contains("got  192.0.2.1:1000 -> 192.0.2.2:2000 udp 4 bytes"),
-        "{message}"
-    );
+    assert!(message.contains("got  192.0.2.1:1000 -> 192.0.2.2:2000 udp 4 bytes"), "{message}");
 }
 
 #[test]
 fn a_stuck_timer_fails_instead_of_hanging() {
-    let stuck = Talker {
-        every: Duration::ZERO,
-        ..sender(u32::MAX)
-    };
+    let stuck = Talker { every: Duration::ZERO, ..sender(u32::MAX) };
     let failure = catch_unwind(AssertUnwindSafe(|| over(1, LinkConfig::default(), stuck)));
     let message = *failure.err().unwrap().downcast::<String>().unwrap();
     assert!(message.contains("due again and again"), "{message}");
