@@ -33,13 +33,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// One user, `alice`, who may reach the lab's peer.
+    /// One user, `alice`, who may reach the lab's peer, by an old client if need be: coturn's utilities
+    /// bind channels up to 0x7FFE.
     #[must_use]
     pub fn for_lab(lab: &Lab) -> Self {
         Self {
             accounts: vec![Account { name: "alice", password: "correct-horse-battery" }],
             allow: vec![lab.v4.peer, lab.v6.peer],
-            top: String::new(),
+            top: "compatibility.rfc5766_clients = true\n".to_owned(),
             tables: String::new(),
         }
     }
