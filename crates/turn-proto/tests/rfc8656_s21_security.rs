@@ -144,6 +144,32 @@ fn on_an_open_relay_everybody_is_a_stranger() {
 }
 
 #[test]
+fn who_allocated_on_an_open_relay_has_no_key_afterwards() {
+    let mut open = policy();
+    open.auth.open = true;
+    let mut world = World::with(open);
+    let mut client = Client::new(1);
+    let request = client.bare(Method::ALLOCATE, |builder| {
+        builder.requested_transport(17);
+    });
+    client.exchange(&mut world, &request);
+    assert_eq!(world.server.allocation_count(), 1);
+    let mut closed = world.policy.clone();
+    closed.auth.open = false;
+    world.apply(closed);
+    client.log_in(&mut world);
+    // Nobody's name, and the key that stands for none.
+    let mut out = [0; 512];
+    let id = client.next_transaction();
+    let mut builder = MessageBuilder::new(&mut out, Class::Request, Method::REFRESH, id);
+    builder.username("").realm(REALM).nonce(client.nonce.as_ref().unwrap());
+    let sealed = builder.integrity(IntegrityKind::Sha1, &IntegrityKey::new(&[0; 16]));
+    let len = sealed.finish().unwrap();
+    let reply = client.exchange(&mut world, &out[..len]);
+    assert_eq!((reply.code(), reply.sealed), (Some(401), false));
+}
+
+#[test]
 fn look_ups_for_strangers_are_within_the_budget() {
     let mut world =
         World::with(Policy { strangers: StrangerBudget { per_second: 10 }, ..policy() });
