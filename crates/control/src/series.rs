@@ -2,33 +2,7 @@
 
 use turn_proto::{DropReason, EndReason, Refusal};
 
-/// Defines an enum of labels: `ALL`, `label`, `index`.
-macro_rules! labels {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $label:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name { $($(#[$doc])* $variant,)+ }
-
-        impl $name {
-            /// Every value, in the order of its index.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The metric label: stable, lower case.
-            #[must_use]
-            pub const fn label(self) -> &'static str {
-                match self { $(Self::$variant => $label,)+ }
-            }
-
-            /// Position in [`Self::ALL`].
-            #[must_use]
-            pub const fn index(self) -> usize {
-                self as usize
-            }
-        }
-    };
-}
-
-labels! {
+turn_types::labels! {
     /// A direction on one of the two legs of a relay.
     Leg {
         /// From clients to us.
@@ -42,7 +16,7 @@ labels! {
     }
 }
 
-labels! {
+turn_types::labels! {
     /// What became of a packet that was not dropped. With the drops by reason, these add up to
     /// the packets received and the ICMP errors heard of: each has exactly one fate.
     Fate {
@@ -61,7 +35,7 @@ labels! {
     }
 }
 
-labels! {
+turn_types::labels! {
     /// How a request that had to wait was answered.
     LateAnswer {
         /// With success.
@@ -73,7 +47,7 @@ labels! {
     }
 }
 
-labels! {
+turn_types::labels! {
     /// How full batches are.
     Histogram {
         /// Messages per receive call.

@@ -29,12 +29,7 @@ impl Tool {
     /// When the program cannot be started.
     #[must_use]
     pub fn run(command: &mut Command, limit: Duration) -> Self {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut child = spawn(command);
         let stdout = collect(child.stdout.take());
         let stderr = collect(child.stderr.take());
         let deadline = Instant::now() + limit;
@@ -54,6 +49,15 @@ impl Tool {
         let text = |thread: JoinHandle<String>| thread.join().unwrap_or_default();
         Self { ok, output: text(stdout) + &text(stderr) }
     }
+}
+
+fn spawn(command: &mut Command) -> Child {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 fn collect(from: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
@@ -81,12 +85,7 @@ impl Running {
     /// When the program cannot be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut child = spawn(command);
         let lines = Arc::new(Mutex::new(Vec::new()));
         let mut readers = Vec::new();
         readers.extend(child.stdout.take().map(|out: ChildStdout| gather(out, &lines)));

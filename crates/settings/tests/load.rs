@@ -29,6 +29,7 @@ fn the_example_of_the_documentation_is_good() {
     let dir = TempDir::new();
     let secret = dir.write("secret", SECRET);
     assert_eq!(settings::EXAMPLE.lines().count(), 5);
+    assert!(include_str!("../../../README.md").contains(settings::EXAMPLE), "the README shows it");
     let text = settings::EXAMPLE.replace("/etc/turnpike/secret", secret.to_str().unwrap());
     let settings = good(&text);
     assert_eq!(&*settings.realm, "example.org");

@@ -7,8 +7,6 @@ use alloc::sync::Arc;
 use stun_wire::Method;
 use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, RelayedAddr};
 
-use crate::verdict::labelled;
-
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -73,7 +71,7 @@ pub struct Traffic {
     pub dropped_packets: u64,
 }
 
-labelled! {
+turn_types::labels! {
     /// Why an allocation ended.
     EndReason {
         /// The client refreshed it with LIFETIME 0.
@@ -91,7 +89,7 @@ labelled! {
     }
 }
 
-labelled! {
+turn_types::labels! {
     /// Why a request was refused: what an operator is told. [`Refusal::code`] is what the client is
     /// told.
     Refusal {

@@ -79,33 +79,7 @@ pub struct Answer {
     pub error: bool,
 }
 
-macro_rules! labelled {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $label:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name { $($(#[$doc])* $variant,)+ }
-
-        impl $name {
-            /// Every value, in the order of its index.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The metric label and the word in logs: stable, lower case.
-            #[must_use]
-            pub const fn label(self) -> &'static str {
-                match self { $(Self::$variant => $label,)+ }
-            }
-
-            /// Position in [`Self::ALL`], for tables of counters.
-            #[must_use]
-            pub const fn index(self) -> usize {
-                self as usize
-            }
-        }
-    };
-}
-pub(crate) use labelled;
-
-labelled! {
+turn_types::labels! {
     /// Why nothing was sent for a packet. The label is what metrics and logs call it.
     DropReason {
         /// The first byte says that it is neither STUN nor ChannelData (RFC 8656 §12).

@@ -12,6 +12,7 @@ extern crate std;
 
 mod addr;
 mod id;
+mod labels;
 mod marks;
 mod path;
 mod prefix;

@@ -27,7 +27,9 @@ pub enum PrefixError {
 impl fmt::Display for PrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Address => "not an IP address or CIDR prefix (such as 192.0.2.0/24 or 2001:db8::/32)",
+            Self::Address => {
+                "not an IP address or CIDR prefix (such as 192.0.2.0/24 or 2001:db8::/32)"
+            }
             Self::Length => "the prefix length is out of range (0-32 for IPv4, 0-128 for IPv6)",
             Self::HostBits => "bits are set behind the prefix length; write the network address",
         })

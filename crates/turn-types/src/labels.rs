@@ -1,0 +1,49 @@
+//! Enums whose every value has a name for operators.
+
+/// Defines a public enum whose values have a label (what metrics and logs call them) and an index
+/// (their place in a table of counters): `ALL`, `label` and `index`.
+#[macro_export]
+macro_rules! labels {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $label:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            /// Every value, in the order of its index.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The metric label and the word in logs: stable, lower case.
+            #[must_use]
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$variant => $label,)+ }
+            }
+
+            /// Position in [`Self::ALL`], for tables of counters.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    labels! {
+        /// For the test.
+        Colour {
+            /// As blood.
+            Red => "red",
+            /// As the sky.
+            Blue => "blue",
+        }
+    }
+
+    #[test]
+    fn labels_and_indexes_follow_the_list() {
+        assert_eq!(Colour::ALL, [Colour::Red, Colour::Blue]);
+        assert_eq!(Colour::Blue.label(), "blue");
+        assert_eq!(Colour::ALL[Colour::Blue.index()], Colour::Blue);
+    }
+}
