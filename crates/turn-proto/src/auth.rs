@@ -89,8 +89,9 @@ pub(crate) struct Seal {
 }
 
 /// The credentials of the allocation on this 5-tuple: while the same user asks, nobody needs to be
-/// looked up. But for prolonging it: a user who was deleted, or has another password now, is let in
-/// no longer than what was granted. An outage of the user database ends nothing.
+/// looked up. But for prolonging it: a user who was deleted, or has another password now, or whose
+/// shared secret is gone, is let in no longer than what was granted. An outage of the user database
+/// ends nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'a> {
     pub(crate) user: &'a Arc<str>,
@@ -127,11 +128,15 @@ pub(crate) fn authenticate(
     if let Some(known) = known.filter(|known| claim.user.is(known.user, &policy.realm))
         && let Some(seal) = case.seal(known.keys)
     {
-        let from_database = known.expires.is_none();
-        if from_database && case.prolongs() {
-            return case.ask(true);
+        if !case.prolongs() {
+            return case.accept(known.authenticated(seal));
         }
-        return case.accept(known.authenticated(seal));
+        let from_database = known.expires.is_none();
+        return match case.time_limited() {
+            Some(who) => case.accept(who),
+            None if from_database => case.ask(true),
+            None => refuse(Refusal::WrongPassword),
+        };
     }
     match case.time_limited() {
         Some(who) => case.accept(who),
@@ -158,7 +163,7 @@ pub(crate) fn authenticate_found(
         UserAnswer::Unknown => {
             // As much work as for a known user, so that names cannot be told from the time.
             let _ = case.proves(&IntegrityKey::new(&[0; 32]));
-            return refuse(Refusal::UnknownUser);
+            return refuse(case.nobody());
         }
         UserAnswer::Unavailable => {
             let known = known.filter(|known| claim.user.is(known.user, &policy.realm));
@@ -255,12 +260,18 @@ impl Case<'_> {
         })
     }
 
+    /// What to call it when nobody has the claimed name: where there are shared secrets, a
+    /// time-limited name was most likely sealed with another one.
+    fn nobody(&self) -> Refusal {
+        let limited = matches!(self.claim.user, ClaimedUser::Name(name)
+            if !self.policy.auth.secrets.is_empty() && TimeLimitedName::parse(name).is_some());
+        if limited { Refusal::WrongPassword } else { Refusal::UnknownUser }
+    }
+
     /// What is left when nothing at hand proves the claim: the user database, if there is one.
     fn ask(&self, known: bool) -> AuthStep {
         if !self.policy.auth.users {
-            let limited = matches!(self.claim.user, ClaimedUser::Name(name)
-                if !self.policy.auth.secrets.is_empty() && TimeLimitedName::parse(name).is_some());
-            return refuse(if limited { Refusal::WrongPassword } else { Refusal::UnknownUser });
+            return refuse(self.nobody());
         }
         let user = match self.claim.user {
             ClaimedUser::Name(name) => UserQuery::Name(name.into()),

@@ -92,6 +92,34 @@ fn a_user_who_is_gone_prolongs_nothing_and_gives_back() {
 }
 
 #[test]
+fn a_shared_secret_that_is_gone_prolongs_nothing() {
+    let secret = |text: &[u8]| SharedSecret {
+        name: "web".into(),
+        secret: turn_types::Secret::new(text.into()),
+    };
+    let name = "1900003600:alice";
+    let mut policy = policy();
+    policy.auth.secrets.push(secret(b"0123456789abcdef"));
+    let mut world = World::with(policy.clone());
+    let mut client = Client::new(1);
+    client.user = name;
+    client.password = time_limited_password(b"0123456789abcdef", name).leak();
+    client.allocate(&mut world);
+    client.refresh(&mut world, None).success();
+
+    policy.auth.secrets = vec![secret(b"fedcba9876543210")];
+    world.apply(policy);
+    let _earlier = world.refusals();
+    assert_eq!(client.refresh(&mut world, None).code(), Some(401));
+    assert_eq!(world.refusals(), [Refusal::WrongPassword]);
+    client.permit(&mut world, &[PEER]).success();
+    let mut newcomer = Client::new(2);
+    (newcomer.user, newcomer.password) = (client.user, client.password);
+    assert_eq!(newcomer.try_allocate(&mut world, |_| ()).code(), Some(401));
+    assert_eq!(world.refusals().pop(), Some(Refusal::WrongPassword), "not: unknown user");
+}
+
+#[test]
 fn an_outage_of_the_user_database_ends_no_allocation() {
     let mut world = World::new();
     let mut client = Client::new(1);
