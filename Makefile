@@ -5,7 +5,7 @@
 run:
 	@scripts/install-packages build
 	@cargo build --release --quiet -p turnpike
-	@exec ./target/release/turnpike --data ./data
+	@exec $${CARGO_TARGET_DIR:-target}/release/turnpike --data ./data
 
 build:
 	@scripts/install-packages build
