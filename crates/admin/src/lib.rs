@@ -26,6 +26,9 @@ pub mod limits {
     /// Most sessions in one answer: about 500 KiB of JSON, gathered between two batches of packets.
     pub const SESSIONS_MAX: usize = 1000;
 
+    /// The longest time that a drain may be given: what `shutdown.drain` allows, a week.
+    pub const DRAIN_MAX: Duration = Duration::from_secs(7 * 86_400);
+
     /// Largest request body: the largest that means anything is a few dozen bytes.
     pub const REQUEST_BYTES_MAX: usize = 16 * 1024;
 

@@ -183,7 +183,8 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
-    /// Seconds after which allocations still live are ended; without it the configured deadline.
+    /// Seconds after which allocations still live are ended, 604800 (7 days) at most. Without it
+    /// `shutdown.drain`; where that is nothing, the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_seconds: Option<u64>,
 }

@@ -246,6 +246,15 @@ async fn reload_and_drain_reach_the_main_loop() {
     let drain = client.drain(DrainRequest { deadline_seconds: Some(5) }).await.unwrap();
     assert_eq!((drain.deadline_seconds, drain.allocations_live), (5, 3));
     assert_eq!(client.drain(DrainRequest::default()).await.unwrap().deadline_seconds, 77);
+    let week = DrainRequest { deadline_seconds: Some(604_800) };
+    assert_eq!(client.drain(week).await.unwrap().deadline_seconds, 604_800);
+    let more = DrainRequest { deadline_seconds: Some(604_801) };
+    match client.drain(more).await {
+        Err(ClientError::Refused { status: 400, problem }) => {
+            assert!(problem.error.contains("at most 604800"), "{problem:?}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Sends raw bytes and gives the status line and body of the answer.

@@ -321,8 +321,9 @@ pub struct Data {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Shutdown {
-    /// How long allocations may go on, without new ones, after the server was told to end (SIGTERM or
-    /// `turnpike drain`); it ends when the last one has. `"0 s"` ends them at once.
+    /// How long allocations may go on, without new ones, after the server was told to end (SIGTERM,
+    /// or `turnpike drain` without `--deadline`); it ends when the last one has. `"0 s"` ends them at
+    /// once at SIGTERM, and leaves a `turnpike drain` seven days, the most there may be.
     #[schemars(example = &"30 min", extend("x-applied" = "live"))]
     pub drain: Duration<0, 604_800>,
 }

@@ -180,8 +180,9 @@ pub(crate) enum Session {
 
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
-    /// End what is still live after this time: "10 min" [default: as configured]
-    #[arg(long, value_parser = crate::duration::parse)]
+    /// End what is still live after this time, 7 d at most: "10 min" [default: shutdown.drain in the
+    /// configuration; where that is 0, 7 d]
+    #[arg(long, value_parser = crate::duration::parse_deadline)]
     pub(crate) deadline: Option<Duration>,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -239,6 +240,7 @@ mod tests {
             "turnpike demo --seconds 0",
             "turnpike user add bob --password x --password-stdin",
             "turnpike credentials --ttl 10",
+            "turnpike drain --deadline 8d",
             "turnpike session end",
         ] {
             let error = parse(line).unwrap_err();

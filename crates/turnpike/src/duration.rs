@@ -24,9 +24,24 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads the deadline of a drain.
+pub(crate) fn parse_deadline(text: &str) -> Result<Duration, String> {
+    let deadline = parse(text)?;
+    if deadline > admin::limits::DRAIN_MAX {
+        return Err("it must be at most 7 d".to_owned());
+    }
+    Ok(deadline)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_drain_lasts_a_week_at_most() {
+        assert_eq!(parse_deadline("7 d"), Ok(Duration::from_secs(604_800)));
+        assert_eq!(parse_deadline("604801 s"), Err("it must be at most 7 d".to_owned()));
+    }
 
     #[test]
     fn reads_units_and_refuses_slips() {

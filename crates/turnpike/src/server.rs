@@ -3,6 +3,7 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use admin::limits::DRAIN_MAX;
 use anyhow::anyhow;
 use control::{DrainReport, Handle, OperatorRequest};
 use tokio::sync::mpsc;
@@ -22,9 +23,6 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// How long workers may take to end their allocations and leave. They do it between two batches;
 /// later means that one is stuck, and the process ends without it.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
-
-/// The longest time a drain may be given: what the configuration allows, a week.
-const DRAIN_MAX: Duration = Duration::from_secs(7 * 86_400);
 
 /// A running server and all that may be asked of it.
 pub(crate) struct Server {
@@ -83,8 +81,8 @@ impl Server {
                         let _ = reply.send(self.reload().await);
                     }
                     OperatorRequest::Drain { deadline, reply } => {
-                        let deadline = deadline.unwrap_or(self.in_force.settings.drain);
-                        let deadline = deadline.min(DRAIN_MAX);
+                        let configured = self.in_force.settings.drain;
+                        let deadline = deadline.unwrap_or_else(|| asked_for(configured));
                         let allocations_live = self.live();
                         drain = Some(self.drain(deadline));
                         let _ = reply.send(DrainReport { deadline, allocations_live });
@@ -143,4 +141,11 @@ impl Server {
         Err(Failure::failed(anyhow!("a worker did not stop within {} s", STOP_DEADLINE.as_secs()))
             .hint("its allocations end with the process, without a line in the log"))
     }
+}
+
+/// How long a drain that somebody asked for may last when they named no time. Whoever says drain
+/// wants calls to end by themselves: a configuration that only says how fast SIGTERM has to be
+/// (`shutdown.drain = "0 s"`) does not cut them.
+fn asked_for(configured: Duration) -> Duration {
+    if configured.is_zero() { DRAIN_MAX } else { configured }
 }

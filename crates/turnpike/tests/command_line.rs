@@ -287,6 +287,42 @@ fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
     demo.wait().unwrap();
 }
 
+#[test]
+fn a_drain_without_a_deadline_waits_for_the_last_call() {
+    let directory = Directory::new();
+    let port = free_port();
+    let file = directory.file(
+        "turnpike.toml",
+        &format!("listen = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n"),
+    );
+    let data = path(&directory.0).to_owned();
+    let place = ["--config", path(&file), "--data", &data];
+    let mut server = Server::start(turnpike(&[&["run"][..], &place].concat()));
+    let add = run(&[&["user", "add", "bob", "--password", "of-bob"][..], &place].concat());
+    assert!(add.status.success(), "{add:?}");
+    let uri = format!("turn:127.0.0.1:{port}");
+    let mut demo = turnpike(&["demo", "--server", &uri, "--user", "bob", "--password", "of-bob"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
+    let sessions = || json(&ask(&["sessions", "--json"]))["sessions"].as_array().unwrap().clone();
+    wait_until("both ends of the call are there", || sessions().len() == 2);
+
+    let said = stdout(&ask(&["drain"]));
+    assert!(said.contains("2 allocations are live") && said.contains("in 7 d"), "{said}");
+    server.wait_for("draining");
+    let [first, second] = &sessions()[..] else { panic!("a call was cut") };
+    assert!(ask(&["session", "end", first["id"].as_str().unwrap()]).status.success());
+    wait_until("one is left", || sessions().len() == 1);
+    assert!(ask(&["session", "end", second["id"].as_str().unwrap()]).status.success());
+    server.wait_for("stopped");
+    assert!(server.process.wait().unwrap().success());
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+}
+
 /// Asks again and again; each question takes the program milliseconds.
 fn wait_until(what: &str, reached: impl Fn() -> bool) {
     assert!((0..1000).any(|_| reached()), "not reached: {what}");

@@ -9,6 +9,7 @@ use axum::extract::rejection::BytesRejection;
 use control::OperatorRequest;
 use tokio::sync::oneshot;
 
+use crate::limits::DRAIN_MAX;
 use crate::problem::Problem;
 use crate::routes::App;
 use crate::types::{Drain, DrainRequest};
@@ -25,8 +26,13 @@ pub(super) async fn drain(
         serde_json::from_slice(&body)
             .map_err(|error| Problem::bad_request(error.to_string(), advice))?
     };
-    let (reply, answer) = oneshot::channel();
     let deadline = wish.deadline_seconds.map(Duration::from_secs);
+    if let Some(asked) = deadline.filter(|deadline| *deadline > DRAIN_MAX) {
+        let (asked, most) = (asked.as_secs(), DRAIN_MAX.as_secs());
+        let error = format!("deadline_seconds is {asked}, and must be at most {most}, 7 days");
+        return Err(Problem::bad_request(error, advice));
+    }
+    let (reply, answer) = oneshot::channel();
     let request = OperatorRequest::Drain { deadline, reply };
     app.handle.operator(request).await.map_err(|_| Problem::stopping())?;
     let report = answer.await.map_err(|_| Problem::stopping())?;
