@@ -9,7 +9,7 @@ use control::{LockedBook, RelayInfo, ServerInfo, UserDirectory, WorkerCounters, 
 use dataplane::{NetOptions, WorkerSpec};
 use linux_net::{capabilities, raise_open_files, random_bytes};
 use settings::{Settings, SettingsErrors};
-use turn_proto::{Policy, SharedBook};
+use turn_proto::{Policy, SharedBook, StrangerBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserStore;
 
@@ -37,14 +37,14 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
     let hosts = host::addresses()?;
     let nonce_key = Secret::new(random_bytes());
-    let policy = settings.policy(&hosts, nonce_key, None).map_err(misconfigured)?;
+    let cores = host::cores(settings.workers.count, settings.workers.pin);
+    let policy = rules(settings, &hosts, nonce_key, None, cores.len())?;
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;
     }
     let policy = Arc::new(policy);
 
     let net = net_options(settings);
-    let cores = host::cores(settings.workers.count, settings.workers.pin);
     let bound = sockets::bind(&settings.listen, cores.len(), &net)?;
 
     let mut posts = Vec::new();
@@ -87,8 +87,28 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     Ok(Running { workers, threads, policy, info, warnings })
 }
 
+/// The rules that each of `workers` goes by.
+pub(crate) fn rules(
+    settings: &Settings,
+    hosts: &[IpAddr],
+    nonce_key: Secret<[u8; 32]>,
+    previous: Option<&Policy>,
+    workers: usize,
+) -> Result<Policy> {
+    let policy = settings.policy(hosts, nonce_key, previous).map_err(misconfigured)?;
+    Ok(Policy { strangers: share(policy.strangers, workers), ..policy })
+}
+
+/// A worker's part of what strangers are granted. Each worker counts for itself and the kernel
+/// spreads clients over all of them, so that together they give no more than is configured (but for
+/// rounding up: the least part is 1, since 0 is any number).
+fn share(whole: StrangerBudget, workers: usize) -> StrangerBudget {
+    let workers = u32::try_from(workers).unwrap_or(u32::MAX).max(1);
+    StrangerBudget { per_second: whole.per_second.div_ceil(workers) }
+}
+
 /// The error of a configuration that does not fit this host.
-pub(crate) fn misconfigured(errors: SettingsErrors) -> Failure {
+fn misconfigured(errors: SettingsErrors) -> Failure {
     Failure::usage(anyhow::anyhow!("the configuration does not fit this host:\n{errors}"))
 }
 
@@ -191,6 +211,21 @@ mod tests {
 
     fn policy(settings: &Settings) -> Policy {
         settings.policy(&["127.0.0.1".parse().unwrap()], Secret::new([0; 32]), None).unwrap()
+    }
+
+    #[test]
+    fn workers_share_what_strangers_are_granted() {
+        for (whole, workers, part) in
+            [(1000, 1, 1000), (1000, 4, 250), (10, 4, 3), (1, 64, 1), (0, 4, 0), (5, 0, 5)]
+        {
+            let share = share(StrangerBudget { per_second: whole }, workers);
+            assert_eq!(share.per_second, part, "{whole} for {workers}");
+        }
+        let settings = settings("[quotas]\nstranger_answers_per_second = 100\n");
+        let hosts = ["127.0.0.1".parse().unwrap()];
+        let policy = rules(&settings, &hosts, Secret::new([0; 32]), None, 2).unwrap();
+        assert_eq!(policy.strangers.per_second, 50);
+        assert_eq!(settings.strangers.per_second, 100);
     }
 
     #[test]

@@ -45,9 +45,9 @@ impl InForce {
     async fn apply(&mut self, handle: &Handle, new: Settings) -> Result<ReloadReport> {
         // The same nonce key: nobody has to log in again.
         let hosts = host::addresses()?;
-        let policy = new
-            .policy(&hosts, self.policy.auth.nonce_key, Some(&self.policy))
-            .map_err(boot::misconfigured)?;
+        let nonce_key = self.policy.auth.nonce_key;
+        let workers = handle.workers.count();
+        let policy = boot::rules(&new, &hosts, nonce_key, Some(&self.policy), workers)?;
         for relay in &policy.relay {
             if self.policy.relay.iter().all(|known| known.local != relay.local) {
                 sockets::check_relay(relay.local)?;
