@@ -110,9 +110,11 @@ fn lifetimes(lifetimes: &file::Lifetimes, document: &Document, errors: &mut Erro
     }
 }
 
-fn paths(file: &File, document: &Document, errors: &mut Errors) {
-    const DIRECTORY: &str = "data.directory";
-    const SOCKET: &str = "control.socket";
+pub(crate) const DIRECTORY: &str = "data.directory";
+pub(crate) const SOCKET: &str = "control.socket";
+
+/// What places may be.
+pub(crate) fn paths(file: &File, document: &Document, errors: &mut Errors) {
     if file.data.directory.is_empty() {
         errors.add(document.place(DIRECTORY), DIRECTORY, "the path is empty", "name a directory");
     }

@@ -88,6 +88,11 @@ impl Errors {
         self.0.push(SettingsError { place, key: key.into(), what: what.into(), help: help.into() });
     }
 
+    /// Keeps those that matter to the asker.
+    pub(crate) fn retain(&mut self, matters: impl FnMut(&SettingsError) -> bool) {
+        self.0.retain(matters);
+    }
+
     /// `value`, or the errors when there are any: lines in order, then variables, then the rest.
     pub(crate) fn or<T>(mut self, value: T) -> Result<T, SettingsErrors> {
         if self.0.is_empty() {

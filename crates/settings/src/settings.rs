@@ -11,6 +11,9 @@ use turn_types::Prefix;
 use crate::file::{LogFormat, LogLevel};
 use crate::value::{External, PortRange, RelayEntry, WorkerCount};
 
+/// What the control socket is called in the data directory.
+pub const CONTROL_SOCKET: &str = "control.sock";
+
 /// A configuration that has been checked. Two of them are compared by [`diff`](crate::diff()), and one
 /// becomes the rules of the server by [`Settings::policy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +124,7 @@ impl Settings {
     /// The control socket: as configured, or in the data directory.
     #[must_use]
     pub fn control_socket(&self) -> PathBuf {
-        self.control.clone().unwrap_or_else(|| self.data_directory.join("control.sock"))
+        self.control.clone().unwrap_or_else(|| self.data_directory.join(CONTROL_SOCKET))
     }
 
     /// The user database.

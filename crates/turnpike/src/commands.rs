@@ -12,6 +12,7 @@ pub(crate) mod status;
 pub(crate) mod user;
 
 use admin::{Client, ClientError};
+use settings::SettingsErrors;
 
 use crate::cli::Place;
 use crate::failure::{Failure, Result};
@@ -26,11 +27,20 @@ fn ask<T>(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime
         .block_on(async {
-            let mut client = Client::connect(&socket).await?;
+            let mut client = Client::connect(&socket.path).await?;
             question(&mut client).await
         })
-        .map_err(|error| {
-            let hint = error.hint();
-            Failure::failed(error).hint(hint)
-        })
+        .map_err(|error| failed(error, socket.unread))
+}
+
+/// A configuration that could not be read is as likely a reason for finding nobody as any.
+fn failed(error: ClientError, unread: Option<SettingsErrors>) -> Failure {
+    let hint = error.hint();
+    match (&error, unread) {
+        (ClientError::NotRunning(_), Some(unread)) => Failure::failed(error).hint(format!(
+            "the configuration could not be read, so this is where the server is by default; \
+             mend it, or name the socket with --socket or the directory with --data:\n{unread}"
+        )),
+        (_, _) => Failure::failed(error).hint(hint),
+    }
 }

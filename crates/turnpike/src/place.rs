@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use settings::{Environment, Settings};
+use settings::{CONTROL_SOCKET, Environment, Places, Settings, SettingsErrors};
 
 use crate::cli::Place;
 use crate::failure::{Failure, Result};
@@ -77,16 +77,20 @@ pub(crate) fn configuration_file(place: &Place) -> Option<PathBuf> {
     Surroundings::real().config(place)
 }
 
-/// The control socket of the running server. A configuration that cannot be read is no obstacle:
+/// Where the running server is asked.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    /// The control socket.
+    pub(crate) path: PathBuf,
+    /// Why the configuration had no say in it, if it had none: the server may be elsewhere.
+    pub(crate) unread: Option<SettingsErrors>,
+}
+
+/// The control socket of the running server. A configuration that is wrong elsewhere is no obstacle:
 /// who is mending it still wants to see what the server does.
-pub(crate) fn control_socket(place: &Place) -> PathBuf {
-    if let Some(socket) = &place.socket {
-        return socket.clone();
-    }
-    match load(place) {
-        Ok(configuration) => configuration.settings.control_socket(),
-        Err(_) => Surroundings::real().data(place, None).join("control.sock"),
-    }
+pub(crate) fn control_socket(place: &Place) -> Socket {
+    let here = Surroundings::real();
+    here.control_socket(place, |file| settings::places(file, &environment()))
 }
 
 impl Surroundings<'_> {
@@ -97,6 +101,29 @@ impl Surroundings<'_> {
             (self.exists)(&usual).then_some(usual)
         };
         place.config.clone().or_else(|| self.path_from(CONFIG_VARIABLE)).or_else(usual)
+    }
+
+    fn control_socket(
+        &self,
+        place: &Place,
+        places: impl FnOnce(Option<&Path>) -> Result<Places, SettingsErrors>,
+    ) -> Socket {
+        if let Some(socket) = &place.socket {
+            return Socket { path: socket.clone(), unread: None };
+        }
+        let file = self.config(place);
+        match places(file.as_deref()) {
+            Ok(Places { control: Some(socket), .. }) => Socket { path: socket, unread: None },
+            Ok(Places { control: None, data_directory }) => {
+                let said = file.is_some() || data_directory != Path::new(DATA);
+                let data = self.data(place, said.then_some(data_directory.as_path()));
+                Socket { path: data.join(CONTROL_SOCKET), unread: None }
+            }
+            Err(errors) => {
+                let path = self.data(place, None).join(CONTROL_SOCKET);
+                Socket { path, unread: Some(errors) }
+            }
+        }
     }
 
     /// Puts the command line's word on places over the configuration's.
@@ -172,6 +199,38 @@ mod tests {
         assert_eq!(here.data(&Place::default(), configured), Path::new("/configured"));
         assert_eq!(here.data(&Place::default(), None), Path::new("turnpike-data"));
         assert_eq!(here.config(&Place::default()), None);
+    }
+
+    #[test]
+    fn the_control_socket_is_found_whatever_else_is_wrong() {
+        let directory = crate::testing::Directory::new("places");
+        let file = directory.path().join("t.toml");
+        let here = surroundings(&|_| None, &|_| false);
+        let place = Place { config: Some(file.clone()), ..Place::default() };
+        let ask = |text: &str, place: &Place| {
+            fs::write(&file, text).unwrap();
+            here.control_socket(place, |file| settings::places(file, &Environment::empty()))
+        };
+
+        let wrong = "relm = 5\n[relay]\nports = \"80-90\"\n";
+        let found = ask(&format!("{wrong}[data]\ndirectory = \"/srv/t\"\n"), &place);
+        assert_eq!((found.path.to_str(), found.unread), (Some("/srv/t/control.sock"), None));
+        let found = ask(&format!("{wrong}[control]\nsocket = \"/run/t.sock\"\n"), &place);
+        assert_eq!((found.path.to_str(), found.unread), (Some("/run/t.sock"), None));
+        // A file that does not name the directory means the default one.
+        assert_eq!(ask(wrong, &place).path, Path::new(DATA).join("control.sock"));
+
+        for (broken, what) in
+            [("[data\n", "t.toml:1"), ("[data]\ndirectory = 5\n", "data.directory")]
+        {
+            let found = ask(broken, &place);
+            assert_eq!(found.path, Path::new("turnpike-data/control.sock"));
+            let unread = found.unread.unwrap().to_string();
+            assert!(unread.contains(what), "{unread}");
+        }
+        let said = Place { socket: Some("/s".into()), ..place };
+        let found = ask("[data\n", &said);
+        assert_eq!((found.path.to_str(), found.unread), (Some("/s"), None));
     }
 
     #[test]

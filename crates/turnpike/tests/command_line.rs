@@ -223,6 +223,16 @@ fn an_operator_sees_reloads_and_drains_a_server() {
     let refused = ask(&["reload"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("turnpike.toml:9"), "{refused:?}");
+    // Who is mending the configuration still finds the server that it names.
+    let elsewhere = directory
+        .file("broken.toml", &format!("relm = 5\n[control]\nsocket = \"{data}/control.sock\"\n"));
+    let status = json(&run(&["status", "--json", "--config", path(&elsewhere)]));
+    assert_eq!(status["realm"], "test.example");
+    let elsewhere = directory.file("broken.toml", "[control\n");
+    let nowhere = format!("{data}/nowhere");
+    let lost = run(&["status", "--config", path(&elsewhere), "--data", &nowhere]);
+    assert_eq!(lost.status.code(), Some(1));
+    assert!(stderr(&lost).contains("could not be read") && stderr(&lost).contains("broken.toml:1"));
     directory.file("turnpike.toml", &base);
     server.signal("HUP");
     server.wait_for("quotas.allocations_per_user");
