@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use settings::{CONTROL_SOCKET, Environment, Places, Settings, SettingsErrors};
+use settings::{CONTROL_SOCKET, Environment, Places, Settings, SettingsError, SettingsErrors};
 
 use crate::cli::Place;
 use crate::failure::{Failure, Result};
@@ -64,12 +64,44 @@ pub(crate) fn environment() -> Environment {
 pub(crate) fn load(place: &Place) -> Result<Configuration> {
     let here = Surroundings::real();
     let file = here.config(place);
-    let settings = settings::load(file.as_deref(), &environment()).map_err(|errors| {
+    let settings = read(file.as_deref()).map_err(|errors| {
         let count = errors.0.len();
         let what = if count == 1 { "one thing is".into() } else { format!("{count} things are") };
         Failure::usage(anyhow!("{what} wrong with the configuration:\n{errors}"))
     })?;
     Ok(here.complete(place, file, settings))
+}
+
+/// Reads a configuration file, or the defaults.
+pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
+    let settings = settings::load(file, &environment())?;
+    match realm_slip(&settings.realm) {
+        None => Ok(settings),
+        Some((what, help)) => {
+            let place = file.map_or(settings::Place::Default, |path| settings::Place::File {
+                path: path.to_owned(),
+                line: None,
+            });
+            let key = "realm".to_owned();
+            Err(SettingsErrors(vec![SettingsError { place, key, what, help }]))
+        }
+    }
+}
+
+/// What is wrong with a realm: clients prepare it as an OpaqueString (RFC 8489 §9.2.2) before they
+/// make their keys of it, so that one which is not in that form already would be two realms.
+fn realm_slip(realm: &str) -> Option<(String, String)> {
+    match stun_wire::opaque_string(realm) {
+        Ok(prepared) if prepared == realm => None,
+        Ok(prepared) => Some((
+            format!("\"{realm}\" is not in the form that clients bring it into (RFC 8265)"),
+            format!("write \"{prepared}\""),
+        )),
+        Err(_) => Some((
+            format!("{realm:?} has a character that RFC 8265 does not allow in it"),
+            "write the domain of the service, such as \"example.org\"".to_owned(),
+        )),
+    }
 }
 
 /// The configuration file that the server would read, if there is one.
@@ -231,6 +263,22 @@ mod tests {
         let said = Place { socket: Some("/s".into()), ..place };
         let found = ask("[data\n", &said);
         assert_eq!((found.path.to_str(), found.unread), (Some("/s"), None));
+    }
+
+    #[test]
+    fn a_realm_is_in_the_form_that_clients_bring_it_into() {
+        let directory = crate::testing::Directory::new("realm");
+        let file = directory.path().join("t.toml");
+        let load = |realm: &str| {
+            fs::write(&file, format!("realm = \"{realm}\"\n")).unwrap();
+            let place = Place { config: Some(file.clone()), ..Place::default() };
+            load(&place).map(|loaded| loaded.settings.realm.to_string())
+        };
+        assert_eq!(load("caf\u{e9}.example").unwrap(), "caf\u{e9}.example");
+        let error = load("cafe\u{301}.example").unwrap_err().to_string();
+        assert!(error.contains("t.toml: realm") && error.contains("write \"caf\u{e9}"), "{error}");
+        let error = load("a\u{ad}b").unwrap_err().to_string();
+        assert!(error.contains("RFC 8265 does not allow"), "{error}");
     }
 
     #[test]

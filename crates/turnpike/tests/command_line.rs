@@ -414,6 +414,9 @@ fn users_are_added_listed_and_deleted() {
     assert_eq!(listed[0]["username"], "bob");
     assert!(stdout(&ask(&["user", "list"])).contains("bob   turnpike  as configured"));
     assert!(ask(&["user", "delete", "bob"]).status.success());
+    // A name that was prepared when it was added is found as it was typed.
+    assert_eq!(json(&ask(&["user", "add", "cafe\u{301}", "--json"]))["username"], "caf\u{e9}");
+    assert!(ask(&["user", "delete", "cafe\u{301}"]).status.success());
     assert_eq!(ask(&["user", "delete", "bob"]).status.code(), Some(1));
     assert!(stdout(&ask(&["user", "list"])).contains("turnpike user add"));
     assert_eq!(ask(&["user", "add", ""]).status.code(), Some(2));

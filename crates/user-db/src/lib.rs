@@ -22,4 +22,6 @@ pub use credentials::Credentials;
 pub use directory::{Answer, Directory, DirectoryOptions};
 pub use error::StoreError;
 pub use sqlite::SqliteStore;
-pub use store::{NewUser, Page, UserKeys, UserQuery, UserRecord, UserStore, UserSummary};
+pub use store::{
+    NewUser, Page, UserKeys, UserQuery, UserRecord, UserStore, UserSummary, prepared_name,
+};

@@ -126,7 +126,7 @@ impl NewUser {
         allocations_max: Option<u32>,
     ) -> Result<Self, StoreError> {
         let realm = prepared(realm, REALM_BYTES_MAX).map_err(|what| StoreError::Realm { what })?;
-        let name = prepared(name, NAME_BYTES_MAX).map_err(|what| StoreError::Name { what })?;
+        let name = prepared_name(name)?;
         let password = prepared(password.expose(), PASSWORD_BYTES_MAX)
             .map_err(|what| StoreError::Password { what })?;
         let refused = |_| StoreError::Password { what: NOT_ALLOWED.to_owned() };
@@ -155,6 +155,14 @@ impl NewUser {
     pub fn realm(&self) -> &str {
         &self.realm
     }
+}
+
+/// A name as it is stored and as users send it: in the form of an OpaqueString (RFC 8265 §4.2).
+///
+/// # Errors
+/// [`StoreError::Name`], as [`NewUser::new`].
+pub fn prepared_name(name: &str) -> Result<String, StoreError> {
+    prepared(name, NAME_BYTES_MAX).map_err(|what| StoreError::Name { what })
 }
 
 const NOT_ALLOWED: &str =
@@ -198,6 +206,7 @@ mod tests {
         // A decomposed and a composed "é" are one name, and a wide space is a space.
         assert_eq!(user("r", "caf\u{65}\u{301}", "p"), user("r", "caf\u{e9}", "p"));
         assert_eq!(user("r", "a\u{3000}b", "p").unwrap().name(), "a b");
+        assert_eq!(prepared_name("a\u{3000}b").unwrap(), "a b");
     }
 
     #[test]

@@ -31,7 +31,7 @@ struct Error {
 
 pub(crate) fn run(place: &Place, args: &cli::Check) -> Result<()> {
     let file = args.file.clone().or_else(|| place::configuration_file(place));
-    let loaded = settings::load(file.as_deref(), &place::environment());
+    let loaded = place::read(file.as_deref());
     if args.output.json {
         output::print_json(&outcome(file.as_deref(), &loaded))?;
     }

@@ -152,7 +152,8 @@ fn delete(
     name: &str,
     output: cli::Output,
 ) -> Result<()> {
-    if !store.delete(&settings.realm, name)? {
+    let name = user_db::prepared_name(name).map_err(Failure::usage)?;
+    if !store.delete(&settings.realm, &name)? {
         return Err(Failure::failed(anyhow!(
             "there is no user \"{name}\" in realm {}",
             settings.realm
@@ -160,8 +161,8 @@ fn delete(
         .hint("`turnpike user list` shows the users"));
     }
     if output.json {
-        let username = name.to_owned();
-        return output::print_json(&Deleted { realm: settings.realm.to_string(), username });
+        let realm = settings.realm.to_string();
+        return output::print_json(&Deleted { realm, username: name });
     }
     output::print(&format!(
         "user {name} was deleted; what they relay now goes on until `turnpike session end`"
