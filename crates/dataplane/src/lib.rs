@@ -43,6 +43,11 @@ pub mod limits {
     /// epoll reports the others at the next turn before it repeats these.
     pub const SOCKETS_PER_TURN: usize = 32;
 
+    /// Bytes of receive and of send buffer that a relay socket gets at most. It carries one client's
+    /// media, and there is one per allocation: with a listener's buffers, a few hundred flooded
+    /// relays would use up the kernel's memory for UDP (`net.ipv4.udp_mem`) for all sockets.
+    pub const RELAY_BUFFER_MAX: usize = 512 << 10;
+
     /// Datagrams gathered before they are sent without waiting for the end of the receive batch:
     /// half of what a transmit batch holds, so that it is never full.
     pub const DATAGRAMS_PER_FLUSH: usize = 1024;

@@ -26,13 +26,16 @@ impl Ready {
         }
     }
 
-    /// Takes what was reported, in the order of the report; true if the worker was woken.
-    pub(crate) fn sort(&mut self, events: &Events) -> bool {
+    /// Takes what was reported, in the order of the report; true if the worker was woken. When more
+    /// is ready than one report holds, the kernel reports one socket after the other: with many busy
+    /// relays a listener would have its turn among hundreds, so all `listeners` have one now.
+    pub(crate) fn sort(&mut self, events: &Events, listeners: u32) -> bool {
         self.listeners.clear();
         self.relays.clear();
         self.failed.clear();
-        let mut woken = false;
+        let (mut woken, mut reported) = (false, 0);
         for event in events.iter() {
+            reported += 1;
             match Token::of(event.token) {
                 Token::Wake => woken = true,
                 // A receive call also clears an error that waits on the socket.
@@ -47,7 +50,18 @@ impl Ready {
                 }
             }
         }
+        if reported >= SOCKETS_PER_TURN {
+            self.add_listeners(listeners);
+        }
         woken
+    }
+
+    fn add_listeners(&mut self, count: u32) {
+        for id in (0..count).map(SocketId) {
+            if self.listeners.iter().all(|(there, _)| *there != id) {
+                self.listeners.push((id, true));
+            }
+        }
     }
 
     /// In so many rounds every socket has its turn.
@@ -106,6 +120,16 @@ mod tests {
         ready.listener_is_empty(0);
         let served: Vec<_> = (0..ready.rounds()).map(|round| ready.listener(round)).collect();
         assert_eq!(served, [None, Some(SocketId(1)), None, Some(SocketId(1)), None]);
+    }
+
+    #[test]
+    fn listeners_have_their_turn_when_relays_fill_the_report() {
+        let mut ready = ready(1, 5);
+        ready.add_listeners(3);
+        let heard = (0..ready.rounds()).filter_map(|round| ready.listener(round));
+        let mut heard: Vec<_> = heard.map(|id| id.0).collect();
+        heard.sort_unstable();
+        assert_eq!(heard, [0, 0, 1, 1, 2]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use linux_net::{
 use turn_types::{RelayId, RelayedAddr, SocketId};
 
 use crate::NetOptions;
-use crate::limits::SOCKETS_PER_TURN;
+use crate::limits::{RELAY_BUFFER_MAX, SOCKETS_PER_TURN};
 use crate::listener::Listener;
 use crate::ready::Ready;
 use crate::relay_sockets::{RelaySocket, RelaySockets};
@@ -48,7 +48,9 @@ impl Sockets {
     pub(crate) fn wait(&mut self, ready: &mut Ready, timeout: Option<Duration>) {
         // It fails only if the set were no epoll set or the list were not ours to write.
         self.epoll.wait(&mut self.events, timeout).expect("a set and a list that are ours");
-        if ready.sort(&self.events) {
+        // At most a few per worker.
+        let listeners = u32::try_from(self.listeners.len()).unwrap_or(u32::MAX);
+        if ready.sort(&self.events, listeners) {
             self.wake.drain();
         }
     }
@@ -68,8 +70,8 @@ impl Sockets {
     pub(crate) fn open_relay(&mut self, relay: RelayId, at: RelayedAddr) -> io::Result<()> {
         let options = UdpOptions {
             reuse_port: false,
-            recv_buffer: self.net.recv_buffer,
-            send_buffer: self.net.send_buffer,
+            recv_buffer: self.net.recv_buffer.min(RELAY_BUFFER_MAX),
+            send_buffer: self.net.send_buffer.min(RELAY_BUFFER_MAX),
             gro: self.net.gro,
             packet_info: false,
             error_queue: true,

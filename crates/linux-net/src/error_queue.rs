@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libc::c_int;
 use turn_types::IpFamily;
@@ -11,7 +11,7 @@ use turn_types::IpFamily;
 use crate::UdpSocket;
 use crate::address::{self, ADDRESS_BYTES};
 use crate::cmsg::{self, Decoder};
-use crate::sys::errno;
+use crate::sys::{errno, option};
 
 /// Errors taken per call, so that a flood of ICMP cannot hold up a worker; epoll reports the rest.
 const MAX_PER_CALL: usize = 64;
@@ -61,6 +61,11 @@ impl UdpSocket {
                     reported += 1;
                 }
             }
+        }
+        if reported == 0 {
+            // An error that found no room in the queue stays on the socket, and the socket "ready",
+            // until somebody takes it.
+            option(self.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
         }
         Ok(reported)
     }

@@ -314,8 +314,13 @@ impl Case<'_> {
         let (kind, key) = match self.claim.algorithm {
             None => (IntegrityKind::Sha1, IntegrityKey::new(keys.md5.expose())),
             Some(PasswordAlgorithm::SHA256) => {
-                // A user of whom only the MD5 key is known cannot prove anything by the other.
-                (IntegrityKind::Sha256, IntegrityKey::new(keys.sha256.as_ref()?.expose()))
+                let Some(key) = &keys.sha256 else {
+                    // A user of whom only the MD5 key is known cannot prove anything by the other,
+                    // and takes as long to be refused as one who is not known.
+                    let _ = self.proves(&IntegrityKey::new(&[0; 32]));
+                    return None;
+                };
+                (IntegrityKind::Sha256, IntegrityKey::new(key.expose()))
             }
             // MD5, the only other one that is offered.
             Some(_) => (IntegrityKind::Sha256, IntegrityKey::new(keys.md5.expose())),

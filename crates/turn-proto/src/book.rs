@@ -10,7 +10,7 @@ use core::fmt;
 
 use turn_types::{Instant, RelayedAddr};
 
-use crate::limits::RESERVATIONS_MAX;
+use crate::limits::{RESERVATIONS_MAX, RESERVATIONS_PER_ACCOUNT_MAX};
 use crate::notice::Refusal;
 use crate::ports::PortLease;
 
@@ -57,11 +57,13 @@ pub struct Reservation {
     pub relayed: RelayedAddr,
     /// What keeps the port.
     pub lease: PortLease,
+    /// Whose Allocate reserved it.
+    pub account: Account,
     /// When it is given back.
     pub expires: Instant,
 }
 
-/// All reservations that there may be are taken.
+/// All reservations that there may be, or that one account may have, are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationsFull;
 
@@ -113,6 +115,14 @@ impl Book {
         } else {
             debug_assert!(false, "a quota was given back twice");
         }
+    }
+
+    /// Whether an account may reserve one more port. On an open relay everybody is one account, which
+    /// has no bound of its own.
+    fn may_reserve(&self, account: &Account) -> bool {
+        let held = self.reservations.values().filter(|held| held.account == *account).count();
+        self.reservations.len() < RESERVATIONS_MAX
+            && (account.name.is_empty() || held < RESERVATIONS_PER_ACCOUNT_MAX)
     }
 
     fn sweep(&mut self, now: Instant) {
@@ -174,11 +184,10 @@ pub fn reserve(
     let mut reservation = Some(reservation);
     book.with(&mut |book| {
         book.sweep(now);
-        if book.reservations.len() < RESERVATIONS_MAX
-            && !book.reservations.contains_key(&token)
-            && let Some(reservation) = reservation.take()
-        {
-            book.reservations.insert(token, reservation);
+        if let Some(kept) = reservation.take_if(|kept| {
+            book.may_reserve(&kept.account) && !book.reservations.contains_key(&token)
+        }) {
+            book.reservations.insert(token, kept);
         }
     });
     if reservation.is_none() { Ok(()) } else { Err(ReservationsFull) }

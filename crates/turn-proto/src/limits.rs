@@ -22,7 +22,8 @@ pub const TIMER_TICK: Duration = Duration::from_secs(1);
 /// names as the longest lifetime, so that each timer is looked at once.
 pub const TIMER_BUCKETS: usize = 4096;
 
-/// Notices kept for a listener that is slow; beyond it the oldest are dropped and counted.
+/// Notices kept for a listener that is slow; beyond it new ones are lost and counted, but for ends of
+/// allocations, which are the one record of what was used and are bounded by the allocations.
 pub const NOTICES_MAX: usize = 4096;
 
 /// Ports tried for one allocation when others on this host hold them, before 508.
@@ -43,6 +44,10 @@ pub const UNKNOWN_LISTED_MAX: usize = 32;
 
 /// Reservations live at the same time, over all workers: each holds a port.
 pub const RESERVATIONS_MAX: usize = 1024;
+
+/// Reservations of one account: they are not in its quota, and must not let one user hold every port.
+/// A client has one at a time, for a moment.
+pub const RESERVATIONS_PER_ACCOUNT_MAX: usize = 32;
 
 /// Buckets of the stranger budget in one worker: 4096 x 8 bytes; prefixes that collide share.
 pub const STRANGER_BUCKETS: usize = 4096;

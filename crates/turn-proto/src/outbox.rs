@@ -38,11 +38,12 @@ impl Outbox {
     }
 
     pub(crate) fn notice(&mut self, notice: Notice) {
-        if self.notices.len() >= NOTICES_MAX {
-            self.notices.pop_front();
+        let is_end = matches!(notice, Notice::AllocationEnded(_));
+        if self.notices.len() < NOTICES_MAX || is_end {
+            self.notices.push_back(notice);
+        } else {
             self.notices_lost = self.notices_lost.saturating_add(1);
         }
-        self.notices.push_back(notice);
     }
 
     pub(crate) fn created(&mut self, allocation: &Allocation) {

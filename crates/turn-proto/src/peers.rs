@@ -37,7 +37,10 @@ pub(crate) fn to_public(policy: &Policy, peer: PeerAddr) -> SocketAddr {
 /// Whether the rules let clients reach `local`, which they named as `named`; `None` forbids it. An
 /// address of ours is let through with the ports that count as peers there.
 pub(crate) fn judge(policy: &Policy, local: IpAddr, named: IpAddr) -> Option<OwnPorts> {
-    if named != local && policy.peer_rules.judge(named) == PeerAccess::Denied {
+    // A rule may be written for either form of an address behind 1:1 NAT.
+    let public = to_public(policy, SocketAddr::new(local, 0).into()).ip();
+    let denied = |ip| ip != local && policy.peer_rules.judge(ip) == PeerAccess::Denied;
+    if denied(named) || denied(public) {
         return None;
     }
     match policy.peer_rules.judge(local) {
@@ -52,5 +55,5 @@ pub(crate) fn judge(policy: &Policy, local: IpAddr, named: IpAddr) -> Option<Own
 
 /// Whether a permitted peer may be reached at this port: anywhere, unless it is an address of ours.
 pub(crate) fn is_reachable(own: &OwnPorts, port: u16) -> bool {
-    own.as_ref().is_none_or(|ports| ports.is_used(port))
+    own.as_ref().is_none_or(|ports| ports.is_open(port))
 }

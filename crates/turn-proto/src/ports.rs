@@ -1,7 +1,8 @@
 //! Which relay ports of one address are in use, over all workers (RFC 8656 §7.2, RFC 6056).
 //!
-//! A bitmap of atomics: claiming and giving back are lock-free, and asking whether a port is in use is
-//! one load. A port is in use exactly as long as its [`PortLease`] lives.
+//! Bitmaps of atomics: claiming and giving back are lock-free, and asking about a port is one load. A
+//! port is in use exactly as long as its [`PortLease`] lives, and open once a relay socket of ours is
+//! bound to it: a port that is merely reserved may belong to somebody else on this host.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -82,17 +83,20 @@ const WORDS: usize = 65_536 / BITS;
 /// The even ports of a word. A port and its odd successor are always in the same word.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// The ports of one relay address. 8 KiB.
+/// The ports of one relay address. 16 KiB.
 pub struct RelayPorts {
     /// One bit per port, set while it is in use.
     words: Box<[AtomicU64; WORDS]>,
+    /// One bit per port, set while a relay socket is bound to it.
+    open: Box<[AtomicU64; WORDS]>,
 }
 
 impl RelayPorts {
     /// An address of which no port is in use.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { words: Box::new([const { AtomicU64::new(0) }; WORDS]) })
+        let none = || Box::new([const { AtomicU64::new(0) }; WORDS]);
+        Arc::new(Self { words: none(), open: none() })
     }
 
     /// Takes a free port, or two for [`PortWish::EvenWithNext`]. Every free port that fits is equally
@@ -131,6 +135,13 @@ impl RelayPorts {
     pub fn is_used(&self, port: u16) -> bool {
         let (index, bit) = place(port);
         self.words[index].load(Ordering::Acquire) & bit != 0
+    }
+
+    /// Whether a relay socket of ours is bound to a port: the only ports of ours that are peers.
+    #[must_use]
+    pub fn is_open(&self, port: u16) -> bool {
+        let (index, bit) = place(port);
+        self.open[index].load(Ordering::Acquire) & bit != 0
     }
 
     /// How many ports are in use.
@@ -186,6 +197,7 @@ impl RelayPorts {
 
     fn give_back(&self, port: u16) {
         let (index, bit) = place(port);
+        self.open[index].fetch_and(!bit, Ordering::AcqRel);
         let before = self.words[index].fetch_and(!bit, Ordering::AcqRel);
         debug_assert!(before & bit != 0, "port {port} was given back twice");
     }
@@ -210,6 +222,12 @@ pub struct PortLease {
 }
 
 impl PortLease {
+    /// A relay socket has been bound to the port.
+    pub(crate) fn mark_open(&self) {
+        let (index, bit) = place(self.port);
+        self.ports.open[index].fetch_or(bit, Ordering::AcqRel);
+    }
+
     /// The port.
     #[must_use]
     pub const fn port(&self) -> u16 {

@@ -128,10 +128,10 @@ impl State {
             }
             let five_tuple = allocation.path.five_tuple;
             let marks = marks_to_client(&five_tuple, packet.marks, peer.family())?;
-            let frame = frame(allocation, packet, random, header)?;
             if !allocation.to_client.take(now, policy.quotas.bytes_per_second, len as u64) {
                 return Err(DropReason::Bandwidth);
             }
+            let frame = frame(allocation, packet, random, header)?;
             allocation.traffic.to_client_packets += 1;
             allocation.traffic.to_client_bytes += len as u64;
             Ok(Verdict::ToClient {
@@ -159,19 +159,20 @@ impl State {
             return Err(DropReason::IcmpIgnored);
         }
         let slot = self.table.of_peer(relay, peer.ip()).ok_or(DropReason::IcmpIgnored)?;
-        let id = self.random.transaction();
         let allocation = self.table.get(slot);
         let half = allocation.half(peer.family(), now);
         let permission = allocation.permissions.live(peer.ip(), now);
         if half.is_none() || permission.is_none() {
             return Err(DropReason::IcmpIgnored);
         }
+        let to = allocation.path;
+        let id = self.random.transaction();
         let mut builder = MessageBuilder::new(reply, Class::Indication, Method::DATA, id);
         builder.xor_address(AttributeType::XOR_PEER_ADDRESS, to_public(policy, peer));
         builder.icmp(icmp);
         let len = builder.finish().and_then(|len| u16::try_from(len).ok());
         let len = len.ok_or(DropReason::TooLong)?;
-        Ok(Answer { to: allocation.path, len, error: false })
+        Ok(Answer { to, len, error: false })
     }
 
     fn of_client(&mut self, packet: &FromClient<'_>) -> Result<&mut Allocation, DropReason> {

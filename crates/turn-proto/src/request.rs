@@ -87,6 +87,13 @@ pub(crate) fn is_request_method(method: Method) -> bool {
     )
 }
 
+/// Whether the budget of strangers has been charged for a request already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Charged {
+    No,
+    Yes,
+}
+
 impl State {
     /// A request that has just come in.
     pub(crate) fn handle_request(
@@ -107,7 +114,7 @@ impl State {
         let slot = self.live_slot(now.instant, &path.five_tuple);
         let known = slot.and_then(|slot| self.table.get(slot).credentials.known());
         let step = auth::authenticate(policy, now, path.five_tuple.client, &message, known);
-        self.after_authentication(request, step, reply)
+        self.after_authentication(request, step, Charged::No, reply)
     }
 
     /// A request whose user has been looked up.
@@ -122,13 +129,14 @@ impl State {
         let slot = self.live_slot(now.instant, &path.five_tuple);
         let known = slot.and_then(|slot| self.table.get(slot).credentials.known());
         let step = auth::authenticate_found(policy, now, client, &message, (known, answer));
-        self.after_authentication(request, step, reply)
+        self.after_authentication(request, step, Charged::Yes, reply)
     }
 
     fn after_authentication(
         &mut self,
         request: &Request<'_>,
         step: AuthStep,
+        charged: Charged,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
         let responder = Responder::new(request.path, &request.message);
@@ -151,7 +159,12 @@ impl State {
                 self.wait_for_user(request, user, &responder, reply)
             }
             AuthStep::Refuse { reason, user } => {
-                self.refuse_stranger(request, &responder.named(user), reason, reply)
+                // Who has proved a name is no stranger, and nobody pays twice.
+                let free = user.is_some() || charged == Charged::Yes;
+                if !free && !self.may_answer_stranger(request) {
+                    return Verdict::Drop(DropReason::StrangerBudget);
+                }
+                self.challenge(request, &responder.named(user), reason, reply)
             }
         }
     }
@@ -242,6 +255,17 @@ impl State {
         if !self.may_answer_stranger(request) {
             return Verdict::Drop(DropReason::StrangerBudget);
         }
+        self.challenge(request, responder, reason, reply)
+    }
+
+    /// Refuses without integrity, with what the client needs to try again.
+    fn challenge(
+        &mut self,
+        request: &Request<'_>,
+        responder: &Responder,
+        reason: Refusal,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
         let Request { policy, now, path, message } = *request;
         self.tell_refusal(responder, reason);
         responder.error(policy, reply, reason, |builder| {

@@ -300,3 +300,63 @@ fn notices_that_nobody_polls_are_bounded() {
     world.carry_out();
     assert_eq!(world.notices.len(), limits::NOTICES_MAX);
 }
+
+#[test]
+fn a_reserved_port_is_no_peer_before_its_relay_is_open() {
+    // Somebody else on this host may have the port that was reserved.
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    let reply = client.try_allocate(&mut world, |builder| {
+        builder.even_port(true);
+    });
+    let reply = reply.success();
+    let (even, token) = (reply.relayed()[0], reply.token().unwrap());
+    let next = std::net::SocketAddr::new(even.ip(), even.port() + 1).to_string();
+    client.permit(&mut world, &[&next]).success();
+    assert_eq!(client.send(&mut world, &next, b"x").dropped(), DropReason::OwnAddress);
+    assert_eq!(world.from_peer(even, &next, b"x").dropped(), DropReason::OwnAddress);
+    client.bind(&mut world, 0x4000, &next).refused(403);
+
+    let mut other = Client::new(2);
+    let redeemed = other.try_allocate(&mut world, |builder| {
+        builder.reservation_token(token);
+    });
+    assert_eq!(redeemed.success().relayed()[0].to_string(), next);
+    assert_eq!(client.send(&mut world, &next, b"x").to_peer(), b"x");
+}
+
+#[test]
+fn a_rule_about_the_public_address_holds_for_the_local_one() {
+    let mut policy = behind_nat();
+    let own = [ip("10.0.0.5"), ip(RELAY_V4), ip(RELAY_V6)];
+    let deny = [format!("{RELAY_V4}/32").parse().unwrap()];
+    policy.peer_rules = PeerRules::new(&[], &deny, &own);
+    let mut world = World::with(policy);
+    let mut client = Client::new(1);
+    client.allocate(&mut world);
+    client.permit(&mut world, &[&format!("{RELAY_V4}:1")]).refused(403);
+    client.permit(&mut world, &["10.0.0.5:1"]).refused(403);
+}
+
+#[test]
+fn whoever_proved_a_name_is_answered_whatever_strangers_do() {
+    let mut policy = Policy { strangers: StrangerBudget { per_second: 10 }, ..policy() };
+    policy.lifetimes.nonce = secs(600);
+    let mut world = World::with(policy);
+    let mut client = Client::at("198.51.100.7:1");
+    client.allocate(&mut world);
+    client.refresh(&mut world, Some(3600)).success();
+    world.advance(secs(700)); // the nonce is stale now
+    for port in 1..=100 {
+        let mut stranger = Client::at(&format!("198.51.100.{port}:{port}"));
+        let request = stranger.bare(Method::BINDING, |_| ());
+        let _fate = world.from_client(&stranger.path, &request);
+    }
+    let request = client.sealed(&mut world, Method::CREATE_PERMISSION, |builder| {
+        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
+    });
+    let Fate::Reply(reply) = world.from_client(&client.path, &request) else {
+        panic!("a stale nonce of somebody known is answered");
+    };
+    assert_eq!(client.decode(&request, reply).code(), Some(438));
+}

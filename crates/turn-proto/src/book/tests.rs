@@ -36,9 +36,13 @@ fn at(seconds: u64) -> Instant {
 }
 
 fn reservation(ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
+    reservation_of("", ports, expires)
+}
+
+fn reservation_of(name: &str, ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
     let (lease, _) = ports.claim(PortRange::DYNAMIC, PortWish::Any, 7).unwrap();
     let relayed = RelayedAddr(([192, 0, 2, 1], lease.port()).into());
-    Reservation { relayed, lease, expires }
+    Reservation { relayed, lease, account: account(name), expires }
 }
 
 #[test]
@@ -161,6 +165,19 @@ fn reservations_are_bounded_and_a_refused_one_frees_its_port() {
         "the token is taken"
     );
     assert_eq!(ports.used(), 1);
+}
+
+#[test]
+fn one_account_cannot_reserve_every_port() {
+    let (book, ports) = (shared(), RelayPorts::new());
+    let reserve_for = |name: &str, token: u64| {
+        reserve(&book, token.to_be_bytes(), reservation_of(name, &ports, at(30)), at(0))
+    };
+    for token in 0..RESERVATIONS_PER_ACCOUNT_MAX as u64 {
+        reserve_for("eve", token).unwrap();
+    }
+    assert_eq!(reserve_for("eve", 1000), Err(ReservationsFull));
+    assert_eq!(reserve_for("ann", 1001), Ok(()));
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(super) const NEVER: [Entry; 8] = [
 ];
 
 /// The IANA IPv4 Special-Purpose Address Registry, then what it leaves out.
-const SPECIAL_V4: [Entry; 27] = [
+const SPECIAL_V4: [Entry; 28] = [
     v4([0, 0, 0, 0], 8),          // this network, RFC 791
     v4([0, 0, 0, 0], 32),         // this host on this network, RFC 1122
     v4([10, 0, 0, 0], 8),         // private use, RFC 1918
@@ -84,6 +84,7 @@ const SPECIAL_V4: [Entry; 27] = [
     v4([240, 0, 0, 0], 4),        // reserved, RFC 1112
     v4([255, 255, 255, 255], 32), // limited broadcast, RFC 8190
     v4([224, 0, 0, 0], 4),        // not in the registry: multicast, RFC 5771
+    v4([168, 63, 129, 16], 32),   // nor this: services of the host in Azure, though it looks public
 ];
 
 /// The IANA IPv6 Special-Purpose Address Registry, then what it leaves out.

@@ -64,7 +64,9 @@ impl State {
             return Err(Refusal::TunnelClient);
         }
         let wanted = Wanted::read(policy, path, &message)?;
-        if alternate_for(policy, path.five_tuple.client.family()).is_some() {
+        // Only under integrity (RFC 8489 §14.8): an open relay redirects nobody.
+        if responder.is_sealed() && alternate_for(policy, path.five_tuple.client.family()).is_some()
+        {
             return Err(Refusal::Redirected);
         }
         if self.draining {

@@ -89,7 +89,9 @@ impl Opening {
         reservation: Reservation,
     ) -> Result<(), Refusal> {
         let at = reservation.relayed;
+        // An address that left and came back keeps its ports in another book.
         let relay = policy.relay.iter().find(|relay| relay.local == at.ip());
+        let relay = relay.filter(|relay| reservation.lease.is_of(&relay.ports));
         let public = relay.ok_or(Refusal::BadReservationToken)?.public;
         let claim = Claim {
             relay: state.next_relay(),
@@ -190,7 +192,10 @@ impl State {
         let socket = core::mem::replace(&mut opening.sockets[place], Socket::NotWanted);
         let Socket::Opening(claim) = socket else { return None };
         let next = match result {
-            Ok(()) => Socket::Open(claim),
+            Ok(()) => {
+                claim.lease.mark_open();
+                Socket::Open(claim)
+            }
             Err(OpenRelayError::PortTaken) => self.try_another(policy, pending, claim),
             Err(OpenRelayError::Exhausted) => Socket::Failed(Refusal::SystemExhausted),
         };
@@ -351,7 +356,8 @@ impl State {
         let relayed = RelayedAddr(SocketAddr::new(at.ip(), lease.port()));
         let expires = now + policy.lifetimes.reservation;
         let token = self.random.u64().to_be_bytes();
-        let reservation = Reservation { relayed, lease, expires };
+        let account = opening.quota.account().clone();
+        let reservation = Reservation { relayed, lease, account, expires };
         book::reserve(&self.book, token, reservation, now).map_err(|_| Refusal::PortsExhausted)?;
         self.sweep_reservations_at(expires);
         Ok(Some(token))
