@@ -22,14 +22,14 @@ pub(crate) struct Cli {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Place {
     /// Configuration file [default: $TURNPIKE_CONFIG, else /etc/turnpike/turnpike.toml if it is there]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Places", display_order = 900)]
     pub(crate) config: Option<PathBuf>,
     /// Directory of the user database and the control socket [default: $TURNPIKE_DATA, else as
     /// configured, else /var/lib/turnpike for root and services, ~/.local/share/turnpike for others]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Places", display_order = 901)]
     pub(crate) data: Option<PathBuf>,
     /// Control socket [default: control.sock in the data directory]
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Places", display_order = 902)]
     pub(crate) socket: Option<PathBuf>,
 }
 
@@ -86,7 +86,8 @@ pub(crate) enum User {
         #[command(flatten)]
         output: Output,
     },
-    /// Delete a user; live allocations last until they would have to be refreshed
+    /// Delete a user; its allocations end at their next refresh; to end them now: turnpike session
+    /// end ID
     Delete {
         /// The user's name
         name: String,
@@ -161,7 +162,7 @@ pub(crate) struct Sessions {
     #[arg(long)]
     pub(crate) user: Option<String>,
     /// At most so many
-    #[arg(long, default_value_t = admin::limits::SESSIONS_DEFAULT)]
+    #[arg(long, value_name = "N", default_value = "100", value_parser = session_limit)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) output: Output,
@@ -203,6 +204,15 @@ pub(crate) enum ReferenceFormat {
     JsonSchema,
 }
 
+/// As many sessions as one answer may have.
+fn session_limit(text: &str) -> Result<usize, String> {
+    let most = admin::limits::SESSIONS_MAX;
+    text.parse()
+        .ok()
+        .filter(|limit| (1..=most).contains(limit))
+        .ok_or_else(|| format!("write a whole number from 1 to {most}"))
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -220,6 +230,16 @@ mod tests {
     }
 
     #[test]
+    fn places_stand_below_what_a_command_takes() {
+        let mut command = Cli::command();
+        command.build();
+        let drain = command.find_subcommand_mut("drain").unwrap();
+        let help = drain.render_help().to_string();
+        let (options, places) = help.split_once("Places:").unwrap();
+        assert!(options.contains("--deadline") && places.contains("--data"), "{help}");
+    }
+
+    #[test]
     fn running_is_the_default_and_places_may_come_anywhere() {
         let cli = parse("turnpike --data d --config c.toml").unwrap();
         assert!(cli.command.is_none());
@@ -229,7 +249,7 @@ mod tests {
         let Some(Command::Sessions(sessions)) = cli.command else { panic!("sessions") };
         assert_eq!(sessions.user.as_deref(), Some("bob"));
         assert!(sessions.output.json);
-        assert_eq!(sessions.limit, 100);
+        assert_eq!(sessions.limit, admin::limits::SESSIONS_DEFAULT);
     }
 
     #[test]
@@ -242,6 +262,8 @@ mod tests {
             "turnpike credentials --ttl 10",
             "turnpike drain --deadline 8d",
             "turnpike session end",
+            "turnpike sessions --limit 0",
+            "turnpike sessions --limit 1001",
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");

@@ -36,9 +36,12 @@ pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserStore) -> Result<
     let path = settings.data_directory.join(FILE);
     let kept = read(&path)?.filter(|kept| *kept.realm == *settings.realm);
     if let Some(kept) = &kept
-        && store.find(&kept.realm, &UserQuery::Name(kept.username.as_str().into()))?.is_some()
+        && let Some(known) =
+            store.find(&kept.realm, &UserQuery::Name(kept.username.as_str().into()))?
     {
-        return Ok(Some(kept.clone()));
+        // Whoever gave this user another password knows it, and the one in the file is of no use.
+        let same = kept.new_user()?.keys() == &known.keys;
+        return Ok(same.then(|| kept.clone()));
     }
     let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
     if !store.list(&any)?.is_empty() {
@@ -49,15 +52,37 @@ pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserStore) -> Result<
         Some(kept) => kept,
         None => generate(&settings.realm, &path)?,
     };
-    let password = Secret::new(user.password.clone());
-    store.add(&NewUser::new(&user.realm, &user.username, &password, None)?)?;
+    store.add(&user.new_user()?)?;
     Ok(Some(user))
+}
+
+/// Takes back the file of the generated user when it is this one, because an operator deletes the user
+/// or gives it another password: a later start neither shows what no longer holds, nor brings back a
+/// user who was deleted.
+pub(crate) fn forget(data: &Path, realm: &str, name: &str) -> Result<()> {
+    let path = data.join(FILE);
+    // A file that cannot be understood shows nobody; the next start says so.
+    let Ok(Some(kept)) = read(&path) else { return Ok(()) };
+    if kept.realm != realm || kept.username != name {
+        return Ok(());
+    }
+    fs::remove_file(&path)
+        .with_context(|| format!("cannot delete {}", path.display()))
+        .map_err(Failure::failed)
+}
+
+impl FirstUser {
+    fn new_user(&self) -> Result<NewUser> {
+        let password = Secret::new(self.password.clone());
+        Ok(NewUser::new(&self.realm, &self.username, &password, None)?)
+    }
 }
 
 /// What to print: where the server is, who may use it, and a line to try it with.
 pub(crate) fn banner(user: &FirstUser, info: &ServerInfo, program: &Path, data: &Path) -> String {
     let FirstUser { username, password, .. } = user;
     let uris: Vec<String> = uris(info);
+    let program = program.display();
     // The demo runs here, where the address that others see may not be reachable.
     let here = here(info);
     format!(
@@ -66,12 +91,15 @@ pub(crate) fn banner(user: &FirstUser, info: &ServerInfo, program: &Path, data: 
            username  {username}\n  \
            password  {password}\n\n\
          Try it:\n\n  \
-           {} demo --server turn:{here} --user {username} --password {password} --seconds 5\n\n\
+           {program} demo --server turn:{here} --user {username} --password {password} --seconds 5\n\n\
          There is no configuration file, so this user was generated; it is kept in\n\
-         {}. `turnpike user` adds and deletes users.\n",
+         {}. To add another, and to delete this one:\n\n  \
+           {program} user add NAME --data {}\n  \
+           {program} user delete {username} --data {}\n",
         uris.join("\n            "),
-        program.display(),
         data.join(FILE).display(),
+        data.display(),
+        data.display(),
     )
 }
 
@@ -207,6 +235,26 @@ mod tests {
     }
 
     #[test]
+    fn a_deleted_user_does_not_come_back_and_a_new_password_is_not_shown_as_the_old() {
+        let directory = Directory::new("forgotten");
+        let settings = settings(&directory);
+        let mut store = store(&settings);
+        let first = prepare(&settings, &mut store).unwrap().unwrap();
+        let password = Secret::new("another".to_owned());
+        let again = NewUser::new(&settings.realm, &first.username, &password, None).unwrap();
+        assert!(store.replace(&again).unwrap());
+        assert_eq!(prepare(&settings, &mut store).unwrap(), None);
+
+        forget(directory.path(), &settings.realm, "bob").unwrap();
+        assert!(directory.path().join(FILE).exists(), "bob is somebody else");
+        forget(directory.path(), &settings.realm, &first.username).unwrap();
+        assert!(store.delete(&settings.realm, &first.username).unwrap());
+        let second = prepare(&settings, &mut store).unwrap().unwrap();
+        assert_ne!((second.username, second.password), (first.username, first.password));
+        forget(Path::new("/nonexistent"), "r", "n").unwrap();
+    }
+
+    #[test]
     fn nobody_is_generated_where_there_are_users() {
         let directory = Directory::new("own");
         let settings = settings(&directory);
@@ -246,5 +294,7 @@ mod tests {
             "{banner}"
         );
         assert!(banner.contains("/data/first-user.json"), "{banner}");
+        assert!(banner.contains("/opt/turnpike user add NAME --data /data\n"), "{banner}");
+        assert!(banner.contains("/opt/turnpike user delete user-x --data /data\n"), "{banner}");
     }
 }

@@ -191,6 +191,9 @@ fn a_first_start_can_be_tried_and_a_second_shows_the_same_user() {
     assert!(stderr(&wrong).contains("user or password is wrong"), "{wrong:?}");
 
     assert_eq!(server.stop(), printed, "the same user, and the same line to try it");
+
+    assert!(run(&["user", "delete", words[5], "--data", path(&directory.0)]).status.success());
+    assert!(!directory.0.join("first-user.json").exists());
 }
 
 #[test]
@@ -396,6 +399,13 @@ fn users_are_added_listed_and_deleted() {
     let directory = Directory::new();
     let data = path(&directory.0).to_owned();
     let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
+
+    for arguments in [&["user", "list"][..], &["user", "delete", "bob"]] {
+        let output = ask(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("there is no user database in"), "{output:?}");
+    }
+    assert!(!directory.0.join("users.sqlite").exists());
 
     let added = json(&ask(&["user", "add", "bob", "--json"]));
     assert_eq!(added["password"].as_str().unwrap().len(), 26);

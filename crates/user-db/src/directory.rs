@@ -2,8 +2,9 @@
 //! locked and the same question is never put to the store twice at a time.
 //!
 //! A change made by another process (`turnpike user add`) is seen by the first question that comes
-//! half a second or more after the last look for changes ([`DirectoryOptions::changes_after`]). A user
-//! who is deleted keeps the allocations they have.
+//! half a second or more after the last look for changes ([`DirectoryOptions::changes_after`]). The
+//! allocations of a user who is deleted end at their next refresh; `turnpike session end ID` ends them
+//! sooner.
 
 use std::fmt;
 use std::sync::Arc;

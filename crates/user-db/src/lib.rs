@@ -21,6 +21,7 @@ mod store;
 pub use credentials::Credentials;
 pub use directory::{Answer, Directory, DirectoryOptions};
 pub use error::StoreError;
+pub use limits::PASSWORD_BYTES_MAX;
 pub use sqlite::SqliteStore;
 pub use store::{
     NewUser, Page, UserKeys, UserQuery, UserRecord, UserStore, UserSummary, prepared_name,

@@ -9,7 +9,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 508;
 pub(crate) const REALM_BYTES_MAX: usize = 127;
 
 /// A password in bytes: beyond it somebody pasted the wrong thing.
-pub(crate) const PASSWORD_BYTES_MAX: usize = 1024;
+pub const PASSWORD_BYTES_MAX: usize = 1024;
 
 /// How long another process may hold the database's write lock before we give up. Writes take
 /// milliseconds, so this much means that something is stuck.

@@ -150,6 +150,12 @@ impl NewUser {
         &self.name
     }
 
+    /// The keys, made from name, realm and password.
+    #[must_use]
+    pub const fn keys(&self) -> &UserKeys {
+        &self.keys
+    }
+
     /// The realm, as it was prepared.
     #[must_use]
     pub fn realm(&self) -> &str {

@@ -11,13 +11,14 @@ use user_db::{Credentials, NewUser, Page, SqliteStore, UserStore, UserSummary};
 use crate::cli::{self, Place};
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::output::{self, Align, Table};
-use crate::place;
+use crate::{first_start, place};
 
 /// Users read from the database at a time.
 const PAGE: u32 = 1000;
 
-/// A password that is longer was piped in by mistake.
-const PASSWORD_BYTES_MAX: u64 = 4096;
+/// Bytes read as a password: one and a line end more than it may have, so that too much is seen and
+/// no more is read.
+const PASSWORD_READ_MAX: u64 = user_db::PASSWORD_BYTES_MAX as u64 + 3;
 
 #[derive(Debug, Serialize)]
 struct Added {
@@ -46,6 +47,13 @@ struct Deleted {
 
 pub(crate) fn run(place: &Place, args: cli::User) -> Result<()> {
     let settings = place::load(place)?.settings;
+    let adds = match &args {
+        cli::User::Add(_) => true,
+        cli::User::List { .. } | cli::User::Delete { .. } => false,
+    };
+    if !adds {
+        has_database(&settings)?;
+    }
     let mut store = SqliteStore::open(&settings.user_database()).map_err(|error| {
         Failure::failed(error).hint("name the server's data directory with --data or --config")
     })?;
@@ -54,6 +62,19 @@ pub(crate) fn run(place: &Place, args: cli::User) -> Result<()> {
         cli::User::List { output } => list(&settings, &mut store, output),
         cli::User::Delete { name, output } => delete(&settings, &mut store, &name, output),
     }
+}
+
+/// Opening a database makes it when it is not there. Who lists or deletes users has named the wrong
+/// directory then, and is better told.
+fn has_database(settings: &Settings) -> Result<()> {
+    if settings.user_database().exists() {
+        return Ok(());
+    }
+    let directory = settings.data_directory.display();
+    Err(Failure::failed(anyhow!("there is no user database in {directory}")).hint(
+        "name the server's data directory with --data or --config; `turnpike user add NAME` makes a \
+         database where there is none",
+    ))
 }
 
 fn add(settings: &Settings, store: &mut SqliteStore, args: cli::UserAdd) -> Result<()> {
@@ -72,6 +93,7 @@ fn add(settings: &Settings, store: &mut SqliteStore, args: cli::UserAdd) -> Resu
     let secret = Secret::new(password.clone());
     let user = NewUser::new(&settings.realm, &args.name, &secret, args.allocations_max)
         .map_err(Failure::usage)?;
+    first_start::forget(&settings.data_directory, user.realm(), user.name())?;
     let replaced = store.replace(&user)?;
     let added = Added {
         realm: user.realm().to_owned(),
@@ -93,7 +115,7 @@ fn add(settings: &Settings, store: &mut SqliteStore, args: cli::UserAdd) -> Resu
 fn read_password() -> Result<String> {
     let mut text = String::new();
     std::io::stdin()
-        .take(PASSWORD_BYTES_MAX)
+        .take(PASSWORD_READ_MAX)
         .read_to_string(&mut text)
         .or_fail("cannot read the password from standard input")?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
@@ -153,6 +175,7 @@ fn delete(
     output: cli::Output,
 ) -> Result<()> {
     let name = user_db::prepared_name(name).map_err(Failure::usage)?;
+    first_start::forget(&settings.data_directory, &settings.realm, &name)?;
     if !store.delete(&settings.realm, &name)? {
         return Err(Failure::failed(anyhow!(
             "there is no user \"{name}\" in realm {}",
@@ -165,6 +188,7 @@ fn delete(
         return output::print_json(&Deleted { realm, username: name });
     }
     output::print(&format!(
-        "user {name} was deleted; what they relay now goes on until `turnpike session end`"
+        "user {name} was deleted; its allocations end at their next refresh; to end them now: \
+         `turnpike session end ID`"
     ))
 }
