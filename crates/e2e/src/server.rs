@@ -1,6 +1,5 @@
 //! The real binary, started in the lab's server host with a configuration of the test's own.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -24,8 +23,8 @@ pub struct Account {
 pub struct Config {
     /// Users to add before the start.
     pub accounts: Vec<Account>,
-    /// Peers that clients may reach: the lab's addresses are private, and refused by default.
-    pub allow: Vec<IpAddr>,
+    /// Addresses and networks that clients may reach: the lab's addresses are private, and refused by default.
+    pub allow: Vec<String>,
     /// Further lines at the top level of the configuration.
     pub top: String,
     /// Further tables behind it.
@@ -39,7 +38,7 @@ impl Config {
     pub fn for_lab(lab: &Lab) -> Self {
         Self {
             accounts: vec![Account { name: "alice", password: "correct-horse-battery" }],
-            allow: vec![lab.v4.peer, lab.v6.peer],
+            allow: vec![lab.v4.peer.to_string(), lab.v6.peer.to_string()],
             top: "compatibility.rfc5766_clients = true\n".to_owned(),
             tables: String::new(),
         }

@@ -79,7 +79,8 @@ fn packets(session: &Value, direction: &str) -> u64 {
 
 #[test]
 fn a_session_is_shown_and_can_be_ended() {
-    let Some(scene) = Scene::new(|config| config.tables = "[log]\nformat = \"json\"\n".to_owned())
+    let Some(mut scene) =
+        Scene::new(|config| config.tables = "[log]\nformat = \"json\"\n".to_owned())
     else {
         return;
     };
@@ -95,6 +96,7 @@ fn a_session_is_shown_and_can_be_ended() {
     scene.wait_until("only the other call is left", |left| {
         left.len() == 1 && left[0]["id"] != id.as_str()
     });
+    scene.server.process.wait_for("ended_by_operator", PATIENCE);
     let line = log_line(&scene.server, "ended_by_operator");
     assert!(line.contains("alice") && line.contains(&id), "{line}");
     let again = scene.server.ask(&["session", "end", &id]);
@@ -201,4 +203,25 @@ fn sigterm_drains_and_ends_when_the_last_call_has() {
         "it ends well:\n{}",
         scene.server.process.output()
     );
+}
+
+#[test]
+fn an_address_that_the_host_gets_later_is_no_peer() {
+    let network = |config: &mut Config| config.allow = vec!["10.77.2.0/24".to_owned()];
+    let Some(mut scene) = Scene::new(network) else { return };
+    let server = scene.lab.namespace(Host::Server);
+    let added = std::process::Command::new("ip")
+        .args(["-n", &server, "addr", "add", "10.77.2.9/24", "dev", "to-peer"])
+        .status();
+    assert!(added.is_ok_and(|status| status.success()));
+    scene.server.process.wait_for("the addresses of this host changed", PATIENCE);
+    let out = e2e::Tool::run(
+        scene
+            .lab
+            .command(Host::Client, "turnutils_uclient")
+            .args(["-u", "alice", "-w", "correct-horse-battery", "-e", "10.77.2.9"])
+            .args(["-c", "-n", "1", &scene.lab.v4.listen.to_string()]),
+        PATIENCE,
+    );
+    assert!(!out.ok && out.output.contains("403"), "{}", out.output);
 }

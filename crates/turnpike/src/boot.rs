@@ -28,6 +28,8 @@ pub(crate) struct Running {
     /// The rules in force.
     pub(crate) policy: Arc<Policy>,
     pub(crate) info: ServerInfo,
+    /// The addresses of this host, as the rules know them.
+    pub(crate) hosts: Vec<IpAddr>,
     /// What an operator should act on.
     pub(crate) warnings: Vec<String>,
 }
@@ -84,7 +86,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     warnings.extend(few_files(files, &policy, settings));
     warnings.extend(advice(&policy, settings));
     let info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro));
-    Ok(Running { workers, threads, policy, info, warnings })
+    Ok(Running { workers, threads, policy, info, hosts, warnings })
 }
 
 /// The rules that each of `workers` goes by.

@@ -1,8 +1,14 @@
 //! Where log lines go: to standard error, as text or as JSON, with a level that a reload may
 //! change. Nothing else in the process writes there once the server runs.
+//!
+//! Lines are handed to a thread that writes them, through a bounded queue that drops what does not
+//! fit: whoever reads the log may stall, and no worker waits for it.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
+
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -27,14 +33,20 @@ impl From<settings::LogFormat> for LogFormat {
     }
 }
 
-/// Changes the level while the server runs.
+/// Lines that wait to be written: some MiB at most.
+const QUEUED_LINES_MAX: usize = 16_384;
+
+/// Changes the level while the server runs. What was logged is written out when the last one goes.
 #[derive(Clone, Default)]
-pub(crate) struct LogLevel(Option<reload::Handle<LevelFilter, Registry>>);
+pub(crate) struct LogLevel {
+    handle: Option<reload::Handle<LevelFilter, Registry>>,
+    _writer: Option<Arc<WorkerGuard>>,
+}
 
 impl LogLevel {
     /// Sets the level from now on.
     pub(crate) fn set(&self, level: LevelFilter) {
-        if let Some(handle) = &self.0 {
+        if let Some(handle) = &self.handle {
             // Fails only when the subscriber is gone, and then nobody logs.
             let _ = handle.reload(level);
         }
@@ -53,8 +65,13 @@ impl fmt::Debug for LogLevel {
 /// When it was started before.
 pub(crate) fn start(format: LogFormat, level: LevelFilter) -> anyhow::Result<LogLevel> {
     let (filter, handle) = reload::Layer::new(level);
-    tracing_subscriber::registry().with(filter).with(lines(format, io::stderr)).try_init()?;
-    Ok(LogLevel(Some(handle)))
+    let (writer, guard) = NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(QUEUED_LINES_MAX)
+        .thread_name("log")
+        .finish(io::stderr());
+    tracing_subscriber::registry().with(filter).with(lines(format, writer)).try_init()?;
+    Ok(LogLevel { handle: Some(handle), _writer: Some(Arc::new(guard)) })
 }
 
 type Filtered = tracing_subscriber::layer::Layered<reload::Layer<LevelFilter, Registry>, Registry>;
@@ -99,7 +116,7 @@ mod tests {
         let written = Lines::default();
         let writer = written.clone();
         let (filter, handle) = reload::Layer::new(LevelFilter::INFO);
-        let level = LogLevel(Some(handle));
+        let level = LogLevel { handle: Some(handle), _writer: None };
         let subscriber = tracing_subscriber::registry()
             .with(filter)
             .with(lines(LogFormat::Json, move || writer.clone()));

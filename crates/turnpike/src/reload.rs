@@ -1,6 +1,7 @@
 //! Reading the configuration again: one function behind two doors, SIGHUP and the control socket.
 //! Either everything that can be applied is, or nothing is.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use control::{Change, Handle, ReloadReport};
@@ -21,6 +22,8 @@ pub(crate) struct InForce {
     pub(crate) policy: Arc<Policy>,
     /// Changes the level of the log.
     pub(crate) log: logging::LogLevel,
+    /// The addresses of this host when the rules were last made.
+    pub(crate) hosts: Vec<IpAddr>,
 }
 
 impl InForce {
@@ -54,10 +57,15 @@ impl InForce {
             }
         }
         let policy = Arc::new(policy);
-        handle.workers.apply(Arc::clone(&policy)).await.map_err(|error| {
-            Failure::failed(error).hint("reload again when the server has less to do")
-        })?;
         let known = boot::advice(&self.policy, &self.settings);
+        let told = handle.workers.apply(Arc::clone(&policy)).await;
+        // Also when a worker did not answer: the others go by it, and what is made next begins here.
+        self.policy = Arc::clone(&policy);
+        self.hosts = hosts;
+        told.map_err(|error| {
+            Failure::failed(error)
+                .hint("some workers may go by the new rules already: reload again")
+        })?;
         for warning in boot::advice(&policy, &new) {
             if !known.contains(&warning) {
                 tracing::warn!("{warning}");
@@ -71,7 +79,6 @@ impl InForce {
         handle.set_info(info);
 
         let changes = diff(&self.settings, &new);
-        self.policy = policy;
         self.settings = with_restart_keys_of(&self.settings, new);
         Ok(ReloadReport {
             applied: changes.live.into_iter().map(change).collect(),
@@ -79,6 +86,38 @@ impl InForce {
             refused: None,
         })
     }
+}
+
+impl InForce {
+    /// Looks whether the host has other addresses than before, and protects those it has now: an
+    /// address of our own must not be a peer like any other. Relay addresses stay as they are until a
+    /// reload.
+    pub(crate) async fn watch_host(&mut self, handle: &Handle) {
+        let Ok(hosts) = host::addresses() else { return };
+        if same_addresses(&hosts, &self.hosts) {
+            return;
+        }
+        let nonce_key = self.policy.auth.nonce_key;
+        let workers = handle.workers.count();
+        let made = boot::rules(&self.settings, &hosts, nonce_key, Some(&self.policy), workers);
+        self.hosts = hosts;
+        // It fails when there is no address left to relay from; the next change is looked at again.
+        let Ok(made) = made else { return };
+        let policy = Arc::new(Policy { peer_rules: made.peer_rules, ..(*self.policy).clone() });
+        self.policy = Arc::clone(&policy);
+        match handle.workers.apply(policy).await {
+            Ok(()) => tracing::info!("the addresses of this host changed: peer rules follow"),
+            Err(error) => {
+                self.hosts.clear(); // so that the next look tries again
+                tracing::warn!(%error, "the addresses of this host changed; a worker was not told");
+            }
+        }
+    }
+}
+
+/// Whether both lists name the same addresses, in whatever order.
+fn same_addresses(a: &[IpAddr], b: &[IpAddr]) -> bool {
+    a.len() == b.len() && a.iter().all(|ip| b.contains(ip))
 }
 
 /// The level as the log knows it.
@@ -187,11 +226,34 @@ mod tests {
     fn in_force() -> InForce {
         let settings = settings("");
         let policy = Arc::new(policy(&settings));
-        InForce { settings, policy, log: logging::LogLevel::default() }
+        InForce {
+            settings,
+            policy,
+            log: logging::LogLevel::default(),
+            hosts: host::addresses().unwrap(),
+        }
     }
 
     fn keys(changes: &[Change]) -> Vec<&str> {
         changes.iter().map(|change| change.key.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn addresses_that_the_host_has_now_are_protected() {
+        let (handle, applied) = worker();
+        let mut in_force = in_force();
+        in_force.watch_host(&handle).await;
+        assert!(applied.lock().unwrap().is_none(), "nothing changed");
+
+        // As if an address had come since: the rules are made anew.
+        in_force.hosts.pop();
+        in_force.watch_host(&handle).await;
+        let policy = applied.lock().unwrap().take().unwrap();
+        for ip in host::addresses().unwrap() {
+            assert_ne!(policy.peer_rules.judge(ip), turn_proto::PeerAccess::Allowed, "{ip}");
+        }
+        in_force.watch_host(&handle).await;
+        assert!(applied.lock().unwrap().is_none(), "once for each change");
     }
 
     #[tokio::test]

@@ -20,6 +20,9 @@ use crate::signals::{Signals, Wish};
 /// How often a draining server looks whether it is empty.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
+/// How often the server looks whether its host has got other addresses.
+const HOST_LOOK: Duration = Duration::from_secs(5);
+
 /// How long workers may take to end their allocations and leave. They do it between two batches;
 /// later means that one is stuck, and the process ends without it.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
@@ -65,6 +68,7 @@ impl Server {
     /// Runs until the server was told to end and has ended.
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut drain: Option<Instant> = None;
+        let mut host_look = tokio::time::interval(HOST_LOOK);
         loop {
             tokio::select! {
                 wish = self.signals.next() => match wish {
@@ -95,6 +99,7 @@ impl Server {
                     return Err(Failure::failed(anyhow!("a worker has ended unexpectedly"))
                         .hint("this is a fault of the program: report it with the log"));
                 }
+                _ = host_look.tick() => self.in_force.watch_host(&self.handle).await,
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
             if drain.is_some_and(|until| self.live() == 0 || Instant::now() >= until) {

@@ -72,7 +72,7 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
 
     let server = Server {
         place: place.clone(),
-        in_force: InForce { settings, policy: running.policy, log },
+        in_force: InForce { settings, policy: running.policy, log, hosts: running.hosts },
         handle,
         requests,
         signals,
