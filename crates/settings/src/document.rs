@@ -228,6 +228,24 @@ fn known_parts(
     good
 }
 
+/// What coturn calls our keys, for those who come from there. Units and forms differ, so that the
+/// words are not simply taken.
+const COTURN: [(&str, &str); 13] = [
+    ("allowed-peer-ip", "peers.allow"),
+    ("denied-peer-ip", "peers.deny"),
+    ("external-ip", "relay.external"),
+    ("listening-ip", "listen"),
+    ("listening-port", "listen"),
+    ("max-bps", "quotas.bytes_per_second"),
+    ("max-port", "relay.ports"),
+    ("min-port", "relay.ports"),
+    ("relay-ip", "relay.addresses"),
+    ("static-auth-secret", "auth.secret"),
+    ("total-quota", "quotas.allocations_total"),
+    ("use-auth-secret", "auth.secret"),
+    ("user-quota", "quotas.allocations_per_user"),
+];
+
 /// What a key that does not exist should have been.
 fn advice_for_unknown(table: &str, name: &str) -> String {
     let section =
@@ -237,6 +255,9 @@ fn advice_for_unknown(table: &str, name: &str) -> String {
         section.into_iter().flat_map(|section| &section.keys).map(|key| names(&key.path)).collect();
     let tables = SECTIONS.iter().filter_map(|section| section.name.as_deref());
     let candidates = siblings.iter().copied().chain(tables.filter(|_| table.is_empty()));
+    if let Some(ours) = COTURN.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| ours) {
+        return format!("that is coturn's word; here it is {ours}");
+    }
     if let Some(near) = nearest(name, candidates) {
         return format!("did you mean {near}?");
     }
@@ -323,6 +344,19 @@ fn put(table: &mut toml::Table, path: &str, value: toml::Value) {
         }
         None => {
             table.insert(path.to_owned(), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_coturn_lead_to_keys_that_exist() {
+        for (theirs, ours) in COTURN {
+            assert!(key(ours).is_some(), "{theirs} leads to {ours}");
+            assert!(advice_for_unknown("", theirs).ends_with(ours), "{theirs}");
         }
     }
 }

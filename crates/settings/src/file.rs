@@ -85,8 +85,9 @@ pub struct Relay {
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
     /// A secret shared with the service that hands out time-limited credentials: the name is
-    /// `<expiry as Unix time>:<user>`, the password the base64 of HMAC-SHA1(secret, name). In the file
-    /// it can be read by whoever reads the file: `secret_file` is better.
+    /// `<expiry>:<user>`, `<user>:<expiry>` or `<expiry>` alone, the expiry in seconds since 1970, and
+    /// the password the base64 of HMAC-SHA1(secret, name). In the file it can be read by whoever reads
+    /// the file: `secret_file` is better.
     #[schemars(extend("x-applied" = "live", "x-secret" = true))]
     pub secret: Option<SecretText>,
     /// The file that `secret` is in, without the blanks and line breaks at its ends. Relative to the
@@ -265,7 +266,9 @@ pub struct Log {
     #[schemars(extend("x-applied" = "restart"))]
     pub format: LogFormat,
     /// The least serious kind of line that is logged: `info` has one line at the end of each
-    /// allocation, `debug` one for each refused request.
+    /// allocation, `debug` one for each refused request, at most 10 a second from each worker, but for
+    /// those that merely came without credentials, as every first request does. `trace` adds nothing
+    /// yet.
     #[schemars(example = &"debug", extend("x-applied" = "live"))]
     pub level: LogLevel,
 }

@@ -35,7 +35,7 @@ pub fn reference_markdown() -> String {
 const HEAD: &str = r#"<!-- Generated from crates/settings/src/file.rs by `cargo xtask docs`; edit there. -->
 # Configuration
 
-Turnpike reads one TOML file, named by `--config`. A safe public relay is five lines:
+Turnpike reads one TOML file ([which one](#places)). A safe public relay is five lines:
 
 ```toml
 {EXAMPLE}```
@@ -48,6 +48,18 @@ Every key has a default, so a file needs only what differs; without a file the s
 users of its database. A key that does not exist is an error, never ignored.
 
 Values with a unit carry it in the value: `"10 min"` (ms, s, min, h, d), `"64 MiB"` (B, KiB, MiB, GiB).
+
+## Places
+
+The configuration file is the first that is named, or there: `--config FILE`, the variable
+`TURNPIKE_CONFIG`, `/etc/turnpike/turnpike.toml`. Without any the defaults below hold.
+
+The data directory is the first that is named: `--data DIR`, the variable `TURNPIKE_DATA`,
+`data.directory`. Without a configuration file it is `/var/lib/turnpike` for root, and wherever that
+directory exists; for others `$XDG_DATA_HOME/turnpike`, which is `~/.local/share/turnpike` by default.
+
+The control socket is `--socket PATH`, else `control.socket`, else `control.sock` in the data directory.
+Commands look for a running server in the same places as the server itself.
 
 ## Environment variables
 
@@ -65,9 +77,17 @@ A variable that is nearly one of these is an error; others that begin with `TURN
 
 ## Reload
 
-`turnpike reload`, or SIGHUP, reads the file again. Keys marked *reload* take effect at once, for
-allocations that exist too; those marked *restart* are reported, and wait for the next start. When
-anything in the file is wrong, nothing changes and the old configuration stays in force.
+`turnpike reload`, or SIGHUP, reads the file again. Keys marked *reload* take effect at once; those
+marked *restart* are reported, and wait for the next start. When anything in the file is wrong, nothing
+changes and the old configuration stays in force.
+
+For allocations that exist, a change means:
+
+- peer rules: what clients may no longer reach is cut off at once;
+- relay addresses: allocations on one that was removed end at once;
+- secrets: who has a credential from one that was removed cannot prolong what they have;
+- lifetimes: they hold from the next refresh on;
+- quotas: they hold from the next allocation on, and nothing that exists is taken away.
 "#;
 
 fn write_section(page: &mut String, section: &Section) {

@@ -50,6 +50,11 @@ fn keys_that_do_not_exist() {
              the keys of [log] are format, level",
         ),
         (
+            "static-auth-secret = 'x'",
+            "turnpike.toml:1: static-auth-secret: there is no such key\n    \
+             that is coturn's word; here it is auth.secret",
+        ),
+        (
             "fingerprint = true",
             "turnpike.toml:1: fingerprint: there is no such key\n    \
              remove it; docs/configuration.md lists the keys",
