@@ -8,7 +8,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -54,7 +53,6 @@ impl Default for DirectoryOptions {
 pub struct Directory<T> {
     /// Dropped to end the thread.
     queue: Option<SyncSender<Job<T>>>,
-    forget: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -75,19 +73,17 @@ impl<T: Send + 'static> Directory<T> {
         deliver: impl Fn(T, Answer) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE_MAX);
-        let forget = Arc::new(AtomicBool::new(false));
         let clerk = Clerk {
             store,
             cache: Cache::new(options.known_for, options.unknown_for),
             changes_after: options.changes_after,
             looked: None,
             revision: None,
-            forget: Arc::clone(&forget),
         };
         let thread = std::thread::Builder::new()
             .name("users".to_owned())
             .spawn(move || clerk.work(&jobs, &deliver))?;
-        Ok(Self { queue: Some(queue), forget, thread: Some(thread) })
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
     }
 
     /// Asks for a user; the answer is delivered with `ticket`. Never waits: false when so many
@@ -95,11 +91,6 @@ impl<T: Send + 'static> Directory<T> {
     pub fn find(&self, ticket: T, realm: Arc<str>, user: UserQuery) -> bool {
         let job = Job { ticket, question: Question { realm, user } };
         self.queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok())
-    }
-
-    /// Forgets every answer, so that the next questions are put to the store.
-    pub fn forget(&self) {
-        self.forget.store(true, Ordering::Release);
     }
 }
 
@@ -128,7 +119,6 @@ struct Clerk {
     /// When the store was last asked for changes, and what it said.
     looked: Option<Instant>,
     revision: Option<u64>,
-    forget: Arc<AtomicBool>,
 }
 
 impl Clerk {
@@ -154,9 +144,6 @@ impl Clerk {
     }
 
     fn look_for_changes(&mut self, now: Instant) -> Result<(), StoreError> {
-        if self.forget.swap(false, Ordering::Acquire) {
-            self.cache.clear();
-        }
         let due = self
             .looked
             .is_none_or(|looked| now.saturating_duration_since(looked) >= self.changes_after);
