@@ -1,11 +1,13 @@
 //! `turnpike check`: everything that is wrong with a configuration, and what it means if nothing
 //! is.
 
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use serde::Serialize;
 use settings::{RelayEntry, Settings, SettingsErrors};
+use turn_types::Prefix;
 
 use crate::cli::{self, Place};
 use crate::failure::{Failure, Result};
@@ -108,7 +110,42 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     if settings.listen.iter().all(|listener| listener.ip().is_loopback()) {
         warnings.push("listen: only this host itself can reach the listeners".to_owned());
     }
+    warnings.extend(settings.peers.allow.iter().filter_map(wide));
     warnings
+}
+
+/// Networks that are private or local, which clients reach only where peers.allow says so.
+const PRIVATE: [&str; 8] = [
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "fc00::/7",
+    "fe80::/10",
+];
+
+/// A warning about an entry of `peers.allow` that covers more than a private network: whoever writes
+/// `10.0.0.0/8` means it, and whoever writes `0.0.0.0/0` may mean the public internet, which needs no
+/// entry.
+fn wide(entry: &Prefix) -> Option<String> {
+    // IPv4 is kept in its mapped form, and is no part of an entry of IPv6.
+    let is_v4 = |prefix: &Prefix| prefix.len_128() >= 96 && prefix.bits() >> 32 == 0xffff;
+    let first = |prefix: &Prefix| Ipv6Addr::from_bits(prefix.bits()).into();
+    let private = PRIVATE.iter().filter_map(|text| text.parse::<Prefix>().ok());
+    let opened: Vec<String> = private
+        .filter(|private| is_v4(private) == is_v4(entry))
+        .filter(|private| private.len_128() > entry.len_128() && entry.contains(first(private)))
+        .map(|private| private.to_string())
+        .collect();
+    (!opened.is_empty()).then(|| {
+        format!(
+            "peers.allow: {entry} opens private networks ({}) to clients; public addresses need no \
+             entry",
+            opened.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -140,6 +177,22 @@ mod tests {
         .unwrap();
         assert_eq!(warnings(&settings).len(), 2);
         assert!(describe("x", &settings).contains("ANYBODY"));
+    }
+
+    #[test]
+    fn an_entry_that_opens_more_than_a_private_network_is_warned_about() {
+        let warned = |allow: &str| {
+            let text =
+                format!("[auth]\nsecret = \"north-of-the-wall\"\n[peers]\nallow = {allow}\n");
+            warnings(&load(&text).unwrap())
+        };
+        let all = warned(r#"["0.0.0.0/0", "::/0"]"#);
+        assert_eq!(all.len(), 2, "{all:?}");
+        assert!(all[0].contains("0.0.0.0/0 opens private networks (10.0.0.0/8, 100."), "{all:?}");
+        assert!(all[1].contains("::/0 opens private networks (fc00::/7, fe80::/10)"), "{all:?}");
+        assert_eq!(warned(r#"["192.0.0.0/2"]"#).len(), 1);
+        let none = warned(r#"["10.0.0.0/8", "192.168.0.0/17", "8.0.0.0/8", "fd00::/8"]"#);
+        assert!(none.is_empty(), "{none:?}");
     }
 
     #[test]
