@@ -11,7 +11,7 @@ pub enum OperatorRequest {
     Reload(oneshot::Sender<ReloadReport>),
     /// Take no new allocations, and stop when the last one has ended.
     Drain {
-        /// End what is still live after this time; `None` is the configured time.
+        /// End what is still live after this time; `None` is the configured time, or as long as may be when that is none.
         deadline: Option<Duration>,
         /// The answer, when draining has begun.
         reply: oneshot::Sender<DrainReport>,
