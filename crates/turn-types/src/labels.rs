@@ -29,6 +29,7 @@ macro_rules! labels {
 }
 
 #[cfg(test)]
+#[expect(unreachable_pub, reason = "the macro makes public enums; here nobody can see one")]
 mod tests {
     labels! {
         /// For the test.
