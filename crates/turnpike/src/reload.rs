@@ -94,7 +94,9 @@ impl InForce {
     /// reload.
     pub(crate) async fn watch_host(&mut self, handle: &Handle) {
         let Ok(hosts) = host::addresses() else { return };
-        if same_addresses(&hosts, &self.hosts) {
+        let gained = missing_from(&self.hosts, &hosts);
+        let lost = missing_from(&hosts, &self.hosts);
+        if gained.is_empty() && lost.is_empty() {
             return;
         }
         let nonce_key = self.policy.auth.nonce_key;
@@ -106,7 +108,13 @@ impl InForce {
         let policy = Arc::new(Policy { peer_rules: made.peer_rules, ..(*self.policy).clone() });
         self.policy = Arc::clone(&policy);
         match handle.workers.apply(policy).await {
-            Ok(()) => tracing::info!("the addresses of this host changed: peer rules follow"),
+            Ok(()) => {
+                tracing::info!(
+                    ?gained,
+                    ?lost,
+                    "the addresses of this host changed: peer rules follow"
+                );
+            }
             Err(error) => {
                 self.hosts.clear(); // so that the next look tries again
                 tracing::warn!(%error, "the addresses of this host changed; a worker was not told");
@@ -115,9 +123,9 @@ impl InForce {
     }
 }
 
-/// Whether both lists name the same addresses, in whatever order.
-fn same_addresses(a: &[IpAddr], b: &[IpAddr]) -> bool {
-    a.len() == b.len() && a.iter().all(|ip| b.contains(ip))
+/// The addresses of `there` that are not in `here`.
+fn missing_from(here: &[IpAddr], there: &[IpAddr]) -> Vec<IpAddr> {
+    there.iter().copied().filter(|ip| !here.contains(ip)).collect()
 }
 
 /// The level as the log knows it.
