@@ -197,7 +197,7 @@ impl State {
         }
     }
 
-    /// Lets a request wait until its user is looked up.
+    /// Lets a request wait until its user is looked up. Its sender is known, or has been charged.
     fn wait_for_user(
         &mut self,
         request: &Request<'_>,
@@ -207,7 +207,7 @@ impl State {
     ) -> Verdict {
         let Request { policy, now, path, message } = *request;
         if message.bytes().len() > WAITING_REQUEST_MAX {
-            return self.refuse_stranger(request, responder, Refusal::BadRequest, reply);
+            return self.challenge(request, responder, Refusal::BadRequest, reply);
         }
         if self.pending.is_full() {
             return Verdict::Drop(DropReason::TooManyPending);

@@ -360,3 +360,17 @@ fn whoever_proved_a_name_is_answered_whatever_strangers_do() {
     };
     assert_eq!(client.decode(&request, reply).code(), Some(438));
 }
+
+#[test]
+fn nobody_is_charged_twice_for_one_request() {
+    let mut world = World::with(Policy { strangers: StrangerBudget { per_second: 2 }, ..policy() });
+    let mut client = Client::new(1);
+    client.log_in(&mut world); // one: the 401
+    let long = client.sealed(&mut world, Method::ALLOCATE, |builder| {
+        builder.attribute(AttributeType::SOFTWARE, &[b'x'; 1500]);
+    });
+    let Fate::Reply(reply) = world.from_client(&client.path, &long) else {
+        panic!("a request too long to wait is told so");
+    };
+    assert_eq!(client.decode(&long, reply).code(), Some(400));
+}
