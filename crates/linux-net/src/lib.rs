@@ -39,6 +39,7 @@
 
 mod address;
 mod affinity;
+pub mod allocations;
 mod clock;
 mod cmsg;
 mod epoll;

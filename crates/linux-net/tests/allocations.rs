@@ -2,39 +2,9 @@
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use linux_net::allocations::{Counting, on_this_thread};
 use linux_net::{Epoll, Events, Flow, Interest, Part, RxBatch, SendSocket, SendStats, TxBatch};
 use support::{V4, bind, flow};
-
-/// The system's allocator, counting the calls of each thread.
-struct Counting;
-
-thread_local! {
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged. Counting does not allocate: the
-// counter needs neither a lazy start nor a destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(memory, layout) }
-    }
-
-    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: as the caller promises.
-        unsafe { System.realloc(memory, layout, size) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -71,11 +41,11 @@ fn a_relayed_packet_costs_no_allocation() {
     };
 
     round(&mut rx, &mut tx);
-    let before = CALLS.get();
+    let before = on_this_thread();
     assert!(before > 0, "the counter counts");
     for _ in 0..100 {
         round(&mut rx, &mut tx);
     }
-    assert_eq!(CALLS.get() - before, 0);
+    assert_eq!(on_this_thread() - before, 0);
     assert_eq!((failed, stats.datagrams), (0, 101 * 20));
 }

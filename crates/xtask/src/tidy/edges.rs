@@ -26,14 +26,14 @@ const fn row(
 const PERMITTED: &[Row] = &[
     row("turn-types", &[], &[]),
     row("stun-wire", &["turn-types"], &[]),
-    row("turn-proto", &["turn-types", "stun-wire"], &["turn-client", "netsim", "alloc-counter"]),
-    row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim", "alloc-counter"]),
-    row("linux-net", &["turn-types"], &["alloc-counter"]),
+    row("turn-proto", &["turn-types", "stun-wire"], &["turn-client", "netsim", "linux-net"]),
+    row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim"]),
+    row("linux-net", &["turn-types"], &[]),
     row("control", &["turn-types", "turn-proto"], &[]),
     row(
         "dataplane",
         &["turn-types", "stun-wire", "turn-proto", "linux-net", "control"],
-        &["turn-client", "alloc-counter"],
+        &["turn-client"],
     ),
     row("settings", &["turn-types", "turn-proto"], &[]),
     row("user-db", &["turn-types", "stun-wire"], &[]),
@@ -55,7 +55,6 @@ const PERMITTED: &[Row] = &[
         &[],
     ),
     row("netsim", &["turn-types"], &["turn-proto", "turn-client"]),
-    row("alloc-counter", &[], &[]),
     row("e2e", &["turn-types", "stun-wire", "turn-client"], &["turnpike"]),
     row("xtask", &["settings"], &[]),
 ];
@@ -64,7 +63,7 @@ const PERMITTED: &[Row] = &[
 const FORBIDDEN: [(&str, &str); 2] = [("dataplane", "tokio"), ("linux-net", "tokio")];
 
 /// Crates that hold `unsafe` code, and so have lints of their own.
-const UNSAFE: [&str; 2] = ["linux-net", "alloc-counter"];
+const UNSAFE: [&str; 1] = ["linux-net"];
 
 pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     let mut slips = Vec::new();

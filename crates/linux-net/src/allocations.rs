@@ -1,12 +1,13 @@
-//! A counting allocator for tests that claim not to allocate. Only tests depend on it.
+//! A counting allocator, for tests that claim that something does not allocate. The product does not
+//! use it; it is here because an allocator cannot be written without `unsafe`.
 //!
 //! ```
 //! #[global_allocator]
-//! static ALLOCATOR: alloc_counter::Counting = alloc_counter::Counting;
+//! static ALLOCATOR: linux_net::allocations::Counting = linux_net::allocations::Counting;
 //!
-//! let before = alloc_counter::on_this_thread();
+//! let before = linux_net::allocations::on_this_thread();
 //! let boxed = Box::new(7);
-//! assert_eq!(alloc_counter::on_this_thread() - before, 1);
+//! assert_eq!(linux_net::allocations::on_this_thread() - before, 1);
 //! # drop(boxed);
 //! ```
 
