@@ -34,7 +34,8 @@ impl Users {
             };
             let posted = workers.mailbox(asker.worker).map(|mailbox| mailbox.post(request));
             if let Some(Err(error)) = posted {
-                // The client asks again.
+                // A mailbox has room for an answer to every look-up that can wait, so the worker is gone or
+                // stuck; what waits there ends after `turn_proto::limits::PENDING_LIFETIME`.
                 tracing::debug!(worker = asker.worker.0, %error, "a user was found in vain");
             }
         };
