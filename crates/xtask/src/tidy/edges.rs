@@ -54,6 +54,7 @@ const PERMITTED: &[Row] = &[
         ],
         &[],
     ),
+    row("turn-bench", &["turn-types", "stun-wire", "turn-client", "linux-net"], &["turnpike"]),
     row("netsim", &["turn-types"], &["turn-proto", "turn-client"]),
     row("e2e", &["turn-types", "stun-wire", "turn-client"], &["turnpike"]),
     row("xtask", &["settings"], &[]),

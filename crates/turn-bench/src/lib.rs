@@ -1,0 +1,16 @@
+//! Load generator, reflector and paired comparison of TURN servers.
+//!
+//! ```text
+//! load ── sessions (real TURN clients) ── traffic (senders, receivers, tallies) ── outcome
+//! find-max = load at many rates          peer = the other end of the traffic
+//! compare  = servers in namespaces, A B A B…, find-max and load on each, ratios
+//! report   = outcomes as one HTML page
+//! ```
+//!
+//! What is measured is what was delivered: each packet of a run carries the run, its flow, a
+//! sequence number and the time it was sent, and counts when it arrives.
+
+pub mod cli;
+pub mod outcome;
+pub mod packet;
+pub mod traffic;

@@ -1,0 +1,129 @@
+//! What was measured, as it is printed, written as JSON and drawn by `report`.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::traffic::{Backend, TrafficSpec};
+
+/// One line of a file of results.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Outcome {
+    /// One run of traffic.
+    Traffic(Traffic),
+    /// Requests answered per second: allocations, bindings.
+    Requests(Requests),
+}
+
+/// What became of one run of traffic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// What was asked for.
+    pub spec: TrafficSpec,
+    /// What sent and received.
+    pub backend: Backend,
+    /// Flows, each of an allocation of its own.
+    pub flows: u32,
+    /// Packets that the kernel took within the measured time.
+    pub sent: u64,
+    /// Packets that the kernel would not take (no buffer, queue full), within the measured time.
+    pub refused: u64,
+    /// Those of `sent` that arrived, each once.
+    pub delivered: u64,
+    /// Those that arrived again.
+    pub duplicates: u64,
+    /// Those that arrived behind a later one of their flow.
+    pub reordered: u64,
+    /// Packets of the run whose header was not what was sent.
+    pub damaged: u64,
+    /// From the sender's call to the receiver's, `None` when their clocks differ. For `Echo` there
+    /// and back.
+    pub latency: Option<Latency>,
+    /// How busy each core that was watched was during the measured time.
+    pub cores: Vec<CoreUse>,
+}
+
+impl Traffic {
+    /// Packets delivered per second of the measured time.
+    #[must_use]
+    pub fn delivered_per_second(&self) -> f64 {
+        self.delivered as f64 / self.spec.duration.as_secs_f64()
+    }
+
+    /// The part of the packets sent that did not arrive, 0 to 1.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        if self.sent == 0 {
+            0.0
+        } else {
+            1.0 - self.delivered.min(self.sent) as f64 / self.sent as f64
+        }
+    }
+}
+
+/// Percentiles in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Half of the packets took at most this.
+    pub p50: u64,
+    /// Nine of ten.
+    pub p90: u64,
+    /// 99 of 100.
+    pub p99: u64,
+    /// 999 of 1000.
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+impl Latency {
+    /// The percentiles of a histogram; `None` when it is empty.
+    #[must_use]
+    pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        (!histogram.is_empty()).then(|| Self {
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max(),
+        })
+    }
+}
+
+/// What became of a run of requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Requests {
+    /// What was asked: `alloc`, `binding` or `hostile` and its variant.
+    pub mode: String,
+    /// Whole exchanges (an allocation with its challenge is one) begun in the measured time.
+    pub started: u64,
+    /// Those that ended as they should.
+    pub succeeded: u64,
+    /// Those that were refused or never answered, by what the server said.
+    pub failed: Vec<(String, u64)>,
+    /// Datagrams sent and received.
+    pub datagrams: (u64, u64),
+    /// The measured time.
+    pub duration: Duration,
+    /// From the first request of an exchange to its last answer.
+    pub latency: Option<Latency>,
+    /// How busy each core that was watched was during the measured time.
+    pub cores: Vec<CoreUse>,
+}
+
+/// How busy a core was, whoever used it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CoreUse {
+    /// What runs there: `server`, `client`, `peer`.
+    pub role: String,
+    /// Its number.
+    pub core: usize,
+    /// The part of the time it was not idle, 0 to 1, by what was left for a thread that only takes
+    /// what nobody wants.
+    pub busy: f64,
+    /// What `/proc/stat` says of the same time, parts of 1: user, system, softirq, irq, steal, idle.
+    pub stat: [f64; 6],
+}
