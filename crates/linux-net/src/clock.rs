@@ -1,7 +1,7 @@
 //! The only place that reads a clock.
 
 use std::mem::MaybeUninit;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use turn_types::{Instant, Now, UnixSeconds};
 
@@ -18,16 +18,27 @@ impl Clock {
     }
 }
 
+/// How long the calling thread has run. Time that others took from it is not in it, but for that
+/// of interrupts, on most kernels.
+#[must_use]
+pub fn thread_cpu_time() -> Duration {
+    Duration::from_nanos(nanos(libc::CLOCK_THREAD_CPUTIME_ID))
+}
+
 fn monotonic() -> Instant {
+    Instant::from_nanos(nanos(libc::CLOCK_MONOTONIC))
+}
+
+fn nanos(clock: libc::clockid_t) -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: `time` is there for the kernel to write. The call cannot fail for this clock, and
-    // if it did the zeroed bytes would still be a value.
+    // SAFETY: `time` is there for the kernel to write. The call cannot fail for the clocks above,
+    // and if it did the zeroed bytes would still be a value.
     let time = unsafe {
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr());
+        libc::clock_gettime(clock, time.as_mut_ptr());
         time.assume_init()
     };
     // Both are positive, and the sum overflows after 584 years.
-    Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// A clock set before 1970 reads as 1970.
@@ -38,6 +49,13 @@ fn wall() -> UnixSeconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_works_grows_older() {
+        let first = thread_cpu_time();
+        while thread_cpu_time() == first {}
+        assert!(thread_cpu_time() > first);
+    }
 
     #[test]
     fn monotonic_time_does_not_go_back_and_wall_time_is_of_this_century() {

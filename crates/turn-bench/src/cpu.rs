@@ -1,0 +1,196 @@
+//! How busy cores are, whoever uses them.
+//!
+//! Where a server's work is done is hard to say: part in its threads, part in the kernel's on their
+//! behalf, part in interrupts on whatever stack was there, accounted to a bystander or to nobody.
+//! So what is measured is the whole core, from the other side: by what is left of it. A thread that
+//! only takes what nobody else wants counts how much work it gets done ([`soaker`]). What it misses,
+//! compared to what it does on a core of its own, was used by others: programs, system calls, soft
+//! interrupts, interrupts, the host of a virtual machine. For this to mean something, the core must
+//! have been given to one role (`compare` does so; `taskset` on the servers of a lab).
+//!
+//! Beside it stands what `/proc/stat` says of the same time ([`stat`]). The kernel looks there some
+//! hundred times a second at what a core is doing, often at the same moment as programs wake up:
+//! on a core that is not nearly full the shares of user, system and soft interrupts are a hint, not
+//! a measure.
+//!
+//! A core that is watched does not sleep. That costs power, and takes the time to wake up out of
+//! what is measured, which makes runs more equal: it is the same for every server.
+//!
+//! Two things to know. A thread that only takes what nobody wants does so within its control group:
+//! where the server is in another one with a `cpu` controller (a systemd service with `CPUWeight`),
+//! it takes its share like others. And where two cores are threads of one physical core, what one
+//! does slows down the other: watch both, so that both are calibrated under the other's load.
+
+mod soaker;
+mod stat;
+
+use std::str::FromStr;
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use crate::outcome::CoreUse;
+use soaker::Soaker;
+use stat::Ticks;
+
+/// A core to be watched, written `ROLE=CORE`: `server=1`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// What runs there.
+    pub role: String,
+    /// Its number.
+    pub core: usize,
+}
+
+impl FromStr for Watch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (role, core) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text}: write ROLE=CORE, such as server=1"))?;
+        if role.is_empty() {
+            return Err(format!("{text}: the role is missing, such as server=1"));
+        }
+        let core = core.parse().map_err(|_| format!("{core:?} is not the number of a core"))?;
+        Ok(Self { role: role.to_owned(), core })
+    }
+}
+
+/// `--watch`, for every command that measures.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct WatchArguments {
+    /// Measure how busy this core is during the measured time, and call it by this role, such as
+    /// `server=1`; may be given more than once. Only cores of this machine can be watched. A
+    /// thread of lowest priority is kept on the core: others do not feel it, but the core does
+    /// not sleep.
+    #[arg(long, value_name = "ROLE=CORE")]
+    pub watch: Vec<Watch>,
+}
+
+/// Meters of cores, kept for as long as there are runs to be measured.
+#[derive(Debug)]
+pub struct Meters {
+    meters: Vec<Meter>,
+    begun: Instant,
+}
+
+#[derive(Debug)]
+struct Meter {
+    watch: Watch,
+    soaker: Soaker,
+    blocks: u64,
+    ticks: Ticks,
+}
+
+impl Meters {
+    /// Puts a meter on each core and calibrates them all at once, which takes half a second, and
+    /// more where the cores are busy. Measuring begins.
+    ///
+    /// # Errors
+    /// A core that does not exist, or that this process may not use; one so busy that nothing at
+    /// all is left of it.
+    pub fn start(watches: &[Watch]) -> anyhow::Result<Self> {
+        let begun = Instant::now();
+        let starting: Vec<_> = watches
+            .iter()
+            .map(|watch| {
+                soaker::start(watch.core)
+                    .with_context(|| format!("the meter of core {} ({})", watch.core, watch.role))
+            })
+            .collect::<Result<_, _>>()?;
+        let mut meters = Vec::with_capacity(watches.len());
+        for (watch, starting) in watches.iter().zip(starting) {
+            let soaker = starting
+                .calibrated()
+                .with_context(|| format!("the meter of core {} ({})", watch.core, watch.role))?;
+            let meter = Meter { watch: watch.clone(), soaker, blocks: 0, ticks: Ticks::default() };
+            meters.push(meter);
+        }
+        let mut meters = Self { meters, begun };
+        meters.begin();
+        Ok(meters)
+    }
+
+    /// The measured time begins now.
+    pub fn begin(&mut self) {
+        self.begun = Instant::now();
+        for meter in &mut self.meters {
+            meter.blocks = meter.soaker.blocks();
+            meter.ticks = Ticks::of(meter.watch.core);
+        }
+    }
+
+    /// How busy each core has been since the measured time began, in the order they were given.
+    #[must_use]
+    pub fn end(&self) -> Vec<CoreUse> {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let used = |meter: &Meter| CoreUse {
+            role: meter.watch.role.clone(),
+            core: meter.watch.core,
+            busy: busy(meter.soaker.blocks() - meter.blocks, meter.soaker.rate(), seconds),
+            stat: Ticks::of(meter.watch.core).shares_since(&meter.ticks),
+        };
+        self.meters.iter().map(used).collect()
+    }
+}
+
+/// The part of `seconds` that others had, when `blocks` got done where `rate` per second would have
+/// been done alone.
+fn busy(blocks: u64, rate: f64, seconds: f64) -> f64 {
+    let alone = rate * seconds;
+    if alone > 0.0 { (1.0 - blocks as f64 / alone).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_is_a_role_and_a_core() {
+        assert_eq!("server=1".parse(), Ok(Watch { role: "server".into(), core: 1 }));
+        for wrong in ["server", "=1", "server=", "server=x", "server=-1", "1"] {
+            assert!(wrong.parse::<Watch>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_was_used() {
+        assert!((busy(0, 1000.0, 2.0) - 1.0).abs() < 1e-9);
+        assert!((busy(500, 1000.0, 2.0) - 0.75).abs() < 1e-9);
+        assert!(busy(2000, 1000.0, 2.0).abs() < 1e-9);
+        // More than alone is the noise of calibration, not less than nothing.
+        assert!(busy(2010, 1000.0, 2.0).abs() < 1e-9);
+        assert!(busy(0, 1000.0, 0.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_an_error_that_names_it() {
+        let watch = Watch { role: "server".into(), core: 1023 };
+        let error = format!("{:#}", Meters::start(&[watch]).unwrap_err());
+        assert!(error.contains("core 1023 (server)"), "{error}");
+    }
+
+    #[test]
+    fn a_core_that_a_thread_keeps_for_itself_is_seen_as_busy() {
+        let core = linux_net::allowed_cores().unwrap()[0];
+        let mut meters = Meters::start(&[Watch { role: "server".into(), core }]).unwrap();
+        std::thread::spawn(move || {
+            linux_net::pin_current_thread(core).unwrap();
+            meters.begin();
+            let begun = linux_net::thread_cpu_time();
+            while (linux_net::thread_cpu_time() - begun).as_millis() < 100 {}
+            let used = meters.end();
+            assert_eq!((used[0].role.as_str(), used[0].core), ("server", core));
+            // Others of this machine can only add to it.
+            assert!(used[0].busy > 0.9, "{used:?}");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn without_cores_nothing_is_measured() {
+        assert_eq!(Meters::start(&[]).unwrap().end(), []);
+    }
+}
