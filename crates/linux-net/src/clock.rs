@@ -16,6 +16,12 @@ impl Clock {
     pub fn now() -> Now {
         Now { instant: monotonic(), unix: wall() }
     }
+
+    /// The monotonic one alone.
+    #[must_use]
+    pub fn instant() -> Instant {
+        monotonic()
+    }
 }
 
 /// How long the calling thread has run. Time that others took from it is not in it, but for that

@@ -11,6 +11,12 @@ use turn_types::IpFamily;
 use crate::address::{self, ADDRESS_BYTES};
 use crate::sys::{check, option, set_option};
 
+/// Of `asm-generic/socket.h`; the C library's bindings do not have it.
+const SO_MEMINFO: c_int = 55;
+
+/// The place of the count of lost datagrams in the answer to it.
+const SK_MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
+
 /// What is asked of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
@@ -99,6 +105,31 @@ impl UdpSocket {
     #[must_use]
     pub const fn family(&self) -> IpFamily {
         IpFamily::of(self.local.ip())
+    }
+
+    /// A second handle of the same socket, so that one thread may receive by it while another
+    /// sends. Only one of the two may send datagrams whose marks forbid fragmentation: each
+    /// remembers for itself what it last told the kernel.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            fd: self.fd.try_clone()?,
+            local: self.local,
+            at_rest: self.at_rest,
+            dont_fragment: self.dont_fragment.clone(),
+        })
+    }
+
+    /// How many datagrams the socket has lost since it was opened, most often because its receive
+    /// buffer was full; wraps. The count of [`Received::kernel_drops`](crate::Received), also when
+    /// nothing arrives any more.
+    ///
+    /// # Errors
+    /// Linux before 4.12 does not tell.
+    pub fn dropped(&self) -> io::Result<u32> {
+        memory_info(self.as_fd()).map(|info| info[SK_MEMINFO_DROPS])
     }
 
     /// Lets the next datagrams be fragmented or not. IPv4 has no control message for it, so it is
@@ -205,6 +236,24 @@ fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> i
 
 fn buffer(fd: BorrowedFd<'_>, name: c_int) -> io::Result<usize> {
     Ok(usize::try_from(option(fd, libc::SOL_SOCKET, name)?).unwrap_or(0) / 2)
+}
+
+/// `SO_MEMINFO`: what `struct sock` says of its memory, as `linux/sock_diag.h` numbers it.
+fn memory_info(fd: BorrowedFd<'_>) -> io::Result<[u32; SK_MEMINFO_DROPS + 1]> {
+    let mut info = [0_u32; SK_MEMINFO_DROPS + 1];
+    let mut len = size_of_val(&info) as socklen_t;
+    // SAFETY: `info` and `len` live until the call returns; the kernel writes at most `len` bytes,
+    // the size of `info`, and any bytes are valid integers.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    check(result).map(|_| info)
 }
 
 fn bind_to(fd: BorrowedFd<'_>, addr: SocketAddr) -> io::Result<()> {

@@ -154,6 +154,17 @@ fn payload_goes_from_receive_to_send_with_a_header_in_front() {
 }
 
 #[test]
+fn both_handles_of_a_socket_send_and_receive() {
+    let (one, other) = (bind(V4), bind(V4));
+    let handle = one.try_clone().unwrap();
+    assert_eq!(handle.local_addr(), one.local_addr());
+    send(&handle, flow(other.local_addr()), &[b"out"]);
+    assert_eq!(receive(&other, 1)[0].from, one.local_addr());
+    send(&other, flow(one.local_addr()), &[b"in"]);
+    assert_eq!(sizes(&receive(&handle, 1)), [[2]]);
+}
+
+#[test]
 fn datagrams_lost_to_a_full_buffer_are_counted() {
     let small = UdpOptions { recv_buffer: 4096, gro: false, ..UdpOptions::default() };
     let (sender, receiver) = (bind(V4), bind_with(V4, &small));
@@ -169,7 +180,8 @@ fn datagrams_lost_to_a_full_buffer_are_counted() {
         }
     }
     assert!(arrived < 100, "the buffer took all");
-    // The count comes with the next datagram that fits.
+    assert_eq!(receiver.dropped().unwrap() as usize, 100 - arrived);
+    // With datagrams, the count comes with the next one that fits.
     send(&sender, flow(receiver.local_addr()), &[b"after"]);
     assert_eq!(receive(&receiver, 1)[0].kernel_drops as usize, 100 - arrived);
 }
