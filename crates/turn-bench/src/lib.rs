@@ -11,6 +11,7 @@
 //! sequence number and the time it was sent, and counts when it arrives.
 
 pub mod cli;
+pub mod compare;
 pub mod cpu;
 pub mod outcome;
 pub mod packet;

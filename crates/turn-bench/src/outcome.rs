@@ -1,11 +1,18 @@
 //! What was measured, as it is printed, written as JSON and drawn by `report`.
 
+mod compare;
+
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::traffic::{Backend, TrafficSpec};
+
+pub use compare::{
+    Better, Compare, ComparedCell, ComparedServer, Machine, Measure, Ratio, RawStep, Spread,
+    Verdict,
+};
 
 /// One line of a file of results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +22,8 @@ pub enum Outcome {
     Traffic(Traffic),
     /// Requests answered per second: allocations, bindings.
     Requests(Requests),
+    /// Servers compared with each other.
+    Compare(Compare),
 }
 
 /// What became of one run of traffic.

@@ -1,0 +1,3 @@
+//! Paired comparison of servers.
+
+pub mod statistics;
