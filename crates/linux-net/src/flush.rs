@@ -7,7 +7,7 @@ use libc::c_int;
 use crate::errno::{left_by_icmp, refuses_run};
 use crate::headers::{Headers, Loaded, MAX_PER_CALL};
 use crate::segmentation::Segmentation;
-use crate::tx::{Message, Part, Segment, SendSocket};
+use crate::tx::{Group, Message, Part, Segment, SendSocket};
 use crate::warning::{Warning, Warnings};
 use crate::wire::{Kernel, Wire};
 use crate::{Occupancy, RxBatch, SendError, UdpSocket};
@@ -57,6 +57,7 @@ pub struct SendStats {
 /// A batch as it was pushed, and what its parts refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Load<'a> {
+    pub(crate) groups: &'a [Group],
     pub(crate) messages: &'a [Message],
     pub(crate) segments: &'a [Segment],
     pub(crate) parts: &'a [Part],
@@ -111,7 +112,7 @@ impl<W: Wire> Sender<W> {
         stats: &mut SendStats,
         on_fail: impl FnMut(u32, SendError),
     ) {
-        let loaded = self.headers.load(load.parts, load.rx, load.arena);
+        let loaded = self.headers.load(load.rx, load.arena);
         let Self { units, segmentation, warnings, wire, .. } = self;
         Flush { load, loaded, units, segmentation, warnings, wire, stats, on_fail }.run(sockets);
     }
@@ -122,14 +123,17 @@ impl<W: Wire> Sender<W> {
 struct Unit {
     at: Cursor,
     segments: usize,
+    bytes: usize,
 }
 
-/// A place among the datagrams of a batch.
+/// A place among the datagrams of a socket.
 #[derive(Clone, Copy)]
 struct Cursor {
     message: usize,
-    /// Which datagram of the message.
+    /// Which datagram.
     segment: usize,
+    /// How many of the message come before it.
+    before: usize,
 }
 
 /// How the calls for some units ended.
@@ -156,72 +160,89 @@ struct Flush<'a, W, F> {
 
 impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
     fn run(&mut self, sockets: &impl SocketTable) {
-        let mut start = 0;
-        for group in self.load.messages.chunk_by(|a, b| a.flow.socket == b.flow.socket) {
-            let (first, end) = (Cursor { message: start, segment: 0 }, start + group.len());
-            match sockets.socket(group[0].flow.socket) {
-                Some(socket) => self.send_group(socket, first, end),
-                None => self.fail_rest(first, end, SendError::Closed),
+        for group in self.load.groups {
+            let first = self.start_of(group.first);
+            match sockets.socket(group.socket) {
+                Some(socket) => self.send_group(socket, first),
+                None => self.fail_rest(first, SendError::Closed),
             }
-            start = end;
         }
     }
 
-    /// Sends the messages of one socket, from `cursor` up to but without message `end`.
-    fn send_group(&mut self, socket: &UdpSocket, mut cursor: Cursor, end: usize) {
-        while cursor.message < end {
-            let next = self.gather(cursor, end);
+    /// Sends the messages of one socket from `first` on.
+    fn send_group(&mut self, socket: &UdpSocket, first: Cursor) {
+        let mut next = Some(first);
+        while let Some(cursor) = next {
+            next = self.gather(cursor);
             let dont_fragment = self.load.messages[cursor.message].flow.marks.dont_fragment;
             // Left as it is afterwards: the next datagram that wants it otherwise changes it.
             if let Err(error) = socket.set_dont_fragment(dont_fragment) {
                 let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
                 self.fail_units(SendError::from_errno(errno));
-                cursor = next;
                 continue;
             }
-            cursor = match self.send_units(socket) {
-                Outcome::Done => next,
-                Outcome::Again(at) => at,
+            match self.send_units(socket) {
+                Outcome::Done => {}
+                Outcome::Again(at) => next = Some(at),
                 Outcome::Blocked(at) => {
-                    self.fail_rest(at, end, SendError::WouldBlock);
+                    self.fail_rest(at, SendError::WouldBlock);
                     return;
                 }
-            };
+            }
         }
     }
 
     /// Writes headers for what one call can take, from `cursor` on, and returns where it ended:
-    /// at `end`, where DF changes, or when there are enough.
-    fn gather(&mut self, mut cursor: Cursor, end: usize) -> Cursor {
+    /// behind the last message, where DF changes, or when there are enough.
+    fn gather(&mut self, cursor: Cursor) -> Option<Cursor> {
         self.units.clear();
         self.loaded.clear();
         let dont_fragment = self.load.messages[cursor.message].flow.marks.dont_fragment;
-        while cursor.message < end && self.units.len() < MAX_PER_CALL {
-            let message = &self.load.messages[cursor.message];
+        let mut next = Some(cursor);
+        while let Some(at) = next.filter(|_| self.units.len() < MAX_PER_CALL) {
+            let message = &self.load.messages[at.message];
             if message.flow.marks.dont_fragment != dont_fragment {
                 break;
             }
-            let whole = cursor.segment == 0
+            let whole = at.before == 0
                 && message.segments > 1
                 && self.segmentation.allows(&message.flow, message.segment_size);
-            let unit = Unit { at: cursor, segments: if whole { message.segments } else { 1 } };
+            let (segments, bytes) = if whole {
+                (message.segments, message.bytes)
+            } else {
+                (1, self.load.segments[at.segment].bytes)
+            };
+            let unit = Unit { at, segments, bytes };
             self.write(message, unit);
-            cursor.segment += unit.segments;
-            if cursor.segment == message.segments {
-                cursor = Cursor { message: cursor.message + 1, segment: 0 };
-            }
+            next = self.behind(unit);
         }
-        cursor
+        next
     }
 
     fn write(&mut self, message: &Message, unit: Unit) {
-        let first = message.first + unit.at.segment;
-        let segments = &self.load.segments[first..first + unit.segments];
-        let parts = segments.iter().map(|segment| segment.parts).sum();
+        let parts = segments_of(self.load, unit)
+            .flat_map(|segment| &self.load.parts[segment.first_part..][..segment.parts]);
         // Fits: a run has more than one segment and at most 65,507 bytes.
         let size = (unit.segments > 1).then_some(message.segment_size as u16);
-        self.loaded.push(&message.flow, segments[0].first_part, parts, size);
+        self.loaded.push(&message.flow, parts.copied(), size);
         self.units.push(unit);
+    }
+
+    /// The first datagram of a message.
+    fn start_of(&self, message: usize) -> Cursor {
+        Cursor { message, segment: self.load.messages[message].first, before: 0 }
+    }
+
+    /// The datagram behind a unit, if the socket has one more.
+    fn behind(&self, unit: Unit) -> Option<Cursor> {
+        let message = &self.load.messages[unit.at.message];
+        let before = unit.at.before + unit.segments;
+        if before < message.segments {
+            // Units that are not whole messages are single datagrams.
+            let segment = self.load.segments[unit.at.segment].next;
+            return Some(Cursor { segment, before, ..unit.at });
+        }
+        (message.next > 0).then(|| self.start_of(message.next))
     }
 
     fn send_units(&mut self, socket: &UdpSocket) -> Outcome {
@@ -262,10 +283,9 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
 
     fn sent(&mut self, first: usize, count: usize) {
         for unit in &self.units[first..first + count] {
-            let segments = segments_of(&self.load, *unit);
-            self.stats.datagrams += segments.len() as u64;
-            self.stats.bytes += segments.iter().map(|segment| segment.bytes as u64).sum::<u64>();
-            self.stats.segments_per_send.record(segments.len());
+            self.stats.datagrams += unit.segments as u64;
+            self.stats.bytes += unit.bytes as u64;
+            self.stats.segments_per_send.record(unit.segments);
         }
     }
 
@@ -286,26 +306,27 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// Everything from `at` on up to but without message `end`.
-    fn fail_rest(&mut self, mut at: Cursor, end: usize, error: SendError) {
-        while at.message < end {
-            let segments = self.load.messages[at.message].segments - at.segment;
-            self.fail(Unit { at, segments }, error);
-            at = Cursor { message: at.message + 1, segment: 0 };
+    /// Everything of the socket from `at` on.
+    fn fail_rest(&mut self, at: Cursor, error: SendError) {
+        let mut next = Some(at);
+        while let Some(at) = next {
+            let unit = Unit { at, segments: 1, bytes: self.load.segments[at.segment].bytes };
+            self.fail(unit, error);
+            next = self.behind(unit);
         }
     }
 
     fn fail(&mut self, unit: Unit, error: SendError) {
-        for segment in segments_of(&self.load, unit) {
+        for segment in segments_of(self.load, unit) {
             self.stats.failed += 1;
             (self.on_fail)(segment.tag, error);
         }
     }
 }
 
-fn segments_of<'a>(load: &Load<'a>, unit: Unit) -> &'a [Segment] {
-    let first = load.messages[unit.at.message].first + unit.at.segment;
-    &load.segments[first..first + unit.segments]
+fn segments_of(load: Load<'_>, unit: Unit) -> impl Iterator<Item = &Segment> {
+    let first = load.segments.get(unit.at.segment);
+    std::iter::successors(first, move |segment| load.segments.get(segment.next)).take(unit.segments)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Message headers for sending: what the kernel reads, kept safe by what is borrowed.
 
-use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::ptr;
@@ -36,7 +35,7 @@ unsafe impl Zeroed for Ancillary {}
 
 /// The arrays that the kernel reads, allocated once.
 pub(crate) struct Headers {
-    /// One for each part of the batch, in order.
+    /// One for each part of the headers.
     iovecs: HeapArray<libc::iovec>,
     ancillary: HeapArray<Ancillary>,
     headers: HeapArray<libc::mmsghdr>,
@@ -52,53 +51,42 @@ impl Headers {
         }
     }
 
-    /// Points an iovec at each part. Panics, like slice indexing, when a part is not in `rx` or
-    /// `arena`.
-    pub(crate) fn load<'a>(
-        &'a mut self,
-        parts: &[Part],
-        rx: &'a RxBatch,
-        arena: &'a [u8],
-    ) -> Loaded<'a> {
-        for (iovec, part) in self.iovecs.slice_mut(0..parts.len()).iter_mut().zip(parts) {
-            let bytes = match *part {
-                Part::Rx { message, start, len } => rx.bytes(message, start..start + len),
-                Part::Arena { start, len } => &arena[start..start + len],
-            };
-            // Only read through: the type has no const because it also serves for receiving.
-            iovec.iov_base = bytes.as_ptr().cast_mut().cast();
-            iovec.iov_len = bytes.len();
-        }
-        Loaded { arrays: self, parts: parts.len(), len: 0, payload: PhantomData }
+    /// Makes room for the headers of parts that lie in `rx` and `arena`.
+    pub(crate) const fn load<'a>(&'a mut self, rx: &'a RxBatch, arena: &'a [u8]) -> Loaded<'a> {
+        Loaded { arrays: self, parts: 0, len: 0, rx, arena }
     }
 }
 
 /// Headers whose iovecs point at payload that is borrowed for `'a`.
 pub(crate) struct Loaded<'a> {
     arrays: &'a mut Headers,
-    /// How many iovecs point at something.
+    /// How many iovecs were written since [`clear`](Self::clear).
     parts: usize,
-    /// How many headers were written since [`clear`](Self::clear).
+    /// How many headers.
     len: usize,
-    payload: PhantomData<&'a [u8]>,
+    rx: &'a RxBatch,
+    arena: &'a [u8],
 }
 
 impl Loaded<'_> {
-    /// Forgets the headers; the iovecs stay.
+    /// Forgets the headers.
     pub(crate) const fn clear(&mut self) {
+        self.parts = 0;
         self.len = 0;
     }
 
-    /// Writes the next header: `parts` parts from the `first`-th on, to be cut into segments of
-    /// `segment_size` if that is given. At most [`MAX_PER_CALL`] (asserted).
+    /// Writes the next header for `parts`, to be cut into segments of `segment_size` if that is
+    /// given. At most [`MAX_PER_CALL`] (asserted). Panics, like slice indexing, when a part is not
+    /// in the receive batch or the arena.
     pub(crate) fn push(
         &mut self,
         flow: &Flow,
-        first: usize,
-        parts: usize,
+        parts: impl Iterator<Item = Part>,
         segment_size: Option<u16>,
     ) {
-        assert!(first + parts <= self.parts, "parts of no batch");
+        let first = self.parts;
+        parts.for_each(|part| self.point(part));
+        let parts = self.parts - first;
         let ancillary = self.arrays.ancillary.get_mut(self.len);
         let name_len = address::encode(flow.to, &mut ancillary.name);
         let control_len = write_control(&mut ancillary.control, flow, segment_size);
@@ -116,6 +104,19 @@ impl Loaded<'_> {
         self.len += 1;
     }
 
+    /// Points the next iovec at a part.
+    fn point(&mut self, part: Part) {
+        let bytes = match part {
+            Part::Rx { message, start, len } => self.rx.bytes(message, start..start + len),
+            Part::Arena { start, len } => &self.arena[start..start + len],
+        };
+        let iovec = self.arrays.iovecs.get_mut(self.parts);
+        // Only read through: the type has no const because it also serves for receiving.
+        iovec.iov_base = bytes.as_ptr().cast_mut().cast();
+        iovec.iov_len = bytes.len();
+        self.parts += 1;
+    }
+
     /// Sends headers from the `first`-th on, and says how many, or why not that one.
     pub(crate) fn send(
         &mut self,
@@ -126,9 +127,9 @@ impl Loaded<'_> {
         assert!(first < self.len, "nothing to send");
         let headers = self.arrays.headers.pointer(first);
         // SAFETY: headers `first..len` were written by `push` since this value was made. Each
-        // points at its own element of `ancillary`, with lengths within that, and at iovecs below
-        // `parts` (asserted there). Those point at payload borrowed for as long as this value
-        // lives. The arrays never move and `&mut self` excludes other uses.
+        // points at its own element of `ancillary`, with lengths within that, and at iovecs that
+        // `point` wrote for it since the last `clear`. Those point at payload borrowed for as long
+        // as this value lives. The arrays never move and `&mut self` excludes other uses.
         unsafe { wire.send(fd, headers, self.len - first) }
     }
 }

@@ -79,13 +79,6 @@ impl<T: Zeroed> HeapArray<T> {
         let all = unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) };
         &all[range]
     }
-
-    /// The elements of `range`, to be written; panics like slice indexing.
-    pub(crate) fn slice_mut(&mut self, range: Range<usize>) -> &mut [T] {
-        // SAFETY: as in `get_mut`, for all `len` elements.
-        let all = unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.len) };
-        &mut all[range]
-    }
 }
 
 impl<T: Zeroed> Drop for HeapArray<T> {

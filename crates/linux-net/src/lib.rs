@@ -46,6 +46,7 @@ mod epoll;
 mod errno;
 mod error_queue;
 mod flush;
+mod grouping;
 mod headers;
 mod heap;
 mod interfaces;

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 use libc::c_int;
 
+use crate::grouping::hash_address;
 use crate::tx::{Flow, SendSocket};
 
 /// Refusals remembered. The slot is chosen by a hash; a newer one takes the place of an older.
@@ -71,10 +72,7 @@ impl Refusal {
 
 /// A slot for socket and destination; a poor hash only costs failed calls.
 fn slot(flow: &Flow) -> usize {
-    let address = match flow.to.ip() {
-        IpAddr::V4(v4) => u64::from(v4.to_bits()),
-        IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64 ^ v6.to_bits() as u64,
-    };
+    let address = hash_address(flow.to.ip());
     let mixed = (address ^ flow.socket.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 32) as usize % SLOTS
 }

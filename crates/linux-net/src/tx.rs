@@ -1,14 +1,17 @@
-//! Gathering what is to be sent: datagrams as lists of ranges, equal neighbours as runs.
+//! Gathering what is to be sent: datagrams as lists of ranges, equal ones of a flow as runs.
 //!
 //! A run is what `UDP_SEGMENT` takes: datagrams of one flow (same socket, destination, source,
-//! marks), all of one size, of which the last may be shorter. Only neighbours join: bursts come
-//! as neighbours, and the order within a flow is never changed.
+//! marks), all of one size, of which the last may be shorter. A datagram joins the latest run on
+//! its way (same socket and destination) or begins one behind it, so that the order on a way is
+//! never changed; datagrams on other ways may come in between. All runs of one socket are sent
+//! together.
 
 use std::net::{IpAddr, SocketAddr};
 
 use turn_types::Marks;
 
 use crate::flush::{Load, Sender};
+use crate::grouping::{Latest, hash_socket, hash_way};
 use crate::{RxBatch, SendError, SendStats, SocketTable, Warning};
 
 /// Datagrams of one run: the bound of older kernels (newer ones take 128).
@@ -19,6 +22,7 @@ pub(crate) const MAX_RUN_BYTES: usize = 65_507;
 
 /// Datagrams of one batch: the answer to a receive batch of 32 messages of 64 segments each.
 const MAX_DATAGRAMS: usize = 2048;
+const _: () = assert!(MAX_DATAGRAMS <= u16::MAX as usize, "messages are numbered in 16 bits");
 
 /// Parts of one batch: a header, a payload, and sometimes padding for each datagram.
 const MAX_PARTS: usize = 3 * MAX_DATAGRAMS;
@@ -97,20 +101,35 @@ pub struct ArenaFull;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     pub(crate) flow: Flow,
-    /// Index of the first datagram; the others follow it.
+    /// Index of the first datagram; each names the next.
     pub(crate) first: usize,
+    last: usize,
     /// How many datagrams.
     pub(crate) segments: usize,
     /// Size of the first datagram, and of all but the last.
     pub(crate) segment_size: usize,
-    bytes: usize,
+    /// Size of all together.
+    pub(crate) bytes: usize,
     /// Whether another datagram may join.
     open: bool,
+    /// The socket's next message; 0, which follows none, behind the last.
+    pub(crate) next: usize,
+}
+
+/// The messages of one socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) socket: SendSocket,
+    /// Index of the first message; each names the next.
+    pub(crate) first: usize,
+    last: usize,
 }
 
 /// One datagram of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
+    /// The message's next datagram; 0, which follows none, behind the last.
+    pub(crate) next: usize,
     /// Index of the first part; the others follow it, and those of the next datagram follow them.
     pub(crate) first_part: usize,
     pub(crate) parts: usize,
@@ -123,9 +142,14 @@ pub(crate) struct Segment {
 /// Payloads are ranges of the [`RxBatch`] that is given to [`flush`](Self::flush); headers and
 /// replies are written into the batch's arena. Allocated once and reused.
 pub struct TxBatch {
+    groups: Vec<Group>,
     messages: Vec<Message>,
     segments: Vec<Segment>,
     parts: Vec<Part>,
+    /// By socket.
+    latest_group: Latest,
+    /// By socket and destination.
+    latest_message: Latest,
     arena: Box<[u8]>,
     arena_used: usize,
     sender: Sender,
@@ -152,9 +176,12 @@ impl TxBatch {
 
     fn with_runs(runs: bool) -> Self {
         Self {
+            groups: Vec::with_capacity(MAX_DATAGRAMS),
             messages: Vec::with_capacity(MAX_DATAGRAMS),
             segments: Vec::with_capacity(MAX_DATAGRAMS),
             parts: Vec::with_capacity(MAX_PARTS),
+            latest_group: Latest::new(),
+            latest_message: Latest::new(),
             arena: vec![0; ARENA_BYTES].into_boxed_slice(),
             arena_used: 0,
             sender: Sender::new(MAX_PARTS, runs),
@@ -163,6 +190,7 @@ impl TxBatch {
 
     /// Forgets everything that was pushed or written.
     pub fn clear(&mut self) {
+        self.groups.clear();
         self.messages.clear();
         self.segments.clear();
         self.parts.clear();
@@ -209,8 +237,8 @@ impl TxBatch {
         Part::Arena { start, len }
     }
 
-    /// Adds a datagram made of `parts`, at most 16 (asserted). It joins the run of the datagram
-    /// before it when it can. `tag` comes back if it cannot be sent.
+    /// Adds a datagram made of `parts`, at most 16 (asserted). It joins the latest run on
+    /// its way when it can. `tag` comes back if it cannot be sent.
     ///
     /// # Errors
     /// [`Full`]: flush and push again.
@@ -223,12 +251,37 @@ impl TxBatch {
         let index = self.segments.len();
         let first_part = self.parts.len();
         self.parts.extend_from_slice(parts);
-        self.segments.push(Segment { first_part, parts: parts.len(), bytes, tag });
-        match self.messages.last_mut() {
-            Some(last) if last.takes(&flow, bytes) => last.join(bytes),
-            Some(_) | None => self.messages.push(Message::new(flow, index, bytes)),
+        self.segments.push(Segment { next: 0, first_part, parts: parts.len(), bytes, tag });
+        let latest = self.latest_message.slot(hash_way(flow.socket, flow.to));
+        match self.messages.get_mut(usize::from(*latest)) {
+            // Of this way, hence the latest of it.
+            Some(message) if message.takes(&flow, bytes) => {
+                self.segments[message.last].next = index;
+                message.join(index, bytes);
+            }
+            Some(_) | None => {
+                *latest = self.messages.len() as u16;
+                self.begin(Message::new(flow, index, bytes));
+            }
         }
         Ok(())
+    }
+
+    /// Adds a message behind those of its socket.
+    fn begin(&mut self, message: Message) {
+        let (socket, index) = (message.flow.socket, self.messages.len());
+        self.messages.push(message);
+        let latest = self.latest_group.slot(hash_socket(socket));
+        match self.groups.get_mut(usize::from(*latest)) {
+            Some(group) if group.socket == socket => {
+                self.messages[group.last].next = index;
+                group.last = index;
+            }
+            Some(_) | None => {
+                *latest = self.groups.len() as u16;
+                self.groups.push(Group { socket, first: index, last: index });
+            }
+        }
     }
 
     /// Sends everything, and is empty afterwards. Messages refer to `rx`, which must be the batch
@@ -260,6 +313,7 @@ impl TxBatch {
     /// What was pushed, and who sends it.
     pub(crate) fn split<'a>(&'a mut self, rx: &'a RxBatch) -> (Load<'a>, &'a mut Sender) {
         let load = Load {
+            groups: &self.groups,
             messages: &self.messages,
             segments: &self.segments,
             parts: &self.parts,
@@ -282,7 +336,8 @@ impl std::fmt::Debug for TxBatch {
 impl Message {
     const fn new(flow: Flow, first: usize, bytes: usize) -> Self {
         // Nothing can follow an empty datagram: a run cannot hold one.
-        Self { flow, first, segments: 1, segment_size: bytes, bytes, open: bytes > 0 }
+        let open = bytes > 0;
+        Self { flow, first, last: first, segments: 1, segment_size: bytes, bytes, open, next: 0 }
     }
 
     fn takes(&self, flow: &Flow, bytes: usize) -> bool {
@@ -294,7 +349,8 @@ impl Message {
             && self.flow == *flow
     }
 
-    const fn join(&mut self, bytes: usize) {
+    const fn join(&mut self, segment: usize, bytes: usize) {
+        self.last = segment;
         self.segments += 1;
         self.bytes += bytes;
         self.open = bytes == self.segment_size;
@@ -348,17 +404,87 @@ mod tests {
     #[test]
     fn any_difference_of_flow_splits() {
         let base = flow(1);
-        let others = [
-            Flow { socket: SendSocket(2), ..base },
-            flow(2),
+        let other_ways = [Flow { socket: SendSocket(2), ..base }, flow(2)];
+        let same_way = [
             Flow { from: Some([127, 0, 0, 2].into()), ..base },
             Flow { marks: Marks { ttl: 9, ..Marks::DEFAULT }, ..base },
             Flow { marks: Marks { tos: 1, ..Marks::DEFAULT }, ..base },
             Flow { marks: Marks { dont_fragment: true, ..Marks::DEFAULT }, ..base },
         ];
-        for other in others {
+        for other in other_ways {
+            assert_eq!(runs(&[(base, 5), (other, 5), (base, 5)]), [(5, 2), (5, 1)], "{other:?}");
+        }
+        for other in same_way {
             assert_eq!(runs(&[(base, 5), (other, 5), (base, 5)]), [(5, 1); 3], "{other:?}");
+        }
+        for other in other_ways.into_iter().chain(same_way) {
             assert_eq!(runs(&[(other, 5), (other, 5)]), [(5, 2)], "{other:?}");
+        }
+    }
+
+    #[test]
+    fn datagrams_taken_in_turn_from_many_flows_form_a_run_for_each() {
+        let flows = 100;
+        let turns: Vec<_> = (0..1000).map(|n| (flow(1 + n % flows), 200)).collect();
+        let runs = runs(&turns);
+        // A few may collide in the table of the latest, and begin anew.
+        assert!(runs.len() < 2 * usize::from(flows), "{}", runs.len());
+    }
+
+    /// What is sent by each socket, as (way, tag), in the order of sending.
+    fn sent(batch: &TxBatch) -> Vec<Vec<(SocketAddr, u32)>> {
+        let chain = |first: usize, next: &dyn Fn(usize) -> usize| {
+            let mut all = vec![first];
+            while next(all[all.len() - 1]) != 0 {
+                all.push(next(all[all.len() - 1]));
+            }
+            all
+        };
+        let of_message = |index: usize| {
+            let message = &batch.messages[index];
+            let segments = chain(message.first, &|at| batch.segments[at].next);
+            assert_eq!(segments.len(), message.segments);
+            segments.into_iter().map(|at| (message.flow.to, batch.segments[at].tag))
+        };
+        let of_group = |group: &Group| {
+            let messages = chain(group.first, &|at| batch.messages[at].next);
+            assert!(messages.iter().all(|&at| batch.messages[at].flow.socket == group.socket));
+            messages.into_iter().flat_map(of_message).collect()
+        };
+        batch.groups.iter().map(of_group).collect()
+    }
+
+    #[test]
+    fn the_order_on_a_way_is_kept_and_nothing_is_lost_or_doubled() {
+        let mut batch = TxBatch::new();
+        // Several batches, so that the tables hold what earlier ones left.
+        for round in 0_u32..20 {
+            batch.clear();
+            let mut random = round.wrapping_mul(0x9E37_79B9) | 1;
+            let mut below = |n: u32| {
+                random ^= random << 13;
+                random ^= random >> 17;
+                random ^= random << 5;
+                random % n
+            };
+            let count = 1 + below(MAX_DATAGRAMS as u32);
+            for tag in 0..count {
+                let marks = Marks { tos: (below(8) / 7) as u8, ..Marks::DEFAULT };
+                let socket = SendSocket(u64::from(below(40)));
+                let flow = Flow { socket, marks, ..flow(1 + below(5) as u16) };
+                let part = Part::Rx { message: 0, start: 0, len: 100 - (below(6) / 5) as usize };
+                batch.push(flow, &[part], tag).unwrap();
+            }
+            let sent = sent(&batch);
+            let mut tags: Vec<u32> = sent.iter().flatten().map(|(_, tag)| *tag).collect();
+            tags.sort_unstable();
+            assert_eq!(tags, (0..count).collect::<Vec<_>>());
+            for ways in &sent {
+                for port in 1..=5 {
+                    let on_way = ways.iter().filter(|(to, _)| to.port() == port);
+                    assert!(on_way.map(|(_, tag)| tag).is_sorted(), "round {round}");
+                }
+            }
         }
     }
 

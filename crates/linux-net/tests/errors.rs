@@ -30,7 +30,8 @@ fn errors_left_by_icmp_fail_no_other_datagram() {
     let (sender, receiver, closed) = (bind(V4), bind(V4), closed_port(V4));
     let (mut batch, mut stats) = (TxBatch::new(), SendStats::default());
     for tag in 0..20 {
-        let part = batch.arena_write(&[tag as u8; 10]).unwrap();
+        // Each longer than the one before, so that no run is formed.
+        let part = batch.arena_write(&vec![tag as u8; 10 + tag as usize]).unwrap();
         let to = if tag % 2 == 0 { closed } else { receiver.local_addr() };
         batch.push(flow(to), &[part], tag).unwrap();
     }

@@ -151,6 +151,39 @@ fn each_socket_has_its_own_call_and_a_closed_one_none() {
 }
 
 #[test]
+fn what_sockets_send_in_turn_goes_in_one_call_each_in_their_order() {
+    let mut bench = Bench::new(&[]);
+    for size in [10, 10, 4] {
+        bench.push(flow(1), &[size]);
+        bench.push(Flow { socket: SendSocket(1), ..flow(2) }, &[20]);
+        bench.push(flow(3), &[30]);
+    }
+    bench.flush(&vec![socket(), socket()]);
+    assert_eq!(
+        bench.calls(),
+        [vec![(24, Some(10)), (90, Some(30))], vec![(60, Some(20))]],
+        "two runs of the first socket, one of the second"
+    );
+    let first = &bench.sender.wire.offered[0][0];
+    assert_eq!(first.bytes, [vec![0; 10], vec![3; 10], vec![6; 4]].concat());
+    assert_eq!(bench.stats.datagrams, 9);
+}
+
+#[test]
+fn a_refused_run_of_datagrams_that_came_apart_goes_out_in_order() {
+    let mut bench = Bench::new(&[Err(libc::EINVAL)]);
+    for _ in 0..3 {
+        bench.push(flow(1), &[10]);
+        bench.push(flow(2), &[20]);
+    }
+    bench.flush(&socket());
+    let last = bench.sender.wire.offered.last().unwrap();
+    let firsts: Vec<u8> = last.iter().map(|message| message.bytes[0]).collect();
+    assert_eq!(firsts, [0, 2, 4, 1, 3, 5]);
+    assert_eq!((bench.stats.datagrams, bench.stats.failed), (6, 0));
+}
+
+#[test]
 fn what_a_call_did_not_take_is_offered_again() {
     let mut bench = Bench::new(&[Ok(2), Ok(1)]);
     bench.push(flow(1), &[1, 2, 3, 4, 5]);
