@@ -3,7 +3,6 @@
 use std::io;
 
 use control::UserLookup;
-use linux_net::Clock;
 use turn_proto::{Command, Event, OpenRelayError, UserAnswer};
 use turn_types::Now;
 
@@ -12,11 +11,9 @@ use crate::tally::Sent;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Leaves nothing undone after the server was handed something: sends what it decided, does
-    /// what it asks for, hears what it tells.
+    /// Leaves nothing undone after the server was handed something: does what it asks for, hears
+    /// what it tells. What it decided is sent with all that is gathered in this turn.
     pub(crate) fn settle(&mut self, now: Now) {
-        // Before any relay socket is closed by which something is to be sent.
-        self.egress.flush(&self.rx, &self.sockets);
         while let Some(command) = self.server.poll_command() {
             if let Some(event) = self.carry_out(now, command) {
                 self.hand_in(now, event);
@@ -25,7 +22,6 @@ impl Worker {
         while let Some(notice) = self.server.poll_notice() {
             self.observer.note(now.instant, &notice);
         }
-        self.egress.flush(&self.rx, &self.sockets);
     }
 
     /// Hands the server an event, and gathers its answer to whoever waited for it.
@@ -59,6 +55,8 @@ impl Worker {
                 Some(Event::RelayOpened { pending, relay, result })
             }
             Command::CloseRelay { relay } => {
+                // Something may be gathered that is to be sent by it.
+                self.egress.flush(&self.rx, &self.sockets);
                 self.sockets.close_relay(relay);
                 None
             }
@@ -67,7 +65,7 @@ impl Worker {
 
     /// Lets the server do what has become due, if anything has.
     pub(crate) fn serve_timeouts(&mut self) {
-        let now = Clock::now();
+        let now = self.now;
         if self.server.poll_timeout().is_some_and(|due| due <= now.instant) {
             self.server.handle_timeout(now);
             self.settle(now);

@@ -1,7 +1,6 @@
 //! ICMP errors about datagrams sent to peers (RFC 8656 §11.5).
 
 use control::Series;
-use linux_net::Clock;
 use turn_proto::IcmpReport;
 use turn_types::{PeerAddr, RelayId};
 
@@ -11,11 +10,11 @@ use crate::worker::Worker;
 impl Worker {
     /// Empties the error queue of a relay socket, and tells the client what the network said.
     pub(crate) fn serve_error_queue(&mut self, relay: RelayId) {
-        let Self { rx, egress, server, sockets, observer, .. } = self;
+        let Self { rx, egress, server, sockets, observer, now, .. } = self;
+        let now = *now;
         let sockets = &*sockets;
         // Closed since it was reported.
         let Some(from) = sockets.relay(relay) else { return };
-        let now = Clock::now();
         let outcome = from.socket.recv_errors(|error| {
             // What this host itself found wrong, the send call has said already.
             let Some(icmp) = error.icmp else { return };

@@ -1,7 +1,6 @@
 //! What the control plane wants, between two batches.
 
 use control::{Request, SessionFilter};
-use linux_net::Clock;
 use turn_proto::{AllocationRecord, EndReason, Event};
 use turn_types::{AllocationId, Now};
 
@@ -13,7 +12,7 @@ impl Worker {
     pub(crate) fn serve_inbox(&mut self) -> bool {
         for _ in 0..REQUESTS_PER_TURN {
             let Some(request) = self.inbox.take() else { return false };
-            self.serve_request(Clock::now(), request);
+            self.serve_request(self.now, request);
         }
         true
     }
@@ -47,7 +46,7 @@ impl Worker {
     /// Ends all allocations, some at a time, so that none goes without being told of.
     pub(crate) fn end_all(&mut self) {
         loop {
-            let now = Clock::now();
+            let now = self.now;
             let some: Vec<AllocationId> =
                 self.server.allocations().map(|record| record.id).take(ENDED_AT_ONCE).collect();
             if some.is_empty() {

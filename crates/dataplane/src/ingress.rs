@@ -1,9 +1,11 @@
 //! Batches of datagrams to the server, one at a time.
 
+use std::ops::Range;
+
 use control::{Leg, Series};
-use linux_net::{Clock, Received, RxBatch, UdpSocket};
+use linux_net::{RxBatch, UdpSocket};
 use turn_proto::DropReason;
-use turn_types::{PeerAddr, RelayId, SocketId};
+use turn_types::{Now, PeerAddr, RelayId, SocketId};
 
 use crate::egress::Datagram;
 use crate::limits::MESSAGES_PER_RECEIVE;
@@ -14,14 +16,16 @@ use crate::worker::Worker;
 impl Worker {
     /// Takes one batch from a listening socket; false when it has nothing more.
     pub(crate) fn receive_from_clients(&mut self, id: SocketId) -> bool {
+        self.make_room_to_receive();
         let Some(listener) = self.sockets.listener(id) else { return false };
-        let messages = receive(&mut self.rx, &listener.socket, &mut self.observer);
-        let now = Clock::now();
-        for index in 0..messages {
+        let now = self.now;
+        let mut intake = Intake { rx: &mut self.rx, observer: &mut self.observer, now };
+        let messages = intake.receive(Leg::FromClients, &listener.socket, &listener.losses);
+        let more = messages.len() == MESSAGES_PER_RECEIVE;
+        for index in messages {
             let message = self.rx.message(index);
             let path = listener.path(id, &message);
             let back = listener.flow_back(&path);
-            count(&mut self.observer, Leg::FromClients, &message, &listener.losses);
             for (start, packet) in message.segments() {
                 if message.truncated {
                     self.egress.dropped(DropReason::Truncated);
@@ -35,19 +39,21 @@ impl Worker {
             }
         }
         self.settle(now);
-        messages == MESSAGES_PER_RECEIVE
+        more
     }
 
-    /// Takes one batch from a relay socket.
-    pub(crate) fn receive_from_peers(&mut self, relay: RelayId) {
+    /// Takes one batch from a relay socket; false when it has nothing more.
+    pub(crate) fn receive_from_peers(&mut self, relay: RelayId) -> bool {
+        self.make_room_to_receive();
         // Closed since it was reported.
-        let Some(socket) = self.sockets.relay(relay) else { return };
-        let messages = receive(&mut self.rx, &socket.socket, &mut self.observer);
-        let now = Clock::now();
-        for index in 0..messages {
+        let Some(socket) = self.sockets.relay(relay) else { return false };
+        let now = self.now;
+        let mut intake = Intake { rx: &mut self.rx, observer: &mut self.observer, now };
+        let messages = intake.receive(Leg::FromPeers, &socket.socket, &socket.losses);
+        let more = messages.len() == MESSAGES_PER_RECEIVE;
+        for index in messages {
             let message = self.rx.message(index);
             let peer = PeerAddr(message.from);
-            count(&mut self.observer, Leg::FromPeers, &message, &socket.losses);
             for (start, packet) in message.segments() {
                 if message.truncated {
                     self.egress.dropped(DropReason::Truncated);
@@ -62,24 +68,38 @@ impl Worker {
             }
         }
         self.settle(now);
+        more
     }
 }
 
-/// Receives one batch, and returns how many messages it has.
-fn receive(rx: &mut RxBatch, socket: &UdpSocket, observer: &mut Observer) -> usize {
-    rx.recv(socket).unwrap_or_else(|error| {
-        observer.count(Series::ReceiveErrors, 1);
-        observer.warn(Clock::now().instant, Trouble::Receive, &error);
-        0
-    })
+/// What a batch is received with.
+struct Intake<'a> {
+    rx: &'a mut RxBatch,
+    observer: &'a mut Observer,
+    now: Now,
 }
 
-fn count(observer: &mut Observer, leg: Leg, message: &Received<'_>, losses: &Losses) {
-    observer.count(Series::Packets(leg), message.segments().count() as u64);
-    observer.count(Series::Bytes(leg), message.data.len() as u64);
-    let lost = losses.since(message.kernel_drops);
-    if lost > 0 {
-        observer.count(Series::KernelDrops, lost);
-        observer.warn(Clock::now().instant, Trouble::KernelDrops, &format_args!("{lost} lost"));
+impl Intake<'_> {
+    /// Receives one batch, counts it, and returns which messages it has.
+    fn receive(&mut self, leg: Leg, socket: &UdpSocket, losses: &Losses) -> Range<usize> {
+        let Self { rx, observer, now } = self;
+        let (datagrams, bytes) = (rx.stats().datagrams, rx.stats().bytes);
+        let messages = rx.recv_more(socket, MESSAGES_PER_RECEIVE).unwrap_or_else(|error| {
+            observer.count(Series::ReceiveErrors, 1);
+            observer.warn(now.instant, Trouble::Receive, &error);
+            0..0
+        });
+        observer.count(Series::Packets(leg), rx.stats().datagrams - datagrams);
+        observer.count(Series::Bytes(leg), rx.stats().bytes - bytes);
+        // The last knows of all that were lost before it.
+        let lost = messages.clone().last().map_or(0, |last| {
+            let message = rx.message(last);
+            losses.since(message.kernel_drops)
+        });
+        if lost > 0 {
+            observer.count(Series::KernelDrops, lost);
+            observer.warn(now.instant, Trouble::KernelDrops, &format_args!("{lost} lost"));
+        }
+        messages
     }
 }

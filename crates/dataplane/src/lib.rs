@@ -35,8 +35,16 @@ pub use spawn::{Inlet, NetOptions, WorkerSpec, mailbox, spawn};
 pub mod limits {
     use std::time::Duration;
 
-    /// Messages per receive call. More gain nothing, and their buffers fall out of the cache.
+    /// Messages per receive call: what one socket is given before the next one has its turn.
     pub const MESSAGES_PER_RECEIVE: usize = 32;
+
+    /// Messages gathered from all sockets before what they gave is sent: the more come together,
+    /// the more of one flow leave as a run. It bounds how long the first of them waits, too.
+    pub const MESSAGES_PER_GATHERING: usize = 256;
+
+    /// Bytes gathered before they are sent, as far as they come in whole receive calls: more fall
+    /// out of the second-level cache before they are sent.
+    pub const BYTES_PER_GATHERING: usize = 256 << 10;
 
     /// Sockets served in one turn of the loop, each with one receive call (a listener may have
     /// one for each relay): what bounds the time until the mailbox and the timers have theirs.
@@ -67,5 +75,6 @@ pub mod limits {
     /// How often one kind of trouble is logged.
     pub const TROUBLE_EVERY: Duration = Duration::from_secs(60);
 
+    const _: () = assert!(MESSAGES_PER_RECEIVE <= MESSAGES_PER_GATHERING);
     const _: () = assert!(ENDED_AT_ONCE < turn_proto::limits::NOTICES_MAX);
 }

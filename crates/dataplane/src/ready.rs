@@ -11,7 +11,8 @@ use crate::token::Token;
 pub(crate) struct Ready {
     /// Listeners with datagrams; `true` until one has given all it had.
     listeners: Vec<(SocketId, bool)>,
-    relays: Vec<RelayId>,
+    /// Relay sockets with datagrams, likewise.
+    relays: Vec<(RelayId, bool)>,
     /// Relay sockets with something in their error queue.
     failed: Vec<RelayId>,
 }
@@ -42,7 +43,7 @@ impl Ready {
                 Token::Listener(id) => self.listeners.push((id, true)),
                 Token::Relay(relay) => {
                     if event.readable {
-                        self.relays.push(relay);
+                        self.relays.push((relay, true));
                     }
                     if event.error {
                         self.failed.push(relay);
@@ -86,7 +87,21 @@ impl Ready {
 
     /// The relay to serve in this round.
     pub(crate) fn relay(&self, round: usize) -> Option<RelayId> {
-        self.relays.get(round).copied()
+        self.relays.get(round).map(|(relay, _)| *relay)
+    }
+
+    /// The relay of this round has nothing more.
+    pub(crate) fn relay_is_empty(&mut self, round: usize) {
+        if let Some((_, more)) = self.relays.get_mut(round) {
+            *more = false;
+        }
+    }
+
+    /// Leaves out those that have nothing more; false if that leaves none.
+    pub(crate) fn keep_unfinished(&mut self) -> bool {
+        self.listeners.retain(|(_, more)| *more);
+        self.relays.retain(|(_, more)| *more);
+        self.rounds() > 0
     }
 
     /// The `index`-th relay with something in its error queue.
@@ -102,7 +117,7 @@ mod tests {
     fn ready(listeners: u32, relays: u64) -> Ready {
         Ready {
             listeners: (0..listeners).map(|id| (SocketId(id), true)).collect(),
-            relays: (0..relays).map(RelayId).collect(),
+            relays: (0..relays).map(|id| (RelayId(id), true)).collect(),
             failed: vec![],
         }
     }
@@ -130,6 +145,20 @@ mod tests {
         let mut heard: Vec<_> = heard.map(|id| id.0).collect();
         heard.sort_unstable();
         assert_eq!(heard, [0, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn only_those_with_more_are_served_again() {
+        let mut ready = ready(2, 3);
+        ready.listener_is_empty(0);
+        ready.relay_is_empty(0);
+        ready.relay_is_empty(2);
+        assert!(ready.keep_unfinished());
+        assert_eq!((ready.rounds(), ready.listener(0)), (1, Some(SocketId(1))));
+        assert_eq!(ready.relay(0), Some(RelayId(1)));
+        ready.listener_is_empty(0);
+        ready.relay_is_empty(0);
+        assert!(!ready.keep_unfinished());
     }
 
     #[test]

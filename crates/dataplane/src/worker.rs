@@ -7,11 +7,13 @@ use std::time::Duration;
 use control::{Histogram, Inbox, Series, UserDirectory};
 use linux_net::{Clock, RxBatch, TxBatch};
 use turn_proto::{Server, ServerConfig};
-use turn_types::WorkerId;
+use turn_types::{Now, WorkerId};
 
 use crate::WorkerSpec;
 use crate::egress::Egress;
-use crate::limits::{MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN};
+use crate::limits::{
+    BYTES_PER_GATHERING, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN,
+};
 use crate::observe::Observer;
 use crate::ready::Ready;
 use crate::sockets::Sockets;
@@ -27,6 +29,8 @@ pub(crate) struct Worker {
     pub(crate) directory: Arc<dyn UserDirectory>,
     pub(crate) inbox: Inbox,
     pub(crate) stopping: bool,
+    /// When this turn began: the time of all that is done in it.
+    pub(crate) now: Now,
     ready: Ready,
 }
 
@@ -39,12 +43,13 @@ impl Worker {
             id: spec.id,
             server: Server::new(config),
             sockets: Sockets::new(spec.listeners, spec.inlet.wake, spec.net)?,
-            rx: RxBatch::new(MESSAGES_PER_RECEIVE),
+            rx: RxBatch::new(MESSAGES_PER_GATHERING),
             egress: Egress::new(tx, Arc::clone(&spec.counters)),
             observer: Observer::new(spec.id, spec.counters),
             directory: spec.directory,
             inbox: spec.inlet.inbox,
             stopping: false,
+            now: Clock::now(),
             ready: Ready::new(),
         })
     }
@@ -57,6 +62,7 @@ impl Worker {
             self.serve_ready();
             more_requests = self.serve_inbox();
             self.serve_timeouts();
+            self.send_gathered();
             self.publish();
         }
         self.end_all();
@@ -68,29 +74,57 @@ impl Worker {
         let timeout = if busy {
             Some(Duration::ZERO)
         } else {
-            let due = self.server.poll_timeout();
-            due.map(|due| due.saturating_since(Clock::now().instant))
+            // From the beginning of the last turn, which was a moment ago: timers have no finer grain.
+            self.server.poll_timeout().map(|due| due.saturating_since(self.now.instant))
         };
         self.sockets.wait(&mut self.ready, timeout);
+        self.now = Clock::now();
     }
 
     /// Serves what is ready: listeners and relays alternately, one batch each, so that neither
-    /// many relays nor a busy listener makes the other side wait; then the error queues.
+    /// many relays nor a busy listener makes the other side wait; again those that had more than a
+    /// batch, until enough is gathered; then the error queues. The more has piled up, the longer
+    /// are the runs that it is sent in.
     fn serve_ready(&mut self) {
-        for round in 0..self.ready.rounds() {
-            if let Some(listener) = self.ready.listener(round)
-                && !self.receive_from_clients(listener)
-            {
-                self.ready.listener_is_empty(round);
+        loop {
+            for round in 0..self.ready.rounds() {
+                if let Some(listener) = self.ready.listener(round)
+                    && !self.receive_from_clients(listener)
+                {
+                    self.ready.listener_is_empty(round);
+                }
+                if let Some(relay) = self.ready.relay(round)
+                    && !self.receive_from_peers(relay)
+                {
+                    self.ready.relay_is_empty(round);
+                }
             }
-            if let Some(relay) = self.ready.relay(round) {
-                self.receive_from_peers(relay);
+            if self.is_gathering_full() || !self.ready.keep_unfinished() {
+                break;
             }
         }
+        self.send_gathered();
         for index in 0..SOCKETS_PER_TURN {
             let Some(relay) = self.ready.failed(index) else { break };
             self.serve_error_queue(relay);
         }
+    }
+
+    /// Has room for one receive call, if need be by sending what was gathered before.
+    pub(crate) fn make_room_to_receive(&mut self) {
+        if self.is_gathering_full() {
+            self.send_gathered();
+        }
+    }
+
+    fn is_gathering_full(&self) -> bool {
+        self.rx.room() < MESSAGES_PER_RECEIVE || self.rx.bytes_held() >= BYTES_PER_GATHERING
+    }
+
+    /// Sends what was gathered, and lets go of the packets that it came from.
+    pub(crate) fn send_gathered(&mut self) {
+        self.egress.flush(&self.rx, &self.sockets);
+        self.rx.clear();
     }
 
     /// What is kept elsewhere than in the counters.

@@ -28,14 +28,14 @@ const STRIDE: usize = PAYLOAD_BYTES + 5 * 64;
 const CONTROL_BYTES: usize =
     4 * cmsg::space(size_of::<c_int>()) + cmsg::space(size_of::<libc::in6_pktinfo>());
 
-/// More messages than this per call gain nothing and cost cold buffers.
-const MAX_MESSAGES: usize = 64;
+/// More messages than this cost cold buffers and gain nothing.
+const MAX_MESSAGES: usize = 1024;
 
 /// ICMP errors swallowed per call. Each call clears one; a socket with more is reported again by
 /// epoll.
 const MAX_ERRORS_SWALLOWED: usize = 8;
 
-/// Buffers for one receive call, allocated once and reused.
+/// Buffers for one receive call or several, allocated once and reused.
 ///
 /// Memory: 64 KiB of address space per message, of which only touched pages are real.
 pub struct RxBatch {
@@ -44,8 +44,10 @@ pub struct RxBatch {
     /// One per message, pointing at its buffer.
     iovecs: HeapArray<libc::iovec>,
     headers: HeapArray<libc::mmsghdr>,
-    /// What the last call received.
+    /// What was received.
     received: Vec<Meta>,
+    /// Their payload bytes.
+    held: usize,
     stats: RecvStats,
 }
 
@@ -119,8 +121,7 @@ impl<'a> Received<'a> {
 }
 
 impl RxBatch {
-    /// Buffers for up to `messages` messages per call, 1 to 64 (clamped). 32 is good: with more
-    /// the buffers fall out of the cache.
+    /// Buffers for up to `messages` messages, 1 to 1024 (clamped).
     #[must_use]
     pub fn new(messages: usize) -> Self {
         let messages = messages.clamp(1, MAX_MESSAGES);
@@ -130,6 +131,7 @@ impl RxBatch {
             iovecs: HeapArray::new(messages),
             headers: HeapArray::new(messages),
             received: Vec::with_capacity(messages),
+            held: 0,
             stats: RecvStats::default(),
         };
         for index in 0..messages {
@@ -145,49 +147,84 @@ impl RxBatch {
     /// # Errors
     /// Those of `recvmmsg` that mean a fault of the program or a lack of memory.
     pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
-        self.rearm();
+        self.clear();
+        self.recv_more(socket, self.headers.len()).map(|received| received.len())
+    }
+
+    /// Receives what is there like [`recv`](Self::recv), but keeps the previous messages and puts
+    /// at most `most` behind them, as far as there is [`room`](Self::room). Returns which they are.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_more(&mut self, socket: &UdpSocket, most: usize) -> io::Result<Range<usize>> {
+        let (first, most) = (self.received.len(), most.min(self.room()));
+        if most == 0 {
+            return Ok(first..first);
+        }
         for _ in 0..=MAX_ERRORS_SWALLOWED {
-            // SAFETY: each of the `len` headers points at an address, a control buffer and one
-            // iovec, and that at a payload buffer. All live in arrays that `self` owns and that
-            // never move; their lengths were set by `point` and, where the kernel changed them,
-            // by `rearm`. `&mut self` excludes any reference into them.
+            // SAFETY: the `most` headers from the `first`-th on are within the array. Each points
+            // at an address, a control buffer and one iovec, and that at a payload buffer. All live
+            // in arrays that `self` owns and that never move; their lengths were set by `point`
+            // and, where the kernel changed them, by `clear`. `&mut self` excludes any reference
+            // into them.
             let received = unsafe {
                 libc::recvmmsg(
                     socket.as_raw_fd(),
-                    self.headers.pointer(0),
-                    self.headers.len() as _,
+                    self.headers.pointer(first),
+                    most as _,
                     libc::MSG_DONTWAIT as _,
                     std::ptr::null_mut(),
                 )
             };
             if let Ok(count) = usize::try_from(received) {
-                self.read_headers(count);
-                return Ok(count);
+                self.read_headers(first..first + count);
+                return Ok(first..first + count);
             }
             match errno() {
-                libc::EAGAIN => return Ok(0),
+                libc::EAGAIN => break,
                 libc::EINTR => {}
                 errno if left_by_icmp(errno) => {}
                 errno => return Err(io::Error::from_raw_os_error(errno)),
             }
         }
-        Ok(0)
+        Ok(first..first)
     }
 
-    /// How many messages the last call received.
+    /// How many more messages it can hold.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.headers.len() - self.received.len()
+    }
+
+    /// Lets go of all messages.
+    pub fn clear(&mut self) {
+        // The kernel has changed the headers that it filled.
+        for index in 0..self.received.len() {
+            self.set_lengths(index);
+        }
+        self.received.clear();
+        self.held = 0;
+    }
+
+    /// Payload bytes of the messages it holds.
+    #[must_use]
+    pub const fn bytes_held(&self) -> usize {
+        self.held
+    }
+
+    /// How many messages it holds.
     #[must_use]
     pub fn len(&self) -> usize {
         self.received.len()
     }
 
-    /// Whether the last call received nothing.
+    /// Whether it holds none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.received.is_empty()
     }
 
-    /// The `index`-th message of the last call. Panics, like slice indexing, when there were
-    /// fewer.
+    /// The `index`-th message. Panics, like slice indexing, when there are fewer.
     #[must_use]
     pub fn message(&self, index: usize) -> Received<'_> {
         let meta = &self.received[index];
@@ -229,14 +266,6 @@ impl RxBatch {
         self.set_lengths(index);
     }
 
-    /// Sets again what the kernel changed in the headers it filled.
-    fn rearm(&mut self) {
-        for index in 0..self.received.len() {
-            self.set_lengths(index);
-        }
-        self.received.clear();
-    }
-
     fn set_lengths(&mut self, index: usize) {
         let header = &mut self.headers.get_mut(index).msg_hdr;
         header.msg_namelen = ADDRESS_BYTES as _;
@@ -244,14 +273,15 @@ impl RxBatch {
         header.msg_flags = 0;
     }
 
-    fn read_headers(&mut self, count: usize) {
-        self.stats.messages_per_call.record(count);
-        for index in 0..count {
+    fn read_headers(&mut self, new: Range<usize>) {
+        self.stats.messages_per_call.record(new.len());
+        for index in new {
             let meta = read(self.headers.get(index), self.ancillary.get(index));
             let segments = meta.len.div_ceil(meta.segment_size.max(1)).max(1);
             self.stats.segments_per_message.record(segments);
             self.stats.datagrams += segments as u64;
             self.stats.bytes += meta.len as u64;
+            self.held += meta.len;
             self.stats.truncated += u64::from(meta.truncated);
             self.received.push(meta);
         }
