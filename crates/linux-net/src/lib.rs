@@ -42,6 +42,7 @@ mod affinity;
 pub mod allocations;
 mod clock;
 mod cmsg;
+mod connected;
 mod epoll;
 mod errno;
 mod error_queue;

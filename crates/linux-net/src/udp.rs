@@ -70,7 +70,7 @@ pub struct Applied {
 #[derive(Debug)]
 pub struct UdpSocket {
     fd: OwnedFd,
-    local: SocketAddr,
+    pub(crate) local: SocketAddr,
     /// `IP_MTU_DISCOVER` between datagrams that must not be fragmented.
     at_rest: c_int,
     /// Whether the socket now forbids fragmentation (IPv4; in IPv6 each datagram says so itself).
@@ -263,7 +263,7 @@ fn bind_to(fd: BorrowedFd<'_>, addr: SocketAddr) -> io::Result<()> {
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) }).map(drop)
 }
 
-fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     let mut raw = [0_u8; ADDRESS_BYTES];
     let mut len = ADDRESS_BYTES as socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `raw`; both live until the call returns.

@@ -15,4 +15,5 @@ pub mod compare;
 pub mod cpu;
 pub mod outcome;
 pub mod packet;
+pub mod session;
 pub mod traffic;

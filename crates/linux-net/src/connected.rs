@@ -1,0 +1,91 @@
+//! Sockets with one far end: what a client of a server uses.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use libc::socklen_t;
+
+use crate::address::{self, ADDRESS_BYTES};
+use crate::errno::left_by_icmp;
+use crate::sys::{check, errno};
+use crate::udp::bound_address;
+use crate::{SendError, UdpSocket};
+
+/// Errors that ICMP left on the socket, swallowed per call. Each try clears one.
+const MAX_ERRORS_SWALLOWED: usize = 4;
+
+impl UdpSocket {
+    /// Makes `peer` the far end: only datagrams from it are received from now on, and
+    /// [`UdpSocket::send`] sends to it. Nothing goes over the network. A socket bound to the
+    /// unspecified address is now bound to the one that the route to `peer` starts at.
+    ///
+    /// # Errors
+    /// No route to the address; an address of the other family.
+    pub fn connect(&mut self, peer: SocketAddr) -> io::Result<()> {
+        let mut raw = [0; ADDRESS_BYTES];
+        let len = address::encode(peer, &mut raw) as socklen_t;
+        // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
+        check(unsafe { libc::connect(self.as_raw_fd(), raw.as_ptr().cast(), len) })?;
+        self.local = bound_address(self.as_fd())?;
+        Ok(())
+    }
+
+    /// Sends one datagram to the far end that [`UdpSocket::connect`] set. An error that ICMP left
+    /// on the socket for an earlier datagram is swallowed: the error queue has it in full.
+    ///
+    /// # Errors
+    /// Why the datagram was not sent; none is fatal to the socket.
+    pub fn send(&self, datagram: &[u8]) -> Result<(), SendError> {
+        for _ in 0..=MAX_ERRORS_SWALLOWED {
+            // SAFETY: `datagram` lives until the call returns and has as many bytes as said, which
+            // the kernel only reads.
+            let sent = unsafe {
+                libc::send(
+                    self.as_raw_fd(),
+                    datagram.as_ptr().cast(),
+                    datagram.len(),
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                )
+            };
+            match errno() {
+                _ if sent >= 0 => return Ok(()),
+                libc::EINTR => {}
+                errno if left_by_icmp(errno) => {}
+                errno => return Err(SendError::from_errno(errno)),
+            }
+        }
+        Err(SendError::from_errno(errno()))
+    }
+
+    /// Receives one datagram into `buffer` and returns its length, `None` when nothing waits. What
+    /// does not fit is cut off, and of merged datagrams (`UDP_GRO`) the seams are lost: for
+    /// sockets opened without it, or [`RxBatch`](crate::RxBatch).
+    ///
+    /// # Errors
+    /// Those that mean a fault of the program or a lack of memory; what ICMP left is swallowed.
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        for _ in 0..=MAX_ERRORS_SWALLOWED {
+            // SAFETY: `buffer` lives until the call returns and has room for as many bytes as
+            // said; `&mut` excludes other references to it.
+            let received = unsafe {
+                libc::recv(
+                    self.as_raw_fd(),
+                    buffer.as_mut_ptr().cast(),
+                    buffer.len(),
+                    libc::MSG_DONTWAIT,
+                )
+            };
+            if let Ok(len) = usize::try_from(received) {
+                return Ok(Some(len));
+            }
+            match errno() {
+                libc::EAGAIN => return Ok(None),
+                libc::EINTR => {}
+                errno if left_by_icmp(errno) => {}
+                errno => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+        Ok(None)
+    }
+}

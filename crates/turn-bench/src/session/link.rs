@@ -1,0 +1,98 @@
+//! A client and its socket.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use linux_net::{UdpOptions, UdpSocket, random_bytes};
+use turn_client::{AllocateOptions, Client, ClientConfig, Families, Retransmission};
+use turn_types::{Instant, IpFamily, ServerAddr};
+
+use super::login::Credentials;
+use super::trouble::Trouble;
+
+/// When requests are sent again: as RFC 8489 recommends, but given up after 7.5 s and not after
+/// 39.5. Whoever measures wants to hear of a silent server.
+const RETRANSMISSION: Retransmission = Retransmission {
+    rto: Duration::from_millis(500),
+    sends_max: 4,
+    last_wait: 8,
+    reliable_timeout: Duration::from_millis(7500),
+};
+
+/// Where clients are, and their server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The server.
+    pub(crate) server: SocketAddr,
+    /// The address that clients send from; `None` is whichever the route gives.
+    pub(crate) local: Option<IpAddr>,
+    /// Receive buffer of each socket in bytes; 0 is what the system gives.
+    pub(crate) receive_buffer: usize,
+    /// Whether equal datagrams may arrive merged.
+    pub(crate) gro: bool,
+}
+
+impl Place {
+    /// A socket on a port of its own, connected to the server.
+    pub(crate) fn socket(&self) -> io::Result<UdpSocket> {
+        let unspecified = IpFamily::of(self.server.ip()).unspecified();
+        let local = SocketAddr::new(self.local.unwrap_or(unspecified), 0);
+        let options =
+            UdpOptions { recv_buffer: self.receive_buffer, gro: self.gro, ..UdpOptions::default() };
+        let (mut socket, _) = UdpSocket::bind(local, &options)?;
+        socket.connect(self.server)?;
+        Ok(socket)
+    }
+
+    /// A client that has done nothing yet.
+    pub(crate) fn client(&self, credentials: &Credentials) -> Client {
+        Client::new(ClientConfig {
+            username: credentials.username.clone(),
+            password: credentials.password.clone(),
+            retransmission: RETRANSMISSION,
+            ..ClientConfig::new(ServerAddr(self.server), "", "", random_bytes())
+        })
+    }
+}
+
+/// A client and its socket, which is connected to the server.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) socket: UdpSocket,
+    pub(crate) client: Client,
+}
+
+impl Link {
+    /// A client on a socket of its own.
+    pub(crate) fn open(place: &Place, credentials: &Credentials) -> io::Result<Self> {
+        Ok(Self { socket: place.socket()?, client: place.client(credentials) })
+    }
+
+    /// Asks for an allocation of this family.
+    pub(crate) fn allocate(&mut self, now: Instant, family: IpFamily) -> Result<(), Trouble> {
+        let families = match family {
+            // Old servers know no families, and give IPv4.
+            IpFamily::V4 => Families::Unsaid,
+            IpFamily::V6 => Families::V6,
+        };
+        let options = AllocateOptions { families, ..AllocateOptions::default() };
+        self.client.allocate(now, options).map_err(Trouble::from)
+    }
+
+    /// Where peers reach it, when there is an allocation.
+    pub(crate) fn relayed(&self) -> Option<SocketAddr> {
+        let allocation = self.client.allocation()?;
+        allocation.relayed.iter().flatten().next().map(|relayed| relayed.0)
+    }
+
+    /// Sends what the client wants to send, and returns how many datagrams that were. What the
+    /// kernel would not take is lost like any other datagram, and sent again in time.
+    pub(crate) fn send(&mut self) -> u64 {
+        let mut sent = 0;
+        while let Some(request) = self.client.poll_transmit() {
+            sent += u64::from(self.socket.send(request).is_ok());
+        }
+        sent
+    }
+}

@@ -1,0 +1,232 @@
+//! What went wrong between a client and its server, and what can be done about it.
+
+use std::error::Error;
+use std::fmt;
+
+use linux_net::SocketError;
+use turn_client::{Event, Failure, LossReason, RequestError, RequestKind};
+
+/// Why a client did not get what it asked for, or lost what it had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The server refused a request.
+    Refused {
+        /// Which request.
+        request: RequestKind,
+        /// The error code, 300..=699.
+        code: u16,
+        /// The server's words.
+        reason: String,
+    },
+    /// A request came to nothing without a word from the server that can be believed.
+    Failed {
+        /// Which request.
+        request: RequestKind,
+        /// Why.
+        failure: Failure,
+    },
+    /// The allocation ended against our will.
+    AllocationLost(LossReason),
+    /// The channel, or its permission, ended against our will.
+    ChannelLost,
+    /// The server wants us to go to another one, which a measurement of this one does not.
+    Redirected,
+    /// The network said that the server cannot be reached.
+    Unreachable(SocketError),
+    /// The client itself would not.
+    Client(RequestError),
+}
+
+impl Trouble {
+    /// The trouble that an event tells of. Requests that failed are trouble here: for a client
+    /// that is still being set up.
+    #[must_use]
+    pub fn at_setup(event: Event) -> Option<Self> {
+        match event {
+            Event::Refused { request, code, reason } => {
+                Some(Self::Refused { request, code, reason })
+            }
+            Event::Failed { request, failure } => Some(Self::Failed { request, failure }),
+            Event::Redirected { .. } => Some(Self::Redirected),
+            Event::AllocationLost(_) | Event::ChannelLost { .. } | Event::PermissionLost { .. } => {
+                Self::at_runtime(&event)
+            }
+            Event::Bound { .. }
+            | Event::Allocated(_)
+            | Event::Refreshed { .. }
+            | Event::PermissionReady { .. }
+            | Event::ChannelReady { .. }
+            | Event::Released => None,
+        }
+    }
+
+    /// The trouble that an event tells of. A request that failed is none yet: it is made again
+    /// while there is time.
+    #[must_use]
+    pub const fn at_runtime(event: &Event) -> Option<Self> {
+        match event {
+            Event::AllocationLost(reason) => Some(Self::AllocationLost(*reason)),
+            Event::ChannelLost { .. } | Event::PermissionLost { .. } => Some(Self::ChannelLost),
+            Event::Bound { .. }
+            | Event::Allocated(_)
+            | Event::Refreshed { .. }
+            | Event::PermissionReady { .. }
+            | Event::ChannelReady { .. }
+            | Event::Redirected { .. }
+            | Event::Refused { .. }
+            | Event::Failed { .. }
+            | Event::Released => None,
+        }
+    }
+
+    /// What whoever runs the measurement can do about it, if that can be said.
+    #[must_use]
+    pub const fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Refused { request, code, .. } => refusal(*request, *code),
+            Self::Failed { failure, .. } => failed(*failure),
+            Self::AllocationLost(LossReason::Mismatch) => {
+                Some("the server was restarted, or a NAT on the way changed the client's address")
+            }
+            Self::AllocationLost(LossReason::Expired) | Self::ChannelLost => {
+                Some("refreshes got no answer: the server, or the way to it, was overloaded")
+            }
+            Self::Redirected => Some("measure the other server, or turn redirection off"),
+            Self::Unreachable(_) => Some(
+                "is the server running, and does it listen on this address? does a firewall \
+                 refuse UDP there?",
+            ),
+            Self::Client(_) => None,
+        }
+    }
+}
+
+const fn refusal(request: RequestKind, code: u16) -> Option<&'static str> {
+    match (request, code) {
+        (_, 401 | 441) => Some(
+            "user or password is wrong; with --secret: the secret is not the server's, or the \
+             clocks of the two hosts differ",
+        ),
+        (RequestKind::ChannelBind(..) | RequestKind::CreatePermission(_), 403) => Some(
+            "the server's rules forbid the peer's address: allow it (turnpike: peers.allow; \
+             coturn: allowed-peer-ip, and allow-loopback-peers for 127.0.0.1)",
+        ),
+        (_, 403) => Some("the server's rules forbid this user or this client to relay"),
+        (_, 437) => Some("the server still holds an allocation of an earlier client of this port"),
+        (_, 440) => Some(
+            "the server relays for no address of the peer's family (turnpike: relay.addresses; \
+             coturn: relay-ip)",
+        ),
+        (_, 443) => Some("the allocation is not of the peer's family"),
+        (_, 486) => Some(
+            "a quota is full: raise it (turnpike: quotas.allocations_per_user; coturn: user-quota \
+             and total-quota), or give each client a user of its own (a % in --user)",
+        ),
+        (_, 508) => Some(
+            "the server has no more ports or descriptors: widen its relay ports (turnpike: \
+             relay.ports; coturn: min-port and max-port), raise its limit of open files, or ask \
+             for fewer sessions",
+        ),
+        _ => None,
+    }
+}
+
+const fn failed(failure: Failure) -> Option<&'static str> {
+    match failure {
+        Failure::TimedOut => Some(
+            "is the address right? does a firewall drop UDP? with many clients at a time the \
+             server may answer too few of them: lower --in-flight, and see whether it limits \
+             answers to strangers (turnpike: quotas.stranger_answers_per_second)",
+        ),
+        Failure::IntegrityViolated | Failure::Credentials => {
+            Some("user or password is wrong, or cannot be used")
+        }
+        Failure::BidDown
+        | Failure::NoAlgorithm
+        | Failure::TooManyChallenges
+        | Failure::Redirect
+        | Failure::Malformed => Some("the server's log may tell more"),
+    }
+}
+
+/// What it is in one line, short enough to be counted by.
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { request, code, reason } => {
+                write!(f, "{}: {code} {reason}", name(*request))
+            }
+            Self::Failed { request, failure } => {
+                write!(f, "{}: {}", name(*request), describe(*failure))
+            }
+            Self::AllocationLost(_) => f.write_str("the allocation was lost"),
+            Self::ChannelLost => f.write_str("the channel was lost"),
+            Self::Redirected => f.write_str("sent to another server"),
+            Self::Unreachable(error) => {
+                let what = std::io::Error::from_raw_os_error(error.errno);
+                write!(f, "{} cannot be reached: {what}", error.peer)
+            }
+            Self::Client(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for Trouble {}
+
+impl From<RequestError> for Trouble {
+    fn from(error: RequestError) -> Self {
+        Self::Client(error)
+    }
+}
+
+const fn name(request: RequestKind) -> &'static str {
+    match request {
+        RequestKind::Binding => "Binding",
+        RequestKind::Allocate => "Allocate",
+        RequestKind::Refresh => "Refresh",
+        RequestKind::CreatePermission(_) => "CreatePermission",
+        RequestKind::ChannelBind(..) => "ChannelBind",
+    }
+}
+
+const fn describe(failure: Failure) -> &'static str {
+    match failure {
+        Failure::TimedOut => "no answer",
+        Failure::IntegrityViolated => "answers that are not the server's, or a wrong password",
+        Failure::BidDown => "a nonce that promises password algorithms, and none of them",
+        Failure::NoAlgorithm => "no password algorithm that we have",
+        Failure::Credentials => "credentials that cannot be used",
+        Failure::TooManyChallenges => "one challenge after the other",
+        Failure::Redirect => "sent to another server in vain",
+        Failure::Malformed => "an answer that cannot be read",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_tells_the_servers_words_and_what_to_do() {
+        let event = Event::Refused {
+            request: RequestKind::Allocate,
+            code: 486,
+            reason: "Allocation Quota Reached".to_owned(),
+        };
+        let trouble = Trouble::at_setup(event).unwrap();
+        assert_eq!(trouble.to_string(), "Allocate: 486 Allocation Quota Reached");
+        assert!(trouble.advice().unwrap().contains("quotas.allocations_per_user"));
+    }
+
+    #[test]
+    fn a_refused_refresh_is_no_trouble_before_the_allocation_is_gone() {
+        let refused = Event::Refused {
+            request: RequestKind::Refresh,
+            code: 500,
+            reason: "Server Error".to_owned(),
+        };
+        assert_eq!(Trouble::at_runtime(&refused), None);
+        let lost = Event::AllocationLost(LossReason::Expired);
+        assert!(Trouble::at_runtime(&lost).is_some());
+    }
+}

@@ -1,0 +1,86 @@
+//! A real server on the loopback, for tests that measure it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use turn_bench::session::Login;
+
+/// The secret that the server shares.
+pub(crate) const SECRET: &str = "a-secret-of-the-tests";
+
+/// A running server; it ends with this value.
+pub(crate) struct Server {
+    process: Child,
+    /// Held open, so that the server can go on writing.
+    _log: BufReader<ChildStderr>,
+    directory: PathBuf,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// Starts one that relays for whoever knows [`SECRET`], to the loopback too. `tables` are
+    /// further lines of the configuration.
+    pub(crate) fn start(tables: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("turnpike-bench-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let address = free_address();
+        std::fs::create_dir_all(&directory).unwrap();
+        let config = directory.join("turnpike.toml");
+        let text = format!(
+            "realm = \"turn.test\"\nlisten = [\"{address}\"]\n[auth]\nsecret = \"{SECRET}\"\n\
+             [relay]\naddresses = [\"127.0.0.1\"]\n[peers]\nallow = [\"127.0.0.1\"]\n{tables}\n"
+        );
+        std::fs::write(&config, text).unwrap();
+        let mut command = Command::new(binary());
+        command.arg("run").arg("--config").arg(&config).arg("--data").arg(&directory);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut log = BufReader::new(process.stderr.take().unwrap());
+        let mut seen = String::new();
+        while !seen.contains("ready") {
+            let read = log.read_line(&mut seen).unwrap();
+            assert!(read > 0, "the server ended before it was ready:\n{seen}");
+        }
+        Self { process, _log: log, directory, address }
+    }
+
+    /// What it lets in.
+    pub(crate) fn login() -> Login {
+        Login::shared_secret("bench", SECRET)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// An address that nobody has, on a port below those that systems give out and servers relay from.
+pub(crate) fn free_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let offset = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + u16::try_from(offset % 20_000).unwrap();
+        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+            return (std::net::Ipv4Addr::LOCALHOST, port).into();
+        }
+    }
+}
+
+/// The server that Cargo built beside this test.
+fn binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    // target/<profile>/deps/<test> -> target/<profile>/turnpike
+    let path = test.parent().unwrap().parent().unwrap().join("turnpike");
+    assert!(path.exists(), "{} is missing: `cargo build -p turnpike`", path.display());
+    path
+}
