@@ -13,6 +13,7 @@
 pub mod cli;
 pub mod compare;
 pub mod cpu;
+pub mod frames;
 pub mod outcome;
 pub mod packet;
 pub mod session;

@@ -1,0 +1,57 @@
+/* Sends a packet of a run back where it came from. */
+#ifndef REFLECT_H
+#define REFLECT_H
+
+#include "frame.h"
+
+static __always_inline __u64 sum_of(const void *words, int bytes)
+{
+	const __be16 *word = words;
+	__u64 sum = 0;
+#pragma unroll
+	for (int i = 0; i < bytes / 2; i++)
+		sum += bpf_ntohs(word[i]);
+	return sum;
+}
+
+static __always_inline int turn_back(struct packet *packet)
+{
+	/* Step 1: the link's addresses change places. */
+	__u8 mac[ETH_ALEN];
+	__builtin_memcpy(mac, packet->eth->h_dest, ETH_ALEN);
+	__builtin_memcpy(packet->eth->h_dest, packet->eth->h_source, ETH_ALEN);
+	__builtin_memcpy(packet->eth->h_source, mac, ETH_ALEN);
+
+	/* Step 2: so do IP's; its header's sum stays what it was. */
+	__u64 sum;
+	if (packet->ip4) {
+		__be32 address = packet->ip4->saddr;
+		packet->ip4->saddr = packet->ip4->daddr;
+		packet->ip4->daddr = address;
+		sum = sum_of(&packet->ip4->saddr, 8);
+	} else {
+		struct in6_addr address = packet->ip6->saddr;
+		packet->ip6->saddr = packet->ip6->daddr;
+		packet->ip6->daddr = address;
+		sum = sum_of(&packet->ip6->saddr, 32);
+	}
+
+	/* Step 3: so do the ports. */
+	struct udphdr *udp = packet->udp;
+	__be16 port = udp->source;
+	udp->source = udp->dest;
+	udp->dest = port;
+
+	/* Step 4: the checksum, in full: a packet that a socket of this host sent over a veth link has
+	 * no more than the sum of the pseudo-header. The filler is zeros and needs no summing. */
+	sum += IPPROTO_UDP + bpf_ntohs(udp->len) * 2;
+	sum += bpf_ntohs(udp->source) + bpf_ntohs(udp->dest);
+	if (packet->channel)
+		sum += sum_of(packet->channel, sizeof(*packet->channel));
+	sum += sum_of(packet->header, sizeof(*packet->header));
+	udp->check = udp_checksum(sum);
+
+	return XDP_TX;
+}
+
+#endif

@@ -1,0 +1,118 @@
+/* Makes the frames of a run, one per call, in frames that BPF_PROG_TEST_RUN takes from a page pool.
+ *
+ * Everything that is the same for all frames of a flow was written by user space into a template
+ * (src/frames/template.rs). What is left: whose turn it is, the sequence number, the time, and the
+ * checksum of those. */
+#include "frame.h"
+
+/* The longest headers: Ethernet, IPv6, UDP, ChannelData, packet: 14 + 40 + 8 + 4 + 24 = 90. */
+#define HEADERS_MAX 96
+
+struct template {
+	__u8 headers[HEADERS_MAX];
+	__u64 sum; /* of the words that the UDP checksum covers, but for those written here */
+};
+
+struct state {
+	/* Written by user space before a run. */
+	__u64 interface;  /* where frames leave */
+	__u64 flows;      /* templates in use */
+	__u64 burst;      /* packets of a flow when it has its turn */
+	__u64 headers;    /* bytes of the templates in use */
+	__u64 udp_at;     /* where in a frame the UDP header is */
+	__u64 packet_at;  /* where in a frame the packet's header is */
+	__u64 from, to;   /* the measured window: from <= sent < to */
+	/* Written here. */
+	__u64 flow;       /* whose turn it is */
+	__u64 within;     /* packets of its turn already made */
+	__u64 before;     /* packets that each flow sent in earlier turns */
+	__u64 made;       /* frames of the run */
+	__u64 measured;   /* those in the window */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* user space asks for one per flow */
+	__type(key, __u32);
+	__type(value, struct template);
+} templates SEC(".maps");
+
+/* Not per CPU: one thread runs the program, wherever it may be moved. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct state);
+} states SEC(".maps");
+
+SEC("xdp")
+int source(struct xdp_md *ctx)
+{
+	/* Step 1: whose turn it is, and which of its packets this is. */
+	__u32 zero = 0;
+	struct state *state = bpf_map_lookup_elem(&states, &zero);
+	if (!state)
+		return XDP_ABORTED;
+	__u32 flow = state->flow;
+	__u32 sequence = state->before + state->within;
+	struct template *template = bpf_map_lookup_elem(&templates, &flow);
+	if (!template)
+		return XDP_ABORTED;
+
+	/* Step 2: the headers. The frame may have been another flow's before, and the other end may have
+	 * written to it (MAC addresses, ports, a shorter header); the filler is nobody's to write. */
+	__u64 length = state->headers;
+	if (length < 1 || length > HEADERS_MAX)
+		return XDP_ABORTED;
+	if (bpf_xdp_store_bytes(ctx, 0, template->headers, length))
+		return XDP_ABORTED;
+
+	/* Step 3: sequence number and time. */
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	struct header *header = data + (state->packet_at & 127);
+	if ((void *)(header + 1) > end)
+		return XDP_ABORTED;
+	__u64 now = bpf_ktime_get_ns();
+	header->sequence = bpf_htonl(sequence);
+	header->sent_high = bpf_htonl(now >> 32);
+	header->sent_low = bpf_htonl(now);
+
+	/* Step 4: the checksum. 32-bit words may be summed as they are: folding takes them apart. */
+	struct udphdr *udp = data + (state->udp_at & 127);
+	if ((void *)(udp + 1) > end)
+		return XDP_ABORTED;
+	udp->check = udp_checksum(template->sum + sequence + (now >> 32) + (__u32)now);
+
+	/* Step 5: whose turn is next. */
+	state->within++;
+	if (state->within >= state->burst) {
+		state->within = 0;
+		state->flow++;
+		if (state->flow >= state->flows) {
+			state->flow = 0;
+			state->before += state->burst;
+		}
+	}
+	state->made++;
+	if (now >= state->from && now < state->to)
+		state->measured++;
+
+	/* Step 6: out. */
+	return bpf_redirect(state->interface, 0);
+}
+
+/* Sends a frame as it is: user space learns with it whether frames leave at all. */
+SEC("xdp")
+int probe(struct xdp_md *ctx)
+{
+	__u32 zero = 0;
+	struct state *state = bpf_map_lookup_elem(&states, &zero);
+	if (!state)
+		return XDP_ABORTED;
+	return bpf_redirect(state->interface, 0);
+}
+
+/* The helpers used are free to all; the kernel's list of those for GPL programs alone is not what
+ * it was in every release, and this text keeps the program loadable on each. */
+char _license[] SEC("license") = "Dual MIT/GPL";

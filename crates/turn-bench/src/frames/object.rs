@@ -1,0 +1,46 @@
+//! Loads the compiled programs.
+
+use anyhow::{Context, Result};
+use aya::programs::Xdp;
+use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+
+/// Counts what arrives.
+pub(super) static SINK: &[u8] =
+    include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/sink.bpf.o"));
+/// Makes frames.
+pub(super) static SOURCE: &[u8] =
+    include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/source.bpf.o"));
+/// Echoes.
+pub(super) static REFLECT: &[u8] =
+    include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/reflect.bpf.o"));
+/// Forwards.
+pub(super) static FORWARD: &[u8] =
+    include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/forward.bpf.o"));
+
+/// An object with its maps made, each of the size the program says or, if it is named here, of that
+/// many entries.
+pub(super) fn open(bytes: &[u8], entries: &[(&'static str, u32)]) -> Result<Ebpf> {
+    let mut loader = EbpfLoader::new();
+    // The programs use no type of the kernel: none needs to be relocated.
+    loader.btf(None);
+    for (map, count) in entries {
+        loader.map_max_entries(map, *count);
+    }
+    loader.load(bytes).context("cannot make the maps of a BPF program (CAP_BPF is wanted)")
+}
+
+/// A program of an object, loaded.
+pub(super) fn load<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp> {
+    let program = program(object, name)?;
+    program.load().with_context(|| {
+        format!("cannot load the BPF program {name} (CAP_BPF and CAP_NET_ADMIN are wanted)")
+    })?;
+    Ok(program)
+}
+
+/// A program of an object.
+pub(super) fn program<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp> {
+    let program =
+        object.program_mut(name).with_context(|| format!("there is no BPF program {name}"))?;
+    Ok(program.try_into()?)
+}

@@ -1,0 +1,184 @@
+//! Counts the packets of a run where they arrive.
+
+use std::fmt;
+use std::ops::Range;
+
+use anyhow::{Context, Result, bail};
+use aya::Ebpf;
+use aya::maps::{Array, MapData, PerCpuArray, PerCpuValues};
+use aya::util::nr_cpus;
+use hdrhistogram::Histogram;
+
+use super::histogram::{self, BUCKETS};
+use super::{attach, object};
+
+/// Flows whose sequence the program can follow; as in `bpf/sink.bpf.c`.
+const FLOWS_MAX: u32 = 65_536;
+
+/// Latencies are kept up to a minute, with two digits: more exact than the program counts.
+const LATENCY_NANOS_MAX: u64 = 60_000_000_000;
+const LATENCY_DIGITS: u8 = 2;
+
+/// `struct watched` of `bpf/sink.bpf.c`.
+type Watched = [u64; 6];
+
+/// `struct tally` of `bpf/sink.bpf.c`: eight counters and the buckets of latencies.
+type Tally = [u64; 8 + BUCKETS];
+
+/// Which packets are counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// The run, not 0.
+    pub run: u32,
+    /// How many flows it has: their numbers are below this. At most 65,536.
+    pub flows: u32,
+    /// Payload bytes of each packet.
+    pub size: u16,
+    /// Whether packets are sent back where they came from (an echo) rather than taken.
+    pub reflect: bool,
+    /// The measured time, by the sender's monotonic clock in nanoseconds.
+    pub window: Range<u64>,
+}
+
+/// What arrived.
+#[derive(Clone, Debug)]
+pub struct SinkTally {
+    /// Packets sent within the measured time, each once.
+    pub delivered: u64,
+    /// Those that arrived again.
+    pub duplicates: u64,
+    /// Those of `delivered` that arrived behind a later one of their flow.
+    pub reordered: u64,
+    /// Packet bytes of `delivered`: without UDP, IP and ChannelData headers.
+    pub bytes: u64,
+    /// Packets of the run that are not as they were sent.
+    pub damaged: u64,
+    /// Packets of the run sent before or after the measured time.
+    pub outside: u64,
+    /// Packets of another run.
+    pub other_run: u64,
+    /// Nanoseconds from when the packet was made to when it arrived, exact to 1 part in 32. It means
+    /// nothing where the two ends have not the same clock.
+    pub latency: Histogram<u64>,
+}
+
+/// A link on which the packets of a run are counted.
+///
+/// While it watches, such packets get no further. Everything else passes, and while it does not
+/// watch everything does. The link is as it was when this value is dropped.
+pub struct Sink {
+    interface: String,
+    watched: Array<MapData, Watched>,
+    tallies: PerCpuArray<MapData, Tally>,
+    _object: Ebpf,
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Sink").field("interface", &self.interface).finish_non_exhaustive()
+    }
+}
+
+impl Sink {
+    /// Puts the program that counts on a link.
+    ///
+    /// # Errors
+    /// Privileges are missing, there is no such interface, its driver runs no XDP programs, or
+    /// another is there already.
+    pub fn attach(interface: &str) -> Result<Self> {
+        let mut object = object::open(object::SINK, &[])?;
+        attach::attach(&mut object, "sink", interface)?;
+        let map = object.take_map("watched").context("there is no map watched")?;
+        let watched = Array::try_from(map)?;
+        let map = object.take_map("tallies").context("there is no map tallies")?;
+        let tallies = PerCpuArray::try_from(map)?;
+        Ok(Self { interface: interface.to_owned(), watched, tallies, _object: object })
+    }
+
+    /// Counts the packets of a run from here on, from nothing.
+    ///
+    /// # Errors
+    /// The run is 0, or has more flows than can be followed.
+    pub fn begin(&mut self, watch: &Watch) -> Result<()> {
+        if watch.run == 0 {
+            bail!("run 0 is none");
+        }
+        if watch.flows > FLOWS_MAX {
+            bail!("{} flows: {FLOWS_MAX} can be followed on a link", watch.flows);
+        }
+        self.end()?;
+        let cores = nr_cpus().map_err(|(file, error)| error_in(file, error))?;
+        let nothing = PerCpuValues::try_from(vec![[0; 8 + BUCKETS]; cores])?;
+        self.tallies.set(0, nothing, 0).context("cannot clear the counters")?;
+        self.write(watch)
+    }
+
+    /// Tells the window of the run that is watched, where it was not known when it began.
+    ///
+    /// # Errors
+    /// The kernel does not let us write our own map.
+    pub fn write(&mut self, watch: &Watch) -> Result<()> {
+        let words = [
+            u64::from(watch.run),
+            u64::from(watch.flows),
+            u64::from(watch.size),
+            u64::from(watch.reflect),
+            watch.window.start,
+            watch.window.end,
+        ];
+        self.watched.set(0, words, 0).context("cannot write which run is watched")
+    }
+
+    /// Watches no run any more: everything passes.
+    ///
+    /// # Errors
+    /// The kernel does not let us write our own map.
+    pub fn end(&mut self) -> Result<()> {
+        self.watched.set(0, [0; 6], 0).context("cannot write that no run is watched")
+    }
+
+    /// What arrived so far of the run that was begun last.
+    ///
+    /// # Errors
+    /// The kernel does not let us read our own map.
+    pub fn read(&self) -> Result<SinkTally> {
+        let per_core = self.tallies.get(&0, 0).context("cannot read the counters")?;
+        let mut sum = SinkTally::new()?;
+        for tally in per_core.iter() {
+            sum.add(tally);
+        }
+        Ok(sum)
+    }
+}
+
+impl SinkTally {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            delivered: 0,
+            duplicates: 0,
+            reordered: 0,
+            bytes: 0,
+            damaged: 0,
+            outside: 0,
+            other_run: 0,
+            latency: Histogram::new_with_max(LATENCY_NANOS_MAX, LATENCY_DIGITS)?,
+        })
+    }
+
+    fn add(&mut self, tally: &Tally) {
+        let [delivered, duplicates, reordered, bytes, max, damaged, outside, other, buckets @ ..] =
+            tally;
+        self.delivered += delivered;
+        self.duplicates += duplicates;
+        self.reordered += reordered;
+        self.bytes += bytes;
+        self.damaged += damaged;
+        self.outside += outside;
+        self.other_run += other;
+        histogram::add(&mut self.latency, buckets, *max);
+    }
+}
+
+fn error_in(file: &str, error: std::io::Error) -> anyhow::Error {
+    anyhow::Error::new(error).context(format!("cannot read {file}"))
+}

@@ -1,0 +1,148 @@
+//! The headers of a flow's frames, as the program `source` copies them, and the part of the UDP
+//! checksum that is the same for all of them.
+
+use std::net::IpAddr;
+
+use anyhow::{Result, bail};
+
+use super::FrameFlow;
+use crate::packet::{HEADER, Header};
+
+/// Bytes of headers that a template has room for; as in `bpf/source.bpf.c`.
+const HEADERS_MAX: usize = 96;
+
+/// A template as it lies in the map: headers, then the sum, in the host's byte order.
+pub(super) type Template = [u8; HEADERS_MAX + 8];
+
+const ETHERNET: usize = 14;
+const UDP: usize = 8;
+const CHANNEL_DATA: usize = 4;
+const PROTOCOL_UDP: u8 = 17;
+
+/// What all frames of a run have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    ipv6: bool,
+    channel: bool,
+}
+
+impl Shape {
+    /// The shape of all flows.
+    ///
+    /// # Errors
+    /// They are of both families, or some have a channel and some have none: frames of one source
+    /// are of one length.
+    pub(super) fn of(flows: &[FrameFlow]) -> Result<Self> {
+        let shape = |flow: &FrameFlow| Self {
+            ipv6: flow.source.is_ipv6(),
+            channel: flow.channel.is_some(),
+        };
+        let Some(first) = flows.first().map(shape) else { bail!("no flow to make frames of") };
+        for flow in flows {
+            if flow.source.is_ipv6() != flow.destination.is_ipv6() {
+                bail!("from {} to {}: not of one family", flow.source, flow.destination);
+            }
+            if shape(flow) != first {
+                bail!("flows of one source are of one family, all with a channel or all without");
+            }
+        }
+        Ok(first)
+    }
+
+    const fn ip(self) -> usize {
+        if self.ipv6 { 40 } else { 20 }
+    }
+
+    /// Where the UDP header begins.
+    pub(super) const fn udp_at(self) -> usize {
+        ETHERNET + self.ip()
+    }
+
+    /// Where the packet begins.
+    pub(super) const fn packet_at(self) -> usize {
+        self.udp_at() + UDP + if self.channel { CHANNEL_DATA } else { 0 }
+    }
+
+    /// Bytes before the filler.
+    pub(super) const fn headers(self) -> usize {
+        self.packet_at() + HEADER
+    }
+
+    /// Bytes of a frame with packets of `size` bytes.
+    pub(super) const fn frame(self, size: u16) -> usize {
+        self.packet_at() + size as usize
+    }
+}
+
+/// The template of a flow, for packets of `size` bytes that belong to `run`.
+pub(super) fn template(flow: &FrameFlow, shape: Shape, size: u16, run: u32) -> Template {
+    let mut headers = Vec::with_capacity(HEADERS_MAX);
+    let udp_length = shape.frame(size) - shape.udp_at();
+    // A packet is at most a link's MTU, which is 16 bits.
+    let udp_length = u16::try_from(udp_length).unwrap_or(u16::MAX);
+
+    headers.extend(flow.destination_mac.0);
+    headers.extend(flow.source_mac.0);
+    match (flow.source.ip(), flow.destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            headers.extend([0x08, 0x00]);
+            let mut ip = vec![0x45, 0];
+            ip.extend((udp_length + 20).to_be_bytes());
+            // No identification, not to be fragmented, 64 hops, checksum to come.
+            ip.extend([0, 0, 0x40, 0, 64, PROTOCOL_UDP, 0, 0]);
+            ip.extend(source.octets());
+            ip.extend(destination.octets());
+            let checksum = !fold(sum(&ip));
+            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+            headers.extend(ip);
+        }
+        (source, destination) => {
+            headers.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            headers.extend(udp_length.to_be_bytes());
+            headers.extend([PROTOCOL_UDP, 64]);
+            headers.extend(octets(source));
+            headers.extend(octets(destination));
+        }
+    }
+    let addresses = if shape.ipv6 { 32 } else { 8 };
+    let mut covered = sum(&headers[headers.len() - addresses..]);
+    covered += u64::from(PROTOCOL_UDP) + u64::from(udp_length);
+
+    headers.extend(flow.source.port().to_be_bytes());
+    headers.extend(flow.destination.port().to_be_bytes());
+    headers.extend(udp_length.to_be_bytes());
+    headers.extend([0, 0]);
+    if let Some(channel) = flow.channel {
+        headers.extend(channel.to_be_bytes());
+        headers.extend(size.to_be_bytes());
+    }
+    headers.extend(Header { run, flow: flow.number, sequence: 0, sent: 0 }.encode());
+    covered += sum(&headers[shape.udp_at()..]);
+
+    let mut template = [0; HEADERS_MAX + 8];
+    template[..headers.len()].copy_from_slice(&headers);
+    template[HEADERS_MAX..].copy_from_slice(&covered.to_ne_bytes());
+    template
+}
+
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// The sum of 16-bit words; a last odd byte is the high half of one.
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    let word = |pair: &[u8]| u64::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u64::from);
+    bytes.chunks(2).map(word).sum()
+}
+
+/// A sum's ones' complement fold to 16 bits.
+pub(super) fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    // The loop leaves 16 bits.
+    sum as u16
+}
