@@ -2,17 +2,49 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+
+use crate::load;
 
 /// Measures TURN servers: delivered packets, latency, CPU, memory.
 #[derive(Debug, Parser)]
 #[command(name = "turnpike-bench", version, about)]
-struct Cli {}
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Sends to a server and tells what became of it
+    Load(load::LoadArgs),
+}
 
 /// Reads the command line and does what it says. Exit status 0: done; 1: it could not be done, and
 /// why is on standard error; 2: the command line is wrong.
 #[must_use]
 pub fn main() -> ExitCode {
-    let Cli {} = Cli::parse();
-    ExitCode::SUCCESS
+    let Cli { command } = Cli::parse();
+    let done = match &command {
+        Command::Load(args) => load::run(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("turnpike-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
 }

@@ -10,11 +10,14 @@
 //! What is measured is what was delivered: each packet of a run carries the run, its flow, a
 //! sequence number and the time it was sent, and counts when it arrives.
 
+pub mod arguments;
 pub mod cli;
 pub mod compare;
 pub mod cpu;
 pub mod frames;
+pub mod load;
 pub mod outcome;
 pub mod packet;
+pub mod requests;
 pub mod session;
 pub mod traffic;

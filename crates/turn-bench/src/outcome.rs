@@ -109,7 +109,7 @@ pub struct Requests {
     pub mode: String,
     /// Whole exchanges (an allocation with its challenge is one) begun in the measured time.
     pub started: u64,
-    /// Those that ended as they should.
+    /// Those that ended as they should, to the last answer.
     pub succeeded: u64,
     /// Those that were refused or never answered, by what the server said.
     pub failed: Vec<(String, u64)>,
@@ -117,7 +117,8 @@ pub struct Requests {
     pub datagrams: (u64, u64),
     /// The measured time.
     pub duration: Duration,
-    /// From the first request of an exchange to its last answer.
+    /// From the first request of an exchange to what it was for: the allocation, the answer to a
+    /// Binding. Giving an allocation back is part of its exchange, and not of this.
     pub latency: Option<Latency>,
     /// How busy each core that was watched was during the measured time.
     pub cores: Vec<CoreUse>,

@@ -23,7 +23,7 @@ use stun_wire::ChannelNumber;
 use turn_client::{Client, Incoming};
 use turn_types::{Instant, PeerAddr};
 
-use link::{Link, Place};
+pub(crate) use link::{Link, Place};
 pub use login::{Credentials, Login, LoginArgs};
 use setup::{Want, close_links, open_links};
 pub use trouble::Trouble;

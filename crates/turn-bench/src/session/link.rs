@@ -45,14 +45,14 @@ impl Place {
         Ok(socket)
     }
 
-    /// A client that has done nothing yet.
-    pub(crate) fn client(&self, credentials: &Credentials) -> Client {
-        Client::new(ClientConfig {
+    /// How clients with these credentials behave; each wants a seed of its own.
+    pub(crate) fn config(&self, credentials: &Credentials) -> ClientConfig {
+        ClientConfig {
             username: credentials.username.clone(),
             password: credentials.password.clone(),
             retransmission: RETRANSMISSION,
             ..ClientConfig::new(ServerAddr(self.server), "", "", random_bytes())
-        })
+        }
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Link {
 impl Link {
     /// A client on a socket of its own.
     pub(crate) fn open(place: &Place, credentials: &Credentials) -> io::Result<Self> {
-        Ok(Self { socket: place.socket()?, client: place.client(credentials) })
+        Ok(Self { socket: place.socket()?, client: Client::new(place.config(credentials)) })
     }
 
     /// Asks for an allocation of this family.

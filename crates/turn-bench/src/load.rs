@@ -1,0 +1,91 @@
+//! `load`: one run against a server, and what became of it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use turn_types::IpFamily;
+
+use crate::arguments::{OutputArgs, Rate, seconds};
+use crate::cpu::WatchArguments;
+use crate::outcome::Outcome;
+use crate::requests::{self, Kind, RequestArgs, RequestSpec};
+use crate::session::LoginArgs;
+
+/// What a run is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Allocations per second: each by a client that logs in anew, and gives it back
+    Alloc,
+    /// STUN Binding requests per second
+    Binding,
+}
+
+/// The arguments of `load`.
+#[derive(Clone, Debug, Args)]
+pub struct LoadArgs {
+    /// What to send
+    #[arg(long, value_enum)]
+    pub mode: Mode,
+    /// The server
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub server: SocketAddr,
+    /// Send from this address of this host [default: as the route has it]
+    #[arg(long, value_name = "ADDR")]
+    pub local: Option<IpAddr>,
+    /// Who logs in.
+    #[command(flatten)]
+    pub login: LoginArgs,
+    /// Packets or exchanges begun per second, over all clients; or max
+    #[arg(long, value_name = "N|max", default_value = "max")]
+    pub rate: Rate,
+    /// Send this long before measuring, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    pub warm_up: Duration,
+    /// Measure this long, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub duration: Duration,
+    /// Of the modes alloc, binding and hostile.
+    #[command(flatten)]
+    pub requests: RequestArgs,
+    /// Cores to watch.
+    #[command(flatten)]
+    pub watch: WatchArguments,
+    /// Where the outcome goes.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// Why it could not be measured.
+pub fn run(args: &LoadArgs) -> Result<()> {
+    match args.mode {
+        Mode::Alloc => run_requests(args, Kind::Allocation { release: !args.requests.no_release }),
+        Mode::Binding => run_requests(args, Kind::Binding),
+    }
+}
+
+fn run_requests(args: &LoadArgs, kind: Kind) -> Result<()> {
+    let login = match kind {
+        Kind::Allocation { .. } => Some(args.login.login()?),
+        Kind::Binding => None,
+    };
+    let spec = RequestSpec {
+        kind,
+        server: args.server,
+        local: args.local,
+        login,
+        family: IpFamily::V4,
+        in_flight: args.requests.in_flight,
+        threads: args.requests.threads,
+        rate: args.rate.per_second(),
+        warm_up: args.warm_up,
+        duration: args.duration,
+    };
+    let requests = requests::run(&spec, &args.watch.watch)?;
+    let text = requests::describe(&requests);
+    args.output.write(&Outcome::Requests(requests), &text)
+}

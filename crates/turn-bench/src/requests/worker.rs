@@ -1,0 +1,365 @@
+//! A thread that keeps a number of exchanges going: each on a socket of its own, one after the
+//! other.
+//!
+//! ```text
+//! allocation:  Allocate → 401 → Allocate with credentials → success → Refresh 0 → success
+//! binding:     Binding → success
+//! ```
+//!
+//! Every allocation is asked for by a client that has never talked to the server, so each costs the
+//! server a challenge and the look-up of the user. A socket is used again once its allocation is
+//! known to be gone; when that is not known, it is closed and another one opened.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use linux_net::{Clock, Epoll, Events, Interest, random_bytes};
+use turn_client::{Client, ClientConfig, Event};
+use turn_types::{Instant, IpFamily};
+
+use super::tally::Tally;
+use super::{Kind, RequestSpec};
+use crate::session::{Link, Place, Trouble};
+
+/// Events taken per wait.
+const EVENTS: usize = 256;
+
+/// The largest answer to a request; nothing else comes here.
+const DATAGRAM_MAX: usize = 2048;
+
+/// How often it is looked whether requests have to be sent again. Well below the half second after
+/// which the first one is.
+const TIMERS: Duration = Duration::from_millis(20);
+
+/// How long exchanges of the measured time may still take after its end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What is said of exchanges that had not ended by then.
+const UNFINISHED: &str = "not answered by the end";
+
+/// What is said of exchanges of a fixed rate that found no free place.
+const NOT_STARTED: &str = "not started: as many as --in-flight allows were waiting";
+
+/// The measured time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) start: Instant,
+    pub(super) end: Instant,
+}
+
+impl Window {
+    fn contains(self, at: Instant) -> bool {
+        self.start <= at && at < self.end
+    }
+}
+
+/// What one thread does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// The numbers of its clients begin here.
+    pub(super) first: u32,
+    /// Exchanges at the same time, 1 or more.
+    pub(super) in_flight: u32,
+    /// Time from one start to the next; `None` starts one as soon as another has ended.
+    pub(super) interval: Option<Duration>,
+    /// When the first one starts.
+    pub(super) begin: Instant,
+    pub(super) window: Window,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Asking,
+    /// The allocation is there, and is being given back.
+    Releasing,
+}
+
+struct Slot {
+    link: Link,
+    config: ClientConfig,
+    phase: Phase,
+    /// When the exchange began, or should have begun.
+    began: Instant,
+}
+
+pub(super) struct Worker {
+    kind: Kind,
+    family: IpFamily,
+    place: Place,
+    share: Share,
+    slots: Vec<Slot>,
+    /// Those that are idle.
+    free: Vec<usize>,
+    /// When the next exchange is due; without a fixed rate, when the first one was.
+    next: Instant,
+    /// Seeds of clients: random, and no two the same.
+    seed: [u8; 32],
+    clients: u64,
+    epoll: Epoll,
+    tally: Tally,
+}
+
+impl Worker {
+    pub(super) fn new(spec: &RequestSpec, share: Share) -> Result<Self> {
+        let place = spec.place();
+        let epoll = Epoll::new().context("epoll")?;
+        let mut slots = Vec::new();
+        for number in 0..share.in_flight {
+            let credentials = spec.credentials(share.first + number);
+            let config = place.config(&credentials);
+            let link = Link::open(&place, &credentials)
+                .with_context(|| format!("socket {} of {}", number + 1, share.in_flight))?;
+            epoll.add(&link.socket, u64::from(number), Interest::Read).context("epoll")?;
+            slots.push(Slot { link, config, phase: Phase::Idle, began: Instant::ZERO });
+        }
+        Ok(Self {
+            kind: spec.kind,
+            family: spec.family,
+            place,
+            share,
+            free: (0..slots.len()).collect(),
+            slots,
+            next: share.begin,
+            seed: random_bytes(),
+            clients: 0,
+            epoll,
+            tally: Tally::new()?,
+        })
+    }
+
+    /// Works until the measured time is over and its exchanges have ended.
+    pub(super) fn run(mut self) -> Result<Tally> {
+        let end = self.share.window.end;
+        let mut events = Events::new(EVENTS);
+        let mut ready = Vec::with_capacity(EVENTS);
+        let mut timers = Instant::ZERO;
+        loop {
+            let now = Clock::instant();
+            self.start_due(now)?;
+            if now >= end && (self.free.len() == self.slots.len() || now >= end + GRACE) {
+                self.finish_all();
+                return Ok(self.tally);
+            }
+            self.epoll.wait(&mut events, Some(self.patience(now))).context("epoll")?;
+            ready.clear();
+            ready.extend(events.iter());
+            for event in &ready {
+                self.receive(event.token as usize, event.error)?;
+            }
+            let now = Clock::instant();
+            if now >= timers {
+                timers = now + TIMERS;
+                self.call_timers(now)?;
+            }
+        }
+    }
+
+    /// Epoll counts in milliseconds. What is due earlier is looked for again and again: the pace
+    /// shall not be that of epoll.
+    fn patience(&self, now: Instant) -> Duration {
+        if self.free.is_empty() || self.next >= self.share.window.end {
+            return TIMERS;
+        }
+        let due = self.next.saturating_since(now);
+        Duration::from_millis(u64::try_from(due.as_millis()).unwrap_or(u64::MAX)).min(TIMERS)
+    }
+
+    fn start_due(&mut self, now: Instant) -> Result<()> {
+        match self.share.interval {
+            None => {
+                while self.next <= now
+                    && now < self.share.window.end
+                    && let Some(index) = self.free.pop()
+                {
+                    self.start(index, now)?;
+                }
+            }
+            Some(interval) => {
+                while self.next <= now
+                    && self.next < self.share.window.end
+                    && let Some(index) = self.free.pop()
+                {
+                    let due = self.next;
+                    self.next = due + interval;
+                    self.start(index, due)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, index: usize, began: Instant) -> Result<()> {
+        if self.share.window.contains(began) {
+            self.tally.started += 1;
+        }
+        let slot = &mut self.slots[index];
+        slot.began = began;
+        slot.phase = Phase::Asking;
+        let now = Clock::instant();
+        match self.kind {
+            Kind::Binding => slot.link.client.binding(now)?,
+            Kind::Allocation { .. } => {
+                self.forget(index);
+                self.slots[index].link.allocate(now, self.family)?;
+            }
+        }
+        self.send(index);
+        Ok(())
+    }
+
+    /// Another client in place of the one that was there.
+    fn forget(&mut self, index: usize) {
+        self.clients += 1;
+        let mut seed = self.seed;
+        for (byte, count) in seed.iter_mut().zip(self.clients.to_le_bytes()) {
+            *byte ^= count;
+        }
+        let slot = &mut self.slots[index];
+        slot.link.client = Client::new(ClientConfig { seed, ..slot.config.clone() });
+    }
+
+    fn send(&mut self, index: usize) {
+        let sent = self.slots[index].link.send();
+        if sent > 0 && self.share.window.contains(Clock::instant()) {
+            self.tally.sent += sent;
+        }
+    }
+
+    fn receive(&mut self, index: usize, error: bool) -> Result<()> {
+        let mut datagram = [0; DATAGRAM_MAX];
+        let link = &mut self.slots[index].link;
+        let mut unreachable = None;
+        if error {
+            link.socket.recv_errors(|error| unreachable = error.icmp.map(|_| error))?;
+        }
+        if let Some(len) = link.socket.recv(&mut datagram)? {
+            let now = Clock::instant();
+            self.tally.received += u64::from(self.share.window.contains(now));
+            link.client.handle_datagram(now, &datagram[..len]);
+        }
+        self.settle(index)?;
+        match unreachable {
+            Some(error) if self.slots[index].phase != Phase::Idle => {
+                self.end(index, Err(Trouble::Unreachable(error)))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn call_timers(&mut self, now: Instant) -> Result<()> {
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            let due = slot.link.client.poll_timeout().is_some_and(|due| due <= now);
+            if slot.phase != Phase::Idle && due {
+                slot.link.client.handle_timeout(now);
+                self.settle(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what follows from what the client has heard.
+    fn settle(&mut self, index: usize) -> Result<()> {
+        while self.slots[index].phase != Phase::Idle
+            && let Some(event) = self.slots[index].link.client.poll_event()
+        {
+            match event {
+                Event::Allocated(_) => self.allocated(index)?,
+                Event::Bound { .. } => {
+                    self.note_latency(index);
+                    self.end(index, Ok(()))?;
+                }
+                Event::Released => self.end(index, Ok(()))?,
+                Event::Refreshed { .. }
+                | Event::PermissionReady { .. }
+                | Event::ChannelReady { .. }
+                | Event::Redirected { .. }
+                | Event::Refused { .. }
+                | Event::Failed { .. }
+                | Event::PermissionLost { .. }
+                | Event::ChannelLost { .. }
+                | Event::AllocationLost(_) => {
+                    if let Some(trouble) = Trouble::at_setup(event) {
+                        self.end(index, Err(trouble))?;
+                    }
+                }
+            }
+        }
+        self.send(index);
+        Ok(())
+    }
+
+    fn allocated(&mut self, index: usize) -> Result<()> {
+        self.note_latency(index);
+        match self.kind {
+            Kind::Allocation { release: true } => {
+                let slot = &mut self.slots[index];
+                slot.phase = Phase::Releasing;
+                slot.link.client.release(Clock::instant())?;
+                Ok(())
+            }
+            Kind::Allocation { release: false } | Kind::Binding => {
+                self.end(index, Ok(()))?;
+                self.replace_socket(index)
+            }
+        }
+    }
+
+    fn note_latency(&mut self, index: usize) {
+        let began = self.slots[index].began;
+        if self.share.window.contains(began) {
+            self.tally.note_latency(Clock::instant().saturating_since(began));
+        }
+    }
+
+    fn end(&mut self, index: usize, outcome: Result<(), Trouble>) -> Result<()> {
+        let slot = &mut self.slots[index];
+        slot.phase = Phase::Idle;
+        self.free.push(index);
+        let counts = self.share.window.contains(slot.began);
+        match outcome {
+            Ok(()) => {
+                self.tally.succeeded += u64::from(counts);
+                Ok(())
+            }
+            Err(trouble) => {
+                self.tally.fail(trouble.to_string(), u64::from(counts));
+                self.replace_socket(index)
+            }
+        }
+    }
+
+    /// The server may hold an allocation of the old one's, and answers to it may still come.
+    fn replace_socket(&mut self, index: usize) -> Result<()> {
+        let socket = self.place.socket().context("another socket")?;
+        self.epoll.add(&socket, index as u64, Interest::Read).context("epoll")?;
+        self.slots[index].link.socket = socket;
+        self.forget(index);
+        Ok(())
+    }
+
+    /// Counts what has not ended, and what was due and never began.
+    fn finish_all(&mut self) {
+        let window = self.share.window;
+        let unfinished = |slot: &&Slot| slot.phase != Phase::Idle && window.contains(slot.began);
+        let unfinished = self.slots.iter().filter(unfinished).count();
+        self.tally.fail(UNFINISHED.to_owned(), unfinished as u64);
+        if let Some(interval) = self.share.interval {
+            let mut missed = 0;
+            while self.next < window.end {
+                missed += u64::from(window.contains(self.next));
+                self.next = self.next + interval;
+            }
+            self.tally.started += missed;
+            self.tally.fail(NOT_STARTED.to_owned(), missed);
+        }
+        // What is still held is given back without waiting for the answer.
+        for slot in &mut self.slots {
+            if slot.link.client.allocation().is_some() {
+                let _ = slot.link.client.release(Clock::instant());
+                slot.link.send();
+            }
+        }
+    }
+}
