@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::load;
+use crate::{lab, load};
 
 /// Measures TURN servers: delivered packets, latency, CPU, memory.
 #[derive(Debug, Parser)]
@@ -18,6 +18,8 @@ struct Cli {
 enum Command {
     /// Sends to a server and tells what became of it
     Load(load::LoadArgs),
+    /// Measures ways to relay UDP without TURN: what this machine can do
+    Lab(lab::LabOptions),
 }
 
 /// Reads the command line and does what it says. Exit status 0: done; 1: it could not be done, and
@@ -27,6 +29,7 @@ pub fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let done = match &command {
         Command::Load(args) => load::run(args),
+        Command::Lab(options) => lab::main(options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

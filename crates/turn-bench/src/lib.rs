@@ -4,6 +4,7 @@
 //! load ── sessions (real TURN clients) ── traffic (senders, receivers, tallies) ── outcome
 //! find-max = load at many rates          peer = the other end of the traffic
 //! compare  = servers in namespaces, A B A B…, find-max and load on each, ratios
+//! lab      = relays without TURN, side by side
 //! report   = outcomes as one HTML page
 //! ```
 //!
@@ -15,6 +16,7 @@ pub mod cli;
 pub mod compare;
 pub mod cpu;
 pub mod frames;
+pub mod lab;
 pub mod load;
 pub mod outcome;
 pub mod packet;

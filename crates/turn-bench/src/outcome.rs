@@ -1,6 +1,7 @@
 //! What was measured, as it is printed, written as JSON and drawn by `report`.
 
 mod compare;
+mod lab;
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ pub use compare::{
     Better, Compare, ComparedCell, ComparedServer, Machine, Measure, Ratio, RawStep, Spread,
     Verdict,
 };
+pub use lab::{Lab, LabRow};
 
 /// One line of a file of results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,6 +26,8 @@ pub enum Outcome {
     Requests(Requests),
     /// Servers compared with each other.
     Compare(Compare),
+    /// Bare relays side by side.
+    Lab(Lab),
 }
 
 /// What became of one run of traffic.
@@ -64,11 +68,7 @@ impl Traffic {
     /// The part of the packets sent that did not arrive, 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
-        if self.sent == 0 {
-            0.0
-        } else {
-            1.0 - self.delivered.min(self.sent) as f64 / self.sent as f64
-        }
+        loss(self.sent, self.delivered)
     }
 }
 
@@ -136,4 +136,8 @@ pub struct CoreUse {
     pub busy: f64,
     /// What `/proc/stat` says of the same time, parts of 1: user, system, softirq, irq, steal, idle.
     pub stat: [f64; 6],
+}
+
+fn loss(sent: u64, delivered: u64) -> f64 {
+    if sent == 0 { 0.0 } else { 1.0 - delivered.min(sent) as f64 / sent as f64 }
 }
