@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{lab, load};
+use crate::{footprint, lab, load};
 
 /// Measures TURN servers: delivered packets, latency, CPU, memory.
 #[derive(Debug, Parser)]
@@ -20,6 +20,9 @@ enum Command {
     Load(load::LoadArgs),
     /// Measures ways to relay UDP without TURN: what this machine can do
     Lab(lab::LabOptions),
+    /// Opens allocations that nobody uses, and tells what memory and descriptors each costs the
+    /// server
+    Footprint(footprint::FootprintArgs),
 }
 
 /// Reads the command line and does what it says. Exit status 0: done; 1: it could not be done, and
@@ -30,6 +33,7 @@ pub fn main() -> ExitCode {
     let done = match &command {
         Command::Load(args) => load::run(args),
         Command::Lab(options) => lab::main(options),
+        Command::Footprint(args) => footprint::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

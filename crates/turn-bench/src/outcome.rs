@@ -1,6 +1,7 @@
 //! What was measured, as it is printed, written as JSON and drawn by `report`.
 
 mod compare;
+mod footprint;
 mod lab;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ pub use compare::{
     Better, Compare, ComparedCell, ComparedServer, Machine, Measure, Ratio, RawStep, Spread,
     Verdict,
 };
+pub use footprint::{Footprint, ProcessMemory};
 pub use lab::{Lab, LabRow};
 
 /// One line of a file of results.
@@ -24,6 +26,8 @@ pub enum Outcome {
     Traffic(Traffic),
     /// Requests answered per second: allocations, bindings.
     Requests(Requests),
+    /// What allocations without traffic cost the server.
+    Footprint(Footprint),
     /// Servers compared with each other.
     Compare(Compare),
     /// Bare relays side by side.

@@ -1,4 +1,5 @@
 //! A real server on the loopback, for tests that measure it.
+#![allow(dead_code, reason = "each test file uses its own part")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::io::{BufRead as _, BufReader};
@@ -48,6 +49,11 @@ impl Server {
             assert!(read > 0, "the server ended before it was ready:\n{seen}");
         }
         Self { process, _log: log, directory, address }
+    }
+
+    /// The id of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// What it lets in.
