@@ -1,6 +1,6 @@
 //! The host's own addresses.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ptr;
@@ -56,6 +56,19 @@ pub fn source_address_towards(ip: IpAddr) -> io::Result<IpAddr> {
     socket.local_addr().map(|local| local.ip())
 }
 
+/// The number of an interface of this network namespace.
+///
+/// # Errors
+/// There is none of this name.
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let name = CString::new(name)?;
+    // SAFETY: `name` ends with a zero, and the library does not keep it.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
 /// # Safety
 /// `node` must be of a list that `getifaddrs` made.
 unsafe fn read(node: &libc::ifaddrs) -> Option<InterfaceAddress> {
@@ -92,6 +105,13 @@ mod tests {
         let all = interface_addresses().unwrap();
         let found = all.iter().find(|a| a.address == IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
         assert!(found.loopback && found.up && found.name == "lo", "{found:?}");
+    }
+
+    #[test]
+    fn interfaces_have_numbers() {
+        assert!(interface_index("lo").unwrap() > 0);
+        assert!(interface_index("no such interface").is_err());
+        assert!(interface_index("lo\0").is_err());
     }
 
     #[test]

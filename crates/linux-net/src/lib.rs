@@ -72,7 +72,9 @@ pub use epoll::{Epoll, Event, Events, Interest};
 pub use errno::SendError;
 pub use error_queue::{IcmpReport, SocketError};
 pub use flush::{SendStats, SocketTable};
-pub use interfaces::{InterfaceAddress, interface_addresses, source_address_towards};
+pub use interfaces::{
+    InterfaceAddress, interface_addresses, interface_index, source_address_towards,
+};
 pub use namespace::{enter_network_namespace, new_network_namespace};
 pub use occupancy::Occupancy;
 pub use priority::run_when_idle;

@@ -12,15 +12,19 @@ mod attach;
 mod flow;
 mod forwarder;
 mod histogram;
+mod link;
 mod object;
 mod privilege;
 mod reflector;
 mod sink;
 mod source;
 mod template;
+#[cfg(test)]
+mod testing;
 
 pub use flow::{FrameFlow, Mac};
 pub use forwarder::{Forwarder, Hop};
+pub use link::{Counted, Link};
 pub use privilege::available;
 pub use reflector::Reflector;
 pub use sink::{Sink, SinkTally, Watch};

@@ -51,8 +51,6 @@ fn advice(error: &ProgramError, interface: &str) -> String {
 /// # Errors
 /// There is none of this name in this network namespace.
 pub(super) fn interface_number(interface: &str) -> Result<u32> {
-    let path = format!("/sys/class/net/{interface}/ifindex");
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("there is no interface {interface} in this network namespace"))?;
-    text.trim().parse().with_context(|| format!("{path} holds {text:?}"))
+    linux_net::interface_index(interface)
+        .with_context(|| format!("there is no interface {interface} in this network namespace"))
 }

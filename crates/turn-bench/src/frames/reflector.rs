@@ -31,3 +31,6 @@ impl Reflector {
         Ok(Self { interface: interface.to_owned(), _object: object })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,7 +70,7 @@ pub struct Sink {
     interface: String,
     watched: Array<MapData, Watched>,
     tallies: PerCpuArray<MapData, Tally>,
-    _object: Ebpf,
+    object: Ebpf,
 }
 
 impl fmt::Debug for Sink {
@@ -86,13 +86,20 @@ impl Sink {
     /// Privileges are missing, there is no such interface, its driver runs no XDP programs, or
     /// another is there already.
     pub fn attach(interface: &str) -> Result<Self> {
+        let mut sink = Self::load(interface)?;
+        attach::put(object::program(&mut sink.object, "sink")?, interface)?;
+        Ok(sink)
+    }
+
+    /// Loads the program without putting it on the link.
+    fn load(interface: &str) -> Result<Self> {
         let mut object = object::open(object::SINK, &[])?;
-        attach::attach(&mut object, "sink", interface)?;
+        object::load(&mut object, "sink")?;
         let map = object.take_map("watched").context("there is no map watched")?;
         let watched = Array::try_from(map)?;
         let map = object.take_map("tallies").context("there is no map tallies")?;
         let tallies = PerCpuArray::try_from(map)?;
-        Ok(Self { interface: interface.to_owned(), watched, tallies, _object: object })
+        Ok(Self { interface: interface.to_owned(), watched, tallies, object })
     }
 
     /// Counts the packets of a run from here on, from nothing.
@@ -182,3 +189,6 @@ impl SinkTally {
 fn error_in(file: &str, error: std::io::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(format!("cannot read {file}"))
 }
+
+#[cfg(test)]
+mod tests;

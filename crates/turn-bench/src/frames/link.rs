@@ -1,0 +1,136 @@
+//! A link, and whom it leads to, as the command `ip` tells them.
+
+use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::Mac;
+
+/// How often, and how far apart, the kernel is asked whether a neighbour has answered.
+const ASKED: u32 = 20;
+const ASKED_EVERY: Duration = Duration::from_millis(50);
+
+/// A datagram to this port makes the kernel ask for a neighbour's address; nobody answers it.
+const DISCARD: u16 = 9;
+
+/// An interface of this network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its name.
+    pub interface: String,
+    /// Its own address.
+    pub mac: Mac,
+    /// Whether it is one end of a veth pair.
+    pub veth: bool,
+}
+
+/// Packets that the kernel has counted on a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Taken by the link.
+    pub sent: u64,
+    /// Not taken: the other end of a veth link has no room for them, or does not listen.
+    pub dropped: u64,
+}
+
+impl Link {
+    /// Looks an interface up.
+    ///
+    /// # Errors
+    /// There is none, or it has no Ethernet address, or the command `ip` is not installed.
+    pub fn read(interface: &str) -> Result<Self> {
+        let links = ip(&["-d", "link", "show", "dev", interface])?;
+        let link = links.get(0).with_context(|| format!("there is no interface {interface}"))?;
+        if link["link_type"] != "ether" {
+            bail!("{interface} is no Ethernet link: frames cannot be sent on it");
+        }
+        let mac = link["address"].as_str().unwrap_or_default();
+        Ok(Self {
+            interface: interface.to_owned(),
+            mac: mac.parse().map_err(anyhow::Error::msg)?,
+            veth: link["linkinfo"]["info_kind"] == "veth",
+        })
+    }
+
+    /// The address of the next hop from here to `destination`; asks for it where it is not known.
+    ///
+    /// # Errors
+    /// Packets leave by another interface, or the next hop does not answer.
+    pub fn next_hop(&self, destination: IpAddr) -> Result<Mac> {
+        let routes = ip(&["route", "get", &destination.to_string()])
+            .with_context(|| format!("there is no route to {destination}"))?;
+        let route = &routes[0];
+        let own = &self.interface;
+        match route["dev"].as_str() {
+            Some(dev) if dev == own => {}
+            dev => bail!(
+                "packets to {destination} leave by {}, not by {own}: name that interface",
+                dev.unwrap_or("no interface")
+            ),
+        }
+        let next = route["gateway"].as_str().map_or(Ok(destination), str::parse)?;
+        for asked in 0..ASKED {
+            if let Some(mac) = self.neighbour(next)? {
+                return Ok(mac);
+            }
+            if asked == 0 {
+                ask_for(next)?;
+            }
+            thread::sleep(ASKED_EVERY);
+        }
+        bail!("{next} on {own} does not tell its MAC address: is it up?")
+    }
+
+    fn neighbour(&self, address: IpAddr) -> Result<Option<Mac>> {
+        let found = ip(&["neigh", "show", "to", &address.to_string(), "dev", &self.interface])?;
+        let mac = found[0]["lladdr"].as_str();
+        mac.map(|text| text.parse().map_err(anyhow::Error::msg)).transpose()
+    }
+
+    /// Packets that the kernel has counted on this link so far.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn counted(&self) -> Result<Counted> {
+        let links = ip(&["-s", "link", "show", "dev", &self.interface])?;
+        let transmitted = &links[0]["stats64"]["tx"];
+        let count = |name: &str| {
+            transmitted[name].as_u64().with_context(|| format!("`ip -s` tells no {name}"))
+        };
+        Ok(Counted { sent: count("packets")?, dropped: count("dropped")? })
+    }
+}
+
+/// Sends one empty datagram to a neighbour.
+fn ask_for(neighbour: IpAddr) -> Result<()> {
+    let any: IpAddr = match neighbour {
+        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).context("cannot open a socket")?;
+    socket
+        .send_to(&[], (neighbour, DISCARD))
+        .with_context(|| format!("cannot send to {neighbour}"))?;
+    Ok(())
+}
+
+/// What `ip` says, as JSON: a list, empty where there is nothing to say.
+fn ip(arguments: &[&str]) -> Result<Value> {
+    let output = Command::new("ip")
+        .arg("-j")
+        .args(arguments)
+        .output()
+        .context("cannot run the command ip (Debian's package iproute2)")?;
+    if !output.status.success() {
+        bail!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    if output.stdout.trim_ascii().is_empty() {
+        return Ok(Value::Array(Vec::new()));
+    }
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("ip {}: no JSON", arguments.join(" ")))
+}

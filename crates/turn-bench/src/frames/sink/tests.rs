@@ -1,0 +1,249 @@
+//! The program run on single frames, which nobody sent.
+
+use super::super::FrameFlow;
+use super::super::testing::{DROP, PASS, TX, flow, frame, privileged, read, run, write_checksum};
+use super::*;
+use crate::packet::Header;
+
+const RUN: u32 = 5;
+const SIZE: u16 = 100;
+
+fn watch() -> Watch {
+    Watch { run: RUN, flows: 10, size: SIZE, reflect: false, window: 1000..2000 }
+}
+
+fn watching() -> Sink {
+    let mut sink = Sink::load("none").unwrap();
+    sink.begin(&watch()).unwrap();
+    sink
+}
+
+const HEADER: Header = Header { run: RUN, flow: 3, sequence: 0, sent: 1500 };
+
+fn packet(header: Header) -> Vec<u8> {
+    frame(&flow(3, false, false), header, SIZE)
+}
+
+/// What the counters say: delivered, duplicates, reordered, damaged, outside, other run.
+fn counts(sink: &Sink) -> [u64; 6] {
+    let tally = sink.read().unwrap();
+    [
+        tally.delivered,
+        tally.duplicates,
+        tally.reordered,
+        tally.damaged,
+        tally.outside,
+        tally.other_run,
+    ]
+}
+
+#[test]
+fn packets_of_the_run_are_counted_and_taken() {
+    if !privileged() {
+        return;
+    }
+    for (ipv6, channel) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut sink = watching();
+        for size in [24, 25, 100, 1400] {
+            sink.begin(&Watch { size, ..watch() }).unwrap();
+            let flow = flow(3, ipv6, channel);
+            assert_eq!(run(&sink.object, "sink", &frame(&flow, HEADER, size)).0, DROP);
+            assert_eq!(counts(&sink), [1, 0, 0, 0, 0, 0], "{ipv6} {channel} {size}");
+            assert_eq!(sink.read().unwrap().bytes, u64::from(size));
+        }
+    }
+}
+
+#[test]
+fn latency_is_from_the_time_in_the_packet() {
+    if !privileged() {
+        return;
+    }
+    let mut sink = Sink::load("none").unwrap();
+    let now = || linux_net::Clock::now().instant.as_nanos();
+    for ago in [0, 40, 5_000, 70_000_000, 3_000_000_000] {
+        sink.begin(&Watch { window: 0..u64::MAX, ..watch() }).unwrap();
+        let sent = now() - ago;
+        run(&sink.object, "sink", &packet(Header { sent, ..HEADER }));
+        let most = now() - sent;
+        let latency = sink.read().unwrap().latency;
+        assert_eq!(latency.len(), 1);
+        // Never less than it was, and at most a digit more.
+        assert!((ago..=most + most / 50).contains(&latency.max()), "{ago} {latency:?} {most}");
+    }
+
+    // From a clock that is ahead nothing can be told.
+    sink.begin(&Watch { window: 0..u64::MAX, ..watch() }).unwrap();
+    run(&sink.object, "sink", &packet(Header { sent: now() + 1_000_000_000, ..HEADER }));
+    assert_eq!((sink.read().unwrap().latency.len(), counts(&sink)[0]), (0, 1));
+}
+
+#[test]
+fn padded_channel_data_is_whole() {
+    if !privileged() {
+        return;
+    }
+    let sink = watching();
+    for (padding, expected) in
+        [(1, [1, 0, 0, 0, 0, 0]), (3, [2, 0, 0, 0, 0, 0]), (4, [2, 0, 0, 1, 0, 0])]
+    {
+        let flow = flow(3, false, true);
+        let mut frame = frame(&flow, Header { sequence: padding, ..HEADER }, SIZE);
+        let length = SIZE + 4 + 8 + u16::try_from(padding).unwrap();
+        frame[38..40].copy_from_slice(&length.to_be_bytes());
+        frame[16..18].copy_from_slice(&(length + 20).to_be_bytes());
+        frame.resize(34 + usize::from(length), 0);
+        assert_eq!(run(&sink.object, "sink", &frame).0, DROP);
+        assert_eq!(counts(&sink), expected, "{padding}");
+    }
+}
+
+#[test]
+fn order_and_window_are_told_apart() {
+    if !privileged() {
+        return;
+    }
+    let sink = watching();
+    let at = |sequence: u32, sent: u64| packet(Header { sequence, sent, ..HEADER });
+    for (frame, expected) in [
+        (at(0, 999), [0, 0, 0, 0, 1, 0]),
+        (at(1, 1000), [1, 0, 0, 0, 1, 0]),
+        (at(4, 1999), [2, 0, 0, 0, 1, 0]),
+        (at(3, 1500), [3, 0, 1, 0, 1, 0]),
+        (at(3, 1500), [3, 1, 1, 0, 1, 0]),
+        (at(4, 1999), [3, 2, 1, 0, 1, 0]),
+        (at(5, 2000), [3, 2, 1, 0, 2, 0]),
+        (at(69, 1500), [4, 2, 1, 0, 2, 0]),
+        // 64 behind: whether it came before is not known any more.
+        (at(5, 1500), [5, 2, 2, 0, 2, 0]),
+        (at(6, 1500), [6, 2, 3, 0, 2, 0]),
+        (at(6, 1500), [6, 3, 3, 0, 2, 0]),
+        (at(1000, 1500), [7, 3, 3, 0, 2, 0]),
+        (at(1000, 1500), [7, 4, 3, 0, 2, 0]),
+    ] {
+        assert_eq!(run(&sink.object, "sink", &frame).0, DROP);
+        assert_eq!(counts(&sink), expected);
+    }
+    // Another flow has an order of its own.
+    let other = frame(&flow(4, false, false), Header { flow: 4, ..HEADER }, SIZE);
+    run(&sink.object, "sink", &other);
+    assert_eq!(counts(&sink), [8, 4, 3, 0, 2, 0]);
+}
+
+#[test]
+fn a_new_run_begins_from_nothing() {
+    if !privileged() {
+        return;
+    }
+    let mut sink = watching();
+    run(&sink.object, "sink", &packet(HEADER));
+    sink.begin(&Watch { run: RUN + 1, ..watch() }).unwrap();
+    assert_eq!(counts(&sink), [0; 6]);
+    assert_eq!(run(&sink.object, "sink", &packet(HEADER)).0, DROP, "a straggler");
+    assert_eq!(counts(&sink), [0, 0, 0, 0, 0, 1]);
+    run(&sink.object, "sink", &packet(Header { run: RUN + 1, ..HEADER }));
+    assert_eq!(counts(&sink), [1, 0, 0, 0, 0, 1], "the number was of another run");
+    sink.end().unwrap();
+    assert_eq!(run(&sink.object, "sink", &packet(HEADER)).0, PASS, "nothing is watched");
+}
+
+#[test]
+fn what_is_not_as_it_was_sent_is_damaged() {
+    if !privileged() {
+        return;
+    }
+    let plain = flow(3, false, false);
+    let channel = flow(3, false, true);
+    let change = |mut frame: Vec<u8>, at: usize, bytes: &[u8]| {
+        frame[at..at + bytes.len()].copy_from_slice(bytes);
+        frame
+    };
+    let cases = [
+        ("longer", frame(&plain, HEADER, SIZE + 1)),
+        ("shorter", frame(&plain, HEADER, SIZE - 1)),
+        ("of no flow", packet(Header { flow: 10, ..HEADER })),
+        ("UDP length", change(packet(HEADER), 38, &[0, 50])),
+        ("UDP length of nothing", change(packet(HEADER), 38, &[0, 0])),
+        ("IP length", change(packet(HEADER), 16, &[0, 150])),
+        ("channel length", change(frame(&channel, HEADER, SIZE), 44, &[0, 50])),
+        ("cut off", packet(HEADER)[..100].to_vec()),
+    ];
+    for (name, frame) in cases {
+        let sink = watching();
+        assert_eq!(run(&sink.object, "sink", &frame).0, DROP, "{name}");
+        assert_eq!(counts(&sink), [0, 0, 0, 1, 0, 0], "{name}");
+    }
+}
+
+#[test]
+fn what_is_of_no_run_passes_untouched() {
+    if !privileged() {
+        return;
+    }
+    let sink = watching();
+    let plain = flow(3, false, false);
+    let channel = flow(3, true, true);
+    let change = |mut frame: Vec<u8>, at: usize, bytes: &[u8]| {
+        frame[at..at + bytes.len()].copy_from_slice(bytes);
+        frame
+    };
+    let data = |flow: &FrameFlow| frame(flow, HEADER, SIZE);
+    let stun = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42];
+    let cases = [
+        ("an order", change(data(&plain), 45, &[1])),
+        ("an order by a channel", change(data(&channel), 54 + 8 + 4 + 3, &[1])),
+        ("STUN", change(data(&plain), 42, &stun)),
+        ("somebody's ChannelData", change(data(&channel), 54 + 8 + 4, b"RTP")),
+        ("no ChannelData", change(data(&channel), 54 + 8, &[0x50])),
+        ("too short", data(&plain)[..65].to_vec()),
+        ("too short by a channel", data(&channel)[..89].to_vec()),
+        ("ARP", change(data(&plain), 12, &[0x08, 0x06])),
+        ("tagged", change(data(&plain), 12, &[0x81, 0x00])),
+        ("TCP", change(data(&plain), 23, &[6])),
+        ("TCP by IPv6", change(data(&channel), 20, &[6])),
+        ("IP options", change(data(&plain), 14, &[0x46])),
+        ("a first fragment", change(data(&plain), 20, &[0x20, 0])),
+        ("a later fragment", change(data(&plain), 20, &[0, 1])),
+        ("the shortest frame", vec![0; 14]),
+    ];
+    for (name, frame) in cases {
+        let (verdict, out) = run(&sink.object, "sink", &frame);
+        assert_eq!(verdict, PASS, "{name}");
+        assert_eq!(out, frame, "{name}");
+    }
+    assert_eq!(counts(&sink), [0; 6]);
+}
+
+#[test]
+fn an_echo_is_counted_and_goes_back() {
+    if !privileged() {
+        return;
+    }
+    let mut sink = watching();
+    sink.begin(&Watch { reflect: true, ..watch() }).unwrap();
+    let flow = flow(3, false, false);
+    let mut frame = packet(HEADER);
+    // A local sender leaves the checksum to the link: here is only part of it.
+    frame[40..42].copy_from_slice(&[0x12, 0x34]);
+    let (verdict, out) = run(&sink.object, "sink", &frame);
+    assert_eq!(verdict, TX);
+    let out = read(&out);
+    assert_eq!((out.source, out.destination), (flow.destination, flow.source));
+    assert_eq!(Header::decode(&out.payload), Some(HEADER));
+    assert_eq!(counts(&sink), [1, 0, 0, 0, 0, 0]);
+
+    write_checksum(&mut frame);
+    let other = packet(Header { run: 6, ..HEADER });
+    assert_eq!(run(&sink.object, "sink", &other).0, DROP, "another run is not sent back");
+}
+
+#[test]
+fn runs_that_cannot_be_watched_are_refused() {
+    if !privileged() {
+        return;
+    }
+    let mut sink = Sink::load("none").unwrap();
+    assert!(sink.begin(&Watch { run: 0, ..watch() }).is_err());
+    assert!(sink.begin(&Watch { flows: FLOWS_MAX + 1, ..watch() }).is_err());
+    assert!(Sink::attach("no such link").unwrap_err().to_string().contains("no interface"));
+}

@@ -1,0 +1,122 @@
+//! The program run on single frames, which nobody sends.
+
+use super::super::testing::{self, REDIRECT, flow, privileged};
+use super::*;
+use crate::packet::Header;
+
+const RUN: u32 = 0x0a0b_0c0d;
+
+fn source(flows: &[FrameFlow]) -> Source {
+    // Any interface does: the frames do not leave.
+    Source::load("lo", flows).unwrap()
+}
+
+fn run(size: u16, burst: u32) -> SourceRun {
+    SourceRun { run: RUN, size, burst, window: 0..u64::MAX }
+}
+
+/// One frame, made in one that another program has used: every byte of its headers is changed.
+fn make(source: &Source) -> Vec<u8> {
+    let mut used = source.frame.clone();
+    used[..source.shape.headers()].fill(0xff);
+    let (verdict, frame) = testing::run(&source.object, "source", &used);
+    assert_eq!(verdict, REDIRECT);
+    frame
+}
+
+#[test]
+fn frames_are_what_a_strict_receiver_takes() {
+    if !privileged() {
+        return;
+    }
+    for (ipv6, channel) in [(false, false), (false, true), (true, false), (true, true)] {
+        let flows = [flow(7, ipv6, channel)];
+        let mut source = source(&flows);
+        for size in [24, 25, 200, 201, 1399, 1400] {
+            source.begin(&run(size, 1)).unwrap();
+            for sequence in 0..3 {
+                let before = linux_net::Clock::now().instant.as_nanos();
+                let read = testing::read(&make(&source));
+                let after = linux_net::Clock::now().instant.as_nanos();
+
+                let packet = if let Some(number) = flows[0].channel {
+                    assert_eq!(read.payload[..2], number.to_be_bytes());
+                    assert_eq!(read.payload[2..4], size.to_be_bytes());
+                    &read.payload[4..]
+                } else {
+                    &read.payload[..]
+                };
+                let header = Header::decode(packet).unwrap();
+                assert_eq!((header.run, header.flow, header.sequence), (RUN, 7, sequence));
+                assert!((before..=after).contains(&header.sent), "{before} {header:?} {after}");
+                assert_eq!(packet[HEADER..], vec![0; usize::from(size) - HEADER]);
+                assert_eq!(
+                    (read.source, read.destination),
+                    (flows[0].source, flows[0].destination)
+                );
+                assert_eq!(read.source_mac, flows[0].source_mac);
+                assert_eq!(read.destination_mac, flows[0].destination_mac);
+            }
+        }
+    }
+}
+
+#[test]
+fn flows_take_turns_and_each_counts_its_own_packets() {
+    if !privileged() {
+        return;
+    }
+    let flows = [flow(3, false, true), flow(4, false, true), flow(9, false, true)];
+    let mut source = source(&flows);
+    let mut order = |burst: u32, frames: usize| -> Vec<(u32, u32)> {
+        source.begin(&run(100, burst)).unwrap();
+        let made = (0..frames).map(|_| testing::read(&make(&source)));
+        let headers = made.map(|read| Header::decode(&read.payload[4..]).unwrap());
+        headers.map(|header| (header.flow, header.sequence)).collect()
+    };
+    assert_eq!(order(1, 5), [(3, 0), (4, 0), (9, 0), (3, 1), (4, 1)]);
+    assert_eq!(
+        order(2, 9),
+        [(3, 0), (3, 1), (4, 0), (4, 1), (9, 0), (9, 1), (3, 2), (3, 3), (4, 2)],
+        "a run begins anew"
+    );
+}
+
+#[test]
+fn frames_are_counted_by_the_time_they_carry() {
+    if !privileged() {
+        return;
+    }
+    let mut source = source(&[flow(0, false, false)]);
+    for (window, measured) in [(0..u64::MAX, 2), (0..1, 0), (u64::MAX - 1..u64::MAX, 0)] {
+        source.begin(&SourceRun { window, ..run(100, 1) }).unwrap();
+        make(&source);
+        make(&source);
+        assert_eq!(source.made().unwrap(), Made { all: 2, measured });
+    }
+}
+
+#[test]
+fn flows_that_do_not_fit_each_other_are_refused() {
+    let mut mixed = flow(1, false, false);
+    mixed.destination = "[::1]:3478".parse().unwrap();
+    for wrong in [
+        vec![],
+        vec![flow(0, false, true), flow(1, false, false)],
+        vec![flow(0, false, true), flow(1, true, true)],
+        vec![mixed],
+    ] {
+        assert!(Source::load("lo", &wrong).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn runs_out_of_range_are_refused() {
+    if !privileged() {
+        return;
+    }
+    let mut source = source(&[flow(0, false, false)]);
+    for wrong in [run(23, 1), run(1401, 1), run(100, 0)] {
+        assert!(source.begin(&wrong).is_err(), "{wrong:?}");
+    }
+}
