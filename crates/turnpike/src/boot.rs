@@ -110,7 +110,7 @@ fn share(whole: StrangerBudget, workers: usize) -> StrangerBudget {
 }
 
 /// The error of a configuration that does not fit this host.
-fn misconfigured(errors: SettingsErrors) -> Failure {
+pub(crate) fn misconfigured(errors: SettingsErrors) -> Failure {
     Failure::usage(anyhow::anyhow!("the configuration does not fit this host:\n{errors}"))
 }
 
@@ -152,14 +152,25 @@ fn net_options(settings: &Settings) -> NetOptions {
     }
 }
 
-/// Each relayed address is a socket.
-fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String> {
+/// Relayed addresses that may be live at once, on so many relay addresses.
+pub(crate) fn relayed_most(settings: &Settings, relay_addresses: usize) -> u64 {
     let ports = u64::from(settings.relay.ports.max - settings.relay.ports.min) + 1;
-    let sockets = match settings.quotas.allocations_total {
+    let on_each = match settings.quotas.allocations_total {
         0 => ports,
         quota => ports.min(u64::from(quota)),
-    } * policy.relay.len() as u64;
-    let wanted = sockets + SPARE_FILES;
+    };
+    on_each * relay_addresses as u64
+}
+
+/// Descriptors for so many relayed addresses: each is a socket.
+pub(crate) fn files_wanted(relayed: u64) -> u64 {
+    relayed + SPARE_FILES
+}
+
+/// Too few descriptors for what the settings allow.
+fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String> {
+    let sockets = relayed_most(settings, policy.relay.len());
+    let wanted = files_wanted(sockets);
     (files < wanted).then(|| {
         format!(
             "the process may open {files} files, and its relay ports and quotas allow {sockets} \

@@ -57,6 +57,9 @@ pub(crate) enum Command {
     Reload(Output),
     /// Make the running server refuse new allocations and stop when the last one has ended
     Drain(Drain),
+    /// See what this host needs for high packet rates, set it, and put it back
+    #[command(subcommand)]
+    Tune(Tune),
     /// Print the reference of the configuration file
     Reference(Reference),
 }
@@ -189,6 +192,84 @@ pub(crate) struct Drain {
     pub(crate) output: Output,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tune {
+    /// Say what is not as it should be, and why; changes nothing
+    ///
+    /// The advice is for the server's configuration (--config): its buffers, ports and quotas.
+    /// Needs no privileges. Ends with 0 whatever the advice is; programs read --json.
+    Check(TuneCheck),
+    /// Set what check advises, and note what was there before
+    ///
+    /// Shows what it will change and asks. Needs root. Values last until the host restarts. Nothing
+    /// is lowered that you have raised.
+    Apply(TuneApply),
+    /// Put back what was there before apply
+    ///
+    /// What somebody else has changed since is told and left alone. Needs root.
+    Revert(TuneRevert),
+}
+
+/// What to look at.
+#[derive(Debug, Args)]
+pub(crate) struct TuneItems {
+    /// Only this item, by the name that check shows; may be said more than once
+    #[arg(long, value_name = "ITEM", value_parser = tune_item)]
+    pub(crate) only: Vec<&'static host_tuning::Entry>,
+    /// All but this item; may be said more than once
+    #[arg(long, value_name = "ITEM", value_parser = tune_item)]
+    pub(crate) skip: Vec<&'static host_tuning::Entry>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneCheck {
+    /// Interface to look at; may be said more than once [default: those of the default routes]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Vec<String>,
+    #[command(flatten)]
+    pub(crate) items: TuneItems,
+    /// Say why of what is as it should be, too
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneApply {
+    /// Interface to tune; may be said more than once [default: those of the default routes]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Vec<String>,
+    #[command(flatten)]
+    pub(crate) items: TuneItems,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Set the sysctls at every start of the host, too: writes /etc/sysctl.d/60-turnpike.conf, which
+    /// revert removes
+    #[arg(long)]
+    pub(crate) persist: bool,
+    /// Where to note what was there before
+    #[arg(long, value_name = "FILE", default_value = host_tuning::STATE)]
+    pub(crate) state: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneRevert {
+    #[command(flatten)]
+    pub(crate) items: TuneItems,
+    /// Put back what somebody else has changed since, too
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Where it is noted what was there before
+    #[arg(long, value_name = "FILE", default_value = host_tuning::STATE)]
+    pub(crate) state: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Reference {
     /// In which form
@@ -211,6 +292,12 @@ fn session_limit(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|limit| (1..=most).contains(limit))
         .ok_or_else(|| format!("write a whole number from 1 to {most}"))
+}
+
+/// An item of the host by its name.
+fn tune_item(name: &str) -> Result<&'static host_tuning::Entry, String> {
+    host_tuning::find(name)
+        .ok_or_else(|| "there is no such item; `turnpike tune check` lists them".to_owned())
 }
 
 #[cfg(test)]
@@ -264,6 +351,8 @@ mod tests {
             "turnpike session end",
             "turnpike sessions --limit 0",
             "turnpike sessions --limit 1001",
+            "turnpike tune",
+            "turnpike tune check --only net.core.nothing",
         ] {
             let error = parse(line).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");

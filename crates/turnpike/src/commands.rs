@@ -9,6 +9,7 @@ pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod status;
+pub(crate) mod tune;
 pub(crate) mod user;
 
 use admin::{Client, ClientError};

@@ -50,6 +50,7 @@ fn run(cli: Cli) -> failure::Result<()> {
         Command::Session(args) => commands::sessions::act(place, &args),
         Command::Reload(args) => commands::reload::run(place, args),
         Command::Drain(args) => commands::drain::run(place, &args),
+        Command::Tune(args) => commands::tune::run(place, &args),
         Command::Reference(args) => commands::reference::run(&args),
     }
 }

@@ -80,7 +80,32 @@ impl Table {
     }
 }
 
-fn width(text: &str) -> usize {
+/// Columns for prose: the terminal's, 100 at most and where there is none.
+pub(crate) fn columns() -> usize {
+    const MOST: usize = 100;
+    let terminal = terminal_size::terminal_size_of(io::stdout());
+    terminal.map_or(MOST, |(columns, _)| usize::from(columns.0)).min(MOST)
+}
+
+/// A text in lines of at most so many columns, each behind an indent; a longer word stands alone.
+pub(crate) fn wrapped(text: &str, indent: usize, columns: usize) -> String {
+    let room = columns.saturating_sub(indent);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    let indent = " ".repeat(indent);
+    lines.iter().map(|line| format!("{indent}{line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// How wide a text is.
+pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
@@ -154,6 +179,13 @@ mod tests {
              a           1\n\
              longer  1,000  note"
         );
+    }
+
+    #[test]
+    fn prose_is_broken_between_words() {
+        assert_eq!(wrapped("one two  three", 2, 9), "  one two\n  three");
+        assert_eq!(wrapped("a-word-too-long b", 1, 8), " a-word-too-long\n b");
+        assert_eq!(wrapped("", 4, 8), "");
     }
 
     #[test]

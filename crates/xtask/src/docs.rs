@@ -10,6 +10,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     for (name, text) in [
         ("docs/configuration.md", settings::reference_markdown()),
         ("docs/configuration.schema.json", settings::json_schema()),
+        ("docs/operate/tuning.md", host_tuning::reference_markdown()),
     ] {
         let path = root.join(name);
         if fs::read_to_string(&path).is_ok_and(|old| old == text) {

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 const USAGE: &str = "usage: cargo xtask docs | tidy
-  docs   write docs/configuration.md and docs/configuration.schema.json
+  docs   write docs/configuration.md, docs/configuration.schema.json and docs/operate/tuning.md
   tidy   check the edges between crates, the size of files, words that must not stay";
 
 fn main() -> ExitCode {

@@ -38,6 +38,7 @@ const PERMITTED: &[Row] = &[
     row("settings", &["turn-types", "turn-proto"], &[]),
     row("user-db", &["turn-types", "stun-wire"], &[]),
     row("admin", &["turn-types", "turn-proto", "control"], &[]),
+    row("host-tuning", &[], &[]),
     row(
         "turnpike",
         &[
@@ -51,13 +52,14 @@ const PERMITTED: &[Row] = &[
             "settings",
             "user-db",
             "admin",
+            "host-tuning",
         ],
         &[],
     ),
     row("turn-bench", &["turn-types", "stun-wire", "turn-client", "linux-net"], &["turnpike"]),
     row("netsim", &["turn-types"], &["turn-proto", "turn-client"]),
     row("e2e", &["turn-types", "stun-wire", "turn-client"], &["turnpike"]),
-    row("xtask", &["settings"], &[]),
+    row("xtask", &["settings", "host-tuning"], &[]),
 ];
 
 /// Crates of others that a crate of ours must not use: the data plane waits for nobody.

@@ -1,0 +1,99 @@
+//! Every item there is: what it is called, what it is for, and who sets it. The items' files hold
+//! their entries; this is the list.
+
+use crate::items::{backlog, irq, steering};
+use crate::items::{buffers, coalescing, conntrack, files, offloads, ports, processors, queues};
+
+/// What an item is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Area {
+    /// The host: one value for all interfaces.
+    Host,
+    /// A network interface: a value each.
+    Interface,
+}
+
+/// Who acts on an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// `apply` sets it.
+    Us,
+    /// The operator does: it is told and never set.
+    Hand,
+}
+
+/// An item, apart from any host.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is called, on the command line too; a sysctl's is the sysctl's own.
+    pub name: &'static str,
+    /// What it is about.
+    pub area: Area,
+    /// Who acts on it.
+    pub by: By,
+    /// What is advised, as a rule: a few words.
+    pub rule: &'static str,
+    /// Why: one sentence.
+    pub why: &'static str,
+}
+
+/// Every item, in the order in which they are shown and set.
+pub const ALL: [&Entry; 37] = [
+    &buffers::RMEM_MAX,
+    &buffers::WMEM_MAX,
+    &buffers::RMEM_DEFAULT,
+    &buffers::UDP_MEM,
+    &backlog::MAX_BACKLOG,
+    &backlog::BUDGET,
+    &backlog::BUDGET_USECS,
+    &backlog::FLOW_ENTRIES,
+    &ports::RESERVED,
+    &ports::RANGE,
+    &conntrack::MAX,
+    &conntrack::BUCKETS,
+    &conntrack::UDP_TIMEOUT,
+    &conntrack::STREAM_TIMEOUT,
+    &conntrack::NOTRACK,
+    &files::FILE_MAX,
+    &files::NR_OPEN,
+    &files::OPEN_FILES,
+    &processors::GOVERNOR,
+    &processors::STEAL,
+    &processors::IRQBALANCE,
+    &queues::CHANNELS,
+    &queues::RX_RING,
+    &queues::TX_RING,
+    &coalescing::ADAPTIVE,
+    &offloads::GRO,
+    &offloads::GSO,
+    &offloads::UDP_SEGMENTATION,
+    &offloads::RX_CHECKSUMS,
+    &offloads::TX_CHECKSUMS,
+    &offloads::GRO_FORWARDING,
+    &offloads::GRO_LIST,
+    &irq::AFFINITY,
+    &steering::RPS,
+    &steering::RFS,
+    &steering::XPS,
+    &queues::TX_QUEUE_LENGTH,
+];
+
+/// The entry of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Entry> {
+    ALL.into_iter().find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_sentences_are_sentences() {
+        for (i, entry) in ALL.iter().enumerate() {
+            assert!(ALL[..i].iter().all(|other| other.name != entry.name), "{}", entry.name);
+            assert!(entry.why.ends_with('.') && !entry.why.contains('\n'), "{}", entry.name);
+            assert_eq!(find(entry.name), Some(*entry));
+        }
+    }
+}

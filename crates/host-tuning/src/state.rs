@@ -1,0 +1,382 @@
+//! What was there before: a file that is written before each change, and read to put things back.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::setting::Setting;
+
+/// Where the state is kept unless somebody says otherwise.
+pub const FILE: &str = "/var/lib/turnpike/tune.json";
+
+/// The version of the file's format.
+const VERSION: u32 = 1;
+
+/// Bytes of a state file at most: a record is some 300, and a machine with 512 queues on each of 16
+/// cards has some 30,000.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A value that was changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// The item that it was changed for.
+    pub item: String,
+    /// What was changed.
+    pub setting: Setting,
+    /// What it was before the first change.
+    pub before: String,
+    /// What it was changed to.
+    pub after: String,
+    /// The start of the host that the change was made in: a restart undoes most of them.
+    boot: String,
+    /// The network namespace that the change was made in: another has its own values.
+    namespace: String,
+}
+
+/// What the file holds.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Contents {
+    version: u32,
+    /// Whether a file of ours sets the sysctls at every start.
+    persisted: bool,
+    records: Vec<Record>,
+}
+
+/// What was there before every change that is still in force.
+#[derive(Debug)]
+pub struct State {
+    path: PathBuf,
+    contents: Contents,
+    boot: String,
+    namespace: String,
+    /// Held for as long as this value is.
+    lock: File,
+}
+
+/// Why the state could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The file cannot be made, read or written.
+    #[error("cannot {doing} {}: {error}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// It is something that this program did not write.
+    #[error("{} is not a state of this program: {what}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Another process has it.
+    #[error("another `turnpike tune` is at work with {}", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl State {
+    /// Opens a state, or begins one; its directory is made where it is missing. No other process
+    /// opens it at the same time.
+    ///
+    /// # Errors
+    /// It cannot be read or written, others than its owner may write to it, it holds what this
+    /// program did not write, or another process has it.
+    pub fn open(path: &Path, host: &Host) -> Result<Self, StateError> {
+        let io = |doing, error| StateError::Io { doing, path: path.to_owned(), error };
+        if path.is_dir() {
+            let what = "it is a directory, and the state is a file".to_owned();
+            return Err(StateError::Foreign { path: path.to_owned(), what });
+        }
+        if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+            made.map_err(|error| io("make the directory of", error))?;
+        }
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path.with_extension("lock"))
+            .map_err(|error| io("lock", error))?;
+        lock.try_lock().map_err(|error| match error {
+            fs::TryLockError::WouldBlock => StateError::Busy { path: path.to_owned() },
+            fs::TryLockError::Error(error) => io("lock", error),
+        })?;
+        let mut state = Self {
+            path: path.to_owned(),
+            contents: read(path)?,
+            boot: host.read("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
+            namespace: host.link_name("/proc/self/ns/net").unwrap_or_default(),
+            lock,
+        };
+        state.forget_what_a_restart_undid();
+        Ok(state)
+    }
+
+    /// Every change that is still in force, the first first.
+    #[must_use]
+    pub fn records(&self) -> &[Record] {
+        &self.contents.records
+    }
+
+    /// Whether a file of ours sets the sysctls at every start of the host.
+    #[must_use]
+    pub fn is_persisted(&self) -> bool {
+        self.contents.persisted
+    }
+
+    /// Where it is kept.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether a record is of the network namespace that this process is in.
+    pub(crate) fn is_here(&self, record: &Record) -> bool {
+        record.namespace == self.namespace
+    }
+
+    /// Notes what a setting was before a change. Of several changes the first counts: its value
+    /// before is the one to put back. The note is on the disk when this returns.
+    pub(crate) fn note(
+        &mut self,
+        item: &str,
+        setting: &Setting,
+        (before, after): (&str, &str),
+    ) -> Result<(), StateError> {
+        match self.position(setting) {
+            Some(at) => after.clone_into(&mut self.contents.records[at].after),
+            None => self.contents.records.push(Record {
+                item: item.to_owned(),
+                setting: setting.clone(),
+                before: before.to_owned(),
+                after: after.to_owned(),
+                boot: self.boot.clone(),
+                namespace: self.namespace.clone(),
+            }),
+        }
+        self.save()
+    }
+
+    /// What was noted of a setting in this namespace.
+    pub(crate) fn noted(&self, setting: &Setting) -> Option<&Record> {
+        self.position(setting).map(|at| &self.contents.records[at])
+    }
+
+    /// Forgets a setting that is as it was before.
+    pub(crate) fn forget(&mut self, setting: &Setting) -> Result<(), StateError> {
+        if let Some(at) = self.position(setting) {
+            self.contents.records.remove(at);
+        }
+        self.save()
+    }
+
+    /// Notes whether a file of ours sets the sysctls at every start.
+    pub(crate) fn set_persisted(&mut self, persisted: bool) -> Result<(), StateError> {
+        self.contents.persisted = persisted;
+        self.save()
+    }
+
+    fn position(&self, setting: &Setting) -> Option<usize> {
+        let records = self.contents.records.iter();
+        records.clone().position(|record| record.setting == *setting && self.is_here(record))
+    }
+
+    /// A restart gives every value back but sysctls that a file sets again; the numbers of interrupts
+    /// may belong to other devices since.
+    fn forget_what_a_restart_undid(&mut self) {
+        let (boot, persisted) = (&self.boot, self.contents.persisted);
+        self.contents
+            .records
+            .retain(|record| record.boot == *boot || persisted && record.setting.is_sysctl());
+    }
+
+    /// Puts the file in place as a whole, so that a crash leaves the old one or the new one. With
+    /// nothing to say there is no file.
+    fn save(&self) -> Result<(), StateError> {
+        let io = |doing, error| StateError::Io { doing, path: self.path.clone(), error };
+        if self.contents.records.is_empty() && !self.contents.persisted {
+            return match fs::remove_file(&self.path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(io("remove", error)),
+                Ok(()) | Err(_) => Ok(()),
+            };
+        }
+        let mut text = serde_json::to_string_pretty(&self.contents)
+            .map_err(|error| io("write", error.into()))?;
+        text.push('\n');
+        replace(&self.path, &text, 0o600).map_err(|error| io("write", error))
+    }
+}
+
+/// A child process may hold a copy of the lock's descriptor for a moment longer; unlocking ends the lock
+/// for both.
+impl Drop for State {
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
+    }
+}
+
+/// Puts a file in place as a whole; it is on the disk when this returns.
+pub(crate) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    // What a crash left behind. A link that somebody put there goes as well: it is never followed.
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
+
+fn read(path: &Path) -> Result<Contents, StateError> {
+    let io = |error| StateError::Io { doing: "read", path: path.to_owned(), error };
+    let foreign = |what: String| StateError::Foreign { path: path.to_owned(), what };
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(Contents { version: VERSION, ..Contents::default() });
+        }
+        found => found.map_err(io)?,
+    };
+    // Who can write to it decides what is set with our rights.
+    let me = fs::metadata("/proc/self").map_err(io)?.uid();
+    if !metadata.is_file() || metadata.uid() != me || metadata.mode() & 0o022 != 0 {
+        return Err(foreign(
+            "it has to be a file that only who runs this command may write".into(),
+        ));
+    }
+    if metadata.len() > FILE_BYTES_MAX {
+        return Err(foreign(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+    }
+    let text = fs::read_to_string(path).map_err(io)?;
+    let contents: Contents =
+        serde_json::from_str(&text).map_err(|error| foreign(error.to_string()))?;
+    if contents.version != VERSION {
+        let version = contents.version;
+        return Err(foreign(format!("version {version} of the format, and not {VERSION}")));
+    }
+    let allowed = |record: &Record| {
+        record.setting.allows(&record.before) && record.setting.allows(&record.after)
+    };
+    match contents.records.iter().find(|record| !allowed(record)) {
+        Some(record) => Err(foreign(format!("{} is not set by it", record.setting))),
+        None => Ok(contents),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+    use crate::testing::Fake;
+
+    const RMEM: &str = "net.core.rmem_max";
+
+    #[test]
+    fn the_first_value_before_is_kept() {
+        let fake = Fake::new();
+        let rmem = Setting::sysctl(RMEM);
+        let mut state = fake.state();
+        state.note(RMEM, &rmem, ("1", "2")).unwrap();
+        state.note(RMEM, &rmem, ("2", "3")).unwrap();
+        drop(state);
+        let mut state = fake.state();
+        let noted = state.noted(&rmem).unwrap();
+        assert_eq!((noted.before.as_str(), noted.after.as_str()), ("1", "3"));
+        state.forget(&rmem).unwrap();
+        assert!(!state.path().exists(), "nothing to say, no file");
+    }
+
+    #[test]
+    fn a_restart_undoes_what_no_file_sets_again() {
+        let fake = Fake::new();
+        let (rmem, irq) = (Setting::sysctl(RMEM), Setting::IrqAffinity { irq: 40 });
+        let note = |state: &mut State| {
+            state.note(RMEM, &rmem, ("1", "2")).unwrap();
+            state.note("irq-affinity", &irq, ("0", "1")).unwrap();
+        };
+        note(&mut fake.state());
+        assert_eq!(fake.state().records().len(), 2);
+        fake.put("/proc/sys/kernel/random/boot_id", "second");
+        assert_eq!(fake.state().records(), []);
+        note(&mut fake.state());
+        fake.state().set_persisted(true).unwrap();
+        fake.put("/proc/sys/kernel/random/boot_id", "third");
+        let state = fake.state();
+        assert_eq!(state.records().len(), 1);
+        assert!(state.noted(&rmem).is_some());
+    }
+
+    #[test]
+    fn another_namespace_has_values_of_its_own() {
+        let fake = Fake::new();
+        let rmem = Setting::sysctl(RMEM);
+        fake.state().note(RMEM, &rmem, ("1", "2")).unwrap();
+        fake.link("/proc/self/ns/net", "net:[2]");
+        let mut state = fake.state();
+        assert!(state.noted(&rmem).is_none());
+        state.note(RMEM, &rmem, ("5", "6")).unwrap();
+        assert_eq!(state.records().len(), 2);
+        state.forget(&rmem).unwrap();
+        assert_eq!(state.records()[0].before, "1");
+    }
+
+    #[test]
+    fn what_others_wrote_is_refused() {
+        let fake = Fake::new();
+        let path = fake.state_path();
+        fs::create_dir(path.parent().unwrap()).unwrap();
+        let open = || State::open(&path, fake.host()).unwrap_err().to_string();
+        let record = r#"{"item":"x","setting":{"kind":"sysctl","name":"kernel.core_pattern"},
+                         "before":"a","after":"b","boot":"","namespace":""}"#;
+        for (text, what) in [
+            ("{}", "missing field"),
+            (r#"{"version":2,"persisted":false,"records":[]}"#, "version 2"),
+            (
+                &format!(r#"{{"version":1,"persisted":false,"records":[{record}]}}"#),
+                "kernel.core_pattern is not set by it",
+            ),
+        ] {
+            replace(&path, text, 0o600).unwrap();
+            let error = open();
+            assert!(error.contains(what), "{error}");
+        }
+        let good = r#"{"version":1,"persisted":false,"records":[]}"#;
+        replace(&path, good, 0o600).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(open().contains("only who runs this command may write"));
+        fs::rename(&path, path.with_extension("real")).unwrap();
+        symlink(path.with_extension("real"), &path).unwrap();
+        assert!(open().contains("only who runs this command may write"));
+        let error = State::open(path.parent().unwrap(), fake.host()).unwrap_err().to_string();
+        assert!(error.contains("is a directory"), "{error}");
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let fake = Fake::new();
+        let state = fake.state();
+        let second = State::open(&fake.state_path(), fake.host()).unwrap_err();
+        assert!(matches!(second, StateError::Busy { .. }), "{second}");
+        drop(state);
+        assert_eq!(fake.state().records(), []);
+    }
+}

@@ -1,0 +1,129 @@
+//! `turnpike tune`: what this host needs for high packet rates. The work is done by `host-tuning`; here
+//! is what the server wants of the host, the question before a change, and what is printed.
+
+mod apply;
+mod check;
+mod revert;
+
+use anyhow::anyhow;
+use host_tuning::{Entry, Host, Item, StateError, Survey, Wants};
+use settings::Settings;
+
+use crate::cli::{self, Place};
+use crate::failure::{Failure, Result};
+use crate::{boot, host, place};
+
+pub(crate) fn run(place: &Place, args: &cli::Tune) -> Result<()> {
+    match args {
+        cli::Tune::Check(args) => check::run(place, args),
+        cli::Tune::Apply(args) => apply::run(place, args),
+        cli::Tune::Revert(args) => revert::run(args),
+    }
+}
+
+impl cli::TuneItems {
+    /// Whether an item is among those that were asked for.
+    fn takes(&self, name: &str) -> bool {
+        let among = |entries: &[&Entry]| entries.iter().any(|entry| entry.name == name);
+        (self.only.is_empty() || among(&self.only)) && !among(&self.skip)
+    }
+}
+
+/// What a server with the configuration of this place wants of the host.
+fn wants(place: &Place) -> Result<Wants> {
+    let settings: Settings = place::load(place)?.settings;
+    let relay = settings.relay_addresses(&host::addresses()?).map_err(boot::misconfigured)?;
+    let relayed = boot::relayed_most(&settings, relay.len());
+    let mut listen_ports: Vec<u16> =
+        settings.listen.iter().map(std::net::SocketAddr::port).collect();
+    listen_ports.sort_unstable();
+    listen_ports.dedup();
+    Ok(Wants {
+        receive_buffer: settings.sockets.receive_buffer.into(),
+        send_buffer: settings.sockets.send_buffer.into(),
+        relay_ports: (settings.relay.ports.min, settings.relay.ports.max),
+        listen_ports,
+        workers: host::cores(settings.workers.count, settings.workers.pin).len() as u64,
+        relayed,
+        files: boot::files_wanted(relayed),
+    })
+}
+
+/// Looks at the host, and keeps the items that were asked for.
+fn survey(
+    host: &Host,
+    wants: &Wants,
+    interfaces: &[String],
+    items: &cli::TuneItems,
+) -> Result<Survey> {
+    let found = host_tuning::survey(host, wants, interfaces)
+        .map_err(|error| Failure::usage(anyhow!(error)).hint("`ip link` lists the interfaces"))?;
+    let taken = |item: &Item| items.takes(item.entry.name);
+    Ok(Survey { items: found.items.into_iter().filter(taken).collect(), ..found })
+}
+
+/// Fails where this process may not change the host.
+fn need_privilege(host: &Host, what: &str) -> Result<()> {
+    match host_tuning::missing_privilege(host) {
+        None => Ok(()),
+        Some(missing) => Err(Failure::failed(anyhow!("{what} needs {missing}"))
+            .hint("`turnpike tune check` shows what would be done, and needs nothing")),
+    }
+}
+
+/// A state that could not be used, with what to do about it.
+fn unusable(error: StateError) -> Failure {
+    let hint = match &error {
+        StateError::Io { .. } => {
+            "what was there before has to be noted before anything is changed: name a file that can \
+             be written with --state"
+        }
+        StateError::Foreign { .. } => "name another file with --state, or move this one away",
+        StateError::Busy { .. } => "wait until it has ended",
+    };
+    Failure::failed(error).hint(hint)
+}
+
+/// `1 value`, `2 values`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_chosen_by_name() {
+        let entries = |names: &[&str]| {
+            names.iter().map(|name| host_tuning::find(name).unwrap()).collect::<Vec<_>>()
+        };
+        let items = cli::TuneItems { only: entries(&[]), skip: entries(&["gro"]) };
+        assert!(items.takes("rps") && !items.takes("gro"));
+        let items = cli::TuneItems { only: entries(&["gro", "rps"]), skip: entries(&["gro"]) };
+        assert!(items.takes("rps") && !items.takes("gro") && !items.takes("xps"));
+    }
+
+    #[test]
+    fn a_configuration_says_what_is_wanted() {
+        let directory = crate::testing::Directory::new("tune");
+        let file = directory.path().join("t.toml");
+        let text = "listen = [\"127.0.0.1:3478\", \"[::1]:3478\"]\n\
+                    [auth]\nsecret = \"north-of-the-wall\"\n\
+                    [relay]\naddresses = [\"192.0.2.1\"]\nports = \"50000-50999\"\n\
+                    [sockets]\nreceive_buffer = \"8 MiB\"\n[workers]\ncount = 3\n";
+        std::fs::write(&file, text).unwrap();
+        let place = Place { config: Some(file), ..Place::default() };
+        let wants = wants(&place).unwrap();
+        let expected = Wants {
+            receive_buffer: 8 << 20,
+            send_buffer: 4 << 20,
+            relay_ports: (50_000, 50_999),
+            listen_ports: vec![3478],
+            workers: 3,
+            relayed: 1000,
+            files: 1256,
+        };
+        assert_eq!(wants, expected);
+    }
+}

@@ -1,0 +1,203 @@
+//! `turnpike tune check`: every item, what is advised, and why.
+
+use host_tuning::{Host, Item, Scope, Survey, Verdict, Wants};
+use serde::Serialize;
+
+use super::{counted, survey, wants};
+use crate::cli::{self, Place};
+use crate::failure::Result;
+use crate::output::{self, grouped, width, wrapped};
+
+/// Where explanations begin: below the names of the items.
+const INDENT: usize = 11;
+
+/// Columns that a value has at least on the line of its item; otherwise it has lines of its own.
+const VALUE_LEAST: usize = 20;
+
+/// The outcome for programs.
+#[derive(Debug, Serialize)]
+struct Outcome<'a> {
+    interfaces: &'a [String],
+    notes: &'a [String],
+    items: Vec<Told<'a>>,
+    /// Items that `apply` would set.
+    to_set: usize,
+    /// Items that the operator would.
+    by_hand: usize,
+}
+
+/// An item for programs.
+#[derive(Debug, Serialize)]
+struct Told<'a> {
+    name: &'static str,
+    /// `host`, or an interface.
+    scope: String,
+    /// `ok`, `advise`, `by_hand` or `cannot`.
+    status: &'static str,
+    now: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advised: Option<&'a str>,
+    why: &'static str,
+    /// Why it cannot be read or set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    /// What the operator should know before doing it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    how: Option<&'a str>,
+    /// What the operator would run.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    commands: &'a [String],
+    /// What `apply` would set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<Change<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Change<'a> {
+    setting: String,
+    to: &'a str,
+}
+
+pub(super) fn run(place: &Place, args: &cli::TuneCheck) -> Result<()> {
+    let wants = wants(place)?;
+    let survey = survey(&Host::real(), &wants, &args.interface, &args.items)?;
+    if args.output.json {
+        return output::print_json(&outcome(&survey));
+    }
+    output::print(&describe(&survey, &wants, args.verbose, output::columns()))
+}
+
+fn outcome(survey: &Survey) -> Outcome<'_> {
+    Outcome {
+        interfaces: &survey.interfaces,
+        notes: &survey.notes,
+        items: survey.items.iter().map(told).collect(),
+        to_set: count(survey, "advise"),
+        by_hand: count(survey, "by_hand"),
+    }
+}
+
+fn told(item: &Item) -> Told<'_> {
+    let mut told = Told {
+        name: item.entry.name,
+        scope: item.scope.to_string(),
+        status: status(&item.verdict),
+        now: &item.now,
+        advised: None,
+        why: item.entry.why,
+        reason: None,
+        how: None,
+        commands: &[],
+        changes: Vec::new(),
+    };
+    match &item.verdict {
+        Verdict::Good => {}
+        Verdict::Change { advised, changes } => {
+            told.advised = Some(advised);
+            let change = |change: &host_tuning::Change| change.setting.to_string();
+            told.changes =
+                changes.iter().map(|c| Change { setting: change(c), to: &c.to }).collect();
+        }
+        Verdict::ByHand { advised, how, commands } => {
+            told.advised = Some(advised);
+            told.how = Some(how);
+            told.commands = commands;
+        }
+        Verdict::Cannot { reason } => told.reason = Some(reason),
+    }
+    told
+}
+
+const fn status(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Good => "ok",
+        Verdict::Change { .. } => "advise",
+        Verdict::ByHand { .. } => "by_hand",
+        Verdict::Cannot { .. } => "cannot",
+    }
+}
+
+fn count(survey: &Survey, wanted: &str) -> usize {
+    survey.items.iter().filter(|item| status(&item.verdict) == wanted).count()
+}
+
+fn describe(survey: &Survey, wants: &Wants, verbose: bool, columns: usize) -> String {
+    let mut parts = Vec::new();
+    parts.extend(survey.notes.iter().map(|note| wrapped(&format!("note: {note}"), 0, columns)));
+    let (first, last) = wants.relay_ports;
+    let about = format!(
+        "this host, for relay ports {first}-{last}, {} and {} relayed addresses at most",
+        counted(usize::try_from(wants.workers).unwrap_or(usize::MAX), "worker"),
+        grouped(wants.relayed)
+    );
+    let scopes = std::iter::once((Scope::Host, about))
+        .chain(survey.interfaces.iter().map(|name| (Scope::Interface(name.clone()), name.clone())));
+    for (scope, heading) in scopes {
+        let items: Vec<&Item> = survey.items.iter().filter(|item| item.scope == scope).collect();
+        if !items.is_empty() {
+            parts.push(format!("{heading}\n{}", block(&items, verbose, columns)));
+        }
+    }
+    parts.push(summary(survey));
+    parts.join("\n\n")
+}
+
+/// The items of one place, with their values in one column.
+fn block(items: &[&Item], verbose: bool, columns: usize) -> String {
+    let names = items.iter().map(|item| item.entry.name.len()).max().unwrap_or_default();
+    let lines = items.iter().map(|item| line(item, names, verbose, columns));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn line(item: &Item, names: usize, verbose: bool, columns: usize) -> String {
+    let now = if item.now.is_empty() { "-" } else { &item.now };
+    let (advised, explained) = match &item.verdict {
+        Verdict::Good => (None, verbose.then(|| item.entry.why.to_owned())),
+        Verdict::Change { advised, .. } => (Some(advised), Some(item.entry.why.to_owned())),
+        Verdict::ByHand { advised, how, .. } => {
+            (Some(advised), Some(format!("{} By hand: {how}.", item.entry.why)))
+        }
+        Verdict::Cannot { reason } => (None, Some(format!("Skipped: {reason}."))),
+    };
+    let value = advised.map_or_else(|| now.to_owned(), |advised| format!("{now} -> {advised}"));
+    let status = status(&item.verdict).replace('_', " ");
+    let head = format!("  {status:<7}  {:<names$}", item.entry.name);
+    let at = width(&head) + 2;
+    let mut text = if at + width(&value) <= columns || columns < at + VALUE_LEAST {
+        if at + width(&value) <= columns {
+            format!("{head}  {value}")
+        } else {
+            format!("{}\n{}", head.trim_end(), wrapped(&value, INDENT, columns))
+        }
+    } else {
+        format!("{head}  {}", wrapped(&value, at, columns).trim_start())
+    };
+    if let Some(explained) = explained {
+        text.push('\n');
+        text.push_str(&wrapped(&explained, INDENT, columns));
+    }
+    if let Verdict::ByHand { commands, .. } = &item.verdict {
+        // Commands are for copying, and stay whole.
+        text.extend(commands.iter().map(|command| format!("\n{:INDENT$}  {command}", "")));
+    }
+    text
+}
+
+fn summary(survey: &Survey) -> String {
+    let (to_set, by_hand) = (count(survey, "advise"), count(survey, "by_hand"));
+    let mut lines = Vec::new();
+    if to_set > 0 {
+        lines.push(format!("{} to set: `sudo turnpike tune apply`", counted(to_set, "item")));
+    }
+    if by_hand > 0 {
+        lines.push(format!("{} to do by hand, as said above", counted(by_hand, "item")));
+    }
+    match count(survey, "cannot") {
+        0 => {}
+        skipped => lines.push(format!("{} skipped", counted(skipped, "item"))),
+    }
+    if to_set + by_hand == 0 {
+        lines.insert(0, "nothing to do".to_owned());
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,99 @@
+//! `turnpike tune revert`: puts back what was there before.
+
+use anyhow::anyhow;
+use host_tuning::{Host, PersistError, Restored, RevertOutcome, State};
+use serde::Serialize;
+
+use super::{counted, need_privilege, unusable};
+use crate::cli;
+use crate::failure::{Failure, Result};
+use crate::output;
+
+/// A value for programs.
+#[derive(Debug, Serialize)]
+struct Told {
+    item: String,
+    setting: String,
+    /// What was there before.
+    before: String,
+    /// `restored`, `already`, `changed_since` (left alone), `gone`, `elsewhere` (another network
+    /// namespace; left alone) or `failed`.
+    outcome: &'static str,
+    /// What it was until now, or is where it was left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+pub(super) fn run(args: &cli::TuneRevert) -> Result<()> {
+    let host = Host::real();
+    need_privilege(&host, "putting values back")?;
+    let mut state = State::open(&args.state, &host).map_err(unusable)?;
+    let takes = |record: &host_tuning::Record| args.items.takes(&record.item);
+    let restored = host_tuning::revert(&host, &mut state, args.force, takes).map_err(failed)?;
+    let told: Vec<Told> = restored.into_iter().map(told).collect();
+    if args.output.json {
+        output::print_json(&told)?;
+    } else if told.is_empty() {
+        output::print(&format!("nothing to put back: {} notes no change", args.state.display()))?;
+    } else {
+        output::print(&told.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+    }
+    finish(&told)
+}
+
+/// Values that are not as they were before are worth an exit code.
+fn finish(told: &[Told]) -> Result<()> {
+    let of = |outcome: &str| told.iter().filter(|told| told.outcome == outcome).count();
+    match (of("failed"), of("changed_since")) {
+        (0, 0) => Ok(()),
+        (0, left) => Err(Failure::failed(anyhow!(
+            "{} left alone: somebody has changed them since",
+            counted(left, "value")
+        ))
+        .hint("--force puts them back, too")),
+        (failed, _) => {
+            Err(Failure::failed(anyhow!("{} could not be put back", counted(failed, "value"))))
+        }
+    }
+}
+
+fn told(restored: Restored) -> Told {
+    let Restored { item, setting, to, outcome } = restored;
+    let (outcome, found, error) = match outcome {
+        RevertOutcome::Restored { from } => ("restored", Some(from), None),
+        RevertOutcome::Already => ("already", None, None),
+        RevertOutcome::ChangedSince { now } => ("changed_since", Some(now), None),
+        RevertOutcome::Gone => ("gone", None, None),
+        RevertOutcome::Elsewhere => ("elsewhere", None, None),
+        RevertOutcome::Failed(error) => ("failed", None, Some(error.to_string())),
+    };
+    Told { item, setting: setting.to_string(), before: to, outcome, found, error }
+}
+
+fn line(told: &Told) -> String {
+    let named = |value: &str| if value.is_empty() { "none".to_owned() } else { value.to_owned() };
+    let before = named(&told.before);
+    let found = named(told.found.as_deref().unwrap_or_default());
+    let setting = &told.setting;
+    match told.outcome {
+        "restored" => format!("put back  {setting}  {found} -> {before}"),
+        "already" => format!("already   {setting}  {before}"),
+        "changed_since" => {
+            format!("left      {setting}  {found} (somebody set it since; before tuning: {before})")
+        }
+        "gone" => format!("gone      {setting}"),
+        "elsewhere" => format!("left      {setting}  (of another network namespace: revert there)"),
+        _ => format!("failed    {setting}: {}", told.error.as_deref().unwrap_or_default()),
+    }
+}
+
+fn failed(error: PersistError) -> Failure {
+    match error {
+        PersistError::State(error) => unusable(error),
+        PersistError::Foreign(_) | PersistError::Namespace | PersistError::Io { .. } => {
+            Failure::failed(error)
+        }
+    }
+}
