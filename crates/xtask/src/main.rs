@@ -1,9 +1,10 @@
-//! Automation: `cargo xtask docs` writes the generated documentation, `cargo xtask tidy` checks what
-//! the compiler does not (the same checks run as tests).
+//! Automation: `cargo xtask docs` writes the generated documentation, `cargo xtask bpf` compiles the
+//! BPF programs, `cargo xtask tidy` checks what the compiler does not (the same checks run as tests).
 //!
 //! Invariant: a task reads and writes this repository alone.
 #![forbid(unsafe_code)]
 
+mod bpf;
 mod docs;
 mod tidy;
 
@@ -12,7 +13,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-const USAGE: &str = "usage: cargo xtask docs | tidy
+const USAGE: &str = "usage: cargo xtask bpf [--check] | docs | tidy
+  bpf    compile crates/*/bpf/*.bpf.c to the objects that are committed beside them;
+         with --check, only see whether those are what the sources compile to
   docs   write docs/configuration.md, docs/configuration.schema.json and docs/operate/tuning.md
   tidy   check the edges between crates, the size of files, words that must not stay";
 
@@ -20,6 +23,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments.as_slice() {
+        ["bpf"] => bpf::write(&root()),
+        ["bpf", "--check"] => bpf::check(&root()),
         ["docs"] => docs::write(&root()),
         ["tidy"] => check(),
         _ => {
