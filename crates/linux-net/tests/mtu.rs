@@ -6,12 +6,10 @@
 
 mod support;
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::process::Command;
 
 use linux_net::{Flow, IcmpReport, RxBatch, SendError, SendStats, TxBatch, Warning};
-use support::{V4, V6, bind, errors, flow, receive, send, sizes, try_send};
+use support::{V4, V6, bind, errors, flow, receive, send, sizes, skip, try_send};
 use turn_types::{IpFamily, Marks};
 
 /// Set in the inner run; its value is of no interest.
@@ -82,16 +80,6 @@ fn inside(test: &str, setup: &str) -> bool {
         String::from_utf8_lossy(err)
     );
     false
-}
-
-/// Reports a test that cannot run here, in the file that `make test` counts.
-#[expect(clippy::unwrap_used, reason = "a test may fail here as well")]
-fn skip(test: &str, reason: &str) {
-    eprintln!("skipped {test}: {reason}");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS") {
-        let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
-        file.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
-    }
 }
 
 /// Runs a command in the router's namespace.

@@ -3,14 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use turn_types::IpFamily;
 
 use crate::arguments::{OutputArgs, Rate, seconds};
 use crate::cpu::WatchArguments;
 use crate::outcome::Outcome;
-use crate::requests::{self, Kind, RequestArgs, RequestSpec};
+use crate::requests::{self, HostileSpec, Kind, RequestArgs, RequestSpec};
 use crate::session::LoginArgs;
 
 /// What a run is of.
@@ -20,6 +20,9 @@ pub enum Mode {
     Alloc,
     /// STUN Binding requests per second
     Binding,
+    /// What a server ought to refuse, see --variant: what it sends back, and whether a well-behaved
+    /// client still gets through
+    Hostile,
 }
 
 /// The arguments of `load`.
@@ -65,6 +68,7 @@ pub fn run(args: &LoadArgs) -> Result<()> {
     match args.mode {
         Mode::Alloc => run_requests(args, Kind::Allocation { release: !args.requests.no_release }),
         Mode::Binding => run_requests(args, Kind::Binding),
+        Mode::Hostile => run_hostile(args),
     }
 }
 
@@ -88,4 +92,20 @@ fn run_requests(args: &LoadArgs, kind: Kind) -> Result<()> {
     let requests = requests::run(&spec, &args.watch.watch)?;
     let text = requests::describe(&requests);
     args.output.write(&Outcome::Requests(requests), &text)
+}
+
+fn run_hostile(args: &LoadArgs) -> Result<()> {
+    let spec = HostileSpec {
+        variant: args.requests.variant.context("--mode hostile wants --variant")?,
+        server: args.server,
+        local: args.local,
+        login: args.login.login()?,
+        sources: args.requests.sources,
+        rate: args.rate.per_second(),
+        warm_up: args.warm_up,
+        duration: args.duration,
+    };
+    let hostile = requests::run_hostile(&spec, &args.watch.watch)?;
+    let text = requests::describe_hostile(&hostile);
+    args.output.write(&Outcome::Hostile(hostile), &text)
 }

@@ -2,6 +2,7 @@
 
 mod compare;
 mod footprint;
+mod hostile;
 mod lab;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub use compare::{
     Verdict,
 };
 pub use footprint::{Footprint, ProcessMemory};
+pub use hostile::Hostile;
 pub use lab::{Lab, LabRow};
 
 /// One line of a file of results.
@@ -26,6 +28,8 @@ pub enum Outcome {
     Traffic(Traffic),
     /// Requests answered per second: allocations, bindings.
     Requests(Requests),
+    /// What a server does about senders of rubbish.
+    Hostile(Hostile),
     /// What allocations without traffic cost the server.
     Footprint(Footprint),
     /// Servers compared with each other.
@@ -109,7 +113,7 @@ impl Latency {
 /// What became of a run of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Requests {
-    /// What was asked: `alloc`, `binding` or `hostile` and its variant.
+    /// What was asked: `alloc`, `alloc without release`, `binding`.
     pub mode: String,
     /// Whole exchanges (an allocation with its challenge is one) begun in the measured time.
     pub started: u64,

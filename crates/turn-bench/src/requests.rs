@@ -2,6 +2,7 @@
 //! what it does about senders of rubbish.
 
 mod args;
+mod hostile;
 mod tally;
 mod text;
 mod worker;
@@ -15,6 +16,7 @@ use linux_net::{Clock, raise_open_files};
 use turn_types::{Instant, IpFamily, Secret};
 
 pub use args::RequestArgs;
+pub use hostile::{HostileSpec, Variant, describe_hostile, run_hostile};
 pub use text::describe;
 
 use crate::cpu::{Meters, Watch};

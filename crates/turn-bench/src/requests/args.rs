@@ -1,10 +1,13 @@
 //! Arguments of the modes that send requests.
 
 use clap::Args;
+use turn_types::Prefix;
+
+use super::Variant;
 
 /// What `load` takes for requests.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Requests (--mode alloc, binding)")]
+#[command(next_help_heading = "Requests (--mode alloc, binding, hostile)")]
 pub struct RequestArgs {
     /// Exchanges at the same time, over all threads
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
@@ -15,4 +18,13 @@ pub struct RequestArgs {
     /// Do not give allocations back: they fill the server until their lifetime ends
     #[arg(long)]
     pub no_release: bool,
+    /// What hostile traffic is made of
+    #[arg(long, value_enum, required_if_eq("mode", "hostile"))]
+    pub variant: Option<Variant>,
+    /// Addresses that the variant spoofed forges, an IPv4 network. Answers are counted where they
+    /// arrive at this host: 127.0.0.0/8 does for a server on the loopback; elsewhere, let `ip route
+    /// add local NETWORK dev lo` and a route of the server's lead them here. Only ever forge
+    /// addresses of a network of your own
+    #[arg(long, value_name = "NETWORK", default_value = "127.128.0.0/9")]
+    pub sources: Prefix,
 }

@@ -48,7 +48,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    fn contains(self, at: Instant) -> bool {
+    pub(super) fn contains(self, at: Instant) -> bool {
         self.start <= at && at < self.end
     }
 }

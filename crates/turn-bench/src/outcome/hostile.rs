@@ -1,0 +1,39 @@
+//! What a server does about senders of rubbish.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CoreUse, Requests};
+
+/// What became of a run of hostile traffic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hostile {
+    /// What was sent: `garbage`, `integrity`, `unauthenticated`, `spoofed`.
+    pub variant: String,
+    /// Datagrams that the kernel took within the measured time.
+    pub sent: u64,
+    /// Their payload bytes.
+    pub sent_bytes: u64,
+    /// Datagrams that the kernel would not take.
+    pub refused: u64,
+    /// Datagrams that the server sent back, as far as they came here.
+    pub answers: u64,
+    /// Their payload bytes.
+    pub answer_bytes: u64,
+    /// A well-behaved client at the same time: an allocation, made and given back, ten times a
+    /// second.
+    pub probe: Requests,
+    /// The measured time.
+    pub duration: Duration,
+    /// How busy each core that was watched was during the measured time.
+    pub cores: Vec<CoreUse>,
+}
+
+impl Hostile {
+    /// Bytes that the server sent for each byte it got: what a forger gains by it.
+    #[must_use]
+    pub fn amplification(&self) -> f64 {
+        if self.sent_bytes == 0 { 0.0 } else { self.answer_bytes as f64 / self.sent_bytes as f64 }
+    }
+}

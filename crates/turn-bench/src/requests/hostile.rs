@@ -1,0 +1,186 @@
+//! What a server does about those who mean it ill: what it sends them, and whether others still get
+//! through.
+
+mod datagrams;
+mod sender;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::ValueEnum;
+use linux_net::{Clock, raise_open_files};
+use turn_types::{IpFamily, Prefix};
+
+use super::worker::{Window, Worker};
+use super::{Kind, RequestSpec, SETTLE, outcome, shares, sleep_until, text, try_login};
+use crate::cpu::{Meters, Watch};
+use crate::outcome::Hostile;
+use crate::session::{Link, Login, Place};
+use datagrams::Datagrams;
+use sender::{Ear, Forger, Outlet};
+
+/// Ports that hostile traffic comes from, unless it is forged.
+const PORTS: u32 = 16;
+
+/// Allocations that the well-behaved client asks for per second.
+const PROBES_PER_SECOND: u32 = 10;
+
+/// Those it waits for at the same time: more than are begun until one is given up.
+const PROBES_IN_FLIGHT: u32 = 128;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Variant {
+    /// No messages at all: noise, ChannelData of no channel, messages cut short
+    Garbage,
+    /// Allocate requests with a wrong password: MESSAGE-INTEGRITY does not verify
+    Integrity,
+    /// Allocate requests without credentials
+    Unauthenticated,
+    /// Allocate requests without credentials, from forged addresses; wants CAP_NET_RAW
+    Spoofed,
+}
+
+impl Variant {
+    /// What it is called in outcomes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Garbage => "garbage",
+            Self::Integrity => "integrity",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Spoofed => "spoofed",
+        }
+    }
+}
+
+/// A run of hostile traffic.
+#[derive(Clone, Debug)]
+pub struct HostileSpec {
+    /// What is sent.
+    pub variant: Variant,
+    /// The server.
+    pub server: SocketAddr,
+    /// The address that is sent from; `None` is whichever the route gives.
+    pub local: Option<IpAddr>,
+    /// Who logs in properly meanwhile, and in whose name others try.
+    pub login: Login,
+    /// Addresses to forge, an IPv4 network. Answers are counted where it is local to this host.
+    pub sources: Prefix,
+    /// Datagrams per second; `None` is as many as one thread can send.
+    pub rate: Option<u32>,
+    /// Time that does not count yet.
+    pub warm_up: Duration,
+    /// Measured time.
+    pub duration: Duration,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// The server does not answer, or refuses the login; sources cannot be forged for lack of
+/// privileges; a core that cannot be watched.
+pub fn run_hostile(spec: &HostileSpec, watches: &[Watch]) -> Result<Hostile> {
+    raise_open_files().context("raising the limit of open files")?;
+    try_login(spec.server, spec.local, IpFamily::V4, &spec.login)?;
+    let (mut outlet, mut datagrams) = arm(spec)?;
+    let ear = Ear::of(&outlet)?;
+    let mut meters = Meters::start(watches)?;
+    let begin = Clock::instant() + SETTLE;
+    let start = begin + spec.warm_up;
+    let window = Window { start, end: start + spec.duration };
+    let probe = probe(spec);
+    let share = shares(&probe, begin, window).into_iter().next().context("no share")?;
+    let worker = Worker::new(&probe, share)?;
+    std::thread::scope(|scope| {
+        let sending =
+            scope.spawn(|| sender::send(&mut outlet, &mut datagrams, spec.rate, begin, window));
+        let listening = scope.spawn(move || ear.listen(window));
+        let probing = scope.spawn(|| worker.run());
+        sleep_until(window.start);
+        meters.begin();
+        sleep_until(window.end);
+        let cores = meters.end();
+        let panicked = |_| anyhow!("a thread of the run has panicked");
+        let sent = sending.join().map_err(panicked)?;
+        let answers = listening.join().map_err(panicked)??;
+        let tally = probing.join().map_err(panicked)??;
+        Ok(Hostile {
+            variant: spec.variant.name().to_owned(),
+            sent: sent.datagrams,
+            sent_bytes: sent.bytes,
+            refused: sent.refused,
+            answers: answers.datagrams,
+            answer_bytes: answers.bytes,
+            probe: outcome(&probe, tally, Vec::new()),
+            duration: spec.duration,
+            cores,
+        })
+    })
+}
+
+/// The well-behaved client.
+fn probe(spec: &HostileSpec) -> RequestSpec {
+    RequestSpec {
+        kind: Kind::Allocation { release: true },
+        server: spec.server,
+        local: spec.local,
+        login: Some(spec.login.clone()),
+        family: IpFamily::V4,
+        in_flight: PROBES_IN_FLIGHT,
+        threads: 1,
+        rate: Some(PROBES_PER_SECOND),
+        warm_up: spec.warm_up,
+        duration: spec.duration,
+    }
+}
+
+/// What is sent, and where from.
+fn arm(spec: &HostileSpec) -> Result<(Outlet, Datagrams)> {
+    let forger = match spec.variant {
+        // First of all: without the privilege nothing is to be asked of the server.
+        Variant::Spoofed => Some(Forger::open(spec.server, spec.sources)?),
+        Variant::Garbage | Variant::Integrity | Variant::Unauthenticated => None,
+    };
+    let place = Place { server: spec.server, local: spec.local, receive_buffer: 0, gro: false };
+    let credentials = spec.login.credentials(0, Clock::now().unix);
+    let mut links = (0..PORTS)
+        .map(|_| Link::open(&place, &credentials).context("a socket"))
+        .collect::<Result<Vec<_>>>()?;
+    let datagrams = Datagrams::make(spec.variant, &credentials.username, &place, &mut links)
+        .context("what is to be sent")?;
+    let outlet = match forger {
+        Some(forger) => Outlet::Forged(forger),
+        None => Outlet::Sockets(links.into_iter().map(|link| link.socket).collect()),
+    };
+    Ok((outlet, datagrams))
+}
+
+/// For people.
+#[must_use]
+pub fn describe_hostile(hostile: &Hostile) -> String {
+    let Hostile { variant, sent, sent_bytes, refused, answers, answer_bytes, probe, .. } = hostile;
+    let seconds = hostile.duration.as_secs_f64();
+    let per_second = |count: u64| count as f64 / seconds;
+    let latency = match &probe.latency {
+        Some(latency) => text::percentiles(latency),
+        None => "none".to_owned(),
+    };
+    let mut text = format!(
+        "{variant}: {:.0} datagrams per second sent, {:.0} answers per second\n  \
+         {sent} datagrams, {sent_bytes} bytes sent ({refused} not taken by the kernel); {answers} \
+         answers, {answer_bytes} bytes: amplification {:.3}\n  \
+         a well-behaved client got {} of {} allocations; latency: {latency}",
+        per_second(*sent),
+        per_second(*answers),
+        hostile.amplification(),
+        probe.succeeded,
+        probe.started,
+    );
+    for (why, times) in &probe.failed {
+        text.push_str(&format!("\n  it failed {times} times: {why}"));
+    }
+    text.push_str(&text::busy_cores(&hostile.cores));
+    text
+}

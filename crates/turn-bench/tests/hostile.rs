@@ -1,0 +1,78 @@
+//! Hostile traffic to a real server on the loopback.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use std::time::Duration;
+
+use linux_net::RawUdpSocket;
+use support::Server;
+use turn_bench::outcome::Hostile;
+use turn_bench::requests::{HostileSpec, Variant, run_hostile};
+
+/// The limit of answers to strangers is only in the way where it is not what is tested.
+const OPEN_HANDED: &str = "[quotas]\nstranger_answers_per_second = 0";
+
+fn spec(server: &Server, variant: Variant) -> HostileSpec {
+    HostileSpec {
+        variant,
+        server: server.address,
+        local: None,
+        login: Server::login(),
+        sources: "127.200.0.0/16".parse().unwrap(),
+        rate: Some(2000),
+        warm_up: Duration::ZERO,
+        duration: Duration::from_millis(500),
+    }
+}
+
+fn run(server: &Server, variant: Variant) -> Hostile {
+    let hostile = run_hostile(&spec(server, variant), &[]).unwrap();
+    assert!(hostile.sent > 0 && hostile.sent_bytes >= hostile.sent, "{hostile:?}");
+    // A fixed rate is kept, as far as the machine can.
+    assert!(hostile.sent + hostile.refused <= 1000, "{hostile:?}");
+    hostile
+}
+
+fn assert_others_get_through(hostile: &Hostile) {
+    let probe = &hostile.probe;
+    assert_eq!((probe.started, probe.succeeded, &probe.failed), (5, 5, &vec![]), "{hostile:?}");
+}
+
+#[test]
+fn garbage_gets_no_answers() {
+    let server = Server::start(OPEN_HANDED);
+    let hostile = run(&server, Variant::Garbage);
+    assert_eq!((hostile.answers, hostile.answer_bytes), (0, 0));
+    assert_others_get_through(&hostile);
+}
+
+#[test]
+fn who_does_not_log_in_is_answered_and_counted() {
+    let server = Server::start(OPEN_HANDED);
+    for variant in [Variant::Unauthenticated, Variant::Integrity] {
+        let hostile = run(&server, variant);
+        assert!(hostile.answers > 0 && hostile.answers <= hostile.sent, "{hostile:?}");
+        assert!(hostile.amplification() > 0.0);
+        assert_others_get_through(&hostile);
+    }
+}
+
+#[test]
+fn a_limit_of_answers_is_seen() {
+    let server = Server::start("[quotas]\nstranger_answers_per_second = 50");
+    let hostile = run_hostile(&spec(&server, Variant::Unauthenticated), &[]).unwrap();
+    assert!(hostile.answers < hostile.sent / 2, "{hostile:?}");
+}
+
+#[test]
+fn answers_to_forged_addresses_are_counted() {
+    if let Err(error) = RawUdpSocket::open(std::net::Ipv4Addr::LOCALHOST) {
+        return support::skip(&format!("forging addresses wants CAP_NET_RAW: {error}"));
+    }
+    let server = Server::start(OPEN_HANDED);
+    let hostile = run(&server, Variant::Spoofed);
+    assert!(hostile.answers > 0 && hostile.answers <= hostile.sent, "{hostile:?}");
+    assert_others_get_through(&hostile);
+}
