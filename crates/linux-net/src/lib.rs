@@ -63,6 +63,8 @@ mod segmentation;
 mod sys;
 mod tx;
 mod udp;
+#[cfg(feature = "io-uring")]
+mod uring;
 mod waker;
 mod warning;
 mod wire;
@@ -86,5 +88,7 @@ pub use rlimit::raise_open_files;
 pub use rx::{Received, RecvStats, RxBatch};
 pub use tx::{ArenaFull, Flow, Full, Part, SendSocket, TxBatch};
 pub use udp::{Applied, UdpOptions, UdpSocket};
+#[cfg(feature = "io-uring")]
+pub use uring::{UringStats, UringUdp};
 pub use waker::{WakeReceiver, Waker};
 pub use warning::Warning;

@@ -19,9 +19,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -58,13 +55,8 @@ const GENERATORS_MAX: usize = 4;
 /// Too few cores or descriptors, a file that cannot be written.
 pub fn main(options: &LabOptions) -> Result<()> {
     let lab = run(options)?;
-    if options.json.as_deref() != Some(Path::new("-")) {
-        print!("{}", table::of(&lab));
-    }
-    if let Some(path) = &options.json {
-        write_json(path, Outcome::Lab(lab))?;
-    }
-    Ok(())
+    let table = table::of(&lab);
+    options.output.write(&Outcome::Lab(lab), &table)
 }
 
 /// Measures every strategy in every round.
@@ -75,31 +67,7 @@ pub fn run(options: &LabOptions) -> Result<Lab> {
     let allowed = linux_net::allowed_cores().context("which cores may be used")?;
     let bench = Bench::new(options, Cores::divide(allowed, usize::from(options.threads))?)?;
     let mut meters = Meters::start(&bench.watches())?;
-    let (strategies, skipped) = choose(&options.strategies);
-    let mut runs: Vec<Vec<LabRow>> = strategies.iter().map(|_| Vec::new()).collect();
-    let mut number = 0;
-    for round in 1..=options.rounds {
-        for (strategy, runs) in strategies.iter().zip(&mut runs) {
-            number += 1;
-            let row = bench.measure(*strategy, number, &mut meters)?;
-            if !options.quiet {
-                let rate = row.delivered as f64 / options.seconds.as_secs_f64() / 1000.0;
-                eprintln!("round {round} of {}: {strategy} {rate:.0} kpps", options.rounds);
-            }
-            runs.push(row);
-        }
-    }
-    Ok(Lab {
-        place: bench.place_in_words(),
-        shape: options.shape,
-        size: options.size,
-        sessions: options.sessions,
-        threads: u32::from(options.threads),
-        window: bench.window,
-        duration: options.seconds,
-        rows: runs.into_iter().filter_map(|rows| middle(rows, options.seconds)).collect(),
-        skipped,
-    })
+    bench.run(&mut meters)
 }
 
 /// The strategies that were asked for, all if none were, less those that cannot run here.
@@ -163,6 +131,36 @@ impl<'a> Bench<'a> {
         // The kernel charges a small packet with its own bookkeeping, which is about 1 KiB.
         let charged = usize::from(self.options.size) + 1024;
         Ok(u32::try_from(bytes.min(client.recv_buffer()) / charged).unwrap_or(u32::MAX))
+    }
+
+    /// All runs.
+    fn run(&self, meters: &mut Meters) -> Result<Lab> {
+        let options = self.options;
+        let (strategies, skipped) = choose(&options.strategies);
+        let mut runs: Vec<Vec<LabRow>> = strategies.iter().map(|_| Vec::new()).collect();
+        let mut number = 0;
+        for round in 1..=options.rounds {
+            for (strategy, runs) in strategies.iter().zip(&mut runs) {
+                number += 1;
+                let row = self.measure(*strategy, number, meters)?;
+                if !options.quiet {
+                    let rate = row.delivered as f64 / options.seconds.as_secs_f64() / 1000.0;
+                    eprintln!("round {round} of {}: {strategy} {rate:.0} kpps", options.rounds);
+                }
+                runs.push(row);
+            }
+        }
+        Ok(Lab {
+            place: self.place_in_words(),
+            shape: options.shape,
+            size: options.size,
+            sessions: options.sessions,
+            threads: u32::from(options.threads),
+            window: self.window,
+            duration: options.seconds,
+            rows: runs.into_iter().filter_map(|rows| middle(rows, options.seconds)).collect(),
+            skipped,
+        })
     }
 
     fn relay_sockets(&self, strategy: Strategy) -> Result<RelaySockets> {
@@ -279,18 +277,4 @@ fn drops(sockets: &[UdpSocket]) -> Result<u64> {
 
 fn busiest(cores: &[outcome::CoreUse], wanted: impl Fn(&str) -> bool) -> f64 {
     cores.iter().filter(|core| wanted(&core.role)).map(|core| core.busy).fold(0.0, f64::max)
-}
-
-fn write_json(path: &Path, outcome: Outcome) -> Result<()> {
-    let line = serde_json::to_string(&outcome)?;
-    if path == Path::new("-") {
-        println!("{line}");
-        return Ok(());
-    }
-    let mut file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .with_context(|| format!("cannot open {}", path.display()))?;
-    writeln!(file, "{line}").with_context(|| format!("cannot write {}", path.display()))
 }

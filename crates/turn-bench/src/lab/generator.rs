@@ -49,7 +49,6 @@ pub(super) struct Measured {
 }
 
 /// What became of the packets that count.
-#[derive(Debug)]
 pub(super) struct Counted {
     /// Packets that the kernel took.
     pub(super) sent: u64,

@@ -1,12 +1,13 @@
 //! What to measure.
 
-use std::path::PathBuf;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::Args;
 
 use super::Strategy;
 use super::sessions::SESSIONS_MAX;
+use crate::arguments::{self, OutputArgs};
 use crate::packet::HEADER;
 use crate::traffic::Shape;
 
@@ -55,20 +56,23 @@ pub struct LabOptions {
     /// Use the loopback even where namespaces could be made.
     #[arg(long)]
     pub loopback: bool,
-    /// Also write the outcome to this file as a line of JSON, `-` for standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Where the outcome goes.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// Do not say on standard error how far it is.
     #[arg(long)]
     pub quiet: bool,
 }
 
+/// A shorter run would measure its own beginning and end; a longer one tells nothing new.
+const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
+
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
-    if (0.1..=600.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
+    let time = arguments::seconds(text)?;
+    if SECONDS.contains(&time.as_secs_f64()) {
+        Ok(time)
     } else {
-        Err("0.1 to 600 seconds".to_owned())
+        Err(format!("{} to {} seconds", SECONDS.start(), SECONDS.end()))
     }
 }
 

@@ -3,6 +3,7 @@
 mod batched;
 mod batches;
 mod gro_gso;
+mod io_uring;
 mod lock;
 mod one_by_one;
 mod per_thread;
@@ -26,6 +27,9 @@ pub enum Strategy {
     Batched,
     /// As batched, and bursts of equal packets go through the kernel as one (UDP_GRO, UDP_SEGMENT).
     GroGso,
+    /// A map for each thread, one ring of requests for many packets, each of which goes through the
+    /// kernel for itself (io_uring).
+    IoUring,
 }
 
 /// What a thread of a relay does: until its lane says to stop.
@@ -35,7 +39,7 @@ impl Strategy {
     /// Whether its sockets take bursts as one message.
     pub(super) const fn takes_merged(self) -> bool {
         match self {
-            Self::Lock | Self::PerThread | Self::Batched => false,
+            Self::Lock | Self::PerThread | Self::Batched | Self::IoUring => false,
             Self::GroGso => true,
         }
     }
@@ -55,6 +59,7 @@ impl Strategy {
             Self::PerThread => with_own_maps(threads, per_thread::run),
             Self::Batched => with_own_maps(threads, batched::run),
             Self::GroGso => with_own_maps(threads, gro_gso::run),
+            Self::IoUring => with_own_maps(threads, io_uring::run),
         }
     }
 
@@ -66,6 +71,7 @@ impl Strategy {
                 linux_net::Capabilities { gro: true, gso: true } => Ok(()),
                 _ => Err("this kernel has no UDP_GRO or no UDP_SEGMENT (Linux 5.0)".to_owned()),
             },
+            Self::IoUring => io_uring::available(),
         }
     }
 }
@@ -87,6 +93,7 @@ impl fmt::Display for Strategy {
             Self::PerThread => "per-thread",
             Self::Batched => "batched",
             Self::GroGso => "gro-gso",
+            Self::IoUring => "io-uring",
         })
     }
 }

@@ -22,7 +22,7 @@ const PER_FLUSH: u32 = 512;
 const GRACE: u64 = 200_000_000;
 
 /// When nothing has arrived for so many nanoseconds, what is on its way is lost.
-const STALLED: u64 = 20_000_000;
+const STALLED: u64 = 100_000_000;
 
 /// How long to look away when there is nothing to do.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -223,4 +223,68 @@ impl Ledger {
 
 fn now() -> u64 {
     Clock::instant().as_nanos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOAD: Load = Load { size: 30, burst: 1, window: 10, run: 4 };
+
+    fn ledger() -> Ledger {
+        let measured = Measured { begin: 100, end: 200 };
+        let counted = Counted::new().unwrap();
+        Ledger { load: LOAD, measured, on_their_way: 5, moved: 0, counted }
+    }
+
+    fn datagram(flow: &FlowState, sequence: u32, sent: u64) -> Vec<u8> {
+        let header = Header { run: LOAD.run, flow: flow.number, sequence, sent };
+        [&flow.id.0[..], &header.encode(), &[0; 6]].concat()
+    }
+
+    #[test]
+    fn what_arrives_is_no_longer_on_its_way_nor_is_what_it_overtook() {
+        let (mut ledger, mut flow) = (ledger(), FlowState::new(1));
+        for (sequence, sent, on_their_way, delivered) in
+            [(0, 99, 4, 0), (3, 100, 1, 1), (1, 199, 1, 2), (4, 200, 0, 2), (5, 300, 0, 2)]
+        {
+            let datagram = datagram(&flow, sequence, sent);
+            ledger.note(&mut flow, &datagram, 300);
+            let got = (ledger.on_their_way, ledger.counted.delivered);
+            assert_eq!(got, (on_their_way, delivered), "{sequence}");
+        }
+        let again = datagram(&flow, 3, 100);
+        ledger.note(&mut flow, &again, 300);
+        assert_eq!((ledger.counted.delivered, ledger.counted.again), (2, 1));
+        // 200 ns for the one sent at 100, 101 for that of 199.
+        assert_eq!((ledger.counted.latency.min(), ledger.counted.latency.max()), (101, 200));
+    }
+
+    #[test]
+    fn what_is_not_of_this_session_and_run_is_not_counted_as_delivered() {
+        let (mut ledger, mut flow) = (ledger(), FlowState::new(1));
+        let mut note = |datagram: &[u8]| {
+            ledger.note(&mut flow, datagram, 300);
+            let Counted { delivered, misdirected, damaged, .. } = &ledger.counted;
+            (*delivered, *misdirected, *damaged)
+        };
+        let right = datagram(&FlowState::new(1), 0, 150);
+        assert_eq!(note(&datagram(&FlowState::new(2), 0, 150)), (0, 1, 0));
+        assert_eq!(note(&right[..7]), (0, 1, 1));
+        assert_eq!(note(&right[..right.len() - 1]), (0, 1, 2));
+        let mut other_run = right.clone();
+        other_run[ID + 7] += 1;
+        assert_eq!(note(&other_run), (0, 1, 3));
+        assert_eq!(note(&right), (1, 1, 3));
+    }
+
+    #[test]
+    fn what_is_lost_does_not_hold_up_the_others_for_ever() {
+        let mut ledger = ledger();
+        ledger.moved = 7;
+        ledger.give_up_what_is_lost(7 + STALLED);
+        assert_eq!(ledger.on_their_way, 5);
+        ledger.give_up_what_is_lost(8 + STALLED);
+        assert_eq!(ledger.on_their_way, 0);
+    }
 }
