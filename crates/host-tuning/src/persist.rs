@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::host::Host;
+use crate::setting::sysctl_path;
 use crate::state::{self, Record, State, StateError};
 
 /// The file.
@@ -17,6 +18,10 @@ const HEADING: &str =
 /// Sysctls of a module that may not be loaded yet: a minus in front has the host go on without them
 /// (sysctl.d(5)).
 const MAY_BE_MISSING: &str = "net.netfilter.";
+
+/// A sysctl that the kernel shows in the machine's own network namespace and in no other. (The link
+/// /proc/1/ns/net would say it too, but not to every root.)
+const OF_THE_MACHINE: &str = "net.core.netdev_max_backlog";
 
 /// Why the file could not be written or removed.
 #[derive(Debug, thiserror::Error)]
@@ -53,8 +58,7 @@ pub enum PersistError {
 /// # Errors
 /// It is not ours, this is a network namespace of its own, or it cannot be written.
 pub fn persist(host: &Host, state: &mut State) -> Result<Option<PathBuf>, PersistError> {
-    let namespace = |process: &str| host.link_name(&format!("/proc/{process}/ns/net"));
-    if namespace("1").is_some_and(|first| namespace("self") != Some(first)) {
+    if !host.exists(&sysctl_path(OF_THE_MACHINE)) {
         return Err(PersistError::Namespace);
     }
     let records = state.records().iter();
@@ -184,7 +188,7 @@ mod tests {
     #[test]
     fn a_namespace_is_not_the_machine() {
         let fake = applied();
-        fake.link("/proc/1/ns/net", "net:[9]");
+        fs::remove_file(fake.host().path(&sysctl_path(OF_THE_MACHINE))).unwrap();
         let error = persist(fake.host(), &mut fake.state()).unwrap_err();
         assert!(matches!(error, PersistError::Namespace), "{error}");
     }

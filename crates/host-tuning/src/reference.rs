@@ -27,7 +27,8 @@ somebody else changed in between is told and left alone, unless you say `--force
 
 Values last until the host restarts. With `--persist` the sysctls are written to `/etc/sysctl.d/60-turnpike.conf` as well; `revert`
 removes it. Values of an interface have no such file. To set them at every start, have the server's systemd unit do it: a line
-`ExecStartPre=+/usr/local/bin/turnpike tune apply --yes` (the plus sign runs it as root).
+`ExecStartPre=-+/usr/local/bin/turnpike tune apply --yes` (the plus sign runs it as root; with the minus sign the server starts though a
+change was refused).
 
 In a container or network namespace much belongs to the machine: it is said, and skipped. Run `turnpike tune` on the machine itself.
 ";
@@ -63,6 +64,12 @@ fn row(entry: &Entry) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_in_the_repository_is_this_one() {
+        let committed = include_str!("../../../docs/operate/tuning.md");
+        assert!(committed == reference_markdown(), "run `cargo xtask docs`");
+    }
 
     #[test]
     fn every_item_is_on_the_page() {

@@ -55,7 +55,7 @@ pub struct State {
     contents: Contents,
     boot: String,
     namespace: String,
-    /// Held for as long as this value is.
+    /// The directory, locked for as long as this value is there.
     lock: File,
 }
 
@@ -102,17 +102,11 @@ impl State {
             let what = "it is a directory, and the state is a file".to_owned();
             return Err(StateError::Foreign { path: path.to_owned(), what });
         }
-        if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-            made.map_err(|error| io("make the directory of", error))?;
-        }
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path.with_extension("lock"))
-            .map_err(|error| io("lock", error))?;
+        let directory = directory(path);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|error| io("make the directory of", error))?;
+        // The directory is locked: a lock file would stay behind, and could be somebody's link.
+        let lock = File::open(directory).map_err(|error| io("lock", error))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => StateError::Busy { path: path.to_owned() },
             fs::TryLockError::Error(error) => io("lock", error),
@@ -242,8 +236,12 @@ pub(crate) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
+    File::open(directory(path))?.sync_all()
+}
+
+fn directory(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or_else(|| Path::new("."))
 }
 
 fn read(path: &Path) -> Result<Contents, StateError> {

@@ -110,7 +110,7 @@ fn share(whole: StrangerBudget, workers: usize) -> StrangerBudget {
 }
 
 /// The error of a configuration that does not fit this host.
-pub(crate) fn misconfigured(errors: SettingsErrors) -> Failure {
+fn misconfigured(errors: SettingsErrors) -> Failure {
     Failure::usage(anyhow::anyhow!("the configuration does not fit this host:\n{errors}"))
 }
 

@@ -66,14 +66,14 @@ const COUNT: &str = "net.netfilter.nf_conntrack_count";
 pub(crate) fn look(host: &Host, wants: &Wants) -> Vec<Item> {
     let count = host.read(&sysctl_path(COUNT)).ok().and_then(|count| count.parse::<u64>().ok());
     let idle = match count {
-        None => "not loaded: no flow is tracked",
-        Some(0) => "no flow is tracked",
+        None => "not loaded",
+        Some(0) => "tracks no flow",
         Some(_) => return tracking(host, wants),
     };
     [&MAX, &BUCKETS, &UDP_TIMEOUT, &STREAM_TIMEOUT, &NOTRACK]
         .map(|entry| {
             let value = sysctl::read(host, entry).ok().filter(|_| count.is_some());
-            let now = value.map_or_else(|| idle.to_owned(), |value| format!("{value} ({idle})"));
+            let now = value.map_or_else(|| idle.to_owned(), |value| format!("{value}, unused"));
             Item::good(entry, now)
         })
         .into()
@@ -129,7 +129,7 @@ mod tests {
         fake.put(&sysctl_path(MAX.name), "1024");
         let items = look(fake.host(), &wants());
         assert!(items.iter().all(|item| item.verdict == Verdict::Good), "{items:?}");
-        assert_eq!(items[0].now, "1024 (no flow is tracked)");
+        assert_eq!(items[0].now, "1024, unused");
     }
 
     #[test]

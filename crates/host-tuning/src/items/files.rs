@@ -46,7 +46,7 @@ fn open_files(host: &Host, wanted: u64) -> Item {
     let Some(hard) = line.and_then(|line| line.split_whitespace().nth(1)) else {
         return Item::cannot(&OPEN_FILES, "", "the kernel does not show this process's limits");
     };
-    let now = format!("{hard} (hard limit, here)");
+    let now = format!("{hard} (hard limit)");
     if hard == "unlimited" || hard.parse::<u64>().is_ok_and(|hard| hard >= wanted) {
         return Item::good(&OPEN_FILES, now);
     }

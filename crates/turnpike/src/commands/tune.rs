@@ -32,8 +32,9 @@ impl cli::TuneItems {
 /// What a server with the configuration of this place wants of the host.
 fn wants(place: &Place) -> Result<Wants> {
     let settings: Settings = place::load(place)?.settings;
-    let relay = settings.relay_addresses(&host::addresses()?).map_err(boot::misconfigured)?;
-    let relayed = boot::relayed_most(&settings, relay.len());
+    // A host may be tuned before it has the addresses that it will relay from: one, then.
+    let relay = settings.relay_addresses(&host::addresses()?).map_or(1, |relay| relay.len());
+    let relayed = boot::relayed_most(&settings, relay);
     let mut listen_ports: Vec<u16> =
         settings.listen.iter().map(std::net::SocketAddr::port).collect();
     listen_ports.sort_unstable();

@@ -62,15 +62,19 @@ pub(super) fn run(place: &Place, args: &cli::TuneApply) -> Result<()> {
     let again = || look().map(|survey| survey.items).unwrap_or_default();
     let applied =
         host_tuning::apply(&host, &mut state, found.items.clone(), again).map_err(unusable)?;
-    let persisted = if args.persist {
-        host_tuning::persist(&host, &mut state).map_err(unwritten)?
-    } else {
-        None
+    let (persisted, unwritten) = match args.persist.then(|| host_tuning::persist(&host, &mut state))
+    {
+        None => (None, None),
+        Some(Ok(path)) => (path, None),
+        Some(Err(error)) => (None, Some(unwritten(error))),
     };
     let changes: Vec<Change> = applied.iter().map(change).collect();
     let failed = changes.iter().filter(|change| change.outcome == "failed").count();
     let all = changes.len();
     print(args, Told { changes, state: args.state.clone(), persisted })?;
+    if let Some(unwritten) = unwritten {
+        return Err(unwritten);
+    }
     if failed == 0 {
         return Ok(());
     }
@@ -93,7 +97,7 @@ fn agreed(args: &cli::TuneApply, found: &Survey, to_set: &[&Item]) -> Result<boo
     }
     let there = io::stdin().is_terminal() && io::stdout().is_terminal();
     if args.output.json || !there {
-        return Err(Failure::usage(anyhow!("there is nobody here to ask")).hint(
+        return Err(Failure::usage(anyhow!("apply asks before it changes this host, and nobody is here to answer")).hint(
             "`turnpike tune check` shows what would be changed; --yes changes it without a question",
         ));
     }
@@ -166,9 +170,11 @@ fn describe(told: &Told) -> String {
         lines.push("nothing to set: every item is as advised, by hand, or skipped".to_owned());
     }
     if lasting {
+        let state = told.state.display();
+        let usual = told.state.as_os_str() == host_tuning::STATE;
+        let named = if usual { String::new() } else { format!(" --state {state}") };
         lines.push(format!(
-            "\nwhat was there before is noted in {}; `turnpike tune revert` puts it back",
-            told.state.display()
+            "\nwhat was there before is noted in {state}; `turnpike tune revert{named}` puts it back"
         ));
     }
     match &told.persisted {

@@ -11,9 +11,6 @@ use crate::output::{self, grouped, width, wrapped};
 /// Where explanations begin: below the names of the items.
 const INDENT: usize = 11;
 
-/// Columns that a value has at least on the line of its item; otherwise it has lines of its own.
-const VALUE_LEAST: usize = 20;
-
 /// The outcome for programs.
 #[derive(Debug, Serialize)]
 struct Outcome<'a> {
@@ -135,6 +132,7 @@ fn describe(survey: &Survey, wants: &Wants, verbose: bool, columns: usize) -> St
     for (scope, heading) in scopes {
         let items: Vec<&Item> = survey.items.iter().filter(|item| item.scope == scope).collect();
         if !items.is_empty() {
+            let heading = wrapped(&heading, 0, columns);
             parts.push(format!("{heading}\n{}", block(&items, verbose, columns)));
         }
     }
@@ -142,11 +140,34 @@ fn describe(survey: &Survey, wants: &Wants, verbose: bool, columns: usize) -> St
     parts.join("\n\n")
 }
 
-/// The items of one place, with their values in one column.
+/// The items of one place, with their values in one column; those that are skipped for one reason, and
+/// without a value, stand together at the end.
 fn block(items: &[&Item], verbose: bool, columns: usize) -> String {
-    let names = items.iter().map(|item| item.entry.name.len()).max().unwrap_or_default();
-    let lines = items.iter().map(|item| line(item, names, verbose, columns));
-    lines.collect::<Vec<_>>().join("\n")
+    let mut skipped: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut shown: Vec<&Item> = Vec::new();
+    for item in items {
+        match &item.verdict {
+            Verdict::Cannot { reason } if item.now.is_empty() => {
+                match skipped.iter_mut().find(|(known, _)| known == reason) {
+                    Some((_, names)) => names.push(item.entry.name),
+                    None => skipped.push((reason, vec![item.entry.name])),
+                }
+            }
+            Verdict::Good
+            | Verdict::Change { .. }
+            | Verdict::ByHand { .. }
+            | Verdict::Cannot { .. } => shown.push(item),
+        }
+    }
+    let names = shown.iter().map(|item| item.entry.name.len()).max().unwrap_or_default();
+    let mut lines: Vec<String> =
+        shown.into_iter().map(|item| line(item, names, verbose, columns)).collect();
+    for (reason, names) in skipped {
+        let names = wrapped(&names.join(", "), INDENT, columns);
+        let reason = wrapped(&format!("Skipped: {reason}."), INDENT, columns);
+        lines.push(format!("  {:<7}  {}\n{reason}", "cannot", names.trim_start()));
+    }
+    lines.join("\n")
 }
 
 fn line(item: &Item, names: usize, verbose: bool, columns: usize) -> String {
@@ -163,14 +184,10 @@ fn line(item: &Item, names: usize, verbose: bool, columns: usize) -> String {
     let status = status(&item.verdict).replace('_', " ");
     let head = format!("  {status:<7}  {:<names$}", item.entry.name);
     let at = width(&head) + 2;
-    let mut text = if at + width(&value) <= columns || columns < at + VALUE_LEAST {
-        if at + width(&value) <= columns {
-            format!("{head}  {value}")
-        } else {
-            format!("{}\n{}", head.trim_end(), wrapped(&value, INDENT, columns))
-        }
+    let mut text = if at + width(&value) <= columns {
+        format!("{head}  {value}")
     } else {
-        format!("{head}  {}", wrapped(&value, at, columns).trim_start())
+        format!("{}\n{}", head.trim_end(), wrapped(&value, INDENT, columns))
     };
     if let Some(explained) = explained {
         text.push('\n');
@@ -200,4 +217,107 @@ fn summary(survey: &Survey) -> String {
         lines.insert(0, "nothing to do".to_owned());
     }
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(name: &str, now: &str, verdict: Verdict) -> Item {
+        let entry = host_tuning::find(name).unwrap();
+        Item { entry, scope: Scope::Host, now: now.into(), verdict }
+    }
+
+    fn survey() -> Survey {
+        let by_hand = Verdict::ByHand {
+            advised: "off".into(),
+            how: "only where it suits".into(),
+            commands: vec!["nft add table inet turnpike, and more than fits a line".into()],
+        };
+        let cannot = || Verdict::Cannot { reason: "it is not there".into() };
+        let change = Verdict::Change {
+            advised: "3478,49152-65535".into(),
+            changes: vec![host_tuning::Change {
+                setting: host_tuning::Setting::Sysctl {
+                    name: "net.ipv4.ip_local_reserved_ports".into(),
+                },
+                to: "3478,49152-65535".into(),
+            }],
+        };
+        Survey {
+            interfaces: vec![],
+            notes: vec!["there is no default route".into()],
+            items: vec![
+                item("net.core.rmem_max", "4194304", Verdict::Good),
+                item("fs.nr_open", "", cannot()),
+                item("net.ipv4.ip_local_reserved_ports", "none", change),
+                item("notrack", "on", by_hand),
+                item("governor", "", cannot()),
+            ],
+        }
+    }
+
+    fn wants() -> Wants {
+        Wants {
+            receive_buffer: 1,
+            send_buffer: 1,
+            relay_ports: (49_152, 65_535),
+            listen_ports: vec![3478],
+            workers: 1,
+            relayed: 16_384,
+            files: 16_640,
+        }
+    }
+
+    #[test]
+    fn a_screen_of_items() {
+        let text = describe(&survey(), &wants(), false, 72);
+        assert_eq!(
+            text,
+            "\
+note: there is no default route
+
+this host, for relay ports 49152-65535, 1 worker and 16,384 relayed
+addresses at most
+  ok       net.core.rmem_max                 4194304
+  advise   net.ipv4.ip_local_reserved_ports  none -> 3478,49152-65535
+           Reserved ports are not given to programs that ask for any
+           port, so that none of them takes a port of the relay; who
+           names a port still gets it.
+  by hand  notrack                           on -> off
+           Turnpike keeps its own table of who may talk to whom, and the
+           kernel's costs a lookup per packet and an entry per flow. By
+           hand: only where it suits.
+             nft add table inet turnpike, and more than fits a line
+  cannot   fs.nr_open, governor
+           Skipped: it is not there.
+
+1 item to set: `sudo turnpike tune apply`
+1 item to do by hand, as said above
+2 items skipped"
+        );
+    }
+
+    #[test]
+    fn narrow_terminals_have_values_below_and_verbose_says_why_of_all() {
+        let text = describe(&survey(), &wants(), true, 50);
+        let value =
+            "  advise   net.ipv4.ip_local_reserved_ports\n           none -> 3478,49152-65535\n";
+        assert!(text.contains(value), "{text}");
+        assert!(text.contains("granted no larger"), "{text}");
+    }
+
+    #[test]
+    fn programs_are_told_everything() {
+        let survey = survey();
+        let told = serde_json::to_value(outcome(&survey)).unwrap();
+        assert_eq!((&told["to_set"], &told["by_hand"]), (&1.into(), &1.into()));
+        let statuses: Vec<_> =
+            told["items"].as_array().unwrap().iter().map(|item| &item["status"]).collect();
+        assert_eq!(statuses, ["ok", "cannot", "advise", "by_hand", "cannot"]);
+        let item = &told["items"][2];
+        assert_eq!(item["changes"][0]["setting"], "net.ipv4.ip_local_reserved_ports");
+        assert!(item["why"].as_str().unwrap().starts_with("Reserved ports"));
+        assert_eq!(told["items"][1]["reason"], "it is not there");
+    }
 }

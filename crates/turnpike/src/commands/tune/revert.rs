@@ -29,18 +29,26 @@ struct Told {
 pub(super) fn run(args: &cli::TuneRevert) -> Result<()> {
     let host = Host::real();
     need_privilege(&host, "putting values back")?;
+    if !args.state.exists() {
+        return print(args, &[]);
+    }
     let mut state = State::open(&args.state, &host).map_err(unusable)?;
     let takes = |record: &host_tuning::Record| args.items.takes(&record.item);
     let restored = host_tuning::revert(&host, &mut state, args.force, takes).map_err(failed)?;
     let told: Vec<Told> = restored.into_iter().map(told).collect();
-    if args.output.json {
-        output::print_json(&told)?;
-    } else if told.is_empty() {
-        output::print(&format!("nothing to put back: {} notes no change", args.state.display()))?;
-    } else {
-        output::print(&told.iter().map(line).collect::<Vec<_>>().join("\n"))?;
-    }
+    print(args, &told)?;
     finish(&told)
+}
+
+fn print(args: &cli::TuneRevert, told: &[Told]) -> Result<()> {
+    if args.output.json {
+        return output::print_json(&told);
+    }
+    if told.is_empty() {
+        let state = args.state.display();
+        return output::print(&format!("nothing to put back: {state} notes no change"));
+    }
+    output::print(&told.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
 /// Values that are not as they were before are worth an exit code.
