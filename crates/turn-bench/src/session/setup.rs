@@ -63,7 +63,7 @@ fn fill(fleet: &mut Fleet, options: &SessionOptions, want: Want) -> Result<()> {
             Err(cause) => trouble = trouble.take().or(Some(cause)),
         })?;
         if let Some(trouble) = trouble {
-            return Err(explain(&trouble, options, open));
+            return Err(explain(&trouble, options, want, open));
         }
     }
     Ok(())
@@ -99,12 +99,14 @@ fn judge(notice: Notice, want: Want) -> Result<bool, Trouble> {
     Trouble::at_setup(event).map_or(Ok(ready), Err)
 }
 
-fn explain(trouble: &Trouble, options: &SessionOptions, open: u32) -> anyhow::Error {
-    let SessionOptions { server, sessions, peer, .. } = options;
+fn explain(trouble: &Trouble, options: &SessionOptions, want: Want, open: u32) -> anyhow::Error {
+    let SessionOptions { server, sessions, .. } = options;
+    let what = match want {
+        Want::Allocation => "allocations".to_owned(),
+        Want::Channel => format!("sessions with the peer {}", options.peer),
+    };
     let advice = trouble.advice().map(|advice| format!("\n  {advice}")).unwrap_or_default();
-    anyhow!(
-        "{open} of {sessions} sessions at {server} (peer {peer}) were open, then: {trouble}{advice}"
-    )
+    anyhow!("{open} of {sessions} {what} were open at {server}, then: {trouble}{advice}")
 }
 
 fn no_socket(error: io::Error, options: &SessionOptions, number: u32) -> anyhow::Error {
