@@ -82,7 +82,7 @@ impl Fleet {
         mut tell: impl FnMut(usize, Notice),
     ) -> io::Result<()> {
         let next = self.timers.peek().map_or(until, |Reverse((due, _))| until.min(*due));
-        let patience = next.saturating_since(Clock::now().instant);
+        let patience = next.saturating_since(Clock::instant());
         self.epoll.wait(&mut self.events, Some(patience))?;
         let ready: Vec<_> = self.events.iter().collect();
         for event in ready {
@@ -99,7 +99,7 @@ impl Fleet {
                 self.settle(index, &mut tell);
             }
         }
-        let now = Clock::now().instant;
+        let now = Clock::instant();
         while let Some(&Reverse((due, index))) = self.timers.peek()
             && due <= now
         {
@@ -116,7 +116,7 @@ impl Fleet {
     fn receive(&mut self, index: usize) -> io::Result<()> {
         let link = &mut self.links[index];
         let count = self.rx.recv(&link.socket)?;
-        let now = Clock::now().instant;
+        let now = Clock::instant();
         for message in 0..count {
             for (_, datagram) in self.rx.message(message).segments() {
                 link.client.handle_datagram(now, datagram);

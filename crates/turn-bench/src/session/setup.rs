@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use linux_net::{Clock, raise_open_files};
 use turn_client::Event;
-use turn_types::{IpFamily, PeerAddr};
+use turn_types::{Instant, IpFamily, PeerAddr};
 
 use super::SessionOptions;
 use super::fleet::{Fleet, Notice};
@@ -18,6 +18,9 @@ const SPARE_DESCRIPTORS: u64 = 64;
 
 /// The longest single wait; nothing depends on it.
 const TURN: Duration = Duration::from_secs(1);
+
+/// How long clients are waited for that are still asking when another has been refused.
+const IN_FLIGHT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Allocations given back at the same time.
 const CLOSING_IN_FLIGHT: usize = 64;
@@ -50,23 +53,42 @@ pub(crate) fn open_links(options: &SessionOptions, want: Want) -> Result<Vec<Lin
 }
 
 fn fill(fleet: &mut Fleet, options: &SessionOptions, want: Want) -> Result<()> {
-    let (mut started, mut open) = (0, 0);
+    let (mut open, mut settled) = (0, Vec::new());
+    let mut in_flight = 0;
     let mut trouble = None;
-    while open < options.sessions {
-        while started < options.sessions && started - open < options.in_flight.max(1) {
-            let link = start(options, want, started)?;
+    let mut deadline = Instant::FAR_FUTURE;
+    while open < options.sessions && Clock::instant() < deadline {
+        while trouble.is_none()
+            && settled.len() < options.sessions as usize
+            && in_flight < options.in_flight.max(1)
+        {
+            let link = start(options, want, settled.len() as u32)?;
             fleet.add(link).context("epoll")?;
-            started += 1;
+            settled.push(false);
+            in_flight += 1;
         }
-        fleet.turn(Clock::now().instant + TURN, |_, notice| match judge(notice, want) {
-            Ok(ready) => open += u32::from(ready),
-            Err(cause) => trouble = trouble.take().or(Some(cause)),
+        let until = deadline.min(Clock::instant() + TURN);
+        fleet.turn(until, |index, notice| {
+            let judged = judge(notice, want);
+            let ends = !matches!(judged, Ok(false));
+            if ends && !std::mem::replace(&mut settled[index], true) {
+                in_flight -= 1;
+            }
+            match judged {
+                Ok(ready) => open += u32::from(ready),
+                Err(cause) => trouble = trouble.take().or(Some(cause)),
+            }
         })?;
-        if let Some(trouble) = trouble {
-            return Err(explain(&trouble, options, want, open));
+        if trouble.is_some() {
+            // What is in flight may still be granted, and is then to be given back.
+            let soon = Clock::instant() + IN_FLIGHT_PATIENCE;
+            deadline = if in_flight == 0 { Clock::instant() } else { deadline.min(soon) };
         }
     }
-    Ok(())
+    match trouble {
+        Some(trouble) => Err(explain(&trouble, options, want, open)),
+        None => Ok(()),
+    }
 }
 
 /// A client that asks for all it wants.
@@ -140,7 +162,7 @@ pub(crate) fn close_links(links: Vec<Link>) -> usize {
     let released = release(&mut waiting).unwrap_or(0);
     for mut link in waiting {
         // No time left to wait for the answer; the request alone does it nearly always.
-        let _ = link.client.release(Clock::now().instant);
+        let _ = link.client.release(Clock::instant());
         link.send();
     }
     total - released
@@ -148,12 +170,12 @@ pub(crate) fn close_links(links: Vec<Link>) -> usize {
 
 /// Takes links from the end of `waiting`, and returns how many the server let go.
 fn release(waiting: &mut Vec<Link>) -> io::Result<usize> {
-    let deadline = Clock::now().instant + CLOSING;
+    let deadline = Clock::instant() + CLOSING;
     let mut fleet = Fleet::new()?;
     let (mut released, mut ended) = (0, Vec::new());
     let mut in_flight = 0_usize;
     loop {
-        let now = Clock::now().instant;
+        let now = Clock::instant();
         while in_flight < CLOSING_IN_FLIGHT
             && now < deadline
             && let Some(mut link) = waiting.pop()
