@@ -33,16 +33,17 @@ struct channel_data {
 	__be16 length;
 };
 
-/* A packet of a run in its frame. */
+/* A packet of a run in its frame. What may be there or not is told by numbers beside the pointers: the
+ * verifier does not take a pointer into a frame for different from NULL. */
 struct packet {
 	struct ethhdr *eth;
-	struct iphdr *ip4; /* one of the two is NULL */
-	struct ipv6hdr *ip6;
+	void *ip;      /* of version 6 where `ipv6` is 1, else of version 4 */
 	struct udphdr *udp;
-	struct channel_data *channel; /* NULL where the packet does not go by a channel */
 	struct header *header;
+	__u32 ipv6;
+	__u32 channel; /* 1 where ChannelData has its header in front of the packet's */
 	__u32 size;    /* of the packet, from its header to the end of its filler */
-	__u32 correct; /* whether all lengths agree */
+	__u32 correct; /* 1 where all lengths agree */
 };
 
 /* Finds a packet of a run in a frame. Answers 0 for all else: other protocols, orders and answers of
@@ -57,6 +58,7 @@ static __always_inline int find_packet(struct xdp_md *ctx, struct packet *found)
 	if ((void *)(eth + 1) > end)
 		return 0;
 	found->eth = eth;
+	found->ip = eth + 1;
 
 	/* IP, whole and without options, holding UDP. */
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
@@ -67,8 +69,7 @@ static __always_inline int find_packet(struct xdp_md *ctx, struct packet *found)
 			return 0;
 		if (ip->frag_off & bpf_htons(0x3fff))
 			return 0;
-		found->ip4 = ip;
-		found->ip6 = NULL;
+		found->ipv6 = 0;
 		found->udp = (void *)(ip + 1);
 		ip_payload = bpf_ntohs(ip->tot_len) - sizeof(*ip);
 	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
@@ -77,8 +78,7 @@ static __always_inline int find_packet(struct xdp_md *ctx, struct packet *found)
 			return 0;
 		if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP)
 			return 0;
-		found->ip4 = NULL;
-		found->ip6 = ip;
+		found->ipv6 = 1;
 		found->udp = (void *)(ip + 1);
 		ip_payload = bpf_ntohs(ip->payload_len);
 	} else {
@@ -96,7 +96,7 @@ static __always_inline int find_packet(struct xdp_md *ctx, struct packet *found)
 
 	/* The packet itself, as it goes between server and peer ... */
 	if (header->magic == MAGIC_OF_DATA) {
-		found->channel = NULL;
+		found->channel = 0;
 		found->header = header;
 		found->size = payload;
 		if (payload < sizeof(*header))
@@ -115,7 +115,7 @@ static __always_inline int find_packet(struct xdp_md *ctx, struct packet *found)
 	__u32 padding = payload - sizeof(*channel) - length;
 	if (padding > 3 || length < sizeof(*header))
 		found->correct = 0;
-	found->channel = channel;
+	found->channel = 1;
 	found->header = header;
 	found->size = length;
 	return 1;

@@ -24,16 +24,18 @@ static __always_inline int turn_back(struct packet *packet)
 
 	/* Step 2: so do IP's; its header's sum stays what it was. */
 	__u64 sum;
-	if (packet->ip4) {
-		__be32 address = packet->ip4->saddr;
-		packet->ip4->saddr = packet->ip4->daddr;
-		packet->ip4->daddr = address;
-		sum = sum_of(&packet->ip4->saddr, 8);
+	if (packet->ipv6) {
+		struct ipv6hdr *ip = packet->ip;
+		struct in6_addr address = ip->saddr;
+		ip->saddr = ip->daddr;
+		ip->daddr = address;
+		sum = sum_of(&ip->saddr, 32);
 	} else {
-		struct in6_addr address = packet->ip6->saddr;
-		packet->ip6->saddr = packet->ip6->daddr;
-		packet->ip6->daddr = address;
-		sum = sum_of(&packet->ip6->saddr, 32);
+		struct iphdr *ip = packet->ip;
+		__be32 address = ip->saddr;
+		ip->saddr = ip->daddr;
+		ip->daddr = address;
+		sum = sum_of(&ip->saddr, 8);
 	}
 
 	/* Step 3: so do the ports. */
@@ -47,7 +49,7 @@ static __always_inline int turn_back(struct packet *packet)
 	sum += IPPROTO_UDP + bpf_ntohs(udp->len) * 2;
 	sum += bpf_ntohs(udp->source) + bpf_ntohs(udp->dest);
 	if (packet->channel)
-		sum += sum_of(packet->channel, sizeof(*packet->channel));
+		sum += sum_of((struct channel_data *)packet->header - 1, sizeof(struct channel_data));
 	sum += sum_of(packet->header, sizeof(*packet->header));
 	udp->check = udp_checksum(sum);
 

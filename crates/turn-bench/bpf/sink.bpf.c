@@ -1,5 +1,5 @@
 /* Counts the packets of a run where they arrive, and takes them off the link (or sends them back).
- * Everything else passes: control packets, STUN, ARP, and every packet while no run is watched. */
+ * Everything else passes: orders, STUN, ARP, packets of other runs. */
 #include "reflect.h"
 
 /* Latencies in nanoseconds: one bucket per value below 32, then 32 for each doubling, up to 2^36. */
@@ -13,6 +13,7 @@
 
 struct watched {
 	__u64 run;   /* 0: none is watched */
+	__u64 count; /* counts up each time from nothing: what was seen before does not matter */
 	__u64 flows; /* numbers below this are flows of the run */
 	__u64 size;  /* of every packet */
 	__u64 reflect; /* not 0: packets of the run go back where they came from */
@@ -28,13 +29,14 @@ struct tally {
 	__u64 latency_max; /* nanoseconds */
 	__u64 damaged;     /* not what was sent */
 	__u64 outside;     /* sent before or after the window */
-	__u64 other_run;   /* packets of another run */
+	__u64 early_last;  /* when the last of those before the window was sent */
+	__u64 other_run;   /* packets of another run, which pass */
 	__u64 latency[BUCKETS];
 };
 
 /* The last packets of a flow. */
 struct seen {
-	__u32 run;     /* of another run: as if nothing had been seen */
+	__u32 count;   /* other than that of what is watched: nothing was seen */
 	__u32 highest; /* the highest sequence number */
 	__u64 bits;    /* bit n: number highest - n was seen */
 };
@@ -65,10 +67,10 @@ enum order { NEXT, LATE, AGAIN };
 
 /* Notes a packet of a flow. One that is more than 63 behind is taken as late: that it came before
  * can no longer be known. */
-static __always_inline enum order note(struct seen *seen, __u32 run, __u32 sequence)
+static __always_inline enum order note(struct seen *seen, __u32 count, __u32 sequence)
 {
-	if (seen->run != run) {
-		seen->run = run;
+	if (seen->count != count) {
+		seen->count = count;
 		seen->highest = sequence;
 		seen->bits = 1;
 		return NEXT;
@@ -127,7 +129,7 @@ int sink(struct xdp_md *ctx)
 	struct header *header = packet.header;
 	if (bpf_ntohl(header->run) != run->run) {
 		tally->other_run++;
-		return XDP_DROP;
+		return XDP_PASS;
 	}
 	__u32 flow = bpf_ntohl(header->flow);
 	struct seen *seen = bpf_map_lookup_elem(&flows, &flow);
@@ -135,11 +137,13 @@ int sink(struct xdp_md *ctx)
 		tally->damaged++;
 		return XDP_DROP;
 	}
-	enum order order = note(seen, run->run, bpf_ntohl(header->sequence));
+	enum order order = note(seen, run->count, bpf_ntohl(header->sequence));
 	__u64 sent = (__u64)bpf_ntohl(header->sent_high) << 32 | bpf_ntohl(header->sent_low);
 	int verdict = run->reflect ? turn_back(&packet) : XDP_DROP;
 	if (sent < run->from || sent >= run->to) {
 		tally->outside++;
+		if (sent < run->from && sent > tally->early_last)
+			tally->early_last = sent;
 		return verdict;
 	}
 

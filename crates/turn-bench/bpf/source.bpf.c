@@ -102,17 +102,6 @@ int source(struct xdp_md *ctx)
 	return bpf_redirect(state->interface, 0);
 }
 
-/* Sends a frame as it is: user space learns with it whether frames leave at all. */
-SEC("xdp")
-int probe(struct xdp_md *ctx)
-{
-	__u32 zero = 0;
-	struct state *state = bpf_map_lookup_elem(&states, &zero);
-	if (!state)
-		return XDP_ABORTED;
-	return bpf_redirect(state->interface, 0);
-}
-
 /* The helpers used are free to all; the kernel's list of those for GPL programs alone is not what
  * it was in every release, and this text keeps the program loadable on each. */
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use links::{Chain, skipped};
 use turn_bench::frames::{
     Forwarder, FrameFlow, Hop, Link, Mac, Reflector, Sink, SinkTally, Source, SourceRun, Watch,
+    probe,
 };
 
 const RUN: u32 = 11;
@@ -86,11 +87,12 @@ fn what_a_source_sends_a_sink_counts() {
     chain.within("client", || {
         let link = Link::read("to-server").unwrap();
         assert!(link.veth);
+        probe(&link).unwrap();
         for (from, to) in [("10.77.1.2", "10.77.1.1"), ("fd77:1::2", "fd77:1::1")] {
             let next = link.next_hop(to.parse().unwrap()).unwrap();
             for channels in [false, true] {
                 let flows = flows((link.mac, from), (next, to), channels);
-                let mut source = Source::open(&link, &flows).unwrap();
+                let mut source = Source::open("to-server", &flows).unwrap();
                 for burst in [1, 7] {
                     watch(&mut sink);
                     begin(&mut source, burst);
@@ -137,7 +139,7 @@ fn a_bare_forwarder_carries_frames_both_ways_and_an_echo_comes_back() {
     });
     let mut client_sink = chain.within("client", || Sink::attach("to-server").unwrap());
     let there = flows((client, "10.77.1.2"), (near, "10.77.1.1"), true);
-    let mut source = chain.within("client", || Source::open(&at_client, &there).unwrap());
+    let mut source = chain.within("client", || Source::open("to-server", &there).unwrap());
 
     // There.
     let mut peer_sink = chain.within("peer", || Sink::attach("to-server").unwrap());
@@ -150,7 +152,7 @@ fn a_bare_forwarder_carries_frames_both_ways_and_an_echo_comes_back() {
     let back = flows((peer, "10.77.2.2"), (far, "10.77.2.1"), false);
     watch(&mut client_sink);
     chain.within("peer", || {
-        let mut source = Source::open(&at_peer, &back).unwrap();
+        let mut source = Source::open("to-server", &back).unwrap();
         begin(&mut source, 1);
         source.inject(60).unwrap();
     });
@@ -170,9 +172,7 @@ fn a_link_whose_other_end_takes_no_frames_is_named() {
     let Some(chain) = skipped(Chain::new()) else { return };
     chain.within("client", || {
         let link = Link::read("to-server").unwrap();
-        let next = link.next_hop("10.77.1.1".parse().unwrap()).unwrap();
-        let flows = flows((link.mac, "10.77.1.2"), (next, "10.77.1.1"), true);
-        let refused = Source::open(&link, &flows).unwrap_err().to_string();
+        let refused = probe(&link).unwrap_err().to_string();
         assert!(refused.contains("to-server") && refused.contains("gro on"), "{refused}");
 
         let refused = link.next_hop("127.0.0.1".parse().unwrap()).unwrap_err().to_string();

@@ -10,6 +10,9 @@ pub(super) static SINK: &[u8] =
 /// Makes frames.
 pub(super) static SOURCE: &[u8] =
     include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/source.bpf.o"));
+/// Tries a link.
+pub(super) static PROBE: &[u8] =
+    include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/probe.bpf.o"));
 /// Echoes.
 pub(super) static REFLECT: &[u8] =
     include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/reflect.bpf.o"));
@@ -26,15 +29,13 @@ pub(super) fn open(bytes: &[u8], entries: &[(&'static str, u32)]) -> Result<Ebpf
     for (map, count) in entries {
         loader.map_max_entries(map, *count);
     }
-    loader.load(bytes).context("cannot make the maps of a BPF program (CAP_BPF is wanted)")
+    loader.load(bytes).context("cannot make the maps of a BPF program")
 }
 
 /// A program of an object, loaded.
 pub(super) fn load<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp> {
     let program = program(object, name)?;
-    program.load().with_context(|| {
-        format!("cannot load the BPF program {name} (CAP_BPF and CAP_NET_ADMIN are wanted)")
-    })?;
+    program.load().with_context(|| format!("cannot load the BPF program {name}"))?;
     Ok(program)
 }
 

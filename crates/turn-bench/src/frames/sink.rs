@@ -20,10 +20,10 @@ const LATENCY_NANOS_MAX: u64 = 60_000_000_000;
 const LATENCY_DIGITS: u8 = 2;
 
 /// `struct watched` of `bpf/sink.bpf.c`.
-type Watched = [u64; 6];
+type Watched = [u64; 7];
 
-/// `struct tally` of `bpf/sink.bpf.c`: eight counters and the buckets of latencies.
-type Tally = [u64; 8 + BUCKETS];
+/// `struct tally` of `bpf/sink.bpf.c`: nine counters and the buckets of latencies.
+type Tally = [u64; 9 + BUCKETS];
 
 /// Which packets are counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,9 @@ pub struct SinkTally {
     pub damaged: u64,
     /// Packets of the run sent before or after the measured time.
     pub outside: u64,
-    /// Packets of another run.
+    /// When the last packet before the measured time was sent, 0 where there was none.
+    pub early_last: u64,
+    /// Packets of another run, which passed.
     pub other_run: u64,
     /// Nanoseconds from when the packet was made to when it arrived, exact to 1 part in 32. It means
     /// nothing where the two ends have not the same clock.
@@ -70,6 +72,8 @@ pub struct Sink {
     interface: String,
     watched: Array<MapData, Watched>,
     tallies: PerCpuArray<MapData, Tally>,
+    /// How often it began to count; 0 is what an empty map holds.
+    count: u32,
     object: Ebpf,
 }
 
@@ -99,7 +103,7 @@ impl Sink {
         let watched = Array::try_from(map)?;
         let map = object.take_map("tallies").context("there is no map tallies")?;
         let tallies = PerCpuArray::try_from(map)?;
-        Ok(Self { interface: interface.to_owned(), watched, tallies, object })
+        Ok(Self { interface: interface.to_owned(), watched, tallies, count: 0, object })
     }
 
     /// Counts the packets of a run from here on, from nothing.
@@ -115,8 +119,9 @@ impl Sink {
         }
         self.end()?;
         let cores = nr_cpus().map_err(|(file, error)| error_in(file, error))?;
-        let nothing = PerCpuValues::try_from(vec![[0; 8 + BUCKETS]; cores])?;
+        let nothing = PerCpuValues::try_from(vec![[0; 9 + BUCKETS]; cores])?;
         self.tallies.set(0, nothing, 0).context("cannot clear the counters")?;
+        self.count = self.count.wrapping_add(1).max(1);
         self.write(watch)
     }
 
@@ -127,6 +132,7 @@ impl Sink {
     pub fn write(&mut self, watch: &Watch) -> Result<()> {
         let words = [
             u64::from(watch.run),
+            u64::from(self.count),
             u64::from(watch.flows),
             u64::from(watch.size),
             u64::from(watch.reflect),
@@ -141,7 +147,7 @@ impl Sink {
     /// # Errors
     /// The kernel does not let us write our own map.
     pub fn end(&mut self) -> Result<()> {
-        self.watched.set(0, [0; 6], 0).context("cannot write that no run is watched")
+        self.watched.set(0, [0; 7], 0).context("cannot write that no run is watched")
     }
 
     /// What arrived so far of the run that was begun last.
@@ -167,21 +173,23 @@ impl SinkTally {
             bytes: 0,
             damaged: 0,
             outside: 0,
+            early_last: 0,
             other_run: 0,
             latency: Histogram::new_with_max(LATENCY_NANOS_MAX, LATENCY_DIGITS)?,
         })
     }
 
     fn add(&mut self, tally: &Tally) {
-        let [delivered, duplicates, reordered, bytes, max, damaged, outside, other, buckets @ ..] =
-            tally;
+        let [delivered, duplicates, reordered, bytes, max, rest @ ..] = tally;
+        let [damaged, outside, early_last, other_run, buckets @ ..] = rest;
         self.delivered += delivered;
         self.duplicates += duplicates;
         self.reordered += reordered;
         self.bytes += bytes;
         self.damaged += damaged;
         self.outside += outside;
-        self.other_run += other;
+        self.early_last = self.early_last.max(*early_last);
+        self.other_run += other_run;
         histogram::add(&mut self.latency, buckets, *max);
     }
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::ops::Range;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use aya::Ebpf;
@@ -13,7 +12,7 @@ use aya::{TestRunAttrs, TestRunOptions};
 
 use super::attach::interface_number;
 use super::template::{Shape, Template, template};
-use super::{FrameFlow, Link, object};
+use super::{FrameFlow, object};
 use crate::packet::HEADER;
 
 /// Frames that the kernel makes before it sends them on. The far end of a veth link holds 256 that
@@ -22,13 +21,6 @@ const BATCH: u32 = 64;
 
 /// The longest packet: with its headers it fits a link of 1500 bytes.
 const SIZE_MAX: u16 = 1400;
-
-/// A frame of a type that is free for experiments (IEEE 802, local experimental), the shortest.
-const PROBE_FRAME: usize = 60;
-const PROBE_TYPE: [u8; 2] = [0x88, 0xb5];
-
-/// How long a link may take to count a frame.
-const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 const REFUSED: &str =
     "the kernel sends no frames made by a program (Linux 5.18 and CAP_NET_ADMIN are wanted)";
@@ -84,59 +76,22 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Loads what makes frames for these flows, which take turns in this order.
+    /// Loads what makes frames for these flows, which take turns in this order. Whether frames
+    /// arrive at all says [`probe`](super::probe).
     ///
     /// # Errors
-    /// Privileges are missing, there is no flow, the flows are not of one family or not all with
-    /// (or without) a channel, or the other end of the link takes no frames.
-    pub fn open(link: &Link, flows: &[FrameFlow]) -> Result<Self> {
-        let source = Self::load(&link.interface, flows)?;
-        source.probe(link)?;
-        Ok(source)
-    }
-
-    fn load(interface: &str, flows: &[FrameFlow]) -> Result<Self> {
+    /// Privileges are missing, there is no such interface, there is no flow, or the flows are not
+    /// of one family or not all with (or without) a channel.
+    pub fn open(interface: &str, flows: &[FrameFlow]) -> Result<Self> {
         let shape = Shape::of(flows)?;
         let interface = interface_number(interface)?;
         let count = u32::try_from(flows.len()).context("more flows than a map can hold")?;
         let mut object = object::open(object::SOURCE, &[("templates", count)])?;
         object::load(&mut object, "source")?;
-        object::load(&mut object, "probe")?;
         let templates = take_map(&mut object, "templates")?;
-        let mut states: Array<_, State> = take_map(&mut object, "states")?;
-        let mut nothing: State = [0; 13];
-        nothing[0] = u64::from(interface);
-        states.set(0, nothing, 0).context("cannot write by which link frames leave")?;
+        let states = take_map(&mut object, "states")?;
         let (flows, frame) = (flows.to_vec(), Vec::new());
         Ok(Self { object, templates, states, interface, flows, shape, frame })
-    }
-
-    /// Sends a frame that means nothing to anybody, and looks whether the link took it. The kernel
-    /// says nothing when it cannot: frames for the other end of a veth link vanish unless that end
-    /// polls, as it does with an XDP program on it, or with GRO.
-    fn probe(&self, link: &Link) -> Result<()> {
-        // Other drivers count in their own time and way.
-        if !link.veth {
-            return Ok(());
-        }
-        let mut frame = vec![0; PROBE_FRAME];
-        if let Some(flow) = self.flows.first() {
-            frame[..6].copy_from_slice(&flow.destination_mac.0);
-            frame[6..12].copy_from_slice(&flow.source_mac.0);
-        }
-        frame[12..14].copy_from_slice(&PROBE_TYPE);
-        let before = link.counted()?;
-        self.send("probe", &frame, 1).context(REFUSED)?;
-        let deadline = Instant::now() + PROBE_LIMIT;
-        while link.counted()?.sent == before.sent {
-            if Instant::now() > deadline {
-                let interface = &link.interface;
-                bail!(
-                    "frames sent by {interface} do not arrive: its other end takes none until it polls; where that end is, run `ethtool -K INTERFACE gro on`"
-                );
-            }
-        }
-        Ok(())
     }
 
     /// Begins a run: sequence numbers of every flow start from 0.
@@ -183,7 +138,7 @@ impl Source {
         let goal = self.made()?.all + u64::from(count);
         let mut left = count;
         while left > 0 {
-            match self.send("source", &self.frame, left) {
+            match send(&self.object, "source", &self.frame, left) {
                 Ok(()) => return Ok(()),
                 // A signal ends the call early, with some of the frames sent.
                 Err(ProgramError::SyscallError(error))
@@ -198,19 +153,6 @@ impl Source {
         Ok(())
     }
 
-    /// Runs a program on so many copies of a frame, and does with each what it says.
-    fn send(&self, program: &str, frame: &[u8], count: u32) -> Result<(), ProgramError> {
-        let Some(program) = self.object.program(program) else {
-            return Err(ProgramError::NotLoaded);
-        };
-        let program: &Xdp = program.try_into()?;
-        let mut options = TestRunOptions::new();
-        options.data_in = Some(frame);
-        options.repeat = count;
-        options.attrs = TestRunAttrs::new().xdp_live_frames(BATCH.min(count));
-        program.test_run(options).map(|_| ())
-    }
-
     /// Frames made since the run began.
     ///
     /// # Errors
@@ -219,6 +161,24 @@ impl Source {
         let state = self.states.get(&0, 0).context("cannot read how many frames were made")?;
         Ok(Made { all: state[MADE], measured: state[MEASURED] })
     }
+}
+
+/// Runs a program on so many copies of a frame, and does with each what it says.
+pub(super) fn send(
+    object: &Ebpf,
+    program: &str,
+    frame: &[u8],
+    count: u32,
+) -> Result<(), ProgramError> {
+    let Some(program) = object.program(program) else {
+        return Err(ProgramError::NotLoaded);
+    };
+    let program: &Xdp = program.try_into()?;
+    let mut options = TestRunOptions::new();
+    options.data_in = Some(frame);
+    options.repeat = count;
+    options.attrs = TestRunAttrs::new().xdp_live_frames(BATCH.min(count));
+    program.test_run(options).map(|_| ())
 }
 
 fn take_map<V: aya::Pod>(object: &mut Ebpf, name: &str) -> Result<Array<MapData, V>> {

@@ -7,13 +7,17 @@ use aya::programs::{TestRun as _, Xdp};
 use aya::{Ebpf, TestRunOptions};
 
 use super::template::{Shape, fold, sum, template};
-use super::{FrameFlow, Mac, available};
+use super::{FrameFlow, Mac, Unavailable, available};
 use crate::packet::Header;
 
 /// Whether this process may load programs; if not, says that the test is skipped, as `make test`
 /// counts it.
 pub(super) fn privileged() -> bool {
-    let Err(reason) = available() else { return true };
+    let reason = match available() {
+        Ok(()) => return true,
+        Err(Unavailable::Failed(error)) => panic!("{error:#}"),
+        Err(reason @ (Unavailable::Privileges(_) | Unavailable::Kernel(_))) => reason,
+    };
     let thread = std::thread::current();
     let line = format!("{}: {reason}\n", thread.name().unwrap_or("test"));
     eprint!("skipped {line}");
@@ -56,7 +60,7 @@ pub(super) fn frame(flow: &FrameFlow, header: Header, size: u16) -> Vec<u8> {
 }
 
 /// Writes the UDP checksum anew.
-pub(super) fn write_checksum(frame: &mut [u8]) {
+fn write_checksum(frame: &mut [u8]) {
     let at = udp_at(frame);
     frame[at + 6..at + 8].fill(0);
     let checksum = !fold(udp_sum(frame));

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use std::thread;
 
 use linux_net::{enter_network_namespace, new_network_namespace};
+use turn_bench::frames::Unavailable;
 
 /// The hosts. They go with this value, however the test ends.
 pub(crate) struct Chain {
@@ -18,7 +19,11 @@ pub(crate) struct Chain {
 impl Chain {
     /// Builds the hosts and the links between them.
     pub(crate) fn new() -> Result<Self, String> {
-        turn_bench::frames::available()?;
+        match turn_bench::frames::available() {
+            Ok(()) => {}
+            Err(Unavailable::Failed(error)) => panic!("{error:#}"),
+            Err(reason) => return Err(reason.to_string()),
+        }
         let host = || {
             new_network_namespace()
                 .map_err(|error| format!("network namespaces cannot be made here ({error})"))

@@ -8,7 +8,7 @@ const RUN: u32 = 0x0a0b_0c0d;
 
 fn source(flows: &[FrameFlow]) -> Source {
     // Any interface does: the frames do not leave.
-    Source::load("lo", flows).unwrap()
+    Source::open("lo", flows).unwrap()
 }
 
 fn run(size: u16, burst: u32) -> SourceRun {
@@ -106,7 +106,7 @@ fn flows_that_do_not_fit_each_other_are_refused() {
         vec![flow(0, false, true), flow(1, true, true)],
         vec![mixed],
     ] {
-        assert!(Source::load("lo", &wrong).is_err(), "{wrong:?}");
+        assert!(Source::open("lo", &wrong).is_err(), "{wrong:?}");
     }
 }
 
