@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::engine::{FindMaxArgs, PeerArgs};
 use crate::{footprint, lab, load};
 
 /// Measures TURN servers: delivered packets, latency, CPU, memory.
@@ -17,7 +18,11 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Sends to a server and tells what became of it
-    Load(load::LoadArgs),
+    Load(Box<load::LoadArgs>),
+    /// Searches the highest rate of packets that a server delivers
+    FindMax(Box<FindMaxArgs>),
+    /// Is the other end of packets: counts them, sends them back, or sends, as it is told
+    Peer(PeerArgs),
     /// Measures ways to relay UDP without TURN: what this machine can do
     Lab(lab::LabOptions),
     /// Opens allocations that nobody uses, and tells what memory and descriptors each costs the
@@ -32,6 +37,8 @@ pub fn main() -> ExitCode {
     let Cli { command } = Cli::parse();
     let done = match &command {
         Command::Load(args) => load::run(args),
+        Command::FindMax(args) => args.run(),
+        Command::Peer(args) => args.run(),
         Command::Lab(options) => lab::main(options),
         Command::Footprint(args) => footprint::run(args),
     };

@@ -15,6 +15,7 @@ pub mod arguments;
 pub mod cli;
 pub mod compare;
 pub mod cpu;
+pub mod engine;
 pub mod footprint;
 pub mod frames;
 pub mod lab;

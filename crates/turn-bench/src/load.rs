@@ -9,6 +9,7 @@ use turn_types::IpFamily;
 
 use crate::arguments::{OutputArgs, Rate, seconds};
 use crate::cpu::WatchArguments;
+use crate::engine::{PacketArgs, ServerPlace};
 use crate::outcome::Outcome;
 use crate::requests::{self, HostileSpec, Kind, RequestArgs, RequestSpec};
 use crate::session::LoginArgs;
@@ -16,6 +17,8 @@ use crate::session::LoginArgs;
 /// What a run is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
+    /// Packets through the server, to `turnpike-bench peer` or from it
+    Packet,
     /// Allocations per second: each by a client that logs in anew, and gives it back
     Alloc,
     /// STUN Binding requests per second
@@ -29,7 +32,7 @@ pub enum Mode {
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
     /// What to send
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, default_value_t = Mode::Packet)]
     pub mode: Mode,
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
@@ -49,6 +52,9 @@ pub struct LoadArgs {
     /// Measure this long, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub duration: Duration,
+    /// Of the mode packet.
+    #[command(flatten)]
+    pub packets: PacketArgs,
     /// Of the modes alloc, binding and hostile.
     #[command(flatten)]
     pub requests: RequestArgs,
@@ -66,10 +72,28 @@ pub struct LoadArgs {
 /// Why it could not be measured.
 pub fn run(args: &LoadArgs) -> Result<()> {
     match args.mode {
+        Mode::Packet => run_packets(args),
         Mode::Alloc => run_requests(args, Kind::Allocation { release: !args.requests.no_release }),
         Mode::Binding => run_requests(args, Kind::Binding),
         Mode::Hostile => run_hostile(args),
     }
+}
+
+fn run_packets(args: &LoadArgs) -> Result<()> {
+    let place = ServerPlace {
+        server: args.server,
+        local: args.local,
+        login: args.login.login()?,
+        in_flight: args.requests.in_flight,
+    };
+    let spec = args.packets.spec(args.rate.per_second(), args.warm_up, args.duration);
+    let mut bench = args.packets.open(place, &args.watch.watch)?;
+    let result = bench.run(&spec, args.packets.sessions, args.packets.backend);
+    // Given back whatever came of the run.
+    bench.close();
+    let traffic = result?;
+    let text = traffic.summary();
+    args.output.write(&Outcome::Traffic(traffic), &text)
 }
 
 fn run_requests(args: &LoadArgs, kind: Kind) -> Result<()> {

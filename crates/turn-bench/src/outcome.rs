@@ -1,6 +1,7 @@
 //! What was measured, as it is printed, written as JSON and drawn by `report`.
 
 mod compare;
+mod find_max;
 mod footprint;
 mod hostile;
 mod lab;
@@ -16,6 +17,7 @@ pub use compare::{
     Better, Compare, ComparedCell, ComparedServer, Machine, Measure, Ratio, RawStep, Spread,
     Verdict,
 };
+pub use find_max::{FindMax, Limit, Point};
 pub use footprint::{Footprint, ProcessMemory};
 pub use hostile::Hostile;
 pub use lab::{Lab, LabRow};
@@ -26,6 +28,8 @@ pub use lab::{Lab, LabRow};
 pub enum Outcome {
     /// One run of traffic.
     Traffic(Traffic),
+    /// The highest rate of traffic that was delivered.
+    FindMax(FindMax),
     /// Requests answered per second: allocations, bindings.
     Requests(Requests),
     /// What a server does about senders of rubbish.
@@ -51,6 +55,9 @@ pub struct Traffic {
     pub sent: u64,
     /// Packets that the kernel would not take (no buffer, queue full), within the measured time.
     pub refused: u64,
+    /// The part of the packets asked for, 0 to 1, that the sender left out because it was late: the
+    /// machine that sends could not keep the rate. 0 where no rate was asked for.
+    pub behind: f64,
     /// Those of `sent` that arrived, each once.
     pub delivered: u64,
     /// Those that arrived again.
@@ -59,6 +66,9 @@ pub struct Traffic {
     pub reordered: u64,
     /// Packets of the run whose header was not what was sent.
     pub damaged: u64,
+    /// Packets that reached the benchmark's own sockets and found them full. The server did its work
+    /// on them; they count as lost all the same.
+    pub dropped: u64,
     /// From the sender's call to the receiver's, `None` when their clocks differ. For `Echo` there
     /// and back.
     pub latency: Option<Latency>,

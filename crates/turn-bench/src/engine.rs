@@ -1,0 +1,43 @@
+//! Runs of traffic: who sends what and when, who counts, and how both ends agree.
+//!
+//! ```text
+//! bench.rs      sessions that are open; one run after the other over them
+//!   greeting.rs   before a run: every flow is made known to the peer, and seen to work
+//!   course.rs     start, send, wait, ask, add up          line.rs      questions to the peer
+//!   receiver.rs   what comes back, and keeping sessions   progress.rs  how it goes
+//! find_max.rs   the highest rate that is delivered
+//! peer/         the other end
+//!
+//! plan.rs       a run as both ends know it                control.rs   what they say to each other
+//! seam.rs       what makes packets, and what counts them: sockets here, frames elsewhere
+//! source.rs     packets by sockets                        pace.rs      when bursts are due
+//! counts.rs     counters of all threads                   tally.rs     each packet once
+//! ```
+
+mod arguments;
+mod bench;
+mod clock;
+mod control;
+mod counts;
+mod course;
+mod find_max;
+mod greeting;
+mod line;
+mod pace;
+mod peer;
+mod plan;
+mod progress;
+mod receiver;
+mod seam;
+mod source;
+mod summary;
+mod tally;
+
+pub use arguments::{FindMaxArgs, PacketArgs, PeerArgs, ServerPlace};
+pub use bench::{Bench, BenchOptions};
+pub use clock::{ClockId, now};
+pub use find_max::FindMaxSpec;
+pub use peer::{Peer, PeerOptions};
+pub use plan::{Plan, Window};
+pub use seam::{Ends, Gauge, Sent, Sink, Source, Target};
+pub use tally::Tally;

@@ -1,0 +1,204 @@
+//! What the commands that send packets are given, and what `find-max` and `peer` do with it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+
+use crate::arguments::{OutputArgs, seconds};
+use crate::cpu::{Watch, WatchArguments};
+use crate::engine::bench::{Bench, BenchOptions};
+use crate::engine::find_max::FindMaxSpec;
+use crate::engine::peer::{Peer, PeerOptions};
+use crate::outcome::Outcome;
+use crate::session::{IN_FLIGHT, Login, LoginArgs, SessionOptions};
+use crate::traffic::{Backend, Direction, Shape, TrafficSpec};
+
+/// Receive buffer asked for each session: a burst of super-packets fits.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// Which packets, and between whom.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Packets (find-max, and load --mode packet)")]
+pub struct PacketArgs {
+    /// Where `turnpike-bench peer` listens, as the server reaches it
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub peer: Option<SocketAddr>,
+    /// Allocations, each with a channel to the peer, and one flow of packets over each
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub sessions: u32,
+    /// How many packets a flow sends when it has its turn
+    #[arg(long, value_enum, default_value_t = Shape::Audio)]
+    pub shape: Shape,
+    /// Which way the packets go
+    #[arg(long, value_enum, default_value_t = Direction::ClientToPeer)]
+    pub direction: Direction,
+    /// Payload bytes of each packet, 24 to 1400 [default: 200 for audio, 1200 for the others]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(24..=1400))]
+    pub size: Option<u16>,
+    /// Threads that send
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub senders: u32,
+    /// Threads that receive
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub receivers: u32,
+    /// What hands packets to the kernel
+    #[arg(long, value_enum, default_value_t = Backend::Sockets)]
+    pub backend: Backend,
+    /// Say nothing on standard error while a run goes on
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// The server, and who sends to it.
+#[derive(Clone, Debug)]
+pub struct ServerPlace {
+    /// The server.
+    pub server: SocketAddr,
+    /// The address that clients send from; `None` is whichever the route gives.
+    pub local: Option<IpAddr>,
+    /// Who logs in.
+    pub login: Login,
+    /// Allocations asked for at the same time.
+    pub in_flight: u32,
+}
+
+impl PacketArgs {
+    /// The run that is meant.
+    #[must_use]
+    pub fn spec(&self, rate: Option<u32>, warm_up: Duration, duration: Duration) -> TrafficSpec {
+        let size = self.size.unwrap_or_else(|| self.shape.default_size());
+        let Self { shape, direction, .. } = *self;
+        TrafficSpec { shape, direction, size, rate, warm_up, duration }
+    }
+
+    /// Opens the sessions.
+    ///
+    /// # Errors
+    /// As [`Bench::open`]; no peer was named.
+    pub fn open(&self, place: ServerPlace, watch: &[Watch]) -> Result<Bench> {
+        let peer = self.peer.context(
+            "--peer is missing: start `turnpike-bench peer --listen ADDR:PORT` where the server can \
+             reach it, and name that address",
+        )?;
+        let sessions = SessionOptions {
+            local: place.local,
+            sessions: self.sessions,
+            in_flight: place.in_flight,
+            receive_buffer: RECEIVE_BUFFER,
+            ..SessionOptions::new(place.server, place.login, peer)
+        };
+        Bench::open(&BenchOptions {
+            sessions,
+            senders: self.senders as usize,
+            receivers: self.receivers as usize,
+            watch: watch.to_vec(),
+            quiet: self.quiet,
+        })
+    }
+}
+
+/// The arguments of `find-max`.
+#[derive(Clone, Debug, Args)]
+pub struct FindMaxArgs {
+    /// The server
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub server: SocketAddr,
+    /// Send from this address of this host [default: as the route has it]
+    #[arg(long, value_name = "ADDR")]
+    pub local: Option<IpAddr>,
+    /// Who logs in.
+    #[command(flatten)]
+    pub login: LoginArgs,
+    /// Allocations that are asked for at the same time at the beginning
+    #[arg(long, value_name = "N", default_value_t = IN_FLIGHT, value_parser = clap::value_parser!(u32).range(1..))]
+    pub in_flight: u32,
+    /// The packets that may be lost, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
+    pub max_loss: f64,
+    /// Measure each try this long, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "0.3", value_parser = seconds)]
+    pub step: Duration,
+    /// Send this long before measuring in the run that confirms the rate, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    pub warm_up: Duration,
+    /// Measure this long in the run that confirms the rate, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub duration: Duration,
+    /// Which packets.
+    #[command(flatten)]
+    pub packets: PacketArgs,
+    /// Cores to watch.
+    #[command(flatten)]
+    pub watch: WatchArguments,
+    /// Where the outcome goes.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl FindMaxArgs {
+    /// One search.
+    ///
+    /// # Errors
+    /// As [`Bench::open`] and [`Bench::find_max`]; a file that cannot be written.
+    pub fn run(&self) -> Result<()> {
+        ensure!((0.0..100.0).contains(&self.max_loss), "--max-loss is 0 to less than 100 percent");
+        let place = ServerPlace {
+            server: self.server,
+            local: self.local,
+            login: self.login.login()?,
+            in_flight: self.in_flight,
+        };
+        let spec = FindMaxSpec {
+            traffic: self.packets.spec(None, self.warm_up, self.duration),
+            loss_max: self.max_loss / 100.0,
+            step: self.step,
+        };
+        let mut bench = self.packets.open(place, &self.watch.watch)?;
+        let result = bench.find_max(&spec, self.packets.sessions, self.packets.backend);
+        // Given back whatever came of the search.
+        bench.close();
+        let found = result?;
+        let text = found.summary();
+        self.output.write(&Outcome::FindMax(found), &text)
+    }
+}
+
+/// The arguments of `peer`.
+#[derive(Clone, Debug, Args)]
+pub struct PeerArgs {
+    /// Where to receive what the server relays
+    #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:9000")]
+    pub listen: SocketAddr,
+    /// Threads, each with a socket of its own [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Every second, print packets in and out per second, those that found the own sockets full,
+    /// and the CPU time used per second
+    #[arg(long)]
+    pub stats: bool,
+}
+
+impl PeerArgs {
+    /// Serves until the process is ended.
+    ///
+    /// # Errors
+    /// As [`Peer::bind`] and [`Peer::serve`].
+    pub fn run(&self) -> Result<()> {
+        let threads = match self.threads {
+            Some(threads) => threads as usize,
+            None => linux_net::allowed_cores().map_or(1, |cores| cores.len()),
+        };
+        let peer = Peer::bind(&PeerOptions { listen: self.listen, threads }, None)?;
+        if let Some(bytes) = peer.small_buffer() {
+            eprintln!(
+                "note: sockets hold {bytes} bytes, which a fast sender fills while the peer is off \
+                 its core: raise net.core.rmem_max, or run the peer with CAP_NET_ADMIN"
+            );
+        }
+        eprintln!("listening on {} with {threads} threads", peer.address());
+        peer.serve(&AtomicBool::new(false), self.stats)
+    }
+}

@@ -1,0 +1,206 @@
+//! Sessions that are open, and runs of traffic over them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+
+use crate::cpu::{Meters, Watch};
+use crate::engine::clock::ClockId;
+use crate::engine::counts::Counts;
+use crate::engine::course::Course;
+use crate::engine::greeting::Greeting;
+use crate::engine::line::Line;
+use crate::engine::progress::Progress;
+use crate::engine::receiver::{Duty, Receiver};
+use crate::engine::seam::{Ends, Sink as _, Target};
+use crate::engine::source::SocketSource;
+use crate::outcome::Traffic;
+use crate::packet::HEADER;
+use crate::session::{self, Session, SessionOptions};
+use crate::traffic::{Backend, TrafficSpec};
+
+/// The largest payload: with the headers of a relayed packet, in IPv6 too, it fits a link of 1500
+/// bytes.
+const SIZE_MAX: u16 = 1400;
+
+/// The longest run that a peer is asked for, warm-up and all.
+const RUN_SECONDS_MAX: u64 = 24 * 3600;
+
+/// Words of the peer that wait to be heard: two for each flow that is greeted at a time, with much
+/// to spare. Beyond it they are lost, and asked for again.
+const WORDS: usize = 1024;
+
+/// What is opened once, for many runs.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// The sessions: one flow each.
+    pub sessions: SessionOptions,
+    /// Threads that send, 1 or more.
+    pub senders: usize,
+    /// Threads that receive, 1 or more.
+    pub receivers: usize,
+    /// Cores to be watched during each run.
+    pub watch: Vec<Watch>,
+    /// Whether nothing is said on standard error while a run goes on.
+    pub quiet: bool,
+}
+
+/// Open sessions, divided among threads.
+pub struct Bench {
+    sources: Vec<SocketSource>,
+    receivers: Vec<Receiver>,
+    /// Sends on flow 0 while the sources are busy.
+    line: SocketSource,
+    counts: Counts,
+    /// The peer's token for each flow, once it is known.
+    tokens: Vec<u64>,
+    clock: ClockId,
+    meters: Meters,
+    ends: Option<Box<dyn Ends>>,
+    peer: SocketAddr,
+    quiet: bool,
+}
+
+impl Bench {
+    /// Logs the sessions in and puts meters on the cores to be watched.
+    ///
+    /// # Errors
+    /// What the server said to a session; a core that cannot be watched.
+    pub fn open(options: &BenchOptions) -> Result<Self> {
+        ensure!(options.sessions.sessions > 0, "without sessions there is nothing to measure");
+        // All that can fail without a server comes first.
+        let meters = Meters::start(&options.watch)?;
+        let sessions = session::open(&options.sessions)?;
+        let count = sessions.len();
+        let (senders, receivers) = (options.senders.max(1), options.receivers.max(1));
+        let handle = |session: &Session| session.socket.try_clone().context("a second handle");
+        let line = vec![(target(0, &sessions[0]), handle(&sessions[0])?)];
+        let mut handles: Vec<Vec<_>> = (0..senders.min(count)).map(|_| Vec::new()).collect();
+        let mut members: Vec<Vec<_>> = (0..receivers.min(count)).map(|_| Vec::new()).collect();
+        for (flow, session) in (0_u32..).zip(sessions) {
+            let index = flow as usize;
+            let sender = index % handles.len();
+            handles[sender].push((target(flow, &session), handle(&session)?));
+            let receiver = index % members.len();
+            members[receiver].push((flow, session));
+        }
+        Ok(Self {
+            counts: Counts::new(members.len()),
+            sources: handles.into_iter().map(SocketSource::of_sessions).collect(),
+            receivers: members.into_iter().map(Receiver::new).collect::<Result<_>>()?,
+            line: SocketSource::of_sessions(line),
+            tokens: vec![0; count],
+            clock: ClockId::own(),
+            meters,
+            ends: None,
+            peer: options.sessions.peer,
+            quiet: options.quiet,
+        })
+    }
+
+    /// Gives the bench what makes and counts frames, for runs with that backend.
+    pub fn with_frames(&mut self, ends: Box<dyn Ends>) {
+        self.ends = Some(ends);
+    }
+
+    /// How many sessions are open.
+    #[must_use]
+    pub fn sessions(&self) -> u32 {
+        u32::try_from(self.tokens.len()).unwrap_or(u32::MAX)
+    }
+
+    /// One run of traffic over the first `flows` sessions.
+    ///
+    /// # Errors
+    /// A specification that cannot be followed; a peer that does not answer; a session that the
+    /// server ended. Lost packets are no error.
+    pub fn run(&mut self, spec: &TrafficSpec, flows: u32, backend: Backend) -> Result<Traffic> {
+        check(spec)?;
+        ensure!(flows > 0, "a run has at least one flow");
+        ensure!(flows <= self.sessions(), "{flows} flows want as many sessions");
+        let ends = match (backend, &self.ends) {
+            (Backend::Sockets, _) => None,
+            (Backend::Frames, Some(ends)) => Some(&**ends),
+            (Backend::Frames, None) => bail!("frames want an --interface to leave and arrive by"),
+        };
+        let run = u32::from_be_bytes(linux_net::random_bytes()).max(1);
+        self.counts.expect(run, spec.size)?;
+        if let Some(ends) = ends {
+            ends.sink().expect(run, spec.size)?;
+        }
+        self.sources.iter_mut().for_each(|source| source.restrict(flows));
+        let dropped_before = dropped(&self.receivers);
+
+        let halt = AtomicBool::new(false);
+        let (told, words) = sync_channel(WORDS);
+        let Self { sources, receivers, line, counts, tokens, meters, .. } = self;
+        let (counts, clock, peer, quiet) = (&*counts, self.clock, self.peer, self.quiet);
+        let result = thread::scope(|scope| {
+            let receiving: Vec<_> = receivers
+                .iter_mut()
+                .enumerate()
+                .map(|(thread, receiver)| {
+                    let (told, halt) = (told.clone(), &halt);
+                    scope.spawn(move || receiver.run(Duty { thread, counts, words: &told, halt }))
+                })
+                .collect();
+            let greeting = Greeting { run, sources, tokens, words: &words, halt: &halt, peer };
+            let outcome = greeting.greet(flows).and_then(|()| {
+                let line = Line { run, source: line, words: &words, halt: &halt, peer, asked: 0 };
+                let progress = Progress::new(quiet);
+                Course {
+                    line,
+                    spec,
+                    flows,
+                    backend,
+                    sources,
+                    counts,
+                    ends,
+                    clock,
+                    meters,
+                    progress,
+                }
+                .go()
+            });
+            halt.store(true, Relaxed);
+            // What a receiver failed of is the cause of whatever else went wrong.
+            for thread in receiving {
+                thread.join().unwrap_or_else(|_| Err(anyhow!("a receiver panicked")))?;
+            }
+            outcome
+        });
+        let mut traffic = result?;
+        traffic.dropped += dropped(&self.receivers) - dropped_before;
+        Ok(traffic)
+    }
+
+    /// Gives the allocations back, and returns how many the server did not confirm.
+    pub fn close(self) -> usize {
+        session::close(self.receivers.into_iter().flat_map(Receiver::into_sessions).collect())
+    }
+}
+
+fn dropped(receivers: &[Receiver]) -> u64 {
+    receivers.iter().map(Receiver::dropped).sum()
+}
+
+fn target(flow: u32, session: &Session) -> Target {
+    let channel = Some(session.channel);
+    Target { flow, from: session.socket.local_addr(), to: session.client.server().0, channel }
+}
+
+fn check(spec: &TrafficSpec) -> Result<()> {
+    let size = usize::from(spec.size);
+    ensure!(
+        (HEADER..=usize::from(SIZE_MAX)).contains(&size),
+        "packets have {HEADER} to {SIZE_MAX} bytes, not {size}"
+    );
+    ensure!(!spec.duration.is_zero(), "a run takes longer than nothing");
+    ensure!(spec.rate != Some(0), "a rate of 0 sends nothing");
+    let seconds = spec.warm_up.as_secs().saturating_add(spec.duration.as_secs());
+    ensure!(seconds < RUN_SECONDS_MAX, "a run takes at most a day");
+    Ok(())
+}

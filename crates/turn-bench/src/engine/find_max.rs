@@ -1,0 +1,200 @@
+//! The highest rate that is delivered: found by short runs, shown by a long one.
+//!
+//! A run that sends all it can says how much arrives of too much. That is a place to begin at, not
+//! the answer: an overloaded server may deliver less than one that has just enough to do. So the
+//! answer is the highest rate of which nearly nothing was lost, between one that passed and one
+//! that did not.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::engine::bench::Bench;
+use crate::outcome::{FindMax, Limit, Point, Traffic};
+use crate::traffic::{Backend, TrafficSpec};
+
+/// Warm-up of a try: queues are full, or empty, by then.
+const WARM_UP: Duration = Duration::from_millis(100);
+
+/// The largest step up from a rate that passed: what an overloaded server delivers is seldom far
+/// from what it can. And the step down while none passed, where it is.
+const UP: f64 = 1.25;
+const DOWN: f64 = 0.5;
+
+/// The first rate tried is at least this part of all that can be sent, however little of that
+/// arrived.
+const FIRST: f64 = 0.25;
+
+/// The search ends when the rates that passed and failed are this near: nearer than two runs of
+/// the same rate agree.
+const NEAR: f64 = 1.03;
+
+/// Tries of one rate; one that passes is enough, since whatever disturbs a run makes it worse.
+const TRIES: u32 = 2;
+
+/// Rates tried in one search; each halves what is left, so that it ends long before.
+const RATES_MAX: u32 = 24;
+
+/// Lower rates tried when the confirming run fails, each lower by this.
+const RETREATS_MAX: u32 = 8;
+const RETREAT: f64 = 0.97;
+
+/// The lowest rate tried, in packets per second.
+const RATE_MIN: f64 = 100.0;
+
+/// A generator that leaves out more of its schedule than this did not offer the rate.
+const BEHIND_MAX: f64 = 0.02;
+
+/// What is searched, and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FindMaxSpec {
+    /// Which packets. The rate is not looked at; warm-up and duration are those of the run that
+    /// confirms.
+    pub traffic: TrafficSpec,
+    /// The part of the packets that may be lost, 0 to 1.
+    pub loss_max: f64,
+    /// How long each try measures.
+    pub step: Duration,
+}
+
+impl Bench {
+    /// Searches the highest rate that the first `flows` sessions deliver.
+    ///
+    /// # Errors
+    /// As [`Bench::run`]. A server that delivers nothing at any rate is no error.
+    pub fn find_max(
+        &mut self,
+        spec: &FindMaxSpec,
+        flows: u32,
+        backend: Backend,
+    ) -> Result<FindMax> {
+        search(spec, |traffic| self.run(traffic, flows, backend))
+    }
+}
+
+/// The search, over whatever runs traffic.
+fn search(spec: &FindMaxSpec, run: impl FnMut(&TrafficSpec) -> Result<Traffic>) -> Result<FindMax> {
+    let mut search = Search { spec, run, points: Vec::new(), limit: Limit::Server };
+    let rate = search.bracket()?;
+    let confirmed = search.confirm(rate)?;
+    let Search { points, limit, .. } = search;
+    Ok(FindMax { loss_max: spec.loss_max, step: spec.step, limit, points, confirmed })
+}
+
+struct Search<'a, R> {
+    spec: &'a FindMaxSpec,
+    run: R,
+    points: Vec<Point>,
+    limit: Limit,
+}
+
+impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
+    /// The highest rate that passed.
+    fn bracket(&mut self) -> Result<f64> {
+        let flat_out = self.attempt(None)?;
+        if self.passes(&flat_out) {
+            self.limit = Limit::Generator;
+            return Ok(offered(&flat_out));
+        }
+        let (mut passed, mut failed) = (None, offered(&flat_out));
+        let mut rate = flat_out.delivered_per_second().max(failed * FIRST).max(RATE_MIN);
+        for _ in 0..RATES_MAX {
+            match self.try_rate(rate)? {
+                Tried::Passed => passed = Some(rate),
+                Tried::Failed => failed = rate,
+                Tried::NotOffered(offered) => {
+                    // As fast as it can be asked in this shape, and nothing was lost.
+                    self.limit = Limit::Generator;
+                    return Ok(passed.unwrap_or(0.0).max(offered));
+                }
+            }
+            rate = match passed {
+                Some(passed) if failed <= passed * NEAR => return Ok(passed),
+                Some(passed) => (passed * UP).min((passed * failed).sqrt()),
+                None if failed <= RATE_MIN => return Ok(RATE_MIN),
+                None => (failed * DOWN).max(RATE_MIN),
+            };
+        }
+        Ok(passed.unwrap_or(RATE_MIN))
+    }
+
+    fn try_rate(&mut self, rate: f64) -> Result<Tried> {
+        for _ in 0..TRIES {
+            let traffic = self.attempt(Some(rate))?;
+            if self.passes(&traffic) {
+                let kept = traffic.behind <= BEHIND_MAX;
+                return Ok(if kept { Tried::Passed } else { Tried::NotOffered(offered(&traffic)) });
+            }
+        }
+        Ok(Tried::Failed)
+    }
+
+    fn attempt(&mut self, rate: Option<f64>) -> Result<Traffic> {
+        let spec = TrafficSpec {
+            rate: rate.map(whole),
+            warm_up: WARM_UP,
+            duration: self.spec.step,
+            ..self.spec.traffic
+        };
+        self.measure(&spec)
+    }
+
+    fn measure(&mut self, spec: &TrafficSpec) -> Result<Traffic> {
+        let traffic = (self.run)(spec)?;
+        self.points.push(Point {
+            offered: offered(&traffic),
+            delivered: traffic.delivered_per_second(),
+            loss: traffic.loss(),
+        });
+        Ok(traffic)
+    }
+
+    /// The long run, at this rate or a little below where it turns out too high to be kept.
+    fn confirm(&mut self, rate: f64) -> Result<Traffic> {
+        let mut rate = rate.max(1.0);
+        let mut best: Option<Traffic> = None;
+        for _ in 0..RETREATS_MAX {
+            let spec = TrafficSpec { rate: Some(whole(rate)), ..self.spec.traffic };
+            let traffic = self.measure(&spec)?;
+            if self.passes(&traffic) {
+                return Ok(traffic);
+            }
+            let better = best.as_ref().is_none_or(|best| traffic.loss() < best.loss());
+            if better {
+                best = Some(traffic);
+            }
+            rate *= RETREAT;
+        }
+        self.limit = Limit::Unconfirmed;
+        match best {
+            Some(best) => Ok(best),
+            // There was at least one run.
+            None => self.attempt(Some(rate)),
+        }
+    }
+
+    fn passes(&self, traffic: &Traffic) -> bool {
+        traffic.sent > 0 && traffic.loss() <= self.spec.loss_max
+    }
+}
+
+enum Tried {
+    Passed,
+    Failed,
+    /// Nothing was lost, but this lower rate is all that was offered.
+    NotOffered(f64),
+}
+
+/// Packets per second that were sent.
+fn offered(traffic: &Traffic) -> f64 {
+    traffic.sent as f64 / traffic.spec.duration.as_secs_f64()
+}
+
+/// A rate in whole packets per second, at least 1.
+fn whole(rate: f64) -> u32 {
+    // Saturates, where a generator of the future sends more.
+    (rate.round() as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests;

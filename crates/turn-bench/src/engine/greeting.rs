@@ -1,0 +1,145 @@
+//! Making every flow known to the peer, and seeing every flow work, before a run.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::engine::control::{Body, Message, Why};
+use crate::engine::receiver::Word;
+use crate::engine::source::SocketSource;
+
+/// Flows that are greeted at the same time: no server's socket overflows by so few.
+const IN_FLIGHT: usize = 128;
+
+/// When an answer is taken for lost.
+const REPEAT: Duration = Duration::from_millis(250);
+
+/// How often one flow is greeted in vain before the peer is taken for absent: 3 s.
+const TRIES: u32 = 12;
+
+/// How long to wait for a word before it is looked whether to repeat one.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What is needed to greet.
+pub(crate) struct Greeting<'a> {
+    pub(crate) run: u32,
+    /// The flows, each with the source of its number modulo their count.
+    pub(crate) sources: &'a mut [SocketSource],
+    /// The token of each flow, from earlier runs, or 0.
+    pub(crate) tokens: &'a mut [u64],
+    pub(crate) words: &'a Receiver<Word>,
+    /// Set when a receiver failed.
+    pub(crate) halt: &'a AtomicBool,
+    pub(crate) peer: SocketAddr,
+}
+
+#[derive(Clone, Copy)]
+struct Waiting {
+    flow: u32,
+    since: Instant,
+    tries: u32,
+}
+
+impl Greeting<'_> {
+    /// Greets flows 0 to `flows` and returns when all are welcome.
+    ///
+    /// # Errors
+    /// Flows that the peer does not hear or that do not hear the peer; a peer that refuses.
+    pub(crate) fn greet(mut self, flows: u32) -> Result<()> {
+        let mut welcome = vec![false; flows as usize];
+        let (mut next, mut done) = (0, 0);
+        let mut waiting: VecDeque<Waiting> = VecDeque::new();
+        while done < flows && !self.halt.load(Relaxed) {
+            while waiting.len() < IN_FLIGHT && next < flows {
+                self.hello(next);
+                waiting.push_back(Waiting { flow: next, since: Instant::now(), tries: 1 });
+                next += 1;
+            }
+            if let Ok((flow, message)) = self.words.recv_timeout(LOOK) {
+                done += u32::from(self.hear(flow, &message, &mut welcome)?);
+            }
+            while let Some(first) = waiting.front().copied() {
+                let heard = welcome[first.flow as usize];
+                if !heard && first.since.elapsed() < REPEAT {
+                    break;
+                }
+                waiting.pop_front();
+                if !heard {
+                    self.repeat(first, &mut waiting, (done, flows))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hello(&mut self, flow: u32) {
+        let body = Body::Hello { flow, token: self.tokens[flow as usize] };
+        let message = Message { run: self.run, body }.encode();
+        let sources = self.sources.len();
+        self.sources[flow as usize % sources].send_one(flow as usize / sources, &message);
+    }
+
+    fn repeat(
+        &mut self,
+        one: Waiting,
+        waiting: &mut VecDeque<Waiting>,
+        (done, flows): (u32, u32),
+    ) -> Result<()> {
+        let peer = self.peer;
+        if one.tries >= TRIES && done == 0 {
+            bail!(
+                "nothing answers at {peer} through the relay: is `turnpike-bench peer --listen \
+                 {peer}` running there, and may the server send to it?"
+            );
+        }
+        ensure!(
+            one.tries < TRIES,
+            "the peer at {peer} answers on {done} of {flows} flows, but not on flow {}: is the \
+             server, or the way to the peer, overloaded?",
+            one.flow
+        );
+        self.hello(one.flow);
+        waiting.push_back(Waiting { since: Instant::now(), tries: one.tries + 1, ..one });
+        Ok(())
+    }
+
+    /// Whether a flow is welcome by this that was not before.
+    fn hear(&mut self, from: u32, message: &Message, welcome: &mut [bool]) -> Result<bool> {
+        if message.run != self.run || from as usize >= welcome.len() {
+            return Ok(false);
+        }
+        match message.body {
+            Body::Challenge { flow, token } if flow == from => {
+                self.tokens[flow as usize] = token;
+                self.hello(flow);
+                Ok(false)
+            }
+            Body::Welcome { flow } if flow == from => {
+                Ok(!std::mem::replace(&mut welcome[flow as usize], true))
+            }
+            Body::Refused { why } => bail!("{}", refusal(why, self.peer)),
+            Body::Hello { .. }
+            | Body::Challenge { .. }
+            | Body::Welcome { .. }
+            | Body::Start { .. }
+            | Body::Started { .. }
+            | Body::Query { .. }
+            | Body::Report { .. }
+            | Body::Stop => Ok(false),
+        }
+    }
+}
+
+/// What a peer's refusal means.
+pub(crate) fn refusal(why: Why, peer: SocketAddr) -> String {
+    let why = match why {
+        Why::Full => "has as many flows or runs as it may; other loads use it",
+        Why::Unknown => "does not know the run: it was started again meanwhile, or heard nothing",
+        Why::Unable => "cannot do this: the run is longer than a day, or its log tells more",
+    };
+    format!("the peer at {peer} {why}")
+}

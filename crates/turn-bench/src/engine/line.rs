@@ -1,0 +1,104 @@
+//! Questions to the peer while a run goes on.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::engine::control::{Body, Message, Report};
+use crate::engine::greeting::refusal;
+use crate::engine::receiver::Word;
+use crate::engine::source::SocketSource;
+
+/// When an answer is taken for lost.
+const REPEAT: Duration = Duration::from_millis(50);
+
+/// The flow that questions go by, and where answers come.
+pub(crate) struct Line<'a> {
+    pub(crate) run: u32,
+    /// Of flow 0 alone.
+    pub(crate) source: &'a mut SocketSource,
+    pub(crate) words: &'a Receiver<Word>,
+    /// Set when a receiver failed.
+    pub(crate) halt: &'a AtomicBool,
+    pub(crate) peer: SocketAddr,
+    /// How many questions there were.
+    pub(crate) asked: u32,
+}
+
+impl Line<'_> {
+    pub(crate) fn send(&mut self, body: Body) {
+        self.source.send_one(0, &Message { run: self.run, body }.encode());
+    }
+
+    /// What the peer said that is of this run, within `patience`.
+    ///
+    /// # Errors
+    /// The peer refuses, or a receiver failed.
+    pub(crate) fn hear(&self, patience: Duration) -> Result<Option<Body>> {
+        let until = Instant::now() + patience;
+        loop {
+            if self.halt.load(Relaxed) {
+                bail!("the run was ended");
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            match self.words.recv_timeout(left) {
+                Ok((_, Message { run, .. })) if run != self.run => {}
+                Ok((_, Message { body: Body::Refused { why }, .. })) => {
+                    bail!("{}", refusal(why, self.peer))
+                }
+                Ok((_, Message { body, .. })) => return Ok(Some(body)),
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Asks until there is an answer, or patience ends.
+    ///
+    /// # Errors
+    /// As [`Line::hear`].
+    pub(crate) fn ask<T>(
+        &mut self,
+        question: Body,
+        patience: Duration,
+        answer: impl Fn(&Body) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let until = Instant::now() + patience;
+        while Instant::now() < until {
+            self.send(question);
+            let repeat = (Instant::now() + REPEAT).min(until);
+            while let left = repeat.saturating_duration_since(Instant::now())
+                && !left.is_zero()
+            {
+                match self.hear(left)?.as_ref().and_then(&answer) {
+                    None => {}
+                    found => return Ok(found),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Asks what the peer has.
+    ///
+    /// # Errors
+    /// As [`Line::hear`].
+    pub(crate) fn report(&mut self, patience: Duration) -> Result<Option<Report>> {
+        self.asked += 1;
+        let wanted = self.asked;
+        self.ask(Body::Query { number: wanted }, patience, |body| match body {
+            Body::Report { number, report } if *number == wanted => Some(*report),
+            Body::Hello { .. }
+            | Body::Challenge { .. }
+            | Body::Welcome { .. }
+            | Body::Start { .. }
+            | Body::Started { .. }
+            | Body::Query { .. }
+            | Body::Report { .. }
+            | Body::Stop
+            | Body::Refused { .. } => None,
+        })
+    }
+}

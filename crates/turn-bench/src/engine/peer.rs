@@ -1,0 +1,123 @@
+//! The other end of the traffic: takes what is relayed to it, counts it, sends it back, or sends
+//! of its own, as the load says ([`control`](crate::engine::control)).
+//!
+//! ```text
+//! thread.rs   one socket and one thread: packets in, answers out
+//! runs.rs     what all threads know of a run: its plan, its counts, what sends for it
+//! token.rs    who asks for packets must first show that they arrive there
+//! stats.rs    what the peer itself is doing, once per second
+//! ```
+//!
+//! It sends to nobody who did not prove to receive there, not longer than the run was to take, and
+//! stops when whoever ordered it falls silent.
+
+mod runs;
+mod stats;
+mod thread;
+mod token;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread as threads;
+
+use anyhow::{Context as _, Result, anyhow};
+use linux_net::{UdpOptions, UdpSocket};
+
+use crate::engine::peer::runs::Runs;
+use crate::engine::peer::thread::Worker;
+use crate::engine::seam::Ends;
+
+/// Receive buffer asked for: bursts of a thousand super-packets wait in it while the thread is off
+/// its core.
+const RECEIVE_BUFFER: usize = 64 << 20;
+
+/// Send buffer asked for: what a device with a long queue holds.
+const SEND_BUFFER: usize = 4 << 20;
+
+/// What a peer is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerOptions {
+    /// Where it receives; port 0 is any free one.
+    pub listen: SocketAddr,
+    /// How many threads, each with a socket of its own, 1 or more.
+    pub threads: usize,
+}
+
+/// A peer whose sockets are open.
+pub struct Peer {
+    workers: Vec<Worker>,
+    runs: Arc<Runs>,
+    address: SocketAddr,
+    /// Bytes that each socket can hold, where that is less than was asked for.
+    small_buffer: Option<usize>,
+}
+
+impl Peer {
+    /// Opens the sockets. With `ends`, packets are sent and counted by those where they can.
+    ///
+    /// # Errors
+    /// The address is in use or not of this host.
+    pub fn bind(options: &PeerOptions, ends: Option<Box<dyn Ends>>) -> Result<Self> {
+        let settings = UdpOptions {
+            reuse_port: true,
+            recv_buffer: RECEIVE_BUFFER,
+            send_buffer: SEND_BUFFER,
+            packet_info: options.listen.ip().is_unspecified(),
+            ..UdpOptions::default()
+        };
+        let mut address = options.listen;
+        let (mut sockets, mut small_buffer) = (Vec::new(), None);
+        for _ in 0..options.threads.max(1) {
+            let (socket, applied) = UdpSocket::bind(address, &settings)
+                .with_context(|| format!("cannot listen on {address}"))?;
+            address = socket.local_addr();
+            small_buffer = Some(applied.recv_buffer).filter(|&bytes| bytes < RECEIVE_BUFFER);
+            sockets.push(socket);
+        }
+        let handles = sockets.iter().map(UdpSocket::try_clone).collect::<Result<Vec<_>, _>>();
+        let runs = Arc::new(Runs::new(address, handles.context("a second handle")?, ends));
+        let worker = |(thread, socket)| Worker::new(thread, socket, Arc::clone(&runs));
+        let workers = sockets.into_iter().enumerate().map(worker).collect::<Result<_>>()?;
+        Ok(Self { workers, runs, address, small_buffer })
+    }
+
+    /// Where it receives.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Bytes that each socket can hold, where that is less than it should: an operator may raise
+    /// `net.core.rmem_max`, or start the peer with `CAP_NET_ADMIN`.
+    #[must_use]
+    pub const fn small_buffer(&self) -> Option<usize> {
+        self.small_buffer
+    }
+
+    /// Serves one run after the other until `halt` is set. With `stats` it says every second on
+    /// standard output what it does.
+    ///
+    /// # Errors
+    /// What the kernel says of sockets that it should not.
+    pub fn serve(self, halt: &AtomicBool, stats: bool) -> Result<()> {
+        let Self { workers, runs, .. } = self;
+        threads::scope(|scope| {
+            let spawn = |mut worker: Worker| {
+                scope.spawn(move || {
+                    let result = worker.run(halt);
+                    halt.store(true, Relaxed);
+                    result
+                })
+            };
+            let running: Vec<_> = workers.into_iter().map(spawn).collect();
+            if stats {
+                stats::print_until(halt, &runs);
+            }
+            let joined = running.into_iter().map(|thread| {
+                thread.join().unwrap_or_else(|_| Err(anyhow!("a thread of the peer panicked")))
+            });
+            joined.collect::<Result<()>>()
+        })
+    }
+}

@@ -1,0 +1,312 @@
+//! What all threads of a peer know of the runs that are going on.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use linux_net::UdpSocket;
+
+use crate::engine::clock::{self, ClockId};
+use crate::engine::control::{Report, START_LEAD, Why};
+use crate::engine::counts::Counts;
+use crate::engine::peer::token::Tokens;
+use crate::engine::plan::{Plan, nanos};
+use crate::engine::seam::{Ends, Gauge, Sent, Sink as _, Source, Target};
+use crate::engine::source::SocketSource;
+use crate::outcome::Latency;
+use crate::traffic::Direction;
+
+/// Flows that a peer knows at a time, some 200 bytes each.
+pub(super) const FLOWS_MAX: usize = 1_000_000;
+
+/// Runs at a time: as many loads as anybody lets share a peer.
+const RUNS_MAX: usize = 64;
+
+/// The longest run.
+const RUN_MAX: Duration = Duration::from_hours(24);
+
+/// A run of which nothing was heard for so long is over. The load asks four times a second.
+const SILENCE_NANOS_MAX: u64 = 10_000_000_000;
+
+/// Everything that the threads share.
+pub(super) struct Runs {
+    pub(super) tokens: Tokens,
+    pub(super) clock: ClockId,
+    pub(super) traffic: Vec<Meter>,
+    address: SocketAddr,
+    /// A handle of the socket of each thread.
+    sockets: Mutex<Vec<UdpSocket>>,
+    ends: Option<Box<dyn Ends>>,
+    runs: Mutex<HashMap<u32, Arc<Run>>>,
+    flows: AtomicUsize,
+}
+
+/// What one thread received, and what it and the source beside it sent.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Meter {
+    pub(super) received: AtomicU64,
+    pub(super) sent: AtomicU64,
+}
+
+/// One run.
+pub(super) struct Run {
+    id: u32,
+    /// One place for each thread.
+    pub(super) counts: Counts,
+    /// Whether its packets are to be sent back.
+    pub(super) echo: AtomicBool,
+    /// When something of it was last heard.
+    pub(super) heard: AtomicU64,
+    /// Set when it is forgotten, or replaced: what sends for it stops.
+    halt: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    targets: Vec<Target>,
+    plan: Option<Plan>,
+    sent: Sent,
+    /// Sources that have not finished.
+    sending: usize,
+    /// What the sockets had lost, and sent, when it began.
+    dropped_before: u64,
+    sent_before: u64,
+}
+
+impl Run {
+    fn new(id: u32, threads: usize) -> Self {
+        Self {
+            id,
+            counts: Counts::new(threads),
+            echo: AtomicBool::new(false),
+            heard: AtomicU64::new(clock::now()),
+            halt: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) const fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Ends it: nothing is sent for it any more.
+    pub(super) fn end(&self) {
+        self.halt.store(true, Relaxed);
+    }
+
+    /// Whether it was ended.
+    pub(super) fn ended(&self) -> bool {
+        self.halt.load(Relaxed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Runs {
+    pub(super) fn new(
+        address: SocketAddr,
+        sockets: Vec<UdpSocket>,
+        ends: Option<Box<dyn Ends>>,
+    ) -> Self {
+        let traffic = sockets.iter().map(|_| Meter::default()).collect();
+        Self {
+            tokens: Tokens::new(),
+            clock: ClockId::own(),
+            traffic,
+            address,
+            sockets: Mutex::new(sockets),
+            ends,
+            runs: Mutex::default(),
+            flows: AtomicUsize::new(0),
+        }
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Vec<UdpSocket>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<u32, Arc<Run>>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Datagrams that the sockets lost since they were opened. A kernel that does not tell has
+    /// lost none.
+    pub(super) fn dropped(&self) -> u64 {
+        self.sockets().iter().map(|socket| u64::from(socket.dropped().unwrap_or(0))).sum()
+    }
+
+    /// Packets sent so far.
+    fn sent(&self) -> u64 {
+        self.traffic.iter().map(|meter| meter.sent.load(Relaxed)).sum()
+    }
+
+    /// Takes a flow into a run, which begins to exist with its first.
+    pub(super) fn welcome(&self, run: u32, target: Target) -> Result<Arc<Run>, Why> {
+        if self.flows.fetch_add(1, Relaxed) >= FLOWS_MAX {
+            self.leave(1);
+            return Err(Why::Full);
+        }
+        let mut runs = self.runs();
+        let full = runs.len() >= RUNS_MAX;
+        let run = match runs.get(&run) {
+            Some(run) => Arc::clone(run),
+            None if full => {
+                self.leave(1);
+                return Err(Why::Full);
+            }
+            None => {
+                let new = Arc::new(Run::new(run, self.sockets().len()));
+                runs.insert(run, Arc::clone(&new));
+                new
+            }
+        };
+        drop(runs);
+        run.state().targets.push(target);
+        Ok(run)
+    }
+
+    /// Flows are no longer known.
+    pub(super) fn leave(&self, flows: usize) {
+        self.flows.fetch_sub(flows, Relaxed);
+    }
+
+    /// Begins a run, or says how it began.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        asked: Plan,
+        clock: ClockId,
+    ) -> Result<Plan, Why> {
+        let mut state = run.state();
+        if asked.spec.warm_up + asked.spec.duration > RUN_MAX {
+            return Err(Why::Unable);
+        }
+        if u32::try_from(state.targets.len()).is_ok_and(|known| known < asked.flows) {
+            return Err(Why::Unknown);
+        }
+        if state.plan.is_none() {
+            state.dropped_before = self.dropped();
+            state.sent_before = self.sent();
+        }
+        match (asked.spec.direction, state.plan) {
+            (Direction::PeerToClient, Some(plan)) => Ok(plan),
+            (Direction::PeerToClient, None) => {
+                let begin = clock::now() + nanos(START_LEAD);
+                let plan = Plan::new(run.id, &asked.spec, asked.flows, begin);
+                self.spawn_sources(run, &mut state, plan).map_err(|_| Why::Unable)?;
+                state.plan = Some(plan);
+                Ok(plan)
+            }
+            // Told again with other times, it begins anew: no packet was sent before the answer.
+            (Direction::ClientToPeer | Direction::Echo, known) if known != Some(asked) => {
+                state.plan = Some(asked);
+                run.echo.store(asked.spec.direction == Direction::Echo, Relaxed);
+                self.count(run, &asked, clock == self.clock).map_err(|_| Why::Unable)?;
+                Ok(asked)
+            }
+            (Direction::ClientToPeer | Direction::Echo, _) => Ok(asked),
+        }
+    }
+
+    fn count(&self, run: &Run, plan: &Plan, one_clock: bool) -> Result<()> {
+        let other = self.ends.as_ref().map(|ends| ends.sink());
+        for sink in [Some(&run.counts as _), other].into_iter().flatten() {
+            sink.expect(run.id, plan.spec.size)?;
+            sink.begin(plan, one_clock)?;
+        }
+        Ok(())
+    }
+
+    fn spawn_sources(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        state: &mut State,
+        plan: Plan,
+    ) -> Result<()> {
+        let sources = match &self.ends {
+            Some(ends) => ends.sources(&plan, &state.targets)?,
+            None => self.socket_sources(&state.targets)?,
+        };
+        for (thread, mut source) in sources.into_iter().enumerate() {
+            state.sending += 1;
+            let (own, runs) = (Arc::clone(run), Arc::clone(self));
+            // Not waited for: it ends with the run, and writes down what it did.
+            let spawned = thread::Builder::new().name("source".to_owned()).spawn(move || {
+                let meter = &runs.traffic[thread % runs.traffic.len()];
+                let gauge = Gauge { sent: &meter.sent, halt: &own.halt };
+                let sent = source.run(&plan, gauge).unwrap_or_default();
+                let mut state = own.state();
+                state.sent.add(&sent);
+                state.sending -= 1;
+            });
+            if let Err(error) = spawned {
+                run.end();
+                return Err(error).context("a thread to send");
+            }
+        }
+        Ok(())
+    }
+
+    /// One source for each socket, with its part of the flows.
+    fn socket_sources(&self, targets: &[Target]) -> Result<Vec<Box<dyn Source>>> {
+        let sockets = self.sockets();
+        let threads = sockets.len();
+        let mut sources: Vec<Box<dyn Source>> = Vec::new();
+        for (thread, socket) in sockets.iter().enumerate().take(targets.len()) {
+            let own: Vec<_> = targets.iter().skip(thread).step_by(threads).copied().collect();
+            let socket = socket.try_clone().context("a second handle of a socket")?;
+            sources.push(Box::new(SocketSource::of_peer(socket, &own)));
+        }
+        Ok(sources)
+    }
+
+    /// What was sent and counted so far.
+    pub(super) fn report(&self, run: &Run) -> Report {
+        let state = run.state();
+        let mut tally = run.counts.tally().unwrap_or_default();
+        let other = self.ends.as_ref().and_then(|ends| ends.sink().tally().ok());
+        if let Some(other) = other {
+            tally.add(&other);
+        }
+        let Sent { sent, refused, scheduled, missed } = state.sent;
+        let sends = state.plan.is_some_and(|p| p.spec.direction == Direction::PeerToClient);
+        Report {
+            done: state.plan.is_some() && state.sending == 0,
+            so_far: if sends { self.sent() - state.sent_before } else { tally.received },
+            sent,
+            refused,
+            scheduled,
+            missed,
+            delivered: tally.delivered,
+            duplicates: tally.duplicates,
+            reordered: tally.reordered,
+            damaged: tally.damaged,
+            dropped: self.dropped().saturating_sub(state.dropped_before),
+            latency: Latency::of(&tally.latency),
+        }
+    }
+
+    /// Forgets runs that fell silent.
+    pub(super) fn sweep(&self, now: u64) {
+        self.runs().retain(|_, run| {
+            let silent = now.saturating_sub(run.heard.load(Relaxed)) > SILENCE_NANOS_MAX;
+            if silent {
+                run.end();
+            }
+            !run.ended()
+        });
+    }
+
+    /// The address of the sockets.
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}

@@ -1,0 +1,176 @@
+//! The client's end of what comes back: a thread with its sessions, which it also keeps alive.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use linux_net::{Clock, Epoll, Event, Events, Interest, RxBatch};
+use stun_wire::{PacketKind, channel_data_rfc5766, classify_rfc5766};
+use turn_types::Instant;
+
+use crate::engine::control::Message;
+use crate::engine::tally::{Arrived, Count, Seen};
+use crate::engine::{clock, counts::Counts};
+use crate::packet::Header;
+use crate::session::Session;
+
+/// The longest wait for packets, so that the end of a run is seen soon.
+const WAIT: Duration = Duration::from_millis(10);
+
+/// How often it is looked whether a session has something to do. Refreshes are begun a minute
+/// before they are needed, and retransmissions wait half a second.
+const UPKEEP_NANOS: u64 = 100_000_000;
+
+/// Messages taken from one socket before the next has its turn.
+const MESSAGES: usize = 32;
+
+/// A message of the peer, and the flow it came by.
+pub(crate) type Word = (u32, Message);
+
+/// Sessions, and how to wait for all of them.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    members: Vec<Member>,
+    epoll: Epoll,
+    events: Events,
+    rx: RxBatch,
+}
+
+#[derive(Debug)]
+struct Member {
+    flow: u32,
+    session: Session,
+    seen: Seen,
+}
+
+/// What a receiver needs for one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Duty<'a> {
+    /// Its number among the receivers.
+    pub(crate) thread: usize,
+    /// Where it counts.
+    pub(crate) counts: &'a Counts,
+    /// Where messages of the peer go. When it is full they are lost, and asked for again.
+    pub(crate) words: &'a SyncSender<Word>,
+    /// Set when it is over.
+    pub(crate) halt: &'a AtomicBool,
+}
+
+impl Receiver {
+    /// A receiver for these sessions, each with the number of its flow.
+    pub(crate) fn new(sessions: Vec<(u32, Session)>) -> Result<Self> {
+        let epoll = Epoll::new().context("epoll")?;
+        for (index, (_, session)) in sessions.iter().enumerate() {
+            epoll.add(&session.socket, index as u64, Interest::Read).context("epoll")?;
+        }
+        let member = |(flow, session)| Member { flow, session, seen: Seen::default() };
+        let members = sessions.into_iter().map(member).collect();
+        Ok(Self { members, epoll, events: Events::new(256), rx: RxBatch::new(MESSAGES) })
+    }
+
+    /// The sessions.
+    pub(crate) fn into_sessions(self) -> impl Iterator<Item = Session> {
+        self.members.into_iter().map(|member| member.session)
+    }
+
+    /// Datagrams that the sockets lost since they were opened. A kernel that does not tell has
+    /// lost none.
+    pub(crate) fn dropped(&self) -> u64 {
+        let dropped = |member: &Member| u64::from(member.session.socket.dropped().unwrap_or(0));
+        self.members.iter().map(dropped).sum()
+    }
+
+    /// Receives until the run is over; sets `halt` when it fails.
+    pub(crate) fn run(&mut self, duty: Duty<'_>) -> Result<()> {
+        let result = self.receive_until(duty);
+        if result.is_err() {
+            duty.halt.store(true, Relaxed);
+        }
+        result
+    }
+
+    fn receive_until(&mut self, duty: Duty<'_>) -> Result<()> {
+        self.members.iter_mut().for_each(|member| member.seen = Seen::default());
+        let mut upkeep = 0;
+        while !duty.halt.load(Relaxed) {
+            let Self { members, epoll, events, rx } = self;
+            epoll.wait(events, Some(WAIT)).context("epoll")?;
+            for event in events.iter() {
+                // Tokens are indices.
+                members[event.token as usize].receive(event, rx, duty)?;
+            }
+            if clock::now() >= upkeep {
+                upkeep = clock::now() + UPKEEP_NANOS;
+                self.keep_alive(Clock::instant())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is due for the sessions.
+    fn keep_alive(&mut self, now: Instant) -> Result<()> {
+        for Member { session, flow, .. } in &mut self.members {
+            if session.next_timeout().is_some_and(|due| due <= now) {
+                drive(session, *flow, now)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Member {
+    fn receive(&mut self, event: Event, rx: &mut RxBatch, duty: Duty<'_>) -> Result<()> {
+        if event.error {
+            // ICMP about packets of the run: those are counted as lost, and a server that is gone
+            // shows when nothing is answered.
+            self.session.socket.recv_errors(|_| ()).context("the error queue of a socket")?;
+        }
+        let received = rx.recv(&self.session.socket).context("receiving from the server")?;
+        if received == 0 {
+            return Ok(());
+        }
+        let now = Clock::instant();
+        let mut count = duty.counts.of(duty.thread);
+        let mut spoken = false;
+        for index in 0..received {
+            for (_, datagram) in rx.message(index).segments() {
+                match classify_rfc5766(datagram) {
+                    PacketKind::ChannelData => self.take(datagram, &mut count, now, duty),
+                    PacketKind::Stun => {
+                        self.session.take(now, datagram);
+                        spoken = true;
+                    }
+                    PacketKind::Dtls | PacketKind::Other => count.tally.damaged += 1,
+                }
+            }
+        }
+        drop(count);
+        if spoken { drive(&mut self.session, self.flow, now) } else { Ok(()) }
+    }
+
+    fn take(&mut self, datagram: &[u8], count: &mut Count, now: Instant, duty: Duty<'_>) {
+        let payload = match channel_data_rfc5766(datagram) {
+            Ok(frame) if frame.number == self.session.channel.get() => frame.data,
+            Ok(_) | Err(_) => {
+                count.tally.damaged += 1;
+                return;
+            }
+        };
+        if let Some(header) = Header::decode(payload) {
+            let arrived = Arrived { flow: self.flow, len: payload.len(), now: now.as_nanos() };
+            count.take(&header, arrived, &mut self.seen);
+        } else if let Some(message) = Message::decode(payload) {
+            let _ = duty.words.try_send((self.flow, message));
+        } else {
+            count.tally.damaged += 1;
+        }
+    }
+}
+
+fn drive(session: &mut Session, flow: u32, now: Instant) -> Result<()> {
+    session.drive(now).map_err(|trouble| {
+        let advice = trouble.advice().map(|advice| format!(": {advice}")).unwrap_or_default();
+        anyhow::anyhow!("session {flow}: {trouble}{advice}")
+    })
+}

@@ -1,0 +1,158 @@
+//! Traffic through a real server on the loopback, to a real peer.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use support::{Server, free_address};
+use turn_bench::engine::{Bench, BenchOptions, FindMaxSpec, Peer, PeerOptions};
+use turn_bench::outcome::Traffic;
+use turn_bench::session::SessionOptions;
+use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec};
+
+const DIRECTIONS: [Direction; 3] =
+    [Direction::ClientToPeer, Direction::PeerToClient, Direction::Echo];
+
+/// A peer that ends with this value.
+struct Running {
+    address: SocketAddr,
+    halt: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start() -> Self {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let peer = Peer::bind(&PeerOptions { listen, threads: 2 }, None).unwrap();
+        let (address, halt) = (peer.address(), Arc::new(AtomicBool::new(false)));
+        let told = Arc::clone(&halt);
+        let thread = Some(thread::spawn(move || peer.serve(&told, false).unwrap()));
+        Self { address, halt, thread }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.halt.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn open(server: &Server, peer: SocketAddr, sessions: u32) -> Bench {
+    let mut options = SessionOptions::new(server.address, Server::login(), peer);
+    options.sessions = sessions;
+    options.receive_buffer = 4 << 20;
+    let (senders, receivers, watch) = (2, 2, Vec::new());
+    Bench::open(&BenchOptions { sessions: options, senders, receivers, watch, quiet: true })
+        .unwrap()
+}
+
+fn spec(shape: Shape, direction: Direction, rate: Option<u32>) -> TrafficSpec {
+    let (warm_up, duration) = (Duration::from_millis(100), Duration::from_millis(500));
+    TrafficSpec { shape, direction, size: 200, rate, warm_up, duration }
+}
+
+fn all_arrived(traffic: &Traffic) {
+    assert!(traffic.sent > 0, "{traffic:?}");
+    assert_eq!(traffic.delivered, traffic.sent, "{traffic:?}");
+    let wrong = (traffic.duplicates, traffic.reordered, traffic.damaged, traffic.refused);
+    assert_eq!(wrong, (0, 0, 0, 0), "{traffic:?}");
+    // All that the schedule had, but for what the sender left out, and says so.
+    let scheduled = f64::from(traffic.spec.rate.unwrap()) * traffic.spec.duration.as_secs_f64();
+    let left_out = scheduled * traffic.behind;
+    let (sent, burst) = (traffic.sent as f64, f64::from(traffic.spec.shape.burst()));
+    assert!((sent + left_out - scheduled).abs() <= 2.0 * burst, "{traffic:?}");
+    assert!(traffic.latency.is_some_and(|latency| latency.p50 > 0), "{traffic:?}");
+}
+
+#[test]
+fn at_a_modest_rate_everything_arrives_whichever_way_it_goes() {
+    let (server, peer) = (Server::start(""), Running::start());
+    let mut bench = open(&server, peer.address, 5);
+    for direction in DIRECTIONS {
+        for shape in [Shape::Audio, Shape::Video, Shape::Flood] {
+            let spec = spec(shape, direction, Some(3200));
+            all_arrived(&bench.run(&spec, 5, Backend::Sockets).unwrap());
+        }
+    }
+    assert_eq!(bench.close(), 0);
+}
+
+#[test]
+fn a_run_may_be_of_fewer_flows_and_of_packets_as_long_as_messages() {
+    let (server, peer) = (Server::start(""), Running::start());
+    let mut bench = open(&server, peer.address, 3);
+    for flows in [1, 3, 2] {
+        for direction in DIRECTIONS {
+            // Merged with messages of the same length on the way.
+            let spec = TrafficSpec { size: 144, ..spec(Shape::Video, direction, Some(1000)) };
+            let traffic = bench.run(&spec, flows, Backend::Sockets).unwrap();
+            assert_eq!(traffic.flows, flows);
+            all_arrived(&traffic);
+        }
+    }
+    let error = bench.run(&spec(Shape::Audio, Direction::Echo, None), 4, Backend::Sockets);
+    assert!(error.is_err(), "four flows over three sessions");
+}
+
+#[test]
+fn what_is_too_much_is_lost_and_counted_and_the_next_run_is_none_the_worse() {
+    let (server, peer) = (Server::start(""), Running::start());
+    let mut bench = open(&server, peer.address, 4);
+    for direction in DIRECTIONS {
+        let flat_out = bench.run(&spec(Shape::Flood, direction, None), 4, Backend::Sockets);
+        let flat_out = flat_out.unwrap();
+        assert!(flat_out.sent > 1000, "{flat_out:?}");
+        assert!((1..=flat_out.sent).contains(&flat_out.delivered), "{flat_out:?}");
+        assert_eq!((flat_out.duplicates, flat_out.damaged), (0, 0), "{flat_out:?}");
+        let modest = spec(Shape::Audio, direction, Some(1000));
+        all_arrived(&bench.run(&modest, 4, Backend::Sockets).unwrap());
+    }
+}
+
+#[test]
+fn a_search_ends_with_a_rate_that_is_delivered() {
+    let (server, peer) = (Server::start(""), Running::start());
+    let mut bench = open(&server, peer.address, 2);
+    let traffic = spec(Shape::Audio, Direction::ClientToPeer, None);
+    let search = FindMaxSpec { traffic, loss_max: 0.05, step: Duration::from_millis(100) };
+    let found = bench.find_max(&search, 2, Backend::Sockets).unwrap();
+    assert!(found.confirmed.delivered > 0, "{found:?}");
+    assert_eq!(found.confirmed.spec.duration, traffic.duration);
+    let last = found.points.last().unwrap();
+    assert!(last.offered > 0.0 && last.delivered <= last.offered, "{found:?}");
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_told_with_what_to_do() {
+    let server = Server::start("");
+    let mut bench = open(&server, free_address(), 2);
+    let spec = spec(Shape::Audio, Direction::ClientToPeer, Some(100));
+    let said = format!("{:#}", bench.run(&spec, 2, Backend::Sockets).unwrap_err());
+    assert!(said.contains("turnpike-bench peer --listen"), "{said}");
+}
+
+#[test]
+fn a_peer_that_was_started_again_serves_the_next_run() {
+    let server = Server::start("");
+    let first = Running::start();
+    let mut bench = open(&server, first.address, 2);
+    let spec = spec(Shape::Audio, Direction::Echo, Some(500));
+    all_arrived(&bench.run(&spec, 2, Backend::Sockets).unwrap());
+    let listen = first.address;
+    drop(first);
+    let peer = Peer::bind(&PeerOptions { listen, threads: 1 }, None).unwrap();
+    let halt = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| peer.serve(&halt, false).unwrap());
+        let traffic = bench.run(&spec, 2, Backend::Sockets);
+        halt.store(true, Ordering::Relaxed);
+        all_arrived(&traffic.unwrap());
+    });
+}
