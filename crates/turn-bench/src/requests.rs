@@ -3,6 +3,7 @@
 
 mod args;
 mod hostile;
+mod ports;
 mod tally;
 mod text;
 mod worker;

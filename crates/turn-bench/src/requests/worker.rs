@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Every allocation is asked for by a client that has never talked to the server, so each costs the
-//! server a challenge and the look-up of the user. A socket is used again once its allocation is
-//! known to be gone; when that is not known, it is closed and another one opened.
+//! server a challenge and the look-up of the user. Each has a port of its own, too: servers may keep
+//! what they know of a client for a while after it gave its allocation back, and refuse another one
+//! from the same port (coturn does).
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use turn_client::{Client, ClientConfig, Event};
 use turn_types::{Instant, IpFamily};
 
 use super::tally::Tally;
-use super::{Kind, RequestSpec};
+use super::{Kind, RequestSpec, ports};
 use crate::session::{Link, Place, Trouble};
 
 /// Events taken per wait.
@@ -270,7 +271,10 @@ impl Worker {
                     self.note_latency(index);
                     self.end(index, Ok(()))?;
                 }
-                Event::Released => self.end(index, Ok(()))?,
+                Event::Released => {
+                    self.end(index, Ok(()))?;
+                    self.replace_socket(index)?;
+                }
                 Event::Refreshed { .. }
                 | Event::PermissionReady { .. }
                 | Event::ChannelReady { .. }
@@ -330,9 +334,9 @@ impl Worker {
         }
     }
 
-    /// The server may hold an allocation of the old one's, and answers to it may still come.
+    /// The server may still know the old one's port, and answers to it may still come.
     fn replace_socket(&mut self, index: usize) -> Result<()> {
-        let socket = self.place.socket().context("another socket")?;
+        let socket = ports::socket(&self.place).context("another socket")?;
         self.epoll.add(&socket, index as u64, Interest::Read).context("epoll")?;
         self.slots[index].link.socket = socket;
         self.forget(index);

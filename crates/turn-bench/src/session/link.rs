@@ -36,8 +36,13 @@ pub(crate) struct Place {
 impl Place {
     /// A socket on a port of its own, connected to the server.
     pub(crate) fn socket(&self) -> io::Result<UdpSocket> {
+        self.socket_at(0)
+    }
+
+    /// A socket on this port, connected to the server; 0 is any that is free.
+    pub(crate) fn socket_at(&self, port: u16) -> io::Result<UdpSocket> {
         let unspecified = IpFamily::of(self.server.ip()).unspecified();
-        let local = SocketAddr::new(self.local.unwrap_or(unspecified), 0);
+        let local = SocketAddr::new(self.local.unwrap_or(unspecified), port);
         let options =
             UdpOptions { recv_buffer: self.receive_buffer, gro: self.gro, ..UdpOptions::default() };
         let (mut socket, _) = UdpSocket::bind(local, &options)?;

@@ -1,0 +1,35 @@
+//! Ports that were not used for a long time.
+
+use std::io;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use linux_net::{UdpSocket, random_bytes};
+
+use crate::session::Place;
+
+/// The first of the ports taken in turn: above those of services.
+const FIRST: u32 = 10_000;
+
+/// How many there are: at 10,000 exchanges per second one comes again after five seconds.
+const COUNT: u32 = 50_000;
+
+/// The next port, counted from [`FIRST`]. Another run begins elsewhere, so that it does not meet
+/// what a server still knows of this one.
+static NEXT: LazyLock<AtomicU32> =
+    LazyLock::new(|| AtomicU32::new(u32::from_be_bytes(random_bytes()) % COUNT));
+
+/// A socket on the next free port. The kernel, when asked for any port, may well give one back that
+/// was closed a moment ago.
+pub(super) fn socket(place: &Place) -> io::Result<UdpSocket> {
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..COUNT {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
+        // Below 60,000.
+        match place.socket_at((FIRST + number) as u16) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
+            outcome => return outcome,
+        }
+    }
+    Err(last)
+}
