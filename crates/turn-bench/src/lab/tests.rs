@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
-use linux_net::Clock;
+use linux_net::{Clock, RxBatch, UdpOptions};
 
 use super::generator::{Generator, GeneratorSockets, Load, Measured};
 use super::limit::Limit;
@@ -140,6 +140,29 @@ fn what_the_generator_sends_it_counts_as_delivered() {
         assert!(relayed.forwarded >= counted.sent, "{strategy}");
         assert_eq!((relayed.unknown, relayed.refused), (0, 0), "{strategy}");
     });
+}
+
+#[test]
+fn a_burst_is_what_a_session_sends_in_one_turn_and_no_longer() {
+    for burst in [1, 10] {
+        let (sink, _) =
+            linux_net::UdpSocket::bind((LOCALHOST, 0).into(), &UdpOptions::default()).unwrap();
+        let sockets = GeneratorSockets::open(LOCALHOST, 5).unwrap();
+        let now = Clock::instant().as_nanos();
+        let measured = Measured { begin: now, end: now + 50_000_000 };
+        // Room for several turns of each session at once.
+        let load = Load { size: 100, burst, window: 200, run: 1 };
+        let generator =
+            Generator::start(sockets, sink.local_addr(), load, measured, &[None]).unwrap();
+        generator.finish().unwrap();
+        let mut rx = RxBatch::new(32);
+        let mut bursts = Vec::new();
+        while rx.recv(&sink).unwrap() > 0 {
+            bursts.extend((0..rx.len()).map(|index| rx.message(index).segments().count()));
+        }
+        assert!(!bursts.is_empty());
+        assert!(bursts.iter().all(|packets| *packets == burst as usize), "{burst}: {bursts:?}");
+    }
 }
 
 #[test]

@@ -112,10 +112,13 @@ impl Worker {
     fn offer(&mut self, now: u64) {
         let Load { window, burst, .. } = self.ledger.load;
         let room = u64::from(window).saturating_sub(self.ledger.on_their_way);
-        let room = u32::try_from(room).unwrap_or(u32::MAX).min(PER_FLUSH.max(burst));
+        // One turn of each session at most: two turns in one flush would leave as one burst.
+        let turns = (room / u64::from(burst))
+            .min(self.flows.len() as u64)
+            .min(u64::from((PER_FLUSH / burst).max(1)));
         // There is room, here and below: the batch is empty, and holds more than a flush.
         let Ok(filler) = self.tx.arena_write(&self.filler) else { return };
-        for _ in 0..room / burst {
+        for _ in 0..turns {
             self.push_burst(filler);
         }
         if self.ledger.on_their_way == 0 {
