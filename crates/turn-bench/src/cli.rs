@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::engine::{FindMaxArgs, PeerArgs};
-use crate::{footprint, lab, load};
+use crate::{footprint, lab, load, report};
 
 /// Measures TURN servers: delivered packets, latency, CPU, memory.
 #[derive(Debug, Parser)]
@@ -28,6 +28,8 @@ enum Command {
     /// Opens allocations that nobody uses, and tells what memory and descriptors each costs the
     /// server
     Footprint(footprint::FootprintArgs),
+    /// Draws results as one page that can be read anywhere
+    Report(report::Arguments),
 }
 
 /// Reads the command line and does what it says. Exit status 0: done; 1: it could not be done, and
@@ -41,6 +43,7 @@ pub fn main() -> ExitCode {
         Command::Peer(args) => args.run(),
         Command::Lab(options) => lab::main(options),
         Command::Footprint(args) => footprint::run(args),
+        Command::Report(arguments) => report::run(arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

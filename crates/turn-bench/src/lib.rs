@@ -22,6 +22,7 @@ pub mod lab;
 pub mod load;
 pub mod outcome;
 pub mod packet;
+pub mod report;
 pub mod requests;
 pub mod session;
 pub mod traffic;
