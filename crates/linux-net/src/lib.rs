@@ -40,6 +40,7 @@
 mod address;
 mod affinity;
 pub mod allocations;
+mod child;
 mod clock;
 mod cmsg;
 mod connected;
@@ -69,7 +70,8 @@ mod waker;
 mod warning;
 mod wire;
 
-pub use affinity::{allowed_cores, pin_current_thread};
+pub use affinity::{allowed_cores, pin_current_thread, pin_thread};
+pub use child::tie_to_parent;
 pub use clock::{Clock, thread_cpu_time};
 pub use epoll::{Epoll, Event, Events, Interest};
 pub use errno::SendError;
@@ -80,7 +82,7 @@ pub use interfaces::{
 };
 pub use namespace::{enter_network_namespace, new_network_namespace};
 pub use occupancy::Occupancy;
-pub use priority::run_when_idle;
+pub use priority::{run_first, run_when_idle};
 pub use probe::{Capabilities, capabilities};
 pub use random::random_bytes;
 pub use raw::{Heard, RAW_PAYLOAD_MAX, RawUdpSocket};

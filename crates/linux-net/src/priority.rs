@@ -1,4 +1,4 @@
-//! A thread that runs only when no other wants to.
+//! Threads that run only when no other wants to, and before all others.
 
 use std::io;
 
@@ -18,9 +18,28 @@ pub fn run_when_idle() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) }).map(drop)
 }
 
+/// Lets another thread, of any process or of the kernel, run before all ordinary ones (SCHED_FIFO, at
+/// its lowest priority).
+///
+/// # Errors
+/// `PermissionDenied` without `CAP_SYS_NICE`; ESRCH when there is no such thread.
+pub fn run_first(thread: u32) -> io::Result<()> {
+    let thread = libc::pid_t::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: `parameters` lives until the call returns.
+    check(unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &raw const parameters) })
+        .map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_is_not_there_cannot_be_first() {
+        assert!(run_first(u32::MAX).is_err());
+        assert!(run_first(i32::MAX as u32).is_err());
+    }
 
     #[test]
     fn a_thread_becomes_idle_alone() {

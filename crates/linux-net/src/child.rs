@@ -1,0 +1,69 @@
+//! Programs that are started, kept to some cores, and end with who started them.
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use crate::affinity::CoreSet;
+use crate::sys::check;
+
+/// Makes a command's program run on `cores` alone, and be killed when the thread that starts it
+/// ends, in whatever way: what is started does not outlive its purpose. Start it from a thread that
+/// lives as long as the program should.
+///
+/// # Errors
+/// `InvalidInput` for a core whose number no machine has. One that this machine does not have is
+/// reported when the command is started.
+pub fn tie_to_parent(command: &mut Command, cores: &[usize]) -> io::Result<()> {
+    let set = CoreSet::of(cores)?;
+    let parent = std::process::id();
+    let prepare = move || {
+        set.apply(0)?;
+        let signal = libc::SIGKILL as libc::c_ulong;
+        // SAFETY: no memory is passed.
+        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) })?;
+        // SAFETY: no memory is passed, and the call cannot fail.
+        let now = unsafe { libc::getppid() };
+        // The parent may have ended before it was said that this matters.
+        if now.cast_unsigned() == parent { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    };
+    // SAFETY: between fork and exec the closure makes system calls alone: it allocates nothing,
+    // takes no lock and touches no memory but its own copies.
+    unsafe { command.pre_exec(prepare) };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_kept_to_its_cores() {
+        let last = *crate::allowed_cores().unwrap().last().unwrap();
+        let mut command = Command::new("grep");
+        command.args(["Cpus_allowed_list", "/proc/self/status"]);
+        tie_to_parent(&mut command, &[last]).unwrap();
+        let output = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert_eq!(output.split_whitespace().last(), Some(last.to_string().as_str()));
+    }
+
+    #[test]
+    fn a_program_ends_with_the_thread_that_started_it() {
+        let start = || {
+            let mut command = Command::new("sleep");
+            command.arg("1000");
+            tie_to_parent(&mut command, &crate::allowed_cores().unwrap()).unwrap();
+            command.spawn().unwrap()
+        };
+        let mut child = std::thread::spawn(start).join().unwrap();
+        assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn cores_that_do_not_exist_are_refused() {
+        let mut command = Command::new("true");
+        assert!(tie_to_parent(&mut command, &[usize::MAX]).is_err());
+        tie_to_parent(&mut command, &[1023]).unwrap();
+        assert!(command.spawn().is_err());
+    }
+}
