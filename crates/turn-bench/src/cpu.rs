@@ -28,13 +28,14 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
 
 use crate::outcome::CoreUse;
 use soaker::Soaker;
 use stat::Ticks;
 
 /// A core to be watched, written `ROLE=CORE`: `server=1`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     /// What runs there.
     pub role: String,
@@ -85,7 +86,7 @@ struct Meter {
 
 impl Meters {
     /// Puts a meter on each core and calibrates them all at once, which takes half a second, and
-    /// more where the cores are busy. Measuring begins.
+    /// more where the cores are busy; once in the life of a process. Measuring begins.
     ///
     /// # Errors
     /// A core that does not exist, or that this process may not use; one so busy that nothing at

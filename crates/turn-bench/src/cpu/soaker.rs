@@ -4,12 +4,13 @@
 //! before, in registers alone. Such a block takes the same time whatever is in the caches, and
 //! nearly the same when the other thread of a physical core is at work.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hint::black_box;
 use std::io::{self, Write as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,10 +24,12 @@ const BLOCK: u64 = 1024;
 const WINDOW: Duration = Duration::from_millis(50);
 /// How long the calibration looks for a better window.
 const CALIBRATION: Duration = Duration::from_millis(500);
-/// Windows that are seen at the least.
-const WINDOWS_MIN: u32 = 2;
-/// On a core that others keep full the thread gets a few parts of 1000. This is time enough even
-/// then; what takes longer is starved by something that never yields.
+/// On a core that others keep full the thread gets a few parts of 1000, and a window would take
+/// long: after this time a short one must do.
+const HURRY: Duration = Duration::from_secs(2);
+/// A short window.
+const SHORT_WINDOW: Duration = Duration::from_millis(5);
+/// Time enough for a short window on any core; where it is not, something never yields.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A thread on a core, until it is dropped.
@@ -58,8 +61,9 @@ pub(super) fn start(core: usize) -> anyhow::Result<Starting> {
     let theirs = Arc::clone(&shared);
     let run = move || match settle(core) {
         Ok(()) => {
+            let rate = known_rate(core).unwrap_or_else(|| calibrate(core, &theirs));
             // Nobody listens where another meter could not be started; then `stop` is set.
-            drop(tell.send(Ok(calibrate(&theirs))));
+            drop(tell.send(Ok(rate)));
             while !theirs.stop.load(Relaxed) {
                 count_block(&theirs);
             }
@@ -111,26 +115,37 @@ fn settle(core: usize) -> io::Result<()> {
     run_when_idle()
 }
 
+/// The rates of cores that were calibrated before: a process that measures many runs in turn does it
+/// once.
+static RATES: Mutex<BTreeMap<usize, f64>> = Mutex::new(BTreeMap::new());
+
+fn known_rate(core: usize) -> Option<f64> {
+    RATES.lock().unwrap_or_else(PoisonError::into_inner).get(&core).copied()
+}
+
 /// Blocks per second: those of the best window. Windows are of the thread's own time, so that the
 /// core need not be free; what others do to it otherwise (interrupts) makes windows worse, never
 /// better.
-fn calibrate(shared: &Shared) -> f64 {
+fn calibrate(core: usize, shared: &Shared) -> f64 {
     let begun = Instant::now();
-    let (mut best, mut windows) = (0.0_f64, 0);
-    while (windows < WINDOWS_MIN || begun.elapsed() < CALIBRATION) && !shared.stop.load(Relaxed) {
+    let mut best = 0.0_f64;
+    while begun.elapsed() < CALIBRATION || best == 0.0 {
         let (blocks, from) = (shared.blocks.load(Relaxed), thread_cpu_time());
         let mut spent = Duration::ZERO;
-        while spent < WINDOW {
+        while spent < WINDOW && (spent < SHORT_WINDOW || begun.elapsed() < HURRY) {
             // Reading this clock is a system call. In between are many blocks, so that it does not
             // count.
             for _ in 0..200 {
                 count_block(shared);
             }
             spent = thread_cpu_time() - from;
+            if shared.stop.load(Relaxed) {
+                return best;
+            }
         }
         best = best.max((shared.blocks.load(Relaxed) - blocks) as f64 / spent.as_secs_f64());
-        windows += 1;
     }
+    RATES.lock().unwrap_or_else(PoisonError::into_inner).insert(core, best);
     best
 }
 
