@@ -155,6 +155,7 @@ impl FindMaxArgs {
             traffic: self.packets.spec(None, self.warm_up, self.duration),
             loss_max: self.max_loss / 100.0,
             step: self.step,
+            near: None,
         };
         let mut bench = self.packets.open(place, &self.watch.watch)?;
         let result = bench.find_max(&spec, self.packets.sessions, self.packets.backend);

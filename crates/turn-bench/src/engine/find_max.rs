@@ -29,6 +29,10 @@ const FIRST: f64 = 0.25;
 /// the same rate agree.
 const NEAR: f64 = 1.03;
 
+/// From a rate near the answer to the next, up or down; the square of it to the next but one, and
+/// so on.
+const STEP: f64 = 1.05;
+
 /// Tries of one rate; one that passes is enough, since whatever disturbs a run makes it worse.
 const TRIES: u32 = 2;
 
@@ -55,6 +59,9 @@ pub struct FindMaxSpec {
     pub loss_max: f64,
     /// How long each try measures.
     pub step: Duration,
+    /// A rate in packets per second near which the answer is, from an earlier search: it takes
+    /// fewer runs then.
+    pub near: Option<u32>,
 }
 
 impl Bench {
@@ -75,7 +82,10 @@ impl Bench {
 /// The search, over whatever runs traffic.
 fn search(spec: &FindMaxSpec, run: impl FnMut(&TrafficSpec) -> Result<Traffic>) -> Result<FindMax> {
     let mut search = Search { spec, run, points: Vec::new(), limit: Limit::Server };
-    let rate = search.bracket()?;
+    let rate = match spec.near {
+        Some(near) => search.bracket_near(f64::from(near))?,
+        None => search.bracket()?,
+    };
     let confirmed = search.confirm(rate)?;
     let Search { points, limit, .. } = search;
     Ok(FindMax { loss_max: spec.loss_max, step: spec.step, limit, points, confirmed })
@@ -114,6 +124,35 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
                 None if failed <= RATE_MIN => return Ok(RATE_MIN),
                 None => (failed * DOWN).max(RATE_MIN),
             };
+        }
+        Ok(passed.unwrap_or(RATE_MIN))
+    }
+
+    /// The highest rate that passed, looked for around one that is near it.
+    fn bracket_near(&mut self, near: f64) -> Result<f64> {
+        let (mut passed, mut failed) = (None, None);
+        let (mut rate, mut step) = (near.max(RATE_MIN), STEP);
+        for _ in 0..RATES_MAX {
+            match self.try_rate(rate)? {
+                Tried::Passed => passed = Some(rate),
+                Tried::Failed => failed = Some(rate),
+                Tried::NotOffered(offered) => {
+                    self.limit = Limit::Generator;
+                    return Ok(passed.unwrap_or(0.0).max(offered));
+                }
+            }
+            rate = match (passed, failed) {
+                (Some(passed), Some(failed)) if failed <= passed * NEAR => return Ok(passed),
+                (Some(passed), Some(failed)) => passed.midpoint(failed),
+                (Some(passed), None) => passed * step,
+                (None, Some(failed)) if failed <= RATE_MIN => return Ok(RATE_MIN),
+                (None, Some(failed)) => (failed / step).max(RATE_MIN),
+                // One of them was set above.
+                (None, None) => rate,
+            };
+            if passed.is_none() || failed.is_none() {
+                step *= step;
+            }
         }
         Ok(passed.unwrap_or(RATE_MIN))
     }

@@ -45,7 +45,11 @@ impl World {
     }
 }
 
-fn find(mut world: World) -> FindMax {
+fn find(world: World) -> FindMax {
+    find_near(world, None)
+}
+
+fn find_near(mut world: World, near: Option<u32>) -> FindMax {
     let traffic = TrafficSpec {
         shape: Shape::Audio,
         direction: Direction::ClientToPeer,
@@ -54,7 +58,7 @@ fn find(mut world: World) -> FindMax {
         warm_up: Duration::from_millis(500),
         duration: Duration::from_secs(10),
     };
-    let spec = FindMaxSpec { traffic, loss_max: 0.001, step: Duration::from_millis(300) };
+    let spec = FindMaxSpec { traffic, loss_max: 0.001, step: Duration::from_millis(300), near };
     let found = search(&spec, |traffic| Ok(world.run(traffic))).unwrap();
     assert_eq!(found.points.len(), world.runs);
     assert_eq!(found.confirmed.spec.duration, traffic.duration);
@@ -96,4 +100,21 @@ fn a_server_that_delivers_nothing_is_shown_to() {
     let world = World { sends: 1e5, capacity: 0.0, overloaded: 0.0, disturbed_every: 0, runs: 0 };
     let found = find(world);
     assert_eq!((found.confirmed.delivered, found.limit), (0, Limit::Unconfirmed));
+}
+
+#[test]
+fn a_rate_that_is_near_makes_it_short_and_one_that_is_not_does_no_harm() {
+    for (guess, runs) in [(200_000, 9), (190_000, 10), (215_000, 10), (20_000, 20), (2_000_000, 24)]
+    {
+        let world =
+            World { sends: 1e7, capacity: 2e5, overloaded: 1e5, disturbed_every: 0, runs: 0 };
+        let found = find_near(world, Some(guess));
+        near(&found, 2e5);
+        assert_eq!(found.limit, Limit::Server);
+        assert!(found.points.len() <= runs, "{guess}: {} runs", found.points.len());
+    }
+    let world = World { sends: 1e5, capacity: 2e5, overloaded: 0.0, disturbed_every: 0, runs: 0 };
+    assert_eq!(find_near(world, Some(100_000)).limit, Limit::Generator);
+    let world = World { sends: 1e5, capacity: 0.0, overloaded: 0.0, disturbed_every: 0, runs: 0 };
+    assert_eq!(find_near(world, Some(50_000)).limit, Limit::Unconfirmed);
 }
