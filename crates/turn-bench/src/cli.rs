@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::engine::{FindMaxArgs, PeerArgs};
-use crate::{footprint, lab, load, report};
+use crate::{compare, footprint, lab, load, report};
 
 /// Measures TURN servers: delivered packets, latency, CPU, memory.
 #[derive(Debug, Parser)]
@@ -28,6 +28,11 @@ enum Command {
     /// Opens allocations that nobody uses, and tells what memory and descriptors each costs the
     /// server
     Footprint(footprint::FootprintArgs),
+    /// Compares servers on this machine: each in turn, round after round, under the same loads
+    Compare(Box<compare::CompareArgs>),
+    /// Does what `compare` says on standard input, in the network namespace of the clients
+    #[command(hide = true)]
+    Steps,
     /// Draws results as one page that can be read anywhere
     Report(report::Arguments),
 }
@@ -43,6 +48,8 @@ pub fn main() -> ExitCode {
         Command::Peer(args) => args.run(),
         Command::Lab(options) => lab::main(options),
         Command::Footprint(args) => footprint::run(args),
+        Command::Compare(args) => compare::run(args),
+        Command::Steps => compare::run_steps(),
         Command::Report(arguments) => report::run(arguments),
     };
     match done {

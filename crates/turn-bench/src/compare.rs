@@ -1,3 +1,157 @@
-//! Paired comparison of servers.
+//! Paired comparison of servers: in every round each has its turn, and what is compared is what
+//! they did in the same round.
+//!
+//! ```text
+//! servers  how each is started, on the same terms      cells     under which loads
+//! cores    whose cores are whose                        lab       three hosts and the links between them
+//! rounds   A B A B …, after a round that calibrates     turn      one server's turn
+//! plan     what is asked of the clients' process        steps     that process
+//! summary  from runs to measures                        statistics, table
+//! ```
 
+pub mod cells;
+mod cores;
+mod lab;
+mod machine;
+mod plan;
+mod progress;
+mod rounds;
+pub mod servers;
 pub mod statistics;
+mod steps;
+mod summary;
+mod table;
+mod turn;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+
+use crate::arguments::{OutputArgs, seconds};
+use crate::outcome::{Compare, ComparedServer, Outcome};
+use crate::traffic::Backend;
+use cells::CellList;
+use cores::Cores;
+use lab::{LISTEN, Lab, PEER, RELAY};
+use plan::Times;
+use progress::Progress;
+use rounds::{Comparison, PEER_PORT, Results};
+use servers::{Prepared, ServerSpec, Terms};
+pub(crate) use steps::run as run_steps;
+
+/// The ports of relayed addresses: enough for every cell, below none that is in use.
+const PORTS: (u16, u16) = (10_000, 65_535);
+/// Where servers listen.
+const LISTEN_PORT: u16 = 3478;
+/// What counts of a try while a maximum is searched.
+const ATTEMPT: Duration = Duration::from_millis(200);
+/// Before what counts, in each run.
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// The arguments of `compare`.
+#[derive(Clone, Debug, Args)]
+pub struct CompareArgs {
+    /// A server: turnpike (the one beside this program, or in PATH), turnpike=PATH (another
+    /// build), coturn (turnserver in PATH), coturn=PATH, or NAME=COMMAND, a line of shell in which
+    /// {listen}, {relay}, {peer}, {user}, {password}, {secret}, {realm}, {min_port}, {max_port} and
+    /// {workers} are filled in, and which stays in the foreground. May be given more than once;
+    /// ratios are to the first [default: turnpike and coturn]
+    #[arg(long, value_name = "SERVER")]
+    pub server: Vec<ServerSpec>,
+    /// Rounds that count. With fewer than 6 no difference can be told from noise
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Loads: quick, standard, full, or a list parted by commas of alloc (allocations), footprint
+    /// (memory) and SHAPE:FLOWS:DIRECTION[:BYTES], such as video:100:c2p:1200; shapes are audio,
+    /// video and flood, directions c2p (client to peer), p2c and echo
+    #[arg(long, value_name = "CELLS", default_value = "quick")]
+    pub cells: CellList,
+    /// What sends and receives: sockets, or frames, which reach higher rates
+    #[arg(long, value_enum, default_value_t = Backend::Sockets)]
+    pub backend: Backend,
+    /// Cores that the server has for itself; it is started with as many threads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub server_cores: usize,
+    /// Measure each run this long, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "0.8", value_parser = seconds)]
+    pub duration: Duration,
+    /// Where the outcome goes.
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Say nothing on standard error while it goes on
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// Does what the arguments say.
+///
+/// # Errors
+/// What this machine lacks; a server that cannot be started or used at all.
+pub fn run(args: &CompareArgs) -> Result<()> {
+    ensure!(!args.duration.is_zero(), "--duration: a run takes longer than nothing");
+    let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let cores = Cores::assign(args.server_cores)?;
+    let machine = machine::describe(&cores);
+    let lab = Lab::new(cores)?;
+    let terms = terms(args.server_cores);
+    let servers = prepare(&args.server, &terms, &lab)?;
+    let times = Times { warm_up: WARM_UP, measured: args.duration, attempt: ATTEMPT };
+    let (rounds, backend) = (args.rounds, args.backend);
+    let cells = &args.cells.0;
+    let comparison =
+        Comparison { lab: &lab, terms: &terms, servers: &servers, cells, rounds, backend, times };
+    let mut progress = Progress::new(comparison.estimate(), rounds, args.quiet);
+    let Results { raw, failures, cells } = comparison.run(&mut progress)?;
+    progress.finish();
+    let command = std::env::args().collect();
+    let servers = servers.into_iter().map(described).collect();
+    let compare =
+        Compare { machine, command, began, backend, rounds, servers, cells, failures, raw };
+    let text = table::markdown(&compare);
+    args.output.write(&Outcome::Compare(compare), text.trim_end())
+}
+
+fn terms(workers: usize) -> Terms {
+    let secret: [u8; 16] = linux_net::random_bytes();
+    let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+    Terms {
+        listen: SocketAddr::from((LISTEN, LISTEN_PORT)),
+        relay: SocketAddr::from((RELAY, 0)),
+        peer: SocketAddr::from((PEER, PEER_PORT)),
+        user: "bench".to_owned(),
+        password: secret.clone(),
+        secret,
+        realm: "bench".to_owned(),
+        ports: PORTS,
+        workers,
+    }
+}
+
+/// Each server with a directory of its own.
+fn prepare(given: &[ServerSpec], terms: &Terms, lab: &Lab) -> Result<Vec<(ServerSpec, Prepared)>> {
+    let mut servers = given.to_vec();
+    if servers.is_empty() {
+        for preset in ["turnpike", "coturn"] {
+            servers.push(preset.parse().map_err(anyhow::Error::msg)?);
+        }
+    }
+    servers::make_names_unique(&mut servers);
+    servers
+        .into_iter()
+        .map(|server| {
+            let directory = lab.directory().join(&server.name);
+            fs::create_dir(&directory)
+                .with_context(|| format!("making the directory {}", directory.display()))?;
+            let prepared = server.prepare(terms, &directory)?;
+            Ok((server, prepared))
+        })
+        .collect()
+}
+
+fn described((server, prepared): (ServerSpec, Prepared)) -> ComparedServer {
+    let Prepared { command, configuration, version, knows_secret: _ } = prepared;
+    ComparedServer { name: server.name, version, command, configuration }
+}

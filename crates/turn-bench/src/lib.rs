@@ -26,3 +26,6 @@ pub mod report;
 pub mod requests;
 pub mod session;
 pub mod traffic;
+
+#[cfg(test)]
+mod testing;

@@ -22,6 +22,8 @@ pub struct Compare {
     pub servers: Vec<ComparedServer>,
     /// What was measured.
     pub cells: Vec<ComparedCell>,
+    /// What could not be measured, and why, in words.
+    pub failures: Vec<String>,
     /// Every single run, in the order they were made.
     pub raw: Vec<RawStep>,
 }
@@ -62,6 +64,9 @@ pub struct ComparedCell {
     pub common_rate: Option<u32>,
     /// What was measured.
     pub measures: Vec<Measure>,
+    /// For each server, in how many rounds it delivered all that could be sent: what it delivers at
+    /// most is then a lower bound.
+    pub generator_limited: Vec<u32>,
 }
 
 /// One quantity, of every server in every round.

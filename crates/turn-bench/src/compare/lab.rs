@@ -1,0 +1,230 @@
+//! Three hosts in a row, client - server - peer, each a network namespace of its own.
+//!
+//! Nothing of them outlives the process, however it ends: a guardian, a shell that waits for the
+//! other end of a pipe to be closed, removes the namespaces and the directory of the run.
+
+mod guardian;
+mod steer;
+
+use std::ffi::OsStr;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use super::cores::Cores;
+use guardian::Guardian;
+
+/// One of the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// Where TURN clients run.
+    Client,
+    /// Where the server runs.
+    Server,
+    /// Whom clients want to reach.
+    Peer,
+}
+
+impl Host {
+    /// All of them, in their row.
+    pub(crate) const ALL: [Self; 3] = [Self::Client, Self::Server, Self::Peer];
+
+    /// As in the names of namespaces and the roles of cores.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Peer => "peer",
+        }
+    }
+
+    const fn initial(self) -> char {
+        match self {
+            Self::Client => 'c',
+            Self::Server => 's',
+            Self::Peer => 'p',
+        }
+    }
+}
+
+/// The client's address.
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 78, 1, 2);
+/// The server's on the link to the client: where it listens.
+pub(crate) const LISTEN: Ipv4Addr = Ipv4Addr::new(10, 78, 1, 1);
+/// The server's on the link to the peer: where it relays.
+pub(crate) const RELAY: Ipv4Addr = Ipv4Addr::new(10, 78, 2, 1);
+/// The peer's address.
+pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 78, 2, 2);
+
+/// The hosts, their links, and a directory for files of the run.
+#[derive(Debug)]
+pub(crate) struct Lab {
+    id: u32,
+    directory: PathBuf,
+    cores: Cores,
+    /// Last: what is above is of no use any more when it removes everything.
+    _guardian: Guardian,
+}
+
+impl Lab {
+    /// Builds hosts and links, and gives the work of each host's links to the host's cores.
+    ///
+    /// # Errors
+    /// What this machine lacks or does not allow.
+    pub(crate) fn new(cores: Cores) -> anyhow::Result<Self> {
+        guardian::remove_leftovers();
+        let id = std::process::id();
+        let directory = std::env::temp_dir().join(format!("turnpike-bench-{id}"));
+        let namespaces = Host::ALL.map(|host| guardian::namespace(id, host));
+        let guardian = Guardian::start(&namespaces, &directory)?;
+        make_directory(&directory)?;
+        for namespace in &namespaces {
+            run("ip", &["netns", "add", namespace]).context(
+                "network namespaces cannot be made: a comparison wants root, in a place that \
+                 allows mounts (not in an unprivileged container)",
+            )?;
+        }
+        let lab = Self { id, directory, cores, _guardian: guardian };
+        for host in Host::ALL {
+            // Hosts that look for neighbours by themselves are noise.
+            lab.shell(host, "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6")?;
+            lab.ip(host, &["link", "set", "lo", "up"])?;
+        }
+        lab.link((Host::Client, CLIENT), (Host::Server, LISTEN))?;
+        lab.link((Host::Peer, PEER), (Host::Server, RELAY))?;
+        Ok(lab)
+    }
+
+    /// Where files of the run are put. It can be read by its owner alone.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The cores of each host.
+    pub(crate) fn cores(&self) -> &Cores {
+        &self.cores
+    }
+
+    /// A host's interface on the link to another.
+    pub(crate) fn interface(&self, from: Host, to: Host) -> String {
+        // A name is at most 15 bytes, and 10 with the longest process id.
+        format!("{}2{}{}", from.initial(), to.initial(), self.id)
+    }
+
+    /// A command that runs in a host, on its cores, and ends with this thread.
+    ///
+    /// # Errors
+    /// Cores that no machine has.
+    pub(crate) fn command(
+        &self,
+        host: Host,
+        program: impl AsRef<OsStr>,
+    ) -> anyhow::Result<Command> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &guardian::namespace(self.id, host)]).arg(program);
+        linux_net::tie_to_parent(&mut command, self.cores.of(host))?;
+        Ok(command)
+    }
+
+    /// Joins two hosts. Both know each other's hardware address, so that nobody has to ask during
+    /// a measurement.
+    fn link(&self, a: (Host, Ipv4Addr), b: (Host, Ipv4Addr)) -> anyhow::Result<()> {
+        let namespaces = [a.0, b.0].map(|host| guardian::namespace(self.id, host));
+        let ends = [self.interface(a.0, b.0), self.interface(b.0, a.0)];
+        // As many queues as the host at the end has cores for them.
+        let queues = [a.0, b.0].map(|host| self.cores.of(host).len().to_string());
+        let [of_a, of_b] = &queues;
+        #[rustfmt::skip]
+        run("ip", &[
+            "link", "add", &ends[0], "netns", &namespaces[0],
+                "numrxqueues", of_a, "numtxqueues", of_b, "type", "veth",
+            "peer", "name", &ends[1], "netns", &namespaces[1],
+                "numrxqueues", of_b, "numtxqueues", of_a,
+        ])?;
+        for (this, other, end) in [(a, b, &ends[0]), (b, a, &ends[1])] {
+            let host = this.0;
+            self.ip(host, &["link", "set", end, "address", &hardware(this.1)])?;
+            self.ip(host, &["addr", "add", &format!("{}/24", this.1), "dev", end])?;
+            self.ip(host, &["link", "set", end, "up"])?;
+            let (neighbour, at) = (other.1.to_string(), hardware(other.1));
+            self.ip(host, &["neigh", "replace", &neighbour, "lladdr", &at, "dev", end])?;
+        }
+        for (host, end) in [(a.0, &ends[0]), (b.0, &ends[1])] {
+            steer::steer(self, host, end).with_context(|| {
+                format!("giving the work of the link's end at the {} to its cores", host.name())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn ip(&self, host: Host, arguments: &[&str]) -> anyhow::Result<()> {
+        let namespace = guardian::namespace(self.id, host);
+        run("ip", &[&["-n", &namespace][..], arguments].concat())
+    }
+
+    /// Runs a line of shell in a host, which sees the host's interfaces below `/sys`.
+    fn shell(&self, host: Host, line: &str) -> anyhow::Result<()> {
+        let namespace = guardian::namespace(self.id, host);
+        run("ip", &["netns", "exec", &namespace, "sh", "-ec", line])
+    }
+}
+
+/// A hardware address made of an address: locally administered.
+fn hardware(address: Ipv4Addr) -> String {
+    let [a, b, c, d] = address.octets();
+    format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+}
+
+fn make_directory(directory: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(directory)
+        .with_context(|| format!("making the directory {}", directory.display()))
+}
+
+/// Runs a program to its end.
+fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    let output = Command::new(program).args(arguments).output().with_context(|| {
+        let package = match program {
+            "ip" => "iproute2",
+            other => other,
+        };
+        format!("the program {program} cannot be run (Debian's package {package} has it)")
+    })?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{program} {}: {}", arguments.join(" "), said.trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_run_in_their_host_and_nothing_remains() {
+        let Some(lab) = crate::testing::require(Cores::assign(1).and_then(Lab::new)) else {
+            return;
+        };
+        let run = |host, program, arguments: &[&str]| {
+            let output = lab.command(host, program).unwrap().args(arguments).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let addresses = run(Host::Server, "ip", &["-4", "-brief", "address"]);
+        assert!(addresses.contains("10.78.1.1/24") && addresses.contains("10.78.2.1/24"));
+        let cores = run(Host::Server, "grep", &["Cpus_allowed_list", "/proc/self/status"]);
+        let expected = lab.cores().server[0].to_string();
+        assert_eq!(cores.split_whitespace().last(), Some(expected.as_str()));
+
+        let directory = lab.directory().to_owned();
+        let namespace = Path::new("/run/netns").join(guardian::namespace(lab.id, Host::Server));
+        assert!(directory.exists() && namespace.exists());
+        drop(lab);
+        assert!(!directory.exists() && !namespace.exists());
+    }
+}

@@ -1,0 +1,73 @@
+//! coturn.
+
+use std::path::Path;
+
+use super::{Prepared, Terms, find, version};
+
+pub(super) fn prepare(
+    path: Option<&Path>,
+    terms: &Terms,
+    directory: &Path,
+) -> anyhow::Result<Prepared> {
+    let program = find(
+        path,
+        "turnserver",
+        "install coturn (Debian's package coturn has it), or name it: coturn=PATH",
+    )?;
+    let mut command = vec![program.display().to_string()];
+    command.extend(arguments(terms, directory));
+    let version = version(&program);
+    Ok(Prepared { command, configuration: None, version, knows_secret: true })
+}
+
+fn arguments(terms: &Terms, directory: &Path) -> Vec<String> {
+    let Terms { listen, relay, peer, secret, realm, ports: (first, last), workers, .. } = terms;
+    let file = |name: &str| directory.join(name).display().to_string();
+    [
+        // No configuration file but these.
+        "-n".to_owned(),
+        format!("--listening-ip={}", listen.ip()),
+        format!("--listening-port={}", listen.port()),
+        format!("--relay-ip={}", relay.ip()),
+        format!("--min-port={first}"),
+        format!("--max-port={last}"),
+        format!("--realm={realm}"),
+        "--use-auth-secret".to_owned(),
+        format!("--static-auth-secret={secret}"),
+        format!("--allowed-peer-ip={}", peer.ip()),
+        format!("--relay-threads={workers}"),
+        "--no-tcp".to_owned(),
+        "--no-tls".to_owned(),
+        "--no-dtls".to_owned(),
+        "--no-cli".to_owned(),
+        format!("--userdb={}", file("turndb")),
+        format!("--pidfile={}", file("turnserver.pid")),
+        format!("--log-file={}", file("turnserver.log")),
+        "--simple-log".to_owned(),
+        "--no-stdout-log".to_owned(),
+    ]
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::servers::terms;
+
+    #[test]
+    fn what_was_agreed_is_said() {
+        let arguments = arguments(&terms(), Path::new("/run/bench"));
+        for argument in [
+            "--listening-ip=10.78.1.1",
+            "--listening-port=3478",
+            "--relay-ip=10.78.2.1",
+            "--min-port=10000",
+            "--max-port=65535",
+            "--static-auth-secret=0123456789abcdef0123456789abcdef",
+            "--relay-threads=2",
+            "--userdb=/run/bench/turndb",
+        ] {
+            assert!(arguments.iter().any(|given| given == argument), "{argument}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Turnpike.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::{Prepared, Terms, find, version};
+
+pub(super) fn prepare(
+    path: Option<&Path>,
+    terms: &Terms,
+    directory: &Path,
+) -> anyhow::Result<Prepared> {
+    let program =
+        find(path, "turnpike", "build it (cargo build --release), or name it: turnpike=PATH")?;
+    let configuration = configuration(terms, directory);
+    let file = directory.join("turnpike.toml");
+    fs::write(&file, &configuration).with_context(|| format!("writing {}", file.display()))?;
+    let command = vec![
+        program.display().to_string(),
+        "--config".to_owned(),
+        file.display().to_string(),
+        "run".to_owned(),
+    ];
+    let version = version(&program);
+    Ok(Prepared { command, configuration: Some(configuration), version, knows_secret: true })
+}
+
+/// Quotas that are on by default and others do not have are off.
+fn configuration(terms: &Terms, directory: &Path) -> String {
+    let Terms { listen, relay, peer, secret, realm, ports: (first, last), workers, .. } = terms;
+    let (relay, peer) = (relay.ip(), peer.ip());
+    // In TOML a literal string is as it stands; a path of ours has no quotes in it.
+    let data = directory.join("data");
+    let data = data.display();
+    format!(
+        "realm = '{realm}'\n\
+         listen = ['{listen}']\n\
+         [relay]\n\
+         addresses = ['{relay}']\n\
+         ports = '{first}-{last}'\n\
+         [auth]\n\
+         secret = '{secret}'\n\
+         [peers]\n\
+         allow = ['{peer}']\n\
+         [quotas]\n\
+         allocations_per_user = 0\n\
+         stranger_answers_per_second = 0\n\
+         [workers]\n\
+         count = {workers}\n\
+         [data]\n\
+         directory = '{data}'\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::servers::terms;
+
+    #[test]
+    fn what_was_agreed_is_in_the_file() {
+        let text = configuration(&terms(), Path::new("/run/bench"));
+        for line in [
+            "listen = ['10.78.1.1:3478']",
+            "addresses = ['10.78.2.1']",
+            "ports = '10000-65535'",
+            "secret = '0123456789abcdef0123456789abcdef'",
+            "allow = ['10.78.2.2']",
+            "count = 2",
+            "directory = '/run/bench/data'",
+        ] {
+            assert!(text.lines().any(|given| given == line), "{line}\n{text}");
+        }
+    }
+}

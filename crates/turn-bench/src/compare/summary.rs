@@ -1,0 +1,241 @@
+//! From single runs to what is said of each cell.
+
+use super::cells::Cell;
+use super::plan::{COMMON_RATE, MEMORY, MOST};
+use super::statistics::measure;
+use crate::outcome::{
+    Better, ComparedCell, CoreUse, FindMax, Latency, Limit, Measure, Outcome, RawStep, Requests,
+    Traffic,
+};
+
+/// A quantity that is read from the outcome of a step.
+struct Quantity {
+    name: &'static str,
+    unit: &'static str,
+    better: Better,
+    step: &'static str,
+    of: fn(&Outcome) -> Option<f64>,
+}
+
+/// Of relayed packets.
+const TRAFFIC: [Quantity; 8] = [
+    Quantity {
+        name: "delivered at most",
+        unit: "packets/s",
+        better: Better::Higher,
+        step: MOST,
+        of: |outcome| Some(find_max(outcome)?.confirmed.delivered_per_second()),
+    },
+    Quantity {
+        name: "server cores per packet, at most",
+        unit: "ns",
+        better: Better::Lower,
+        step: MOST,
+        of: |outcome| per_packet(&find_max(outcome)?.confirmed, is_server),
+    },
+    Quantity {
+        name: "server cores per packet, at the common rate",
+        unit: "ns",
+        better: Better::Lower,
+        step: COMMON_RATE,
+        of: |outcome| per_packet(traffic(outcome)?, is_server),
+    },
+    Quantity {
+        name: "other cores per packet, at the common rate",
+        unit: "ns",
+        better: Better::Neither,
+        step: COMMON_RATE,
+        of: |outcome| per_packet(traffic(outcome)?, is_other),
+    },
+    Quantity {
+        name: "latency, half of the packets",
+        unit: "ns",
+        better: Better::Lower,
+        step: COMMON_RATE,
+        of: |outcome| latency(traffic(outcome)?.latency, |latency| latency.p50),
+    },
+    Quantity {
+        name: "latency, 99 of 100",
+        unit: "ns",
+        better: Better::Lower,
+        step: COMMON_RATE,
+        of: |outcome| latency(traffic(outcome)?.latency, |latency| latency.p99),
+    },
+    Quantity {
+        name: "latency, 999 of 1000",
+        unit: "ns",
+        better: Better::Lower,
+        step: COMMON_RATE,
+        of: |outcome| latency(traffic(outcome)?.latency, |latency| latency.p999),
+    },
+    Quantity {
+        name: "lost at the common rate",
+        unit: "%",
+        better: Better::Lower,
+        step: COMMON_RATE,
+        of: |outcome| Some(100.0 * traffic(outcome)?.loss()),
+    },
+];
+
+/// Of allocations.
+const ALLOCATIONS: [Quantity; 5] = [
+    Quantity {
+        name: "allocations at most",
+        unit: "per second",
+        better: Better::Higher,
+        step: MOST,
+        of: |outcome| Some(per_second(requests(outcome)?)),
+    },
+    Quantity {
+        name: "server cores per allocation, at most",
+        unit: "ns",
+        better: Better::Lower,
+        step: MOST,
+        of: |outcome| per_request(requests(outcome)?),
+    },
+    Quantity {
+        name: "server cores per allocation, at the common rate",
+        unit: "ns",
+        better: Better::Lower,
+        step: COMMON_RATE,
+        of: |outcome| per_request(requests(outcome)?),
+    },
+    Quantity {
+        name: "time to an allocation, half of them",
+        unit: "ns",
+        better: Better::Lower,
+        step: COMMON_RATE,
+        of: |outcome| latency(requests(outcome)?.latency, |latency| latency.p50),
+    },
+    Quantity {
+        name: "time to an allocation, 99 of 100",
+        unit: "ns",
+        better: Better::Lower,
+        step: COMMON_RATE,
+        of: |outcome| latency(requests(outcome)?.latency, |latency| latency.p99),
+    },
+];
+
+/// Of memory.
+const FOOTPRINT: [Quantity; 1] = [Quantity {
+    name: "memory of an idle allocation",
+    unit: "bytes",
+    better: Better::Lower,
+    step: MEMORY,
+    of: |outcome| match outcome {
+        Outcome::Footprint(footprint) => Some(footprint.per_allocation(|memory| memory.pss)),
+        Outcome::Traffic(_)
+        | Outcome::FindMax(_)
+        | Outcome::Requests(_)
+        | Outcome::Hostile(_)
+        | Outcome::Compare(_)
+        | Outcome::Lab(_) => None,
+    },
+}];
+
+/// All that is said of a cell, by the runs of the rounds that count.
+pub(super) fn summarise(
+    cell: Cell,
+    common_rate: Option<u32>,
+    (servers, rounds): (usize, u32),
+    raw: &[RawStep],
+) -> ComparedCell {
+    let name = cell.to_string();
+    let steps: Vec<_> = raw.iter().filter(|step| step.cell == name && step.round > 0).collect();
+    let quantities: &[Quantity] = match cell {
+        Cell::Traffic { .. } => &TRAFFIC,
+        Cell::Allocations => &ALLOCATIONS,
+        Cell::Footprint => &FOOTPRINT,
+    };
+    let value = |quantity: &Quantity, server: usize, round: u32| {
+        let step = steps.iter().find(|step| {
+            (step.server, step.round, step.step.as_str()) == (server, round, quantity.step)
+        })?;
+        (quantity.of)(&step.outcome)
+    };
+    let measures = quantities.iter().map(|quantity| {
+        let values = (0..servers)
+            .map(|server| (1..=rounds).map(|round| value(quantity, server, round)).collect())
+            .collect();
+        measure(quantity.name, quantity.unit, quantity.better, values)
+    });
+    let measures: Vec<Measure> = measures.collect();
+    let generator_limited = (0..servers).map(|server| limited(&steps, server)).collect::<Vec<_>>();
+    ComparedCell { name, common_rate, measures, generator_limited }
+}
+
+/// How much a server did at most, as far as a step tells.
+pub(super) fn most(outcome: &Outcome) -> Option<f64> {
+    match outcome {
+        Outcome::FindMax(found) => Some(found.confirmed.delivered_per_second()),
+        Outcome::Requests(requests) => Some(per_second(requests)),
+        Outcome::Traffic(_)
+        | Outcome::Hostile(_)
+        | Outcome::Footprint(_)
+        | Outcome::Compare(_)
+        | Outcome::Lab(_) => None,
+    }
+}
+
+/// Rounds in which not the server set the limit.
+fn limited(steps: &[&RawStep], server: usize) -> u32 {
+    let limited = steps.iter().filter(|step| {
+        step.server == server
+            && find_max(&step.outcome).is_some_and(|found| found.limit == Limit::Generator)
+    });
+    u32::try_from(limited.count()).unwrap_or(u32::MAX)
+}
+
+fn find_max(outcome: &Outcome) -> Option<&FindMax> {
+    if let Outcome::FindMax(found) = outcome { Some(found) } else { None }
+}
+
+fn traffic(outcome: &Outcome) -> Option<&Traffic> {
+    if let Outcome::Traffic(traffic) = outcome { Some(traffic) } else { None }
+}
+
+fn requests(outcome: &Outcome) -> Option<&Requests> {
+    if let Outcome::Requests(requests) = outcome { Some(requests) } else { None }
+}
+
+fn per_second(requests: &Requests) -> f64 {
+    requests.succeeded as f64 / requests.duration.as_secs_f64()
+}
+
+fn per_packet(traffic: &Traffic, whose: fn(&CoreUse) -> bool) -> Option<f64> {
+    nanos_per(&traffic.cores, whose, traffic.spec.duration.as_secs_f64(), traffic.delivered)
+}
+
+fn per_request(requests: &Requests) -> Option<f64> {
+    nanos_per(&requests.cores, is_server, requests.duration.as_secs_f64(), requests.succeeded)
+}
+
+/// Nanoseconds of the cores for each of so many; a core that has two roles counts once.
+fn nanos_per(
+    cores: &[CoreUse],
+    whose: fn(&CoreUse) -> bool,
+    seconds: f64,
+    count: u64,
+) -> Option<f64> {
+    let mut seen = Vec::new();
+    let mut busy = 0.0;
+    for core in cores.iter().filter(|core| whose(core)) {
+        if !seen.contains(&core.core) {
+            seen.push(core.core);
+            busy += core.busy;
+        }
+    }
+    (count > 0 && !seen.is_empty()).then(|| busy * seconds * 1e9 / count as f64)
+}
+
+fn is_server(core: &CoreUse) -> bool {
+    core.role == "server"
+}
+
+fn is_other(core: &CoreUse) -> bool {
+    core.role != "server"
+}
+
+fn latency(latency: Option<Latency>, part: fn(&Latency) -> u64) -> Option<f64> {
+    latency.map(|latency| part(&latency) as f64)
+}
