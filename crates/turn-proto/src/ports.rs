@@ -80,6 +80,8 @@ pub enum PortWish {
 const BITS: usize = 64;
 /// Words in the bitmap.
 const WORDS: usize = 65_536 / BITS;
+/// Ports drawn before the free ones are counted: with half of them taken one claim in 65,536 counts.
+const DRAWS: u64 = 16;
 /// The even ports of a word. A port and its odd successor are always in the same word.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
@@ -102,6 +104,9 @@ impl RelayPorts {
     /// Takes a free port, or two for [`PortWish::EvenWithNext`]. Every free port that fits is equally
     /// likely, as far as `random` is uniform, so that ports tell nothing about each other. `None` only
     /// if no free port fits.
+    ///
+    /// Ports are drawn from the whole range until one is free, which while most are is the first.
+    /// Only after [`DRAWS`] of them are the free ones counted.
     #[must_use]
     pub fn claim(
         self: &Arc<Self>,
@@ -109,6 +114,27 @@ impl RelayPorts {
         wish: PortWish,
         random: u64,
     ) -> Option<(PortLease, Option<PortLease>)> {
+        let port = self.draw(range, wish, random).or_else(|| self.choose(range, wish, random))?;
+        let lease = |port| PortLease { ports: Arc::clone(self), port };
+        let next = match wish {
+            PortWish::Any | PortWish::Even => None,
+            PortWish::EvenWithNext => Some(lease(port + 1)),
+        };
+        Some((lease(port), next))
+    }
+
+    /// Takes the first port that fits of a few drawn from the range.
+    fn draw(&self, range: PortRange, wish: PortWish, random: u64) -> Option<u16> {
+        (0..DRAWS).find_map(|draw| {
+            let port = range.min + (spread(random, draw) % u64::from(range.count())) as u16;
+            let (index, bit) = place(port);
+            let fits = self.fitting(range, wish, index) & bit != 0;
+            (fits && self.take(port, wish)).then_some(port)
+        })
+    }
+
+    /// Takes one of all ports that fit.
+    fn choose(&self, range: PortRange, wish: PortWish, random: u64) -> Option<u16> {
         loop {
             let free: u64 = (0..WORDS)
                 .map(|index| u64::from(self.fitting(range, wish, index).count_ones()))
@@ -117,15 +143,9 @@ impl RelayPorts {
                 return None;
             }
             // A round is lost only if somebody else took a port meanwhile, so somebody gets on.
-            if let Some(port) =
-                self.nth_fitting(range, wish, random % free).filter(|port| self.take(*port, wish))
-            {
-                let lease = |port| PortLease { ports: Arc::clone(self), port };
-                let next = match wish {
-                    PortWish::Any | PortWish::Even => None,
-                    PortWish::EvenWithNext => Some(lease(port + 1)),
-                };
-                return Some((lease(port), next));
+            let port = self.nth_fitting(range, wish, random % free);
+            if let Some(port) = port.filter(|port| self.take(*port, wish)) {
+                return Some(port);
             }
         }
     }
@@ -212,6 +232,14 @@ impl fmt::Debug for RelayPorts {
 /// The word and the bit of a port.
 const fn place(port: u16) -> (usize, u64) {
     (port as usize / BITS, 1 << (port as usize % BITS))
+}
+
+/// The `n`-th of many numbers made of one, which have nothing in common (SplitMix64).
+const fn spread(random: u64, n: u64) -> u64 {
+    let mut z = random.wrapping_add((n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
 }
 
 /// A port in use. It is free again when the lease is dropped.
