@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use stun_wire::ChannelNumber;
 use turn_types::{Instant, PeerAddr};
 
-use crate::permission::OwnPorts;
+use crate::permission::{OwnPorts, insert_sparingly};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Channel {
@@ -60,9 +60,9 @@ impl Channels {
         let (number, peer) = (channel.number, channel.peer);
         self.retain(|found| found.number != number && found.peer != peer);
         let at = self.find(number.get()).unwrap_or_else(|at| at);
-        self.by_number.insert(at, channel);
+        insert_sparingly(&mut self.by_number, at, channel);
         let at = self.by_peer.binary_search_by(|entry| entry.0.cmp(&peer)).unwrap_or_else(|at| at);
-        self.by_peer.insert(at, (peer, number.get()));
+        insert_sparingly(&mut self.by_peer, at, (peer, number.get()));
     }
 
     /// Keeps what `keep` says.

@@ -41,7 +41,7 @@ impl Permissions {
     pub(crate) fn install(&mut self, permission: Permission) {
         match self.find(permission.ip) {
             Ok(at) => self.sorted[at] = permission,
-            Err(at) => self.sorted.insert(at, permission),
+            Err(at) => insert_sparingly(&mut self.sorted, at, permission),
         }
     }
 
@@ -73,6 +73,15 @@ impl Permissions {
     fn find(&self, ip: IpAddr) -> Result<usize, usize> {
         self.sorted.binary_search_by(|permission| permission.ip.cmp(&ip))
     }
+}
+
+/// Inserts with room for one element at first, then for two, four and so on: most allocations have
+/// a single peer, and a `Vec` of its own accord begins with four.
+pub(crate) fn insert_sparingly<T>(list: &mut Vec<T>, at: usize, element: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len().max(1));
+    }
+    list.insert(at, element);
 }
 
 #[cfg(test)]
