@@ -76,7 +76,7 @@ impl Sockets {
             packet_info: false,
             error_queue: true,
         };
-        let (socket, _) = UdpSocket::bind(at.0, &options)?;
+        let socket = UdpSocket::bind_unasked(at.0, &options)?;
         self.epoll.add(&socket, Token::Relay(relay).number(), Interest::Read)?;
         self.relays.insert(relay, socket);
         Ok(())

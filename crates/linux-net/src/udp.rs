@@ -84,15 +84,35 @@ impl UdpSocket {
     /// Whatever `socket` or `bind` say: address in use, not available, no descriptors left. A
     /// kernel without an option that only makes things faster or better known is no error.
     pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Applied)> {
+        let (socket, gro) = Self::set_up(addr, options)?;
+        let applied = Applied {
+            recv_buffer: buffer(socket.as_fd(), libc::SO_RCVBUF)?,
+            send_buffer: buffer(socket.as_fd(), libc::SO_SNDBUF)?,
+            gro,
+        };
+        Ok((socket, applied))
+    }
+
+    /// As [`bind`](Self::bind), but without asking the kernel what it granted: for sockets that
+    /// are opened all the time.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_unasked(addr: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        Self::set_up(addr, options).map(|(socket, _)| socket)
+    }
+
+    /// The socket, and whether datagrams arrive merged.
+    fn set_up(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, bool)> {
         let fd = open(addr.ip())?;
         let at_rest = match IpFamily::of(addr.ip()) {
             IpFamily::V4 => set_up_v4(fd.as_fd(), options)?,
             IpFamily::V6 => set_up_v6(fd.as_fd(), options)?,
         };
-        let applied = set_up_common(fd.as_fd(), options)?;
+        let gro = set_up_common(fd.as_fd(), options)?;
         bind_to(fd.as_fd(), addr)?;
-        let local = bound_address(fd.as_fd())?;
-        Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false) }, applied))
+        let local = if addr.port() == 0 { bound_address(fd.as_fd())? } else { addr };
+        Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false) }, gro))
     }
 
     /// The address the socket is bound to, with the port that was given for port 0.
@@ -209,19 +229,15 @@ fn set_up_v6(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     Ok(mode)
 }
 
-fn set_up_common(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<Applied> {
+/// Returns whether datagrams arrive merged.
+fn set_up_common(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<bool> {
     if options.reuse_port {
         set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
     set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.recv_buffer)?;
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)?;
-    let gro = options.gro && set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-    Ok(Applied {
-        recv_buffer: buffer(fd, libc::SO_RCVBUF)?,
-        send_buffer: buffer(fd, libc::SO_SNDBUF)?,
-        gro,
-    })
+    Ok(options.gro && set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok())
 }
 
 fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> io::Result<()> {
