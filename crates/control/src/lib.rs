@@ -28,7 +28,7 @@ pub use operator::{Change, DrainReport, OperatorRequest, ReloadReport};
 pub use request::{Reply, Request, SessionFilter};
 pub use series::{Fate, Histogram, Kind, LateAnswer, Leg, Series};
 pub use totals::{CounterTotals, Volume};
-pub use users::{UserDirectory, UserLookup};
+pub use users::{Asked, UserDirectory, UserLookup};
 pub use workers::{ControlError, Workers};
 
 /// What is bounded here, and why.

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use turn_proto::UserQuery;
+use turn_proto::{UserAnswer, UserQuery};
 use turn_types::{PendingId, WorkerId};
 
-/// A question of a worker, answered by [`Request::UserFound`](crate::Request::UserFound).
+/// A question of a worker, answered at once or by
+/// [`Request::UserFound`](crate::Request::UserFound).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserLookup {
     /// Who asks.
@@ -18,10 +19,21 @@ pub struct UserLookup {
     pub user: UserQuery,
 }
 
+/// What becomes of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The answer is known already.
+    Answered(UserAnswer),
+    /// It will be answered through the worker's mailbox.
+    Taken,
+    /// Too many questions wait: this one is forgotten, and the worker tells the client to try
+    /// again.
+    Refused,
+}
+
 /// Where users are looked up.
 pub trait UserDirectory: Send + Sync {
-    /// Takes the question, to be answered later through the worker's mailbox. Called on the
-    /// worker's thread: it must not block. `false` when too many questions wait: this one is
-    /// forgotten, and the worker tells the client to try again.
-    fn find(&self, lookup: UserLookup) -> bool;
+    /// Answers the question, or takes it to be answered later. Called on the worker's thread: it
+    /// must not block.
+    fn find(&self, lookup: UserLookup) -> Asked;
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use control::UserLookup;
+use control::{Asked, UserLookup};
 use turn_proto::{Command, Event, OpenRelayError, UserAnswer};
 use turn_types::Now;
 
@@ -37,8 +37,12 @@ impl Worker {
         match command {
             Command::FindUser { pending, realm, user } => {
                 let lookup = UserLookup { worker: self.id, pending, realm, user };
-                let asked = self.directory.find(lookup);
-                (!asked).then_some(Event::UserFound { pending, answer: UserAnswer::Unavailable })
+                let answer = match self.directory.find(lookup) {
+                    Asked::Answered(answer) => answer,
+                    Asked::Refused => UserAnswer::Unavailable,
+                    Asked::Taken => return None,
+                };
+                Some(Event::UserFound { pending, answer })
             }
             Command::OpenRelay { pending, relay, at } => {
                 let opened = self.sockets.open_relay(relay, at);

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use control::{Request, UserDirectory, UserLookup, Workers};
+use control::{Asked, Request, UserDirectory, UserLookup, Workers};
 use turn_proto::{User, UserAnswer, UserKeys, UserQuery};
 use turn_types::{PendingId, WorkerId};
 use user_db::{Answer, Directory, DirectoryOptions, UserRecord, UserStore};
@@ -44,13 +44,19 @@ impl Users {
 }
 
 impl UserDirectory for Users {
-    fn find(&self, lookup: UserLookup) -> bool {
-        let asker = Asker { worker: lookup.worker, pending: lookup.pending };
-        let user = match lookup.user {
+    fn find(&self, lookup: UserLookup) -> Asked {
+        let UserLookup { worker, pending, realm, user } = lookup;
+        let user = match user {
             UserQuery::Name(name) => user_db::UserQuery::Name(name),
             UserQuery::Hash(hash) => user_db::UserQuery::Hash(hash),
         };
-        self.0.find(asker, lookup.realm, user)
+        if let Some(known) = self.0.known(&realm, &user) {
+            return Asked::Answered(
+                known.map_or(UserAnswer::Unknown, |user| UserAnswer::Known(in_server_words(user))),
+            );
+        }
+        let asker = Asker { worker, pending };
+        if self.0.find(asker, realm, user) { Asked::Taken } else { Asked::Refused }
     }
 }
 
@@ -59,8 +65,8 @@ impl UserDirectory for Users {
 pub(crate) struct NoUsers;
 
 impl UserDirectory for NoUsers {
-    fn find(&self, _lookup: UserLookup) -> bool {
-        false
+    fn find(&self, _lookup: UserLookup) -> Asked {
+        Asked::Refused
     }
 }
 
@@ -131,9 +137,13 @@ mod tests {
         let users = Users::start(Box::new(store), workers).unwrap();
         let ask = |pending, name: &str| {
             let user = UserQuery::Name(name.into());
-            let pending = PendingId(pending);
-            let realm = "realm".into();
-            assert!(users.find(UserLookup { worker: WorkerId(0), pending, realm, user }));
+            let lookup = UserLookup {
+                worker: WorkerId(0),
+                pending: PendingId(pending),
+                realm: "realm".into(),
+                user,
+            };
+            assert_eq!(users.find(lookup), Asked::Taken, "nobody was asked for {name} before");
             knocks.recv().unwrap();
             match inbox.take() {
                 Some(Request::UserFound { pending, answer }) => (pending.0, answer),

@@ -1,5 +1,5 @@
-//! Answers the workers' questions: one thread that owns the store and the cache, so that nothing is
-//! locked and the same question is never put to the store twice at a time.
+//! Answers the workers' questions: one thread that owns the store, so that the same question is never
+//! put to it twice at a time, and a cache that askers may look into first, without a thread in between.
 //!
 //! A change made by another process (`turnpike user add`) is seen by the first question that comes
 //! half a second or more after the last look for changes ([`DirectoryOptions::changes_after`]). The
@@ -7,8 +7,8 @@
 //! sooner.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,33 @@ pub struct Directory<T> {
     /// Dropped to end the thread.
     queue: Option<SyncSender<Job<T>>>,
     thread: Option<JoinHandle<()>>,
+    answers: Arc<Answers>,
+}
+
+/// What the store said, shared by the thread and the askers.
+struct Answers {
+    kept: Mutex<Kept>,
+    changes_after: Duration,
+}
+
+struct Kept {
+    cache: Cache,
+    /// When the store was last asked for changes.
+    looked: Option<Instant>,
+}
+
+impl Answers {
+    /// Nobody panics in there, and what is kept would still be whole if somebody did.
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    /// Whether the store has to be asked for changes before anything kept is believed.
+    fn is_stale(&self, now: Instant, changes_after: Duration) -> bool {
+        self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= changes_after)
+    }
 }
 
 struct Job<T> {
@@ -73,17 +100,30 @@ impl<T: Send + 'static> Directory<T> {
         deliver: impl Fn(T, Answer) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (queue, jobs) = sync_channel(QUEUE_MAX);
-        let clerk = Clerk {
-            store,
-            cache: Cache::new(options.known_for, options.unknown_for),
+        let cache = Cache::new(options.known_for, options.unknown_for);
+        let answers = Arc::new(Answers {
+            kept: Mutex::new(Kept { cache, looked: None }),
             changes_after: options.changes_after,
-            looked: None,
-            revision: None,
-        };
+        });
+        let clerk = Clerk { store, answers: Arc::clone(&answers), revision: None };
         let thread = std::thread::Builder::new()
             .name("users".to_owned())
             .spawn(move || clerk.work(&jobs, &deliver))?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        Ok(Self { queue: Some(queue), thread: Some(thread), answers })
+    }
+
+    /// The answer, if it is known without asking the store for anything: `Some(None)` when there is
+    /// no such user. `None` otherwise, then [`find`](Self::find) it. Never waits: while the thread is
+    /// writing down another answer, nothing is known.
+    #[must_use]
+    pub fn known(&self, realm: &Arc<str>, user: &UserQuery) -> Option<Option<UserRecord>> {
+        let now = Instant::now();
+        let mut kept = self.answers.kept.try_lock().ok()?;
+        if kept.is_stale(now, self.answers.changes_after) {
+            return None;
+        }
+        let question = Question { realm: Arc::clone(realm), user: user.clone() };
+        kept.cache.find(now, &question)
     }
 
     /// Asks for a user; the answer is delivered with `ticket`. Never waits: false when so many
@@ -114,10 +154,8 @@ impl<T> fmt::Debug for Directory<T> {
 /// What the thread works with.
 struct Clerk {
     store: Box<dyn UserStore>,
-    cache: Cache,
-    changes_after: Duration,
-    /// When the store was last asked for changes, and what it said.
-    looked: Option<Instant>,
+    answers: Arc<Answers>,
+    /// What the store said when it was last asked for changes.
     revision: Option<u64>,
 }
 
@@ -135,26 +173,26 @@ impl Clerk {
 
     fn find(&mut self, now: Instant, question: Question) -> Result<Option<UserRecord>, StoreError> {
         self.look_for_changes(now)?;
-        if let Some(answer) = self.cache.find(now, &question) {
+        if let Some(answer) = self.answers.lock().cache.find(now, &question) {
             return Ok(answer);
         }
+        // Not while it is locked: the store may take its time.
         let answer = self.store.find(&question.realm, &question.user)?;
-        self.cache.keep(now, question, answer.as_ref());
+        self.answers.lock().cache.keep(now, question, answer.as_ref());
         Ok(answer)
     }
 
     fn look_for_changes(&mut self, now: Instant) -> Result<(), StoreError> {
-        let due = self
-            .looked
-            .is_none_or(|looked| now.saturating_duration_since(looked) >= self.changes_after);
-        if due {
-            let revision = Some(self.store.revision()?);
-            if revision != self.revision {
-                self.cache.clear();
-                self.revision = revision;
-            }
-            self.looked = Some(now);
+        if !self.answers.lock().is_stale(now, self.answers.changes_after) {
+            return Ok(());
         }
+        let revision = Some(self.store.revision()?);
+        let mut kept = self.answers.lock();
+        if revision != self.revision {
+            kept.cache.clear();
+            self.revision = revision;
+        }
+        kept.looked = Some(now);
         Ok(())
     }
 }

@@ -133,6 +133,34 @@ fn the_same_question_is_put_to_the_store_once() {
 }
 
 #[test]
+fn what_was_answered_is_known_at_once_until_the_store_is_to_be_asked_for_changes() {
+    let (store, finds, let_go_on) = Scripted::new();
+    let hour = Duration::from_secs(3600);
+    let (answers, answered) = channel();
+    let deliver = move |ticket, answer| answers.send((ticket, answer)).unwrap();
+    let options = DirectoryOptions { changes_after: hour, ..AT_ONCE };
+    let directory = Directory::start(Box::new(store), options, deliver).unwrap();
+    let known = |name: &str| directory.known(&REALM.into(), &by_name(name));
+
+    assert_eq!(known("alice"), None, "nobody was asked yet");
+    for (ticket, name) in [(1, "alice"), (2, "mallory")] {
+        let_go_on.send(()).unwrap();
+        ask(&directory, &answered, ticket, name);
+    }
+    assert_eq!(known("alice").unwrap().unwrap().name, "alice".into());
+    assert_eq!(known("mallory"), Some(None));
+    assert_eq!(known("bob"), None);
+    assert_eq!(finds.load(Ordering::SeqCst), 2);
+
+    let (store, _, let_go_on) = Scripted::new();
+    let (directory, answered) = start(store);
+    let_go_on.send(()).unwrap();
+    ask(&directory, &answered, 1, "alice");
+    let known = directory.known(&REALM.into(), &by_name("alice"));
+    assert_eq!(known, None, "the store may have changed");
+}
+
+#[test]
 fn a_full_queue_refuses_at_once_and_what_was_taken_is_answered() {
     let (store, _, let_go_on) = Scripted::new();
     let (directory, answered) = start(store);

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use control::{
-    CounterTotals, Fate, Leg, LockedBook, Mailbox, Reply, Request, Series, SessionFilter,
+    Asked, CounterTotals, Fate, Leg, LockedBook, Mailbox, Reply, Request, Series, SessionFilter,
     UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::limits::REQUESTS_PER_TURN;
@@ -168,11 +168,11 @@ pub(crate) struct Directory {
 }
 
 impl UserDirectory for Directory {
-    fn find(&self, lookup: UserLookup) -> bool {
+    fn find(&self, lookup: UserLookup) -> Asked {
         assert_eq!((lookup.worker, &*lookup.realm), (WorkerId(0), REALM));
         self.asked.lock().unwrap().push(lookup.user.clone());
         if *self.full.lock().unwrap() {
-            return false;
+            return Asked::Refused;
         }
         let answer = if lookup.user == UserQuery::Name(USER.into()) {
             UserAnswer::Known(alice())
@@ -180,7 +180,8 @@ impl UserDirectory for Directory {
             UserAnswer::Unknown
         };
         let found = Request::UserFound { pending: lookup.pending, answer };
-        self.answer_to.get().unwrap().post(found).is_ok()
+        self.answer_to.get().unwrap().post(found).unwrap();
+        Asked::Taken
     }
 }
 
