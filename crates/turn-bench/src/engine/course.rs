@@ -68,6 +68,13 @@ impl Course<'_> {
     /// # Errors
     /// A peer that falls silent or refuses, a source that cannot send.
     pub(crate) fn go(mut self) -> Result<Traffic> {
+        let result = self.steps();
+        // Whatever came of it: the peer need not wait for more, nor send more.
+        self.line.send(Body::Stop);
+        result
+    }
+
+    fn steps(&mut self) -> Result<Traffic> {
         let begun = match self.spec.direction {
             Direction::ClientToPeer | Direction::Echo => self.start_own()?,
             Direction::PeerToClient => self.start_peers()?,
@@ -84,7 +91,6 @@ impl Course<'_> {
         self.progress.finish();
         thread::sleep(GRACE);
         let report = self.last_report()?;
-        self.line.send(Body::Stop);
         let traffic = self.outcome(&own, &report)?;
         Ok(Traffic { cores, ..traffic })
     }
@@ -172,7 +178,6 @@ impl Course<'_> {
         over: impl Fn() -> bool,
     ) -> Result<Vec<CoreUse>> {
         let (mut measuring, mut cores) = (false, None);
-        let mut report = Report::default();
         let mut ask = Instant::now();
         while !over() {
             let now = clock::now();
@@ -187,12 +192,11 @@ impl Course<'_> {
                 ask = Instant::now() + ASK;
                 self.line.asked += 1;
                 self.line.send(Body::Query { number: self.line.asked });
-                self.show(meters, &report)?;
             }
             let next = if measuring { begun.end() } else { begun.start() };
             let patience = Duration::from_nanos(next.saturating_sub(now).max(1_000_000)).min(ASK);
-            if let Some(Body::Report { report: latest, .. }) = self.line.hear(patience)? {
-                report = latest;
+            if let Some(Body::Report { report, .. }) = self.line.hear(patience)? {
+                self.show(meters, &report)?;
             }
         }
         Ok(cores.unwrap_or_else(|| self.meters.end()))

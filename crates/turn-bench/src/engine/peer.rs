@@ -121,3 +121,6 @@ impl Peer {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use crate::traffic::{Backend, Direction, Shape};
 const NEGLIGIBLE: f64 = 0.001;
 
 impl Traffic {
-    /// What became of the run, in a few lines.
+    /// What became of the run, in a few lines without an end of the last.
     #[must_use]
     pub fn summary(&self) -> String {
         let spec = &self.spec;
@@ -44,6 +44,7 @@ impl Traffic {
         self.doubts().iter().for_each(|doubt| {
             let _ = writeln!(text, "note: {doubt}");
         });
+        text.truncate(text.trim_end().len());
         text
     }
 
@@ -78,7 +79,7 @@ impl Traffic {
 }
 
 impl FindMax {
-    /// What was found, in a few lines.
+    /// What was found, in a few lines without an end of the last.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut text = String::from("    offered/s   delivered/s      lost\n");
@@ -104,7 +105,7 @@ impl FindMax {
             ),
         };
         if let Some(limit) = limit {
-            let _ = writeln!(text, "note: {limit}");
+            let _ = write!(text, "\nnote: {limit}");
         }
         text
     }
