@@ -66,10 +66,9 @@ fn ask(socket: &UdpSocket, body: Body) -> Body {
 }
 
 fn challenge(socket: &UdpSocket) -> u64 {
-    match ask(socket, Body::Hello { flow: 0, token: 0 }) {
-        Body::Challenge { flow: 0, token } => token,
-        other => panic!("{other:?}"),
-    }
+    let answer = ask(socket, Body::Hello { flow: 0, token: 0 });
+    let Body::Challenge { flow: 0, token } = answer else { panic!("{answer:?}") };
+    token
 }
 
 fn plan(direction: Direction) -> Plan {
@@ -129,13 +128,10 @@ fn packets_come_back_until_the_run_is_stopped() {
         let mut bytes = [0; 2000];
         let len = socket.recv(&mut bytes).unwrap();
         assert_eq!(bytes[..len], sent);
-        match ask(socket, Body::Query { number: 3 }) {
-            Body::Report { number: 3, report } => {
-                assert_eq!((report.delivered, report.damaged), (1, 0));
-                assert!(report.latency.is_some(), "one clock");
-            }
-            other => panic!("{other:?}"),
-        }
+        let answer = ask(socket, Body::Query { number: 3 });
+        let Body::Report { number: 3, report } = answer else { panic!("{answer:?}") };
+        assert_eq!((report.delivered, report.damaged), (1, 0));
+        assert!(report.latency.is_some(), "one clock");
         say(socket, Body::Stop);
         let refused = ask(socket, Body::Query { number: 4 });
         assert_eq!(refused, Body::Refused { why: Why::Unknown });
