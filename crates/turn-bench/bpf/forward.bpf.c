@@ -38,5 +38,5 @@ int forward(struct xdp_md *ctx)
 	return bpf_redirect(hop->interface, 0);
 }
 
-/* See source.bpf.c. */
+/* See port.bpf.c. */
 char _license[] SEC("license") = "Dual MIT/GPL";

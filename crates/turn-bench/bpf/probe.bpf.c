@@ -19,5 +19,5 @@ int probe(struct xdp_md *ctx)
 	return bpf_redirect(*interface, 0);
 }
 
-/* See source.bpf.c. */
+/* See port.bpf.c. */
 char _license[] SEC("license") = "Dual MIT/GPL";

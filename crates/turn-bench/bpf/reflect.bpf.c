@@ -10,5 +10,5 @@ int reflect(struct xdp_md *ctx)
 	return turn_back(&packet);
 }
 
-/* See source.bpf.c. */
+/* See port.bpf.c. */
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,8 +1,9 @@
 //! Whole frames, put on a link and counted there by XDP programs: rates that sockets cannot reach.
 //!
 //! ```text
-//! Source ── BPF_PROG_TEST_RUN, live frames ──> link ══ server ══ link ──> Sink (XDP, counts, drops)
-//! Reflector: a peer that echoes             Forwarder: a server that only forwards, as a mark
+//! Port ─ Source ── live frames ──> link ══ server ══ link ──> Port: counts and takes, or sends back
+//!
+//! Reflector: a peer that only echoes           Forwarder: a server that only forwards, as a mark
 //! ```
 //!
 //! The programs are in `bpf/`; their compiled objects are part of this crate, so that clang is needed
@@ -14,6 +15,7 @@ mod forwarder;
 mod histogram;
 mod link;
 mod object;
+mod port;
 mod privilege;
 mod probe;
 mod reflector;
@@ -26,8 +28,9 @@ mod testing;
 pub use flow::{FrameFlow, Mac};
 pub use forwarder::{Forwarder, Hop};
 pub use link::Link;
+pub use port::Port;
 pub use privilege::{Unavailable, available};
 pub use probe::probe;
 pub use reflector::Reflector;
-pub use sink::{Sink, SinkTally, Watch};
+pub use sink::{SinkTally, Watch};
 pub use source::{Made, Source, SourceRun};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use links::{Chain, skipped};
 use turn_bench::frames::{
-    Forwarder, FrameFlow, Hop, Link, Mac, Reflector, Sink, SinkTally, Source, SourceRun, Watch,
+    Forwarder, FrameFlow, Hop, Link, Mac, Port, Reflector, SinkTally, Source, SourceRun, Watch,
     probe,
 };
 
@@ -38,16 +38,16 @@ fn begin(source: &mut Source, burst: u32) {
     source.begin(&SourceRun { run: RUN, size: SIZE, burst, window: ALWAYS }).unwrap();
 }
 
-fn watch(sink: &mut Sink) {
+fn watch(sink: &Port) {
     let watch = Watch { run: RUN, flows: FLOWS, size: SIZE, reflect: false, window: ALWAYS };
-    sink.begin(&watch).unwrap();
+    sink.watch(&watch).unwrap();
 }
 
 /// Waits until a sink has counted what was sent; what it counted then, or has after a while.
-fn arrived(sink: &Sink, sent: u64) -> SinkTally {
+fn arrived(sink: &Port, sent: u64) -> SinkTally {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
-        let tally = sink.read().unwrap();
+        let tally = sink.tally().unwrap();
         if tally.delivered >= sent || Instant::now() > deadline {
             return tally;
         }
@@ -83,18 +83,19 @@ fn hears(chain: &Chain, server: &str) -> bool {
 #[test]
 fn what_a_source_sends_a_sink_counts() {
     let Some(chain) = skipped(Chain::new()) else { return };
-    let mut sink = chain.within("server", || Sink::attach("to-client").unwrap());
+    let sink = chain.within("server", || Port::attach("to-client").unwrap());
     chain.within("client", || {
         let link = Link::read("to-server").unwrap();
         assert!(link.veth);
         probe(&link).unwrap();
+        let port = Port::attach("to-server").unwrap();
         for (from, to) in [("10.77.1.2", "10.77.1.1"), ("fd77:1::2", "fd77:1::1")] {
             let next = link.next_hop(to.parse().unwrap()).unwrap();
             for channels in [false, true] {
                 let flows = flows((link.mac, from), (next, to), channels);
-                let mut source = Source::open("to-server", &flows).unwrap();
+                let mut source = port.source(&flows).unwrap();
                 for burst in [1, 7] {
-                    watch(&mut sink);
+                    watch(&sink);
                     begin(&mut source, burst);
                     // Few enough at once for the link, over more than one turn, not in whole ones.
                     for _ in 0..10 {
@@ -112,8 +113,8 @@ fn what_a_source_sends_a_sink_counts() {
 fn a_sink_lets_all_else_pass_and_leaves_the_link_as_it_was() {
     let Some(chain) = skipped(Chain::new()) else { return };
     let has_program = || chain.link_details("server", "to-client").contains("\"xdp\"");
-    let mut sink = chain.within("server", || Sink::attach("to-client").unwrap());
-    watch(&mut sink);
+    let sink = chain.within("server", || Port::attach("to-client").unwrap());
+    watch(&sink);
     assert!(has_program());
     assert!(hears(&chain, "10.77.1.1") && hears(&chain, "fd77:1::1"));
 
@@ -137,34 +138,32 @@ fn a_bare_forwarder_carries_frames_both_ways_and_an_echo_comes_back() {
         let b = Hop { interface: "to-peer", own_mac: far, far_mac: peer };
         Forwarder::attach(a, b).unwrap()
     });
-    let mut client_sink = chain.within("client", || Sink::attach("to-server").unwrap());
+    let client_port = chain.within("client", || Port::attach("to-server").unwrap());
     let there = flows((client, "10.77.1.2"), (near, "10.77.1.1"), true);
-    let mut source = chain.within("client", || Source::open("to-server", &there).unwrap());
+    let mut source = client_port.source(&there).unwrap();
 
     // There.
-    let mut peer_sink = chain.within("peer", || Sink::attach("to-server").unwrap());
-    watch(&mut peer_sink);
+    let peer_port = chain.within("peer", || Port::attach("to-server").unwrap());
+    watch(&peer_port);
     begin(&mut source, 1);
     chain.within("client", || source.inject(60).unwrap());
-    assert_all(&arrived(&peer_sink, 60), 60);
+    assert_all(&arrived(&peer_port, 60), 60);
 
     // From the other end.
     let back = flows((peer, "10.77.2.2"), (far, "10.77.2.1"), false);
-    watch(&mut client_sink);
-    chain.within("peer", || {
-        let mut source = Source::open("to-server", &back).unwrap();
-        begin(&mut source, 1);
-        source.inject(60).unwrap();
-    });
-    assert_all(&arrived(&client_sink, 60), 60);
+    watch(&client_port);
+    let mut far_source = peer_port.source(&back).unwrap();
+    begin(&mut far_source, 1);
+    chain.within("peer", || far_source.inject(60).unwrap());
+    assert_all(&arrived(&client_port, 60), 60);
 
     // There and back.
-    drop(peer_sink);
+    drop((peer_port, far_source));
     let _echo = chain.within("peer", || Reflector::attach("to-server").unwrap());
-    watch(&mut client_sink);
+    watch(&client_port);
     begin(&mut source, 1);
     chain.within("client", || source.inject(60).unwrap());
-    assert_all(&arrived(&client_sink, 60), 60);
+    assert_all(&arrived(&client_port, 60), 60);
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Forwarder {
     /// # Errors
     /// As for [`Sink::attach`](super::Sink::attach).
     pub fn attach(a: Hop<'_>, b: Hop<'_>) -> Result<Self> {
-        let mut object = object::open(object::FORWARD, &[])?;
+        let mut object = object::open(object::FORWARD)?;
         let map = object.take_map("hops").context("there is no map hops")?;
         let mut hops = HashMap::<MapData, u32, HopValue>::try_from(map)?;
         for (from, to) in [(a, b), (b, a)] {

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-/// As in `bpf/sink.bpf.c`: one bucket per nanosecond below 32, then 32 for each doubling, to 2^36.
+/// As in `bpf/sink.h`: one bucket per nanosecond below 32, then 32 for each doubling, to 2^36.
 const STEPS_BITS: usize = 5;
 const STEPS: usize = 1 << STEPS_BITS;
 const VALUE_BITS: usize = 36;

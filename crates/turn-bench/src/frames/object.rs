@@ -4,12 +4,9 @@ use anyhow::{Context, Result};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
-/// Counts what arrives.
-pub(super) static SINK: &[u8] =
-    include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/sink.bpf.o"));
-/// Makes frames.
-pub(super) static SOURCE: &[u8] =
-    include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/source.bpf.o"));
+/// Counts what arrives and makes what is sent.
+pub(super) static PORT: &[u8] =
+    include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/port.bpf.o"));
 /// Tries a link.
 pub(super) static PROBE: &[u8] =
     include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/probe.bpf.o"));
@@ -20,15 +17,11 @@ pub(super) static REFLECT: &[u8] =
 pub(super) static FORWARD: &[u8] =
     include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/forward.bpf.o"));
 
-/// An object with its maps made, each of the size the program says or, if it is named here, of that
-/// many entries.
-pub(super) fn open(bytes: &[u8], entries: &[(&'static str, u32)]) -> Result<Ebpf> {
+/// An object with its maps made.
+pub(super) fn open(bytes: &[u8]) -> Result<Ebpf> {
     let mut loader = EbpfLoader::new();
     // The programs use no type of the kernel: none needs to be relocated.
     loader.btf(None);
-    for (map, count) in entries {
-        loader.map_max_entries(map, *count);
-    }
     loader.load(bytes).context("cannot make the maps of a BPF program")
 }
 

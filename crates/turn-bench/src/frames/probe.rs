@@ -4,9 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use aya::maps::{Array, MapData};
+use aya::maps::Array;
 
 use super::attach::interface_number;
+use super::port::array;
 use super::source::send;
 use super::{Link, object};
 
@@ -35,10 +36,9 @@ pub fn probe(link: &Link) -> Result<()> {
     if !link.veth {
         return Ok(());
     }
-    let mut object = object::open(object::PROBE, &[])?;
+    let mut object = object::open(object::PROBE)?;
     object::load(&mut object, "probe")?;
-    let map = object.take_map("interfaces").context("there is no map interfaces")?;
-    let mut interfaces = Array::<MapData, u32>::try_from(map)?;
+    let mut interfaces: Array<_, u32> = array(&mut object, "interfaces")?;
     let number = interface_number(&link.interface)?;
     interfaces.set(0, number, 0).context("cannot write by which link frames leave")?;
 
@@ -47,7 +47,7 @@ pub fn probe(link: &Link) -> Result<()> {
     frame[6..12].copy_from_slice(&link.mac.0);
     frame[12..14].copy_from_slice(&TYPE);
     let goal = link.sent()? + u64::from(FRAMES);
-    send(&object, "probe", &frame, FRAMES).context("cannot send frames")?;
+    send(&object, "probe", (&frame, 0), FRAMES).context("cannot send frames")?;
     let deadline = Instant::now() + LIMIT;
     while link.sent()? < goal {
         if Instant::now() > deadline {

@@ -26,7 +26,7 @@ impl Reflector {
     /// # Errors
     /// As for [`Sink::attach`](super::Sink::attach).
     pub fn attach(interface: &str) -> Result<Self> {
-        let mut object = object::open(object::REFLECT, &[])?;
+        let mut object = object::open(object::REFLECT)?;
         attach::attach(&mut object, "reflect", interface)?;
         Ok(Self { interface: interface.to_owned(), _object: object })
     }

@@ -1,6 +1,5 @@
 //! Counts the packets of a run where they arrive.
 
-use std::fmt;
 use std::ops::Range;
 
 use anyhow::{Context, Result, bail};
@@ -10,19 +9,19 @@ use aya::util::nr_cpus;
 use hdrhistogram::Histogram;
 
 use super::histogram::{self, BUCKETS};
-use super::{attach, object};
+use super::port::array;
 
-/// Flows whose sequence the program can follow; as in `bpf/sink.bpf.c`.
+/// Flows whose sequence the program can follow; as in `bpf/sink.h`.
 const FLOWS_MAX: u32 = 65_536;
 
 /// Latencies are kept up to a minute, with two digits: more exact than the program counts.
 const LATENCY_NANOS_MAX: u64 = 60_000_000_000;
 const LATENCY_DIGITS: u8 = 2;
 
-/// `struct watched` of `bpf/sink.bpf.c`.
+/// `struct watched` of `bpf/sink.h`.
 type Watched = [u64; 7];
 
-/// `struct tally` of `bpf/sink.bpf.c`: nine counters and the buckets of latencies.
+/// `struct tally` of `bpf/sink.h`: nine counters and the buckets of latencies.
 type Tally = [u64; 9 + BUCKETS];
 
 /// Which packets are counted.
@@ -64,53 +63,26 @@ pub struct SinkTally {
     pub latency: Histogram<u64>,
 }
 
-/// A link on which the packets of a run are counted.
-///
-/// While it watches, such packets get no further. Everything else passes, and while it does not
-/// watch everything does. The link is as it was when this value is dropped.
-pub struct Sink {
-    interface: String,
+/// The maps of the program that counts.
+pub(super) struct Sink {
     watched: Array<MapData, Watched>,
     tallies: PerCpuArray<MapData, Tally>,
     /// How often it began to count; 0 is what an empty map holds.
     count: u32,
-    object: Ebpf,
-}
-
-impl fmt::Debug for Sink {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Sink").field("interface", &self.interface).finish_non_exhaustive()
-    }
 }
 
 impl Sink {
-    /// Puts the program that counts on a link.
-    ///
-    /// # Errors
-    /// Privileges are missing, there is no such interface, its driver runs no XDP programs, or
-    /// another is there already.
-    pub fn attach(interface: &str) -> Result<Self> {
-        let mut sink = Self::load(interface)?;
-        attach::put(object::program(&mut sink.object, "sink")?, interface)?;
-        Ok(sink)
-    }
-
-    /// Loads the program without putting it on the link.
-    fn load(interface: &str) -> Result<Self> {
-        let mut object = object::open(object::SINK, &[])?;
-        object::load(&mut object, "sink")?;
-        let map = object.take_map("watched").context("there is no map watched")?;
-        let watched = Array::try_from(map)?;
+    pub(super) fn of(object: &mut Ebpf) -> Result<Self> {
+        let watched = array(object, "watched")?;
         let map = object.take_map("tallies").context("there is no map tallies")?;
-        let tallies = PerCpuArray::try_from(map)?;
-        Ok(Self { interface: interface.to_owned(), watched, tallies, count: 0, object })
+        Ok(Self { watched, tallies: PerCpuArray::try_from(map)?, count: 0 })
     }
 
     /// Counts the packets of a run from here on, from nothing.
     ///
     /// # Errors
     /// The run is 0, or has more flows than can be followed.
-    pub fn begin(&mut self, watch: &Watch) -> Result<()> {
+    pub(super) fn begin(&mut self, watch: &Watch) -> Result<()> {
         if watch.run == 0 {
             bail!("run 0 is none");
         }
@@ -129,7 +101,7 @@ impl Sink {
     ///
     /// # Errors
     /// The kernel does not let us write our own map.
-    pub fn write(&mut self, watch: &Watch) -> Result<()> {
+    pub(super) fn write(&mut self, watch: &Watch) -> Result<()> {
         let words = [
             u64::from(watch.run),
             u64::from(self.count),
@@ -146,7 +118,7 @@ impl Sink {
     ///
     /// # Errors
     /// The kernel does not let us write our own map.
-    pub fn end(&mut self) -> Result<()> {
+    pub(super) fn end(&mut self) -> Result<()> {
         self.watched.set(0, [0; 7], 0).context("cannot write that no run is watched")
     }
 
@@ -154,7 +126,7 @@ impl Sink {
     ///
     /// # Errors
     /// The kernel does not let us read our own map.
-    pub fn read(&self) -> Result<SinkTally> {
+    pub(super) fn read(&self) -> Result<SinkTally> {
         let per_core = self.tallies.get(&0, 0).context("cannot read the counters")?;
         let mut sum = SinkTally::new()?;
         for tally in per_core.iter() {

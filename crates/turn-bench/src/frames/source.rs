@@ -3,16 +3,16 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use aya::Ebpf;
-use aya::maps::{Array, MapData};
 use aya::programs::{ProgramError, TestRun as _, Xdp};
 use aya::{TestRunAttrs, TestRunOptions};
 
-use super::attach::interface_number;
-use super::template::{Shape, Template, template};
-use super::{FrameFlow, object};
+use super::FrameFlow;
+use super::port::{Place, Shared};
+use super::template::{Shape, template};
 use crate::packet::HEADER;
 
 /// Frames that the kernel makes before it sends them on. The far end of a veth link holds 256 that
@@ -25,10 +25,10 @@ const SIZE_MAX: u16 = 1400;
 const REFUSED: &str =
     "the kernel sends no frames made by a program (Linux 5.18 and CAP_NET_ADMIN are wanted)";
 
-/// `struct state` of `bpf/source.bpf.c`: eight words are given, five come back.
-type State = [u64; 13];
-const MADE: usize = 11;
-const MEASURED: usize = 12;
+/// `struct state` of `bpf/source.h`: nine words are given, five come back.
+pub(super) type State = [u64; 14];
+const MADE: usize = 12;
+const MEASURED: usize = 13;
 
 /// Which frames are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,15 +52,14 @@ pub struct Made {
     pub measured: u64,
 }
 
-/// Makes the frames of some flows and sends them by one link.
+/// Makes the frames of some flows and sends them by the link of its port.
 ///
-/// Frames leave from the core that calls. A frame that the link does not take (the other end has
-/// not fetched what came before) was sent and is lost, as with a network card.
+/// Frames leave from the core that calls, which has to be in the network namespace of the link. A
+/// frame that the link does not take (the other end has not fetched what came before) was sent and
+/// is lost, as with a network card.
 pub struct Source {
-    object: Ebpf,
-    templates: Array<MapData, Template>,
-    states: Array<MapData, State>,
-    interface: u32,
+    shared: Arc<Shared>,
+    place: Place,
     flows: Vec<FrameFlow>,
     shape: Shape,
     frame: Vec<u8>,
@@ -68,30 +67,24 @@ pub struct Source {
 
 impl fmt::Debug for Source {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Source")
-            .field("interface", &self.interface)
-            .field("flows", &self.flows.len())
-            .finish_non_exhaustive()
+        out.debug_struct("Source").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.shared.leave(&self.place);
     }
 }
 
 impl Source {
-    /// Loads what makes frames for these flows, which take turns in this order. Whether frames
-    /// arrive at all says [`probe`](super::probe).
-    ///
-    /// # Errors
-    /// Privileges are missing, there is no such interface, there is no flow, or the flows are not
-    /// of one family or not all with (or without) a channel.
-    pub fn open(interface: &str, flows: &[FrameFlow]) -> Result<Self> {
-        let shape = Shape::of(flows)?;
-        let interface = interface_number(interface)?;
-        let count = u32::try_from(flows.len()).context("more flows than a map can hold")?;
-        let mut object = object::open(object::SOURCE, &[("templates", count)])?;
-        object::load(&mut object, "source")?;
-        let templates = take_map(&mut object, "templates")?;
-        let states = take_map(&mut object, "states")?;
-        let (flows, frame) = (flows.to_vec(), Vec::new());
-        Ok(Self { object, templates, states, interface, flows, shape, frame })
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        place: Place,
+        flows: &[FrameFlow],
+        shape: Shape,
+    ) -> Self {
+        Self { shared, place, flows: flows.to_vec(), shape, frame: Vec::new() }
     }
 
     /// Begins a run: sequence numbers of every flow start from 0.
@@ -105,12 +98,14 @@ impl Source {
         if run.burst == 0 {
             bail!("a flow that has its turn sends at least one packet");
         }
-        for (index, flow) in (0..).zip(&self.flows) {
+        let mut maps = self.shared.maps();
+        for (index, flow) in self.place.templates.clone().zip(&self.flows) {
             let template = template(flow, self.shape, run.size, run.run);
-            self.templates.set(index, template, 0).context("cannot write a flow's headers")?;
+            maps.templates.set(index, template, 0).context("cannot write a flow's headers")?;
         }
-        let state = [
-            u64::from(self.interface),
+        let given = [
+            u64::from(self.shared.interface),
+            u64::from(self.place.templates.start),
             self.flows.len() as u64,
             u64::from(run.burst),
             self.shape.headers() as u64,
@@ -118,27 +113,30 @@ impl Source {
             self.shape.packet_at() as u64,
             run.window.start,
             run.window.end,
-            0,
-            0,
-            0,
-            0,
-            0,
         ];
-        self.states.set(0, state, 0).context("cannot write what a run is")?;
-        self.frame = vec![0; self.shape.frame(run.size)];
+        let mut state: State = [0; 14];
+        state[..given.len()].copy_from_slice(&given);
+        maps.states.set(self.place.slot, state, 0).context("cannot write what a run is")?;
+        drop(maps);
+        self.frame = vec![0; self.metadata() + self.shape.frame(run.size)];
         Ok(())
+    }
+
+    /// How many bytes of metadata tell the program that a frame is of this source.
+    fn metadata(&self) -> usize {
+        4 * (self.place.slot as usize + 1)
     }
 
     /// Makes `count` frames and sends them, back to back. Flows go on taking turns where the last
     /// call ended.
     ///
     /// # Errors
-    /// No run was begun, or the kernel is older than Linux 5.18.
+    /// No run was begun, the calling thread may not, or the kernel is older than Linux 5.18.
     pub fn inject(&mut self, count: u32) -> Result<()> {
         let goal = self.made()?.all + u64::from(count);
         let mut left = count;
         while left > 0 {
-            match send(&self.object, "source", &self.frame, left) {
+            match send(&self.shared.object, "port", (&self.frame, self.metadata()), left) {
                 Ok(()) => return Ok(()),
                 // A signal ends the call early, with some of the frames sent.
                 Err(ProgramError::SyscallError(error))
@@ -158,32 +156,40 @@ impl Source {
     /// # Errors
     /// The kernel does not let us read our own map.
     pub fn made(&self) -> Result<Made> {
-        let state = self.states.get(&0, 0).context("cannot read how many frames were made")?;
+        let state = self.shared.maps().states.get(&self.place.slot, 0);
+        let state = state.context("cannot read how many frames were made")?;
         Ok(Made { all: state[MADE], measured: state[MEASURED] })
     }
 }
 
-/// Runs a program on so many copies of a frame, and does with each what it says.
+/// Runs a program on so many copies of a frame, of which the first bytes are metadata, and does with
+/// each what it says.
 pub(super) fn send(
     object: &Ebpf,
     program: &str,
-    frame: &[u8],
+    (frame, metadata): (&[u8], usize),
     count: u32,
 ) -> Result<(), ProgramError> {
     let Some(program) = object.program(program) else {
         return Err(ProgramError::NotLoaded);
     };
     let program: &Xdp = program.try_into()?;
+    let context = context(frame, metadata);
     let mut options = TestRunOptions::new();
     options.data_in = Some(frame);
+    options.ctx_in = Some(&context);
     options.repeat = count;
     options.attrs = TestRunAttrs::new().xdp_live_frames(BATCH.min(count));
     program.test_run(options).map(|_| ())
 }
 
-fn take_map<V: aya::Pod>(object: &mut Ebpf, name: &str) -> Result<Array<MapData, V>> {
-    let map = object.take_map(name).with_context(|| format!("there is no map {name}"))?;
-    Ok(Array::try_from(map)?)
+/// `struct xdp_md`: where data begins and ends behind the metadata; the rest is the kernel's choice.
+fn context(frame: &[u8], metadata: usize) -> [u8; 24] {
+    let mut context = [0; 24];
+    // A frame is shorter than a page.
+    context[..4].copy_from_slice(&(metadata as u32).to_ne_bytes());
+    context[4..8].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
+    context
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The headers of a flow's frames, as the program `source` copies them, and the part of the UDP
+//! The headers of a flow's frames, as the program copies them, and the part of the UDP
 //! checksum that is the same for all of them.
 
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use super::FrameFlow;
 use crate::packet::{HEADER, Header};
 
-/// Bytes of headers that a template has room for; as in `bpf/source.bpf.c`.
+/// Bytes of headers that a template has room for; as in `bpf/source.h`.
 const HEADERS_MAX: usize = 96;
 
 /// A template as it lies in the map: headers, then the sum, in the host's byte order.

@@ -5,7 +5,7 @@ use super::*;
 use crate::packet::Header;
 
 fn reflect() -> Ebpf {
-    let mut object = object::open(object::REFLECT, &[]).unwrap();
+    let mut object = object::open(object::REFLECT).unwrap();
     object::load(&mut object, "reflect").unwrap();
     object
 }

@@ -1,7 +1,7 @@
 //! The program run on single frames, which nobody sent.
 
-use super::super::FrameFlow;
 use super::super::testing::{DROP, PASS, TX, flow, frame, privileged, read, run};
+use super::super::{FrameFlow, Port};
 use super::*;
 use crate::packet::Header;
 
@@ -12,10 +12,15 @@ fn watch() -> Watch {
     Watch { run: RUN, flows: 10, size: SIZE, reflect: false, window: 1000..2000 }
 }
 
-fn watching() -> Sink {
-    let mut sink = Sink::load("none").unwrap();
-    sink.begin(&watch()).unwrap();
-    sink
+fn watching() -> Port {
+    let port = Port::load().unwrap();
+    port.watch(&watch()).unwrap();
+    port
+}
+
+/// What the program says of a frame that arrives.
+fn arrive(port: &Port, frame: &[u8]) -> (u32, Vec<u8>) {
+    run(port.object(), "port", frame)
 }
 
 const HEADER: Header = Header { run: RUN, flow: 3, sequence: 0, sent: 1500 };
@@ -25,8 +30,8 @@ fn packet(header: Header) -> Vec<u8> {
 }
 
 /// What the counters say: delivered, duplicates, reordered, damaged, outside, other run.
-fn counts(sink: &Sink) -> [u64; 6] {
-    let tally = sink.read().unwrap();
+fn counts(port: &Port) -> [u64; 6] {
+    let tally = port.tally().unwrap();
     [
         tally.delivered,
         tally.duplicates,
@@ -43,13 +48,13 @@ fn packets_of_the_run_are_counted_and_taken() {
         return;
     }
     for (ipv6, channel) in [(false, false), (false, true), (true, false), (true, true)] {
-        let mut sink = watching();
+        let port = watching();
         for size in [24, 25, 100, 1400] {
-            sink.begin(&Watch { size, ..watch() }).unwrap();
+            port.watch(&Watch { size, ..watch() }).unwrap();
             let flow = flow(3, ipv6, channel);
-            assert_eq!(run(&sink.object, "sink", &frame(&flow, HEADER, size)).0, DROP);
-            assert_eq!(counts(&sink), [1, 0, 0, 0, 0, 0], "{ipv6} {channel} {size}");
-            assert_eq!(sink.read().unwrap().bytes, u64::from(size));
+            assert_eq!(arrive(&port, &frame(&flow, HEADER, size)).0, DROP);
+            assert_eq!(counts(&port), [1, 0, 0, 0, 0, 0], "{ipv6} {channel} {size}");
+            assert_eq!(port.tally().unwrap().bytes, u64::from(size));
         }
     }
 }
@@ -59,23 +64,23 @@ fn latency_is_from_the_time_in_the_packet() {
     if !privileged() {
         return;
     }
-    let mut sink = Sink::load("none").unwrap();
+    let port = Port::load().unwrap();
     let now = || linux_net::Clock::now().instant.as_nanos();
     for ago in [0, 40, 5_000, 70_000_000, 3_000_000_000] {
-        sink.begin(&Watch { window: 0..u64::MAX, ..watch() }).unwrap();
+        port.watch(&Watch { window: 0..u64::MAX, ..watch() }).unwrap();
         let sent = now() - ago;
-        run(&sink.object, "sink", &packet(Header { sent, ..HEADER }));
+        arrive(&port, &packet(Header { sent, ..HEADER }));
         let most = now() - sent;
-        let latency = sink.read().unwrap().latency;
+        let latency = port.tally().unwrap().latency;
         assert_eq!(latency.len(), 1);
         // Never less than it was, and at most a digit more.
         assert!((ago..=most + most / 50).contains(&latency.max()), "{ago} {latency:?} {most}");
     }
 
     // From a clock that is ahead nothing can be told.
-    sink.begin(&Watch { window: 0..u64::MAX, ..watch() }).unwrap();
-    run(&sink.object, "sink", &packet(Header { sent: now() + 1_000_000_000, ..HEADER }));
-    assert_eq!((sink.read().unwrap().latency.len(), counts(&sink)[0]), (0, 1));
+    port.watch(&Watch { window: 0..u64::MAX, ..watch() }).unwrap();
+    arrive(&port, &packet(Header { sent: now() + 1_000_000_000, ..HEADER }));
+    assert_eq!((port.tally().unwrap().latency.len(), counts(&port)[0]), (0, 1));
 }
 
 #[test]
@@ -83,7 +88,7 @@ fn padded_channel_data_is_whole() {
     if !privileged() {
         return;
     }
-    let sink = watching();
+    let port = watching();
     for (padding, expected) in
         [(1, [1, 0, 0, 0, 0, 0]), (3, [2, 0, 0, 0, 0, 0]), (4, [2, 0, 0, 1, 0, 0])]
     {
@@ -93,8 +98,8 @@ fn padded_channel_data_is_whole() {
         frame[38..40].copy_from_slice(&length.to_be_bytes());
         frame[16..18].copy_from_slice(&(length + 20).to_be_bytes());
         frame.resize(34 + usize::from(length), 0);
-        assert_eq!(run(&sink.object, "sink", &frame).0, DROP);
-        assert_eq!(counts(&sink), expected, "{padding}");
+        assert_eq!(arrive(&port, &frame).0, DROP);
+        assert_eq!(counts(&port), expected, "{padding}");
     }
 }
 
@@ -103,7 +108,7 @@ fn order_and_window_are_told_apart() {
     if !privileged() {
         return;
     }
-    let sink = watching();
+    let port = watching();
     let at = |sequence: u32, sent: u64| packet(Header { sequence, sent, ..HEADER });
     for (frame, expected) in [
         (at(0, 999), [0, 0, 0, 0, 1, 0]),
@@ -121,13 +126,13 @@ fn order_and_window_are_told_apart() {
         (at(1000, 1500), [7, 3, 3, 0, 2, 0]),
         (at(1000, 1500), [7, 4, 3, 0, 2, 0]),
     ] {
-        assert_eq!(run(&sink.object, "sink", &frame).0, DROP);
-        assert_eq!(counts(&sink), expected);
+        assert_eq!(arrive(&port, &frame).0, DROP);
+        assert_eq!(counts(&port), expected);
     }
     // Another flow has an order of its own.
     let other = frame(&flow(4, false, false), Header { flow: 4, ..HEADER }, SIZE);
-    run(&sink.object, "sink", &other);
-    assert_eq!(counts(&sink), [8, 4, 3, 0, 2, 0]);
+    arrive(&port, &other);
+    assert_eq!(counts(&port), [8, 4, 3, 0, 2, 0]);
 }
 
 #[test]
@@ -135,16 +140,16 @@ fn a_new_run_begins_from_nothing() {
     if !privileged() {
         return;
     }
-    let mut sink = watching();
-    run(&sink.object, "sink", &packet(HEADER));
-    sink.begin(&Watch { run: RUN + 1, ..watch() }).unwrap();
-    assert_eq!(counts(&sink), [0; 6]);
-    assert_eq!(run(&sink.object, "sink", &packet(HEADER)).0, PASS, "a straggler");
-    assert_eq!(counts(&sink), [0, 0, 0, 0, 0, 1]);
-    run(&sink.object, "sink", &packet(Header { run: RUN + 1, ..HEADER }));
-    assert_eq!(counts(&sink), [1, 0, 0, 0, 0, 1], "the number was of another run");
-    sink.end().unwrap();
-    assert_eq!(run(&sink.object, "sink", &packet(HEADER)).0, PASS, "nothing is watched");
+    let port = watching();
+    arrive(&port, &packet(HEADER));
+    port.watch(&Watch { run: RUN + 1, ..watch() }).unwrap();
+    assert_eq!(counts(&port), [0; 6]);
+    assert_eq!(arrive(&port, &packet(HEADER)).0, PASS, "a straggler");
+    assert_eq!(counts(&port), [0, 0, 0, 0, 0, 1]);
+    arrive(&port, &packet(Header { run: RUN + 1, ..HEADER }));
+    assert_eq!(counts(&port), [1, 0, 0, 0, 0, 1], "the number was of another run");
+    port.unwatch().unwrap();
+    assert_eq!(arrive(&port, &packet(HEADER)).0, PASS, "nothing is watched");
 }
 
 #[test]
@@ -169,9 +174,9 @@ fn what_is_not_as_it_was_sent_is_damaged() {
         ("cut off", packet(HEADER)[..100].to_vec()),
     ];
     for (name, frame) in cases {
-        let sink = watching();
-        assert_eq!(run(&sink.object, "sink", &frame).0, DROP, "{name}");
-        assert_eq!(counts(&sink), [0, 0, 0, 1, 0, 0], "{name}");
+        let port = watching();
+        assert_eq!(arrive(&port, &frame).0, DROP, "{name}");
+        assert_eq!(counts(&port), [0, 0, 0, 1, 0, 0], "{name}");
     }
 }
 
@@ -180,7 +185,7 @@ fn what_is_of_no_run_passes_untouched() {
     if !privileged() {
         return;
     }
-    let sink = watching();
+    let port = watching();
     let plain = flow(3, false, false);
     let channel = flow(3, true, true);
     let change = |mut frame: Vec<u8>, at: usize, bytes: &[u8]| {
@@ -207,11 +212,11 @@ fn what_is_of_no_run_passes_untouched() {
         ("the shortest frame", vec![0; 14]),
     ];
     for (name, frame) in cases {
-        let (verdict, out) = run(&sink.object, "sink", &frame);
+        let (verdict, out) = arrive(&port, &frame);
         assert_eq!(verdict, PASS, "{name}");
         assert_eq!(out, frame, "{name}");
     }
-    assert_eq!(counts(&sink), [0; 6]);
+    assert_eq!(counts(&port), [0; 6]);
 }
 
 #[test]
@@ -219,21 +224,21 @@ fn an_echo_is_counted_and_goes_back() {
     if !privileged() {
         return;
     }
-    let mut sink = watching();
-    sink.begin(&Watch { reflect: true, ..watch() }).unwrap();
+    let port = watching();
+    port.watch(&Watch { reflect: true, ..watch() }).unwrap();
     let flow = flow(3, false, false);
     let mut frame = packet(HEADER);
     // A local sender leaves the checksum to the link: here is only part of it.
     frame[40..42].copy_from_slice(&[0x12, 0x34]);
-    let (verdict, out) = run(&sink.object, "sink", &frame);
+    let (verdict, out) = arrive(&port, &frame);
     assert_eq!(verdict, TX);
     let out = read(&out);
     assert_eq!((out.source, out.destination), (flow.destination, flow.source));
     assert_eq!(Header::decode(&out.payload), Some(HEADER));
-    assert_eq!(counts(&sink), [1, 0, 0, 0, 0, 0]);
+    assert_eq!(counts(&port), [1, 0, 0, 0, 0, 0]);
 
     let other = packet(Header { run: 6, ..HEADER });
-    assert_eq!(run(&sink.object, "sink", &other).0, PASS, "another run is not sent back");
+    assert_eq!(arrive(&port, &other).0, PASS, "another run is not sent back");
 }
 
 #[test]
@@ -241,8 +246,8 @@ fn runs_that_cannot_be_watched_are_refused() {
     if !privileged() {
         return;
     }
-    let mut sink = Sink::load("none").unwrap();
-    assert!(sink.begin(&Watch { run: 0, ..watch() }).is_err());
-    assert!(sink.begin(&Watch { flows: FLOWS_MAX + 1, ..watch() }).is_err());
-    assert!(Sink::attach("no such link").unwrap_err().to_string().contains("no interface"));
+    let port = Port::load().unwrap();
+    assert!(port.watch(&Watch { run: 0, ..watch() }).is_err());
+    assert!(port.watch(&Watch { flows: FLOWS_MAX + 1, ..watch() }).is_err());
+    assert!(Port::attach("no such link").unwrap_err().to_string().contains("no interface"));
 }

@@ -1,5 +1,6 @@
 //! The program run on single frames, which nobody sends.
 
+use super::super::Port;
 use super::super::testing::{self, REDIRECT, flow, privileged};
 use super::*;
 use crate::packet::Header;
@@ -7,8 +8,7 @@ use crate::packet::Header;
 const RUN: u32 = 0x0a0b_0c0d;
 
 fn source(flows: &[FrameFlow]) -> Source {
-    // Any interface does: the frames do not leave.
-    Source::open("lo", flows).unwrap()
+    Port::load().unwrap().source(flows).unwrap()
 }
 
 fn run(size: u16, burst: u32) -> SourceRun {
@@ -18,9 +18,18 @@ fn run(size: u16, burst: u32) -> SourceRun {
 /// One frame, made in one that another program has used: every byte of its headers is changed.
 fn make(source: &Source) -> Vec<u8> {
     let mut used = source.frame.clone();
-    used[..source.shape.headers()].fill(0xff);
-    let (verdict, frame) = testing::run(&source.object, "source", &used);
-    assert_eq!(verdict, REDIRECT);
+    let metadata = source.metadata();
+    used[..metadata + source.shape.headers()].fill(0xff);
+    let context = context(&used, metadata);
+    let program: &Xdp = source.shared.object.program("port").unwrap().try_into().unwrap();
+    let mut frame = vec![0; used.len() - metadata];
+    let mut options = TestRunOptions::new();
+    options.data_in = Some(&used);
+    options.ctx_in = Some(&context);
+    options.data_out = Some(&mut frame);
+    let result = program.test_run(options).unwrap();
+    assert_eq!(result.return_value, REDIRECT);
+    assert_eq!(result.data_size_out as usize, frame.len(), "no metadata leaves");
     frame
 }
 
@@ -98,6 +107,10 @@ fn frames_are_counted_by_the_time_they_carry() {
 
 #[test]
 fn flows_that_do_not_fit_each_other_are_refused() {
+    if !privileged() {
+        return;
+    }
+    let port = Port::load().unwrap();
     let mut mixed = flow(1, false, false);
     mixed.destination = "[::1]:3478".parse().unwrap();
     for wrong in [
@@ -106,7 +119,7 @@ fn flows_that_do_not_fit_each_other_are_refused() {
         vec![flow(0, false, true), flow(1, true, true)],
         vec![mixed],
     ] {
-        assert!(Source::open("lo", &wrong).is_err(), "{wrong:?}");
+        assert!(port.source(&wrong).is_err(), "{wrong:?}");
     }
 }
 
@@ -119,4 +132,24 @@ fn runs_out_of_range_are_refused() {
     for wrong in [run(23, 1), run(1401, 1), run(100, 0)] {
         assert!(source.begin(&wrong).is_err(), "{wrong:?}");
     }
+}
+
+#[test]
+fn sources_of_a_port_keep_out_of_each_others_way() {
+    if !privileged() {
+        return;
+    }
+    let port = Port::load().unwrap();
+    let mut sources: Vec<Source> =
+        (0..8).map(|number| port.source(&[flow(number, number > 4, true)]).unwrap()).collect();
+    assert!(port.source(&[flow(8, false, true)]).is_err(), "no more");
+    sources.iter_mut().for_each(|source| source.begin(&run(100, 1)).unwrap());
+    for sequence in 0..2 {
+        for (number, source) in (0..).zip(&sources) {
+            let header = Header::decode(&testing::read(&make(source)).payload[4..]).unwrap();
+            assert_eq!((header.flow, header.sequence), (number, sequence));
+        }
+    }
+    sources.remove(3);
+    assert!(port.source(&[flow(8, false, true)]).is_ok(), "a place was given back");
 }

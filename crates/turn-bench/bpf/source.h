@@ -3,7 +3,18 @@
  * Everything that is the same for all frames of a flow was written by user space into a template
  * (src/frames/template.rs). What is left: whose turn it is, the sequence number, the time, and the
  * checksum of those. */
+#ifndef SOURCE_H
+#define SOURCE_H
+
 #include "frame.h"
+
+/* Threads that make frames at the same time, each with flows of its own. User space tells which it is
+ * by the length of the metadata in front of its frames: 4 bytes are the first, 32 the last. What the
+ * metadata holds says nothing: it may have been written over when a frame was used before. */
+#define SOURCES_MAX 8
+
+/* Flows of all sources. */
+#define TEMPLATES_MAX 65536
 
 /* The longest headers: Ethernet, IPv6, UDP, ChannelData, packet: 14 + 40 + 8 + 4 + 24 = 90. */
 #define HEADERS_MAX 96
@@ -16,7 +27,8 @@ struct template {
 struct state {
 	/* Written by user space before a run. */
 	__u64 interface;  /* where frames leave */
-	__u64 flows;      /* templates in use */
+	__u64 first;      /* the template of its first flow */
+	__u64 flows;      /* how many it has, from there on */
 	__u64 burst;      /* packets of a flow when it has its turn */
 	__u64 headers;    /* bytes of the templates in use */
 	__u64 udp_at;     /* where in a frame the UDP header is */
@@ -32,34 +44,39 @@ struct state {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* user space asks for one per flow */
+	__uint(max_entries, TEMPLATES_MAX);
 	__type(key, __u32);
 	__type(value, struct template);
 } templates SEC(".maps");
 
-/* Not per CPU: one thread runs the program, wherever it may be moved. */
+/* Not per CPU: one thread makes the frames of a source, wherever it may be moved. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, SOURCES_MAX);
 	__type(key, __u32);
 	__type(value, struct state);
 } states SEC(".maps");
 
-SEC("xdp")
-int source(struct xdp_md *ctx)
+static __always_inline int make_frame(struct xdp_md *ctx)
 {
-	/* Step 1: whose turn it is, and which of its packets this is. */
-	__u32 zero = 0;
-	struct state *state = bpf_map_lookup_elem(&states, &zero);
+	/* Step 1: which source, by the metadata, which must not leave with the frame: a program at the
+	 * other end of a veth link would see it. */
+	__u32 metadata = ctx->data - ctx->data_meta;
+	if (bpf_xdp_adjust_meta(ctx, metadata))
+		return XDP_ABORTED;
+	__u32 source = metadata / 4 - 1;
+	struct state *state = bpf_map_lookup_elem(&states, &source);
 	if (!state)
 		return XDP_ABORTED;
-	__u32 flow = state->flow;
+
+	/* Step 2: whose turn it is, and which of its packets this is. */
+	__u32 flow = state->first + state->flow;
 	__u32 sequence = state->before + state->within;
 	struct template *template = bpf_map_lookup_elem(&templates, &flow);
 	if (!template)
 		return XDP_ABORTED;
 
-	/* Step 2: the headers. The frame may have been another flow's before, and the other end may have
+	/* Step 3: the headers. The frame may have been another flow's before, and the other end may have
 	 * written to it (MAC addresses, ports, a shorter header); the filler is nobody's to write. */
 	__u64 length = state->headers;
 	if (length < 1 || length > HEADERS_MAX)
@@ -67,7 +84,7 @@ int source(struct xdp_md *ctx)
 	if (bpf_xdp_store_bytes(ctx, 0, template->headers, length))
 		return XDP_ABORTED;
 
-	/* Step 3: sequence number and time. */
+	/* Step 4: sequence number and time. */
 	void *data = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
 	struct header *header = data + (state->packet_at & 127);
@@ -78,13 +95,13 @@ int source(struct xdp_md *ctx)
 	header->sent_high = bpf_htonl(now >> 32);
 	header->sent_low = bpf_htonl(now);
 
-	/* Step 4: the checksum. 32-bit words may be summed as they are: folding takes them apart. */
+	/* Step 5: the checksum. 32-bit words may be summed as they are: folding takes them apart. */
 	struct udphdr *udp = data + (state->udp_at & 127);
 	if ((void *)(udp + 1) > end)
 		return XDP_ABORTED;
 	udp->check = udp_checksum(template->sum + sequence + (now >> 32) + (__u32)now);
 
-	/* Step 5: whose turn is next. */
+	/* Step 6: whose turn is next. */
 	state->within++;
 	if (state->within >= state->burst) {
 		state->within = 0;
@@ -98,10 +115,8 @@ int source(struct xdp_md *ctx)
 	if (now >= state->from && now < state->to)
 		state->measured++;
 
-	/* Step 6: out. */
+	/* Step 7: out. */
 	return bpf_redirect(state->interface, 0);
 }
 
-/* The helpers used are free to all; the kernel's list of those for GPL programs alone is not what
- * it was in every release, and this text keeps the program loadable on each. */
-char _license[] SEC("license") = "Dual MIT/GPL";
+#endif

@@ -1,5 +1,8 @@
 /* Counts the packets of a run where they arrive, and takes them off the link (or sends them back).
  * Everything else passes: orders, STUN, ARP, packets of other runs. */
+#ifndef SINK_H
+#define SINK_H
+
 #include "reflect.h"
 
 /* Latencies in nanoseconds: one bucket per value below 32, then 32 for each doubling, up to 2^36. */
@@ -108,8 +111,7 @@ static __always_inline __u32 bucket_of(__u64 value)
 	return shift * STEPS + (value >> shift);
 }
 
-SEC("xdp")
-int sink(struct xdp_md *ctx)
+static __always_inline int count_packet(struct xdp_md *ctx)
 {
 	/* Step 1: whether a run is watched at all. */
 	__u32 zero = 0;
@@ -170,5 +172,4 @@ int sink(struct xdp_md *ctx)
 	return verdict;
 }
 
-/* See source.bpf.c. */
-char _license[] SEC("license") = "Dual MIT/GPL";
+#endif
