@@ -10,11 +10,13 @@
 //! only where they are changed (`cargo xtask bpf`). Links are left as they were found.
 
 mod attach;
+mod ends;
 mod flow;
 mod forwarder;
 mod histogram;
 mod link;
 mod object;
+mod pace;
 mod port;
 mod privilege;
 mod probe;
@@ -25,6 +27,7 @@ mod template;
 #[cfg(test)]
 mod testing;
 
+pub use ends::{End, FrameEnds};
 pub use flow::{FrameFlow, Mac};
 pub use forwarder::{Forwarder, Hop};
 pub use link::Link;

@@ -87,8 +87,8 @@ fn run_packets(args: &LoadArgs) -> Result<()> {
         in_flight: args.requests.in_flight,
     };
     let spec = args.packets.spec(args.rate.per_second(), args.warm_up, args.duration);
-    let mut bench = args.packets.open(place, &args.watch.watch)?;
-    let result = bench.run(&spec, args.packets.sessions, args.packets.backend);
+    let (mut bench, backend) = args.packets.open(place, &args.watch.watch)?;
+    let result = bench.run(&spec, args.packets.sessions, backend);
     // Given back whatever came of the run.
     bench.close();
     let traffic = result?;

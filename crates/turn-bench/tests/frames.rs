@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod links;
+mod support;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::Range;

@@ -12,6 +12,8 @@ use crate::cpu::{Watch, WatchArguments};
 use crate::engine::bench::{Bench, BenchOptions};
 use crate::engine::find_max::FindMaxSpec;
 use crate::engine::peer::{Peer, PeerOptions};
+use crate::engine::seam::Ends;
+use crate::frames::{self, End, FrameEnds, Unavailable};
 use crate::outcome::Outcome;
 use crate::session::{IN_FLIGHT, Login, LoginArgs, SessionOptions};
 use crate::traffic::{Backend, Direction, Shape, TrafficSpec};
@@ -47,6 +49,9 @@ pub struct PacketArgs {
     /// What hands packets to the kernel
     #[arg(long, value_enum, default_value_t = Backend::Sockets)]
     pub backend: Backend,
+    /// The link to the server, for the backend frames
+    #[arg(long, value_name = "IF", required_if_eq("backend", "frames"))]
+    pub interface: Option<String>,
     /// Say nothing on standard error while a run goes on
     #[arg(long)]
     pub quiet: bool,
@@ -74,11 +79,12 @@ impl PacketArgs {
         TrafficSpec { shape, direction, size, rate, warm_up, duration }
     }
 
-    /// Opens the sessions.
+    /// Opens the sessions, and says what will send and count: where the privileges for frames are
+    /// missing, sockets will.
     ///
     /// # Errors
-    /// As [`Bench::open`]; no peer was named.
-    pub fn open(&self, place: ServerPlace, watch: &[Watch]) -> Result<Bench> {
+    /// As [`Bench::open`] and [`FrameEnds::open`]; no peer was named.
+    pub fn open(&self, place: ServerPlace, watch: &[Watch]) -> Result<(Bench, Backend)> {
         let peer = self.peer.context(
             "--peer is missing: start `turnpike-bench peer --listen ADDR:PORT` where the server can \
              reach it, and name that address",
@@ -90,13 +96,35 @@ impl PacketArgs {
             receive_buffer: RECEIVE_BUFFER,
             ..SessionOptions::new(place.server, place.login, peer)
         };
-        Bench::open(&BenchOptions {
+        // A link that cannot be used is told before the server is asked for anything.
+        let interface = self.interface.as_deref().filter(|_| self.backend == Backend::Frames);
+        let ends = frame_ends(interface, End::Client, self.senders as usize)?;
+        let backend = if ends.is_some() { Backend::Frames } else { Backend::Sockets };
+        let mut bench = Bench::open(&BenchOptions {
             sessions,
             senders: self.senders as usize,
             receivers: self.receivers as usize,
             watch: watch.to_vec(),
             quiet: self.quiet,
-        })
+        })?;
+        if let Some(ends) = ends {
+            bench.with_frames(ends);
+        }
+        Ok((bench, backend))
+    }
+}
+
+/// What sends and counts frames on an interface. `None` where none is named, and, with a note, where
+/// this process may not or the kernel is too old.
+fn frame_ends(interface: Option<&str>, end: End, threads: usize) -> Result<Option<Box<dyn Ends>>> {
+    let Some(interface) = interface else { return Ok(None) };
+    match frames::available() {
+        Ok(()) => Ok(Some(Box::new(FrameEnds::open(interface, end, threads)?))),
+        Err(Unavailable::Failed(error)) => Err(error),
+        Err(reason @ (Unavailable::Privileges(_) | Unavailable::Kernel(_))) => {
+            eprintln!("note: {reason}; packets go by sockets instead");
+            Ok(None)
+        }
     }
 }
 
@@ -157,8 +185,8 @@ impl FindMaxArgs {
             step: self.step,
             near: None,
         };
-        let mut bench = self.packets.open(place, &self.watch.watch)?;
-        let result = bench.find_max(&spec, self.packets.sessions, self.packets.backend);
+        let (mut bench, backend) = self.packets.open(place, &self.watch.watch)?;
+        let result = bench.find_max(&spec, self.packets.sessions, backend);
         // Given back whatever came of the search.
         bench.close();
         let found = result?;
@@ -176,6 +204,10 @@ pub struct PeerArgs {
     /// Threads, each with a socket of its own [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
+    /// The link to the server: count, echo and send packets there, as frames, before they reach a
+    /// socket. For one load at a time
+    #[arg(long, value_name = "IF")]
+    pub interface: Option<String>,
     /// Every second, print packets in and out per second, those that found the own sockets full,
     /// and the CPU time used per second
     #[arg(long)]
@@ -192,7 +224,8 @@ impl PeerArgs {
             Some(threads) => threads as usize,
             None => linux_net::allowed_cores().map_or(1, |cores| cores.len()),
         };
-        let peer = Peer::bind(&PeerOptions { listen: self.listen, threads }, None)?;
+        let ends = frame_ends(self.interface.as_deref(), End::Peer, 1)?;
+        let peer = Peer::bind(&PeerOptions { listen: self.listen, threads }, ends)?;
         if let Some(bytes) = peer.small_buffer() {
             eprintln!(
                 "note: sockets hold {bytes} bytes, which a fast sender fills while the peer is off \

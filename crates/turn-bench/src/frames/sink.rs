@@ -10,13 +10,10 @@ use hdrhistogram::Histogram;
 
 use super::histogram::{self, BUCKETS};
 use super::port::array;
+use crate::engine;
 
 /// Flows whose sequence the program can follow; as in `bpf/sink.h`.
-const FLOWS_MAX: u32 = 65_536;
-
-/// Latencies are kept up to a minute, with two digits: more exact than the program counts.
-const LATENCY_NANOS_MAX: u64 = 60_000_000_000;
-const LATENCY_DIGITS: u8 = 2;
+pub(super) const FLOWS_MAX: u32 = 65_536;
 
 /// `struct watched` of `bpf/sink.h`.
 type Watched = [u64; 7];
@@ -25,7 +22,7 @@ type Watched = [u64; 7];
 type Tally = [u64; 9 + BUCKETS];
 
 /// Which packets are counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
     /// The run, not 0.
     pub run: u32,
@@ -128,7 +125,7 @@ impl Sink {
     /// The kernel does not let us read our own map.
     pub(super) fn read(&self) -> Result<SinkTally> {
         let per_core = self.tallies.get(&0, 0).context("cannot read the counters")?;
-        let mut sum = SinkTally::new()?;
+        let mut sum = SinkTally::new();
         for tally in per_core.iter() {
             sum.add(tally);
         }
@@ -137,8 +134,8 @@ impl Sink {
 }
 
 impl SinkTally {
-    fn new() -> Result<Self> {
-        Ok(Self {
+    fn new() -> Self {
+        Self {
             delivered: 0,
             duplicates: 0,
             reordered: 0,
@@ -147,8 +144,9 @@ impl SinkTally {
             outside: 0,
             early_last: 0,
             other_run: 0,
-            latency: Histogram::new_with_max(LATENCY_NANOS_MAX, LATENCY_DIGITS)?,
-        })
+            // With the bounds of all others.
+            latency: engine::Tally::new().latency,
+        }
     }
 
     fn add(&mut self, tally: &Tally) {

@@ -1,13 +1,16 @@
 //! Three hosts in a row, client - server - peer, each a network namespace.
 
+#![allow(dead_code, reason = "each test file uses its own part")]
+
 use std::fs::File;
-use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::process::{Command, Output};
 use std::thread;
 
 use linux_net::{enter_network_namespace, new_network_namespace};
 use turn_bench::frames::Unavailable;
+
+use crate::support::skip;
 
 /// The hosts. They go with this value, however the test ends.
 pub(crate) struct Chain {
@@ -90,19 +93,7 @@ fn ip(arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// The value, or `None` after saying why the test is skipped, as `make test` counts it.
+/// The value, or `None` after saying why the test is skipped.
 pub(crate) fn skipped<T>(wanted: Result<T, String>) -> Option<T> {
-    let reason = match wanted {
-        Ok(value) => return Some(value),
-        Err(reason) => reason,
-    };
-    let thread = thread::current();
-    let line = format!("{}: {reason}\n", thread.name().unwrap_or("test"));
-    eprint!("skipped {line}");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS")
-        && let Ok(mut file) = File::options().append(true).create(true).open(path)
-    {
-        drop(file.write_all(line.as_bytes()));
-    }
-    None
+    wanted.map_err(|reason| skip(&reason)).ok()
 }

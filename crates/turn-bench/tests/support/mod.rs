@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,16 +26,21 @@ impl Server {
     /// Starts one that relays for whoever knows [`SECRET`], to the loopback too. `tables` are
     /// further lines of the configuration.
     pub(crate) fn start(tables: &str) -> Self {
+        let loopback = Ipv4Addr::LOCALHOST.into();
+        Self::start_at(free_address(), loopback, loopback, tables)
+    }
+
+    /// Starts one that listens there, relays from one address, and lets a peer be reached.
+    pub(crate) fn start_at(address: SocketAddr, relay: IpAddr, peer: IpAddr, tables: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("turnpike-bench-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
-        let address = free_address();
         std::fs::create_dir_all(&directory).unwrap();
         let config = directory.join("turnpike.toml");
         let text = format!(
             "realm = \"turn.test\"\nlisten = [\"{address}\"]\n[auth]\nsecret = \"{SECRET}\"\n\
-             [relay]\naddresses = [\"127.0.0.1\"]\n[peers]\nallow = [\"127.0.0.1\"]\n{tables}\n"
+             [relay]\naddresses = [\"{relay}\"]\n[peers]\nallow = [\"{peer}\"]\n{tables}\n"
         );
         std::fs::write(&config, text).unwrap();
         let mut command = Command::new(binary());
@@ -77,7 +82,7 @@ pub(crate) fn free_address() -> SocketAddr {
         let offset = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
         let port = 10_000 + u16::try_from(offset % 20_000).unwrap();
         if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-            return (std::net::Ipv4Addr::LOCALHOST, port).into();
+            return (Ipv4Addr::LOCALHOST, port).into();
         }
     }
 }
