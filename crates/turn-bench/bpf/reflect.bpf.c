@@ -7,7 +7,7 @@ int reflect(struct xdp_md *ctx)
 	struct packet packet;
 	if (!find_packet(ctx, &packet) || !packet.correct)
 		return XDP_PASS;
-	return turn_back(&packet);
+	return turn_back(ctx, &packet);
 }
 
 /* See port.bpf.c. */

@@ -141,7 +141,7 @@ static __always_inline int count_packet(struct xdp_md *ctx)
 	}
 	enum order order = note(seen, run->count, bpf_ntohl(header->sequence));
 	__u64 sent = (__u64)bpf_ntohl(header->sent_high) << 32 | bpf_ntohl(header->sent_low);
-	int verdict = run->reflect ? turn_back(&packet) : XDP_DROP;
+	int verdict = run->reflect ? turn_back(ctx, &packet) : XDP_DROP;
 	if (sent < run->from || sent >= run->to) {
 		tally->outside++;
 		if (sent < run->from && sent > tally->early_last)

@@ -40,7 +40,7 @@ impl Forwarder {
     /// Puts the program that forwards on two links.
     ///
     /// # Errors
-    /// As for [`Sink::attach`](super::Sink::attach).
+    /// As for [`Port::attach`](super::Port::attach).
     pub fn attach(a: Hop<'_>, b: Hop<'_>) -> Result<Self> {
         let mut object = object::open(object::FORWARD)?;
         let map = object.take_map("hops").context("there is no map hops")?;

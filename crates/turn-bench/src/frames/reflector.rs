@@ -24,7 +24,7 @@ impl Reflector {
     /// Puts the program that echoes on a link.
     ///
     /// # Errors
-    /// As for [`Sink::attach`](super::Sink::attach).
+    /// As for [`Port::attach`](super::Port::attach).
     pub fn attach(interface: &str) -> Result<Self> {
         let mut object = object::open(object::REFLECT)?;
         attach::attach(&mut object, "reflect", interface)?;

@@ -129,7 +129,6 @@ pub(super) fn read(frame: &[u8]) -> Read {
 /// The verdicts of XDP programs.
 pub(super) const DROP: u32 = 1;
 pub(super) const PASS: u32 = 2;
-pub(super) const TX: u32 = 3;
 pub(super) const REDIRECT: u32 = 4;
 
 /// Runs a program on one frame; nothing is sent. Returns its verdict and the frame as it is then.

@@ -77,6 +77,12 @@ impl Chain {
         })
     }
 
+    /// Has ends of links poll, so that frames are taken there.
+    pub(crate) fn poll(&self, host: &str, ends: &[&str]) -> Result<(), String> {
+        let on = |end: &&str| tool("ethtool", &["-K", end, "gro", "on"]).map(drop);
+        self.within(host, || ends.iter().try_for_each(on))
+    }
+
     /// What `ip` says of a link.
     pub(crate) fn link_details(&self, host: &str, interface: &str) -> String {
         self.within(host, || ip(&["-j", "-d", "link", "show", interface])).unwrap()
@@ -84,12 +90,16 @@ impl Chain {
 }
 
 fn ip(arguments: &[&str]) -> Result<String, String> {
-    match Command::new("ip").args(arguments).output() {
+    tool("ip", arguments)
+}
+
+fn tool(name: &str, arguments: &[&str]) -> Result<String, String> {
+    match Command::new(name).args(arguments).output() {
         Ok(Output { status, stdout, .. }) if status.success() => {
             Ok(String::from_utf8_lossy(&stdout).into_owned())
         }
         Ok(Output { stderr, .. }) => Err(String::from_utf8_lossy(&stderr).trim().to_owned()),
-        Err(error) => Err(format!("the command ip: {error}")),
+        Err(error) => Err(format!("the command {name}: {error}")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The program run on single frames, which nobody sent.
 
-use super::super::testing::{PASS, TX, flow, frame, privileged, read, run};
+use super::super::testing::{PASS, REDIRECT, flow, frame, privileged, read, run};
 use super::*;
 use crate::packet::Header;
 
@@ -22,7 +22,7 @@ fn packets_go_back_as_they_came() {
         for size in [24, 25, 1400] {
             let there = frame(&flow(3, ipv6, channel), HEADER, size);
             let (verdict, back) = run(&object, "reflect", &there);
-            assert_eq!(verdict, TX);
+            assert_eq!(verdict, REDIRECT);
             let (there, back) = (read(&there), read(&back));
             assert_eq!((back.source, back.destination), (there.destination, there.source));
             assert_eq!(back.source_mac, there.destination_mac);

@@ -1,6 +1,6 @@
 //! The program run on single frames, which nobody sent.
 
-use super::super::testing::{DROP, PASS, TX, flow, frame, privileged, read, run};
+use super::super::testing::{DROP, PASS, REDIRECT, flow, frame, privileged, read, run};
 use super::super::{FrameFlow, Port};
 use super::*;
 use crate::packet::Header;
@@ -231,7 +231,7 @@ fn an_echo_is_counted_and_goes_back() {
     // A local sender leaves the checksum to the link: here is only part of it.
     frame[40..42].copy_from_slice(&[0x12, 0x34]);
     let (verdict, out) = arrive(&port, &frame);
-    assert_eq!(verdict, TX);
+    assert_eq!(verdict, REDIRECT);
     let out = read(&out);
     assert_eq!((out.source, out.destination), (flow.destination, flow.source));
     assert_eq!(Header::decode(&out.payload), Some(HEADER));
