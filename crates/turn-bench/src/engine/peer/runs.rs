@@ -143,6 +143,13 @@ impl Runs {
         self.sockets().iter().map(|socket| u64::from(socket.dropped().unwrap_or(0))).sum()
     }
 
+    /// Packets of the last run that arrived without a socket having seen them. Counts from nothing
+    /// with each run.
+    pub(super) fn received_by_ends(&self) -> u64 {
+        let tally = self.ends.as_ref().and_then(|ends| ends.sink().tally().ok());
+        tally.map_or(0, |tally| tally.received)
+    }
+
     /// Packets sent so far.
     fn sent(&self) -> u64 {
         self.traffic.iter().map(|meter| meter.sent.load(Relaxed)).sum()

@@ -51,6 +51,7 @@ fn line(before: &Sample, now: &Sample, seconds: f64) -> String {
 
 fn sample(runs: &Runs) -> Sample {
     let mut sample = Sample { dropped: runs.dropped(), cpu: cpu_seconds(), ..Sample::default() };
+    sample.received = runs.received_by_ends();
     for meter in &runs.traffic {
         sample.received += meter.received.load(Relaxed);
         sample.sent += meter.sent.load(Relaxed);
