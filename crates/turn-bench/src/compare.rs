@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! servers  how each is started, on the same terms      cells     under which loads
+//! ceiling  the same without a server, for what the generator can do
 //! cores    whose cores are whose                        lab       three hosts and the links between them
 //! rounds   A B A B …, after a round that calibrates     turn      one server's turn
 //! plan     what is asked of the clients' process        steps     that process
 //! summary  from runs to measures                        statistics, table
 //! ```
 
+mod ceiling;
 pub mod cells;
 mod cores;
 mod lab;
@@ -31,6 +33,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use crate::arguments::{OutputArgs, seconds};
+use crate::frames;
 use crate::outcome::{Compare, ComparedServer, Outcome};
 use crate::traffic::Backend;
 use cells::CellList;
@@ -69,9 +72,10 @@ pub struct CompareArgs {
     /// video and flood, directions c2p (client to peer), p2c and echo
     #[arg(long, value_name = "CELLS", default_value = "quick")]
     pub cells: CellList,
-    /// What sends and receives: sockets, or frames, which reach higher rates
-    #[arg(long, value_enum, default_value_t = Backend::Sockets)]
-    pub backend: Backend,
+    /// What sends and receives: sockets, or frames, which reach higher rates and arrive as from a
+    /// card [default: frames where this kernel and these privileges allow them]
+    #[arg(long, value_enum)]
+    pub backend: Option<Backend>,
     /// Cores that the server has for itself; it is started with as many threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub server_cores: usize,
@@ -95,11 +99,12 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let cores = Cores::assign(args.server_cores)?;
     let machine = machine::describe(&cores);
-    let lab = Lab::new(cores)?;
+    let backend = backend(args.backend)?;
+    let lab = Lab::new(cores, backend)?;
     let terms = terms(args.server_cores);
     let servers = prepare(&args.server, &terms, &lab)?;
     let times = Times { warm_up: WARM_UP, measured: args.duration, attempt: ATTEMPT };
-    let (rounds, backend) = (args.rounds, args.backend);
+    let rounds = args.rounds;
     let cells = &args.cells.0;
     let comparison =
         Comparison { lab: &lab, terms: &terms, servers: &servers, cells, rounds, backend, times };
@@ -112,6 +117,19 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         Compare { machine, command, began, backend, rounds, servers, cells, failures, raw };
     let text = table::markdown(&compare);
     args.output.write(&Outcome::Compare(compare), text.trim_end())
+}
+
+/// What was asked for, or what can be had.
+fn backend(asked: Option<Backend>) -> Result<Backend> {
+    match (asked, frames::available()) {
+        (Some(Backend::Sockets), _) => Ok(Backend::Sockets),
+        (Some(Backend::Frames) | None, Ok(())) => Ok(Backend::Frames),
+        (Some(Backend::Frames), Err(error)) => Err(error).context("--backend frames"),
+        (None, Err(reason)) => {
+            eprintln!("note: {reason}; packets go by sockets instead");
+            Ok(Backend::Sockets)
+        }
+    }
 }
 
 fn terms(workers: usize) -> Terms {

@@ -13,7 +13,8 @@ pub enum Shape {
     Audio,
     /// Ten packets of each flow in turn, as frames of a picture are cut.
     Video,
-    /// Sixty-four packets of each flow in turn, as a bulk transfer sends.
+    /// Thirty-two packets of each flow in turn, as a bulk transfer sends. No more: they arrive at
+    /// once, and there are servers whose sockets hold 64 KiB.
     Flood,
 }
 
@@ -24,7 +25,7 @@ impl Shape {
         match self {
             Self::Audio => 1,
             Self::Video => 10,
-            Self::Flood => 64,
+            Self::Flood => 32,
         }
     }
 

@@ -7,6 +7,7 @@ mod guardian;
 mod steer;
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +15,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use super::cores::Cores;
+use crate::traffic::Backend;
 use guardian::Guardian;
 
 /// One of the hosts.
@@ -73,7 +75,7 @@ impl Lab {
     ///
     /// # Errors
     /// What this machine lacks or does not allow.
-    pub(crate) fn new(cores: Cores) -> anyhow::Result<Self> {
+    pub(crate) fn new(cores: Cores, backend: Backend) -> anyhow::Result<Self> {
         guardian::remove_leftovers();
         let id = std::process::id();
         let directory = std::env::temp_dir().join(format!("turnpike-bench-{id}"));
@@ -92,8 +94,8 @@ impl Lab {
             lab.shell(host, "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6")?;
             lab.ip(host, &["link", "set", "lo", "up"])?;
         }
-        lab.link((Host::Client, CLIENT), (Host::Server, LISTEN))?;
-        lab.link((Host::Peer, PEER), (Host::Server, RELAY))?;
+        lab.link((Host::Client, CLIENT), (Host::Server, LISTEN), backend)?;
+        lab.link((Host::Peer, PEER), (Host::Server, RELAY), backend)?;
         Ok(lab)
     }
 
@@ -113,6 +115,27 @@ impl Lab {
         format!("{}2{}{}", from.initial(), to.initial(), self.id)
     }
 
+    /// A host's namespace, for threads that enter it.
+    ///
+    /// # Errors
+    /// It was removed.
+    pub(crate) fn namespace(&self, host: Host) -> anyhow::Result<File> {
+        let path = Path::new("/run/netns").join(guardian::namespace(self.id, host));
+        File::open(&path).with_context(|| format!("opening {}", path.display()))
+    }
+
+    /// The hardware addresses of a host's interface on the link to another, and of that link's
+    /// other end.
+    pub(crate) fn hardware(from: Host, to: Host) -> [[u8; 6]; 2] {
+        let address = |this, other| match (this, other) {
+            (Host::Client, _) => CLIENT,
+            (Host::Peer, _) => PEER,
+            (Host::Server, Host::Peer) => RELAY,
+            (Host::Server, _) => LISTEN,
+        };
+        [hardware(address(from, to)), hardware(address(to, from))]
+    }
+
     /// A command that runs in a host, on its cores, and ends with this thread.
     ///
     /// # Errors
@@ -130,7 +153,12 @@ impl Lab {
 
     /// Joins two hosts. Both know each other's hardware address, so that nobody has to ask during
     /// a measurement.
-    fn link(&self, a: (Host, Ipv4Addr), b: (Host, Ipv4Addr)) -> anyhow::Result<()> {
+    fn link(
+        &self,
+        a: (Host, Ipv4Addr),
+        b: (Host, Ipv4Addr),
+        backend: Backend,
+    ) -> anyhow::Result<()> {
         let namespaces = [a.0, b.0].map(|host| guardian::namespace(self.id, host));
         let ends = [self.interface(a.0, b.0), self.interface(b.0, a.0)];
         // As many queues as the host at the end has cores for them.
@@ -145,14 +173,14 @@ impl Lab {
         ])?;
         for (this, other, end) in [(a, b, &ends[0]), (b, a, &ends[1])] {
             let host = this.0;
-            self.ip(host, &["link", "set", end, "address", &hardware(this.1)])?;
+            self.ip(host, &["link", "set", end, "address", &written(hardware(this.1))])?;
             self.ip(host, &["addr", "add", &format!("{}/24", this.1), "dev", end])?;
             self.ip(host, &["link", "set", end, "up"])?;
-            let (neighbour, at) = (other.1.to_string(), hardware(other.1));
+            let (neighbour, at) = (other.1.to_string(), written(hardware(other.1)));
             self.ip(host, &["neigh", "replace", &neighbour, "lladdr", &at, "dev", end])?;
         }
         for (host, end) in [(a.0, &ends[0]), (b.0, &ends[1])] {
-            steer::steer(self, host, end).with_context(|| {
+            steer::steer(self, host, end, backend).with_context(|| {
                 format!("giving the work of the link's end at the {} to its cores", host.name())
             })?;
         }
@@ -172,9 +200,13 @@ impl Lab {
 }
 
 /// A hardware address made of an address: locally administered.
-fn hardware(address: Ipv4Addr) -> String {
+fn hardware(address: Ipv4Addr) -> [u8; 6] {
     let [a, b, c, d] = address.octets();
-    format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+    [2, 0, a, b, c, d]
+}
+
+fn written(hardware: [u8; 6]) -> String {
+    hardware.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 fn make_directory(directory: &Path) -> anyhow::Result<()> {
@@ -207,7 +239,9 @@ mod tests {
 
     #[test]
     fn programs_run_in_their_host_and_nothing_remains() {
-        let Some(lab) = crate::testing::require(Cores::assign(1).and_then(Lab::new)) else {
+        let Some(lab) = crate::testing::require(
+            Cores::assign(1).and_then(|cores| Lab::new(cores, Backend::Sockets)),
+        ) else {
             return;
         };
         let run = |host, program, arguments: &[&str]| {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::ceiling::Forwarding;
 use super::cells::Cell;
 use super::lab::{Host, Lab, PEER};
 use super::plan::{Plan, PlannedLogin, Step, Task, Times};
@@ -72,6 +73,9 @@ impl Comparison<'_> {
                 }
             }
         }
+        self.ceiling(progress, &mut results).unwrap_or_else(|error| {
+            results.failures.push(format!("the generator alone: {error:#}"));
+        });
         let size = (self.servers.len(), self.rounds);
         results.cells = self
             .cells
@@ -94,7 +98,8 @@ impl Comparison<'_> {
         let steps = self.steps(&known, &vec![Some(1); self.cells.len()]);
         let round = [self.footprint(), steps].iter().map(|steps| turn(steps)).sum::<f64>();
         let servers = self.servers.len() as f64;
-        servers * (turn(&self.calibration()) + f64::from(self.rounds) * round)
+        turn(&self.ceiling_steps())
+            + servers * (turn(&self.calibration()) + f64::from(self.rounds) * round)
     }
 
     /// The steps of the round that does not count.
@@ -130,6 +135,32 @@ impl Comparison<'_> {
             }
         }
         steps
+    }
+
+    /// What is measured of the generator alone: with sockets nothing, since what is forwarded without
+    /// a server is addressed to nobody's socket.
+    fn ceiling_steps(&self) -> Vec<Step> {
+        let traffic = |step: &Step| matches!(step.cell, Cell::Traffic { .. });
+        match self.backend {
+            Backend::Sockets => Vec::new(),
+            Backend::Frames => self.calibration().into_iter().filter(traffic).collect(),
+        }
+    }
+
+    /// All of what the generator can do, with a forwarder in the server's place.
+    fn ceiling(&self, progress: &mut Progress, results: &mut Results) -> Result<()> {
+        let steps = self.ceiling_steps();
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let forwarding = Forwarding::begin(self.lab)?;
+        let mut alone = Results::default();
+        self.turn((0, 0), &steps, progress, &mut alone)?;
+        forwarding.end();
+        let place = self.servers.len();
+        results.raw.extend(alone.raw.into_iter().map(|step| RawStep { server: place, ..step }));
+        results.failures.extend(alone.failures);
+        Ok(())
     }
 
     fn warm_up(&self) -> Option<Step> {
@@ -197,7 +228,7 @@ impl Comparison<'_> {
         command.args(["--threads", &cores.len().to_string()]);
         if self.backend == Backend::Frames {
             let interface = self.lab.interface(Host::Peer, Host::Server);
-            command.args(["--backend", "frames", "--interface", &interface]);
+            command.args(["--interface", &interface]);
         }
         Running::start(command, self.lab.directory().join("peer.log"))
     }

@@ -15,10 +15,11 @@ use super::cells::Cell;
 use super::plan::{Answer, Plan, Step, Task};
 use crate::engine::{Bench, BenchOptions, FindMaxSpec};
 use crate::footprint::{self, FootprintSpec};
+use crate::frames::{End, FrameEnds};
 use crate::outcome::Outcome;
 use crate::requests::{self, Kind, RequestSpec};
 use crate::session::SessionOptions;
-use crate::traffic::TrafficSpec;
+use crate::traffic::{Backend, TrafficSpec};
 
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -118,7 +119,16 @@ fn open(plan: &Plan) -> Result<Option<Bench>> {
         watch: plan.watch.clone(),
         quiet: true,
     };
-    Bench::open(&options).map(Some)
+    // Before the sessions: a link that cannot be used is told at once.
+    let ends = match plan.backend {
+        Backend::Sockets => None,
+        Backend::Frames => Some(FrameEnds::open(&plan.interface, End::Client, plan.threads)?),
+    };
+    let mut bench = Bench::open(&options)?;
+    if let Some(ends) = ends {
+        bench.with_frames(Box::new(ends));
+    }
+    Ok(Some(bench))
 }
 
 fn session_options(plan: &Plan) -> SessionOptions {

@@ -161,7 +161,9 @@ pub(super) fn summarise(
     });
     let measures: Vec<Measure> = measures.collect();
     let generator_limited = (0..servers).map(|server| limited(&steps, server)).collect::<Vec<_>>();
-    ComparedCell { name, common_rate, measures, generator_limited }
+    let mut alone = raw.iter().filter(|step| step.cell == name && step.server == servers);
+    let ceiling = alone.find_map(|step| most(&step.outcome));
+    ComparedCell { name, common_rate, ceiling, measures, generator_limited }
 }
 
 /// How much a server did at most, as far as a step tells.

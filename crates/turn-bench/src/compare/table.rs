@@ -113,6 +113,14 @@ fn verdict(ratio: &Ratio, better: Better) -> String {
 fn notes(out: &mut String, compare: &Compare, names: &[&str]) -> std::fmt::Result {
     let mut notes = Vec::new();
     for cell in &compare.cells {
+        if let Some(ceiling) = cell.ceiling {
+            notes.push(format!(
+                "{}: with a bare kernel forwarder in the server's place the same clients and peer \
+                 deliver {}/s",
+                cell.name,
+                scaled(ceiling)
+            ));
+        }
         for (name, rounds) in names.iter().zip(&cell.generator_limited) {
             if *rounds > 0 {
                 notes.push(format!(
@@ -223,6 +231,7 @@ mod tests {
             cells: vec![ComparedCell {
                 name: "audio:1:c2p:200".into(),
                 common_rate: Some(50_000),
+                ceiling: Some(2_100_000.0),
                 measures: vec![most, half],
                 generator_limited: vec![2, 0],
             }],
@@ -237,6 +246,7 @@ mod tests {
             "| audio:1:c2p:200 | delivered at most | ≥ 200 k | 100 k (90.0 k–100 k; 0.00) | 0.50 (0.45–0.50) | worse (p = 0.031) |",
             "| audio:1:c2p:200 | latency (50.0 k/s) | 5 ns | – | – | |",
             "in 2 of 6 rounds",
+            "deliver 2.10 M/s",
             "- round 3, coturn: gone",
         ] {
             assert!(text.contains(part), "{part}\n{text}");

@@ -62,6 +62,9 @@ pub struct ComparedCell {
     /// The rate that all servers were given alike, in packets or requests per second, where there
     /// is one.
     pub common_rate: Option<u32>,
+    /// Packets per second that the clients and the peer can make and count, with a bare kernel
+    /// forwarder in the server's place; `None` where that cannot be tried.
+    pub ceiling: Option<f64>,
     /// What was measured.
     pub measures: Vec<Measure>,
     /// For each server, in how many rounds it delivered all that could be sent: what it delivers at

@@ -15,13 +15,15 @@ use std::fs;
 use anyhow::{Context as _, bail};
 
 use super::{Host, Lab};
+use crate::traffic::Backend;
 
-/// How long an end waits for more after it took what was there, in nanoseconds: 20 000 interrupts
-/// per second, to which drivers of common cards limit themselves.
+/// How long an end waits for more after it took what was there, in nanoseconds, where packets are
+/// sent one by one: 20 000 interrupts per second, to which drivers of common cards limit themselves.
+/// Packets that might be followed by others to be merged with wait that long too.
 const MODERATION_NS: u32 = 50_000;
 
 /// Makes an end work as described above, on the cores of its host.
-pub(super) fn steer(lab: &Lab, host: Host, end: &str) -> anyhow::Result<()> {
+pub(super) fn steer(lab: &Lab, host: Host, end: &str, backend: Backend) -> anyhow::Result<()> {
     // Packets of local programs take the way of a driver only where TCP segmentation is off; there
     // is no TCP here.
     let cut = match host {
@@ -30,12 +32,17 @@ pub(super) fn steer(lab: &Lab, host: Host, end: &str) -> anyhow::Result<()> {
     };
     lab.shell(host, &format!("ethtool -K {end} tso off{cut} gro on"))
         .context("ethtool (Debian's package ethtool has it)")?;
+    let (moderation, defer) = match backend {
+        Backend::Sockets => (MODERATION_NS, 1),
+        // They come in clumps, as from a card that held its interrupt back.
+        Backend::Frames => (0, 0),
+    };
     let class = format!("/sys/class/net/{end}");
     lab.shell(
         host,
         &format!(
-            "echo {MODERATION_NS} >{class}/gro_flush_timeout; \
-             echo 1 >{class}/napi_defer_hard_irqs; echo 1 >{class}/threaded"
+            "echo {moderation} >{class}/gro_flush_timeout; \
+             echo {defer} >{class}/napi_defer_hard_irqs; echo 1 >{class}/threaded"
         ),
     )
     .context("the kernel's threads for links (Linux 5.12 or newer has them)")?;
