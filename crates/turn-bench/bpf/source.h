@@ -34,7 +34,12 @@ struct state {
 	__u64 udp_at;     /* where in a frame the UDP header is */
 	__u64 packet_at;  /* where in a frame the packet's header is */
 	__u64 from, to;   /* the measured window: from <= sent < to */
+	__u64 begin, end; /* nothing leaves before and after */
+	__u64 clump;      /* packets leave at multiples of this many nanoseconds, counted from begin */
+	__u64 step;       /* 1/256 nanoseconds from one burst to the next; 0 is as fast as it goes */
 	/* Written here. */
+	__u64 next;       /* when the next burst is due, in 1/256 nanoseconds from begin on */
+	__u64 missed;     /* bursts of the window that were left out: this core was kept from its work */
 	__u64 flow;       /* whose turn it is */
 	__u64 within;     /* packets of its turn already made */
 	__u64 before;     /* packets that each flow sent in earlier turns */
@@ -57,16 +62,45 @@ struct {
 	__type(value, struct state);
 } states SEC(".maps");
 
+/* A sender that was kept from its work this long catches up; what is older it leaves out. The same is
+ * so for sockets (src/engine/pace.rs). */
+#define CATCH_UP_NS 10000000ULL
+
+/* Whether the packet that is next may leave. */
+static __always_inline int due(struct state *state, __u64 now)
+{
+	if (now < state->begin || now >= state->end)
+		return 0;
+	/* What has begun is finished, and without a rate there is nothing to wait for. */
+	if (state->within || !state->step)
+		return 1;
+	__u64 elapsed = now - state->begin;
+	__u64 step = state->step;
+	if (elapsed > CATCH_UP_NS && (elapsed - CATCH_UP_NS) << 8 > state->next) {
+		__u64 late = (((elapsed - CATCH_UP_NS) << 8) - state->next) / step;
+		state->next += late * step;
+		if (now >= state->from)
+			state->missed += late;
+	}
+	__u64 clump = state->clump ? state->clump : 1;
+	return elapsed / clump * clump >= state->next >> 8;
+}
+
 static __always_inline int make_frame(struct xdp_md *ctx)
 {
 	/* Step 1: which source, by the metadata, which must not leave with the frame: a program at the
 	 * other end of a veth link would see it. */
 	__u32 metadata = ctx->data - ctx->data_meta;
-	if (bpf_xdp_adjust_meta(ctx, metadata))
-		return XDP_ABORTED;
 	__u32 source = metadata / 4 - 1;
 	struct state *state = bpf_map_lookup_elem(&states, &source);
 	if (!state)
+		return XDP_ABORTED;
+	/* Waiting is done here: a call of the kernel makes a page pool, and a pool whose pages are still on
+	 * their way is kept for seconds, so that a call for each clump would drown it in pools. */
+	__u64 now = bpf_ktime_get_ns();
+	if (!due(state, now))
+		return XDP_DROP;
+	if (bpf_xdp_adjust_meta(ctx, metadata))
 		return XDP_ABORTED;
 
 	/* Step 2: whose turn it is, and which of its packets this is. */
@@ -90,7 +124,6 @@ static __always_inline int make_frame(struct xdp_md *ctx)
 	struct header *header = data + (state->packet_at & 127);
 	if ((void *)(header + 1) > end)
 		return XDP_ABORTED;
-	__u64 now = bpf_ktime_get_ns();
 	header->sequence = bpf_htonl(sequence);
 	header->sent_high = bpf_htonl(now >> 32);
 	header->sent_low = bpf_htonl(now);
@@ -105,6 +138,7 @@ static __always_inline int make_frame(struct xdp_md *ctx)
 	state->within++;
 	if (state->within >= state->burst) {
 		state->within = 0;
+		state->next += state->step;
 		state->flow++;
 		if (state->flow >= state->flows) {
 			state->flow = 0;

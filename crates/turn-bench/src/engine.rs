@@ -37,7 +37,6 @@ pub use arguments::{FindMaxArgs, PacketArgs, PeerArgs, ServerPlace};
 pub use bench::{Bench, BenchOptions};
 pub use clock::{ClockId, now};
 pub use find_max::FindMaxSpec;
-pub(crate) use pace::{Due, Pacer};
 pub use peer::{Peer, PeerOptions};
 pub use plan::{Plan, Window};
 pub use seam::{Ends, Gauge, Sent, Sink, Source, Target};

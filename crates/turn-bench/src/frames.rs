@@ -36,4 +36,4 @@ pub use privilege::{Unavailable, available};
 pub use probe::probe;
 pub use reflector::Reflector;
 pub use sink::{SinkTally, Watch};
-pub use source::{Made, Source, SourceRun};
+pub use source::{Made, Pace, Source, SourceRun};

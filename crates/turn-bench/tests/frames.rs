@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use links::{Chain, skipped};
 use turn_bench::frames::{
-    Forwarder, FrameFlow, Hop, Link, Mac, Port, Reflector, SinkTally, Source, SourceRun, Watch,
-    probe,
+    Forwarder, FrameFlow, Hop, Link, Mac, Pace, Port, Reflector, SinkTally, Source, SourceRun,
+    Watch, probe,
 };
 
 const RUN: u32 = 11;
@@ -36,7 +36,9 @@ fn flows(from: (Mac, &str), to: (Mac, &str), channels: bool) -> Vec<FrameFlow> {
 }
 
 fn begin(source: &mut Source, burst: u32) {
-    source.begin(&SourceRun { run: RUN, size: SIZE, burst, window: ALWAYS }).unwrap();
+    source
+        .begin(&SourceRun { run: RUN, size: SIZE, burst, window: ALWAYS, pace: Pace::AT_ONCE })
+        .unwrap();
 }
 
 fn watch(sink: &Port) {

@@ -25,10 +25,11 @@ const SIZE_MAX: u16 = 1400;
 const REFUSED: &str =
     "the kernel sends no frames made by a program (Linux 5.18 and CAP_NET_ADMIN are wanted)";
 
-/// `struct state` of `bpf/source.h`: nine words are given, five come back.
-pub(super) type State = [u64; 14];
-const MADE: usize = 12;
-const MEASURED: usize = 13;
+/// `struct state` of `bpf/source.h`: thirteen words are given, seven come back.
+pub(super) type State = [u64; 20];
+const MISSED: usize = 14;
+const MADE: usize = 18;
+const MEASURED: usize = 19;
 
 /// Which frames are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,24 @@ pub struct SourceRun {
     pub burst: u32,
     /// The measured time, by the monotonic clock in nanoseconds.
     pub window: Range<u64>,
+    /// When frames may leave.
+    pub pace: Pace,
+}
+
+/// When frames may leave. Times are of the monotonic clock, in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// None leaves before or after.
+    pub time: Range<u64>,
+    /// Frames leave in clumps, so far apart.
+    pub clump: u64,
+    /// From one burst to the next, in 1/256 ns; 0 is as fast as it goes.
+    pub step: u64,
+}
+
+impl Pace {
+    /// At once, whenever asked for.
+    pub const AT_ONCE: Self = Self { time: 0..u64::MAX, clump: 1, step: 0 };
 }
 
 /// Frames made since the run began.
@@ -50,6 +69,8 @@ pub struct Made {
     pub all: u64,
     /// Those whose time is within the measured time.
     pub measured: u64,
+    /// Bursts of the measured time that were left out, because the core was kept from its work.
+    pub missed: u64,
 }
 
 /// Makes the frames of some flows and sends them by the link of its port.
@@ -113,8 +134,12 @@ impl Source {
             self.shape.packet_at() as u64,
             run.window.start,
             run.window.end,
+            run.pace.time.start,
+            run.pace.time.end,
+            run.pace.clump,
+            run.pace.step,
         ];
-        let mut state: State = [0; 14];
+        let mut state: State = [0; 20];
         state[..given.len()].copy_from_slice(&given);
         maps.states.set(self.place.slot, state, 0).context("cannot write what a run is")?;
         drop(maps);
@@ -128,27 +153,22 @@ impl Source {
     }
 
     /// Makes `count` frames and sends them, back to back. Flows go on taking turns where the last
-    /// call ended.
+    /// call ended. A frame that may not leave yet is not made, and counts all the same: with a pace,
+    /// a call is that many looks at the clock.
     ///
     /// # Errors
     /// No run was begun, the calling thread may not, or the kernel is older than Linux 5.18.
     pub fn inject(&mut self, count: u32) -> Result<()> {
-        let goal = self.made()?.all + u64::from(count);
-        let mut left = count;
-        while left > 0 {
-            match send(&self.shared.object, "port", (&self.frame, self.metadata()), left) {
-                Ok(()) => return Ok(()),
-                // A signal ends the call early, with some of the frames sent.
-                Err(ProgramError::SyscallError(error))
-                    if error.io_error.kind() == ErrorKind::Interrupted =>
-                {
-                    let made = self.made()?.all;
-                    left = u32::try_from(goal.saturating_sub(made)).unwrap_or(0);
-                }
-                Err(error) => return Err(error).context(REFUSED),
+        match send(&self.shared.object, "port", (&self.frame, self.metadata()), count) {
+            Ok(()) => Ok(()),
+            // A signal ends the call early, with some of the frames sent.
+            Err(ProgramError::SyscallError(error))
+                if error.io_error.kind() == ErrorKind::Interrupted =>
+            {
+                Ok(())
             }
+            Err(error) => Err(error).context(REFUSED),
         }
-        Ok(())
     }
 
     /// Frames made since the run began.
@@ -158,7 +178,7 @@ impl Source {
     pub fn made(&self) -> Result<Made> {
         let state = self.shared.maps().states.get(&self.place.slot, 0);
         let state = state.context("cannot read how many frames were made")?;
-        Ok(Made { all: state[MADE], measured: state[MEASURED] })
+        Ok(Made { all: state[MADE], measured: state[MEASURED], missed: state[MISSED] })
     }
 }
 

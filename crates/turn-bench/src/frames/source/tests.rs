@@ -12,7 +12,7 @@ fn source(flows: &[FrameFlow]) -> Source {
 }
 
 fn run(size: u16, burst: u32) -> SourceRun {
-    SourceRun { run: RUN, size, burst, window: 0..u64::MAX }
+    SourceRun { run: RUN, size, burst, window: 0..u64::MAX, pace: Pace::AT_ONCE }
 }
 
 /// One frame, made in one that another program has used: every byte of its headers is changed.
@@ -101,7 +101,7 @@ fn frames_are_counted_by_the_time_they_carry() {
         source.begin(&SourceRun { window, ..run(100, 1) }).unwrap();
         make(&source);
         make(&source);
-        assert_eq!(source.made().unwrap(), Made { all: 2, measured });
+        assert_eq!(source.made().unwrap(), Made { all: 2, measured, missed: 0 });
     }
 }
 
@@ -152,4 +152,51 @@ fn sources_of_a_port_keep_out_of_each_others_way() {
     }
     sources.remove(3);
     assert!(port.source(&[flow(8, false, true)]).is_ok(), "a place was given back");
+}
+
+#[test]
+fn nothing_leaves_before_or_after_its_time() {
+    if !privileged() {
+        return;
+    }
+    let mut source = source(&[flow(0, false, true)]);
+    for (time, made) in [(0..1, 0), (u64::MAX - 1..u64::MAX, 0), (0..u64::MAX, 10)] {
+        let pace = Pace { time, ..Pace::AT_ONCE };
+        source.begin(&SourceRun { pace, ..run(100, 1) }).unwrap();
+        look(&source, 10);
+        assert_eq!(source.made().unwrap().all, made);
+    }
+}
+
+#[test]
+fn a_burst_is_made_when_it_is_due_and_then_whole() {
+    if !privileged() {
+        return;
+    }
+    let mut source = source(&[flow(0, false, true)]);
+    // One burst is due at once, the next an hour later.
+    let begin = crate::engine::now();
+    let pace = Pace { time: begin..u64::MAX, clump: 1, step: (3600 * 1_000_000_000) << 8 };
+    source.begin(&SourceRun { pace, ..run(100, 10) }).unwrap();
+    look(&source, 25);
+    assert_eq!(source.made().unwrap().all, 10);
+    // What should have been sent long ago is left out.
+    let pace =
+        Pace { time: begin - 3_600_000_000_000..u64::MAX, clump: 1, step: 1_000_000_000 << 8 };
+    source.begin(&SourceRun { pace, ..run(100, 10) }).unwrap();
+    look(&source, 25);
+    let made = source.made().unwrap();
+    assert_eq!((made.all, made.missed >= 3598), (10, true), "{made:?}");
+}
+
+/// Runs the program so many times; what it makes of the frame is nobody's.
+fn look(source: &Source, times: u32) {
+    for _ in 0..times {
+        let context = context(&source.frame, source.metadata());
+        let program: &Xdp = source.shared.object.program("port").unwrap().try_into().unwrap();
+        let mut options = TestRunOptions::new();
+        options.data_in = Some(&source.frame);
+        options.ctx_in = Some(&context);
+        program.test_run(options).unwrap();
+    }
 }
