@@ -24,6 +24,10 @@ pub(super) const PEER_PORT: u16 = 7000;
 /// limit that no server has a queue for other reasons than its own.
 const COMMON: f64 = 0.5;
 
+/// Where the first search begins, in packets per second: below what any server can do, since what
+/// drowns in packets takes long to answer again.
+const FIRST_GUESS: u32 = 50_000;
+
 /// What is compared, and how.
 pub(super) struct Comparison<'a> {
     pub(super) lab: &'a Lab,
@@ -106,7 +110,7 @@ impl Comparison<'_> {
     fn calibration(&self) -> Vec<Step> {
         let most = |cell: &Cell| match cell {
             Cell::Traffic { .. } | Cell::Allocations => {
-                Some(Step { cell: *cell, task: Task::Most { near: None } })
+                Some(Step { cell: *cell, task: Task::Most { near: Some(FIRST_GUESS) } })
             }
             Cell::Footprint => None,
         };

@@ -39,8 +39,9 @@ const FOOTPRINT: u32 = 5000;
 /// The part of the packets that may be lost at a rate that a server is said to deliver: more than
 /// is lost when something else takes a core for a moment, less than when a server cannot follow.
 const LOSS_MAX: f64 = 0.01;
-/// A run that does not count.
+/// A run that does not count, and its packets per second.
 const WARM_UP: Duration = Duration::from_millis(500);
+const WARM_UP_RATE: u32 = 20_000;
 
 /// Does what the plan on standard input says.
 ///
@@ -165,7 +166,9 @@ impl Runner<'_> {
         let traffic = TrafficSpec { shape, direction, size, rate: None, warm_up, duration };
         match task {
             Task::WarmUp => {
-                let spec = TrafficSpec { warm_up: Duration::ZERO, duration: WARM_UP, ..traffic };
+                let rate = Some(WARM_UP_RATE);
+                let (warm_up, duration) = (Duration::ZERO, WARM_UP);
+                let spec = TrafficSpec { rate, warm_up, duration, ..traffic };
                 bench.run(&spec, flows, backend)?;
                 Ok(None)
             }

@@ -33,6 +33,9 @@ const NEAR: f64 = 1.03;
 /// so on.
 const STEP: f64 = 1.05;
 
+/// The largest of these steps: what is far beyond a server keeps it busy for long.
+const STEP_MAX: f64 = 1.6;
+
 /// Tries of one rate; one that passes is enough, since whatever disturbs a run makes it worse.
 const TRIES: u32 = 2;
 
@@ -151,7 +154,7 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
                 (None, None) => rate,
             };
             if passed.is_none() || failed.is_none() {
-                step *= step;
+                step = (step * step).min(STEP_MAX);
             }
         }
         Ok(passed.unwrap_or(RATE_MIN))
