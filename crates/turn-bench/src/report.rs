@@ -90,3 +90,72 @@ pub fn render(title: &str, files: &[String], outcomes: &[Outcome]) -> String {
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::statistics::measure;
+    use crate::outcome::{Better, Compare, ComparedCell, ComparedServer, Machine};
+    use crate::traffic::Backend;
+
+    fn compare() -> Compare {
+        let server = |name: &str| ComparedServer {
+            name: name.into(),
+            version: "1.0".into(),
+            command: vec!["serve".into()],
+            configuration: None,
+        };
+        let rounds = |value: f64| vec![Some(value); 6];
+        let values = vec![rounds(400e3), rounds(100e3)];
+        let delivered = measure("delivered at most", "packets/s", Better::Higher, values);
+        Compare {
+            machine: Machine {
+                kernel: "Linux".into(),
+                cpu: "C".into(),
+                cores: 2,
+                roles: vec![("server".into(), vec![1])],
+            },
+            command: vec!["turnpike-bench".into(), "compare".into()],
+            began: 7,
+            backend: Backend::Frames,
+            rounds: 6,
+            servers: vec![server("ours"), server("<theirs>")],
+            cells: vec![ComparedCell {
+                name: "audio:1:c2p:200".into(),
+                common_rate: Some(50_000),
+                ceiling: None,
+                measures: vec![delivered],
+                generator_limited: vec![0, 0],
+            }],
+            failures: Vec::new(),
+            raw: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_page_shows_every_figure_and_needs_nothing_else() {
+        let page = render("Title", &["a.json".to_owned()], &[Outcome::Compare(compare())]);
+        for part in ["ours against &lt;theirs&gt;", "400 k", "100 k", "0.25×", "delivered at most"]
+        {
+            assert!(page.contains(part), "{part}\n{page}");
+        }
+        assert_eq!(page.matches("<rect class=\"bar").count(), 3, "two servers and their ratio");
+        for part in ["http", "<script", "<theirs>", "NaN", "inf "] {
+            assert!(!page.contains(part), "{part}\n{page}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_something_else_is_told_with_its_line() {
+        let file = std::env::temp_dir().join(format!("report-{}.json", std::process::id()));
+        let line = serde_json::to_string(&Outcome::Compare(compare())).unwrap();
+        fs::write(&file, format!("{line}\n\n{line}\n")).unwrap();
+        assert_eq!(read(&file).unwrap().len(), 2);
+        fs::write(&file, format!("{line}\n{{}}\n")).unwrap();
+        let error = read(&file).unwrap_err();
+        assert!(format!("{error:#}").contains("line 2"), "{error:#}");
+        fs::write(&file, "\n").unwrap();
+        assert!(read(&file).is_err());
+        fs::remove_file(&file).unwrap();
+    }
+}
