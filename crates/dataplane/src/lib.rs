@@ -39,8 +39,9 @@ pub mod limits {
     pub const MESSAGES_PER_RECEIVE: usize = 32;
 
     /// Messages gathered from all sockets before what they gave is sent: the more come together,
-    /// the more of one flow leave as a run. It bounds how long the first of them waits, too.
-    pub const MESSAGES_PER_GATHERING: usize = 256;
+    /// the more of one flow leave as a run. It bounds how long the first of them waits, and how much
+    /// memory is gone through before any of it is used again.
+    pub const MESSAGES_PER_GATHERING: usize = 64;
 
     /// Bytes gathered before they are sent, as far as they come in whole receive calls: more fall
     /// out of the second-level cache before they are sent.

@@ -68,8 +68,9 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Loads: quick, standard, full, or a list parted by commas of alloc (allocations), footprint
-    /// (memory) and SHAPE:FLOWS:DIRECTION[:BYTES], such as video:100:c2p:1200; shapes are audio,
-    /// video and flood, directions c2p (client to peer), p2c and echo
+    /// (memory) and SHAPE:FLOWS:DIRECTION or SHAPE:FLOWS:DIRECTION:BYTES, such as
+    /// video:100:c2p:1200; shapes are audio, video and flood, directions c2p (client to peer), p2c
+    /// and echo
     #[arg(long, value_name = "CELLS", default_value = "quick")]
     pub cells: CellList,
     /// What sends and receives: sockets, or frames, which reach higher rates and arrive as from a

@@ -3,12 +3,12 @@
 //! Where a server's work is done is hard to say: part in its threads, part in the kernel's on their
 //! behalf, part in interrupts on whatever stack was there, accounted to a bystander or to nobody.
 //! So what is measured is the whole core, from the other side: by what is left of it. A thread that
-//! only takes what nobody else wants counts how much work it gets done ([`soaker`]). What it misses,
+//! only takes what nobody else wants counts how much work it gets done (`soaker`). What it misses,
 //! compared to what it does on a core of its own, was used by others: programs, system calls, soft
 //! interrupts, interrupts, the host of a virtual machine. For this to mean something, the core must
 //! have been given to one role (`compare` does so; `taskset` on the servers of a lab).
 //!
-//! Beside it stands what `/proc/stat` says of the same time ([`stat`]). The kernel looks there some
+//! Beside it stands what `/proc/stat` says of the same time (`stat`). The kernel looks there some
 //! hundred times a second at what a core is doing, often at the same moment as programs wake up:
 //! on a core that is not nearly full the shares of user, system and soft interrupts are a hint, not
 //! a measure.

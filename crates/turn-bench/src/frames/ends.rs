@@ -44,7 +44,7 @@ impl FrameEnds {
     /// Takes a link. It is as it was when this value and its sources are dropped.
     ///
     /// # Errors
-    /// As [`Link::read`], [`Port::attach`] and [`probe`].
+    /// As [`Link::read`], [`Port::attach`] and [`probe()`].
     pub fn open(interface: &str, end: End, threads: usize) -> Result<Self> {
         ensure!(
             !clock_is_shifted(),

@@ -86,7 +86,7 @@ impl Port {
     }
 
     /// Makes ready to send the packets of these flows, which take turns in this order. Whether they
-    /// arrive at all says [`probe`](super::probe).
+    /// arrive at all says [`probe`](super::probe()).
     ///
     /// # Errors
     /// There is no flow, the flows are not of one family or not all with (or without) a channel, or
