@@ -13,8 +13,8 @@ pub enum Shape {
     Audio,
     /// Ten packets of each flow in turn, as frames of a picture are cut.
     Video,
-    /// Thirty-two packets of each flow in turn, as a bulk transfer sends. No more: they arrive at
-    /// once, and there are servers whose sockets hold 64 KiB.
+    /// Sixteen packets of each flow in turn, as a bulk transfer sends. No more: they arrive at once,
+    /// each in a page of its own, and there are servers whose sockets hold only thirty of those.
     Flood,
 }
 
@@ -25,7 +25,7 @@ impl Shape {
         match self {
             Self::Audio => 1,
             Self::Video => 10,
-            Self::Flood => 32,
+            Self::Flood => 16,
         }
     }
 

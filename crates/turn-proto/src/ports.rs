@@ -106,7 +106,7 @@ impl RelayPorts {
     /// if no free port fits.
     ///
     /// Ports are drawn from the whole range until one is free, which while most are is the first.
-    /// Only after [`DRAWS`] of them are the free ones counted.
+    /// Only after `DRAWS` of them are the free ones counted.
     #[must_use]
     pub fn claim(
         self: &Arc<Self>,

@@ -7,9 +7,10 @@
 use std::fmt;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -35,6 +36,44 @@ impl From<settings::LogFormat> for LogFormat {
 
 /// Lines that wait to be written: some MiB at most.
 const QUEUED_LINES_MAX: usize = 16_384;
+
+/// Lines are gathered for so long before the next are written: nobody sees it, and a server that
+/// logs thousands of lines in a second wakes a thread and enters the kernel for fifty of them.
+const GATHERED_FOR: Duration = Duration::from_millis(20);
+
+/// What was gathered is written early when it is longer than so many bytes.
+const GATHERED_BYTES_MAX: usize = 64 * 1024;
+
+/// Writes what was gathered at once, and then waits for more.
+struct Gathered<W> {
+    writer: W,
+    lines: Vec<u8>,
+}
+
+impl<W: io::Write> Gathered<W> {
+    fn pass_on(&mut self) -> io::Result<()> {
+        let written = self.writer.write_all(&self.lines);
+        self.lines.clear();
+        written
+    }
+}
+
+impl<W: io::Write> io::Write for Gathered<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.lines.extend_from_slice(line);
+        if self.lines.len() > GATHERED_BYTES_MAX {
+            self.pass_on()?;
+        }
+        Ok(line.len())
+    }
+
+    /// Called when no more lines wait.
+    fn flush(&mut self) -> io::Result<()> {
+        self.pass_on()?;
+        thread::sleep(GATHERED_FOR);
+        Ok(())
+    }
+}
 
 /// Changes the level while the server runs. What was logged is written out when the last one goes.
 #[derive(Clone, Default)]
@@ -69,7 +108,7 @@ pub(crate) fn start(format: LogFormat, level: LevelFilter) -> anyhow::Result<Log
         .lossy(true)
         .buffered_lines_limit(QUEUED_LINES_MAX)
         .thread_name("log")
-        .finish(io::stderr());
+        .finish(Gathered { writer: io::stderr(), lines: Vec::new() });
     tracing_subscriber::registry().with(filter).with(lines(format, writer)).try_init()?;
     Ok(LogLevel { handle: Some(handle), _writer: Some(Arc::new(guard)) })
 }
@@ -109,6 +148,23 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn lines_are_gathered_until_no_more_wait_or_they_are_many() {
+        use io::Write as _;
+        let written = Lines::default();
+        let mut gathered = Gathered { writer: written.clone(), lines: Vec::new() };
+        let len = || written.0.lock().unwrap().len();
+        gathered.write_all(b"one\n").unwrap();
+        gathered.write_all(b"two\n").unwrap();
+        assert_eq!(len(), 0);
+        gathered.flush().unwrap();
+        assert_eq!(*written.0.lock().unwrap(), b"one\ntwo\n");
+        gathered.flush().unwrap();
+        assert_eq!(len(), 8, "nothing is written twice");
+        gathered.write_all(&[b'.'; GATHERED_BYTES_MAX + 1]).unwrap();
+        assert_eq!(len(), 8 + GATHERED_BYTES_MAX + 1);
     }
 
     #[test]

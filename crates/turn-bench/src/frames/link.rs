@@ -10,9 +10,13 @@ use serde_json::Value;
 
 use super::Mac;
 
-/// How often, and how far apart, the kernel is asked whether a neighbour has answered.
-const ASKED: u32 = 20;
+/// How often, and how far apart, the kernel is asked whether a neighbour has answered: long enough
+/// for it to ask three times, a second apart.
+const ASKED: u32 = 80;
 const ASKED_EVERY: Duration = Duration::from_millis(50);
+
+/// The kernel is made to ask again after so many looks, for it may have given up.
+const LOOKS_A_DATAGRAM: u32 = 20;
 
 /// A datagram to this port makes the kernel ask for a neighbour's address; nobody answers it.
 const DISCARD: u16 = 9;
@@ -68,7 +72,7 @@ impl Link {
             if let Some(mac) = self.neighbour(next)? {
                 return Ok(mac);
             }
-            if asked == 0 {
+            if asked % LOOKS_A_DATAGRAM == 0 {
                 ask_for(next)?;
             }
             thread::sleep(ASKED_EVERY);

@@ -67,12 +67,13 @@ fn every_packet_arrives_at_its_client_and_those_of_strangers_are_dropped() {
             (0..8).map(|_| UdpSocket::bind((LOCALHOST, 0)).unwrap()).collect();
         for round in 0..ROUNDS {
             let payload = |session: usize| [&ids[session].0[..], &[round; 40]].concat();
+            // Before others from the same peer, so that these are read when those have arrived.
+            peers[0].send_to(&[9; 48], relay.data).unwrap();
+            peers[0].send_to(&[9; 7], relay.data).unwrap();
             for session in 0..clients.len() {
                 let peer = &peers[(session + usize::from(round)) % peers.len()];
                 peer.send_to(&payload(session), relay.data).unwrap();
             }
-            peers[0].send_to(&[9; 48], relay.data).unwrap();
-            peers[0].send_to(&[9; 7], relay.data).unwrap();
             for (session, client) in clients.iter().enumerate() {
                 let mut datagram = [0; 64];
                 let (len, from) = client.recv_from(&mut datagram).unwrap();
