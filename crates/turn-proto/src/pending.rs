@@ -9,7 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use stun_wire::TransactionId;
 use turn_types::{ClientPath, FiveTuple, Instant, PendingId};
 
-use crate::limits::{PENDING_LIFETIME, PENDING_MAX};
+use crate::limits::{PENDING_LIFETIME, PENDING_MAX, PENDING_USERS_MAX};
 use crate::request::opening::Opening;
 
 /// What tells a retransmission: the same transaction on the same 5-tuple (RFC 8489 §6.3.1).
@@ -74,7 +74,12 @@ impl Pending {
         self.entries.len() >= PENDING_MAX
     }
 
-    /// Lets a request wait. The caller has asked [`Self::is_full`].
+    /// Whether no further request may wait for its user.
+    pub(crate) fn is_full_of_users(&self) -> bool {
+        self.entries.len() >= PENDING_USERS_MAX
+    }
+
+    /// Lets a request wait. The caller has asked [`Self::is_full`] or [`Self::is_full_of_users`].
     pub(crate) fn insert(&mut self, now: Instant, key: RequestKey, waiting: Waiting) -> PendingId {
         let id = PendingId(self.next_id);
         self.next_id += 1;

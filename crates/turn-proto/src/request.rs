@@ -209,7 +209,7 @@ impl State {
         if message.bytes().len() > WAITING_REQUEST_MAX {
             return self.challenge(request, responder, Refusal::BadRequest, reply);
         }
-        if self.pending.is_full() {
+        if self.pending.is_full_of_users() {
             return Verdict::Drop(DropReason::TooManyPending);
         }
         let key = (path.five_tuple, message.transaction_id());

@@ -386,17 +386,30 @@ mod waiting {
 
     #[test]
     fn waiting_requests_are_bounded() {
-        let mut world = World::new();
+        const SECRET: &[u8] = b"0123456789abcdef";
+        const TIME_LIMITED: &str = "1900003600:bob";
+        let mut policy = policy();
+        let secret = Secret::new(SECRET.into());
+        policy.auth.secrets.push(SharedSecret { name: "web".into(), secret });
+        let mut world = World::with(policy);
         let mut client = Client::new(1);
         client.log_in(&mut world);
         world.hold = true;
-        for _ in 0..limits::PENDING_MAX {
+        for _ in 0..limits::PENDING_USERS_MAX {
             let request = client.sealed(&mut world, Method::ALLOCATE, allocate);
             assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
         }
         let request = client.sealed(&mut world, Method::ALLOCATE, allocate);
         let fate = world.from_client(&client.path, &request);
         assert_eq!(fate.dropped(), DropReason::TooManyPending);
+        // Whoever needs no look-up is not kept out by those who do.
+        let mut other = Client::new(2);
+        other.user = TIME_LIMITED;
+        other.password = time_limited_password(SECRET, TIME_LIMITED).leak();
+        other.log_in(&mut world);
+        let opened = other.sealed(&mut world, Method::ALLOCATE, allocate);
+        assert!(matches!(world.from_client(&other.path, &opened), Fate::Wait));
+        assert!(matches!(world.held.last(), Some(Command::OpenRelay { .. })));
         world.advance(limits::PENDING_LIFETIME);
         assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
     }
