@@ -39,9 +39,10 @@ pub mod limits {
     pub const MESSAGES_PER_RECEIVE: usize = 32;
 
     /// Messages gathered from all sockets before what they gave is sent: the more come together,
-    /// the more of one flow leave as a run. It bounds how long the first of them waits, and how much
-    /// memory is gone through before any of it is used again.
-    pub const MESSAGES_PER_GATHERING: usize = 64;
+    /// the more of one flow leave as a run. It bounds how long the first of them waits. Each has a
+    /// buffer of 64 KiB, of which a worker keeps what messages ever filled: 1.5 MiB of small ones,
+    /// 16 MiB at most.
+    pub const MESSAGES_PER_GATHERING: usize = 256;
 
     /// Bytes gathered before they are sent, as far as they come in whole receive calls: more fall
     /// out of the second-level cache before they are sent.

@@ -161,9 +161,15 @@ pub(super) fn summarise(
     });
     let measures: Vec<Measure> = measures.collect();
     let generator_limited = (0..servers).map(|server| limited(&steps, server)).collect::<Vec<_>>();
-    let mut alone = raw.iter().filter(|step| step.cell == name && step.server == servers);
-    let ceiling = alone.find_map(|step| most(&step.outcome));
+    let alone = raw.iter().filter(|step| step.server == servers).cloned().collect::<Vec<_>>();
+    let ceiling = best(&name, &alone);
     ComparedCell { name, common_rate, ceiling, measures, generator_limited }
+}
+
+/// The most that was done in a cell, by whomever.
+pub(super) fn best(cell: &str, raw: &[RawStep]) -> Option<f64> {
+    let steps = raw.iter().filter(|step| step.cell == cell);
+    steps.filter_map(|step| most(&step.outcome)).max_by(f64::total_cmp)
 }
 
 /// How much a server did at most, as far as a step tells.

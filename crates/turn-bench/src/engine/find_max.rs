@@ -25,9 +25,9 @@ const DOWN: f64 = 0.5;
 /// arrived.
 const FIRST: f64 = 0.25;
 
-/// The search ends when the rates that passed and failed are this near: nearer than two runs of
-/// the same rate agree.
-const NEAR: f64 = 1.03;
+/// The search ends when the rates that passed and failed are this near: two searches do not agree
+/// better.
+const NEAR: f64 = 1.05;
 
 /// From a rate near the answer to the next, up or down; the square of it to the next but one, and
 /// so on.
@@ -44,7 +44,7 @@ const RATES_MAX: u32 = 24;
 
 /// Lower rates tried when the confirming run fails, each lower by this.
 const RETREATS_MAX: u32 = 8;
-const RETREAT: f64 = 0.97;
+const RETREAT: f64 = 0.95;
 
 /// The lowest rate tried, in packets per second.
 const RATE_MIN: f64 = 100.0;
