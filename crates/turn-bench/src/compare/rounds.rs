@@ -307,8 +307,8 @@ fn seconds(step: &Step, times: &Times) -> f64 {
     let run = times.warm_up.as_secs_f64() + times.measured.as_secs_f64() + RUN_SECONDS;
     let tries = |count: f64| count * (times.attempt.as_secs_f64() + RUN_SECONDS);
     match (step.cell, step.task) {
-        (Cell::Traffic { .. }, Task::Most { near: None }) => tries(12.0) + run,
-        (Cell::Traffic { .. }, Task::Most { near: Some(_) }) => tries(8.0) + run,
+        (Cell::Traffic { .. }, Task::Most { near: None | Some(FIRST_GUESS) }) => tries(14.0) + run,
+        (Cell::Traffic { .. }, Task::Most { near: Some(_) }) => tries(5.0) + run,
         (_, Task::WarmUp) => 1.0,
         (_, Task::Memory) => 5.0,
         (_, Task::Most { .. } | Task::CommonRate(_)) => run,

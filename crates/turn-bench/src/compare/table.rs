@@ -1,6 +1,7 @@
 //! A comparison as a table in Markdown.
 
 use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
 
 use crate::outcome::{Better, Compare, ComparedCell, Measure, Ratio, Spread, Verdict};
 
@@ -25,7 +26,7 @@ fn write_all(out: &mut String, compare: &Compare) -> std::fmt::Result {
     header(out, &names)?;
     for cell in &compare.cells {
         for measure in &cell.measures {
-            row(out, cell, measure)?;
+            row(out, cell, measure, &names)?;
         }
     }
     notes(out, compare, &names)
@@ -45,8 +46,8 @@ fn facts(out: &mut String, compare: &Compare) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "- began {} seconds after 1970, by `{}`\n",
-        compare.began,
+        "- began {}, by `{}`\n",
+        httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(compare.began)),
         compare.command.join(" ")
     )
 }
@@ -66,7 +67,12 @@ fn header(out: &mut String, names: &[&str]) -> std::fmt::Result {
     writeln!(out, "| {} |", lines.join(" | "))
 }
 
-fn row(out: &mut String, cell: &ComparedCell, measure: &Measure) -> std::fmt::Result {
+fn row(
+    out: &mut String,
+    cell: &ComparedCell,
+    measure: &Measure,
+    names: &[&str],
+) -> std::fmt::Result {
     let rate = match cell.common_rate {
         Some(rate) if measure.name.contains("common rate") || measure.name.contains("latency") => {
             format!(" ({}/s)", scaled(f64::from(rate)))
@@ -81,7 +87,7 @@ fn row(out: &mut String, cell: &ComparedCell, measure: &Measure) -> std::fmt::Re
         let spread = spread.map_or_else(|| "–".to_owned(), |spread| value(&spread, &measure.unit));
         write!(out, " {mark}{spread} |")?;
     }
-    for ratio in &measure.ratios {
+    for (ratio, name) in measure.ratios.iter().zip(names.iter().skip(1)) {
         match ratio {
             Some(ratio) => write!(
                 out,
@@ -89,7 +95,7 @@ fn row(out: &mut String, cell: &ComparedCell, measure: &Measure) -> std::fmt::Re
                 ratio.median,
                 ratio.min,
                 ratio.max,
-                verdict(ratio, measure.better)
+                verdict(name, ratio, measure.better)
             )?,
             None => write!(out, " – | |")?,
         }
@@ -97,8 +103,8 @@ fn row(out: &mut String, cell: &ComparedCell, measure: &Measure) -> std::fmt::Re
     writeln!(out)
 }
 
-/// What a ratio means, in words.
-fn verdict(ratio: &Ratio, better: Better) -> String {
+/// What a ratio means for the server of this name, in words.
+fn verdict(name: &str, ratio: &Ratio, better: Better) -> String {
     let direction = match (ratio.verdict, better) {
         (Verdict::Noise, _) => return "inside the noise".to_owned(),
         (Verdict::TooFewRounds, _) => return "too few rounds to tell".to_owned(),
@@ -107,7 +113,7 @@ fn verdict(ratio: &Ratio, better: Better) -> String {
         (Verdict::Higher, Better::Neither) => "more",
         (Verdict::Lower, Better::Neither) => "less",
     };
-    format!("{direction} (p = {:.3})", ratio.chance)
+    format!("{name} {direction} (p = {:.3})", ratio.chance)
 }
 
 fn notes(out: &mut String, compare: &Compare, names: &[&str]) -> std::fmt::Result {
@@ -242,8 +248,9 @@ mod tests {
         for part in [
             "# turnpike and coturn, 6 rounds",
             "- cores of the server: 1",
+            "- began Thu, 01 Jan 1970 00:00:07 GMT, by `turnpike-bench compare`",
             "| cell | measure | turnpike | coturn | coturn / turnpike | verdict |",
-            "| audio:1:c2p:200 | delivered at most | ≥ 200 k | 100 k (90.0 k–100 k; 0.00) | 0.50 (0.45–0.50) | worse (p = 0.031) |",
+            "| audio:1:c2p:200 | delivered at most | ≥ 200 k | 100 k (90.0 k–100 k; 0.00) | 0.50 (0.45–0.50) | coturn worse (p = 0.031) |",
             "| audio:1:c2p:200 | latency (50.0 k/s) | 5 ns | – | – | |",
             "in 2 of 6 rounds",
             "deliver 2.10 M/s",
@@ -263,10 +270,13 @@ mod tests {
     fn the_verdict_says_which_way_is_better() {
         let ratio =
             |verdict| Ratio { median: 1.0, min: 1.0, max: 1.0, rounds: 6, chance: 0.031, verdict };
-        assert!(verdict(&ratio(Verdict::Higher), Better::Lower).starts_with("worse"));
-        assert!(verdict(&ratio(Verdict::Higher), Better::Higher).starts_with("better"));
-        assert!(verdict(&ratio(Verdict::Lower), Better::Lower).starts_with("better"));
-        assert_eq!(verdict(&ratio(Verdict::Noise), Better::Lower), "inside the noise");
-        assert_eq!(verdict(&ratio(Verdict::TooFewRounds), Better::Lower), "too few rounds to tell");
+        assert!(verdict("b", &ratio(Verdict::Higher), Better::Lower).starts_with("b worse"));
+        assert!(verdict("b", &ratio(Verdict::Higher), Better::Higher).starts_with("b better"));
+        assert!(verdict("b", &ratio(Verdict::Lower), Better::Lower).starts_with("b better"));
+        assert_eq!(verdict("b", &ratio(Verdict::Noise), Better::Lower), "inside the noise");
+        assert_eq!(
+            verdict("b", &ratio(Verdict::TooFewRounds), Better::Lower),
+            "too few rounds to tell"
+        );
     }
 }

@@ -35,8 +35,8 @@ pub(super) fn steer(lab: &Lab, host: Host, end: &str, backend: Backend) -> anyho
     let (moderation, defer) = match (backend, host) {
         // They come in clumps, as from a card that held its interrupt back.
         (Backend::Frames, Host::Server) => (0, 0),
-        // Where an end that has nothing to do is woken by every packet, it is the sender who pays
-        // for that: more than half of what a send costs. With a card it is not.
+        // An end that has nothing to do would be woken by every packet, at the cost of the core that
+        // sent it: four tenths of what a server needs for one. A card has nobody to be woken.
         (Backend::Frames, Host::Client | Host::Peer) | (Backend::Sockets, _) => (MODERATION_NS, 1),
     };
     let class = format!("/sys/class/net/{end}");
