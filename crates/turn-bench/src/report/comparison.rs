@@ -8,6 +8,7 @@ use super::runs;
 use super::units;
 use super::{escape, plot};
 use crate::outcome::{Better, Compare, ComparedCell, Latency, Measure, Ratio, Verdict};
+use crate::traffic::Backend;
 
 /// What `compare` calls the step at the rate that all servers are given alike.
 const COMMON_RATE: &str = "common-rate";
@@ -20,8 +21,18 @@ pub(super) fn sections(compare: &Compare) -> Vec<Section> {
 fn setting(compare: &Compare) -> Section {
     let machine = &compare.machine;
     let names: Vec<&str> = compare.servers.iter().map(|server| server.name.as_str()).collect();
-    let roles: Vec<String> =
-        machine.roles.iter().map(|(role, cores)| format!("{role} on {cores:?}")).collect();
+    let roles: Vec<String> = machine
+        .roles
+        .iter()
+        .map(|(role, cores)| {
+            let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
+            format!("{role} on core {}", cores.join(" and "))
+        })
+        .collect();
+    let sent_by = match compare.backend {
+        Backend::Sockets => "sockets",
+        Backend::Frames => "frames",
+    };
     let servers = compare.servers.iter().map(|server| {
         [&server.name, &server.version, &server.command.join(" ")]
             .map(|text| Cell::Words(text.clone()))
@@ -30,9 +41,8 @@ fn setting(compare: &Compare) -> Section {
     Section {
         title: names.join(" against "),
         lead: format!(
-            "{} rounds that count, back end {:?}, on {} ({}, {} cores: {}).",
+            "{} rounds that count, by {sent_by}, on {} ({}, {} cores: {}).",
             compare.rounds,
-            compare.backend,
             machine.cpu,
             machine.kernel,
             machine.cores,
@@ -67,7 +77,7 @@ fn measures(compare: &Compare) -> Section {
     Section {
         title: "Medians and their spread".to_owned(),
         lead: "Bars are medians of the rounds, whiskers the lowest and the highest round. Below, each server is divided by the first one round by round; the dashed line is equality.".to_owned(),
-        body: cards(pictures) + &runs::legend(compare.servers.iter().map(|server| server.name.clone())),
+        body: runs::legend(compare.servers.iter().map(|server| server.name.clone())) + &cards(pictures),
     }
 }
 
@@ -161,6 +171,7 @@ fn maxima(compare: &Compare) -> Section {
                 .filter_map(|raw| runs::search(&raw.outcome));
             plot::Line {
                 name: about.name.clone(),
+                joined: false,
                 colour: server % COLOURS,
                 points: runs::tried(found),
             }

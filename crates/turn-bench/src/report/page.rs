@@ -51,11 +51,14 @@ pub(super) enum Cell {
     Words(String),
 }
 
-/// A table with a heading.
+/// A table with a heading, whose names stand where the columns do.
 pub(super) fn table(heading: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) -> String {
+    let rows: Vec<_> = rows.into_iter().collect();
     let mut html = String::from("<div class=\"wide\"><table>\n<tr>");
-    for name in heading {
-        html += &format!("<th>{}</th>", escape(name));
+    for (column, name) in heading.iter().enumerate() {
+        let words = rows.first().is_some_and(|row| matches!(row.get(column), Some(Cell::Words(_))));
+        let class = if words { " class=\"words\"" } else { "" };
+        html += &format!("<th{class}>{}</th>", escape(name));
     }
     html += "</tr>\n";
     for row in rows {

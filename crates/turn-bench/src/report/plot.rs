@@ -20,9 +20,11 @@ pub(super) struct Axis {
     pub(super) write: Write,
 }
 
-/// One line.
+/// Points of one kind.
 pub(super) struct Line {
     pub(super) name: String,
+    /// Whether a line joins them, in their order: not where they were measured one by one.
+    pub(super) joined: bool,
     /// Which of the page's colours, the same for the same server everywhere.
     pub(super) colour: usize,
     pub(super) points: Vec<(f64, f64)>,
@@ -105,15 +107,12 @@ impl Plot {
 }
 
 fn draw(svg: &mut String, line: &Line, x: &Scale, y: &Scale, (write_x, write_y): (Write, Write)) {
-    let places: Vec<String> = line
-        .points
-        .iter()
-        .map(|point| format!("{:.1},{:.1}", x.place(point.0), y.place(point.1)))
-        .collect();
-    put(
-        svg,
-        format_args!("<polyline class=\"line c{}\" points=\"{}\"/>", line.colour, places.join(" ")),
-    );
+    if line.joined {
+        let place = |point: &(f64, f64)| format!("{:.1},{:.1}", x.place(point.0), y.place(point.1));
+        let places: Vec<String> = line.points.iter().map(place).collect();
+        let (colour, places) = (line.colour, places.join(" "));
+        put(svg, format_args!("<polyline class=\"line c{colour}\" points=\"{places}\"/>"));
+    }
     for point in &line.points {
         put(
             svg,
@@ -168,7 +167,8 @@ mod tests {
     #[test]
     fn every_point_is_drawn_within_the_paper_and_told_in_words() {
         let points = vec![(0.0, 0.0), (250_000.0, 3.0), (900_000.0, 8.0)];
-        let svg = plot(vec![Line { name: "A&B".to_owned(), colour: 2, points }]).svg();
+        let svg =
+            plot(vec![Line { name: "A&B".to_owned(), joined: true, colour: 2, points }]).svg();
         assert_eq!(svg.matches("<circle").count(), 3);
         assert!(svg.contains("cx=\"76.0\" cy=\"254.0\""), "the origin: {svg}");
         assert!(svg.contains("A&amp;B: 3 at 250 k"), "{svg}");
@@ -179,6 +179,9 @@ mod tests {
     #[test]
     fn nothing_measured_draws_nothing() {
         assert_eq!(plot(vec![]).svg(), "");
-        assert_eq!(plot(vec![Line { name: String::new(), colour: 0, points: vec![] }]).svg(), "");
+        assert_eq!(
+            plot(vec![Line { name: String::new(), joined: true, colour: 0, points: vec![] }]).svg(),
+            ""
+        );
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn section(outcomes: &[Outcome]) -> Option<Section> {
     }
     let loss = searches.iter().enumerate().map(|(number, found)| Line {
         name: format!("search {}", number + 1),
+        joined: false,
         colour: number % COLOURS,
         points: tried(std::iter::once(*found)),
     });
@@ -63,7 +64,7 @@ pub(super) fn percentiles(name: &str, colour: usize, latencies: &[Latency]) -> O
             Some((*place, *values.get(values.len() / 2)? as f64))
         })
         .collect::<Option<Vec<_>>>()?;
-    Some(Line { name: name.to_owned(), colour, points })
+    Some(Line { name: name.to_owned(), joined: true, colour, points })
 }
 
 /// Latency by percentile.
