@@ -1,7 +1,7 @@
-//! What Linux needs for high packet rates. [`survey`] reads the host and advises, [`apply`] makes the
-//! changes it is given, and [`revert`] puts back what was there before.
+//! What Linux needs for high packet rates. [`survey()`] reads the host and advises, [`apply()`] makes the
+//! changes it is given, and [`revert()`] puts back what was there before.
 //!
-//! What always holds: only [`apply`] and [`revert`] change anything. The value before a change is on
+//! What always holds: only [`apply()`] and [`revert()`] change anything. The value before a change is on
 //! the disk before the change is made. Nothing is advised that lowers what an operator has raised.
 //! A setting is one of a few kinds whose parts are checked ([`Setting`]), so that no state file makes
 //! this crate write anywhere else.
