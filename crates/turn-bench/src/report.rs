@@ -95,41 +95,13 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::compare::statistics::measure;
-    use crate::outcome::{Better, Compare, ComparedCell, ComparedServer, Machine};
-    use crate::traffic::Backend;
+    use crate::outcome::{Better, Compare};
 
     fn compare() -> Compare {
-        let server = |name: &str| ComparedServer {
-            name: name.into(),
-            version: "1.0".into(),
-            command: vec!["serve".into()],
-            configuration: None,
-        };
         let rounds = |value: f64| vec![Some(value); 6];
         let values = vec![rounds(400e3), rounds(100e3)];
         let delivered = measure("delivered at most", "packets/s", Better::Higher, values);
-        Compare {
-            machine: Machine {
-                kernel: "Linux".into(),
-                cpu: "C".into(),
-                cores: 2,
-                roles: vec![("server".into(), vec![1])],
-            },
-            command: vec!["turnpike-bench".into(), "compare".into()],
-            began: 7,
-            backend: Backend::Frames,
-            rounds: 6,
-            servers: vec![server("ours"), server("<theirs>")],
-            cells: vec![ComparedCell {
-                name: "audio:1:c2p:200".into(),
-                common_rate: Some(50_000),
-                ceiling: None,
-                measures: vec![delivered],
-                generator_limited: vec![0, 0],
-            }],
-            failures: Vec::new(),
-            raw: Vec::new(),
-        }
+        Compare::example(["ours", "<theirs>"], vec![delivered])
     }
 
     #[test]

@@ -61,6 +61,17 @@ pub enum Backend {
     Frames,
 }
 
+impl Backend {
+    /// As on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sockets => "sockets",
+            Self::Frames => "frames",
+        }
+    }
+}
+
 /// One run of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficSpec {

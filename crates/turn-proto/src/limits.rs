@@ -8,7 +8,7 @@ use core::time::Duration;
 pub const PENDING_MAX: usize = 4096;
 
 /// How many of those may wait for a user to be looked up. The rest is for Allocate requests that
-/// passed every check: whoever keeps the look-ups busy with wrong names refuses nobody else.
+/// passed every check: whoever keeps the look-ups busy has none of those refused.
 pub const PENDING_USERS_MAX: usize = PENDING_MAX - 256;
 
 /// How long a request may wait. Past RFC 8489's default of 39.5 s a client has given up.

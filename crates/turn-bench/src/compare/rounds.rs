@@ -166,10 +166,14 @@ impl Comparison<'_> {
         let forwarding = Forwarding::begin(self.lab)?;
         let mut alone = Results::default();
         for _ in 0..CEILING_SEARCHES {
-            self.turn((0, 0), &steps, progress, &mut alone)?;
+            if let Err(error) = self.turn((0, 0), &steps, progress, &mut alone) {
+                // What was found before remains.
+                alone.failures.push(format!("the generator alone: {error:#}"));
+                break;
+            }
             steps.retain(|step| {
                 let name = step.cell.to_string();
-                let best = |raw: &[RawStep]| summary::best(&name, raw).unwrap_or(0.0);
+                let best = |raw: &[RawStep]| summary::best(&name, raw.iter()).unwrap_or(0.0);
                 best(&alone.raw) < CLEAR * best(&results.raw)
             });
         }

@@ -161,14 +161,13 @@ pub(super) fn summarise(
     });
     let measures: Vec<Measure> = measures.collect();
     let generator_limited = (0..servers).map(|server| limited(&steps, server)).collect::<Vec<_>>();
-    let alone = raw.iter().filter(|step| step.server == servers).cloned().collect::<Vec<_>>();
-    let ceiling = best(&name, &alone);
+    let ceiling = best(&name, raw.iter().filter(|step| step.server == servers));
     ComparedCell { name, common_rate, ceiling, measures, generator_limited }
 }
 
 /// The most that was done in a cell, by whomever.
-pub(super) fn best(cell: &str, raw: &[RawStep]) -> Option<f64> {
-    let steps = raw.iter().filter(|step| step.cell == cell);
+pub(super) fn best<'a>(cell: &str, raw: impl Iterator<Item = &'a RawStep>) -> Option<f64> {
+    let steps = raw.filter(|step| step.cell == cell);
     steps.filter_map(|step| most(&step.outcome)).max_by(f64::total_cmp)
 }
 

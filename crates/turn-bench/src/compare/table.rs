@@ -190,8 +190,6 @@ fn digits(number: f64) -> String {
 mod tests {
     use super::*;
     use crate::compare::statistics::measure;
-    use crate::outcome::{ComparedServer, Machine};
-    use crate::traffic::Backend;
 
     #[test]
     fn numbers_have_three_digits_that_count() {
@@ -209,12 +207,6 @@ mod tests {
     #[test]
     fn the_table_has_a_row_for_each_measure_and_a_column_for_each_server() {
         let rounds = |values: [f64; 6]| values.map(Some).to_vec();
-        let server = |name: &str| ComparedServer {
-            name: name.into(),
-            version: "1.0".into(),
-            command: vec!["x".into()],
-            configuration: None,
-        };
         let most = measure(
             "delivered at most",
             "packets/s",
@@ -222,28 +214,10 @@ mod tests {
             vec![rounds([200e3; 6]), rounds([1e5, 1e5, 1e5, 1e5, 1e5, 9e4])],
         );
         let half = measure("latency", "ns", Better::Lower, vec![rounds([5.0; 6]), vec![None; 6]]);
-        let compare = Compare {
-            machine: Machine {
-                kernel: "Linux 6".into(),
-                cpu: "C".into(),
-                cores: 2,
-                roles: vec![("server".into(), vec![1])],
-            },
-            command: vec!["turnpike-bench".into(), "compare".into()],
-            began: 7,
-            backend: Backend::Sockets,
-            rounds: 6,
-            servers: vec![server("turnpike"), server("coturn")],
-            cells: vec![ComparedCell {
-                name: "audio:1:c2p:200".into(),
-                common_rate: Some(50_000),
-                ceiling: Some(2_100_000.0),
-                measures: vec![most, half],
-                generator_limited: vec![2, 0],
-            }],
-            failures: vec!["round 3, coturn: gone".into()],
-            raw: Vec::new(),
-        };
+        let mut compare = Compare::example(["turnpike", "coturn"], vec![most, half]);
+        compare.cells[0].ceiling = Some(2_100_000.0);
+        compare.cells[0].generator_limited = vec![2, 0];
+        compare.failures.push("round 3, coturn: gone".into());
         let text = markdown(&compare);
         for part in [
             "# turnpike and coturn, 6 rounds",

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::engine::progress::micros;
 use crate::outcome::{CoreUse, FindMax, Latency, Limit, Traffic};
-use crate::traffic::{Backend, Direction, Shape};
+use crate::traffic::{Direction, Shape};
 
 /// Shares below this are not worth a word.
 const NEGLIGIBLE: f64 = 0.001;
@@ -22,7 +22,7 @@ impl Traffic {
             spec.size,
             self.flows,
             spec.duration.as_secs_f64(),
-            backend(self.backend),
+            self.backend.name(),
         );
         let sent_per_second = self.sent as f64 / spec.duration.as_secs_f64();
         // Writing to a string cannot fail.
@@ -154,18 +154,12 @@ const fn shape(shape: Shape) -> &'static str {
     }
 }
 
-const fn backend(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Sockets => "sockets",
-        Backend::Frames => "frames",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::traffic::Backend;
     use crate::traffic::TrafficSpec;
 
     fn traffic() -> Traffic {

@@ -28,6 +28,43 @@ pub struct Compare {
     pub raw: Vec<RawStep>,
 }
 
+#[cfg(test)]
+impl Compare {
+    /// Six rounds of two servers under one load.
+    pub(crate) fn example(names: [&str; 2], measures: Vec<Measure>) -> Self {
+        let server = |name: &str| ComparedServer {
+            name: name.into(),
+            version: "1.0".into(),
+            command: vec!["serve".into()],
+            configuration: None,
+        };
+        let machine = Machine {
+            kernel: "Linux 6".into(),
+            cpu: "C".into(),
+            cores: 2,
+            roles: vec![("server".into(), vec![1])],
+        };
+        let cell = ComparedCell {
+            name: "audio:1:c2p:200".into(),
+            common_rate: Some(50_000),
+            ceiling: None,
+            measures,
+            generator_limited: vec![0, 0],
+        };
+        Self {
+            machine,
+            command: vec!["turnpike-bench".into(), "compare".into()],
+            began: 7,
+            backend: Backend::Frames,
+            rounds: 6,
+            servers: names.map(server).into(),
+            cells: vec![cell],
+            failures: Vec::new(),
+            raw: Vec::new(),
+        }
+    }
+}
+
 /// Where something was measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {

@@ -8,7 +8,6 @@ use super::runs;
 use super::units;
 use super::{escape, plot};
 use crate::outcome::{Better, Compare, ComparedCell, Latency, Measure, Ratio, Verdict};
-use crate::traffic::Backend;
 
 /// What `compare` calls the step at the rate that all servers are given alike.
 const COMMON_RATE: &str = "common-rate";
@@ -29,10 +28,7 @@ fn setting(compare: &Compare) -> Section {
             format!("{role} on core {}", cores.join(" and "))
         })
         .collect();
-    let sent_by = match compare.backend {
-        Backend::Sockets => "sockets",
-        Backend::Frames => "frames",
-    };
+    let sent_by = compare.backend.name();
     let servers = compare.servers.iter().map(|server| {
         [&server.name, &server.version, &server.command.join(" ")]
             .map(|text| Cell::Words(text.clone()))
