@@ -1,4 +1,4 @@
-//! Which crate may use which. Pure (types, wire, proto, client) <- kernel (linux-net) <- dataplane ->
+//! Which crate may use which. Pure (types, wire, proto, client) <- kernel (linux-net, xdp-relay) <- dataplane ->
 //! control <- admin; the binary sees all; admin and dataplane never see each other, and dataplane
 //! never sees settings or user-db.
 
@@ -29,10 +29,11 @@ const PERMITTED: &[Row] = &[
     row("turn-proto", &["turn-types", "stun-wire"], &["turn-client", "netsim", "linux-net"]),
     row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim"]),
     row("linux-net", &["turn-types"], &[]),
+    row("xdp-relay", &["turn-types", "linux-net"], &["stun-wire", "turn-proto", "turn-client"]),
     row("control", &["turn-types", "turn-proto"], &[]),
     row(
         "dataplane",
-        &["turn-types", "stun-wire", "turn-proto", "linux-net", "control"],
+        &["turn-types", "stun-wire", "turn-proto", "linux-net", "xdp-relay", "control"],
         &["turn-client"],
     ),
     row("settings", &["turn-types", "turn-proto"], &[]),
@@ -47,6 +48,7 @@ const PERMITTED: &[Row] = &[
             "turn-proto",
             "turn-client",
             "linux-net",
+            "xdp-relay",
             "control",
             "dataplane",
             "settings",
@@ -56,17 +58,22 @@ const PERMITTED: &[Row] = &[
         ],
         &[],
     ),
-    row("turn-bench", &["turn-types", "stun-wire", "turn-client", "linux-net"], &["turnpike"]),
+    row(
+        "turn-bench",
+        &["turn-types", "stun-wire", "turn-client", "linux-net", "xdp-relay"],
+        &["turnpike"],
+    ),
     row("netsim", &["turn-types"], &["turn-proto", "turn-client"]),
     row("e2e", &["turn-types", "stun-wire", "turn-client"], &["turnpike"]),
     row("xtask", &["settings", "host-tuning"], &[]),
 ];
 
 /// Crates of others that a crate of ours must not use: the data plane waits for nobody.
-const FORBIDDEN: [(&str, &str); 2] = [("dataplane", "tokio"), ("linux-net", "tokio")];
+const FORBIDDEN: [(&str, &str); 3] =
+    [("dataplane", "tokio"), ("linux-net", "tokio"), ("xdp-relay", "tokio")];
 
 /// Crates that hold `unsafe` code, and so have lints of their own.
-const UNSAFE: [&str; 1] = ["linux-net"];
+const UNSAFE: [&str; 2] = ["linux-net", "xdp-relay"];
 
 pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     let mut slips = Vec::new();

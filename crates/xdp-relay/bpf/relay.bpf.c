@@ -1,0 +1,121 @@
+/* Relays ChannelData of bound channels: client -> peer without its header, peer -> client with it.
+ *
+ * User space says which (`routes`), and is the truth: whatever these programs do not know, or are in
+ * doubt about, passes to it untouched. One program for drivers and for the generic hook of XDP, one
+ * for tc; the steps are in relay.h. */
+#include "relay.h"
+
+SEC("xdp")
+int relay_xdp(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct packet packet = {};
+	struct plan plan;
+
+	/* Step 1: a whole UDP datagram. */
+	struct udphdr *udp = find_datagram(data, end, &packet);
+	if (!udp)
+		return XDP_PASS;
+
+	/* Step 2: of a route, and for this host: a switch may send us what others are to have. */
+	struct route *route = find_route(udp, end, &packet);
+	if (!route)
+		return XDP_PASS;
+	__u32 came_by = ctx->ingress_ifindex;
+	struct link *link = bpf_map_lookup_elem(&links, &came_by);
+	if (!link || __builtin_memcmp(link->mac, data, ETH_ALEN))
+		return XDP_PASS;
+
+	/* Step 3: whether it may take the route. */
+	if (make_plan(&packet, route, &plan))
+		return XDP_PASS;
+
+	/* Steps 4 and 5: the way, as the system would take it. */
+	ask_way(came_by, &plan);
+	if (judge_way(bpf_fib_lookup(ctx, &plan.way, sizeof(plan.way), 0), &plan))
+		return XDP_PASS;
+
+	/* Step 6: room, then what the allocation may send. */
+	if (bpf_xdp_adjust_head(ctx, -plan.grows)) {
+		passed(PASS_ROOM);
+		return XDP_PASS;
+	}
+	if (!take(&plan))
+		return XDP_DROP;
+
+	/* Step 7: the headers. */
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (!write_headers(data, end, &plan))
+		return XDP_DROP;
+	return bpf_redirect(plan.way.ifindex, 0);
+}
+
+/* To the next program, then to the system. */
+#define NEXT -1
+#define DROP 2 /* TC_ACT_SHOT */
+
+SEC("classifier")
+int relay_tc(struct __sk_buff *skb)
+{
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct packet packet = {};
+	struct plan plan;
+
+	/* Step 1: a whole UDP datagram, for this host; its headers may not lie together yet. */
+	if (skb->pkt_type || skb->vlan_present)
+		return NEXT;
+	if (data + HEADERS_MAX > end) {
+		__u32 len = skb->len < HEADERS_MAX ? skb->len : HEADERS_MAX;
+		if (bpf_skb_pull_data(skb, len))
+			return NEXT;
+		data = (void *)(long)skb->data;
+		end = (void *)(long)skb->data_end;
+	}
+	struct udphdr *udp = find_datagram(data, end, &packet);
+	if (!udp)
+		return NEXT;
+
+	/* Step 2: of a route. What the system merged has the headers of its first datagram alone. */
+	struct route *route = find_route(udp, end, &packet);
+	if (!route)
+		return NEXT;
+	if (skb->gso_segs > 1) {
+		passed(PASS_MERGED);
+		return NEXT;
+	}
+
+	/* Step 3: whether it may take the route. A checksum that is still to be made would be written
+	 * to where it was to be before. */
+	if (packet.check && !has_checksum(&packet, route)) {
+		passed(PASS_CHECKSUM);
+		return NEXT;
+	}
+	if (make_plan(&packet, route, &plan))
+		return NEXT;
+
+	/* Steps 4 and 5: the way, as the system would take it. */
+	ask_way(skb->ifindex, &plan);
+	if (judge_way(bpf_fib_lookup(skb, &plan.way, sizeof(plan.way), 0), &plan))
+		return NEXT;
+
+	/* Step 6: what the allocation may send, then room. */
+	if (!take(&plan))
+		return DROP;
+	__be16 protocol = bpf_htons(plan.last->to_v6 ? ETH_P_IPV6 : ETH_P_IP);
+	if (packet.v6 != plan.last->to_v6 && bpf_skb_change_proto(skb, protocol, 0))
+		return DROP;
+	if (plan.data_grows && bpf_skb_adjust_room(skb, plan.data_grows, BPF_ADJ_ROOM_MAC, 0))
+		return DROP;
+
+	/* Step 7: the headers. */
+	data = (void *)(long)skb->data;
+	end = (void *)(long)skb->data_end;
+	if (!write_headers(data, end, &plan))
+		return DROP;
+	return bpf_redirect(plan.way.ifindex, 0);
+}
+
+/* bpf_fib_lookup and bpf_ktime_get_coarse_ns are for programs under the GPL alone; the source is under
+ * both licences of Linux's own BPF programs. */
+char _license[] SEC("license") = "Dual MIT/GPL";

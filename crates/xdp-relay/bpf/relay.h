@@ -1,0 +1,481 @@
+/* The steps that both programs take. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "routes.h"
+
+#define CHANNEL_HEADER 4
+#define CHANNEL_MIN 0x4000
+#define CHANNEL_MAX 0x7fff /* of RFC 5766; a number that nobody bound has no route */
+#define IP_FLAG_DF 0x4000
+#define IP_FRAGMENT 0x3fff /* more fragments, or not the first */
+#define IPV4_LEN ((__s32)sizeof(struct iphdr))
+#define IPV6_LEN ((__s32)sizeof(struct ipv6hdr))
+#define HEADERS_MAX (ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct udphdr) + CHANNEL_HEADER)
+#define AF_INET 2
+#define AF_INET6 10
+
+/* Set before they are loaded. */
+const volatile __u32 processors = 1;   /* cells of a flow */
+const volatile __u32 look_up_from = 0; /* interface that looks up the way; 0: the one it came by */
+const volatile __u64 show_every = 0;   /* nanoseconds between packets that the system is shown; 0: none */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2);
+	__type(key, struct route_key);
+	__type(value, struct route);
+} routes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32); /* flow * processors + processor */
+	__type(value, struct cell);
+} cells SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct doors);
+} doors SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WORKERS_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32); /* a worker */
+	__type(value, __u64); /* until when its routes hold */
+} leases SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__type(key, __u32); /* an interface */
+	__type(value, struct link);
+} links SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, PASSES);
+	__type(key, __u32);
+	__type(value, __u64);
+} passes SEC(".maps");
+
+/* A datagram that may be ours. */
+struct packet {
+	struct route_key key;
+	__u16 payload; /* bytes behind the UDP header */
+	__be16 check;
+	__be16 data_len; /* as ChannelData says; 0 in a datagram from a peer */
+	__be16 id;
+	__be16 fragment; /* flags alone: it is whole */
+	__u8 v6;
+	__u8 tos;
+	__u8 ttl;
+};
+
+/* Its way out. */
+struct plan {
+	struct route *first; /* by which it comes */
+	struct cell *first_cell;
+	struct route *last; /* by which it leaves: the same, or that of the allocation on the other side */
+	struct cell *last_cell;
+	struct bpf_fib_lookup way;
+	__u64 now;
+	__s32 grows; /* by so many bytes */
+	__s32 data_grows; /* of these behind the UDP header */
+	__u16 payload;
+	__be16 id;
+	__be16 fragment;
+	__u16 check;
+	__u8 ttl;
+	__u8 tos;
+};
+
+static __always_inline __u16 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (sum & 0xffff) + (sum >> 16);
+}
+
+static __always_inline __u16 sum_of_v4(struct iphdr *ip)
+{
+	__u32 *words = (void *)ip;
+	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	return fold((sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32));
+}
+
+static __always_inline void set_v4(__u32 *address, __u32 v4)
+{
+	address[0] = 0;
+	address[1] = 0;
+	address[2] = bpf_htonl(0xffff);
+	address[3] = v4;
+}
+
+static __always_inline int is_ours(const __u8 *bits, __be16 port)
+{
+	__u16 number = bpf_ntohs(port);
+	return bits[number >> 3] >> (number & 7) & 1;
+}
+
+static __always_inline int passed(__u32 why)
+{
+	__u64 *count = bpf_map_lookup_elem(&passes, &why);
+	if (count)
+		*count += 1;
+	return -1;
+}
+
+/* Step 1: a whole UDP datagram over IPv4 or IPv6, without options. The frame may be longer. */
+static __always_inline struct udphdr *find_datagram(void *data, void *end, struct packet *packet)
+{
+	struct ethhdr *eth = data;
+	if ((void *)(eth + 1) > end)
+		return 0;
+	struct udphdr *udp;
+	__u16 udp_len;
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = (void *)(eth + 1);
+		if ((void *)(ip + 1) > end || *(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP ||
+		    ip->frag_off & bpf_htons(IP_FRAGMENT))
+			return 0;
+		/* A header that was damaged on its way is not given a checksum that fits. */
+		if (sum_of_v4(ip) != 0xffff)
+			return 0;
+		udp_len = bpf_ntohs(ip->tot_len) - sizeof(*ip);
+		udp = (void *)(ip + 1);
+		set_v4(packet->key.remote, ip->saddr);
+		set_v4(packet->key.local, ip->daddr);
+		packet->v6 = 0;
+		packet->tos = ip->tos;
+		packet->ttl = ip->ttl;
+		packet->id = ip->id;
+		packet->fragment = ip->frag_off;
+	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = (void *)(eth + 1);
+		if ((void *)(ip + 1) > end || *(__u8 *)ip >> 4 != 6 || ip->nexthdr != IPPROTO_UDP)
+			return 0;
+		udp_len = bpf_ntohs(ip->payload_len);
+		udp = (void *)(ip + 1);
+		__builtin_memcpy(packet->key.remote, &ip->saddr, sizeof(packet->key.remote));
+		__builtin_memcpy(packet->key.local, &ip->daddr, sizeof(packet->key.local));
+		packet->v6 = 1;
+		packet->tos = bpf_ntohs(*(__be16 *)ip) >> 4;
+		packet->ttl = ip->hop_limit;
+	} else {
+		return 0;
+	}
+	if ((void *)(udp + 1) > end || bpf_ntohs(udp->len) != udp_len || udp_len < sizeof(*udp))
+		return 0;
+	packet->key.remote_port = udp->source;
+	packet->key.local_port = udp->dest;
+	packet->check = udp->check;
+	packet->payload = udp_len - sizeof(*udp);
+	return udp;
+}
+
+/* Step 2: the route of what it says it is: ChannelData at a port where clients come in, without
+ * padding; or a peer's datagram at a port that is relayed. */
+static __always_inline struct route *find_route(struct udphdr *udp, void *end,
+						struct packet *packet)
+{
+	__u32 only = 0;
+	struct doors *door = bpf_map_lookup_elem(&doors, &only);
+	if (!door)
+		return 0;
+	struct route *route;
+	__be16 *header = (void *)(udp + 1);
+	if (is_ours(door->listener, packet->key.local_port) && (void *)(header + 2) <= end) {
+		__u16 channel = bpf_ntohs(header[0]);
+		if (channel >= CHANNEL_MIN && channel <= CHANNEL_MAX &&
+		    packet->payload == bpf_ntohs(header[1]) + CHANNEL_HEADER) {
+			packet->key.channel = header[0];
+			packet->data_len = header[1];
+			route = bpf_map_lookup_elem(&routes, &packet->key);
+			if (route)
+				return route;
+		}
+	}
+	if (!is_ours(door->relay, packet->key.local_port))
+		return 0;
+	packet->key.channel = 0;
+	packet->data_len = 0;
+	return bpf_map_lookup_elem(&routes, &packet->key);
+}
+
+/* Whether a route holds at this moment. A worker that does not answer any more has none. */
+static __always_inline int holds(struct route *route, __u64 now)
+{
+	__u32 worker = route->worker;
+	__u64 *lease = bpf_map_lookup_elem(&leases, &worker);
+	return lease && now < *lease && now < route->until;
+}
+
+static __always_inline struct cell *cell_of(struct route *route)
+{
+	__u32 index = route->flow * processors + bpf_get_smp_processor_id();
+	return bpf_map_lookup_elem(&cells, &index);
+}
+
+/* Whether the bucket has room; takes it. What two processors take at the same moment is taken from
+ * both. */
+static __always_inline int within_bandwidth(struct route *route, __u64 now, __u32 bytes)
+{
+	if (!route->cost)
+		return 1;
+	__u32 index = route->bucket;
+	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
+	if (!bucket)
+		return 1;
+	__u64 *full = route->channel ? &bucket->to_client : &bucket->to_peer;
+	__u64 cost = (route->cost * bytes) >> 16;
+	__u64 before = *full;
+	__u64 from = before > now ? before : now;
+	if (from + cost - now > route->window)
+		return 0;
+	if (__sync_val_compare_and_swap(full, before, from + cost) != before)
+		__sync_fetch_and_add(full, cost);
+	return 1;
+}
+
+static __always_inline void count(struct cell *cell, struct route *route, __u64 now, __u32 bytes)
+{
+	if (route->channel) {
+		cell->to_client_packets += 1;
+		cell->to_client_bytes += bytes;
+	} else {
+		cell->to_peer_packets += 1;
+		cell->to_peer_bytes += bytes;
+	}
+	cell->seen = now;
+}
+
+/* Whether it is time that the system sees a packet of this direction: it keeps what it knows of
+ * neighbours, ways and connections by what it sends itself. */
+static __always_inline int is_to_be_shown(struct cell *cell, struct route *route, __u64 now)
+{
+	__u64 *shown = route->channel ? &cell->to_client_shown : &cell->to_peer_shown;
+	if (!show_every || now < *shown + show_every)
+		return 0;
+	*shown = now;
+	return 1;
+}
+
+/* Whether the checksum is there, or was left to be made by whoever sends the packet at last: on
+ * virtual links it is the sum of the pseudo header alone. */
+static __always_inline int has_checksum(struct packet *packet, struct route *route)
+{
+	__be16 len = bpf_htons(packet->payload + sizeof(struct udphdr));
+	return packet->check && packet->check != fold((__u32)route->pseudo + len);
+}
+
+/* Step 3: whether the packet may take its route now, and how. Nothing of it is changed yet. Negative:
+ * user space is to see it. */
+static __always_inline int make_plan(struct packet *packet, struct route *route, struct plan *plan)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	if (!holds(route, now))
+		return passed(PASS_EXPIRED);
+	struct cell *cell = cell_of(route);
+	if (!cell)
+		return passed(PASS_EXPIRED);
+	if (packet->ttl <= 1)
+		return passed(PASS_TTL);
+	if (is_to_be_shown(cell, route, now))
+		return passed(PASS_SHOWN);
+	plan->now = now;
+	plan->first = route;
+	plan->first_cell = cell;
+	plan->last = route;
+	plan->last_cell = cell;
+	plan->ttl = packet->ttl - 1;
+	plan->tos = packet->tos;
+
+	/* A client's data without its header, or a peer's whole datagram. */
+	__s32 takes_off = packet->key.channel ? CHANNEL_HEADER : 0;
+	plan->payload = packet->payload - takes_off;
+	/* The checksum's sum grows by what is put in, and by the complement of what is taken out. */
+	__be16 len = bpf_htons(plan->payload);
+	__u32 grows = route->udp_change + (takes_off ? (__u16)~len : len);
+	int v4_only = !packet->v6 && !route->to_v6;
+
+	/* The other allocation is asked where a datagram from this one goes. */
+	if (route->hairpin) {
+		struct route_key key = {};
+		__builtin_memcpy(key.remote, route->source, sizeof(key.remote));
+		__builtin_memcpy(key.local, route->destination, sizeof(key.local));
+		key.remote_port = route->source_port;
+		key.local_port = route->destination_port;
+		struct route *last = bpf_map_lookup_elem(&routes, &key);
+		if (!last || last->hairpin || !holds(last, now))
+			return passed(PASS_HAIRPIN);
+		cell = cell_of(last);
+		if (!cell)
+			return passed(PASS_HAIRPIN);
+		/* A relay is a hop, and here are two. */
+		if (plan->ttl <= 1)
+			return passed(PASS_TTL);
+		plan->ttl -= 1;
+		plan->last = last;
+		plan->last_cell = cell;
+		grows += last->udp_change + len;
+		v4_only = v4_only && !last->to_v6;
+	}
+	route = plan->last;
+
+	/* IPv6 wants a checksum, IPv4 does without. */
+	if (has_checksum(packet, plan->first)) {
+		__u16 check = ~fold((__u16)~packet->check + grows);
+		plan->check = check ? check : 0xffff;
+	} else if (route->to_v6 || packet->v6) {
+		return passed(PASS_CHECKSUM);
+	} else {
+		plan->check = 0;
+	}
+
+	/* Between IPv4 and IPv4 it keeps what says that it is not to be cut in pieces. */
+	plan->fragment = v4_only ? packet->fragment & bpf_htons(IP_FLAG_DF) : 0;
+	plan->id = packet->v6 ? bpf_get_prandom_u32() : packet->id;
+
+	plan->data_grows = (route->channel ? CHANNEL_HEADER : 0) - takes_off;
+	plan->grows = plan->data_grows + (route->to_v6 ? IPV6_LEN : IPV4_LEN) -
+		      (packet->v6 ? IPV6_LEN : IPV4_LEN);
+	return 0;
+}
+
+/* Step 4: what to ask for the way. */
+static __always_inline void ask_way(__u32 came_by, struct plan *plan)
+{
+	struct bpf_fib_lookup *way = &plan->way;
+	struct route *route = plan->last;
+	__u32 len = plan->payload + (route->channel ? CHANNEL_HEADER : 0) + sizeof(struct udphdr);
+	__builtin_memset(way, 0, sizeof(*way));
+	way->l4_protocol = IPPROTO_UDP;
+	way->sport = route->source_port;
+	way->dport = route->destination_port;
+	way->ifindex = look_up_from ? look_up_from : came_by;
+	if (route->to_v6) {
+		way->family = AF_INET6;
+		way->tot_len = len + IPV6_LEN;
+		way->flowinfo = bpf_htonl((__u32)plan->tos << 20);
+		__builtin_memcpy(way->ipv6_src, route->source, sizeof(way->ipv6_src));
+		__builtin_memcpy(way->ipv6_dst, route->destination, sizeof(way->ipv6_dst));
+	} else {
+		way->family = AF_INET;
+		way->tot_len = len + IPV4_LEN;
+		way->tos = plan->tos;
+		way->ipv4_src = route->source[3];
+		way->ipv4_dst = route->destination[3];
+	}
+}
+
+/* Step 5: what follows from the answer. Negative: user space is to see the packet. */
+static __always_inline int judge_way(long answer, struct plan *plan)
+{
+	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
+		return passed(PASS_NO_NEIGHBOUR);
+	if (answer == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return passed(PASS_TOO_LONG);
+	if (answer != BPF_FIB_LKUP_RET_SUCCESS)
+		return passed(PASS_NO_ROUTE);
+	__u32 interface = plan->way.ifindex;
+	struct link *link = bpf_map_lookup_elem(&links, &interface);
+	if (!link || !link->leave)
+		return passed(PASS_LINK);
+	return 0;
+}
+
+/* Step 6: takes the packet from what its allocations may send, and counts it. 0: it is over. */
+static __always_inline int take(struct plan *plan)
+{
+	if (!within_bandwidth(plan->first, plan->now, plan->payload)) {
+		plan->first_cell->over_bandwidth += 1;
+		return 0;
+	}
+	count(plan->first_cell, plan->first, plan->now, plan->payload);
+	if (plan->last == plan->first)
+		return 1;
+	if (!within_bandwidth(plan->last, plan->now, plan->payload)) {
+		plan->last_cell->over_bandwidth += 1;
+		return 0;
+	}
+	count(plan->last_cell, plan->last, plan->now, plan->payload);
+	return 1;
+}
+
+/* Step 7: the headers, where there is room for them now. 0: there is not. */
+static __always_inline int write_headers(void *data, void *end, struct plan *plan)
+{
+	struct route *route = plan->last;
+	__u32 data_len = plan->payload + (route->channel ? CHANNEL_HEADER : 0);
+	__u16 udp_len = data_len + sizeof(struct udphdr);
+	struct ethhdr *eth = data;
+	struct udphdr *udp;
+	if (route->to_v6) {
+		struct ipv6hdr *ip = (void *)(eth + 1);
+		udp = (void *)(ip + 1);
+		if ((void *)(udp + 1) > end)
+			return 0;
+		eth->h_proto = bpf_htons(ETH_P_IPV6);
+		*(__be32 *)ip = bpf_htonl(6u << 28 | (__u32)plan->tos << 20 | route->flow_label);
+		ip->payload_len = bpf_htons(udp_len);
+		ip->nexthdr = IPPROTO_UDP;
+		ip->hop_limit = plan->ttl;
+		__builtin_memcpy(&ip->saddr, route->source, sizeof(ip->saddr));
+		__builtin_memcpy(&ip->daddr, route->destination, sizeof(ip->daddr));
+	} else {
+		struct iphdr *ip = (void *)(eth + 1);
+		udp = (void *)(ip + 1);
+		if ((void *)(udp + 1) > end)
+			return 0;
+		eth->h_proto = bpf_htons(ETH_P_IP);
+		*(__u8 *)ip = 0x45;
+		ip->tos = plan->tos;
+		ip->tot_len = bpf_htons(udp_len + IPV4_LEN);
+		ip->id = plan->id;
+		ip->frag_off = plan->fragment;
+		ip->ttl = plan->ttl;
+		ip->protocol = IPPROTO_UDP;
+		ip->check = 0;
+		ip->saddr = route->source[3];
+		ip->daddr = route->destination[3];
+		ip->check = ~sum_of_v4(ip);
+	}
+	__builtin_memcpy(eth->h_dest, plan->way.dmac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, plan->way.smac, ETH_ALEN);
+	udp->source = route->source_port;
+	udp->dest = route->destination_port;
+	udp->len = bpf_htons(udp_len);
+	udp->check = plan->check;
+	if (route->channel) {
+		__be16 *header = (void *)(udp + 1);
+		if ((void *)(header + 2) > end)
+			return 0;
+		header[0] = route->channel;
+		header[1] = bpf_htons(plan->payload);
+	}
+	return 1;
+}

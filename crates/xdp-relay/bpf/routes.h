@@ -1,0 +1,86 @@
+/* What the programs and user space share. src/layout.rs says the same in Rust: change both together.
+ *
+ * Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d. Fields that packets carry are in their byte order. */
+#pragma once
+
+#include <linux/types.h>
+
+/* By what a packet is known. */
+struct route_key {
+	__u32 remote[4]; /* who sent it */
+	__u32 local[4];  /* the address of ours that it was sent to */
+	__be16 remote_port;
+	__be16 local_port;
+	__be16 channel; /* of ChannelData from a client; 0: a datagram from a peer */
+	__u16 zero;
+};
+
+/* What becomes of it. */
+struct route {
+	__u32 source[4]; /* of ours, on the way out */
+	__u32 destination[4];
+	__be16 source_port;
+	__be16 destination_port;
+	__be16 channel;  /* to be put in front for a client; 0: what is in front is taken off */
+	__u8 to_v6;      /* the family on the way out */
+	__u8 hairpin;    /* the destination is a relayed address of ours: another route leads on */
+	__u64 until;     /* of CLOCK_MONOTONIC, nanoseconds: it forwards nothing from then on */
+	__u64 cost;      /* nanoseconds of the bucket for 65,536 bytes; 0: as much as comes */
+	__u64 window;    /* how many nanoseconds of traffic the bucket holds */
+	__u32 flow;      /* the flow that counts it */
+	__u32 bucket;    /* the bucket that limits it */
+	__u32 flow_label; /* of IPv6, on the way out */
+	__u16 worker;    /* whose route it is */
+	__u16 pseudo;    /* sum of the pseudo header as the packet comes, but for the length */
+	__u16 udp_change; /* what the UDP checksum's sum grows by, but for the length in ChannelData */
+	__u16 zero[3];
+};
+
+/* What one processor counts of a flow, which is the channel of a client in both directions. */
+struct cell {
+	__u64 to_peer_packets;
+	__u64 to_peer_bytes; /* of payload */
+	__u64 to_client_packets;
+	__u64 to_client_bytes;
+	__u64 over_bandwidth; /* packets, either way */
+	__u64 seen;           /* when the last packet came */
+	__u64 to_peer_shown;  /* when user space was last shown one */
+	__u64 to_client_shown;
+};
+
+/* When the traffic let through so far would be through at the rate of the limit. */
+struct bucket {
+	__u64 to_peer;
+	__u64 to_client;
+};
+
+/* Ports that may be ours, a bit each: others are not looked at further. */
+struct doors {
+	__u8 listener[8192];
+	__u8 relay[8192];
+};
+
+/* An interface of ours. */
+struct link {
+	__u8 mac[6];
+	__u8 leave; /* packets may leave by it */
+	__u8 zero;
+};
+
+#define WORKERS_MAX 256
+
+/* Why a packet of a known route was left to user space. */
+enum pass {
+	PASS_EXPIRED,      /* the route has run out, or its worker does not answer */
+	PASS_SHOWN,        /* now and then one is shown to the system, which keeps neighbours by it */
+	PASS_TTL,          /* it would run out here */
+	PASS_CHECKSUM,     /* it has none, and IPv6 wants one */
+	PASS_HAIRPIN,      /* there is no route at the other allocation */
+	PASS_NO_ROUTE,     /* the system knows no way, or will not forward */
+	PASS_NO_NEIGHBOUR, /* it does not know the next hop's address yet */
+	PASS_TOO_LONG,     /* for the link, with its header */
+	PASS_LINK,         /* the way out is by a link that packets cannot leave by from here */
+	PASS_MERGED,       /* the system merged several packets */
+	PASS_ROOM,         /* there is no room for headers */
+	PASSES,
+};

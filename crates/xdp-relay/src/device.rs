@@ -1,0 +1,1 @@
+//! Network devices: what they are, and what of the kernel path they can carry.

@@ -1,0 +1,8 @@
+//! Relays ChannelData of bound channels in the kernel.
+//!
+//! A BPF program (`bpf/`) forwards what it has a route for, between client and peer, before the
+//! kernel makes anything of the packet. It is a cache of what `turn-proto` decided: what it does not
+//! know, or is in doubt about, passes to the sockets, where all of it is decided anew. Deleting every
+//! route changes speed, never behaviour.
+
+pub mod device;
