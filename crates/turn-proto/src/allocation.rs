@@ -103,6 +103,14 @@ impl Allocation {
             .min()
     }
 
+    /// Counts what somebody else carried for it, also against its `rate`: bytes per second in each
+    /// direction, 0 for unlimited.
+    pub(crate) fn credit(&mut self, carried: &Traffic, rate: u64) {
+        self.traffic.add(carried);
+        self.to_peer.draw(rate, carried.to_peer_bytes);
+        self.to_client.draw(rate, carried.to_client_bytes);
+    }
+
     /// What is told about it.
     pub(crate) fn record(&self, end: Option<(EndReason, Instant)>) -> AllocationRecord {
         let ended = end.map(|(_, at)| at);

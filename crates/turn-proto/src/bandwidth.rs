@@ -1,8 +1,10 @@
 //! A token bucket for one direction of one allocation (RFC 8656 §5: limiting bandwidth).
 
+use core::time::Duration;
+
 use turn_types::Instant;
 
-use crate::limits::UDP_PAYLOAD_MAX;
+use crate::limits::{CARRIED_DEBT_MAX, UDP_PAYLOAD_MAX};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -43,12 +45,26 @@ impl Bucket {
         }
         enough
     }
+
+    /// Takes `bytes` that somebody else let pass at the same rate, since the bucket was filled last or
+    /// before. Where they are more than it holds it is empty, and begins to fill by so much later as
+    /// the rest takes at its rate: whatever passes here besides has what that leaves of the rate.
+    pub(crate) fn draw(&mut self, rate: u64, bytes: u64) {
+        if rate == 0 {
+            return;
+        }
+        let held = self.bytes.min(rate.max(UDP_PAYLOAD_MAX as u64));
+        self.bytes = held.saturating_sub(bytes);
+        let missing = bytes.saturating_sub(held);
+        let nanos = u128::from(missing) * u128::from(NANOS_PER_SECOND) / u128::from(rate);
+        let nanos = nanos.min(CARRIED_DEBT_MAX.as_nanos());
+        self.filled = self.filled + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
 
     #[test]
     fn passes_the_rate_and_one_second_of_burst() {
@@ -64,6 +80,53 @@ mod tests {
             }
         }
         assert!((10_990_000..=11_000_000).contains(&passed), "{passed}");
+    }
+
+    #[test]
+    fn what_passes_elsewhere_leaves_the_rest_of_the_rate() {
+        const RATE: u64 = 1_000_000;
+        let start = Instant::ZERO + Duration::from_secs(7);
+        // Of 100 s, told in steps of 1 s: how much passes here beside it.
+        let passed = |elsewhere: u64| {
+            let mut bucket = Bucket::new(start);
+            let mut passed = 0;
+            for step in 0..100_000u64 {
+                let now = start + Duration::from_millis(step);
+                if step.is_multiple_of(1_000) {
+                    bucket.draw(RATE, if step == 0 { RATE } else { elsewhere });
+                }
+                while bucket.take(now, RATE, 1_000) {
+                    passed += 1_000;
+                }
+            }
+            passed
+        };
+        let most = 100 * RATE;
+        assert!((most - 2 * RATE..=most).contains(&passed(0)));
+        let half = passed(RATE / 2);
+        assert!((most / 2 - 2 * RATE..=most / 2 + 2 * RATE).contains(&half), "{half}");
+        let none = passed(RATE);
+        assert!(none <= 2 * RATE, "{none}");
+    }
+
+    #[test]
+    fn what_was_drawn_is_waited_for_and_no_longer_than_the_limit() {
+        const RATE: u64 = 100_000;
+        let start = Instant::ZERO + Duration::from_secs(7);
+        let second = Duration::from_secs(1);
+        let mut bucket = Bucket::new(start);
+        bucket.draw(RATE, 30_000);
+        assert!(bucket.take(start, RATE, 70_000), "what it held is less by what was drawn");
+        assert!(!bucket.take(start, RATE, 1));
+        bucket.draw(RATE, 2 * RATE);
+        assert!(!bucket.take(start + second * 2, RATE, 1));
+        assert!(bucket.take(start + second * 3, RATE, RATE));
+        bucket.draw(RATE, u64::MAX);
+        let end = start + second * 3 + CARRIED_DEBT_MAX;
+        assert!(!bucket.take(end, RATE, 1));
+        assert!(bucket.take(end + second, RATE, RATE));
+        bucket.draw(0, u64::MAX);
+        assert!(bucket.take(end + second * 2, RATE, RATE), "an unlimited rate draws nothing");
     }
 
     #[test]

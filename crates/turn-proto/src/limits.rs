@@ -53,6 +53,11 @@ pub const RESERVATIONS_MAX: usize = 1024;
 /// A client has one at a time, for a moment.
 pub const RESERVATIONS_PER_ACCOUNT_MAX: usize = 32;
 
+/// How long one report of what a fast path carried may keep a bandwidth bucket from filling: longer
+/// than it is between two reports, so that all of it counts, and short enough that nobody is silenced
+/// for long by what was carried before the rate was lowered.
+pub const CARRIED_DEBT_MAX: Duration = Duration::from_secs(10);
+
 /// Buckets of the stranger budget in one worker: 4096 x 8 bytes; prefixes that collide share.
 pub const STRANGER_BUCKETS: usize = 4096;
 

@@ -71,6 +71,24 @@ pub struct Traffic {
     pub dropped_packets: u64,
 }
 
+impl Traffic {
+    /// Adds what `other` counted.
+    pub(crate) const fn add(&mut self, other: &Self) {
+        let Self {
+            to_peer_packets,
+            to_peer_bytes,
+            to_client_packets,
+            to_client_bytes,
+            dropped_packets,
+        } = self;
+        *to_peer_packets = to_peer_packets.saturating_add(other.to_peer_packets);
+        *to_peer_bytes = to_peer_bytes.saturating_add(other.to_peer_bytes);
+        *to_client_packets = to_client_packets.saturating_add(other.to_client_packets);
+        *to_client_bytes = to_client_bytes.saturating_add(other.to_client_bytes);
+        *dropped_packets = dropped_packets.saturating_add(other.dropped_packets);
+    }
+}
+
 turn_types::labels! {
     /// Why an allocation ended.
     EndReason {

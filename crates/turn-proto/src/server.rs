@@ -8,7 +8,7 @@ use turn_types::{AllocationId, ClientPath, Instant, Marks, Now, PeerAddr, RelayI
 use crate::book::SharedBook;
 use crate::command::Command;
 use crate::event::{Event, IcmpReport};
-use crate::notice::{AllocationRecord, EndReason, Notice};
+use crate::notice::{AllocationRecord, EndReason, Notice, Traffic};
 use crate::pending::Parked;
 use crate::policy::Policy;
 use crate::relay::{FromClient, FromPeer};
@@ -191,6 +191,18 @@ impl Server {
         let slot = self.state.table.of_id(id);
         if let Some(slot) = slot {
             self.state.end(slot, now.instant, reason);
+        }
+        slot.is_some()
+    }
+
+    /// Adds what a fast path carried for an allocation since it was last told; false if there is none
+    /// of this id. The bytes are drawn from the allocation's bandwidth as well: what passes through
+    /// here beside them has only the rest of its rate.
+    pub fn credit(&mut self, id: AllocationId, carried: Traffic) -> bool {
+        let slot = self.state.table.of_id(id);
+        if let Some(slot) = slot {
+            let rate = self.policy.quotas.bytes_per_second;
+            self.state.table.get_mut(slot).credit(&carried, rate);
         }
         slot.is_some()
     }
