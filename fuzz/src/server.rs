@@ -222,7 +222,9 @@ impl<'a> Session<'a> {
                 };
                 Event::RelayOpened { pending, relay, result }
             }
-            (Command::CloseRelay { .. }, _) => return,
+            (Command::CloseRelay { .. } | Command::SetRoute(_) | Command::RemoveRoute(_), _) => {
+                return;
+            }
         };
         let sent = self.driver.answer(self.now, event);
         self.listen(sent);

@@ -64,6 +64,7 @@ impl Worker {
                 self.sockets.close_relay(relay);
                 None
             }
+            Command::SetRoute(_) | Command::RemoveRoute(_) => None,
         }
     }
 

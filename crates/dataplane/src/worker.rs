@@ -36,8 +36,13 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(spec: WorkerSpec) -> io::Result<Self> {
-        let config =
-            ServerConfig { worker: spec.id, policy: spec.policy, book: spec.book, seed: spec.seed };
+        let config = ServerConfig {
+            worker: spec.id,
+            policy: spec.policy,
+            book: spec.book,
+            seed: spec.seed,
+            routes: false,
+        };
         let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
         Ok(Self {
             id: spec.id,

@@ -7,6 +7,7 @@ use stun_wire::ChannelNumber;
 use turn_types::{Instant, PeerAddr};
 
 use crate::permission::{OwnPorts, insert_sparingly};
+use crate::route::Announced;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Channel {
@@ -14,6 +15,8 @@ pub(crate) struct Channel {
     pub(crate) peer: PeerAddr,
     pub(crate) expires: Instant,
     pub(crate) own: OwnPorts,
+    /// Its route, as it was told last; `None` if it has none.
+    pub(crate) announced: Option<Announced>,
 }
 
 /// The number is bound to another peer, or the peer to another number (RFC 8656 §12.2).
@@ -54,27 +57,49 @@ impl Channels {
         if other_peer || other_number { Err(Conflict) } else { Ok(()) }
     }
 
-    /// Binds a channel that [`Self::check`] found free, or gives the same binding a new end.
-    pub(crate) fn bind(&mut self, channel: Channel) {
-        // What ran out under the same number or peer goes first.
+    /// Binds a channel that [`Self::check`] found free, or gives the same binding a new end. What ran
+    /// out under the same number or peer is passed to `gone` first.
+    pub(crate) fn bind(&mut self, channel: Channel, gone: impl FnMut(&Channel)) {
         let (number, peer) = (channel.number, channel.peer);
-        self.retain(|found| found.number != number && found.peer != peer);
+        if let Ok(at) = self.find(number.get())
+            && self.by_number[at].peer == peer
+        {
+            let announced = self.by_number[at].announced;
+            self.by_number[at] = Channel { announced, ..channel };
+            return;
+        }
+        self.retain(|found| found.number != number && found.peer != peer, gone);
         let at = self.find(number.get()).unwrap_or_else(|at| at);
         insert_sparingly(&mut self.by_number, at, channel);
         let at = self.by_peer.binary_search_by(|entry| entry.0.cmp(&peer)).unwrap_or_else(|at| at);
         insert_sparingly(&mut self.by_peer, at, (peer, number.get()));
     }
 
-    /// Keeps what `keep` says.
-    pub(crate) fn retain(&mut self, keep: impl FnMut(&mut Channel) -> bool) {
+    /// Keeps what `keep` says, and passes the rest to `gone`.
+    pub(crate) fn retain(
+        &mut self,
+        mut keep: impl FnMut(&mut Channel) -> bool,
+        mut gone: impl FnMut(&Channel),
+    ) {
         let before = self.by_number.len();
-        self.by_number.retain_mut(keep);
+        self.by_number.retain_mut(|channel| {
+            let kept = keep(channel);
+            if !kept {
+                gone(channel);
+            }
+            kept
+        });
         if self.by_number.len() != before {
             let left = &self.by_number;
             self.by_peer.retain(|(_, number)| {
                 left.binary_search_by(|c| c.number.get().cmp(number)).is_ok()
             });
         }
+    }
+
+    /// All of them, by number, to be changed in anything but number and peer.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
+        self.by_number.iter_mut()
     }
 
     /// How many there are, including those that ran out and are not yet reclaimed.
@@ -107,12 +132,14 @@ mod tests {
         ChannelNumber::new(raw).unwrap()
     }
 
+    fn channel(raw: u16, port: u16, expires: Instant) -> Channel {
+        Channel { number: number(raw), peer: peer(port), expires, own: None, announced: None }
+    }
+
     fn bound(pairs: &[(u16, u16)]) -> Channels {
         let mut channels = Channels::default();
         for &(raw, port) in pairs {
-            let channel =
-                Channel { number: number(raw), peer: peer(port), expires: END, own: None };
-            channels.bind(channel);
+            channels.bind(channel(raw, port, END), |gone| panic!("{gone:?}"));
         }
         channels
     }
@@ -143,8 +170,9 @@ mod tests {
     fn rebinding_leaves_no_trace_of_what_ran_out() {
         let mut channels = bound(&[(0x4000, 5), (0x4001, 7)]);
         let later = END + Duration::from_secs(600);
-        let swapped = Channel { number: number(0x4000), peer: peer(7), expires: later, own: None };
-        channels.bind(swapped);
+        let mut gone = Vec::new();
+        channels.bind(channel(0x4000, 7, later), |channel| gone.push(channel.number.get()));
+        assert_eq!(gone, [0x4000, 0x4001]);
         assert_eq!(channels.of_peer(peer(7), END).unwrap().number, number(0x4000));
         assert!(channels.of_peer(peer(5), Instant::ZERO).is_none());
         assert!(channels.of_number(0x4001, Instant::ZERO).is_none());

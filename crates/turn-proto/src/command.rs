@@ -1,9 +1,12 @@
 //! What the server asks of outside. Each command with a [`PendingId`] is answered by one
 //! [`Event`](crate::Event); until then its request waits.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use turn_types::{PendingId, RelayId, RelayedAddr};
+
+use crate::route::{Route, RouteId};
 
 /// Something to be done outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +34,12 @@ pub enum Command {
         /// The socket.
         relay: RelayId,
     },
+    /// A route is new, or anything in it but `id` has changed; not answered. Whoever ignores it, or
+    /// any other, forwards less and nothing wrong.
+    SetRoute(Box<Route>),
+    /// A route that was set is gone: its channel, half or allocation ended, or the rules forbid its
+    /// peer or its number now. Not answered. It comes before [`Self::CloseRelay`] of its socket.
+    RemoveRoute(RouteId),
 }
 
 /// How a request names its user.

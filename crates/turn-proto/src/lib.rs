@@ -13,6 +13,10 @@
 //! while let Some(notice)  = server.poll_notice()  { count it, log it }
 //! ```
 //!
+//! A driver with a path that forwards by itself sets [`ServerConfig::routes`]: `poll_command` then also
+//! gives the routes of bound channels as they come, change and go ([`Command::SetRoute`],
+//! [`Command::RemoveRoute`]), and [`Server::credit`] takes what that path carried.
+//!
 //! Read [`Server`] first, then [`Verdict`], then `relay.rs` (the packet path) and the files under
 //! `request/`: one per RFC method. What they work on is in `state.rs`, `table.rs`, `allocation.rs`.
 #![no_std]
@@ -44,6 +48,7 @@ mod ports;
 mod random;
 mod relay;
 mod request;
+mod route;
 mod server;
 mod state;
 mod strangers;
@@ -64,5 +69,6 @@ pub use policy::{
     StrangerBudget,
 };
 pub use ports::{PortLease, PortRange, PortWish, RelayPorts};
+pub use route::{Route, RouteId};
 pub use server::{Server, ServerConfig};
 pub use verdict::{Answer, DropReason, HEADER_MAX, HeaderBuffer, REPLY_MAX, ReplyBuffer, Verdict};

@@ -3,13 +3,15 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use turn_types::RelayId;
+use turn_types::{AllocationId, RelayId};
 
 use crate::allocation::{Allocation, Half};
+use crate::channel::Channel;
 use crate::command::Command;
 use crate::limits::NOTICES_MAX;
 use crate::notice::Notice;
 use crate::ports::PortLease;
+use crate::route::RouteId;
 
 /// Commands and notices in the order they arose. Each call into the server makes a few commands at
 /// most, and its driver polls them before the next call; notices may be left, and are bounded.
@@ -35,6 +37,14 @@ impl Outbox {
     /// The same for a socket that no allocation has.
     pub(crate) fn close_claimed(&mut self, relay: RelayId, lease: PortLease) {
         self.commands.push_back((Command::CloseRelay { relay }, Some(lease)));
+    }
+
+    /// Withdraws the route of a channel that an allocation lets go of, if it has one.
+    pub(crate) fn let_go(&mut self, allocation: AllocationId, channel: &Channel) {
+        if channel.announced.is_some() {
+            let channel = channel.number.get();
+            self.command(Command::RemoveRoute(RouteId { allocation, channel }));
+        }
     }
 
     pub(crate) fn notice(&mut self, notice: Notice) {

@@ -189,12 +189,17 @@ impl State {
             return Err(Refusal::WrongUser);
         }
         let own = OwnRequest { request: *request, slot, responder };
-        match request.message.method() {
+        let verdict = match request.message.method() {
             Method::REFRESH => self.refresh(&own, reply),
             Method::CREATE_PERMISSION => self.create_permission(&own, reply),
             // The only one left of those that are let in.
             _ => self.channel_bind(&own, reply),
+        };
+        // A Refresh may have been its end.
+        if let Some(slot) = self.table.of_client(five_tuple) {
+            self.announce(request.policy, request.now.instant, slot);
         }
+        verdict
     }
 
     /// Lets a request wait until its user is looked up. Its sender is known, or has been charged.

@@ -30,6 +30,8 @@ pub struct ServerConfig {
     /// Where all its randomness comes from: 32 bytes from the operating system, another one for
     /// each worker. Only tests may know it.
     pub seed: [u8; 32],
+    /// Whether anybody wants routes ([`Command::SetRoute`]); false tells none.
+    pub routes: bool,
 }
 
 /// The TURN and STUN server of one worker. See the crate's documentation for how to drive it.
@@ -43,8 +45,8 @@ impl Server {
     /// A server without allocations.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
-        let ServerConfig { worker, policy, book, seed } = config;
-        Self { policy, state: State::new(worker, book, seed) }
+        let ServerConfig { worker, policy, book, seed, routes } = config;
+        Self { policy, state: State::new(worker, book, seed, routes) }
     }
 
     /// Takes a datagram from a client, or one message of a client's stream. An answer is written to

@@ -28,6 +28,8 @@ pub(crate) struct State {
     pub(crate) strangers: Strangers,
     /// No new allocations.
     pub(crate) draining: bool,
+    /// Whether routes are told.
+    pub(crate) routes: bool,
     /// How many allocations and relay sockets there have been: the source of their ids.
     pub(crate) allocations_made: u64,
     pub(crate) relays_made: u64,
@@ -46,7 +48,12 @@ impl fmt::Debug for State {
 }
 
 impl State {
-    pub(crate) fn new(worker: WorkerId, book: Arc<dyn SharedBook>, seed: [u8; 32]) -> Self {
+    pub(crate) fn new(
+        worker: WorkerId,
+        book: Arc<dyn SharedBook>,
+        seed: [u8; 32],
+        routes: bool,
+    ) -> Self {
         let mut random = Random::new(seed);
         let (table, pending, strangers) = (random.hasher(), random.hasher(), random.hasher());
         Self {
@@ -57,6 +64,7 @@ impl State {
             outbox: Outbox::default(),
             strangers: Strangers::new(strangers),
             draining: false,
+            routes,
             allocations_made: 0,
             relays_made: 0,
             random,
@@ -77,7 +85,7 @@ impl State {
     /// Ends an allocation and all that belongs to it: permissions, channels, relay sockets, ports,
     /// its place in the quota (RFC 8656 §6).
     pub(crate) fn end(&mut self, slot: Slot, now: Instant, reason: EndReason) {
-        let mut allocation = self.table.remove(slot);
+        let mut allocation = self.table.remove(slot, &mut self.outbox);
         let record = allocation.record(Some((reason, now)));
         self.outbox.notice(Notice::AllocationEnded(Box::new(record)));
         for half in &mut allocation.halves {
@@ -120,7 +128,7 @@ impl State {
             return;
         }
         self.close_halves(slot, |_, half_expires| now < half_expires);
-        self.table.reclaim(slot, now);
+        self.table.reclaim(slot, now, &mut self.outbox);
         self.table.arm(slot);
     }
 
@@ -129,9 +137,16 @@ impl State {
         for family in IpFamily::ALL {
             let half = &self.table.get(slot).halves[index_of(family)];
             let closes = half.as_ref().is_some_and(|half| !keep(half.local.ip(), half.expires));
-            if closes && let Some(half) = self.table.remove_half(slot, family) {
-                self.outbox.close(half);
+            if closes {
+                self.close_half(slot, family);
             }
+        }
+    }
+
+    /// Closes one half, with its permissions and channels.
+    pub(crate) fn close_half(&mut self, slot: Slot, family: IpFamily) {
+        if let Some(half) = self.table.remove_half(slot, family, &mut self.outbox) {
+            self.outbox.close(half);
         }
     }
 
@@ -146,10 +161,11 @@ impl State {
                 continue;
             }
             self.close_halves(slot, |ip, _| stays(ip));
-            self.table.judge_peers(slot, |ip| {
+            self.table.judge_peers(slot, &mut self.outbox, |ip| {
                 let named = to_public(policy, SocketAddr::new(ip, 0).into()).ip();
                 judge(policy, ip, named)
             });
+            self.announce(policy, now, slot);
             self.table.arm(slot);
         }
     }

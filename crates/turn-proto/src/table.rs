@@ -13,6 +13,7 @@ use turn_types::{AllocationId, FiveTuple, Instant, IpFamily, RelayId};
 
 use crate::allocation::{Allocation, Half, index_of};
 use crate::channel::Channel;
+use crate::outbox::Outbox;
 use crate::permission::{OwnPorts, Permission};
 use crate::timer_wheel::TimerWheel;
 
@@ -126,8 +127,8 @@ impl Table {
     }
 
     /// Takes an allocation out, with whatever halves it still has.
-    pub(crate) fn remove(&mut self, slot: Slot) -> Box<Allocation> {
-        let halves = IpFamily::ALL.map(|family| self.remove_half(slot, family));
+    pub(crate) fn remove(&mut self, slot: Slot, outbox: &mut Outbox) -> Box<Allocation> {
+        let halves = IpFamily::ALL.map(|family| self.remove_half(slot, family, outbox));
         let mut allocation =
             self.slots[slot as usize].take().expect("the indexes name only slots in use");
         allocation.halves = halves;
@@ -140,8 +141,13 @@ impl Table {
     }
 
     /// Takes one half out of an allocation, with its permissions and channels.
-    pub(crate) fn remove_half(&mut self, slot: Slot, family: IpFamily) -> Option<Half> {
-        self.get_mut(slot).channels.retain(|channel| channel.peer.family() != family);
+    pub(crate) fn remove_half(
+        &mut self,
+        slot: Slot,
+        family: IpFamily,
+        outbox: &mut Outbox,
+    ) -> Option<Half> {
+        self.retain_channels(slot, outbox, |channel| channel.peer.family() != family);
         self.retain_permissions(slot, |permission| IpFamily::of(permission.ip) != family);
         let half = self.get_mut(slot).halves[index_of(family)].take()?;
         self.by_relay.remove(&half.relay);
@@ -159,22 +165,27 @@ impl Table {
     }
 
     /// Binds a channel or gives it a new end.
-    pub(crate) fn bind(&mut self, slot: Slot, channel: Channel) {
-        self.get_mut(slot).channels.bind(channel);
+    pub(crate) fn bind(&mut self, slot: Slot, channel: Channel, outbox: &mut Outbox) {
+        let allocation = self.get_mut(slot);
+        let id = allocation.id;
+        allocation.channels.bind(channel, |gone| outbox.let_go(id, gone));
     }
 
     /// Lets go of permissions and channels that have run out, so that they do not count any more.
-    pub(crate) fn reclaim(&mut self, slot: Slot, now: Instant) {
-        let allocation = self.get_mut(slot);
-        allocation.channels.retain(|channel| now < channel.expires);
+    pub(crate) fn reclaim(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) {
+        self.retain_channels(slot, outbox, |channel| now < channel.expires);
         self.retain_permissions(slot, |permission| now < permission.expires);
     }
 
     /// Judges every permission and channel anew. `judge` says by address whether it stays, and
     /// whether it is one of ours.
-    pub(crate) fn judge_peers(&mut self, slot: Slot, judge: impl Fn(IpAddr) -> Option<OwnPorts>) {
-        let allocation = self.get_mut(slot);
-        allocation.channels.retain(|channel| match judge(channel.peer.ip()) {
+    pub(crate) fn judge_peers(
+        &mut self,
+        slot: Slot,
+        outbox: &mut Outbox,
+        judge: impl Fn(IpAddr) -> Option<OwnPorts>,
+    ) {
+        self.retain_channels(slot, outbox, |channel| match judge(channel.peer.ip()) {
             Some(own) => {
                 channel.own = own;
                 true
@@ -206,6 +217,17 @@ impl Table {
     /// When to look for due timers.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.timers.next()
+    }
+
+    fn retain_channels(
+        &mut self,
+        slot: Slot,
+        outbox: &mut Outbox,
+        keep: impl FnMut(&mut Channel) -> bool,
+    ) {
+        let allocation = self.get_mut(slot);
+        let id = allocation.id;
+        allocation.channels.retain(keep, |gone| outbox.let_go(id, gone));
     }
 
     fn retain_permissions(&mut self, slot: Slot, keep: impl FnMut(&mut Permission) -> bool) {

@@ -23,8 +23,9 @@ use sim::setup::{addr, policy};
 use stun_wire::{
     AttributeType, ChannelNumber, Class, Message, MessageBuilder, Method, channel_data, value,
 };
+use turn_proto::Route;
 use turn_proto::limits::TIMER_TICK;
-use turn_types::{Instant, IpFamily, Now, UnixSeconds};
+use turn_types::{FiveTuple, Instant, IpFamily, Now, UnixSeconds};
 
 /// Cases of one run, and steps in each of them.
 const CASES: u32 = 2_000;
@@ -164,6 +165,24 @@ impl Modelled {
     }
 }
 
+impl Modelled {
+    /// Until when a bound channel carries data to the peer and, if it still does, to the client.
+    fn channel_ends(
+        &self,
+        number: u16,
+        peer: SocketAddr,
+        now: Instant,
+    ) -> (Instant, Option<Instant>) {
+        let family = IpFamily::of(peer.ip());
+        let (_, half) = self.halves[family as usize].unwrap();
+        let bound = self.channels.iter().filter(|(n, p, _)| (*n, *p) == (number, peer));
+        let to_peer = bound.map(|(_, _, end)| *end).max().unwrap().min(half);
+        let permitted = self.permissions.iter().filter(|(ip, _)| *ip == peer.ip());
+        let permitted = permitted.map(|(_, end)| *end).max();
+        (to_peer, permitted.map(|end| end.min(to_peer)).filter(|end| now < *end))
+    }
+}
+
 /// The server, its clients, and what the model thinks of them.
 struct Bench {
     driver: Driver,
@@ -231,7 +250,59 @@ impl Bench {
             }
             Step::Wait { secs, timers } => self.wait(*secs, *timers)?,
         }
+        self.routes()?;
         prop_assert!(self.driver.violations.is_empty(), "{:?}", self.driver.violations);
+        Ok(())
+    }
+
+    /// The routes told are the channels bound, with their ends, and each leads where a packet goes.
+    fn routes(&mut self) -> Case {
+        let now = self.now.instant;
+        let live = |route: &&Route| now < route.to_peer_until;
+        let routes: Vec<Route> = self.driver.routes.values().filter(live).copied().collect();
+        let mut expected = 0;
+        for client in 0..CLIENTS {
+            let five_tuple = self.callers[client].path.five_tuple;
+            let Some(allocation) = self.live(client) else { continue };
+            for (number, peer) in allocation.bound(now) {
+                let found: Vec<_> = routes
+                    .iter()
+                    .filter(|one| (one.five_tuple, one.id.channel) == (five_tuple, number))
+                    .collect();
+                let [route] = found[..] else {
+                    return Err(TestCaseError::fail(format!("{number:#x}: {found:?}")));
+                };
+                expected += 1;
+                let (to_peer, to_client) = allocation.channel_ends(number, peer, now);
+                prop_assert_eq!(route.to_peer_until, to_peer);
+                prop_assert_eq!(Some(route.to_client_until).filter(|end| now < *end), to_client);
+                prop_assert_eq!(route.peer.0, peer);
+                prop_assert_eq!(
+                    Some(route.relayed.0),
+                    allocation.half(IpFamily::of(peer.ip()), now)
+                );
+                prop_assert_eq!((route.own, route.bytes_per_second), (false, 0));
+            }
+        }
+        prop_assert_eq!(routes.len(), expected, "{:?}", routes);
+        routes.iter().try_for_each(|route| self.follow(route))
+    }
+
+    /// A packet each way along a route: user space forwards it just so, or, towards the client, not
+    /// as ChannelData once the route says so.
+    fn follow(&mut self, route: &Route) -> Case {
+        let now = self.now;
+        let caller = self.callers.iter().find(|one| one.path.five_tuple == route.five_tuple);
+        let path = caller.unwrap().path;
+        let [high, low] = route.id.channel.to_be_bytes();
+        let there = self.driver.client(now, &path, &[high, low, 0, 1, 0xA5]);
+        let there = there.map(|sent| (sent.from, sent.to, sent.payload));
+        prop_assert_eq!(there, Some((route.relayed.0, route.peer.0, vec![0xA5])));
+        let back = self.driver.peer(now, route.relayed.0, route.peer.0, &[0x5A]);
+        let back = back.map(|sent| (sent.from, sent.to, sent.payload));
+        let FiveTuple { client, server, .. } = route.five_tuple;
+        let open = now.instant < route.to_client_until;
+        prop_assert_eq!(back, open.then(|| (server.0, client.0, vec![high, low, 0, 1, 0x5A])));
         Ok(())
     }
 

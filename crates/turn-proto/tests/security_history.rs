@@ -221,6 +221,7 @@ fn what_is_random_follows_from_the_secret_seed_alone() {
             policy: world.policy.clone().into(),
             book: world.book.clone(),
             seed,
+            routes: false,
         });
         (1000..1040).map(|port| Client::new(port).allocate(&mut world).port()).collect()
     };

@@ -48,7 +48,8 @@ impl State {
         let expires = now + policy.lifetimes.permission;
         self.table.permit(own.slot, Permission { ip: peer.ip(), expires, own: ports.clone() });
         let expires = now + policy.lifetimes.channel;
-        self.table.bind(own.slot, Channel { number, peer, expires, own: ports });
+        let channel = Channel { number, peer, expires, own: ports, announced: None };
+        self.table.bind(own.slot, channel, &mut self.outbox);
         self.table.arm(own.slot);
         Ok(own.responder.success(policy, reply, |_| ()))
     }

@@ -54,7 +54,7 @@ impl State {
         policy: &Policy,
         ips: impl Iterator<Item = IpAddr>,
     ) -> Result<(), Refusal> {
-        self.table.reclaim(slot, now);
+        self.table.reclaim(slot, now, &mut self.outbox);
         let held = &self.table.get(slot).permissions;
         let new = ips.filter(|ip| !held.holds(*ip)).count();
         let limit = usize::try_from(policy.quotas.permissions).unwrap_or(usize::MAX);

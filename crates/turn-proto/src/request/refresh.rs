@@ -55,9 +55,7 @@ impl State {
         let keeps = |family: IpFamily| self.table.get(slot).half(family.other(), now).is_some();
         match family {
             Some(family) if keeps(family) => {
-                if let Some(half) = self.table.remove_half(slot, family) {
-                    self.outbox.close(half);
-                }
+                self.close_half(slot, family);
                 self.table.arm(slot);
             }
             Some(_) | None => self.end(slot, now, EndReason::Deleted),

@@ -25,7 +25,9 @@ pub fn settle(driver: &mut Driver, now: Now, first: Option<Sent>) -> Option<Sent
                 Command::OpenRelay { pending, relay, .. } => {
                     Event::RelayOpened { pending, relay, result: Ok(()) }
                 }
-                Command::CloseRelay { .. } => continue,
+                Command::CloseRelay { .. } | Command::SetRoute(_) | Command::RemoveRoute(_) => {
+                    continue;
+                }
             };
             sent = driver.answer(now, event).or(sent);
         }

@@ -10,7 +10,8 @@ use stun_wire::{Class, Message};
 use turn_proto::limits::{PENDING_LIFETIME, TIMER_TICK};
 use turn_proto::{
     AllocationRecord, Answer, Command, DropReason, EndReason, Event, HEADER_MAX, IcmpReport,
-    Notice, OpenRelayError, Policy, REPLY_MAX, RelayPorts, Server, ServerConfig, Verdict,
+    Notice, OpenRelayError, Policy, REPLY_MAX, RelayPorts, Route, RouteId, Server, ServerConfig,
+    Verdict,
 };
 use turn_types::{
     AllocationId, ClientAddr, ClientPath, FiveTuple, Instant, IpFamily, Marks, Now, PeerAddr,
@@ -71,6 +72,8 @@ pub struct Driver {
     by_addr: BTreeMap<SocketAddr, RelayId>,
     /// Those that were closed last, for packets that come too late.
     closed: VecDeque<(RelayId, SocketAddr)>,
+    /// Routes as they were told.
+    pub routes: BTreeMap<RouteId, Route>,
     /// Requests that wait for an answer, and since when.
     waiting: BTreeMap<RequestKey, (Instant, Vec<u8>)>,
     /// Which of them a command is about.
@@ -89,6 +92,7 @@ impl Driver {
             policy: Arc::clone(&policy),
             book: Arc::clone(&book) as _,
             seed,
+            routes: true,
         });
         let mut driver = Self {
             ledger: Ledger::new(Arc::clone(&policy)),
@@ -103,6 +107,7 @@ impl Driver {
             sockets: BTreeMap::new(),
             by_addr: BTreeMap::new(),
             closed: VecDeque::new(),
+            routes: BTreeMap::new(),
             waiting: BTreeMap::new(),
             about: BTreeMap::new(),
             opening: BTreeMap::new(),
@@ -386,9 +391,23 @@ impl Driver {
                 Command::CloseRelay { relay } => {
                     // One that was given up before it opened is not there yet.
                     if let Some(at) = self.sockets.remove(&relay) {
+                        if let Some(left) = self.routes.values().find(|one| one.relayed.0 == at) {
+                            self.violations.push(format!("{left:?} outlives its socket"));
+                        }
                         self.by_addr.remove(&at);
                         self.closed.truncate(CLOSED_MAX - 1);
                         self.closed.push_front((relay, at));
+                    }
+                }
+                Command::SetRoute(route) => {
+                    let before = self.routes.insert(route.id, *route);
+                    if before == Some(*route) || !self.by_addr.contains_key(&route.relayed.0) {
+                        self.violations.push(format!("{route:?} told twice, or without a socket"));
+                    }
+                }
+                Command::RemoveRoute(id) => {
+                    if self.routes.remove(&id).is_none() {
+                        self.violations.push(format!("{id:?} was not set, or is gone"));
                     }
                 }
                 Command::OpenRelay { pending, relay, at } => {
@@ -509,8 +528,9 @@ impl Driver {
     pub fn is_empty(&self) -> Check {
         let (taken, reserved) = self.book.read(|book| (book.allocations(), book.reservations()));
         let ports: u32 = self.ports.iter().map(|ports| ports.used()).sum();
-        let left = (self.server.allocation_count(), self.sockets.len(), taken, reserved, ports);
-        if left != (0, 0, 0, 0, 0) {
+        let (sockets, routes) = (self.sockets.len(), self.routes.len());
+        let left = (self.server.allocation_count(), sockets, routes, taken, reserved, ports);
+        if left != (0, 0, 0, 0, 0, 0) {
             return Err(format!("left over: {left:?}"));
         }
         match self.server.poll_timeout() {

@@ -193,6 +193,10 @@ pub struct World {
     pub no_database: bool,
     /// Relay sockets that are open.
     pub sockets: BTreeMap<RelayId, RelayedAddr>,
+    /// Routes as they were told.
+    pub routes: BTreeMap<RouteId, Route>,
+    /// How many commands told them.
+    pub route_commands: u32,
     /// Ports that somebody else on the host holds.
     pub taken_ports: BTreeSet<u16>,
     /// No relay socket of these families can be opened.
@@ -219,6 +223,7 @@ impl World {
             policy: Arc::new(policy.clone()),
             book: Arc::clone(&book) as Arc<dyn SharedBook>,
             seed: SEED,
+            routes: true,
         };
         Self {
             server: Server::new(config),
@@ -229,6 +234,8 @@ impl World {
             allocations_max: None,
             no_database: false,
             sockets: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            route_commands: 0,
             taken_ports: BTreeSet::new(),
             broken: BTreeSet::new(),
             hold: false,
@@ -428,7 +435,23 @@ impl World {
                 Event::RelayOpened { pending, relay, result }
             }
             Command::CloseRelay { relay } => {
-                self.sockets.remove(&relay);
+                if let Some(closed) = self.sockets.remove(&relay) {
+                    let left = self.routes.values().find(|route| route.relayed == closed);
+                    assert_eq!(left, None, "a route outlives its socket");
+                }
+                return None;
+            }
+            Command::SetRoute(route) => {
+                self.route_commands += 1;
+                let open = self.sockets.values().any(|at| *at == route.relayed);
+                assert!(open, "{route:?} without a socket");
+                let before = self.routes.insert(route.id, *route);
+                assert_ne!(before, Some(*route), "told twice");
+                return None;
+            }
+            Command::RemoveRoute(id) => {
+                self.route_commands += 1;
+                assert!(self.routes.remove(&id).is_some(), "{id:?} was not set, or is gone");
                 return None;
             }
         };

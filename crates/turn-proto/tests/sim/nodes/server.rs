@@ -125,7 +125,7 @@ impl ServerNode {
                 };
                 Some(Event::RelayOpened { pending, relay, result })
             }
-            Command::CloseRelay { .. } => None,
+            Command::CloseRelay { .. } | Command::SetRoute(_) | Command::RemoveRoute(_) => None,
         }
     }
 
