@@ -13,7 +13,7 @@ int relay_xdp(struct xdp_md *ctx)
 	struct plan plan;
 
 	/* Step 1: a whole UDP datagram. */
-	struct udphdr *udp = find_datagram(data, end, &packet);
+	struct udphdr *udp = find_datagram(data, end, end - data, &packet);
 	if (!udp)
 		return XDP_PASS;
 
@@ -72,7 +72,7 @@ int relay_tc(struct __sk_buff *skb)
 		data = (void *)(long)skb->data;
 		end = (void *)(long)skb->data_end;
 	}
-	struct udphdr *udp = find_datagram(data, end, &packet);
+	struct udphdr *udp = find_datagram(data, end, skb->len, &packet);
 	if (!udp)
 		return NEXT;
 
@@ -116,6 +116,5 @@ int relay_tc(struct __sk_buff *skb)
 	return bpf_redirect(plan.way.ifindex, 0);
 }
 
-/* bpf_fib_lookup and bpf_ktime_get_coarse_ns are for programs under the GPL alone; the source is under
- * both licences of Linux's own BPF programs. */
+/* bpf_fib_lookup is for programs that are under the GPL; this one is under the MIT licence as well. */
 char _license[] SEC("license") = "Dual MIT/GPL";

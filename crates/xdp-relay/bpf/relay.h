@@ -149,14 +149,17 @@ static __always_inline int passed(__u32 why)
 	return -1;
 }
 
-/* Step 1: a whole UDP datagram over IPv4 or IPv6, without options. The frame may be longer. */
-static __always_inline struct udphdr *find_datagram(void *data, void *end, struct packet *packet)
+/* Step 1: a whole UDP datagram over IPv4 or IPv6, without options, in a frame that may be longer.
+ * Its headers are within `end`. */
+static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32 frame_len,
+						    struct packet *packet)
 {
 	struct ethhdr *eth = data;
 	if ((void *)(eth + 1) > end)
 		return 0;
 	struct udphdr *udp;
 	__u16 udp_len;
+	__u32 before; /* bytes before the UDP header */
 	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = (void *)(eth + 1);
 		if ((void *)(ip + 1) > end || *(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP ||
@@ -166,6 +169,7 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, struc
 		if (sum_of_v4(ip) != 0xffff)
 			return 0;
 		udp_len = bpf_ntohs(ip->tot_len) - sizeof(*ip);
+		before = ETH_HLEN + sizeof(*ip);
 		udp = (void *)(ip + 1);
 		set_v4(packet->key.remote, ip->saddr);
 		set_v4(packet->key.local, ip->daddr);
@@ -179,6 +183,7 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, struc
 		if ((void *)(ip + 1) > end || *(__u8 *)ip >> 4 != 6 || ip->nexthdr != IPPROTO_UDP)
 			return 0;
 		udp_len = bpf_ntohs(ip->payload_len);
+		before = ETH_HLEN + sizeof(*ip);
 		udp = (void *)(ip + 1);
 		__builtin_memcpy(packet->key.remote, &ip->saddr, sizeof(packet->key.remote));
 		__builtin_memcpy(packet->key.local, &ip->daddr, sizeof(packet->key.local));
@@ -188,7 +193,8 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, struc
 	} else {
 		return 0;
 	}
-	if ((void *)(udp + 1) > end || bpf_ntohs(udp->len) != udp_len || udp_len < sizeof(*udp))
+	if ((void *)(udp + 1) > end || bpf_ntohs(udp->len) != udp_len || udp_len < sizeof(*udp) ||
+	    before + udp_len > frame_len)
 		return 0;
 	packet->key.remote_port = udp->source;
 	packet->key.local_port = udp->dest;

@@ -6,3 +6,17 @@
 //! route changes speed, never behaviour.
 
 pub mod device;
+mod flow;
+mod layout;
+pub mod limits;
+mod object;
+mod path;
+mod routes;
+mod shared;
+mod slots;
+mod trouble;
+
+pub use flow::Flow;
+pub use path::{KernelPath, Link, Options, Ran, Verdict};
+pub use routes::{Carried, FlowId, Routes};
+pub use trouble::Trouble;

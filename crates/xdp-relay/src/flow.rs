@@ -1,0 +1,183 @@
+//! A channel as the programs need it: two routes, and what checksums change by on each.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use turn_types::Instant;
+
+use crate::layout::{RouteKey, RouteValue, address, key};
+
+/// Bytes of a ChannelData header.
+const CHANNEL_HEADER_LEN: u16 = 4;
+
+/// The number of UDP in a pseudo header.
+const UDP: u16 = 17;
+
+/// The programs' clock is behind ours by up to a tick of the kernel, 10 ms at most: by so much a route
+/// ends early, and sockets take what comes until its end.
+const CLOCK_LAG: Duration = Duration::from_millis(10);
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// Largest payload of a UDP datagram: a bucket always holds one.
+const UDP_PAYLOAD_MAX: u64 = 65_507;
+
+/// A bound channel, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Where the client's ChannelData comes from.
+    pub client: SocketAddr,
+    /// The address of ours that it comes to.
+    pub server: SocketAddr,
+    /// The number of its channel: 0x4000 to 0x7FFF.
+    pub channel: u16,
+    /// What the relay socket is bound to; of the family of `peer`.
+    pub relayed: SocketAddr,
+    /// The peer.
+    pub peer: SocketAddr,
+    /// The peer is a relayed address of this host: what goes there goes on to another client.
+    pub hairpin: bool,
+    /// Until when ChannelData goes to the peer.
+    pub to_peer_until: Instant,
+    /// Until when the peer's datagrams go to the client.
+    pub to_client_until: Instant,
+    /// Payload bytes per second that its allocation may send in each direction; 0 is unlimited.
+    pub bytes_per_second: u64,
+}
+
+/// What of a route is not told by the flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) flow: u32,
+    pub(crate) bucket: u32,
+    pub(crate) worker: u16,
+    pub(crate) flow_label: u32,
+}
+
+/// An entry for each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entries {
+    pub(crate) to_peer: (RouteKey, RouteValue),
+    pub(crate) to_client: (RouteKey, RouteValue),
+}
+
+impl Flow {
+    pub(crate) fn entries(&self, place: Place) -> Entries {
+        let Self { client, server, channel, relayed, peer, .. } = *self;
+        // A header less means two lengths (of the datagram and of the pseudo header) that are less.
+        let header = Sum::of(&channel.to_be_bytes()).add(2 * CHANNEL_HEADER_LEN);
+        let (outer, inner) = (Sum::between(client, server), Sum::between(relayed, peer));
+        let to_peer = RouteValue {
+            until: until(self.to_peer_until),
+            hairpin: u8::from(self.hairpin),
+            pseudo: outer_pseudo(client, server),
+            udp_change: inner.less(outer).less(header).bytes(),
+            ..self.value(relayed, peer, place)
+        };
+        let to_client = RouteValue {
+            channel: channel.to_be_bytes(),
+            until: until(self.to_client_until),
+            pseudo: outer_pseudo(peer, relayed),
+            udp_change: outer.plus(header).less(inner).bytes(),
+            ..self.value(server, client, place)
+        };
+        Entries {
+            to_peer: (key(client, server, channel), to_peer),
+            to_client: (key(peer, relayed, 0), to_client),
+        }
+    }
+
+    fn value(&self, source: SocketAddr, destination: SocketAddr, place: Place) -> RouteValue {
+        let limit = Limit::of(self.bytes_per_second);
+        RouteValue {
+            source: address(source.ip()),
+            destination: address(destination.ip()),
+            source_port: source.port().to_be_bytes(),
+            destination_port: destination.port().to_be_bytes(),
+            channel: [0; 2],
+            to_v6: u8::from(destination.is_ipv6()),
+            hairpin: 0,
+            until: 0,
+            cost: limit.cost,
+            window: limit.window,
+            flow: place.flow,
+            bucket: place.bucket,
+            flow_label: place.flow_label,
+            worker: place.worker,
+            pseudo: [0; 2],
+            udp_change: [0; 2],
+            zero: [0; 6],
+        }
+    }
+}
+
+/// The end of a route by the programs' clock.
+fn until(end: Instant) -> u64 {
+    end.as_nanos().saturating_sub(CLOCK_LAG.as_nanos() as u64)
+}
+
+/// A rate, in nanoseconds of a bucket that holds a second's worth, and the largest datagram always.
+struct Limit {
+    cost: u64,
+    window: u64,
+}
+
+impl Limit {
+    fn of(bytes_per_second: u64) -> Self {
+        if bytes_per_second == 0 {
+            return Self { cost: 0, window: 0 };
+        }
+        let rate = u128::from(bytes_per_second);
+        let clamp = |nanos: u128| u64::try_from(nanos).unwrap_or(u64::MAX);
+        // Of 65,536 bytes; at least 1, so that no rate reads as unlimited.
+        let cost = clamp((NANOS_PER_SECOND << 16) / rate).max(1);
+        let held = u128::from(bytes_per_second.max(UDP_PAYLOAD_MAX));
+        Self { cost, window: clamp(held * NANOS_PER_SECOND / rate) }
+    }
+}
+
+/// The sum of 16-bit words that Internet checksums are made of (RFC 1071).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sum(u16);
+
+impl Sum {
+    fn of(bytes: &[u8]) -> Self {
+        bytes
+            .chunks_exact(2)
+            .fold(Self(0), |sum, word| sum.add(u16::from_be_bytes([word[0], word[1]])))
+    }
+
+    /// Of what a datagram between them has in its pseudo header and in its ports.
+    fn between(one: SocketAddr, other: SocketAddr) -> Self {
+        of_ip(one.ip()).plus(of_ip(other.ip())).add(one.port()).add(other.port())
+    }
+
+    const fn add(self, word: u16) -> Self {
+        let (sum, carried) = self.0.overflowing_add(word);
+        Self(sum + carried as u16)
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        self.add(other.0)
+    }
+
+    const fn less(self, other: Self) -> Self {
+        self.add(!other.0)
+    }
+
+    const fn bytes(self) -> [u8; 2] {
+        self.0.to_be_bytes()
+    }
+}
+
+fn of_ip(ip: IpAddr) -> Sum {
+    match ip {
+        IpAddr::V4(v4) => Sum::of(&v4.octets()),
+        IpAddr::V6(v6) => Sum::of(&v6.octets()),
+    }
+}
+
+/// The pseudo header of a datagram as it comes, but for its length.
+fn outer_pseudo(from: SocketAddr, to: SocketAddr) -> [u8; 2] {
+    of_ip(from.ip()).plus(of_ip(to.ip())).add(UDP).bytes()
+}

@@ -1,0 +1,117 @@
+//! What user space and the programs share, as `bpf/routes.h` says it in C: change both together.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// By what the program knows a packet.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RouteKey {
+    pub(crate) remote: [u8; 16],
+    pub(crate) local: [u8; 16],
+    pub(crate) remote_port: [u8; 2],
+    pub(crate) local_port: [u8; 2],
+    /// Of ChannelData; 0: a datagram from a peer.
+    pub(crate) channel: [u8; 2],
+    pub(crate) zero: [u8; 2],
+}
+
+/// What becomes of it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RouteValue {
+    pub(crate) source: [u8; 16],
+    pub(crate) destination: [u8; 16],
+    pub(crate) source_port: [u8; 2],
+    pub(crate) destination_port: [u8; 2],
+    /// To be put in front; 0: what is in front is taken off.
+    pub(crate) channel: [u8; 2],
+    pub(crate) to_v6: u8,
+    pub(crate) hairpin: u8,
+    pub(crate) until: u64,
+    pub(crate) cost: u64,
+    pub(crate) window: u64,
+    pub(crate) flow: u32,
+    pub(crate) bucket: u32,
+    pub(crate) flow_label: u32,
+    pub(crate) worker: u16,
+    /// Sums in the order of the packet's bytes.
+    pub(crate) pseudo: [u8; 2],
+    pub(crate) udp_change: [u8; 2],
+    pub(crate) zero: [u8; 6],
+}
+
+/// An interface.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LinkValue {
+    pub(crate) mac: [u8; 6],
+    pub(crate) leave: u8,
+    pub(crate) zero: u8,
+}
+
+const _: () = assert!(size_of::<RouteKey>() == 40);
+const _: () = assert!(size_of::<RouteValue>() == 88);
+const _: () = assert!(size_of::<LinkValue>() == 8);
+
+// SAFETY: bytes alone, and no padding.
+unsafe impl aya::Pod for RouteKey {}
+// SAFETY: integers and bytes; the size asserted above is the sum of its fields: there is no padding.
+unsafe impl aya::Pod for RouteValue {}
+// SAFETY: bytes alone, and no padding.
+unsafe impl aya::Pod for LinkValue {}
+
+/// Words of `struct cell`, in its order.
+pub(crate) mod cell {
+    pub(crate) const TO_PEER_PACKETS: usize = 0;
+    pub(crate) const TO_PEER_BYTES: usize = 1;
+    pub(crate) const TO_CLIENT_PACKETS: usize = 2;
+    pub(crate) const TO_CLIENT_BYTES: usize = 3;
+    pub(crate) const OVER_BANDWIDTH: usize = 4;
+    pub(crate) const SEEN: usize = 5;
+    /// How many there are.
+    pub(crate) const WORDS: usize = 8;
+}
+
+/// Words of `struct bucket`.
+pub(crate) const BUCKET_WORDS: usize = 2;
+
+/// Words of one of the two bitmaps of `struct doors`.
+pub(crate) const DOOR_WORDS: usize = 65_536 / 64;
+
+/// `WORKERS_MAX`: leases that there are.
+pub(crate) const WORKERS_MAX: usize = 256;
+
+/// `enum pass`: why a packet of a known route was left to user space, as metrics call it.
+pub(crate) const PASSES: [&str; 11] = [
+    "expired",
+    "shown",
+    "ttl",
+    "checksum",
+    "hairpin",
+    "no_route",
+    "no_neighbour",
+    "too_long",
+    "link",
+    "merged",
+    "room",
+];
+
+/// An address as the programs have it: IPv4 as `::ffff:a.b.c.d`.
+pub(crate) const fn address(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+/// A key.
+pub(crate) const fn key(remote: SocketAddr, local: SocketAddr, channel: u16) -> RouteKey {
+    RouteKey {
+        remote: address(remote.ip()),
+        local: address(local.ip()),
+        remote_port: remote.port().to_be_bytes(),
+        local_port: local.port().to_be_bytes(),
+        channel: channel.to_be_bytes(),
+        zero: [0; 2],
+    }
+}

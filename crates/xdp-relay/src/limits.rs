@@ -1,0 +1,19 @@
+//! What is bounded here, and why.
+
+use std::time::Duration;
+
+/// How long a worker's routes hold after it last said that it is there: a process that died or hangs
+/// leaves no way open for longer. It says so every second, and may be late by a few.
+pub const LEASE: Duration = Duration::from_secs(5);
+
+/// How often a packet of each direction of a flow is left to the sockets. By it the system keeps what
+/// it knows of neighbours (which it forgets, or never learns to be gone, if it sends nothing
+/// itself), of connections in its firewall, and of paths: well below the 30 s that a firewall keeps
+/// a flow of UDP. One packet in hundreds is late by some tens of microseconds.
+pub const SHOW_EVERY: Duration = Duration::from_secs(15);
+
+/// Fewest and most flows that there may be places for.
+pub const FLOWS: std::ops::RangeInclusive<u32> = 1024..=1 << 20;
+
+/// Interfaces that the programs are on, or packets leave by.
+pub const LINKS_MAX: usize = 256;

@@ -1,0 +1,230 @@
+//! The programs in the kernel, and the devices they are on.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aya::Ebpf;
+use aya::maps::{HashMap, Map, MapData, PerCpuArray};
+use aya::programs::{
+    SchedClassifier, TcAttachType, TestRun as _, TestRunOptions, Xdp, XdpMode, tc,
+};
+use turn_types::WorkerId;
+
+use crate::device::Hook;
+use crate::layout::{
+    BUCKET_WORDS, DOOR_WORDS, LinkValue, PASSES, RouteKey, RouteValue, WORKERS_MAX, cell,
+};
+use crate::object::{Making, Object, TC, XDP, program};
+use crate::routes::{Common, Routes};
+use crate::slots::Slots;
+use crate::trouble::Trouble;
+
+/// What a kernel path is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Channels that there is room for, within [`limits::FLOWS`](crate::limits::FLOWS).
+    pub flows: u32,
+    /// The device that the way out is looked up from, as [`device::forwarding`] says; 0: the one
+    /// that a packet came by.
+    ///
+    /// [`device::forwarding`]: crate::device::forwarding
+    pub look_up_from: u32,
+    /// How often a packet of each direction of a flow is left to the sockets:
+    /// [`limits::SHOW_EVERY`](crate::limits::SHOW_EVERY); zero never, for tests.
+    pub show_every: Duration,
+}
+
+/// A device as the programs know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The interface.
+    pub index: u32,
+    /// Its address: frames to others are not for us.
+    pub mac: [u8; 6],
+    /// Packets may leave by it.
+    pub leave: bool,
+}
+
+/// What a program makes of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// What becomes of it.
+    pub verdict: Verdict,
+    /// The frame as the program left it.
+    pub frame: Vec<u8>,
+    /// How long it took, on average over all times.
+    pub each: Duration,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// User space is to see it, as it was.
+    Pass,
+    /// It leaves by another device or by the same.
+    Redirect,
+    /// It is over the bandwidth of its allocation.
+    Drop,
+    /// None of these.
+    Other(u32),
+}
+
+/// The programs and their maps. When this value is dropped, devices are as they were before.
+pub struct KernelPath {
+    ebpf: Ebpf,
+    routes: MapData,
+    links: HashMap<MapData, u32, LinkValue>,
+    known: BTreeMap<u32, Link>,
+    passes: PerCpuArray<MapData, u64>,
+    common: Arc<Common>,
+    flows: u32,
+}
+
+impl fmt::Debug for KernelPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("KernelPath").field("flows", &self.flows).finish_non_exhaustive()
+    }
+}
+
+impl KernelPath {
+    /// Makes maps and loads the programs; nothing is attached yet.
+    ///
+    /// # Errors
+    /// The kernel refuses: too old, no privilege, no memory.
+    pub fn make(options: Options) -> Result<Self, Trouble> {
+        let Options { flows, look_up_from, show_every } = options;
+        let object = Object::make(Making { flows, look_up_from, show_every })?;
+        let Object { ebpf, routes, links, passes, cells, buckets, doors, leases, processors } =
+            object;
+        let links = HashMap::try_from(Map::HashMap(links)).map_err(Trouble::of)?;
+        let (slots, limits) = (Slots::new(flows), Slots::new(flows));
+        let common = Common { cells, buckets, doors, leases, processors, flows: slots, limits };
+        let known = BTreeMap::new();
+        Ok(Self { ebpf, routes, links, known, passes, common: Arc::new(common), flows })
+    }
+
+    /// The routes of a worker, which alone writes them.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn routes(&self, worker: WorkerId) -> Result<Routes, Trouble> {
+        Routes::new(worker, Arc::clone(&self.common), &self.routes)
+    }
+
+    /// Places for flows that are free.
+    #[must_use]
+    pub fn flows_left(&self) -> usize {
+        self.common.flows.left()
+    }
+
+    /// Tells the programs of a device, or what is new of it.
+    ///
+    /// # Errors
+    /// More devices than there is room for ([`limits::LINKS_MAX`](crate::limits::LINKS_MAX)).
+    pub fn know(&mut self, link: Link) -> Result<(), Trouble> {
+        if self.known.get(&link.index) == Some(&link) {
+            return Ok(());
+        }
+        let value = LinkValue { mac: link.mac, leave: u8::from(link.leave), zero: 0 };
+        self.links.insert(link.index, value, 0).map_err(Trouble::of)?;
+        self.known.insert(link.index, link);
+        Ok(())
+    }
+
+    /// Has nothing leave by a device that is gone, and nothing come by it.
+    pub fn forget(&mut self, index: u32) {
+        if self.known.remove(&index).is_some() {
+            // One that is not there is what is wanted.
+            drop(self.links.remove(&index));
+        }
+    }
+
+    /// Puts the program of a hook on a device. It goes with this value.
+    ///
+    /// # Errors
+    /// The driver cannot, or another program is there.
+    pub fn attach(&mut self, interface: &str, index: u32, hook: Hook) -> Result<(), Trouble> {
+        match hook {
+            Hook::Xdp => self.attach_xdp(index, XdpMode::Driver),
+            Hook::XdpGeneric => self.attach_xdp(index, XdpMode::Skb),
+            Hook::Tc => self.attach_tc(interface),
+        }
+    }
+
+    fn attach_xdp(&mut self, index: u32, mode: XdpMode) -> Result<(), Trouble> {
+        let program: &mut Xdp = program(&mut self.ebpf, XDP)?;
+        program.attach_to_if_index(index, mode).map(drop).map_err(Trouble::of)
+    }
+
+    fn attach_tc(&mut self, interface: &str) -> Result<(), Trouble> {
+        let program: &mut SchedClassifier = program(&mut self.ebpf, TC)?;
+        if let Ok(_held_by_the_object) = program.attach(interface, TcAttachType::Ingress) {
+            return Ok(());
+        }
+        // Before Linux 6.6 a program hangs on a queueing discipline, which may be there already.
+        drop(tc::qdisc_add_clsact(interface));
+        program.attach(interface, TcAttachType::Ingress).map(drop).map_err(Trouble::of)
+    }
+
+    /// Packets of known routes that were left to user space since the start, by reason.
+    #[must_use]
+    pub fn passed(&self) -> Vec<(&'static str, u64)> {
+        let count = |index: usize| {
+            let index = u32::try_from(index).ok()?;
+            Some(self.passes.get(&index, 0).ok()?.iter().sum())
+        };
+        PASSES.iter().enumerate().map(|(index, name)| (*name, count(index).unwrap_or(0))).collect()
+    }
+
+    /// Bytes of memory that the maps take, whether flows use them or not.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        // Of an entry of the kernel's hash tables, beside key and value.
+        const ENTRY: usize = 48;
+        let route = size_of::<RouteKey>() + size_of::<RouteValue>() + ENTRY;
+        let cells = self.common.processors as usize * cell::WORDS * 8;
+        let flow = 2 * route + cells + BUCKET_WORDS * 8;
+        (flow * self.flows as usize + 8 * (2 * DOOR_WORDS + WORKERS_MAX)) as u64
+    }
+
+    /// Runs the program of a hook on a frame, `times` times, without sending anything. The frame
+    /// comes by the loopback, whose address is zero.
+    ///
+    /// # Errors
+    /// The kernel cannot (before Linux 5.18 for some options), or the frame is no frame.
+    pub fn run(&self, hook: Hook, frame: &[u8], times: u32) -> Result<Ran, Trouble> {
+        // As long as a frame can become.
+        let mut out = vec![0; frame.len() + 64];
+        let mut options = TestRunOptions::new();
+        options.data_in = Some(frame);
+        options.data_out = Some(&mut out);
+        options.repeat = times;
+        let name = if hook == Hook::Tc { TC } else { XDP };
+        let program = self.ebpf.program(name).ok_or(Trouble::Missing("program"))?;
+        let ran = if hook == Hook::Tc {
+            let program: &SchedClassifier = program.try_into().map_err(Trouble::of)?;
+            program.test_run(options)
+        } else {
+            let program: &Xdp = program.try_into().map_err(Trouble::of)?;
+            program.test_run(options)
+        };
+        let ran = ran.map_err(Trouble::of)?;
+        out.truncate(ran.data_size_out as usize);
+        let verdict = Verdict::of(hook, ran.return_value);
+        Ok(Ran { verdict, frame: out, each: ran.duration })
+    }
+}
+
+impl Verdict {
+    const fn of(hook: Hook, number: u32) -> Self {
+        // XDP_DROP, XDP_PASS, XDP_REDIRECT; TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT.
+        match (hook, number) {
+            (Hook::Tc, u32::MAX) | (Hook::Xdp | Hook::XdpGeneric, 2) => Self::Pass,
+            (Hook::Tc, 2) | (Hook::Xdp | Hook::XdpGeneric, 1) => Self::Drop,
+            (Hook::Tc, 7) | (Hook::Xdp | Hook::XdpGeneric, 4) => Self::Redirect,
+            (_, other) => Self::Other(other),
+        }
+    }
+}

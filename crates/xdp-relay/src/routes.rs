@@ -1,0 +1,308 @@
+//! One worker's routes in the kernel: it alone writes them.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use aya::maps::{self, Map, MapData, MapError};
+use turn_types::{AllocationId, Instant, WorkerId};
+
+use crate::flow::{Entries, Flow, Place};
+use crate::layout::{BUCKET_WORDS, DOOR_WORDS, RouteKey, RouteValue, WORKERS_MAX, cell};
+use crate::limits::LEASE;
+use crate::shared::Shared;
+use crate::slots::Slots;
+use crate::trouble::Trouble;
+
+/// A bound channel of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId {
+    /// The allocation.
+    pub allocation: AllocationId,
+    /// The channel's number.
+    pub channel: u16,
+}
+
+/// What the kernel relayed, since it was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Datagrams to peers.
+    pub to_peer_packets: u64,
+    /// Bytes of their payload.
+    pub to_peer_bytes: u64,
+    /// Datagrams to clients.
+    pub to_client_packets: u64,
+    /// Bytes of their payload, without the ChannelData header.
+    pub to_client_bytes: u64,
+    /// Datagrams dropped, either way, because they were over the bandwidth.
+    pub over_bandwidth: u64,
+}
+
+impl Carried {
+    /// Whether it is nothing at all.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    const fn less(&self, before: &Self) -> Self {
+        Self {
+            to_peer_packets: self.to_peer_packets.wrapping_sub(before.to_peer_packets),
+            to_peer_bytes: self.to_peer_bytes.wrapping_sub(before.to_peer_bytes),
+            to_client_packets: self.to_client_packets.wrapping_sub(before.to_client_packets),
+            to_client_bytes: self.to_client_bytes.wrapping_sub(before.to_client_bytes),
+            over_bandwidth: self.over_bandwidth.wrapping_sub(before.over_bandwidth),
+        }
+    }
+}
+
+/// What all workers use of the kernel path.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) cells: Shared,
+    pub(crate) buckets: Shared,
+    pub(crate) doors: Shared,
+    pub(crate) leases: Shared,
+    /// Cells of a flow.
+    pub(crate) processors: u32,
+    pub(crate) flows: Slots,
+    pub(crate) limits: Slots,
+}
+
+impl Common {
+    /// What was ever counted in the place of a flow, and when the last packet came.
+    fn counted(&self, flow: u32) -> (Carried, Instant) {
+        let (mut sum, mut seen) = (Carried::default(), 0);
+        let start = flow as usize * self.processors as usize * cell::WORDS;
+        let words = &self.cells.words()[start..][..self.processors as usize * cell::WORDS];
+        for cell in words.chunks_exact(cell::WORDS) {
+            let word = |index: usize| cell[index].load(Relaxed);
+            sum.to_peer_packets = sum.to_peer_packets.wrapping_add(word(cell::TO_PEER_PACKETS));
+            sum.to_peer_bytes = sum.to_peer_bytes.wrapping_add(word(cell::TO_PEER_BYTES));
+            sum.to_client_packets =
+                sum.to_client_packets.wrapping_add(word(cell::TO_CLIENT_PACKETS));
+            sum.to_client_bytes = sum.to_client_bytes.wrapping_add(word(cell::TO_CLIENT_BYTES));
+            sum.over_bandwidth = sum.over_bandwidth.wrapping_add(word(cell::OVER_BANDWIDTH));
+            seen = seen.max(word(cell::SEEN));
+        }
+        (sum, Instant::from_nanos(seen))
+    }
+
+    /// Has the programs look at packets to these ports. A port is never shut again: all that it costs
+    /// is a look.
+    fn open_doors(&self, flow: &Flow) {
+        for (bitmap, at) in [(0, flow.server), (DOOR_WORDS, flow.relayed)] {
+            let port = usize::from(at.port());
+            // The programs read the bitmap by bytes: the order of this machine, which is little-endian.
+            self.doors.words()[bitmap + port / 64].fetch_or(1 << (port % 64), Relaxed);
+        }
+    }
+}
+
+/// A flow in the kernel.
+#[derive(Debug)]
+struct Held {
+    to_peer: RouteKey,
+    to_client: RouteKey,
+    place: Place,
+    /// What was counted when it was last asked.
+    before: Carried,
+    /// When it came into the kernel.
+    since: Instant,
+}
+
+/// The bucket of an allocation, and how many of its flows use it.
+#[derive(Debug)]
+struct Limited {
+    bucket: u32,
+    flows: u32,
+}
+
+/// The routes of one worker.
+#[derive(Debug)]
+pub struct Routes {
+    worker: WorkerId,
+    common: Arc<Common>,
+    map: maps::HashMap<MapData, RouteKey, RouteValue>,
+    held: HashMap<FlowId, Held>,
+    limits: HashMap<AllocationId, Limited>,
+}
+
+impl Routes {
+    pub(crate) fn new(
+        worker: WorkerId,
+        common: Arc<Common>,
+        routes: &MapData,
+    ) -> Result<Self, Trouble> {
+        let fd = routes.fd().as_fd().try_clone_to_owned().map_err(Trouble::Kernel)?;
+        let data = MapData::from_fd(fd).map_err(Trouble::of)?;
+        let map = maps::HashMap::try_from(Map::HashMap(data)).map_err(Trouble::of)?;
+        Ok(Self { worker, common, map, held: HashMap::new(), limits: HashMap::new() })
+    }
+
+    /// Has the kernel relay a flow, or go by what is new of it.
+    ///
+    /// # Errors
+    /// There is no place, or the kernel refused: then none of its packets is relayed by the kernel.
+    pub fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), Trouble> {
+        let place = match self.held.get(&id) {
+            Some(held) => held.place,
+            None => self.place(now, id, flow)?,
+        };
+        let Entries { to_peer, to_client } = flow.entries(place);
+        if let Some(held) = self.held.get_mut(&id) {
+            // A channel that was bound to another peer leaves no route to the one before.
+            for old in [&mut held.to_peer, &mut held.to_client] {
+                if *old != to_peer.0 && *old != to_client.0 {
+                    drop(self.map.remove(old));
+                }
+            }
+            (held.to_peer, held.to_client) = (to_peer.0, to_client.0);
+        }
+        self.common.open_doors(flow);
+        // What a client sends first goes to a peer whose answers are to find their way.
+        let written = self
+            .map
+            .insert(to_client.0, to_client.1, 0)
+            .and_then(|()| self.map.insert(to_peer.0, to_peer.1, 0));
+        written.map_err(|error| {
+            self.remove(id);
+            refused(error)
+        })
+    }
+
+    /// Takes a flow out of the kernel: what it carried since it was last asked. Nothing if it was not
+    /// there.
+    pub fn remove(&mut self, id: FlowId) -> Carried {
+        let Some(held) = self.held.remove(&id) else { return Carried::default() };
+        // One that is not there any more is what is wanted.
+        drop(self.map.remove(&held.to_peer));
+        drop(self.map.remove(&held.to_client));
+        let (total, _) = self.common.counted(held.place.flow);
+        self.common.flows.put_back(held.place.flow);
+        if let Some(limited) = self.limits.get_mut(&id.allocation) {
+            limited.flows -= 1;
+            if limited.flows == 0 {
+                self.common.limits.put_back(limited.bucket);
+                self.limits.remove(&id.allocation);
+            }
+        }
+        total.less(&held.before)
+    }
+
+    /// Tells what each flow carried since it was last told, of those that carried something.
+    pub fn sweep(&mut self, mut told: impl FnMut(FlowId, Carried)) {
+        #[expect(clippy::iter_over_hash_type, reason = "sums do not depend on the order")]
+        for (id, held) in &mut self.held {
+            let (total, _) = self.common.counted(held.place.flow);
+            let carried = total.less(&held.before);
+            if !carried.is_nothing() {
+                held.before = total;
+                told(*id, carried);
+            }
+        }
+    }
+
+    /// How many flows of an allocation are in the kernel.
+    #[must_use]
+    pub fn of_allocation(&self, allocation: AllocationId) -> u32 {
+        self.limits.get(&allocation).map_or(0, |limited| limited.flows)
+    }
+
+    /// When the last packet of a flow came by the kernel path, if any did.
+    #[must_use]
+    pub fn last_seen(&self, id: FlowId) -> Option<Instant> {
+        let held = self.held.get(&id)?;
+        let (_, seen) = self.common.counted(held.place.flow);
+        (seen > held.since).then_some(seen)
+    }
+
+    /// How many flows are in the kernel.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Says that the worker is there: its routes hold for [`LEASE`] from now.
+    pub fn renew(&self, now: Instant) {
+        self.lease(now + LEASE);
+    }
+
+    fn lease(&self, until: Instant) {
+        let at = usize::from(self.worker.0) % WORKERS_MAX;
+        self.common.leases.words()[at].store(until.as_nanos(), Relaxed);
+    }
+
+    /// A place for a new flow, which it holds from now on.
+    fn place(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<Place, Trouble> {
+        let common = Arc::clone(&self.common);
+        let slot = common.flows.take().ok_or(Trouble::Full)?;
+        let limited = match self.limits.entry(id.allocation) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                // As many as flows: there is one for each.
+                let Some(bucket) = common.limits.take() else {
+                    common.flows.put_back(slot);
+                    return Err(Trouble::Full);
+                };
+                let start = bucket as usize * BUCKET_WORDS;
+                for word in &common.buckets.words()[start..][..BUCKET_WORDS] {
+                    word.store(0, Relaxed);
+                }
+                entry.insert(Limited { bucket, flows: 0 })
+            }
+        };
+        limited.flows += 1;
+        let place = Place {
+            flow: slot,
+            bucket: limited.bucket,
+            worker: self.worker.0,
+            flow_label: label(flow),
+        };
+        let Entries { to_peer, to_client } = flow.entries(place);
+        let (before, _) = common.counted(slot);
+        let held = Held { to_peer: to_peer.0, to_client: to_client.0, place, before, since: now };
+        self.held.insert(id, held);
+        Ok(place)
+    }
+}
+
+impl Drop for Routes {
+    /// What nobody answers for is not relayed.
+    fn drop(&mut self) {
+        self.lease(Instant::ZERO);
+        let ids: Vec<FlowId> = self.held.keys().copied().collect();
+        for id in ids {
+            self.remove(id);
+        }
+    }
+}
+
+/// A flow label (RFC 6437): the same for all packets of a flow, and told by nothing but the addresses
+/// that are in the packet anyway.
+fn label(flow: &Flow) -> u32 {
+    let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    let of = |hash: u32, at: SocketAddr| {
+        let bytes = crate::layout::address(at.ip());
+        bytes.into_iter().chain(at.port().to_be_bytes()).fold(hash, mix)
+    };
+    let hash = of(of(0x811C_9DC5, flow.client), flow.peer);
+    (hash ^ hash >> 20) & 0xF_FFFF
+}
+
+fn refused(error: MapError) -> Trouble {
+    let trouble = Trouble::of(error);
+    if trouble.os_error() == Some(libc::E2BIG) { Trouble::Full } else { trouble }
+}
+
+/// How long routes hold without a word of their worker, and how often it is to say so.
+const _: () = assert!(LEASE.as_secs() >= 3 * Duration::from_secs(1).as_secs());

@@ -1,0 +1,43 @@
+//! Why the kernel did not do what was asked.
+
+use std::error::Error;
+use std::io;
+
+/// Why there is no kernel path, or no route in it.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// All places for flows are taken.
+    #[error("all places for flows are taken: raise offload.flows")]
+    Full,
+    /// A system call failed.
+    #[error("the kernel refused: {0}")]
+    Kernel(#[source] io::Error),
+    /// The programs or maps could not be made.
+    #[error("cannot make the BPF programs and maps: {0}")]
+    Bpf(#[source] Box<dyn Error + Send + Sync>),
+    /// The compiled object is not that of this source.
+    #[error("the BPF object has no {0}: it is not of this build")]
+    Missing(&'static str),
+}
+
+impl Trouble {
+    /// Of the loader.
+    pub(crate) fn of(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::Bpf(Box::new(error))
+    }
+
+    /// The number that the kernel gave, if it was the kernel.
+    #[must_use]
+    pub fn os_error(&self) -> Option<i32> {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            if let Some(number) =
+                error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error)
+            {
+                return Some(number);
+            }
+            cause = error.source();
+        }
+        None
+    }
+}

@@ -1,0 +1,19 @@
+//! The programs load here, and pass what they do not know.
+#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
+
+use std::time::Duration;
+
+use xdp_relay::device::Hook;
+use xdp_relay::{KernelPath, Options, Verdict};
+
+#[test]
+fn what_is_not_known_passes_as_it_was() {
+    let options = Options { flows: 1024, look_up_from: 1, show_every: Duration::ZERO };
+    let path = KernelPath::make(options).unwrap();
+    let frame = [0_u8; 64];
+    for hook in [Hook::Xdp, Hook::Tc] {
+        let ran = path.run(hook, &frame, 1).unwrap();
+        assert_eq!((ran.verdict, ran.frame.as_slice()), (Verdict::Pass, &frame[..]));
+    }
+    assert!(path.passed().iter().all(|(_, count)| *count == 0));
+}
