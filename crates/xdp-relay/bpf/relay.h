@@ -27,7 +27,7 @@
 /* Set before they are loaded. */
 const volatile __u32 processors = 1;   /* cells of a flow */
 const volatile __u32 look_up_from = 0; /* interface that looks up the way; 0: the one it came by */
-const volatile __u64 show_every = 0;   /* nanoseconds between packets that the system is shown; 0: none */
+const volatile __u32 show_every = 0;   /* SHOW_GRAINs between packets that the system is shown; 0: none */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -267,6 +267,14 @@ static __always_inline int within_bandwidth(struct route *route, __u64 now, __u3
 	return 1;
 }
 
+static __always_inline void count_over(struct cell *cell, struct route *route)
+{
+	if (route->channel)
+		cell->to_client_over += 1;
+	else
+		cell->to_peer_over += 1;
+}
+
 static __always_inline void count(struct cell *cell, struct route *route, __u64 now, __u32 bytes)
 {
 	if (route->channel) {
@@ -283,10 +291,11 @@ static __always_inline void count(struct cell *cell, struct route *route, __u64 
  * neighbours, ways and connections by what it sends itself. */
 static __always_inline int is_to_be_shown(struct cell *cell, struct route *route, __u64 now)
 {
-	__u64 *shown = route->channel ? &cell->to_client_shown : &cell->to_peer_shown;
-	if (!show_every || now < *shown + show_every)
+	__u32 *shown = route->channel ? &cell->to_client_shown : &cell->to_peer_shown;
+	__u32 grains = now >> SHOW_GRAIN_BITS;
+	if (!show_every || grains - *shown < show_every)
 		return 0;
-	*shown = now;
+	*shown = grains;
 	return 1;
 }
 
@@ -418,14 +427,14 @@ static __always_inline int judge_way(long answer, struct plan *plan)
 static __always_inline int take(struct plan *plan)
 {
 	if (!within_bandwidth(plan->first, plan->now, plan->payload)) {
-		plan->first_cell->over_bandwidth += 1;
+		count_over(plan->first_cell, plan->first);
 		return 0;
 	}
 	count(plan->first_cell, plan->first, plan->now, plan->payload);
 	if (plan->last == plan->first)
 		return 1;
 	if (!within_bandwidth(plan->last, plan->now, plan->payload)) {
-		plan->last_cell->over_bandwidth += 1;
+		count_over(plan->last_cell, plan->last);
 		return 0;
 	}
 	count(plan->last_cell, plan->last, plan->now, plan->payload);

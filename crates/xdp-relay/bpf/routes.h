@@ -42,10 +42,11 @@ struct cell {
 	__u64 to_peer_bytes; /* of payload */
 	__u64 to_client_packets;
 	__u64 to_client_bytes;
-	__u64 over_bandwidth; /* packets, either way */
-	__u64 seen;           /* when the last packet came */
-	__u64 to_peer_shown;  /* when user space was last shown one */
-	__u64 to_client_shown;
+	__u64 to_peer_over; /* packets beyond the bandwidth */
+	__u64 to_client_over;
+	__u64 seen;          /* when the last packet came */
+	__u32 to_peer_shown; /* when user space was last shown one, in SHOW_GRAINs */
+	__u32 to_client_shown;
 };
 
 /* When the traffic let through so far would be through at the rate of the limit. */
@@ -68,6 +69,7 @@ struct link {
 };
 
 #define WORKERS_MAX 256
+#define SHOW_GRAIN_BITS 20 /* of nanoseconds: about a millisecond */
 
 /* Why a packet of a known route was left to user space. */
 enum pass {

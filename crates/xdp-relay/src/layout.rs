@@ -66,11 +66,15 @@ pub(crate) mod cell {
     pub(crate) const TO_PEER_BYTES: usize = 1;
     pub(crate) const TO_CLIENT_PACKETS: usize = 2;
     pub(crate) const TO_CLIENT_BYTES: usize = 3;
-    pub(crate) const OVER_BANDWIDTH: usize = 4;
-    pub(crate) const SEEN: usize = 5;
+    pub(crate) const TO_PEER_OVER: usize = 4;
+    pub(crate) const TO_CLIENT_OVER: usize = 5;
+    pub(crate) const SEEN: usize = 6;
     /// How many there are.
     pub(crate) const WORDS: usize = 8;
 }
+
+/// `SHOW_GRAIN_BITS`.
+pub(crate) const SHOW_GRAIN_BITS: u32 = 20;
 
 /// Words of `struct bucket`.
 pub(crate) const BUCKET_WORDS: usize = 2;

@@ -8,7 +8,7 @@ use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::{Program, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
-use crate::layout::{BUCKET_WORDS, DOOR_WORDS, WORKERS_MAX, cell};
+use crate::layout::{BUCKET_WORDS, DOOR_WORDS, SHOW_GRAIN_BITS, WORKERS_MAX, cell};
 use crate::shared::Shared;
 use crate::trouble::Trouble;
 
@@ -50,7 +50,8 @@ impl Object {
         let processors = u32::try_from(processors).unwrap_or(1);
         let Making { flows, look_up_from, show_every } = making;
         let cells = flows * processors;
-        let show_every = u64::try_from(show_every.as_nanos()).unwrap_or(u64::MAX);
+        let grains = show_every.as_nanos() >> SHOW_GRAIN_BITS;
+        let show_every = u32::try_from(grains).unwrap_or(u32::MAX);
         let mut loader = EbpfLoader::new();
         // The programs use no type of the kernel: none needs to be relocated.
         loader.btf(None);

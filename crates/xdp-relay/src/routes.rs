@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use aya::maps::{self, Map, MapData, MapError};
 use turn_types::{AllocationId, Instant, WorkerId};
@@ -37,8 +36,10 @@ pub struct Carried {
     pub to_client_packets: u64,
     /// Bytes of their payload, without the ChannelData header.
     pub to_client_bytes: u64,
-    /// Datagrams dropped, either way, because they were over the bandwidth.
-    pub over_bandwidth: u64,
+    /// Datagrams of clients that were dropped because they were over the bandwidth.
+    pub to_peer_over: u64,
+    /// Those of peers.
+    pub to_client_over: u64,
 }
 
 impl Carried {
@@ -54,7 +55,8 @@ impl Carried {
             to_peer_bytes: self.to_peer_bytes.wrapping_sub(before.to_peer_bytes),
             to_client_packets: self.to_client_packets.wrapping_sub(before.to_client_packets),
             to_client_bytes: self.to_client_bytes.wrapping_sub(before.to_client_bytes),
-            over_bandwidth: self.over_bandwidth.wrapping_sub(before.over_bandwidth),
+            to_peer_over: self.to_peer_over.wrapping_sub(before.to_peer_over),
+            to_client_over: self.to_client_over.wrapping_sub(before.to_client_over),
         }
     }
 }
@@ -85,7 +87,8 @@ impl Common {
             sum.to_client_packets =
                 sum.to_client_packets.wrapping_add(word(cell::TO_CLIENT_PACKETS));
             sum.to_client_bytes = sum.to_client_bytes.wrapping_add(word(cell::TO_CLIENT_BYTES));
-            sum.over_bandwidth = sum.over_bandwidth.wrapping_add(word(cell::OVER_BANDWIDTH));
+            sum.to_peer_over = sum.to_peer_over.wrapping_add(word(cell::TO_PEER_OVER));
+            sum.to_client_over = sum.to_client_over.wrapping_add(word(cell::TO_CLIENT_OVER));
             seen = seen.max(word(cell::SEEN));
         }
         (sum, Instant::from_nanos(seen))
@@ -303,6 +306,3 @@ fn refused(error: MapError) -> Trouble {
     let trouble = Trouble::of(error);
     if trouble.os_error() == Some(libc::E2BIG) { Trouble::Full } else { trouble }
 }
-
-/// How long routes hold without a word of their worker, and how often it is to say so.
-const _: () = assert!(LEASE.as_secs() >= 3 * Duration::from_secs(1).as_secs());
