@@ -1,10 +1,11 @@
-//! Routes: bound channels, told to a path that could forward their data without us (a program in the
-//! kernel, say), and that does nothing which `relay.rs` would not have done.
+//! Routes: bound channels, told to a path that could forward their data without us, such as a program
+//! in the kernel. A route says no more than `relay.rs` would do; without any, nothing is different but
+//! the speed.
 //!
-//! They are told by comparison: after whatever may have changed an allocation, its routes are made
-//! anew, and those that are not as they were told last are told again. So nothing that changes a rule
-//! has to know which routes it touches. Where a channel is let go of, its route is withdrawn on the
-//! spot (`table.rs`, [`Outbox::let_go`]), hence before its relay socket is closed.
+//! They are told by comparison: after whatever may have changed an allocation its routes are made anew,
+//! and those that are not as they were told last are told again. So nothing that changes a rule has to
+//! know which routes it touches. Where a channel is let go of, its route is withdrawn on the spot
+//! ([`Outbox::let_go`], called by `table.rs`), hence before its relay socket is closed.
 
 use alloc::boxed::Box;
 

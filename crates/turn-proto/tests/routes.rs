@@ -1,0 +1,630 @@
+//! Routes: what a path that forwards by itself is told of bound channels, and that it never is told to
+//! forward what the server would not. That every route has a socket, is told only when it is new, and
+//! is withdrawn once and before its socket closes, [`World`] asserts in every test of this crate.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use client::channel_message;
+use netsim::{Rng, for_each_seed};
+use support::*;
+use turn_proto::*;
+use turn_types::*;
+
+const NUMBER: u16 = 0x4000;
+const PEER_2: &str = "192.0.2.20:1";
+const UNLIMITED: u64 = 0;
+
+/// A client with an allocation of an hour and a channel to [`PEER`].
+fn bound(world: &mut World) -> (Client, SocketAddr) {
+    let mut client = Client::new(1);
+    let relayed = client.allocate(world);
+    client.refresh(world, Some(3600)).success();
+    client.bind(world, NUMBER, PEER).success();
+    (client, relayed)
+}
+
+/// The only route.
+fn only(world: &World) -> Route {
+    let routes: Vec<Route> = world.routes.values().copied().collect();
+    let [route] = routes[..] else { panic!("{routes:?}") };
+    route
+}
+
+/// How long a route is good from now on: to the peer, to the client.
+fn left(world: &World, route: &Route) -> (u64, u64) {
+    let left = |until: Instant| until.saturating_since(world.now.instant).as_secs();
+    (left(route.to_peer_until), left(route.to_client_until))
+}
+
+/// How many commands about routes `act` causes.
+fn told<R>(world: &mut World, act: impl FnOnce(&mut World) -> R) -> u32 {
+    let before = world.route_commands;
+    act(world);
+    world.route_commands - before
+}
+
+#[test]
+fn a_bound_channel_has_a_route() {
+    let mut world = World::new();
+    let (client, relayed) = bound(&mut world);
+    let expected = Route {
+        id: RouteId { allocation: world.record().id, channel: NUMBER },
+        five_tuple: client.path.five_tuple,
+        relayed: RelayedAddr(relayed),
+        peer: peer(PEER),
+        own: false,
+        to_peer_until: world.now.instant + secs(600),
+        to_client_until: world.now.instant + secs(300),
+        bytes_per_second: UNLIMITED,
+    };
+    assert_eq!(only(&world), expected);
+}
+
+#[test]
+fn without_a_channel_there_is_none() {
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    client.allocate(&mut world);
+    client.permit(&mut world, &[PEER]).success();
+    client.bind(&mut world, NUMBER, "127.0.0.1:80").refused(403);
+    client.refresh(&mut world, Some(0)).success();
+    assert_eq!(world.route_commands, 0);
+}
+
+#[test]
+fn nobody_is_told_what_nobody_wants() {
+    let mut world = World::new();
+    world.server = Server::new(ServerConfig {
+        worker: WorkerId(3),
+        policy: Arc::new(world.policy.clone()),
+        book: Arc::clone(&world.book) as Arc<dyn SharedBook>,
+        seed: SEED,
+        routes: false,
+    });
+    let (mut client, _) = bound(&mut world);
+    world.apply(Policy { rfc5766_clients: true, ..world.policy.clone() });
+    world.advance(secs(600));
+    client.bind(&mut world, NUMBER, PEER_2).success();
+    client.refresh(&mut world, Some(0)).success();
+    assert_eq!(world.route_commands, 0);
+}
+
+#[test]
+fn a_rebind_prolongs_both_directions() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    world.advance(secs(100));
+    assert_eq!(left(&world, &only(&world)), (500, 200));
+    assert_eq!(told(&mut world, |world| client.bind(world, NUMBER, PEER).success()), 1);
+    assert_eq!(left(&world, &only(&world)), (600, 300));
+    assert_eq!(told(&mut world, |world| client.bind(world, NUMBER, PEER).success()), 0);
+}
+
+#[test]
+fn a_number_that_ran_out_may_lead_to_another_peer() {
+    for reclaimed in [false, true] {
+        let mut world = World::new();
+        let (mut client, _) = bound(&mut world);
+        if reclaimed {
+            world.advance(secs(602))
+        } else {
+            world.advance_silently(secs(600))
+        }
+        assert_eq!(world.routes.is_empty(), reclaimed);
+        client.bind(&mut world, NUMBER, PEER_2).success();
+        client.bind(&mut world, 0x4001, PEER).success();
+        let peers: Vec<PeerAddr> = world.routes.values().map(|route| route.peer).collect();
+        assert_eq!(peers, [peer(PEER_2), peer(PEER)]);
+    }
+}
+
+#[test]
+fn what_ran_out_is_withdrawn_even_by_a_request_that_is_refused() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    world.advance_silently(secs(600));
+    client.permit(&mut world, &["192.0.2.1:1"]).success();
+    assert_eq!(world.routes.len(), 0);
+    client.bind(&mut world, NUMBER, PEER).success();
+    world.policy.quotas.permissions = 1;
+    world.apply(world.policy.clone());
+    world.advance_silently(secs(600));
+    client.permit(&mut world, &[PEER, PEER_2]).refused(508);
+    assert_eq!(world.routes.len(), 0);
+}
+
+#[test]
+fn a_permission_opens_the_way_to_the_client() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    world.advance(secs(200));
+    // Ports do not count.
+    client.permit(&mut world, &["192.0.2.10:9"]).success();
+    assert_eq!(left(&world, &only(&world)), (400, 300));
+    client.permit(&mut world, &[PEER_2]).success();
+    assert_eq!(left(&world, &only(&world)), (400, 300), "somebody else's");
+    // No longer than the channel.
+    world.advance(secs(200));
+    client.permit(&mut world, &[PEER]).success();
+    assert_eq!(left(&world, &only(&world)), (200, 200));
+}
+
+#[test]
+fn a_permission_that_ran_out_needs_no_word_until_there_is_a_new_one() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    assert_eq!(told(&mut world, |world| world.advance(secs(302))), 0);
+    assert_eq!(left(&world, &only(&world)), (298, 0));
+    let other = |world: &mut World| client.permit(world, &[PEER_2]).success();
+    assert_eq!(told(&mut world, other), 0);
+    world.policy.quotas.bytes_per_second = 1 << 40;
+    world.apply(world.policy.clone());
+    assert_eq!(left(&world, &only(&world)), (298, 0));
+    client.permit(&mut world, &[PEER]).success();
+    assert_eq!(left(&world, &only(&world)), (298, 298));
+}
+
+#[test]
+fn a_shorter_lifetime_of_permissions_is_told() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    world.policy.lifetimes.permission = secs(60);
+    let policy = world.policy.clone();
+    assert_eq!(told(&mut world, |world| world.apply(policy)), 0, "it counts from the next one");
+    client.permit(&mut world, &[PEER]).success();
+    assert_eq!(left(&world, &only(&world)), (600, 60));
+}
+
+#[test]
+fn a_route_is_good_no_longer_than_its_half() {
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    client.allocate_both(&mut world);
+    world.advance(secs(400));
+    client.bind(&mut world, NUMBER, PEER).success();
+    client.bind(&mut world, 0x4001, PEER_V6).success();
+    let ends = |world: &World| -> Vec<(u64, u64)> {
+        world.routes.values().map(|route| left(world, route)).collect()
+    };
+    assert_eq!(ends(&world), [(200, 200), (200, 200)]);
+    client.refresh_half(&mut world, 2, 3600).success();
+    assert_eq!(ends(&world), [(200, 200), (600, 300)]);
+    client.refresh(&mut world, Some(700)).success();
+    assert_eq!(ends(&world), [(600, 300), (600, 300)]);
+    client.refresh_half(&mut world, 1, 3600).success();
+    world.advance(secs(250));
+    client.bind(&mut world, NUMBER, PEER).success();
+    client.bind(&mut world, 0x4001, PEER_V6).success();
+    assert_eq!(ends(&world), [(600, 300), (450, 300)]);
+    world.advance(secs(451));
+    assert_eq!(ends(&world), [(149, 0)], "of the half that has not run out");
+}
+
+#[test]
+fn a_shorter_refresh_is_told() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    world.policy.lifetimes.allocation_default = secs(60);
+    world.apply(world.policy.clone());
+    client.refresh(&mut world, Some(60)).success();
+    assert_eq!(left(&world, &only(&world)), (60, 60));
+}
+
+#[test]
+fn a_half_that_is_deleted_takes_its_routes_along() {
+    for (family, stays) in [(1, PEER_V6), (2, PEER)] {
+        let mut world = World::new();
+        let mut client = Client::new(1);
+        let (v4, v6) = client.allocate_both(&mut world);
+        client.bind(&mut world, NUMBER, PEER).success();
+        client.bind(&mut world, 0x4001, PEER_V6).success();
+        let relayed: Vec<SocketAddr> = world.routes.values().map(|one| one.relayed.0).collect();
+        assert_eq!(relayed, [v4, v6]);
+        client.refresh_half(&mut world, family, 0).success();
+        assert_eq!(only(&world).peer, peer(stays));
+    }
+}
+
+#[test]
+fn expiry_withdraws() {
+    let mut world = World::new();
+    let (mut client, relayed) = bound(&mut world);
+    world.advance(secs(602));
+    assert_eq!(world.routes.len(), 0);
+    assert!(world.is_open(relayed), "the channel's end, not the allocation's");
+    world.advance(secs(2600));
+    client.nonce = None;
+    client.bind(&mut world, NUMBER, PEER).success();
+    assert_eq!(left(&world, &only(&world)), (398, 300));
+    world.advance(secs(400));
+    assert_eq!((world.routes.len(), world.server.allocation_count()), (0, 0));
+}
+
+#[test]
+fn what_ran_out_is_not_told_anew_before_it_is_reclaimed() {
+    let mut world = World::new();
+    bound(&mut world);
+    world.advance_silently(secs(600));
+    world.policy.quotas.bytes_per_second = 1 << 20;
+    let policy = world.policy.clone();
+    assert_eq!(told(&mut world, |world| world.apply(policy)), 1);
+    assert_eq!(world.routes.len(), 0);
+    assert_eq!(told(&mut world, |world| world.advance(secs(2))), 0);
+}
+
+#[test]
+fn whatever_ends_an_allocation_withdraws_first() {
+    type End = fn(&mut World, &mut Client);
+    let ends: [(EndReason, End); 5] = [
+        (EndReason::Deleted, |world, client| {
+            world.hold = true;
+            client.refresh(world, Some(0)).success();
+        }),
+        (EndReason::Expired, |world, _| {
+            world.advance_silently(secs(3602));
+            world.server.handle_timeout(world.now);
+        }),
+        (EndReason::EndedByOperator, |world, _| {
+            let id = world.record().id;
+            assert!(world.server.end_allocation(world.now, id, EndReason::EndedByOperator));
+        }),
+        (EndReason::Shutdown, |world, _| world.server.end_all(world.now, EndReason::Shutdown)),
+        (EndReason::RelayAddressRemoved, |world, _| {
+            let none = Policy { relay: Vec::new(), ..world.policy.clone() };
+            world.server.apply(world.now, Arc::new(none));
+        }),
+    ];
+    for (reason, end) in ends {
+        let mut world = World::new();
+        let mut client = Client::new(1);
+        client.allocate_both(&mut world);
+        client.refresh(&mut world, Some(3600)).success();
+        for (number, peer) in [(0x4000, PEER), (0x4001, PEER_V6), (0x4002, PEER_2)] {
+            client.bind(&mut world, number, peer).success();
+        }
+        let routes: Vec<RouteId> = world.routes.keys().copied().collect();
+        world.ends();
+        end(&mut world, &mut client);
+        world.hold = true;
+        world.carry_out();
+        let (mut withdrawn, mut closed) = (Vec::new(), 0);
+        for command in &world.held {
+            match command {
+                Command::RemoveRoute(id) => withdrawn.push(*id),
+                Command::CloseRelay { .. } => closed += 1,
+                Command::SetRoute(_) | Command::FindUser { .. } | Command::OpenRelay { .. } => {
+                    panic!("{command:?} at the end")
+                }
+            }
+        }
+        withdrawn.sort_unstable();
+        assert_eq!((withdrawn, closed), (routes, 2), "{reason:?}");
+        assert_eq!(world.ends(), [reason]);
+        // In this order, or the world finds a route without its socket.
+        world.release();
+        assert_eq!(world.routes.len(), 0, "{reason:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_forbidden_by_a_reload_loses_its_route() {
+    let mut world = World::new();
+    let (mut client, _) = bound(&mut world);
+    client.bind(&mut world, 0x4001, PEER_2).success();
+    let policy = Policy { peer_rules: rules(&["192.0.2.10/32"]), ..world.policy.clone() };
+    assert_eq!(told(&mut world, |world| world.apply(policy)), 1);
+    assert_eq!(only(&world).peer, peer(PEER_2));
+    let policy = Policy { peer_rules: rules(&[]), ..world.policy.clone() };
+    assert_eq!(told(&mut world, |world| world.apply(policy)), 0, "the channel is gone");
+}
+
+#[test]
+fn a_relay_address_that_goes_takes_its_routes_along() {
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    client.allocate_both(&mut world);
+    client.bind(&mut world, NUMBER, PEER).success();
+    client.bind(&mut world, 0x4001, PEER_V6).success();
+    let mut policy = world.policy.clone();
+    policy.relay.remove(0);
+    world.apply(policy);
+    assert_eq!(only(&world).peer, peer(PEER_V6));
+}
+
+#[test]
+fn a_new_bandwidth_is_told() {
+    let mut world = World::new();
+    bound(&mut world);
+    for rate in [1 << 20, 1 << 10, UNLIMITED] {
+        world.policy.quotas.bytes_per_second = rate;
+        let policy = world.policy.clone();
+        assert_eq!(told(&mut world, |world| world.apply(policy)), 1);
+        assert_eq!(only(&world).bytes_per_second, rate);
+        let policy = world.policy.clone();
+        assert_eq!(told(&mut world, |world| world.apply(policy)), 0, "nothing is new");
+    }
+}
+
+#[test]
+fn a_hairpin_is_marked() {
+    let mut world = World::new();
+    let other = Client::new(2).allocate(&mut world);
+    let mut client = Client::new(1);
+    client.allocate(&mut world);
+    client.bind(&mut world, NUMBER, &other.to_string()).success();
+    let route = only(&world);
+    assert_eq!((route.own, route.peer.0), (true, other));
+    // An address that this host lets go of is a peer like any other.
+    let allow = ["203.0.113.0/24".parse().unwrap()];
+    let policy = Policy { peer_rules: PeerRules::new(&allow, &[], &[]), ..world.policy.clone() };
+    world.apply(policy);
+    assert!(!only(&world).own);
+}
+
+#[test]
+fn behind_nat_a_route_has_the_addresses_of_packets() {
+    let mut world = World::with(behind_nat());
+    let other = Client::new(2).allocate(&mut world);
+    let mut client = Client::new(1);
+    let relayed = client.allocate(&mut world);
+    client.bind(&mut world, NUMBER, PEER).success();
+    client.bind(&mut world, 0x4001, &other.to_string()).success();
+    let local = |public: SocketAddr| SocketAddr::new(ip("10.0.0.5"), public.port());
+    let rows: Vec<_> =
+        world.routes.values().map(|one| (one.relayed.0, one.peer.0, one.own)).collect();
+    assert_eq!(rows, [(local(relayed), addr(PEER), false), (local(relayed), local(other), true)]);
+}
+
+#[test]
+fn only_udp_clients_have_routes() {
+    for transport in [Transport::Tcp, Transport::Tls, Transport::Dtls] {
+        let mut world = World::new();
+        let mut client = Client::new(1).over(transport);
+        client.allocate(&mut world);
+        client.bind(&mut world, NUMBER, PEER).success();
+        world.policy.quotas.bytes_per_second = 1 << 40;
+        world.apply(world.policy.clone());
+        client.refresh(&mut world, Some(0)).success();
+        assert_eq!(world.route_commands, 0, "{transport:?}");
+    }
+}
+
+#[test]
+fn numbers_of_rfc_5766_have_routes_while_they_are_served() {
+    let serving =
+        |rfc5766_clients| move |policy: &Policy| Policy { rfc5766_clients, ..policy.clone() };
+    let mut world = World::with(serving(true)(&policy()));
+    let (mut client, _) = bound(&mut world);
+    client.bind(&mut world, 0x5000, PEER_2).success();
+    let numbers = |world: &World| -> Vec<u16> {
+        world.routes.values().map(|route| route.id.channel).collect()
+    };
+    assert_eq!(numbers(&world), [NUMBER, 0x5000]);
+    world.apply(serving(false)(&world.policy));
+    assert_eq!(numbers(&world), [NUMBER]);
+    world.apply(serving(true)(&world.policy));
+    assert_eq!(numbers(&world), [NUMBER, 0x5000]);
+    world.apply(serving(false)(&world.policy));
+    client.refresh(&mut world, Some(0)).success();
+    assert_eq!(numbers(&world), []);
+}
+
+// What a fast path carried.
+
+const CARRIED: Traffic = Traffic {
+    to_peer_packets: 1,
+    to_peer_bytes: 200_000,
+    to_client_packets: 3,
+    to_client_bytes: 50_000,
+    dropped_packets: 5,
+};
+
+#[test]
+fn what_was_carried_is_in_the_record() {
+    let mut world = World::new();
+    let (client, _) = bound(&mut world);
+    let id = world.record().id;
+    assert!(world.server.credit(id, CARRIED));
+    client.send_channel(&mut world, NUMBER, b"four").to_peer();
+    assert!(world.server.credit(id, CARRIED));
+    let expected = Traffic {
+        to_peer_packets: 3,
+        to_peer_bytes: 400_004,
+        to_client_packets: 6,
+        to_client_bytes: 100_000,
+        dropped_packets: 10,
+    };
+    assert_eq!(world.record().traffic, expected);
+    world.server.end_allocation(world.now, id, EndReason::EndedByOperator);
+    assert!(!world.server.credit(id, CARRIED));
+    assert!(!world.server.credit(AllocationId(0), CARRIED));
+}
+
+#[test]
+fn what_was_carried_counts_against_the_bandwidth_of_its_direction() {
+    let mut policy = policy();
+    policy.quotas.bytes_per_second = 200_000;
+    let mut world = World::with(policy);
+    let (mut client, relayed) = bound(&mut world);
+    let passes = |world: &mut World, client: &mut Client, len| {
+        let payload = vec![0; len];
+        let sent = matches!(client.send(world, PEER, &payload), Fate::ToPeer { .. });
+        (sent, matches!(world.from_peer(relayed, PEER, &payload), Fate::ToClient { .. }))
+    };
+    assert!(world.server.credit(world.record().id, CARRIED));
+    assert_eq!(passes(&mut world, &mut client, 1), (false, true), "to the peer nothing is left");
+    for _ in 0..2 {
+        world.from_peer(relayed, PEER, &[0; 60_000]).to_client();
+    }
+    assert_eq!(passes(&mut world, &mut client, 60_000), (false, false));
+    world.advance(secs(1));
+    assert_eq!(passes(&mut world, &mut client, 60_000), (true, true));
+}
+
+// Routes and rules agree.
+
+/// Channel numbers that are bound and tried; the last one is of RFC 5766.
+const NUMBERS: [u16; 3] = [0x4000, 0x4001, 0x5000];
+
+/// A world in which anything happens, and how often a route was followed each way.
+struct Walk {
+    world: World,
+    rng: Rng,
+    /// Rules as they were in the beginning.
+    first: Policy,
+    clients: [Client; 3],
+    followed: [u32; 2],
+    withdrawn: u32,
+}
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        let world = World::new();
+        Self {
+            first: world.policy.clone(),
+            world,
+            rng: Rng::new(seed),
+            clients: [Client::new(1), Client::v6(2), Client::new(3).over(Transport::Tcp)],
+            followed: [0; 2],
+            withdrawn: 0,
+        }
+    }
+
+    /// Peers of both families, and what clients are relayed as.
+    fn peers(&self) -> Vec<String> {
+        let outside = [PEER, "192.0.2.10:5001", PEER_2, PEER_V6].map(String::from);
+        let own = self.world.sockets.values().map(|at| at.to_string());
+        outside.into_iter().chain(own).collect()
+    }
+
+    fn step(&mut self) {
+        let peers = self.peers();
+        let Self { world, rng, clients, .. } = self;
+        let (one, other) = (rng.pick(&peers).as_str(), rng.pick(&peers).as_str());
+        let client = rng.pick(&[0, 0, 1, 2]);
+        let client = &mut clients[*client];
+        client.nonce = None;
+        let lifetime = *rng.pick(&[0, 600, 700, 3600, 3600]);
+        match rng.below(16) {
+            0..=1 => _ = client.try_allocate(world, |b| _ = b.additional_address_family(2)),
+            2..=3 => _ = client.permit(world, &[one, other]),
+            4..=9 => _ = client.bind(world, *rng.pick(&NUMBERS), one),
+            10 => _ = client.refresh(world, Some(lifetime)),
+            11 => _ = client.refresh_half(world, *rng.pick(&[1, 2]), lifetime),
+            12..=13 => {
+                let pause = secs(*rng.pick(&[1, 99, 100, 200, 299, 300, 301, 600]));
+                if rng.below(2) == 0 { world.advance(pause) } else { world.advance_silently(pause) }
+            }
+            14 => self.reload(),
+            _ => {
+                let ids: Vec<_> = world.server.allocations().map(|one| one.id).collect();
+                if !ids.is_empty() && rng.below(4) == 0 {
+                    let id = *rng.pick(&ids);
+                    world.server.end_allocation(world.now, id, EndReason::EndedByOperator);
+                    world.carry_out();
+                }
+            }
+        }
+    }
+
+    /// Puts other rules in force, or those of the beginning.
+    fn reload(&mut self) {
+        let mut policy = self.first.clone();
+        match self.rng.below(6) {
+            0 => policy.peer_rules = rules(&["192.0.2.10/32"]),
+            1 => policy.rfc5766_clients = true,
+            2 => policy.quotas.bytes_per_second = 1 << 40,
+            3 => _ = policy.relay.remove(self.rng.index(2)),
+            4 => policy.lifetimes.permission = secs(100),
+            _ => {}
+        }
+        self.world.apply(policy);
+    }
+
+    /// Tries everything that a route could be for: it is forwarded if, and only if, a route says so,
+    /// and to the same address.
+    fn agree(&mut self) {
+        for client in [0, 1] {
+            for number in NUMBERS {
+                self.agree_to_peer(client, number);
+            }
+        }
+        let relayed: Vec<SocketAddr> = self.world.sockets.values().map(|at| at.0).collect();
+        for relayed in relayed {
+            for peer in self.peers() {
+                self.agree_to_client(relayed, &peer);
+            }
+        }
+    }
+
+    fn agree_to_peer(&mut self, client: usize, number: u16) {
+        let now = self.world.now.instant;
+        let five_tuple = self.clients[client].path.five_tuple;
+        let mut routes = self.world.routes.values().filter(|one| {
+            (one.five_tuple, one.id.channel) == (five_tuple, number) && now < one.to_peer_until
+        });
+        let route = routes.next().copied();
+        assert_eq!(routes.next(), None, "two ways for one packet");
+        let fate = self.clients[client].send_channel(&mut self.world, number, b"x");
+        match (fate, route) {
+            (Fate::ToPeer { from, to, .. }, Some(route)) => {
+                assert_eq!((from, to), (route.relayed, route.peer));
+                self.followed[0] += 1;
+            }
+            // The other allocation may have ended: of that a hairpin's route tells nothing.
+            (Fate::Drop(DropReason::OwnAddress), Some(route)) => assert!(route.own, "{route:?}"),
+            (Fate::Drop(_), None) => self.withdrawn += 1,
+            (fate, route) => panic!("{fate:?}, but {route:?}"),
+        }
+    }
+
+    fn agree_to_client(&mut self, relayed: SocketAddr, from: &str) {
+        let now = self.world.now.instant;
+        let mut routes = self.world.routes.values().filter(|one| {
+            (one.relayed.0, one.peer) == (relayed, peer(from)) && now < one.to_client_until
+        });
+        let route = routes.next().copied();
+        assert_eq!(routes.next(), None, "two ways for one packet");
+        let tcp = self.clients[2].path.five_tuple.client;
+        let fate = self.world.from_peer(relayed, from, b"x");
+        match (fate, route) {
+            (Fate::ToClient { to, from, bytes, .. }, Some(route)) => {
+                let FiveTuple { client, server, .. } = route.five_tuple;
+                assert_eq!((to, from), (client, server.ip()));
+                assert_eq!(bytes, channel_message(route.id.channel, b"x"));
+                self.followed[1] += 1;
+            }
+            (Fate::Drop(DropReason::OwnAddress), Some(route)) => assert!(route.own, "{route:?}"),
+            (Fate::Drop(_), None) => {}
+            (Fate::ToClient { to, bytes, .. }, None) => {
+                let number = u16::from_be_bytes([bytes[0], bytes[1]]);
+                let is_indication = number < 0x4000;
+                // A number that clients may no longer use: user space alone goes on with it.
+                let is_retired = number > 0x4FFF && !self.world.policy.rfc5766_clients;
+                assert!(to == tcp || is_indication || is_retired, "{number:#x} without a route");
+            }
+            (fate, route) => panic!("{fate:?}, but {route:?}"),
+        }
+    }
+}
+
+#[test]
+fn routes_say_what_the_rules_say() {
+    let (mut followed, mut withdrawn) = ([0; 2], 0);
+    for_each_seed(0..300, |seed| {
+        let mut walk = Walk::new(seed);
+        for _ in 0..60 {
+            walk.step();
+            walk.agree();
+        }
+        walk.world.server.end_all(walk.world.now, EndReason::Shutdown);
+        walk.world.carry_out();
+        assert_eq!(walk.world.routes.len(), 0);
+        followed = [0, 1].map(|way| followed[way] + walk.followed[way]);
+        withdrawn += walk.withdrawn;
+    });
+    assert!(followed.iter().all(|times| *times > 1_000) && withdrawn > 1_000, "{followed:?}");
+}
