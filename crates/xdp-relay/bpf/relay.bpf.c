@@ -32,7 +32,9 @@ int relay_xdp(struct xdp_md *ctx)
 
 	/* Steps 4 and 5: the way, as the system would take it. */
 	ask_way(came_by, &plan);
-	if (judge_way(bpf_fib_lookup(ctx, &plan.way, sizeof(plan.way), 0), &plan))
+	int trial = is_trial(came_by, route);
+	if (!trial &&
+	    judge_way(bpf_fib_lookup(ctx, &plan.way, sizeof(plan.way), 0), &plan, LEAVE_XDP))
 		return XDP_PASS;
 
 	/* Step 6: room, then what the allocation may send. */
@@ -48,12 +50,13 @@ int relay_xdp(struct xdp_md *ctx)
 	end = (void *)(long)ctx->data_end;
 	if (!write_headers(data, end, &plan))
 		return XDP_DROP;
-	return bpf_redirect(plan.way.ifindex, 0);
+	return trial ? XDP_TX : bpf_redirect(plan.way.ifindex, 0);
 }
 
 /* To the next program, then to the system. */
 #define NEXT -1
 #define DROP 2 /* TC_ACT_SHOT */
+#define TRIED 3 /* TC_ACT_PIPE, a number of its own */
 
 SEC("classifier")
 int relay_tc(struct __sk_buff *skb)
@@ -96,7 +99,8 @@ int relay_tc(struct __sk_buff *skb)
 
 	/* Steps 4 and 5: the way, as the system would take it. */
 	ask_way(skb->ifindex, &plan);
-	if (judge_way(bpf_fib_lookup(skb, &plan.way, sizeof(plan.way), 0), &plan))
+	int trial = is_trial(skb->ifindex, route);
+	if (!trial && judge_way(bpf_fib_lookup(skb, &plan.way, sizeof(plan.way), 0), &plan, LEAVE_TC))
 		return NEXT;
 
 	/* Step 6: what the allocation may send, then room. */
@@ -113,7 +117,7 @@ int relay_tc(struct __sk_buff *skb)
 	end = (void *)(long)skb->data_end;
 	if (!write_headers(data, end, &plan))
 		return DROP;
-	return bpf_redirect(plan.way.ifindex, 0);
+	return trial ? TRIED : bpf_redirect(plan.way.ifindex, 0);
 }
 
 /* bpf_fib_lookup is for programs that are under the GPL; this one is under the MIT licence as well. */

@@ -21,6 +21,7 @@
 #define IPV4_LEN ((__s32)sizeof(struct iphdr))
 #define IPV6_LEN ((__s32)sizeof(struct ipv6hdr))
 #define HEADERS_MAX (ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct udphdr) + CHANNEL_HEADER)
+#define LOOPBACK 1
 #define AF_INET 2
 #define AF_INET6 10
 
@@ -381,6 +382,12 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 	return 0;
 }
 
+/* Whether the program is only tried: frames of a trial come by the loopback, where it never hangs. */
+static __always_inline int is_trial(__u32 came_by, struct route *route)
+{
+	return route->probe && came_by == LOOPBACK;
+}
+
 /* Step 4: what to ask for the way. */
 static __always_inline void ask_way(__u32 came_by, struct plan *plan)
 {
@@ -408,7 +415,7 @@ static __always_inline void ask_way(__u32 came_by, struct plan *plan)
 }
 
 /* Step 5: what follows from the answer. Negative: user space is to see the packet. */
-static __always_inline int judge_way(long answer, struct plan *plan)
+static __always_inline int judge_way(long answer, struct plan *plan, __u8 leave)
 {
 	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return passed(PASS_NO_NEIGHBOUR);
@@ -418,7 +425,7 @@ static __always_inline int judge_way(long answer, struct plan *plan)
 		return passed(PASS_NO_ROUTE);
 	__u32 interface = plan->way.ifindex;
 	struct link *link = bpf_map_lookup_elem(&links, &interface);
-	if (!link || !link->leave)
+	if (!link || !(link->leave & leave))
 		return passed(PASS_LINK);
 	return 0;
 }

@@ -33,7 +33,8 @@ struct route {
 	__u16 worker;    /* whose route it is */
 	__u16 pseudo;    /* sum of the pseudo header as the packet comes, but for the length */
 	__u16 udp_change; /* what the UDP checksum's sum grows by, but for the length in ChannelData */
-	__u16 zero[3];
+	__u8 probe;       /* the program is tried with it: it asks for no way, and nothing leaves */
+	__u8 zero[5];
 };
 
 /* What one processor counts of a flow, which is the channel of a client in both directions. */
@@ -64,9 +65,12 @@ struct doors {
 /* An interface of ours. */
 struct link {
 	__u8 mac[6];
-	__u8 leave; /* packets may leave by it */
+	__u8 leave; /* packets may leave by it: LEAVE_ bits */
 	__u8 zero;
 };
+
+#define LEAVE_XDP 1 /* that came by XDP */
+#define LEAVE_TC 2
 
 #define WORKERS_MAX 256
 #define SHOW_GRAIN_BITS 20 /* of nanoseconds: about a millisecond */

@@ -52,6 +52,8 @@ pub(crate) struct Place {
     pub(crate) bucket: u32,
     pub(crate) worker: u16,
     pub(crate) flow_label: u32,
+    /// The programs are tried with it.
+    pub(crate) probe: bool,
 }
 
 /// An entry for each direction.
@@ -106,7 +108,8 @@ impl Flow {
             worker: place.worker,
             pseudo: [0; 2],
             udp_change: [0; 2],
-            zero: [0; 6],
+            probe: u8::from(place.probe),
+            zero: [0; 5],
         }
     }
 }

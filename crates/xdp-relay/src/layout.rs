@@ -37,7 +37,8 @@ pub(crate) struct RouteValue {
     /// Sums in the order of the packet's bytes.
     pub(crate) pseudo: [u8; 2],
     pub(crate) udp_change: [u8; 2],
-    pub(crate) zero: [u8; 6],
+    pub(crate) probe: u8,
+    pub(crate) zero: [u8; 5],
 }
 
 /// An interface.
@@ -45,6 +46,7 @@ pub(crate) struct RouteValue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LinkValue {
     pub(crate) mac: [u8; 6],
+    /// LEAVE_XDP, LEAVE_TC.
     pub(crate) leave: u8,
     pub(crate) zero: u8,
 }
@@ -59,6 +61,9 @@ unsafe impl aya::Pod for RouteKey {}
 unsafe impl aya::Pod for RouteValue {}
 // SAFETY: bytes alone, and no padding.
 unsafe impl aya::Pod for LinkValue {}
+
+pub(crate) const LEAVE_XDP: u8 = 1;
+pub(crate) const LEAVE_TC: u8 = 2;
 
 /// Words of `struct cell`, in its order.
 pub(crate) mod cell {

@@ -14,7 +14,8 @@ use turn_types::WorkerId;
 
 use crate::device::Hook;
 use crate::layout::{
-    BUCKET_WORDS, DOOR_WORDS, LinkValue, PASSES, RouteKey, RouteValue, WORKERS_MAX, cell,
+    BUCKET_WORDS, DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RouteKey, RouteValue,
+    WORKERS_MAX, cell,
 };
 use crate::object::{Making, Object, TC, XDP, program};
 use crate::routes::{Common, Routes};
@@ -43,8 +44,10 @@ pub struct Link {
     pub index: u32,
     /// Its address: frames to others are not for us.
     pub mac: [u8; 6],
-    /// Packets may leave by it.
-    pub leave: bool,
+    /// What came by XDP may leave by it.
+    pub leave_xdp: bool,
+    /// What came by tc may.
+    pub leave_tc: bool,
 }
 
 /// What a program makes of a frame.
@@ -67,6 +70,8 @@ pub enum Verdict {
     Redirect,
     /// It is over the bandwidth of its allocation.
     Drop,
+    /// It was tried, and would have left.
+    Tried,
     /// None of these.
     Other(u32),
 }
@@ -127,7 +132,8 @@ impl KernelPath {
         if self.known.get(&link.index) == Some(&link) {
             return Ok(());
         }
-        let value = LinkValue { mac: link.mac, leave: u8::from(link.leave), zero: 0 };
+        let leave = u8::from(link.leave_xdp) * LEAVE_XDP | u8::from(link.leave_tc) * LEAVE_TC;
+        let value = LinkValue { mac: link.mac, leave, zero: 0 };
         self.links.insert(link.index, value, 0).map_err(Trouble::of)?;
         self.known.insert(link.index, link);
         Ok(())
@@ -219,11 +225,13 @@ impl KernelPath {
 
 impl Verdict {
     const fn of(hook: Hook, number: u32) -> Self {
-        // XDP_DROP, XDP_PASS, XDP_REDIRECT; TC_ACT_UNSPEC, TC_ACT_SHOT, TC_ACT_REDIRECT.
+        // XDP_DROP, XDP_PASS, XDP_REDIRECT; TC_ACT_UNSPEC, TC_ACT_SHOT,
+        // TC_ACT_REDIRECT; XDP_TX and TC_ACT_PIPE.
         match (hook, number) {
             (Hook::Tc, u32::MAX) | (Hook::Xdp | Hook::XdpGeneric, 2) => Self::Pass,
             (Hook::Tc, 2) | (Hook::Xdp | Hook::XdpGeneric, 1) => Self::Drop,
             (Hook::Tc, 7) | (Hook::Xdp | Hook::XdpGeneric, 4) => Self::Redirect,
+            (_, 3) => Self::Tried,
             (_, other) => Self::Other(other),
         }
     }

@@ -270,6 +270,7 @@ impl Routes {
             bucket: limited.bucket,
             worker: self.worker.0,
             flow_label: label(flow),
+            probe: false,
         };
         let Entries { to_peer, to_client } = flow.entries(place);
         let (before, _) = common.counted(slot);
