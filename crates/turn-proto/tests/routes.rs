@@ -477,6 +477,7 @@ struct Walk {
     first: Policy,
     clients: [Client; 3],
     followed: [u32; 2],
+    /// How often there was none to follow.
     withdrawn: u32,
 }
 
@@ -613,7 +614,7 @@ impl Walk {
 
 #[test]
 fn routes_say_what_the_rules_say() {
-    let (mut followed, mut withdrawn) = ([0; 2], 0);
+    let (mut walks, mut followed, mut withdrawn) = (0, [0; 2], 0);
     for_each_seed(0..300, |seed| {
         let mut walk = Walk::new(seed);
         for _ in 0..60 {
@@ -625,6 +626,9 @@ fn routes_say_what_the_rules_say() {
         assert_eq!(walk.world.routes.len(), 0);
         followed = [0, 1].map(|way| followed[way] + walk.followed[way]);
         withdrawn += walk.withdrawn;
+        walks += 1;
     });
-    assert!(followed.iter().all(|times| *times > 1_000) && withdrawn > 1_000, "{followed:?}");
+    // One walk alone, repeated by its seed, may be a short one.
+    let often = |times: u32| walks == 1 || times > 5_000;
+    assert!(followed.into_iter().all(often) && often(withdrawn), "{followed:?} {withdrawn}");
 }
