@@ -12,6 +12,7 @@ pub mod limits;
 mod object;
 mod path;
 mod routes;
+mod self_test;
 mod shared;
 mod slots;
 mod trouble;

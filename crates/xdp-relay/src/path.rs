@@ -18,7 +18,7 @@ use crate::layout::{
     WORKERS_MAX, cell,
 };
 use crate::object::{Making, Object, TC, XDP, program};
-use crate::routes::{Common, Routes};
+use crate::routes::{Common, RouteMap, Routes, writer};
 use crate::slots::Slots;
 use crate::trouble::Trouble;
 
@@ -80,6 +80,7 @@ pub enum Verdict {
 pub struct KernelPath {
     ebpf: Ebpf,
     routes: MapData,
+    trials: RouteMap,
     links: HashMap<MapData, u32, LinkValue>,
     known: BTreeMap<u32, Link>,
     passes: PerCpuArray<MapData, u64>,
@@ -103,11 +104,12 @@ impl KernelPath {
         let object = Object::make(Making { flows, look_up_from, show_every })?;
         let Object { ebpf, routes, links, passes, cells, buckets, doors, leases, processors } =
             object;
+        let trials = writer(&routes)?;
         let links = HashMap::try_from(Map::HashMap(links)).map_err(Trouble::of)?;
         let (slots, limits) = (Slots::new(flows), Slots::new(flows));
         let common = Common { cells, buckets, doors, leases, processors, flows: slots, limits };
         let known = BTreeMap::new();
-        Ok(Self { ebpf, routes, links, known, passes, common: Arc::new(common), flows })
+        Ok(Self { ebpf, routes, trials, links, known, passes, common: Arc::new(common), flows })
     }
 
     /// The routes of a worker, which alone writes them.
@@ -193,6 +195,26 @@ impl KernelPath {
         let cells = self.common.processors as usize * cell::WORDS * 8;
         let flow = 2 * route + cells + BUCKET_WORDS * 8;
         (flow * self.flows as usize + 8 * (2 * DOOR_WORDS + WORKERS_MAX)) as u64
+    }
+
+    pub(crate) fn common(&self) -> &Common {
+        &self.common
+    }
+
+    /// Writes routes that are no worker's.
+    pub(crate) fn write(&mut self, routes: &[(RouteKey, RouteValue)]) -> Result<(), Trouble> {
+        for (key, value) in routes {
+            self.trials.insert(key, value, 0).map_err(Trouble::of)?;
+        }
+        Ok(())
+    }
+
+    /// Takes them out again.
+    pub(crate) fn erase(&mut self, keys: &[RouteKey]) {
+        for key in keys {
+            // One that is not there is what is wanted.
+            drop(self.trials.remove(key));
+        }
     }
 
     /// Runs the program of a hook on a frame, `times` times, without sending anything. The frame

@@ -61,6 +61,15 @@ impl Carried {
     }
 }
 
+/// The map of all routes, for one who writes.
+pub(crate) type RouteMap = maps::HashMap<MapData, RouteKey, RouteValue>;
+
+pub(crate) fn writer(routes: &MapData) -> Result<RouteMap, Trouble> {
+    let fd = routes.fd().as_fd().try_clone_to_owned().map_err(Trouble::Kernel)?;
+    let data = MapData::from_fd(fd).map_err(Trouble::of)?;
+    maps::HashMap::try_from(Map::HashMap(data)).map_err(Trouble::of)
+}
+
 /// What all workers use of the kernel path.
 #[derive(Debug)]
 pub(crate) struct Common {
@@ -94,9 +103,15 @@ impl Common {
         (sum, Instant::from_nanos(seen))
     }
 
+    /// Has the routes of a worker hold until then.
+    pub(crate) fn lease(&self, worker: u16, until: Instant) {
+        let at = usize::from(worker) % WORKERS_MAX;
+        self.leases.words()[at].store(until.as_nanos(), Relaxed);
+    }
+
     /// Has the programs look at packets to these ports. A port is never shut again: all that it costs
     /// is a look.
-    fn open_doors(&self, flow: &Flow) {
+    pub(crate) fn open_doors(&self, flow: &Flow) {
         for (bitmap, at) in [(0, flow.server), (DOOR_WORDS, flow.relayed)] {
             let port = usize::from(at.port());
             // The programs read the bitmap by bytes: the order of this machine, which is little-endian.
@@ -129,7 +144,7 @@ struct Limited {
 pub struct Routes {
     worker: WorkerId,
     common: Arc<Common>,
-    map: maps::HashMap<MapData, RouteKey, RouteValue>,
+    map: RouteMap,
     held: HashMap<FlowId, Held>,
     limits: HashMap<AllocationId, Limited>,
 }
@@ -140,9 +155,7 @@ impl Routes {
         common: Arc<Common>,
         routes: &MapData,
     ) -> Result<Self, Trouble> {
-        let fd = routes.fd().as_fd().try_clone_to_owned().map_err(Trouble::Kernel)?;
-        let data = MapData::from_fd(fd).map_err(Trouble::of)?;
-        let map = maps::HashMap::try_from(Map::HashMap(data)).map_err(Trouble::of)?;
+        let map = writer(routes)?;
         Ok(Self { worker, common, map, held: HashMap::new(), limits: HashMap::new() })
     }
 
@@ -237,12 +250,7 @@ impl Routes {
 
     /// Says that the worker is there: its routes hold for [`LEASE`] from now.
     pub fn renew(&self, now: Instant) {
-        self.lease(now + LEASE);
-    }
-
-    fn lease(&self, until: Instant) {
-        let at = usize::from(self.worker.0) % WORKERS_MAX;
-        self.common.leases.words()[at].store(until.as_nanos(), Relaxed);
+        self.common.lease(self.worker.0, now + LEASE);
     }
 
     /// A place for a new flow, which it holds from now on.
@@ -283,7 +291,7 @@ impl Routes {
 impl Drop for Routes {
     /// What nobody answers for is not relayed.
     fn drop(&mut self) {
-        self.lease(Instant::ZERO);
+        self.common.lease(self.worker.0, Instant::ZERO);
         let ids: Vec<FlowId> = self.held.keys().copied().collect();
         for id in ids {
             self.remove(id);

@@ -15,6 +15,9 @@ pub enum Trouble {
     /// The programs or maps could not be made.
     #[error("cannot make the BPF programs and maps: {0}")]
     Bpf(#[source] Box<dyn Error + Send + Sync>),
+    /// The programs do not do on this kernel what they are to do.
+    #[error("the BPF program failed its self-test: {0}")]
+    SelfTest(String),
     /// The compiled object is not that of this source.
     #[error("the BPF object has no {0}: it is not of this build")]
     Missing(&'static str),

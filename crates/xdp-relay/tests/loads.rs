@@ -6,10 +6,22 @@ use std::time::Duration;
 use xdp_relay::device::Hook;
 use xdp_relay::{KernelPath, Options, Verdict};
 
+fn path() -> KernelPath {
+    let options = Options { flows: 1024, look_up_from: 1, show_every: Duration::ZERO };
+    KernelPath::make(options).unwrap()
+}
+
+#[test]
+fn the_programs_pass_their_trial() {
+    let mut path = path();
+    for hook in [Hook::Xdp, Hook::Tc] {
+        path.self_test(linux_net::Clock::instant(), hook).unwrap();
+    }
+}
+
 #[test]
 fn what_is_not_known_passes_as_it_was() {
-    let options = Options { flows: 1024, look_up_from: 1, show_every: Duration::ZERO };
-    let path = KernelPath::make(options).unwrap();
+    let path = path();
     let frame = [0_u8; 64];
     for hook in [Hook::Xdp, Hook::Tc] {
         let ran = path.run(hook, &frame, 1).unwrap();

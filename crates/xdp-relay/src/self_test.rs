@@ -1,0 +1,119 @@
+//! Whether the programs do on this kernel what they are to do: every combination of families is tried,
+//! in both directions and by both hooks, before a packet of anybody is trusted to them. Nothing is
+//! sent.
+
+mod frame;
+
+use std::net::SocketAddr;
+
+use turn_types::Instant;
+
+use self::frame::{Datagram, without_identification};
+use crate::device::Hook;
+use crate::flow::{Entries, Flow, Place};
+use crate::layout::WORKERS_MAX;
+use crate::limits::LEASE;
+use crate::path::{KernelPath, Link, Verdict};
+use crate::trouble::Trouble;
+
+/// Hosts of the documentation's prefixes (RFC 5737, RFC 3849): client, server, relay, peer.
+const V4: [&str; 4] = ["192.0.2.1:9", "192.0.2.2:9", "198.51.100.1:9", "198.51.100.2:9"];
+const V6: [&str; 4] =
+    ["[2001:db8:1::1]:9", "[2001:db8:1::2]:9", "[2001:db8:2::1]:9", "[2001:db8:2::2]:9"];
+
+/// The channel of the trial.
+const CHANNEL: u16 = 0x4001;
+
+/// The trial is no worker's: it goes by the last lease.
+const NOBODY: u16 = WORKERS_MAX as u16 - 1;
+
+/// The number of the loopback, in every network namespace.
+const LOOPBACK: u32 = 1;
+
+/// Payload of an odd length, so that what is summed by words is not whole words.
+const PAYLOAD: &[u8] = b"turnpike tries itself";
+
+impl KernelPath {
+    /// Tries the program of a hook.
+    ///
+    /// # Errors
+    /// [`Trouble::SelfTest`] with what came out otherwise than it should; or the kernel cannot run a
+    /// program on a frame of ours.
+    pub fn self_test(&mut self, now: Instant, hook: Hook) -> Result<(), Trouble> {
+        // Where frames of a trial come by. No program hangs there.
+        self.know(Link { index: LOOPBACK, mac: [0; 6], leave_xdp: false, leave_tc: false })?;
+        for client in [V4, V6] {
+            for peer in [V4, V6] {
+                let flow = trial(now, client, peer)?;
+                let place =
+                    Place { flow: 0, bucket: 0, worker: NOBODY, flow_label: 0, probe: true };
+                let entries = flow.entries(place);
+                self.put(&flow, &entries, now + LEASE)?;
+                let tried = self.try_both(hook, &flow);
+                self.take_out(&entries);
+                tried?;
+            }
+        }
+        Ok(())
+    }
+
+    fn try_both(&self, hook: Hook, flow: &Flow) -> Result<(), Trouble> {
+        let bare = PAYLOAD.to_vec();
+        let framed =
+            [&CHANNEL.to_be_bytes()[..], &(PAYLOAD.len() as u16).to_be_bytes(), PAYLOAD].concat();
+        let (outer, inner) = ((flow.client, flow.server), (flow.relayed, flow.peer));
+        self.try_one(hook, outer, &framed, inner, &bare)?;
+        self.try_one(hook, (inner.1, inner.0), &bare, (outer.1, outer.0), &framed)
+    }
+
+    fn try_one(
+        &self,
+        hook: Hook,
+        comes: (SocketAddr, SocketAddr),
+        with: &[u8],
+        leaves: (SocketAddr, SocketAddr),
+        as_: &[u8],
+    ) -> Result<(), Trouble> {
+        const TTL: u8 = 64;
+        let comes = Datagram { from: comes.0, to: comes.1, ttl: TTL, payload: with };
+        let leaves = Datagram { from: leaves.0, to: leaves.1, ttl: TTL - 1, payload: as_ };
+        let ran = self.run(hook, &comes.frame(), 1)?;
+        let (is, wanted) = (without_identification(&ran.frame), leaves.frame());
+        if ran.verdict == Verdict::Tried && is == without_identification(&wanted) {
+            return Ok(());
+        }
+        Err(Trouble::SelfTest(format!(
+            "a datagram from {} to {} came out as {:?}",
+            comes.from, comes.to, ran.verdict
+        )))
+    }
+}
+
+fn trial(now: Instant, client: [&str; 4], peer: [&str; 4]) -> Result<Flow, Trouble> {
+    let address =
+        |text: &str| text.parse().map_err(|_| Trouble::SelfTest(format!("{text} is no address")));
+    Ok(Flow {
+        client: address(client[0])?,
+        server: address(client[1])?,
+        channel: CHANNEL,
+        relayed: address(peer[2])?,
+        peer: address(peer[3])?,
+        hairpin: false,
+        to_peer_until: now + LEASE,
+        to_client_until: now + LEASE,
+        bytes_per_second: 0,
+    })
+}
+
+impl KernelPath {
+    fn put(&mut self, flow: &Flow, entries: &Entries, until: Instant) -> Result<(), Trouble> {
+        self.common().open_doors(flow);
+        self.common().lease(NOBODY, until);
+        self.write(&[entries.to_peer, entries.to_client])
+    }
+
+    fn take_out(&mut self, entries: &Entries) {
+        self.common().lease(NOBODY, Instant::ZERO);
+        self.erase(&[entries.to_peer.0, entries.to_client.0]);
+    }
+}
