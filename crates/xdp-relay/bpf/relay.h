@@ -338,7 +338,10 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 	__u32 grows = route->udp_change + (takes_off ? (__u16)~len : len);
 	int v4_only = !packet->v6 && !route->to_v6;
 
-	/* The other allocation is asked where a datagram from this one goes. */
+	/* The other allocation is asked where a datagram from this one goes. What comes from outside
+	 * under an address of ours is forged. */
+	if (route->hairpin && route->channel)
+		return passed(PASS_HAIRPIN);
 	if (route->hairpin) {
 		struct route_key key = {};
 		__builtin_memcpy(key.remote, route->source, sizeof(key.remote));
@@ -346,7 +349,7 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 		key.remote_port = route->source_port;
 		key.local_port = route->destination_port;
 		struct route *last = bpf_map_lookup_elem(&routes, &key);
-		if (!last || last->hairpin || !holds(last, now))
+		if (!last || !last->channel || !holds(last, now))
 			return passed(PASS_HAIRPIN);
 		cell = cell_of(last);
 		if (!cell)

@@ -23,7 +23,7 @@ struct route {
 	__be16 destination_port;
 	__be16 channel;  /* to be put in front for a client; 0: what is in front is taken off */
 	__u8 to_v6;      /* the family on the way out */
-	__u8 hairpin;    /* the destination is a relayed address of ours: another route leads on */
+	__u8 hairpin;    /* the peer is a relayed address of ours: another route leads on, or led here */
 	__u64 until;     /* of CLOCK_MONOTONIC, nanoseconds: it forwards nothing from then on */
 	__u64 cost;      /* nanoseconds of the bucket for 65,536 bytes; 0: as much as comes */
 	__u64 window;    /* how many nanoseconds of traffic the bucket holds */

@@ -71,7 +71,6 @@ impl Flow {
         let (outer, inner) = (Sum::between(client, server), Sum::between(relayed, peer));
         let to_peer = RouteValue {
             until: until(self.to_peer_until),
-            hairpin: u8::from(self.hairpin),
             pseudo: outer_pseudo(client, server),
             udp_change: inner.less(outer).less(header).bytes(),
             ..self.value(relayed, peer, place)
@@ -98,7 +97,7 @@ impl Flow {
             destination_port: destination.port().to_be_bytes(),
             channel: [0; 2],
             to_v6: u8::from(destination.is_ipv6()),
-            hairpin: 0,
+            hairpin: u8::from(self.hairpin),
             until: 0,
             cost: limit.cost,
             window: limit.window,

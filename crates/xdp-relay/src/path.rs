@@ -134,19 +134,25 @@ impl KernelPath {
         if self.known.get(&link.index) == Some(&link) {
             return Ok(());
         }
-        let leave = u8::from(link.leave_xdp) * LEAVE_XDP | u8::from(link.leave_tc) * LEAVE_TC;
+        let leave = (u8::from(link.leave_xdp) * LEAVE_XDP) | (u8::from(link.leave_tc) * LEAVE_TC);
         let value = LinkValue { mac: link.mac, leave, zero: 0 };
         self.links.insert(link.index, value, 0).map_err(Trouble::of)?;
         self.known.insert(link.index, link);
         Ok(())
     }
 
-    /// Has nothing leave by a device that is gone, and nothing come by it.
-    pub fn forget(&mut self, index: u32) {
-        if self.known.remove(&index).is_some() {
-            // One that is not there is what is wanted.
-            drop(self.links.remove(&index));
-        }
+    /// Forgets devices that are gone: nothing leaves by them, nothing comes by them. The loopback
+    /// stays.
+    pub(crate) fn keep(&mut self, there: impl Fn(u32) -> bool) {
+        let Self { known, links, .. } = self;
+        known.retain(|index, _| {
+            let stays = there(*index);
+            if !stays {
+                // One that is not there is what is wanted.
+                drop(links.remove(index));
+            }
+            stays
+        });
     }
 
     /// Puts the program of a hook on a device. It goes with this value.

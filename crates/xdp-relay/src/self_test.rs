@@ -58,25 +58,28 @@ impl KernelPath {
     }
 
     fn try_both(&self, hook: Hook, flow: &Flow) -> Result<(), Trouble> {
-        let bare = PAYLOAD.to_vec();
-        let framed =
-            [&CHANNEL.to_be_bytes()[..], &(PAYLOAD.len() as u16).to_be_bytes(), PAYLOAD].concat();
-        let (outer, inner) = ((flow.client, flow.server), (flow.relayed, flow.peer));
-        self.try_one(hook, outer, &framed, inner, &bare)?;
-        self.try_one(hook, (inner.1, inner.0), &bare, (outer.1, outer.0), &framed)
+        const TTL: u8 = 64;
+        let len = (PAYLOAD.len() as u16).to_be_bytes();
+        let framed = [&CHANNEL.to_be_bytes()[..], &len, PAYLOAD].concat();
+        let Flow { client, server, relayed, peer, .. } = *flow;
+        self.try_one(
+            hook,
+            Datagram { from: client, to: server, ttl: TTL, payload: &framed },
+            Datagram { from: relayed, to: peer, ttl: TTL - 1, payload: PAYLOAD },
+        )?;
+        self.try_one(
+            hook,
+            Datagram { from: peer, to: relayed, ttl: TTL, payload: PAYLOAD },
+            Datagram { from: server, to: client, ttl: TTL - 1, payload: &framed },
+        )
     }
 
     fn try_one(
         &self,
         hook: Hook,
-        comes: (SocketAddr, SocketAddr),
-        with: &[u8],
-        leaves: (SocketAddr, SocketAddr),
-        as_: &[u8],
+        comes: Datagram<'_>,
+        leaves: Datagram<'_>,
     ) -> Result<(), Trouble> {
-        const TTL: u8 = 64;
-        let comes = Datagram { from: comes.0, to: comes.1, ttl: TTL, payload: with };
-        let leaves = Datagram { from: leaves.0, to: leaves.1, ttl: TTL - 1, payload: as_ };
         let ran = self.run(hook, &comes.frame(), 1)?;
         let (is, wanted) = (without_identification(&ran.frame), leaves.frame());
         if ran.verdict == Verdict::Tried && is == without_identification(&wanted) {
