@@ -1,12 +1,202 @@
 //! Network devices: what they are, and what of the kernel path they can carry.
+//!
+//! All of it is about the network namespace of the calling thread, at the moment of the call: devices
+//! come, go and change. [`devices`] says what there is, [`carrying()`] which of it the server's traffic
+//! goes by, [`choose`] how a program gets onto a device, [`may_leave`] whether packets get out by it,
+//! [`forwarding`] lets the program look up their way, and [`missing_capabilities`] names what the
+//! process lacks for all that.
 
-/// Where in the kernel a program sees packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hook {
-    /// In the driver, before the kernel makes anything of a packet.
-    Xdp,
-    /// The same program, after the kernel has made its packet: for any driver.
-    XdpGeneric,
-    /// Behind that, where the kernel's own filters are: for any driver.
-    Tc,
+mod carrying;
+mod choice;
+pub mod forwarding;
+mod netlink;
+mod privilege;
+#[cfg(test)]
+mod testing;
+
+use std::collections::HashMap;
+use std::io;
+
+use netlink::{Attribute, Request, Socket};
+
+pub use carrying::carrying;
+pub use choice::{Choice, Hook, NATIVE_MTU_MAX, choose, may_leave};
+pub use privilege::{kernel_is_older_than, kernel_release, missing_capabilities};
+
+/// A network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name, as `ip link` shows it.
+    pub name: String,
+    /// Its number in this network namespace, 1 or more.
+    pub index: u32,
+    /// Its own address; zeros where it has none, or one of another length.
+    pub mac: [u8; 6],
+    /// The longest packet that it sends, in bytes, without the Ethernet header.
+    pub mtu: u32,
+    /// Somebody switched it on. There may be no link yet.
+    pub up: bool,
+    /// What it is made of.
+    pub kind: Kind,
+    /// What its driver does of XDP; `None` where the kernel does not tell (before Linux 6.3).
+    pub xdp: Option<XdpFeatures>,
 }
+
+/// What a device is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The loopback device.
+    Loopback,
+    /// A network card, or one that a hypervisor shows, with Ethernet frames.
+    Physical,
+    /// Made by software of this host, with Ethernet frames: veth, bridge, VLAN, bond, macvlan, tap
+    /// and the like.
+    Virtual,
+    /// Its packets have no Ethernet header: tun, WireGuard, PPP.
+    NotEthernet,
+}
+
+/// What a driver does of XDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XdpFeatures {
+    /// It runs programs, and drops or passes packets as they say.
+    pub basic: bool,
+    /// Its programs may redirect packets to other devices.
+    pub redirect: bool,
+    /// It sends packets that programs of other devices redirect to it, at this moment: many drivers
+    /// do only while a program is on the device itself, and a veth only while the other end takes
+    /// whole frames (a program on it, or `ethtool -K PEER gro on`).
+    pub ndo_xmit: bool,
+    /// All bits, as the kernel gave them (`enum netdev_xdp_act`).
+    pub bits: u64,
+}
+
+impl XdpFeatures {
+    /// What the bits of `enum netdev_xdp_act` say.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        const BASIC: u64 = 1 << 0;
+        const REDIRECT: u64 = 1 << 1;
+        const NDO_XMIT: u64 = 1 << 2;
+        Self {
+            basic: bits & BASIC != 0,
+            redirect: bits & REDIRECT != 0,
+            ndo_xmit: bits & NDO_XMIT != 0,
+            bits,
+        }
+    }
+}
+
+/// All devices of this network namespace, in the order of their numbers.
+///
+/// # Errors
+/// The kernel does not answer on netlink sockets, as where a filter of system calls forbids them.
+pub fn devices() -> io::Result<Vec<Device>> {
+    let mut devices = links()?;
+    if let Some(features) = xdp_features()? {
+        for device in &mut devices {
+            device.xdp = features.get(&device.index).copied();
+        }
+    }
+    Ok(devices)
+}
+
+/// All devices, without what their drivers do of XDP.
+fn links() -> io::Result<Vec<Device>> {
+    let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
+    let answers = socket.ask(&Request::dump(libc::RTM_GETLINK, &[0; LINK_HEADER]))?;
+    let mut devices: Vec<Device> = answers.iter().filter_map(|answer| read_link(answer)).collect();
+    devices.sort_by_key(|device| device.index);
+    Ok(devices)
+}
+
+/// Bytes of `struct ifinfomsg`.
+const LINK_HEADER: usize = 16;
+
+/// A device, of an answer to `RTM_GETLINK`.
+fn read_link(answer: &[u8]) -> Option<Device> {
+    let (header, attributes) = answer.split_at_checked(LINK_HEADER)?;
+    let hardware = u16::from_ne_bytes(*header[2..].first_chunk()?);
+    let index = u32::from_ne_bytes(*header[4..].first_chunk()?);
+    let flags = u32::from_ne_bytes(*header[8..].first_chunk()?);
+    let flag = |wanted: libc::c_int| flags & wanted.cast_unsigned() != 0;
+
+    let mut name = None;
+    let mut mac = [0; 6];
+    let mut mtu = 0;
+    let mut made_by_software = false;
+    for Attribute { kind, value } in netlink::attributes(attributes) {
+        match kind {
+            libc::IFLA_IFNAME => name = Some(netlink::text(value)),
+            libc::IFLA_ADDRESS => mac = value.try_into().unwrap_or(mac),
+            libc::IFLA_MTU => mtu = netlink::number(value)?,
+            libc::IFLA_LINKINFO => {
+                made_by_software = netlink::attributes(value)
+                    .any(|attribute| attribute.kind == libc::IFLA_INFO_KIND);
+            }
+            _ => {}
+        }
+    }
+    let kind = if flag(libc::IFF_LOOPBACK) {
+        Kind::Loopback
+    } else if hardware != libc::ARPHRD_ETHER {
+        Kind::NotEthernet
+    } else if made_by_software {
+        Kind::Virtual
+    } else {
+        Kind::Physical
+    };
+    Some(Device { name: name?, index, mac, mtu, up: flag(libc::IFF_UP), kind, xdp: None })
+}
+
+// Of linux/netdev.h.
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+
+/// What each device's driver does of XDP, by the device's number; `None`: the kernel does not tell.
+fn xdp_features() -> io::Result<Option<HashMap<u32, XdpFeatures>>> {
+    let mut socket = Socket::open(libc::NETLINK_GENERIC)?;
+    let Some(family) = generic_family(&mut socket, "netdev")? else { return Ok(None) };
+    let answers =
+        socket.ask(&Request::dump(family, &netlink::generic_header(NETDEV_CMD_DEV_GET)))?;
+    Ok(Some(answers.iter().filter_map(|answer| read_features(answer)).collect()))
+}
+
+fn read_features(answer: &[u8]) -> Option<(u32, XdpFeatures)> {
+    let (_, attributes) = answer.split_at_checked(netlink::GENERIC_HEADER)?;
+    let mut index = None;
+    let mut bits = None;
+    for Attribute { kind, value } in netlink::attributes(attributes) {
+        match kind {
+            NETDEV_A_DEV_IFINDEX => index = netlink::number(value),
+            NETDEV_A_DEV_XDP_FEATURES => bits = value.try_into().map(u64::from_ne_bytes).ok(),
+            _ => {}
+        }
+    }
+    Some((index?, XdpFeatures::from_bits(bits?)))
+}
+
+/// The number of a family of generic netlink; `None`: this kernel has none of the name.
+fn generic_family(socket: &mut Socket, name: &str) -> io::Result<Option<u16>> {
+    const GET_FAMILY: u8 = libc::CTRL_CMD_GETFAMILY as u8;
+    const CONTROL: u16 = libc::GENL_ID_CTRL as u16;
+    const NAME: u16 = libc::CTRL_ATTR_FAMILY_NAME as u16;
+    const ID: u16 = libc::CTRL_ATTR_FAMILY_ID as u16;
+    let mut request = Request::one(CONTROL, &netlink::generic_header(GET_FAMILY));
+    request.attribute_text(NAME, name);
+    let answers = match socket.ask(&request) {
+        Ok(answers) => answers,
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let id = answers.iter().find_map(|answer| {
+        let (_, attributes) = answer.split_at_checked(netlink::GENERIC_HEADER)?;
+        let id = netlink::attributes(attributes).find(|attribute| attribute.kind == ID)?;
+        Some(u16::from_ne_bytes(*id.value.first_chunk()?))
+    });
+    Ok(id)
+}
+
+#[cfg(test)]
+mod tests;

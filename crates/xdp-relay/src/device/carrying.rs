@@ -1,0 +1,168 @@
+//! Which devices the server's traffic goes by.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use turn_types::IpFamily;
+
+use super::netlink::{self, Attribute, Request, Socket};
+use super::{Device, Kind, links};
+
+/// Names of the devices that carry the server's traffic, sorted, once each, the loopback never:
+///
+/// - those that own the address of a listener or of a relay,
+/// - those that a default route goes by, in the families that these addresses are of.
+///
+/// An unspecified address owns nothing: it would be the address of every bridge that a container
+/// engine made. The default routes stand for it. Where its families have none at all, it means every
+/// device that is up and has an address of its family other than a link-local one.
+///
+/// A loopback address puts nothing to use. Devices may be down, and of any kind but the loopback's.
+///
+/// # Errors
+/// The kernel does not answer on netlink sockets, as where a filter of system calls forbids them.
+pub fn carrying(listeners: &[IpAddr], relays: &[IpAddr]) -> io::Result<Vec<String>> {
+    let host = Host { devices: links()?, addresses: addresses()?, defaults: default_routes()? };
+    let wanted: Vec<IpAddr> = listeners.iter().chain(relays).map(IpAddr::to_canonical).collect();
+    Ok(host.carrying(&wanted))
+}
+
+/// What the kernel knows; devices by their numbers.
+struct Host {
+    devices: Vec<Device>,
+    addresses: Vec<(u32, IpAddr)>,
+    defaults: Vec<(u32, IpFamily)>,
+}
+
+impl Host {
+    fn carrying(&self, wanted: &[IpAddr]) -> Vec<String> {
+        let mut numbers = BTreeSet::new();
+        for family in IpFamily::ALL {
+            let of_family = |ip: &&IpAddr| IpFamily::of(**ip) == family && !ip.is_loopback();
+            if wanted.iter().any(|ip| of_family(&ip)) {
+                numbers.extend(self.default_devices(family));
+            }
+        }
+        let any: Vec<IpFamily> =
+            wanted.iter().filter(|ip| ip.is_unspecified()).map(|ip| IpFamily::of(*ip)).collect();
+        let has_default = any.iter().any(|family| self.default_devices(*family).next().is_some());
+        for (number, address) in &self.addresses {
+            let wildcard = any.contains(&IpFamily::of(*address))
+                && !has_default
+                && !is_link_local(*address)
+                && self.is_up(*number);
+            if wanted.contains(address) || wildcard {
+                numbers.insert(*number);
+            }
+        }
+        let carries =
+            |device: &&Device| device.kind != Kind::Loopback && numbers.contains(&device.index);
+        let mut names: Vec<String> =
+            self.devices.iter().filter(carries).map(|device| device.name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    fn default_devices(&self, family: IpFamily) -> impl Iterator<Item = u32> {
+        self.defaults.iter().filter(move |(_, of)| *of == family).map(|(number, _)| *number)
+    }
+
+    fn is_up(&self, number: u32) -> bool {
+        self.devices.iter().any(|device| device.index == number && device.up)
+    }
+}
+
+/// Every device has one of IPv6: it says nothing.
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// All addresses, each with its device. `getifaddrs` says labels instead of devices.
+fn addresses() -> io::Result<Vec<(u32, IpAddr)>> {
+    let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
+    let answers = socket.ask(&Request::dump(libc::RTM_GETADDR, &[0; ADDRESS_HEADER]))?;
+    Ok(answers.iter().filter_map(|answer| read_address(answer)).collect())
+}
+
+/// Bytes of `struct ifaddrmsg`.
+const ADDRESS_HEADER: usize = 8;
+
+fn read_address(answer: &[u8]) -> Option<(u32, IpAddr)> {
+    let (header, attributes) = answer.split_at_checked(ADDRESS_HEADER)?;
+    let number = netlink::number(&header[4..])?;
+    let mut local = None;
+    let mut address = None;
+    for Attribute { kind, value } in netlink::attributes(attributes) {
+        match kind {
+            libc::IFA_LOCAL => local = read_ip(value),
+            libc::IFA_ADDRESS => address = read_ip(value),
+            _ => {}
+        }
+    }
+    // With both, `address` is the other end's.
+    Some((number, local.or(address)?))
+}
+
+fn read_ip(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => value.first_chunk().map(|bytes| Ipv4Addr::from(*bytes).into()),
+        16 => value.first_chunk().map(|bytes| Ipv6Addr::from(*bytes).into()),
+        _ => None,
+    }
+}
+
+/// The devices of all default routes, of any routing table: hosts with several ways out have one for
+/// each.
+fn default_routes() -> io::Result<Vec<(u32, IpFamily)>> {
+    let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
+    let answers = socket.ask(&Request::dump(libc::RTM_GETROUTE, &[0; ROUTE_HEADER]))?;
+    Ok(answers.iter().flat_map(|answer| read_route(answer).unwrap_or_default()).collect())
+}
+
+/// Bytes of `struct rtmsg`, and of `struct rtnexthop`.
+const ROUTE_HEADER: usize = 12;
+const NEXT_HOP_HEADER: usize = 8;
+
+/// The devices of a route; `None`: it is no default route to anywhere.
+fn read_route(answer: &[u8]) -> Option<Vec<(u32, IpFamily)>> {
+    let (header, attributes) = answer.split_at_checked(ROUTE_HEADER)?;
+    let family = match libc::c_int::from(header[0]) {
+        libc::AF_INET => IpFamily::V4,
+        libc::AF_INET6 => IpFamily::V6,
+        _ => return None,
+    };
+    let (destination_len, kind) = (header[1], header[7]);
+    let flags = netlink::number(&header[8..])?;
+    if destination_len != 0 || kind != libc::RTN_UNICAST || flags & libc::RTM_F_CLONED != 0 {
+        return None;
+    }
+    let mut numbers = Vec::new();
+    for Attribute { kind, value } in netlink::attributes(attributes) {
+        match kind {
+            libc::RTA_OIF => numbers.extend(netlink::number(value)),
+            libc::RTA_MULTIPATH => numbers.extend(next_hops(value)),
+            _ => {}
+        }
+    }
+    Some(numbers.into_iter().map(|number| (number, family)).collect())
+}
+
+/// The devices of a route's next hops.
+fn next_hops(mut bytes: &[u8]) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let header: &[u8; NEXT_HOP_HEADER] = bytes.first_chunk()?;
+        let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let number = netlink::number(&header[4..])?;
+        // Shorter than what says so: the rest means nothing.
+        bytes.get(NEXT_HOP_HEADER..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(number)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! How a program gets onto a device.
+
+use std::fmt;
+
+use super::{Device, Kind};
+
+/// Where the kernel hands packets to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hook {
+    /// In the driver, before there is a packet of the kernel's.
+    Xdp,
+    /// XDP without the driver's help, after the kernel made its packet: for tests, and for devices
+    /// where tc cannot be.
+    XdpGeneric,
+    /// tc's ingress, where the kernel's own packets pass.
+    Tc,
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Xdp => "xdp",
+            Self::XdpGeneric => "xdp-generic",
+            Self::Tc => "tc",
+        })
+    }
+}
+
+/// Which hooks to try on a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// In turn, until one takes the program; none: the device's packets go to the sockets.
+    pub hooks: Vec<Hook>,
+    /// Why faster ones are left out: sentences for an operator.
+    pub left_out: Vec<String>,
+}
+
+/// The largest MTU, in bytes, with which XDP is tried in a driver. A frame, the room in front of it and
+/// the kernel's notes behind it share a page of 4096 bytes: on x86-64 these take 256 and 320, Ethernet
+/// and two VLAN headers 22. Some drivers take less, and refuse with `ERANGE`.
+pub const NATIVE_MTU_MAX: u32 = 3498;
+
+/// The hooks to try on a device. `wanted` is what an operator asked for, and then is all there is;
+/// `None`: whatever is fastest there without slowing down anything else.
+///
+/// The generic hook of XDP is never chosen: tc sees the same packets, and need not copy them first.
+#[must_use]
+pub fn choose(device: &Device, wanted: Option<Hook>) -> Choice {
+    if let Some(hook) = wanted {
+        return Choice { hooks: vec![hook], left_out: Vec::new() };
+    }
+    let Device { name, mtu, .. } = device;
+    let none = |reason: String| Choice { hooks: Vec::new(), left_out: vec![reason] };
+    let tc = |reason: String| Choice { hooks: vec![Hook::Tc], left_out: vec![reason] };
+    if !device.up {
+        return none(format!("{name} is down: switch it on with `ip link set {name} up`"));
+    }
+    match device.kind {
+        Kind::Loopback => none(format!("{name} is the loopback: what it carries stays here")),
+        Kind::NotEthernet => {
+            none(format!("{name} carries no Ethernet frames, which the program reads and writes"))
+        }
+        Kind::Virtual => tc(format!(
+            "XDP is left out on {name}, which software of this host made: senders on it hand over several packets merged into one, which sockets take faster, and a program in its driver would have them cut up again"
+        )),
+        Kind::Physical => match device.xdp {
+            None => tc(format!(
+                "XDP is left out on {name}: this kernel does not say what a driver does of it; Linux 6.3 and newer do"
+            )),
+            Some(xdp) if !xdp.basic || !xdp.redirect => tc(format!(
+                "XDP is left out on {name}: its driver does not run programs that forward packets"
+            )),
+            Some(_) if *mtu > NATIVE_MTU_MAX => tc(format!(
+                "XDP is left out on {name}: its MTU is {mtu}, and drivers run programs up to {NATIVE_MTU_MAX}; a lower one is set by `ip link set {name} mtu 1500`"
+            )),
+            Some(_) => Choice { hooks: vec![Hook::Xdp, Hook::Tc], left_out: Vec::new() },
+        },
+    }
+}
+
+/// Whether packets that a program of this hook redirects can leave by the device, as it is now.
+///
+/// Drivers tell [`ndo_xmit`](super::XdpFeatures::ndo_xmit) late, many of them only once a program is
+/// on the device: read [`devices`](super::devices) again when all programs are where they are to be.
+/// What a driver does not send is lost without a word, so where the kernel does not tell what it does,
+/// this says no.
+#[must_use]
+pub fn may_leave(device: &Device, hook: Hook) -> bool {
+    let ethernet = match device.kind {
+        Kind::Physical | Kind::Virtual => true,
+        Kind::Loopback | Kind::NotEthernet => false,
+    };
+    device.up
+        && ethernet
+        && match hook {
+            Hook::Xdp => device.xdp.is_some_and(|xdp| xdp.ndo_xmit),
+            Hook::XdpGeneric | Hook::Tc => true,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::XdpFeatures;
+    use super::*;
+
+    const FULL: Option<XdpFeatures> = Some(XdpFeatures::from_bits(0b111));
+
+    fn device(kind: Kind, xdp: Option<XdpFeatures>) -> Device {
+        Device { name: "e0".into(), index: 7, mac: [2; 6], mtu: 1500, up: true, kind, xdp }
+    }
+
+    #[test]
+    fn hooks_by_what_a_device_is() {
+        use Hook::{Tc, Xdp};
+        let features = |bits: u64| Some(XdpFeatures::from_bits(bits));
+        let with_mtu = |mtu: u32| Device { mtu, ..device(Kind::Physical, FULL) };
+        let down = |kind: Kind| Device { up: false, ..device(kind, FULL) };
+        let table: [(Device, &[Hook], &str); 14] = [
+            (device(Kind::Physical, FULL), &[Xdp, Tc], ""),
+            (device(Kind::Physical, features(0b011)), &[Xdp, Tc], ""),
+            (device(Kind::Physical, features(0b001)), &[Tc], "does not run programs"),
+            (device(Kind::Physical, features(0b110)), &[Tc], "does not run programs"),
+            (device(Kind::Physical, features(0)), &[Tc], "does not run programs"),
+            (device(Kind::Physical, None), &[Tc], "6.3"),
+            (device(Kind::Virtual, FULL), &[Tc], "merged"),
+            (device(Kind::Virtual, None), &[Tc], "merged"),
+            (device(Kind::NotEthernet, FULL), &[], "no Ethernet"),
+            (device(Kind::Loopback, None), &[], "loopback"),
+            (down(Kind::Physical), &[], "is down"),
+            (down(Kind::Virtual), &[], "is down"),
+            (with_mtu(NATIVE_MTU_MAX), &[Xdp, Tc], ""),
+            (with_mtu(NATIVE_MTU_MAX + 1), &[Tc], "3499"),
+        ];
+        for (device, hooks, reason) in table {
+            let choice = choose(&device, None);
+            assert_eq!(choice.hooks, hooks, "{device:?}");
+            // Whatever is not tried has its reason, which names the device.
+            assert_eq!(choice.left_out.is_empty(), reason.is_empty(), "{device:?}");
+            for sentence in &choice.left_out {
+                assert!(sentence.contains(reason) && sentence.contains("e0"), "{sentence}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_operator_names_is_taken() {
+        for kind in [Kind::Loopback, Kind::Physical, Kind::Virtual, Kind::NotEthernet] {
+            for hook in [Hook::Xdp, Hook::XdpGeneric, Hook::Tc] {
+                for up in [true, false] {
+                    let device = Device { up, ..device(kind, None) };
+                    let choice = Choice { hooks: vec![hook], left_out: Vec::new() };
+                    assert_eq!(choose(&device, Some(hook)), choice);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn packets_leave_where_the_device_sends_them() {
+        let table = [
+            // Kind, features, up; by driver, generic, tc.
+            (Kind::Physical, FULL, true, [true, true, true]),
+            (Kind::Virtual, FULL, true, [true, true, true]),
+            (Kind::Physical, Some(XdpFeatures::from_bits(0b011)), true, [false, true, true]),
+            (Kind::Physical, None, true, [false, true, true]),
+            (Kind::Physical, FULL, false, [false, false, false]),
+            (Kind::NotEthernet, FULL, true, [false, false, false]),
+            (Kind::Loopback, FULL, true, [false, false, false]),
+        ];
+        for (kind, xdp, up, expected) in table {
+            let device = Device { up, ..device(kind, xdp) };
+            let leaves =
+                [Hook::Xdp, Hook::XdpGeneric, Hook::Tc].map(|hook| may_leave(&device, hook));
+            assert_eq!(leaves, expected, "{device:?}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Questions to the kernel by netlink, and its answers.
+//!
+//! Only the two system calls are `unsafe`. Answers are read as bytes, within their bounds: one that
+//! is cut short ends early.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+use libc::c_int;
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+
+/// Bytes of `struct nlattr`, and of `struct rtattr`.
+const ATTRIBUTE_HEADER: usize = 4;
+
+/// Bytes of `struct genlmsghdr`, which begins every message of generic netlink.
+pub(super) const GENERIC_HEADER: usize = 4;
+
+/// The kernel writes as much as fits into a buffer, up to 32 KiB; a message of its own is longer than
+/// that for no device we know of, and then is refused rather than cut.
+const ANSWER_MAX: usize = 64 * 1024;
+
+/// How often a list is asked for when it changes while it is told.
+const ATTEMPTS: u32 = 16;
+
+/// What is asked.
+pub(super) struct Request {
+    kind: u16,
+    flags: u16,
+    body: Vec<u8>,
+}
+
+impl Request {
+    /// For a list. `header` is what messages of the kind begin with.
+    pub(super) fn dump(kind: u16, header: &[u8]) -> Self {
+        Self { kind, flags: (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16, body: header.to_vec() }
+    }
+
+    /// For one thing.
+    pub(super) fn one(kind: u16, header: &[u8]) -> Self {
+        Self { kind, flags: (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body: header.to_vec() }
+    }
+
+    /// Says more about it. `value` is short: a name.
+    pub(super) fn attribute_text(&mut self, kind: u16, value: &str) {
+        let len = ATTRIBUTE_HEADER + value.len() + 1;
+        debug_assert!(len <= usize::from(u16::MAX));
+        self.body.extend((len as u16).to_ne_bytes());
+        self.body.extend(kind.to_ne_bytes());
+        self.body.extend(value.as_bytes());
+        self.body.push(0);
+        self.body.resize(self.body.len().next_multiple_of(4), 0);
+    }
+
+    fn encode(&self, sequence: u32) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER + self.body.len());
+        bytes.extend(((HEADER + self.body.len()) as u32).to_ne_bytes());
+        bytes.extend(self.kind.to_ne_bytes());
+        bytes.extend(self.flags.to_ne_bytes());
+        bytes.extend(sequence.to_ne_bytes());
+        bytes.extend(0_u32.to_ne_bytes());
+        bytes.extend(&self.body);
+        bytes
+    }
+}
+
+/// What a message of generic netlink begins with: the command, the first version.
+pub(super) fn generic_header(command: u8) -> [u8; GENERIC_HEADER] {
+    [command, 1, 0, 0]
+}
+
+/// A socket that the kernel answers on, for the network namespace that the thread was in when it was
+/// opened.
+pub(super) struct Socket {
+    file: File,
+    sequence: u32,
+}
+
+impl Socket {
+    /// `protocol`: `NETLINK_ROUTE` or `NETLINK_GENERIC`.
+    ///
+    /// # Errors
+    /// Out of descriptors, or forbidden.
+    pub(super) fn open(protocol: c_int) -> io::Result<Self> {
+        // SAFETY: takes no pointers.
+        let fd = unsafe {
+            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was opened just now, and nobody else has its number.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self { file: fd.into(), sequence: 0 })
+    }
+
+    /// The answers to a question, without their netlink headers.
+    ///
+    /// # Errors
+    /// What the kernel answered instead; or a list changed each time that it was asked for.
+    pub(super) fn ask(&mut self, request: &Request) -> io::Result<Vec<Vec<u8>>> {
+        for _ in 0..ATTEMPTS {
+            if let Some(answers) = self.ask_once(request)? {
+                return Ok(answers);
+            }
+        }
+        Err(io::Error::other("the network's devices or routes keep changing while they are read"))
+    }
+
+    /// `None`: something changed in between, and the answers may lack something.
+    fn ask_once(&mut self, request: &Request) -> io::Result<Option<Vec<Vec<u8>>>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.file.write_all(&request.encode(self.sequence))?;
+        let mut buffer = vec![0; ANSWER_MAX];
+        let mut answers = Vec::new();
+        let mut whole = true;
+        loop {
+            let len = self.receive(&mut buffer)?;
+            for message in messages(&buffer[..len]) {
+                if message.sequence != self.sequence {
+                    continue;
+                }
+                whole &= message.flags & libc::NLM_F_DUMP_INTR as u16 == 0;
+                match c_int::from(message.kind) {
+                    // Both say how it went: the end of a list, and of anything else.
+                    libc::NLMSG_DONE | libc::NLMSG_ERROR => {
+                        message.outcome()?;
+                        return Ok(whole.then_some(answers));
+                    }
+                    libc::NLMSG_NOOP => {}
+                    _ => answers.push(message.body.to_vec()),
+                }
+            }
+        }
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            // SAFETY: the kernel writes at most the buffer's length to where it is.
+            let len = unsafe {
+                libc::recv(
+                    self.file.as_raw_fd(),
+                    buffer.as_mut_ptr().cast(),
+                    buffer.len(),
+                    libc::MSG_TRUNC,
+                )
+            };
+            match usize::try_from(len) {
+                Ok(len) if len <= buffer.len() => return Ok(len),
+                Ok(len) => {
+                    let text = format!("the kernel's answer is of {len} bytes, {ANSWER_MAX} fit");
+                    return Err(io::Error::other(text));
+                }
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One message of what was received.
+#[derive(Debug, PartialEq, Eq)]
+struct Message<'a> {
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    body: &'a [u8],
+}
+
+impl Message<'_> {
+    /// Of a message that says how it went.
+    fn outcome(&self) -> io::Result<()> {
+        match self.body.first_chunk().copied().map_or(0, i32::from_ne_bytes) {
+            0.. => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error.saturating_neg())),
+        }
+    }
+}
+
+/// The messages that lie whole in `bytes`.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        let header: &[u8; HEADER] = bytes.first_chunk()?;
+        let len = u32::from_ne_bytes(*header.first_chunk()?) as usize;
+        let body = bytes.get(HEADER..len)?;
+        let message = Message {
+            kind: u16::from_ne_bytes(*header[4..].first_chunk()?),
+            flags: u16::from_ne_bytes(*header[6..].first_chunk()?),
+            sequence: u32::from_ne_bytes(*header[8..].first_chunk()?),
+            body,
+        };
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+/// One thing that a message says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Attribute<'a> {
+    /// What it is about.
+    pub(super) kind: u16,
+    /// What it says.
+    pub(super) value: &'a [u8],
+}
+
+/// The attributes that lie whole in `bytes`.
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
+    // Bits that say how the value is written.
+    const NESTED_AND_ORDER: u16 = 0xc000;
+    std::iter::from_fn(move || {
+        let header: &[u8; ATTRIBUTE_HEADER] = bytes.first_chunk()?;
+        let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let kind = u16::from_ne_bytes([header[2], header[3]]) & !NESTED_AND_ORDER;
+        let value = bytes.get(ATTRIBUTE_HEADER..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(Attribute { kind, value })
+    })
+}
+
+/// A number of 32 bits.
+pub(super) fn number(value: &[u8]) -> Option<u32> {
+    value.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+/// A name, which ends with a zero.
+pub(super) fn text(value: &[u8]) -> String {
+    let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+        Request { kind, flags: 0, body: body.to_vec() }.encode(sequence)
+    }
+
+    #[test]
+    fn messages_and_attributes_come_out_as_they_went_in() {
+        let mut request = Request::one(16, &generic_header(3));
+        request.attribute_text(2, "netdev");
+        request.attribute_text(3, "abc");
+        let mut bytes = request.encode(7);
+        bytes.extend(message(3, 8, &[]));
+        let read: Vec<Message<'_>> = messages(&bytes).collect();
+        assert_eq!((read[0].kind, read[0].sequence), (16, 7));
+        assert_eq!(read[1], Message { kind: 3, flags: 0, sequence: 8, body: &[] });
+        let said: Vec<Attribute<'_>> = attributes(&read[0].body[GENERIC_HEADER..]).collect();
+        assert_eq!(
+            said,
+            [Attribute { kind: 2, value: b"netdev\0" }, Attribute { kind: 3, value: b"abc\0" }]
+        );
+        assert_eq!(text(said[0].value), "netdev");
+    }
+
+    #[test]
+    fn what_is_cut_short_ends_early() {
+        let mut request = Request::one(16, &[]);
+        request.attribute_text(2, "netdev");
+        let bytes = request.encode(1);
+        for len in 0..bytes.len() {
+            assert_eq!(messages(&bytes[..len]).count(), 0, "{len}");
+        }
+        for len in 0..request.body.len() - 1 {
+            assert_eq!(attributes(&request.body[..len]).count(), 0, "{len}");
+        }
+        // Lengths that are shorter than what says them do not go round for ever.
+        for len in 0..HEADER as u8 {
+            let mut bytes = message(1, 1, &[0; 8]);
+            bytes[..4].copy_from_slice(&u32::from(len).to_ne_bytes());
+            assert_eq!(messages(&bytes).count(), 0);
+        }
+        for len in 0..ATTRIBUTE_HEADER as u16 {
+            let [low, high] = len.to_ne_bytes();
+            assert_eq!(attributes(&[low, high, 1, 0, 0, 0, 0, 0]).count(), 0);
+        }
+        assert_eq!(attributes(&[0xff; 64]).count(), 0);
+        assert_eq!(messages(&[0xff; 64]).count(), 0);
+        assert_eq!(number(&[1, 2, 3]), None);
+        assert_eq!(text(b"no end"), "no end");
+    }
+
+    #[test]
+    fn the_kernel_says_no_with_a_number() {
+        let mut socket = Socket::open(libc::NETLINK_GENERIC).unwrap();
+        let mut request = Request::one(
+            libc::GENL_ID_CTRL as u16,
+            &generic_header(libc::CTRL_CMD_GETFAMILY as u8),
+        );
+        request.attribute_text(libc::CTRL_ATTR_FAMILY_NAME as u16, "nobody");
+        let error = socket.ask(&request).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+        // The same socket goes on.
+        let mut request = Request::one(
+            libc::GENL_ID_CTRL as u16,
+            &generic_header(libc::CTRL_CMD_GETFAMILY as u8),
+        );
+        request.attribute_text(libc::CTRL_ATTR_FAMILY_NAME as u16, "nlctrl");
+        assert_eq!(socket.ask(&request).unwrap().len(), 1);
+    }
+}
