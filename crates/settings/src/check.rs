@@ -12,7 +12,7 @@ use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, File};
 use crate::limits;
-use crate::settings::{Log, Peers, Settings, Sockets, Workers};
+use crate::settings::{Log, Offload, Peers, Settings, Sockets, Workers};
 use crate::value::Endpoint;
 
 /// Checks a file; what comes back is good only if no error was added.
@@ -24,6 +24,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     let auth = auth::check(&file.auth, document, errors);
     let peers = peers(&file.peers, document, errors);
     let redirect = redirect(&file.redirect, document, errors);
+    let offload = offload(&file.offload, document, errors);
     Settings {
         realm: file.realm.as_str().into(),
         software: file.software.map(|text| Arc::from(text.as_str())),
@@ -56,6 +57,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
             gro: file.sockets.gro,
             gso: file.sockets.gso,
         },
+        offload,
         log: Log { format: file.log.format, level: file.log.level },
         control: file.control.socket.map(Into::into),
         data_directory: file.data.directory.into(),
@@ -151,6 +153,27 @@ fn peers(peers: &file::Peers, document: &Document, errors: &mut Errors) -> Peers
         );
     }
     Peers { allow, deny }
+}
+
+fn offload(offload: &file::Offload, document: &Document, errors: &mut Errors) -> Offload {
+    const KEY: &str = "offload.interfaces";
+    let names = &offload.interfaces;
+    if names.len() > limits::INTERFACES_MAX {
+        let what = format!("the list has {} interfaces", names.len());
+        let help = format!("write at most {}", limits::INTERFACES_MAX);
+        errors.add(document.place(KEY), KEY, what, help);
+    }
+    for (index, name) in names.iter().enumerate() {
+        if names[..index].contains(name) {
+            let what = format!("\"{}\" is there twice", name.0);
+            errors.add(document.entry_place(KEY, index), KEY, what, "remove one of them");
+        }
+    }
+    Offload {
+        mode: offload.mode,
+        interfaces: names.iter().map(|name| name.0.clone()).collect(),
+        flows: offload.flows.get(),
+    }
 }
 
 fn redirect(

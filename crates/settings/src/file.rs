@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::value::{
-    Bytes, Count, Duration, Endpoint, External, OpenRelay, PortRange, Prefix, RelayEntry,
-    SecretText, Text, WorkerCount,
+    Bytes, Count, Duration, Endpoint, External, InterfaceName, OpenRelay, PortRange, Prefix,
+    RelayEntry, SecretText, Text, WorkerCount,
 };
 
 /// The configuration of Turnpike.
@@ -48,6 +48,10 @@ pub struct File {
     pub workers: Workers,
     /// How the kernel's sockets are used.
     pub sockets: Sockets,
+    /// The kernel path: a BPF program at the network interfaces relays the data of bound channels
+    /// (ChannelData, and what peers send back) without the server's threads. All other packets, and
+    /// whatever the program is not sure of, come to the sockets.
+    pub offload: Offload,
     /// What is logged, to standard error.
     pub log: Log,
     /// Where `turnpike status`, `sessions`, `reload` and the other commands reach the running server.
@@ -258,6 +262,66 @@ pub struct Sockets {
     pub gso: bool,
 }
 
+/// `[offload]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Offload {
+    /// Where the program is attached. `xdp` is the hook in the driver of the network card;
+    /// `xdp-generic` is the same behind the driver, slower, and with any driver; `tc` is the hook of
+    /// traffic control, which every interface with Ethernet frames has. `auto` takes for each
+    /// interface the one that suits it. `off` leaves all packets to the sockets.
+    ///
+    /// It needs the capabilities CAP_BPF and CAP_NET_ADMIN. Without them the server says so and
+    /// relays by sockets.
+    ///
+    /// Firewall rules of this host (nftables, iptables) do not see the packets that the program
+    /// relays: the first packet of each flow and one in 15 seconds take the long way, through them
+    /// and the sockets. Where such rules have to see every packet, write `off`.
+    #[schemars(example = &"off", extend("x-applied" = "restart"))]
+    pub mode: OffloadMode,
+    /// The network interfaces that the program is attached to, by name, 64 at most. Without any:
+    /// those that carry the traffic of the listeners and of the relayed addresses. What comes by
+    /// another interface is relayed by sockets.
+    #[schemars(example = serde_json::json!(["eth0", "eth1"]), extend("x-applied" = "restart"))]
+    pub interfaces: Vec<InterfaceName>,
+    /// Channels that the kernel may relay at once; those beyond are relayed by sockets. Each takes
+    /// about 0.5 KiB of the kernel's memory, and 64 bytes for each processor: by default 8 MiB, and
+    /// 1 MiB for each processor.
+    #[schemars(example = 131_072, extend("x-applied" = "restart"))]
+    pub flows: Count<1024, 1_048_576>,
+}
+
+/// Where the program of the kernel path is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum OffloadMode {
+    /// What suits each interface.
+    Auto,
+    /// In the driver of the network card.
+    Xdp,
+    /// Behind the driver.
+    XdpGeneric,
+    /// At the ingress of traffic control.
+    Tc,
+    /// Nowhere: sockets relay everything.
+    Off,
+}
+
+impl OffloadMode {
+    /// The word in the file.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Xdp => "xdp",
+            Self::XdpGeneric => "xdp-generic",
+            Self::Tc => "tc",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// `[log]`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -349,6 +413,7 @@ impl Default for File {
             redirect: Redirect::default(),
             workers: Workers::default(),
             sockets: Sockets::default(),
+            offload: Offload::default(),
             log: Log::default(),
             control: Control::default(),
             data: Data::default(),
@@ -421,6 +486,12 @@ impl Default for Sockets {
             gro: true,
             gso: true,
         }
+    }
+}
+
+impl Default for Offload {
+    fn default() -> Self {
+        Self { mode: OffloadMode::Auto, interfaces: Vec::new(), flows: Count::new(16_384) }
     }
 }
 

@@ -34,11 +34,11 @@ use std::path::Path;
 pub use diff::{Change, Diff, diff};
 pub use environment::Environment;
 pub use error::{Place, SettingsError, SettingsErrors};
-pub use file::{File, LogFormat, LogLevel};
+pub use file::{File, LogFormat, LogLevel, OffloadMode};
 pub use places::{Places, places};
 pub use policy::RelayPair;
 pub use reference::{json_schema, reference_markdown};
-pub use settings::{Auth, CONTROL_SOCKET, Log, Peers, Relay, Settings, Sockets, Workers};
+pub use settings::{Auth, CONTROL_SOCKET, Log, Offload, Peers, Relay, Settings, Sockets, Workers};
 pub use value::{External, OpenRelay, PortRange, RelayEntry, WorkerCount};
 
 use document::Document;

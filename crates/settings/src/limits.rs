@@ -18,3 +18,10 @@ pub(crate) const LIST_ENTRIES_MAX: usize = 4096;
 
 /// Shared secrets: each is tried in turn for every new credential.
 pub(crate) const SECRETS_MAX: usize = 8;
+
+/// Network interfaces of the kernel path: a program is attached to each, and each can be sent out by;
+/// hosts that relay have a few.
+pub(crate) const INTERFACES_MAX: usize = 64;
+
+/// A network interface's name in bytes: `IFNAMSIZ` is 16 with the final zero.
+pub(crate) const INTERFACE_NAME_BYTES_MAX: usize = 15;

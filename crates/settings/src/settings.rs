@@ -8,7 +8,7 @@ use std::time::Duration;
 use turn_proto::{AlternateServer, Lifetimes, Quotas, SharedSecret, StrangerBudget};
 use turn_types::Prefix;
 
-use crate::file::{LogFormat, LogLevel};
+use crate::file::{LogFormat, LogLevel, OffloadMode};
 use crate::value::{External, PortRange, RelayEntry, WorkerCount};
 
 /// What the control socket is called in the data directory.
@@ -44,6 +44,8 @@ pub struct Settings {
     pub workers: Workers,
     /// How the kernel's sockets are used.
     pub sockets: Sockets,
+    /// The kernel path.
+    pub offload: Offload,
     /// What is logged.
     pub log: Log,
     /// Where the control socket is, if that was said; otherwise [`Settings::control_socket`].
@@ -109,6 +111,18 @@ pub struct Sockets {
     pub gro: bool,
     /// UDP GSO.
     pub gso: bool,
+}
+
+/// The kernel path: how a BPF program relays beside the sockets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offload {
+    /// Where the program is attached.
+    pub mode: OffloadMode,
+    /// The interfaces it is attached to, 64 at most, no two alike, each a name that the kernel takes;
+    /// none: those that carry the traffic of the listeners and relays.
+    pub interfaces: Vec<String>,
+    /// Channels that may be in the kernel at once, 1024..=1_048_576.
+    pub flows: u32,
 }
 
 /// What is logged.

@@ -5,6 +5,7 @@
 //! hold two hours.
 
 mod address;
+mod interface;
 mod peers;
 mod relay;
 mod units;
@@ -17,6 +18,7 @@ use serde::de::{Deserializer, Error, Visitor};
 use serde_json::{Map, json};
 
 pub use address::{Endpoint, Host, PortRange};
+pub use interface::InterfaceName;
 pub use peers::Prefix;
 pub use relay::{External, RelayEntry};
 pub use units::{Bytes, Count, Duration};

@@ -59,6 +59,9 @@ fn each_key_is_reported_once_with_both_values() {
         ("", "lifetimes.nonce = '90 s'", "live lifetimes.nonce: \"10 min\" -> \"90 s\""),
         ("", "workers.count = 2", "restart workers.count: \"auto\" -> 2"),
         ("", "sockets.gso = false", "restart sockets.gso: true -> false"),
+        ("", "offload.mode = 'xdp-generic'", "restart offload.mode: \"auto\" -> \"xdp-generic\""),
+        ("", "offload.interfaces = ['eth0']", "restart offload.interfaces: [] -> [\"eth0\"]"),
+        ("", "offload.flows = 1024", "restart offload.flows: 16384 -> 1024"),
         ("", "log.level = 'debug'", "live log.level: \"info\" -> \"debug\""),
         ("", "log.format = 'json'", "restart log.format: \"text\" -> \"json\""),
         ("", "control.socket = '/run/t.sock'", "restart control.socket: none -> \"/run/t.sock\""),
@@ -127,6 +130,7 @@ fn every_key_of_the_file_is_compared() {
         compatibility.rfc5766_clients = true
         workers = { count = 1, pin = false }
         sockets = { receive_buffer = "64 KiB", send_buffer = "64 KiB", gro = false, gso = false }
+        offload = { mode = "off", interfaces = ["eth0"], flows = 1024 }
         log = { format = "json", level = "error" }
         control.socket = "/run/other.sock"
         data.directory = "/srv/other"

@@ -189,6 +189,21 @@ fn values_that_cannot_be() {
              did you mean \"json\"? Otherwise write one of \"text\", \"json\"",
         ),
         (
+            "[offload]\nmode = 'xdpgeneric'",
+            "turnpike.toml:2: offload.mode: \"xdpgeneric\" is not one of the choices\n    \
+             did you mean \"xdp-generic\"? Otherwise write one of \"auto\", \"xdp\", \"xdp-generic\", \"tc\", \"off\"",
+        ),
+        (
+            "[offload]\ninterfaces = ['eth0', 'eth0:1']",
+            "turnpike.toml:2: offload.interfaces: \"eth0:1\" cannot be the name of an interface\n    \
+             write the name of a network interface in quotes, such as \"eth0\"; `ip link` lists them",
+        ),
+        (
+            "[offload]\nflows = 1000",
+            "turnpike.toml:2: offload.flows: 1000 is out of range\n    \
+             write a whole number from 1024 to 1048576, without quotes",
+        ),
+        (
             "log = 'debug'",
             "turnpike.toml:1: log: is text, and is a table\n    \
              write [log] on a line of its own, and its keys below",
@@ -276,6 +291,11 @@ fn keys_that_do_not_go_together() {
              remove it from one of the lists",
         ),
         (
+            "[offload]\ninterfaces = [\n'eth0',\n'eth1',\n'eth0',\n]",
+            "turnpike.toml:5: offload.interfaces: \"eth0\" is there twice\n    \
+             remove one of them",
+        ),
+        (
             "[redirect]\nipv4 = '[2001:db8::7]:3478'",
             "turnpike.toml:2: redirect.ipv4: \"[2001:db8::7]:3478\" is of the other family\n    \
              clients are sent to a server of the family they came over",
@@ -295,6 +315,19 @@ fn a_socket_path_that_is_too_long() {
         errors(&format!("[control]\nsocket = '{path}'")),
         "turnpike.toml:2: control.socket: the path has 108 bytes, and a Unix socket's has at most 107\n    \
          use a shorter one, such as \"/run/turnpike/control.sock\""
+    );
+}
+
+#[test]
+fn more_interfaces_than_there_may_be() {
+    let list = |count: usize| {
+        let names: Vec<String> = (0..count).map(|n| format!("'eth{n}'")).collect();
+        format!("[offload]\ninterfaces = [{}]", names.join(", "))
+    };
+    assert_eq!(errors(&list(64)), "");
+    assert_eq!(
+        errors(&list(65)),
+        "turnpike.toml:2: offload.interfaces: the list has 65 interfaces\n    write at most 64"
     );
 }
 

@@ -6,7 +6,10 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use settings::{Environment, LogFormat, LogLevel, RelayEntry, Settings, WorkerCount, load, parse};
+use settings::{
+    Environment, LogFormat, LogLevel, Offload, OffloadMode, RelayEntry, Settings, WorkerCount,
+    load, parse,
+};
 use support::TempDir;
 
 const SECRET: &str = "KpXh0vJ1mUe8Zq7T5wYbRg==";
@@ -52,6 +55,8 @@ fn nothing_at_all_is_a_safe_server() {
     assert_eq!(settings.lifetimes.permission, Duration::from_secs(300));
     assert_eq!(settings.lifetimes.channel, Duration::from_secs(600));
     assert_eq!(settings.workers.count, WorkerCount::Auto);
+    let offload = Offload { mode: OffloadMode::Auto, interfaces: Vec::new(), flows: 16_384 };
+    assert_eq!(settings.offload, offload);
 }
 
 #[test]
@@ -98,6 +103,10 @@ fn everything_set_arrives() {
         send_buffer = "512 KiB"
         gro = false
         gso = false
+        [offload]
+        mode = "xdp-generic"
+        interfaces = ["eth0", "br-lan"]
+        flows = 1_048_576
         [log]
         format = "json"
         level = "debug"
@@ -139,6 +148,9 @@ fn everything_set_arrives() {
     assert_eq!((settings.workers.count, settings.workers.pin), (WorkerCount::Fixed(3), false));
     assert_eq!((settings.sockets.receive_buffer, settings.sockets.send_buffer), (1 << 20, 1 << 19));
     assert!(!settings.sockets.gro && !settings.sockets.gso);
+    let offload = &settings.offload;
+    assert_eq!((offload.mode, offload.flows), (OffloadMode::XdpGeneric, 1_048_576));
+    assert_eq!(offload.interfaces, ["eth0", "br-lan"]);
     assert_eq!((settings.log.format, settings.log.level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(settings.control_socket(), PathBuf::from("/run/turnpike/control.sock"));
     assert_eq!(settings.user_database(), PathBuf::from("/srv/turnpike/users.sqlite"));
@@ -270,6 +282,9 @@ fn variables_of_every_kind() {
         ("TURNPIKE_QUOTAS__ALLOCATIONS_PER_USER", "5"),
         ("TURNPIKE_LIFETIMES__NONCE", "2 min"),
         ("TURNPIKE_WORKERS__COUNT", "4"),
+        ("TURNPIKE_OFFLOAD__MODE", "tc"),
+        ("TURNPIKE_OFFLOAD__INTERFACES", "eth0, eth1"),
+        ("TURNPIKE_OFFLOAD__FLOWS", "2048"),
         ("TURNPIKE_LOG__LEVEL", "trace"),
     ])
     .unwrap();
@@ -283,6 +298,8 @@ fn variables_of_every_kind() {
     assert_eq!(settings.quotas.allocations_per_user, 5);
     assert_eq!(settings.lifetimes.nonce, Duration::from_secs(120));
     assert_eq!(settings.workers.count, WorkerCount::Fixed(4));
+    assert_eq!((settings.offload.mode, settings.offload.flows), (OffloadMode::Tc, 2048));
+    assert_eq!(settings.offload.interfaces, ["eth0", "eth1"]);
     assert_eq!(settings.log.level, LogLevel::Trace);
 }
 

@@ -146,6 +146,7 @@ fn with_restart_keys_of(old: &Settings, new: Settings) -> Settings {
         listen: old.listen.clone(),
         workers: old.workers,
         sockets: old.sockets,
+        offload: old.offload.clone(),
         log: settings::Log { format: old.log.format, level: new.log.level },
         control: old.control.clone(),
         data_directory: old.data_directory.clone(),
@@ -311,13 +312,14 @@ mod tests {
             listen: vec![([127, 0, 0, 1], 1).into()],
             workers: settings::Workers { pin: !old.workers.pin, ..old.workers },
             sockets: settings::Sockets { gro: !old.sockets.gro, ..old.sockets },
+            offload: settings::Offload { flows: 1024, ..old.offload.clone() },
             log: settings::Log { format: settings::LogFormat::Json, level: LogLevel::Error },
             control: Some("/elsewhere".into()),
             data_directory: "/elsewhere".into(),
             ..old.clone()
         };
         let first = diff(&old, &new);
-        assert_eq!(first.needs_restart.len(), 6, "{first:?}");
+        assert_eq!(first.needs_restart.len(), 7, "{first:?}");
         let kept = with_restart_keys_of(&old, new.clone());
         let second = diff(&kept, &new);
         assert_eq!(second.needs_restart, first.needs_restart);
