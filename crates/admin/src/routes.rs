@@ -15,11 +15,13 @@ mod reload;
 mod sessions;
 mod status;
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
-use control::Handle;
+use control::{Handle, OffloadWatch};
 use turn_types::Instant;
 
 use crate::limits::REQUEST_BYTES_MAX;
@@ -31,10 +33,17 @@ pub(crate) struct App {
     pub(crate) handle: Handle,
     /// Reads the clock that allocations are dated by.
     pub(crate) clock: fn() -> Instant,
+    /// What the kernel path does now, where there is one.
+    pub(crate) offload: Option<Arc<dyn OffloadWatch>>,
 }
 
-/// The routes of version 1. `clock` is the clock that workers date allocations by.
-pub fn router(handle: Handle, clock: fn() -> Instant) -> Router {
+/// The routes of version 1. `clock` is the clock that workers date allocations by; `offload` tells what
+/// the kernel path does, where one runs.
+pub fn router(
+    handle: Handle,
+    clock: fn() -> Instant,
+    offload: Option<Arc<dyn OffloadWatch>>,
+) -> Router {
     Router::new()
         .route("/v1/status", get(status::show))
         .route("/v1/sessions", get(sessions::list))
@@ -53,5 +62,5 @@ pub fn router(handle: Handle, clock: fn() -> Instant) -> Router {
             )
         })
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
-        .with_state(App { handle, clock })
+        .with_state(App { handle, clock, offload })
 }

@@ -27,13 +27,13 @@ pub struct Status {
     pub relay_ports: String,
     /// Worker threads.
     pub workers: u64,
-    /// Whether the kernel hands over and takes several datagrams in one piece.
+    /// What the kernel does of the work: several datagrams in one piece, and relaying by itself.
     pub offload: Offload,
     /// Allocations.
     pub allocations: Allocations,
-    /// What was relayed and what went over the sockets.
+    /// All that came and went, over the sockets and through the kernel path.
     pub traffic: Traffic,
-    /// What became of each packet received, by name; fates that never happened are left out.
+    /// What became of each packet that came over a socket, by name; fates that never happened are left out.
     pub fates: BTreeMap<String, u64>,
     /// How requests that had to wait (for a user look-up, for a relay port) were answered.
     pub late_answers: BTreeMap<String, u64>,
@@ -62,13 +62,54 @@ pub struct RelayAddress {
     pub public: String,
 }
 
-/// Whether the kernel moves several datagrams in one call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What the kernel does of the work: whether it moves several datagrams in one call, and what it
+/// relays by itself (the kernel path).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offload {
-    /// On receive (`UDP_GRO`).
+    /// Several datagrams in one call on receive (`UDP_GRO`).
     pub gro: bool,
-    /// On send (`UDP_SEGMENT`).
+    /// Several datagrams in one call on send (`UDP_SEGMENT`).
     pub gso: bool,
+    /// `offload.mode` as configured: `auto`, `xdp`, `xdp-generic`, `tc` or `off`.
+    #[serde(default)]
+    pub mode: String,
+    /// The network interfaces that were looked at, and what became of each.
+    #[serde(default)]
+    pub interfaces: Vec<OffloadInterface>,
+    /// Why the kernel relays nothing; absent where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_because: Option<String>,
+    /// Channels that the kernel relays now.
+    #[serde(default)]
+    pub flows: u64,
+    /// Channels that it may relay at once.
+    #[serde(default)]
+    pub flows_max: u64,
+    /// What the path takes of the kernel's memory.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// What the kernel relayed past the sockets.
+    #[serde(default)]
+    pub by_kernel: Traffic,
+    /// What went over the sockets; with `by_kernel` it is the `traffic` of the server.
+    #[serde(default)]
+    pub by_sockets: Traffic,
+    /// Packets of channels in the kernel that it left to the sockets, by reason; reasons that never
+    /// occurred are left out.
+    #[serde(default)]
+    pub passed: BTreeMap<String, u64>,
+}
+
+/// What became of one network interface on the kernel path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffloadInterface {
+    /// Its name.
+    pub name: String,
+    /// Where the program is attached: `xdp`, `xdp-generic` or `tc`; absent where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
+    /// Why there and not at a faster one, or why nowhere; empty where nothing is to be explained.
+    pub why: String,
 }
 
 /// How many allocations there are and were.
@@ -154,6 +195,30 @@ pub struct Session {
     pub to_client: Volume,
     /// Packets dropped in either direction.
     pub dropped_packets: u64,
+    /// What relays the data of its channels.
+    #[serde(default)]
+    pub offload: SessionOffload,
+}
+
+/// What relays the data of a session's channels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOffload {
+    /// `kernel`, when it relays one channel at least; otherwise `sockets`.
+    pub by: String,
+    /// Why by sockets: `off` (there is no kernel path), `no_channel` (none is bound), `full` (the kernel
+    /// has as many as it may), `transport` (the client does not come over UDP) or `failed` (the kernel
+    /// refused). Absent where it is the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Channels that the kernel relays, of the session's `channels`.
+    pub channels: u64,
+    /// Packets that the kernel relayed on them, both directions together.
+    pub packets: u64,
+    /// Their bytes of payload.
+    pub bytes: u64,
+    /// Whole seconds since the kernel relayed the last one; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen_seconds_ago: Option<u64>,
 }
 
 /// `POST /v1/reload`: what became of each difference between the old and the new configuration.

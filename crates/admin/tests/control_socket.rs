@@ -15,8 +15,9 @@ use std::time::{Duration, SystemTime};
 use admin::types::{Bucket, DrainRequest, Volume};
 use admin::{Client, ClientError, ControlSocket, routes, serve};
 use control::{
-    Change, DrainReport, Handle, Leg, OperatorRequest, RelayInfo, ReloadReport, Request, Series,
-    ServerInfo, Wake, WorkerCounters, Workers, mailbox,
+    Change, DrainReport, Handle, Leg, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest,
+    RelayInfo, ReloadReport, Request, Series, ServerInfo, Session, SessionOffload, Wake, WhyNot,
+    WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{AllocationRecord, DropReason, Refusal, Traffic};
 use turn_types::{
@@ -41,7 +42,12 @@ impl Wake for Knock {
 
 impl Server {
     /// With these sessions, and a main loop that answers reloads and drains from a script.
-    fn start(sessions: Vec<AllocationRecord>) -> Self {
+    fn start(sessions: Vec<Session>) -> Self {
+        Self::watched(sessions, None)
+    }
+
+    /// The same, with a kernel path that tells of itself.
+    fn watched(sessions: Vec<Session>, offload: Option<Arc<dyn OffloadWatch>>) -> Self {
         let (knock, knocks) = mpsc::channel();
         let (mailbox, inbox) = mailbox(16, Arc::new(Knock(knock)));
         std::thread::spawn(move || {
@@ -62,7 +68,7 @@ impl Server {
         });
         let path = fresh_directory().join("control.sock");
         let socket = ControlSocket::bind(&path).unwrap();
-        tokio::spawn(serve(socket, routes::router(handle, || NOW)));
+        tokio::spawn(serve(socket, routes::router(handle, || NOW, offload)));
         Self { path, counters }
     }
 
@@ -83,14 +89,16 @@ fn fresh_directory() -> PathBuf {
     std::env::temp_dir().join(format!("turnpike-admin-{}-{next}", std::process::id()))
 }
 
-fn answer(sessions: &mut Vec<AllocationRecord>, request: Request) {
+fn answer(sessions: &mut Vec<Session>, request: Request) {
     match request {
         Request::List { filter, limit, reply } => {
-            reply(sessions.iter().filter(|s| filter.takes(s)).take(limit).cloned().collect());
+            reply(
+                sessions.iter().filter(|s| filter.takes(&s.record)).take(limit).cloned().collect(),
+            );
         }
         Request::End { id, reply } => {
             let before = sessions.len();
-            sessions.retain(|session| session.id != id);
+            sessions.retain(|session| session.record.id != id);
             reply(sessions.len() < before);
         }
         Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {
@@ -135,12 +143,23 @@ fn info() -> ServerInfo {
         workers: 1,
         gro: true,
         gso: false,
+        offload: OffloadInfo {
+            mode: "auto".into(),
+            interfaces: vec![interface("eth0", Some("xdp"), "")],
+            off_because: None,
+            flows_max: 16_384,
+            memory_bytes: 9 << 20,
+        },
     }
 }
 
-fn session(counter: u64, user: &str, account: &str) -> AllocationRecord {
+fn interface(name: &str, hook: Option<&str>, why: &str) -> OffloadInterface {
+    OffloadInterface { name: name.into(), hook: hook.map(Into::into), why: why.into() }
+}
+
+fn session(counter: u64, user: &str, account: &str) -> Session {
     let addr = |text: &str| text.parse::<SocketAddr>().unwrap();
-    AllocationRecord {
+    let record = AllocationRecord {
         id: AllocationId::new(WorkerId(0), counter),
         user: user.into(),
         account: account.into(),
@@ -163,7 +182,8 @@ fn session(counter: u64, user: &str, account: &str) -> AllocationRecord {
             dropped_packets: 5,
         },
         end: None,
-    }
+    };
+    Session { record, offload: SessionOffload::Sockets(WhyNot::NoChannel) }
 }
 
 #[tokio::test]
@@ -182,6 +202,8 @@ async fn status_tells_what_happened_and_leaves_out_what_did_not() {
     assert_eq!(status.relay[0].public, "203.0.113.7");
     assert_eq!(status.relay_ports, "49152-65535");
     assert!(status.offload.gro && !status.offload.gso);
+    assert_eq!(status.offload.interfaces.len(), 1, "as of the start, when nobody watches");
+    assert_eq!(status.offload.passed, BTreeMap::new());
     assert_eq!(status.allocations.live, 7);
     assert_eq!(status.traffic.from_clients, Volume { packets: 12, bytes: 3400 });
     assert_eq!(status.drops, BTreeMap::from([("no_permission".to_owned(), 4)]));
@@ -190,6 +212,74 @@ async fn status_tells_what_happened_and_leaves_out_what_did_not() {
     let buckets = &status.occupancy["received_segments"];
     assert_eq!(buckets[0], Bucket { up_to: Some(1), count: 0 });
     assert_eq!(buckets.last().unwrap().up_to, None);
+}
+
+/// A kernel path as it is a while after the start.
+struct Watch;
+
+impl OffloadWatch for Watch {
+    fn interfaces(&self) -> Vec<OffloadInterface> {
+        vec![interface("eth0", Some("xdp"), ""), interface("tun0", None, "no Ethernet frames")]
+    }
+
+    fn passed(&self) -> Vec<(&'static str, u64)> {
+        vec![("refresh", 9), ("no_route", 0)]
+    }
+}
+
+#[tokio::test]
+async fn status_tells_what_the_kernel_relays_as_of_now() {
+    let server = Server::watched(Vec::new(), Some(Arc::new(Watch)));
+    server.counters.add(Series::Packets(Leg::FromClients), 12);
+    server.counters.add(Series::Bytes(Leg::FromClients), 3400);
+    server.counters.add(Series::Offloaded(Leg::FromClients), 1000);
+    server.counters.add(Series::OffloadedBytes(Leg::FromClients), 200_000);
+    server.counters.add(Series::Offloaded(Leg::ToPeers), 999);
+    server.counters.set(Series::FlowsOffloaded, 3);
+
+    let status = server.client().await.status().await.unwrap();
+
+    let offload = &status.offload;
+    assert_eq!((offload.mode.as_str(), offload.off_because.as_ref()), ("auto", None));
+    assert_eq!((offload.flows, offload.flows_max, offload.memory_bytes), (3, 16_384, 9 << 20));
+    let names: Vec<_> = offload.interfaces.iter().map(|i| (&*i.name, i.hook.as_deref())).collect();
+    assert_eq!(names, [("eth0", Some("xdp")), ("tun0", None)], "those of now, not of the start");
+    assert_eq!(offload.interfaces[1].why, "no Ethernet frames");
+    assert_eq!(offload.passed, BTreeMap::from([("refresh".to_owned(), 9)]));
+    assert_eq!(offload.by_sockets.from_clients, Volume { packets: 12, bytes: 3400 });
+    assert_eq!(offload.by_kernel.from_clients, Volume { packets: 1000, bytes: 200_000 });
+    assert_eq!(offload.by_kernel.to_peers.packets, 999);
+    let whole = Volume { packets: 1012, bytes: 203_400 };
+    assert_eq!(status.traffic.from_clients, whole, "both ways together");
+}
+
+#[tokio::test]
+async fn a_session_tells_what_relays_for_it() {
+    let by_kernel = SessionOffload::Kernel {
+        channels: 1,
+        packets: 30,
+        bytes: 5000,
+        last_seen: Some(Instant::from_nanos(97_500_000_000)),
+    };
+    let server = Server::start(vec![
+        Session { offload: by_kernel, ..session(1, "bob", "bob") },
+        Session { offload: SessionOffload::Sockets(WhyNot::Full), ..session(2, "bob", "bob") },
+    ]);
+
+    let listed = server.client().await.sessions(None, 9).await.unwrap().sessions;
+
+    let kernel = admin::types::SessionOffload {
+        by: "kernel".into(),
+        reason: None,
+        channels: 1,
+        packets: 30,
+        bytes: 5000,
+        last_seen_seconds_ago: Some(2),
+    };
+    assert_eq!(listed[0].offload, kernel);
+    let sockets = &listed[1].offload;
+    assert_eq!((sockets.by.as_str(), sockets.reason.as_deref()), ("sockets", Some("full")));
+    assert_eq!((sockets.channels, sockets.last_seen_seconds_ago), (0, None));
 }
 
 #[tokio::test]

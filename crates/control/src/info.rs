@@ -24,6 +24,47 @@ pub struct ServerInfo {
     pub gro: bool,
     /// Whether equal datagrams are sent as one (`UDP_SEGMENT`).
     pub gso: bool,
+    /// The kernel path, as it was started.
+    pub offload: OffloadInfo,
+}
+
+/// The kernel path: a BPF program that relays for bound channels beside the sockets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OffloadInfo {
+    /// `offload.mode` as configured.
+    pub mode: String,
+    /// One for each interface that was looked at.
+    pub interfaces: Vec<OffloadInterface>,
+    /// Why nothing is relayed by the kernel, if nothing is: a reason for an operator, without a
+    /// capital or a full stop.
+    pub off_because: Option<String>,
+    /// Channels that the kernel may relay at once.
+    pub flows_max: u32,
+    /// What the path takes of the kernel's memory, in bytes; 0 when there is none.
+    pub memory_bytes: u64,
+}
+
+/// What became of one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OffloadInterface {
+    /// Its name.
+    pub name: String,
+    /// Where the program is attached: `xdp`, `xdp-generic` or `tc`; `None` where it is not.
+    pub hook: Option<String>,
+    /// Why by this hook and not by a faster one, or why by none; empty where there is nothing to
+    /// explain. A reason for an operator, without a capital or a full stop.
+    pub why: String,
+}
+
+/// What the kernel path does now, for who asks. Asked from the control plane: it may make a few system
+/// calls, and no worker waits for it.
+pub trait OffloadWatch: Send + Sync {
+    /// The interfaces as they are now; they come and go.
+    fn interfaces(&self) -> Vec<OffloadInterface>;
+
+    /// Packets of known flows that the program left to the sockets since the start, by reason (lower
+    /// case, words joined by `_`, each once).
+    fn passed(&self) -> Vec<(&'static str, u64)>;
 }
 
 /// An address that is relayed from.

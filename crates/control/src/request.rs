@@ -6,6 +6,8 @@ use std::sync::Arc;
 use turn_proto::{AllocationRecord, Policy, UserAnswer};
 use turn_types::{AllocationId, PendingId};
 
+use crate::Session;
+
 /// What a worker calls with its answer, on its own thread: it must not block. Dropped without a
 /// call when the worker will not answer.
 pub type Reply<T> = Box<dyn FnOnce(T) + Send>;
@@ -26,7 +28,7 @@ pub enum Request {
         /// At most how many.
         limit: usize,
         /// The answer.
-        reply: Reply<Vec<AllocationRecord>>,
+        reply: Reply<Vec<Session>>,
     },
     /// End an allocation.
     End {

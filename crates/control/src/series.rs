@@ -82,10 +82,16 @@ pub enum Kind {
 /// One number that each worker keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
-    /// Datagrams.
+    /// Datagrams over the sockets.
     Packets(Leg),
-    /// Bytes of UDP payload.
+    /// Their bytes of UDP payload.
     Bytes(Leg),
+    /// Datagrams that the kernel relayed past the sockets; none of them is in [`Self::Packets`].
+    Offloaded(Leg),
+    /// Their bytes of UDP payload.
+    OffloadedBytes(Leg),
+    /// Channels that the kernel relays now.
+    FlowsOffloaded,
     /// What became of a packet that was not dropped.
     Fate(Fate),
     /// Why nothing was sent for a packet.
@@ -116,7 +122,10 @@ pub enum Series {
 // Where each family begins in a worker's table.
 const PACKETS: usize = 0;
 const BYTES: usize = PACKETS + Leg::ALL.len();
-const FATES: usize = BYTES + Leg::ALL.len();
+const OFFLOADED: usize = BYTES + Leg::ALL.len();
+const OFFLOADED_BYTES: usize = OFFLOADED + Leg::ALL.len();
+const FLOWS_OFFLOADED: usize = OFFLOADED_BYTES + Leg::ALL.len();
+const FATES: usize = FLOWS_OFFLOADED + 1;
 const ICMP_ERRORS: usize = FATES + Fate::ALL.len();
 const LATE_ANSWERS: usize = ICMP_ERRORS + 1;
 const CREATED: usize = LATE_ANSWERS + LateAnswer::ALL.len();
@@ -141,7 +150,10 @@ impl Series {
             .flat_map(|&histogram| (0..Histogram::BUCKETS).map(move |b| (histogram, b)));
         legs.clone()
             .map(Self::Packets)
-            .chain(legs.map(Self::Bytes))
+            .chain(legs.clone().map(Self::Bytes))
+            .chain(legs.clone().map(Self::Offloaded))
+            .chain(legs.map(Self::OffloadedBytes))
+            .chain([Self::FlowsOffloaded])
             .chain(Fate::ALL.iter().copied().map(Self::Fate))
             .chain(DropReason::ALL.iter().copied().map(Self::Drop))
             .chain([Self::IcmpErrors])
@@ -160,6 +172,9 @@ impl Series {
         match self {
             Self::Packets(leg) => PACKETS + leg.index(),
             Self::Bytes(leg) => BYTES + leg.index(),
+            Self::Offloaded(leg) => OFFLOADED + leg.index(),
+            Self::OffloadedBytes(leg) => OFFLOADED_BYTES + leg.index(),
+            Self::FlowsOffloaded => FLOWS_OFFLOADED,
             Self::Fate(fate) => FATES + fate.index(),
             Self::Drop(reason) => DROPS + reason.index(),
             Self::IcmpErrors => ICMP_ERRORS,
@@ -184,6 +199,9 @@ impl Series {
         match self {
             Self::Packets(_) => "packets",
             Self::Bytes(_) => "bytes",
+            Self::Offloaded(_) => "offloaded_packets",
+            Self::OffloadedBytes(_) => "offloaded_bytes",
+            Self::FlowsOffloaded => "flows_offloaded",
             Self::Fate(_) => "fates",
             Self::Drop(_) => "drops",
             Self::IcmpErrors => "icmp_errors",
@@ -204,13 +222,17 @@ impl Series {
     #[must_use]
     pub const fn label(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Packets(leg) | Self::Bytes(leg) => Some(("leg", leg.label())),
+            Self::Packets(leg)
+            | Self::Bytes(leg)
+            | Self::Offloaded(leg)
+            | Self::OffloadedBytes(leg) => Some(("leg", leg.label())),
             Self::Fate(fate) => Some(("fate", fate.label())),
             Self::Drop(reason) => Some(("reason", reason.label())),
             Self::LateAnswer(answer) => Some(("answer", answer.label())),
             Self::Refusal(reason) => Some(("reason", reason.label())),
             Self::AllocationsEnded(reason) => Some(("reason", reason.label())),
-            Self::IcmpErrors
+            Self::FlowsOffloaded
+            | Self::IcmpErrors
             | Self::AllocationsCreated
             | Self::AllocationsLive
             | Self::KernelDrops
@@ -224,9 +246,11 @@ impl Series {
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
-            Self::AllocationsLive => Kind::Gauge,
+            Self::AllocationsLive | Self::FlowsOffloaded => Kind::Gauge,
             Self::Packets(_)
             | Self::Bytes(_)
+            | Self::Offloaded(_)
+            | Self::OffloadedBytes(_)
             | Self::Fate(_)
             | Self::Drop(_)
             | Self::IcmpErrors

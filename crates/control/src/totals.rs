@@ -43,13 +43,28 @@ impl CounterTotals {
         Series::all().map(|series| (series, self.value(series)))
     }
 
-    /// Traffic in one direction on one leg.
+    /// Traffic over the sockets, in one direction on one leg.
     #[must_use]
     pub const fn volume(&self, leg: Leg) -> Volume {
         Volume { packets: self.value(Series::Packets(leg)), bytes: self.value(Series::Bytes(leg)) }
     }
 
-    /// What became of the packets, by name; the last is `dropped`, the sum of [`Self::drops`].
+    /// Traffic that the kernel relayed past the sockets, in one direction on one leg.
+    #[must_use]
+    pub const fn offloaded(&self, leg: Leg) -> Volume {
+        Volume {
+            packets: self.value(Series::Offloaded(leg)),
+            bytes: self.value(Series::OffloadedBytes(leg)),
+        }
+    }
+
+    /// Channels that the kernel relays now.
+    #[must_use]
+    pub const fn flows_offloaded(&self) -> u64 {
+        self.value(Series::FlowsOffloaded)
+    }
+
+    /// What became of the packets over the sockets, by name; the last is `dropped`, the sum of [`Self::drops`].
     pub fn fates(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let dropped = self.drops().map(|(_, n)| n).sum();
         let of = |&fate: &Fate| (fate.label(), self.value(Series::Fate(fate)));

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use turn_proto::{AllocationRecord, Policy};
+use turn_proto::Policy;
 use turn_types::{AllocationId, WorkerId};
 
 use crate::limits::ANSWER_DEADLINE;
-use crate::{CounterTotals, Mailbox, PostError, Reply, Request, SessionFilter, WorkerCounters};
+use crate::{
+    CounterTotals, Mailbox, PostError, Reply, Request, Session, SessionFilter, WorkerCounters,
+};
 
 /// Why the workers did not do what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,11 +81,11 @@ impl Workers {
         &self,
         filter: SessionFilter,
         limit: usize,
-    ) -> Result<Vec<AllocationRecord>, ControlError> {
+    ) -> Result<Vec<Session>, ControlError> {
         let lists =
             self.ask_all(|reply| Request::List { filter: filter.clone(), limit, reply }).await?;
         let mut sessions: Vec<_> = lists.into_iter().flatten().collect();
-        sessions.sort_by_key(|session| (session.created, session.id));
+        sessions.sort_by_key(|Session { record, .. }| (record.created, record.id));
         sessions.truncate(limit);
         Ok(sessions)
     }

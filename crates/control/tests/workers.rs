@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use control::limits::ANSWER_DEADLINE;
 use control::{
-    ControlError, Inbox, LockedBook, Request, SessionFilter, Wake, WorkerCounters, Workers, mailbox,
+    ControlError, Inbox, LockedBook, Request, Session, SessionFilter, SessionOffload, Wake, WhyNot,
+    WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{AllocationRecord, SharedBook, Traffic};
 use turn_types::{AllocationId, ClientAddr, FiveTuple, Instant, ServerAddr, Transport, WorkerId};
@@ -50,7 +51,9 @@ fn with_sessions(worker: u16, sessions: &'static [(&'static str, u64)]) -> Box<S
             let records = (0..).zip(sessions).map(|(n, &(user, created))| {
                 record(AllocationId::new(WorkerId(worker), n), user, created)
             });
-            reply(records.filter(|record| filter.takes(record)).take(limit).collect());
+            let offload = SessionOffload::Sockets(WhyNot::Off);
+            let sessions = records.filter(|record| filter.takes(record)).take(limit);
+            reply(sessions.map(|record| Session { record, offload }).collect());
         }
         Request::End { id, reply } => reply(id == AllocationId::new(WorkerId(worker), 0)),
         Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {}
@@ -87,7 +90,7 @@ async fn sessions_of_all_workers_come_oldest_first_and_bounded() {
     ]);
     let created = async |filter, limit| -> Vec<u64> {
         let sessions = workers.sessions(filter, limit).await.unwrap();
-        sessions.iter().map(|session| session.created.as_nanos()).collect()
+        sessions.iter().map(|session| session.record.created.as_nanos()).collect()
     };
     assert_eq!(created(SessionFilter::default(), 10).await, [10, 20, 30, 40]);
     assert_eq!(created(SessionFilter::default(), 3).await, [10, 20, 30]);

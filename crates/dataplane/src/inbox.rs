@@ -1,7 +1,7 @@
 //! What the control plane wants, between two batches.
 
-use control::{Request, SessionFilter};
-use turn_proto::{AllocationRecord, EndReason, Event};
+use control::{Request, Session, SessionFilter, SessionOffload, WhyNot};
+use turn_proto::{EndReason, Event};
 use turn_types::{AllocationId, Now};
 
 use crate::limits::{ENDED_AT_ONCE, REQUESTS_PER_TURN};
@@ -39,8 +39,11 @@ impl Worker {
         }
     }
 
-    fn list(&self, filter: &SessionFilter, limit: usize) -> Vec<AllocationRecord> {
-        self.server.allocations().filter(|record| filter.takes(record)).take(limit).collect()
+    fn list(&self, filter: &SessionFilter, limit: usize) -> Vec<Session> {
+        // Workers announce no channel to the kernel: sockets relay everything.
+        let offload = SessionOffload::Sockets(WhyNot::Off);
+        let records = self.server.allocations().filter(|record| filter.takes(record)).take(limit);
+        records.map(|record| Session { record, offload }).collect()
     }
 
     /// Ends all allocations, some at a time, so that none goes without being told of.

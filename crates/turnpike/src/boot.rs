@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-use control::{LockedBook, RelayInfo, ServerInfo, UserDirectory, WorkerCounters, Workers};
+use control::{
+    LockedBook, OffloadInfo, RelayInfo, ServerInfo, UserDirectory, WorkerCounters, Workers,
+};
 use dataplane::{NetOptions, WorkerSpec};
 use linux_net::{capabilities, raise_open_files, random_bytes};
-use settings::{Settings, SettingsErrors};
+use settings::{OffloadMode, Settings, SettingsErrors};
 use turn_proto::{Policy, SharedBook, StrangerBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserStore;
@@ -131,6 +133,24 @@ pub(crate) fn info(
         workers,
         gro,
         gso: settings.sockets.gso && capabilities().gso,
+        offload: offload_info(settings),
+    }
+}
+
+/// The kernel path of a server whose sockets relay everything.
+fn offload_info(settings: &Settings) -> OffloadInfo {
+    let because = match settings.offload.mode {
+        OffloadMode::Off => "offload.mode is \"off\"",
+        OffloadMode::Auto | OffloadMode::Xdp | OffloadMode::XdpGeneric | OffloadMode::Tc => {
+            "the kernel path is not started"
+        }
+    };
+    OffloadInfo {
+        mode: settings.offload.mode.label().to_owned(),
+        interfaces: Vec::new(),
+        off_because: Some(because.to_owned()),
+        flows_max: settings.offload.flows,
+        memory_bytes: 0,
     }
 }
 

@@ -278,6 +278,7 @@ mod tests {
             workers: 1,
             gro: true,
             gso: true,
+            offload: control::OffloadInfo::default(),
         };
         let user = FirstUser {
             realm: "turnpike".into(),

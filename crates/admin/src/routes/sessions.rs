@@ -6,13 +6,12 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use control::{ControlError, SessionFilter};
 use serde::Deserialize;
-use turn_proto::AllocationRecord;
 use turn_types::{AllocationId, Instant};
 
 use crate::limits::{SESSIONS_DEFAULT, SESSIONS_MAX};
 use crate::problem::Problem;
 use crate::routes::App;
-use crate::types::{Ended, Session, Sessions, Volume};
+use crate::types::{Ended, Session, SessionOffload, Sessions, Volume};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,11 +34,11 @@ pub(super) async fn list(
     }
     let filter = SessionFilter { user: which.user };
     // One more than asked for tells whether there are more.
-    let mut records = app.handle.workers.sessions(filter, limit + 1).await.map_err(failed)?;
-    let more = records.len() > limit;
-    records.truncate(limit);
+    let mut found = app.handle.workers.sessions(filter, limit + 1).await.map_err(failed)?;
+    let more = found.len() > limit;
+    found.truncate(limit);
     let now = (app.clock)();
-    Ok(Json(Sessions { sessions: records.iter().map(|r| session(r, now)).collect(), more }))
+    Ok(Json(Sessions { sessions: found.iter().map(|s| session(s, now)).collect(), more }))
 }
 
 pub(super) async fn end(
@@ -72,7 +71,8 @@ fn failed(error: ControlError) -> Problem {
     }
 }
 
-fn session(record: &AllocationRecord, now: Instant) -> Session {
+fn session(session: &control::Session, now: Instant) -> Session {
+    let record = &session.record;
     let traffic = &record.traffic;
     Session {
         id: record.id.to_string(),
@@ -90,5 +90,24 @@ fn session(record: &AllocationRecord, now: Instant) -> Session {
         to_peers: Volume { packets: traffic.to_peer_packets, bytes: traffic.to_peer_bytes },
         to_client: Volume { packets: traffic.to_client_packets, bytes: traffic.to_client_bytes },
         dropped_packets: traffic.dropped_packets,
+        offload: offload(session.offload, now),
+    }
+}
+
+fn offload(offload: control::SessionOffload, now: Instant) -> SessionOffload {
+    match offload {
+        control::SessionOffload::Kernel { channels, packets, bytes, last_seen } => SessionOffload {
+            by: "kernel".to_owned(),
+            reason: None,
+            channels: u64::from(channels),
+            packets,
+            bytes,
+            last_seen_seconds_ago: last_seen.map(|at| now.saturating_since(at).as_secs()),
+        },
+        control::SessionOffload::Sockets(why) => SessionOffload {
+            by: "sockets".to_owned(),
+            reason: Some(why.label().to_owned()),
+            ..SessionOffload::default()
+        },
     }
 }

@@ -5,10 +5,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
-use control::{CounterTotals, Histogram, LateAnswer, Leg, Series};
+use control::{CounterTotals, Histogram, LateAnswer, Leg, OffloadWatch, Series, ServerInfo};
 
 use crate::routes::App;
-use crate::types::{Allocations, Bucket, Offload, RelayAddress, Status, Traffic, Volume};
+use crate::types::{
+    Allocations, Bucket, Offload, OffloadInterface, RelayAddress, Status, Traffic, Volume,
+};
 
 pub(super) async fn show(State(app): State<App>) -> Json<Status> {
     let info = app.handle.info();
@@ -29,17 +31,12 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         relay: relay.collect(),
         relay_ports: format!("{}-{}", info.relay_ports.0, info.relay_ports.1),
         workers: info.workers as u64,
-        offload: Offload { gro: info.gro, gso: info.gso },
+        offload: offload(&app, &info, &totals),
         allocations: Allocations {
             live: totals.allocations_live(),
             total: totals.allocations_created(),
         },
-        traffic: Traffic {
-            from_clients: volume(&totals, Leg::FromClients),
-            to_clients: volume(&totals, Leg::ToClients),
-            from_peers: volume(&totals, Leg::FromPeers),
-            to_peers: volume(&totals, Leg::ToPeers),
-        },
+        traffic: traffic(|leg| whole(&totals, leg)),
         fates: occurred(totals.fates()),
         late_answers: occurred(
             LateAnswer::ALL
@@ -59,9 +56,50 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
     })
 }
 
-fn volume(totals: &CounterTotals, leg: Leg) -> Volume {
-    let volume = totals.volume(leg);
-    Volume { packets: volume.packets, bytes: volume.bytes }
+fn offload(app: &App, info: &ServerInfo, totals: &CounterTotals) -> Offload {
+    let path = &info.offload;
+    let watch = app.offload.as_deref();
+    // What was so at the start, unless somebody knows what is so now.
+    let interfaces = watch.map_or_else(|| path.interfaces.clone(), |watch| watch.interfaces());
+    Offload {
+        gro: info.gro,
+        gso: info.gso,
+        mode: path.mode.clone(),
+        interfaces: interfaces.into_iter().map(interface).collect(),
+        off_because: path.off_because.clone(),
+        flows: totals.flows_offloaded(),
+        flows_max: u64::from(path.flows_max),
+        memory_bytes: path.memory_bytes,
+        by_kernel: traffic(|leg| totals.offloaded(leg)),
+        by_sockets: traffic(|leg| totals.volume(leg)),
+        passed: occurred(watch.map(OffloadWatch::passed).into_iter().flatten()),
+    }
+}
+
+fn interface(interface: control::OffloadInterface) -> OffloadInterface {
+    OffloadInterface { name: interface.name, hook: interface.hook, why: interface.why }
+}
+
+/// Over the sockets and through the kernel path.
+fn whole(totals: &CounterTotals, leg: Leg) -> control::Volume {
+    let (sockets, kernel) = (totals.volume(leg), totals.offloaded(leg));
+    control::Volume {
+        packets: sockets.packets.wrapping_add(kernel.packets),
+        bytes: sockets.bytes.wrapping_add(kernel.bytes),
+    }
+}
+
+fn traffic(of: impl Fn(Leg) -> control::Volume) -> Traffic {
+    let volume = |leg| {
+        let control::Volume { packets, bytes } = of(leg);
+        Volume { packets, bytes }
+    };
+    Traffic {
+        from_clients: volume(Leg::FromClients),
+        to_clients: volume(Leg::ToClients),
+        from_peers: volume(Leg::FromPeers),
+        to_peers: volume(Leg::ToPeers),
+    }
 }
 
 /// What is not zero, by name.

@@ -100,7 +100,8 @@ impl World {
     }
 
     pub(crate) fn sessions(&self, filter: SessionFilter) -> Vec<AllocationRecord> {
-        self.ask(|reply| Request::List { filter, limit: 100, reply })
+        let sessions = self.ask(|reply| Request::List { filter, limit: 100, reply });
+        sessions.into_iter().map(|session| session.record).collect()
     }
 
     pub(crate) fn all_sessions(&self) -> Vec<AllocationRecord> {

@@ -57,7 +57,7 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
     }
 
     let (handle, requests) = Handle::new(running.workers, running.info);
-    let routes = admin::routes::router(handle.clone(), || Clock::now().instant);
+    let routes = admin::routes::router(handle.clone(), || Clock::now().instant, None);
     tokio::spawn(admin::serve(socket, routes));
     tracing::info!("ready");
     if let Some(user) = first_user {

@@ -44,6 +44,7 @@ fn describe(sessions: &Sessions) -> String {
         ("to peers", Align::Right),
         ("to client", Align::Right),
         ("dropped", Align::Right),
+        ("kernel", Align::Left),
     ]);
     for session in &sessions.sessions {
         table.row(row(session));
@@ -55,7 +56,7 @@ fn describe(sessions: &Sessions) -> String {
     text
 }
 
-fn row(session: &Session) -> [String; 9] {
+fn row(session: &Session) -> [String; 10] {
     let time = |seconds| output::duration(Duration::from_secs(seconds));
     let user = if session.user.is_empty() { "-".to_owned() } else { session.user.clone() };
     [
@@ -68,12 +69,23 @@ fn row(session: &Session) -> [String; 9] {
         output::bytes(session.to_peers.bytes),
         output::bytes(session.to_client.bytes),
         output::grouped(session.dropped_packets),
+        kernel_path(session),
     ]
+}
+
+/// How many of its channels the kernel relays, or why it relays none.
+fn kernel_path(session: &Session) -> String {
+    let offload = &session.offload;
+    match &offload.reason {
+        Some(reason) => reason.replace('_', " "),
+        None if offload.by == "kernel" => format!("{} of {}", offload.channels, session.channels),
+        None => "-".to_owned(), // a server that does not tell
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use admin::types::Volume;
+    use admin::types::{SessionOffload, Volume};
 
     use super::*;
 
@@ -89,6 +101,12 @@ mod tests {
             expires_in_seconds: 530,
             to_peers: Volume { packets: 3, bytes: 2048 },
             dropped_packets: 1234,
+            channels: 3,
+            offload: SessionOffload {
+                by: "kernel".into(),
+                channels: 2,
+                ..SessionOffload::default()
+            },
             ..Session::default()
         };
         let text = describe(&Sessions { sessions: vec![session], more: true });
@@ -106,10 +124,27 @@ mod tests {
                 "8 min 50 s",
                 "2.00 KiB",
                 "0 B",
-                "1,234"
+                "1,234",
+                "2 of 3"
             ]
         );
+        assert!(lines[0].ends_with("  kernel"), "{text}");
         assert!(lines[2].contains("--limit"));
         assert_eq!(describe(&Sessions::default()), "no live sessions");
+    }
+
+    #[test]
+    fn a_session_that_the_kernel_does_not_relay_says_why() {
+        let told = |by: &str, reason: Option<&str>| {
+            let offload = SessionOffload {
+                by: by.into(),
+                reason: reason.map(Into::into),
+                ..SessionOffload::default()
+            };
+            kernel_path(&Session { channels: 1, offload, ..Session::default() })
+        };
+        assert_eq!(told("sockets", Some("no_channel")), "no channel");
+        assert_eq!(told("sockets", Some("full")), "full");
+        assert_eq!(told("", None), "-");
     }
 }

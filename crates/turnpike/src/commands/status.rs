@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use admin::types::{Bucket, RelayAddress, Status};
+use admin::types::{Bucket, Offload, OffloadInterface, RelayAddress, Status, Traffic};
 
 use crate::cli::{self, Place};
 use crate::commands::ask;
@@ -19,10 +19,11 @@ pub(crate) fn run(place: &Place, args: &cli::Status) -> Result<()> {
 }
 
 fn describe(status: &Status, verbose: bool) -> String {
-    let mut parts = vec![facts(status), traffic(status)];
+    let mut parts = vec![facts(status, output::columns()), traffic(status)];
     for (heading, counts) in [
         ("packets, by what became of them", &status.fates),
         ("dropped packets, by reason", &status.drops),
+        ("packets that the kernel path left to the sockets, by reason", &status.offload.passed),
         ("refused requests, by reason", &status.refusals),
         ("ended allocations, by reason", &status.ended),
     ] {
@@ -38,7 +39,7 @@ fn describe(status: &Status, verbose: bool) -> String {
     parts.join("\n\n")
 }
 
-fn facts(status: &Status) -> String {
+fn facts(status: &Status, columns: usize) -> String {
     let state = if status.draining { ", draining" } else { "" };
     let on = |on| if on { "on" } else { "off" };
     let mut lines = vec![
@@ -60,12 +61,13 @@ fn facts(status: &Status) -> String {
             on(status.offload.gro),
             on(status.offload.gso)
         ),
-        format!(
-            "  allocations  {} live, {} since the start",
-            grouped(status.allocations.live),
-            grouped(status.allocations.total)
-        ),
     ];
+    lines.extend(kernel_path(&status.offload, columns));
+    lines.push(format!(
+        "  allocations  {} live, {} since the start",
+        grouped(status.allocations.live),
+        grouped(status.allocations.total)
+    ));
     if status.kernel_drops > 0 {
         lines.push(format!(
             "  kernel drops {} (receive buffers were full: see sockets.receive_buffer and \
@@ -79,6 +81,34 @@ fn facts(status: &Status) -> String {
     lines.join("\n")
 }
 
+/// Where the kernel relays by itself, and for how many channels; or why it does not. Nothing of a
+/// server that does not tell.
+fn kernel_path(offload: &Offload, columns: usize) -> Option<String> {
+    const LABEL: &str = "  kernel path  ";
+    if offload.mode.is_empty() {
+        return None;
+    }
+    let mut said: Vec<String> =
+        offload.off_because.iter().map(|why| format!("off: {why}")).collect();
+    said.extend(offload.interfaces.iter().map(interface));
+    if offload.off_because.is_none() {
+        let (flows, most) = (grouped(offload.flows), grouped(offload.flows_max));
+        let memory = output::bytes(offload.memory_bytes);
+        said.push(format!("{flows} of {most} channels, {memory}"));
+    }
+    let said = output::wrapped(&said.join("; "), LABEL.len(), columns);
+    Some(format!("{LABEL}{}", said.trim_start()))
+}
+
+/// `eth0 by xdp`, `eth1 by tc (a reason)`, `tun0 not (a reason)`.
+fn interface(interface: &OffloadInterface) -> String {
+    let way = interface.hook.as_ref().map_or_else(|| "not".to_owned(), |hook| format!("by {hook}"));
+    match interface.why.as_str() {
+        "" => format!("{} {way}", interface.name),
+        why => format!("{} {way} ({why})", interface.name),
+    }
+}
+
 /// An address as clients are told it, and what it is on this host where that differs.
 fn relay(relay: &RelayAddress) -> String {
     if relay.local == relay.public {
@@ -88,18 +118,28 @@ fn relay(relay: &RelayAddress) -> String {
 }
 
 fn traffic(status: &Status) -> String {
-    let mut table =
-        Table::new(&[("traffic", Align::Left), ("packets", Align::Right), ("bytes", Align::Right)]);
-    let traffic = &status.traffic;
-    for (name, volume) in [
-        ("  from clients", traffic.from_clients),
-        ("  to peers", traffic.to_peers),
-        ("  from peers", traffic.from_peers),
-        ("  to clients", traffic.to_clients),
+    let mut columns =
+        vec![("traffic", Align::Left), ("packets", Align::Right), ("bytes", Align::Right)];
+    let (all, kernel) = (&status.traffic, &status.offload.by_kernel);
+    if *kernel != Traffic::default() {
+        columns.push(("by the kernel", Align::Right));
+    }
+    let mut table = Table::new(&columns);
+    for (name, all, kernel) in [
+        ("  from clients", all.from_clients, kernel.from_clients),
+        ("  to peers", all.to_peers, kernel.to_peers),
+        ("  from peers", all.from_peers, kernel.from_peers),
+        ("  to clients", all.to_clients, kernel.to_clients),
     ] {
-        table.row([name.to_owned(), grouped(volume.packets), output::bytes(volume.bytes)]);
+        let share = format!("{:.1} %", percent(kernel.packets, all.packets));
+        table.row([name.to_owned(), grouped(all.packets), output::bytes(all.bytes), share]);
     }
     table.render()
+}
+
+/// For people: rounding is the purpose.
+fn percent(part: u64, whole: u64) -> f64 {
+    part as f64 * 100.0 / whole.max(1) as f64
 }
 
 /// Counts, the largest first.
@@ -116,8 +156,7 @@ fn histogram(name: &str, buckets: &[Bucket]) -> String {
     let mut lines = vec![name.replace('_', " ")];
     for bucket in buckets {
         let bound = bucket.up_to.map_or_else(|| "more".to_owned(), |up_to| format!("<= {up_to}"));
-        // Percentages for people: rounding is the purpose.
-        let percent = bucket.count as f64 * 100.0 / total.max(1) as f64;
+        let percent = percent(bucket.count, total);
         lines.push(format!("  {bound:<6}  {:>13}  {percent:5.1} %", grouped(bucket.count)));
     }
     lines.join("\n")
@@ -125,6 +164,8 @@ fn histogram(name: &str, buckets: &[Bucket]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use admin::types::Volume;
+
     use super::*;
 
     #[test]
@@ -154,5 +195,53 @@ mod tests {
         let verbose = describe(&status, true);
         assert!(verbose.contains("received segments\n  <= 1"), "{verbose}");
         assert!(verbose.contains("75.0 %"), "{verbose}");
+    }
+
+    fn interface(name: &str, hook: Option<&str>, why: &str) -> OffloadInterface {
+        OffloadInterface { name: name.into(), hook: hook.map(Into::into), why: why.into() }
+    }
+
+    #[test]
+    fn the_kernel_path_is_told_in_words() {
+        let mut offload = Offload {
+            mode: "auto".into(),
+            interfaces: vec![
+                interface("eth0", Some("xdp"), ""),
+                interface("eth1", Some("tc"), "a virtual link: packets come merged"),
+                interface("tun0", None, "no Ethernet frames"),
+            ],
+            flows: 1234,
+            flows_max: 16_384,
+            memory_bytes: 9 << 20,
+            ..Offload::default()
+        };
+        assert_eq!(
+            kernel_path(&offload, 60).unwrap(),
+            "  kernel path  eth0 by xdp; eth1 by tc (a virtual link:\n\
+             \x20              packets come merged); tun0 not (no Ethernet\n\
+             \x20              frames); 1,234 of 16,384 channels, 9.00 MiB"
+        );
+        offload.off_because = Some("CAP_BPF is missing".into());
+        offload.interfaces.clear();
+        let text = kernel_path(&offload, 80).unwrap();
+        assert_eq!(text, "  kernel path  off: CAP_BPF is missing");
+        assert_eq!(kernel_path(&Offload::default(), 80), None, "a server that does not tell");
+    }
+
+    #[test]
+    fn what_the_kernel_carried_is_a_share_of_the_whole() {
+        let mut status = Status::default();
+        status.traffic.from_clients = Volume { packets: 2000, bytes: 300_000 };
+        status.traffic.to_peers = Volume { packets: 1900, bytes: 290_000 };
+        assert!(!describe(&status, false).contains("kernel"), "nothing to tell");
+
+        status.offload.by_kernel.from_clients = Volume { packets: 1500, bytes: 200_000 };
+        status.offload.passed = [("refresh".to_owned(), 7)].into();
+        let text = describe(&status, false);
+        let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
+        assert!(line("traffic ").ends_with("by the kernel"), "{text}");
+        assert!(line("from clients").ends_with("75.0 %"), "{text}");
+        assert!(line("to peers").ends_with("0.0 %"), "{text}");
+        assert!(text.contains("left to the sockets, by reason\n  refresh "), "{text}");
     }
 }

@@ -1,0 +1,50 @@
+//! A live allocation as an operator is told of it.
+
+use turn_proto::AllocationRecord;
+use turn_types::Instant;
+
+/// A live allocation, and what relays for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The allocation.
+    pub record: AllocationRecord,
+    /// What relays the data of its channels.
+    pub offload: SessionOffload,
+}
+
+/// What relays the data of an allocation's channels. Everything else of it (requests, indications) goes
+/// over the sockets always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionOffload {
+    /// The kernel, for some of its channels at least.
+    Kernel {
+        /// Channels that the kernel relays, 1 or more, of [`AllocationRecord::channels`] bound.
+        channels: u32,
+        /// Packets that it relayed on them, both directions together; part of
+        /// [`AllocationRecord::traffic`].
+        packets: u64,
+        /// Their bytes of payload.
+        bytes: u64,
+        /// When it relayed the last one, by the clock of [`AllocationRecord::created`]; `None` before
+        /// the first.
+        last_seen: Option<Instant>,
+    },
+    /// The sockets, for all of its channels, and why.
+    Sockets(WhyNot),
+}
+
+turn_types::labels! {
+    /// Why the kernel relays no channel of an allocation.
+    WhyNot {
+        /// There is no kernel path: switched off, or not to be had on this host.
+        Off => "off",
+        /// No channel is bound; Send and Data indications are for the sockets.
+        NoChannel => "no_channel",
+        /// A channel is bound, and the kernel has as many as it may.
+        Full => "full",
+        /// The client does not come over UDP.
+        Transport => "transport",
+        /// The kernel refused the flow.
+        Failed => "failed",
+    }
+}
