@@ -1,12 +1,16 @@
 //! Whether frames can be sent and counted here.
 
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
 use anyhow::Error;
 use aya::programs::TestRun as _;
 use aya::{TestRunAttrs, TestRunOptions};
+use xdp_relay::device::{kernel_is_older_than, kernel_release, missing_capabilities};
 
 use super::object;
+
+/// The first Linux with live frames.
+const LIVE_FRAMES: (u32, u32) = (5, 18);
 
 /// Why frames can be neither sent nor counted here.
 #[derive(Debug)]
@@ -59,45 +63,12 @@ fn refused(error: Error) -> Unavailable {
         .chain()
         .find_map(|cause| cause.downcast_ref::<io::Error>())
         .and_then(io::Error::raw_os_error);
+    let missing = missing_capabilities();
     match number {
-        Some(libc::EPERM) => Unavailable::Privileges(missing_capabilities()),
-        _ if too_old() => Unavailable::Kernel(release()),
+        Some(libc::EPERM) => Unavailable::Privileges(missing),
+        // The kernel's check of programs says this where they may do less than they want.
+        Some(libc::EACCES) if !missing.is_empty() => Unavailable::Privileges(missing),
+        _ if kernel_is_older_than(LIVE_FRAMES) => Unavailable::Kernel(kernel_release()),
         _ => Unavailable::Failed(error),
     }
-}
-
-fn release() -> String {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release.trim().to_owned()
-}
-
-/// Whether the kernel is older than 5.18, which brought live frames.
-fn too_old() -> bool {
-    let release = release();
-    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version < (5, 18)
-}
-
-/// Those of the capabilities that frames want and this process has not.
-fn missing_capabilities() -> Vec<&'static str> {
-    // Bits of linux/capability.h. CAP_SYS_ADMIN includes CAP_BPF.
-    const NET_ADMIN: u32 = 12;
-    const SYS_ADMIN: u32 = 21;
-    const BPF: u32 = 39;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
-        .unwrap_or(0);
-    let has = |bit: u32| effective >> bit & 1 == 1;
-    let mut missing = Vec::new();
-    if !has(NET_ADMIN) {
-        missing.push("CAP_NET_ADMIN");
-    }
-    if !has(BPF) && !has(SYS_ADMIN) {
-        missing.push("CAP_BPF");
-    }
-    missing
 }

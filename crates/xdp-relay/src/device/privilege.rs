@@ -2,11 +2,16 @@
 
 use std::fs;
 
-/// What this process lacks for BPF programs: names of capabilities, none if it has them.
+/// What the calling thread lacks for BPF programs: names of capabilities, none if it has them.
 ///
-/// `CAP_BPF` makes maps and loads programs, `CAP_NET_ADMIN` loads those that see packets and puts them
-/// on devices. `CAP_SYS_ADMIN` includes the first. The system may forbid more than this says, as where
-/// a filter of system calls is: what decides is to try.
+/// - `CAP_BPF` makes maps and loads programs.
+/// - `CAP_NET_ADMIN` loads those that see packets, and puts them on devices.
+/// - `CAP_PERFMON` lets programs compute with addresses freely. Without it the kernel takes only such
+///   whose every address it can follow even where a processor guesses wrongly, and ours it refuses, with
+///   `EACCES`.
+///
+/// `CAP_SYS_ADMIN` includes the first and the last. The system may forbid more than this says, as
+/// where a filter of system calls is: what decides is to try.
 #[must_use]
 pub fn missing_capabilities() -> Vec<&'static str> {
     missing(&fs::read_to_string("/proc/thread-self/status").unwrap_or_default())
@@ -17,6 +22,7 @@ fn missing(status: &str) -> Vec<&'static str> {
     // Bits of linux/capability.h.
     const NET_ADMIN: u32 = 12;
     const SYS_ADMIN: u32 = 21;
+    const PERFMON: u32 = 38;
     const BPF: u32 = 39;
     let effective = status
         .lines()
@@ -24,14 +30,12 @@ fn missing(status: &str) -> Vec<&'static str> {
         .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
         .unwrap_or(0);
     let has = |bit: u32| effective >> bit & 1 == 1;
-    let mut missing = Vec::new();
-    if !has(NET_ADMIN) {
-        missing.push("CAP_NET_ADMIN");
-    }
-    if !has(BPF) && !has(SYS_ADMIN) {
-        missing.push("CAP_BPF");
-    }
-    missing
+    let wanted = [
+        ("CAP_BPF", has(BPF) || has(SYS_ADMIN)),
+        ("CAP_NET_ADMIN", has(NET_ADMIN)),
+        ("CAP_PERFMON", has(PERFMON) || has(SYS_ADMIN)),
+    ];
+    wanted.into_iter().filter(|(_, has)| !has).map(|(name, _)| name).collect()
 }
 
 /// The running kernel's release, such as `6.1.0-18-amd64`; empty where `/proc` does not tell.
@@ -59,14 +63,16 @@ mod tests {
     #[test]
     fn capabilities_are_read_from_the_status() {
         let with = |bits: u64| missing(&format!("Name:\tx\nCapEff:\t{bits:016x}\nCapBnd:\t0\n"));
-        assert_eq!(with(0), ["CAP_NET_ADMIN", "CAP_BPF"]);
-        assert_eq!(with(1 << 12), ["CAP_BPF"]);
-        assert_eq!(with(1 << 39), ["CAP_NET_ADMIN"]);
+        let all = ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"];
+        assert_eq!(with(0), all);
+        assert_eq!(with(1 << 12), ["CAP_BPF", "CAP_PERFMON"]);
+        assert_eq!(with(1 << 38), ["CAP_BPF", "CAP_NET_ADMIN"]);
+        assert_eq!(with(1 << 39), ["CAP_NET_ADMIN", "CAP_PERFMON"]);
         assert_eq!(with(1 << 21), ["CAP_NET_ADMIN"]);
-        assert_eq!(with(1 << 12 | 1 << 39), [""; 0]);
+        assert_eq!(with(1 << 12 | 1 << 38 | 1 << 39), [""; 0]);
         assert_eq!(with(1 << 12 | 1 << 21), [""; 0]);
         // Where the system does not tell, nothing is there.
-        assert_eq!(missing(""), ["CAP_NET_ADMIN", "CAP_BPF"]);
+        assert_eq!(missing(""), all);
     }
 
     #[test]
