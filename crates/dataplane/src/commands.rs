@@ -3,7 +3,7 @@
 use std::io;
 
 use control::{Asked, UserLookup};
-use turn_proto::{Command, Event, OpenRelayError, UserAnswer};
+use turn_proto::{Command, Event, Notice, OpenRelayError, UserAnswer};
 use turn_types::Now;
 
 use crate::observe::Trouble;
@@ -19,7 +19,10 @@ impl Worker {
                 self.hand_in(now, event);
             }
         }
-        while let Some(notice) = self.server.poll_notice() {
+        while let Some(mut notice) = self.server.poll_notice() {
+            if let Notice::AllocationEnded(record) = &mut notice {
+                self.fast_path.complete(record);
+            }
             self.observer.note(now.instant, &notice);
         }
     }
@@ -64,13 +67,30 @@ impl Worker {
                 self.sockets.close_relay(relay);
                 None
             }
-            Command::SetRoute(_) | Command::RemoveRoute(_) => None,
+            Command::SetRoute(route) => {
+                if let Err(error) = self.fast_path.set(now.instant, &route) {
+                    self.observer.warn(now.instant, Trouble::KernelPath, &error);
+                }
+                None
+            }
+            Command::RemoveRoute(id) => {
+                self.fast_path.remove(id, &mut self.server, self.observer.counters());
+                None
+            }
         }
+    }
+
+    /// Hears what the kernel relayed.
+    pub(crate) fn sweep(&mut self, now: Now) {
+        self.fast_path.sweep(now.instant, &mut self.server, self.observer.counters());
     }
 
     /// Lets the server do what has become due, if anything has.
     pub(crate) fn serve_timeouts(&mut self) {
         let now = self.now;
+        if self.fast_path.next_sweep().is_some_and(|due| due <= now.instant) {
+            self.sweep(now);
+        }
         if self.server.poll_timeout().is_some_and(|due| due <= now.instant) {
             self.server.handle_timeout(now);
             self.settle(now);

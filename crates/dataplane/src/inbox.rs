@@ -1,6 +1,6 @@
 //! What the control plane wants, between two batches.
 
-use control::{Request, Session, SessionFilter, SessionOffload, WhyNot};
+use control::{Request, Session, SessionFilter};
 use turn_proto::{EndReason, Event};
 use turn_types::{AllocationId, Now};
 
@@ -39,11 +39,11 @@ impl Worker {
         }
     }
 
-    fn list(&self, filter: &SessionFilter, limit: usize) -> Vec<Session> {
-        // Workers announce no channel to the kernel: sockets relay everything.
-        let offload = SessionOffload::Sockets(WhyNot::Off);
+    /// What the kernel relayed is asked of it now, so that the list is of this moment.
+    fn list(&mut self, filter: &SessionFilter, limit: usize) -> Vec<Session> {
+        self.sweep(self.now);
         let records = self.server.allocations().filter(|record| filter.takes(record)).take(limit);
-        records.map(|record| Session { record, offload }).collect()
+        records.map(|record| Session { offload: self.fast_path.of(&record), record }).collect()
     }
 
     /// Ends all allocations, some at a time, so that none goes without being told of.

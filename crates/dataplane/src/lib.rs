@@ -13,6 +13,7 @@
 
 mod commands;
 mod egress;
+mod fast_path;
 mod icmp;
 mod inbox;
 mod ingress;
@@ -74,9 +75,15 @@ pub mod limits {
     /// anybody can cause any number of them.
     pub const REFUSAL_LINES_PER_SECOND: u32 = 10;
 
+    /// How often the kernel is asked what it relayed, and told that the worker is there: what
+    /// statistics lag behind by, and several times within what routes hold without a word
+    /// ([`xdp_relay::limits::LEASE`]).
+    pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
     /// How often one kind of trouble is logged.
     pub const TROUBLE_EVERY: Duration = Duration::from_secs(60);
 
     const _: () = assert!(MESSAGES_PER_RECEIVE <= MESSAGES_PER_GATHERING);
+    const _: () = assert!(xdp_relay::limits::LEASE.as_secs() >= 3 * SWEEP_EVERY.as_secs());
     const _: () = assert!(ENDED_AT_ONCE < turn_proto::limits::NOTICES_MAX);
 }

@@ -27,10 +27,12 @@ pub(crate) enum Trouble {
     Receive,
     /// A receive buffer was full.
     KernelDrops,
+    /// A channel cannot be relayed by the kernel.
+    KernelPath,
 }
 
 impl Trouble {
-    const COUNT: usize = 5;
+    const COUNT: usize = 6;
 
     const fn text(self) -> &'static str {
         match self {
@@ -44,6 +46,9 @@ impl Trouble {
             Self::KernelDrops => {
                 "datagrams were lost because a receive buffer was full; raise \
                  sockets.receive_buffer, or give the server more workers"
+            }
+            Self::KernelPath => {
+                "the kernel does not take a channel: sockets relay it, at several times the cost"
             }
         }
     }
@@ -63,6 +68,10 @@ impl Observer {
         let refusals = LineBudget::new(REFUSAL_LINES_PER_SECOND, Duration::from_secs(1));
         let troubles = [const { LineBudget::new(1, TROUBLE_EVERY) }; Trouble::COUNT];
         Self { worker, counters, refusals, troubles }
+    }
+
+    pub(crate) fn counters(&self) -> &WorkerCounters {
+        &self.counters
     }
 
     pub(crate) fn count(&self, series: Series, n: u64) {

@@ -9,6 +9,7 @@ use control::{Inbox, Mailbox, UserDirectory, Wake, WorkerCounters};
 use linux_net::{WakeReceiver, Waker, pin_current_thread};
 use turn_proto::{Policy, SharedBook};
 use turn_types::WorkerId;
+use xdp_relay::Routes;
 
 use crate::listener::Listener;
 use crate::worker::Worker;
@@ -33,6 +34,8 @@ pub struct WorkerSpec {
     pub counters: Arc<WorkerCounters>,
     /// Its end of the mailbox.
     pub inlet: Inlet,
+    /// Its routes in the kernel; `None` leaves all to the sockets.
+    pub routes: Option<Routes>,
     /// How its sockets are to be.
     pub net: NetOptions,
 }

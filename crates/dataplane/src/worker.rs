@@ -11,6 +11,7 @@ use turn_types::{Now, WorkerId};
 
 use crate::WorkerSpec;
 use crate::egress::Egress;
+use crate::fast_path::FastPath;
 use crate::limits::{
     BYTES_PER_GATHERING, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN,
 };
@@ -26,6 +27,7 @@ pub(crate) struct Worker {
     pub(crate) rx: RxBatch,
     pub(crate) egress: Egress,
     pub(crate) observer: Observer,
+    pub(crate) fast_path: FastPath,
     pub(crate) directory: Arc<dyn UserDirectory>,
     pub(crate) inbox: Inbox,
     pub(crate) stopping: bool,
@@ -41,7 +43,7 @@ impl Worker {
             policy: spec.policy,
             book: spec.book,
             seed: spec.seed,
-            routes: false,
+            routes: spec.routes.is_some(),
         };
         let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
         Ok(Self {
@@ -51,6 +53,7 @@ impl Worker {
             rx: RxBatch::new(MESSAGES_PER_GATHERING),
             egress: Egress::new(tx, Arc::clone(&spec.counters)),
             observer: Observer::new(spec.id, spec.counters),
+            fast_path: FastPath::new(spec.routes),
             directory: spec.directory,
             inbox: spec.inlet.inbox,
             stopping: false,
@@ -80,7 +83,8 @@ impl Worker {
             Some(Duration::ZERO)
         } else {
             // From the beginning of the last turn, which was a moment ago: timers have no finer grain.
-            self.server.poll_timeout().map(|due| due.saturating_since(self.now.instant))
+            let due = [self.server.poll_timeout(), self.fast_path.next_sweep()];
+            due.into_iter().flatten().min().map(|due| due.saturating_since(self.now.instant))
         };
         self.sockets.wait(&mut self.ready, timeout);
         self.now = Clock::now();
@@ -134,11 +138,12 @@ impl Worker {
 
     /// What is kept elsewhere than in the counters.
     fn publish(&mut self) {
-        let Self { rx, egress, observer, server, .. } = self;
+        let Self { rx, egress, observer, server, fast_path, .. } = self;
         observer.publish(Histogram::ReceivedMessages, &rx.stats().messages_per_call);
         observer.publish(Histogram::ReceivedSegments, &rx.stats().segments_per_message);
         observer.publish(Histogram::SentSegments, &egress.stats().segments_per_send);
         observer.set(Series::AllocationsLive, server.allocation_count() as u64);
+        observer.set(Series::FlowsOffloaded, fast_path.flows());
         observer.set(Series::NoticesLost, server.notices_lost());
         while let Some(warning) = egress.take_warning() {
             observer.kernel_warning(warning);

@@ -10,13 +10,14 @@ use control::{
 };
 use dataplane::{NetOptions, WorkerSpec};
 use linux_net::{capabilities, raise_open_files, random_bytes};
-use settings::{OffloadMode, Settings, SettingsErrors};
+use settings::{Settings, SettingsErrors};
 use turn_proto::{Policy, SharedBook, StrangerBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserStore;
 
 use crate::commands::check;
 use crate::failure::{Failure, OrFail as _, Result};
+use crate::offload::KernelPath;
 use crate::users::{NoUsers, Users};
 use crate::{host, sockets};
 
@@ -30,6 +31,7 @@ pub(crate) struct Running {
     /// The rules in force.
     pub(crate) policy: Arc<Policy>,
     pub(crate) info: ServerInfo,
+    pub(crate) kernel_path: KernelPath,
     /// The addresses of this host, as the rules know them.
     pub(crate) hosts: Vec<IpAddr>,
     /// What an operator should act on.
@@ -66,6 +68,8 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     };
     let book: Arc<dyn SharedBook> = Arc::new(LockedBook::new());
 
+    let relays = policy.relay.iter().map(|relay| relay.local).collect();
+    let (kernel_path, offload) = KernelPath::start(settings, &bound.addresses, relays);
     let mut threads = Vec::new();
     let parts = cores.into_iter().zip(bound.workers).zip(inlets).zip(counters);
     for (id, (((core, listeners), inlet), counters)) in (0..).map(WorkerId).zip(parts) {
@@ -79,6 +83,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
             directory: Arc::clone(&directory),
             counters,
             inlet,
+            routes: kernel_path.routes(id),
             net,
         };
         threads.push(dataplane::spawn(spec).or_fail("cannot start a worker")?);
@@ -87,8 +92,8 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let mut warnings = bound.warnings;
     warnings.extend(few_files(files, &policy, settings));
     warnings.extend(advice(&policy, settings));
-    let info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro));
-    Ok(Running { workers, threads, policy, info, hosts, warnings })
+    let info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
+    Ok(Running { workers, threads, policy, info, kernel_path, hosts, warnings })
 }
 
 /// The rules that each of `workers` goes by.
@@ -122,6 +127,7 @@ pub(crate) fn info(
     settings: &Settings,
     listeners: Vec<SocketAddr>,
     (workers, gro): (usize, bool),
+    offload: OffloadInfo,
 ) -> ServerInfo {
     ServerInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -133,24 +139,7 @@ pub(crate) fn info(
         workers,
         gro,
         gso: settings.sockets.gso && capabilities().gso,
-        offload: offload_info(settings),
-    }
-}
-
-/// The kernel path of a server whose sockets relay everything.
-fn offload_info(settings: &Settings) -> OffloadInfo {
-    let because = match settings.offload.mode {
-        OffloadMode::Off => "offload.mode is \"off\"",
-        OffloadMode::Auto | OffloadMode::Xdp | OffloadMode::XdpGeneric | OffloadMode::Tc => {
-            "the kernel path is not started"
-        }
-    };
-    OffloadInfo {
-        mode: settings.offload.mode.label().to_owned(),
-        interfaces: Vec::new(),
-        off_because: Some(because.to_owned()),
-        flows_max: settings.offload.flows,
-        memory_bytes: 0,
+        offload,
     }
 }
 

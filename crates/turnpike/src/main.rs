@@ -10,6 +10,7 @@ mod failure;
 mod first_start;
 mod host;
 mod logging;
+mod offload;
 mod output;
 mod place;
 mod reload;

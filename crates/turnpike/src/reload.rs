@@ -184,7 +184,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use anyhow::anyhow;
-    use control::{Request, Wake, WorkerCounters, Workers, mailbox};
+    use control::{OffloadInfo, Request, Wake, WorkerCounters, Workers, mailbox};
     use settings::Environment;
     use turn_types::Secret;
 
@@ -223,7 +223,7 @@ mod tests {
         let workers = Workers::new(vec![(mailbox, Arc::new(WorkerCounters::new()))]);
         let policy = policy(&settings(""));
         let listeners = vec![([127, 0, 0, 1], 3478).into()];
-        let info = boot::info(&policy, &settings(""), listeners, (1, true));
+        let info = boot::info(&policy, &settings(""), listeners, (1, true), OffloadInfo::default());
         (Handle::new(workers, info).0, applied)
     }
 

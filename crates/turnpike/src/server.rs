@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::cli::Place;
 use crate::failure::{Failure, Result};
+use crate::offload::KernelPath;
 use crate::output;
 use crate::place;
 use crate::reload::InForce;
@@ -35,6 +36,7 @@ pub(crate) struct Server {
     pub(crate) requests: mpsc::Receiver<OperatorRequest>,
     pub(crate) signals: Signals,
     pub(crate) threads: Threads,
+    pub(crate) kernel_path: KernelPath,
 }
 
 /// Waits for worker threads without blocking.
@@ -99,7 +101,10 @@ impl Server {
                     return Err(Failure::failed(anyhow!("a worker has ended unexpectedly"))
                         .hint("this is a fault of the program: report it with the log"));
                 }
-                _ = host_look.tick() => self.in_force.watch_host(&self.handle).await,
+                _ = host_look.tick() => {
+                    self.kernel_path.look();
+                    self.in_force.watch_host(&self.handle).await;
+                }
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
             if drain.is_some_and(|until| self.live() == 0 || Instant::now() >= until) {

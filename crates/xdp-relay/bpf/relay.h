@@ -320,7 +320,7 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 		return passed(PASS_EXPIRED);
 	if (packet->ttl <= 1)
 		return passed(PASS_TTL);
-	if (is_to_be_shown(cell, route, now))
+	if (!route->probe && is_to_be_shown(cell, route, now))
 		return passed(PASS_SHOWN);
 	plan->now = now;
 	plan->first = route;

@@ -15,9 +15,11 @@ mod routes;
 mod self_test;
 mod shared;
 mod slots;
+mod start;
 mod trouble;
 
 pub use flow::Flow;
 pub use path::{KernelPath, Link, Options, Ran, Verdict};
-pub use routes::{Carried, FlowId, Routes};
+pub use routes::{Carried, FlowId, OfAllocation, Routes};
+pub use start::{Attached, Offload, Wanted, start};
 pub use trouble::Trouble;

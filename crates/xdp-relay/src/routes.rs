@@ -1,6 +1,6 @@
 //! One worker's routes in the kernel: it alone writes them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, hash_map};
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -49,6 +49,15 @@ impl Carried {
         *self == Self::default()
     }
 
+    const fn add(&mut self, more: &Self) {
+        self.to_peer_packets = self.to_peer_packets.wrapping_add(more.to_peer_packets);
+        self.to_peer_bytes = self.to_peer_bytes.wrapping_add(more.to_peer_bytes);
+        self.to_client_packets = self.to_client_packets.wrapping_add(more.to_client_packets);
+        self.to_client_bytes = self.to_client_bytes.wrapping_add(more.to_client_bytes);
+        self.to_peer_over = self.to_peer_over.wrapping_add(more.to_peer_over);
+        self.to_client_over = self.to_client_over.wrapping_add(more.to_client_over);
+    }
+
     const fn less(&self, before: &Self) -> Self {
         Self {
             to_peer_packets: self.to_peer_packets.wrapping_sub(before.to_peer_packets),
@@ -68,6 +77,17 @@ pub(crate) fn writer(routes: &MapData) -> Result<RouteMap, Trouble> {
     let fd = routes.fd().as_fd().try_clone_to_owned().map_err(Trouble::Kernel)?;
     let data = MapData::from_fd(fd).map_err(Trouble::of)?;
     maps::HashMap::try_from(Map::HashMap(data)).map_err(Trouble::of)
+}
+
+/// What the kernel does for an allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfAllocation {
+    /// Channels that it relays.
+    pub flows: u32,
+    /// What it relayed on these, since they came into the kernel.
+    pub total: Carried,
+    /// When the last packet came; `None` before the first.
+    pub last_seen: Option<Instant>,
 }
 
 /// What all workers use of the kernel path.
@@ -91,13 +111,14 @@ impl Common {
         let words = &self.cells.words()[start..][..self.processors as usize * cell::WORDS];
         for cell in words.chunks_exact(cell::WORDS) {
             let word = |index: usize| cell[index].load(Relaxed);
-            sum.to_peer_packets = sum.to_peer_packets.wrapping_add(word(cell::TO_PEER_PACKETS));
-            sum.to_peer_bytes = sum.to_peer_bytes.wrapping_add(word(cell::TO_PEER_BYTES));
-            sum.to_client_packets =
-                sum.to_client_packets.wrapping_add(word(cell::TO_CLIENT_PACKETS));
-            sum.to_client_bytes = sum.to_client_bytes.wrapping_add(word(cell::TO_CLIENT_BYTES));
-            sum.to_peer_over = sum.to_peer_over.wrapping_add(word(cell::TO_PEER_OVER));
-            sum.to_client_over = sum.to_client_over.wrapping_add(word(cell::TO_CLIENT_OVER));
+            sum.add(&Carried {
+                to_peer_packets: word(cell::TO_PEER_PACKETS),
+                to_peer_bytes: word(cell::TO_PEER_BYTES),
+                to_client_packets: word(cell::TO_CLIENT_PACKETS),
+                to_client_bytes: word(cell::TO_CLIENT_BYTES),
+                to_peer_over: word(cell::TO_PEER_OVER),
+                to_client_over: word(cell::TO_CLIENT_OVER),
+            });
             seen = seen.max(word(cell::SEEN));
         }
         (sum, Instant::from_nanos(seen))
@@ -126,6 +147,8 @@ struct Held {
     to_peer: RouteKey,
     to_client: RouteKey,
     place: Place,
+    /// What had been counted in its place when it came.
+    at_first: Carried,
     /// What was counted when it was last asked.
     before: Carried,
     /// When it came into the kernel.
@@ -145,8 +168,8 @@ pub struct Routes {
     worker: WorkerId,
     common: Arc<Common>,
     map: RouteMap,
-    held: HashMap<FlowId, Held>,
-    limits: HashMap<AllocationId, Limited>,
+    held: BTreeMap<FlowId, Held>,
+    allocations: HashMap<AllocationId, Limited>,
 }
 
 impl Routes {
@@ -156,7 +179,7 @@ impl Routes {
         routes: &MapData,
     ) -> Result<Self, Trouble> {
         let map = writer(routes)?;
-        Ok(Self { worker, common, map, held: HashMap::new(), limits: HashMap::new() })
+        Ok(Self { worker, common, map, held: BTreeMap::new(), allocations: HashMap::new() })
     }
 
     /// Has the kernel relay a flow, or go by what is new of it.
@@ -199,11 +222,11 @@ impl Routes {
         drop(self.map.remove(&held.to_client));
         let (total, _) = self.common.counted(held.place.flow);
         self.common.flows.put_back(held.place.flow);
-        if let Some(limited) = self.limits.get_mut(&id.allocation) {
+        if let Some(limited) = self.allocations.get_mut(&id.allocation) {
             limited.flows -= 1;
             if limited.flows == 0 {
                 self.common.limits.put_back(limited.bucket);
-                self.limits.remove(&id.allocation);
+                self.allocations.remove(&id.allocation);
             }
         }
         total.less(&held.before)
@@ -211,7 +234,6 @@ impl Routes {
 
     /// Tells what each flow carried since it was last told, of those that carried something.
     pub fn sweep(&mut self, mut told: impl FnMut(FlowId, Carried)) {
-        #[expect(clippy::iter_over_hash_type, reason = "sums do not depend on the order")]
         for (id, held) in &mut self.held {
             let (total, _) = self.common.counted(held.place.flow);
             let carried = total.less(&held.before);
@@ -222,18 +244,18 @@ impl Routes {
         }
     }
 
-    /// How many flows of an allocation are in the kernel.
+    /// What the kernel does for an allocation; `None` if it has none of its flows.
     #[must_use]
-    pub fn of_allocation(&self, allocation: AllocationId) -> u32 {
-        self.limits.get(&allocation).map_or(0, |limited| limited.flows)
-    }
-
-    /// When the last packet of a flow came by the kernel path, if any did.
-    #[must_use]
-    pub fn last_seen(&self, id: FlowId) -> Option<Instant> {
-        let held = self.held.get(&id)?;
-        let (_, seen) = self.common.counted(held.place.flow);
-        (seen > held.since).then_some(seen)
+    pub fn of_allocation(&self, allocation: AllocationId) -> Option<OfAllocation> {
+        let flows = self.allocations.get(&allocation)?.flows;
+        let all = FlowId { allocation, channel: 0 }..=FlowId { allocation, channel: u16::MAX };
+        let mut told = OfAllocation { flows, ..OfAllocation::default() };
+        for held in self.held.range(all).map(|(_, held)| held) {
+            let (total, seen) = self.common.counted(held.place.flow);
+            told.total.add(&total.less(&held.at_first));
+            told.last_seen = told.last_seen.max((seen > held.since).then_some(seen));
+        }
+        Some(told)
     }
 
     /// How many flows are in the kernel.
@@ -257,9 +279,9 @@ impl Routes {
     fn place(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<Place, Trouble> {
         let common = Arc::clone(&self.common);
         let slot = common.flows.take().ok_or(Trouble::Full)?;
-        let limited = match self.limits.entry(id.allocation) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => {
+        let limited = match self.allocations.entry(id.allocation) {
+            hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            hash_map::Entry::Vacant(entry) => {
                 // As many as flows: there is one for each.
                 let Some(bucket) = common.limits.take() else {
                     common.flows.put_back(slot);
@@ -282,7 +304,14 @@ impl Routes {
         };
         let Entries { to_peer, to_client } = flow.entries(place);
         let (before, _) = common.counted(slot);
-        let held = Held { to_peer: to_peer.0, to_client: to_client.0, place, before, since: now };
+        let held = Held {
+            to_peer: to_peer.0,
+            to_client: to_client.0,
+            place,
+            at_first: before,
+            before,
+            since: now,
+        };
         self.held.insert(id, held);
         Ok(place)
     }

@@ -4,8 +4,6 @@
 
 mod frame;
 
-use std::net::SocketAddr;
-
 use turn_types::Instant;
 
 use self::frame::{Datagram, without_identification};

@@ -1,13 +1,12 @@
 //! The programs load here, and pass what they do not know.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
-use std::time::Duration;
-
 use xdp_relay::device::Hook;
+use xdp_relay::limits::SHOW_EVERY;
 use xdp_relay::{KernelPath, Options, Verdict};
 
 fn path() -> KernelPath {
-    let options = Options { flows: 1024, look_up_from: 1, show_every: Duration::ZERO };
+    let options = Options { flows: 1024, look_up_from: 1, show_every: SHOW_EVERY };
     KernelPath::make(options).unwrap()
 }
 

@@ -85,6 +85,7 @@ impl World {
             directory: Arc::clone(&directory) as _,
             counters: Arc::clone(&counters),
             inlet,
+            routes: None,
             net: start.net,
         })
         .unwrap();

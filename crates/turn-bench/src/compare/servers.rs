@@ -29,8 +29,9 @@ pub struct ServerSpec {
 /// What is known of how to start a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Turnpike: this binary, or the one beside this program, or the one in PATH.
-    Turnpike(Option<PathBuf>),
+    /// Turnpike: this binary, or the one beside this program, or the one in PATH; by this path, of
+    /// those of its setting `offload.mode`, or by the one that it chooses.
+    Turnpike(Option<PathBuf>, Option<&'static str>),
     /// coturn: this binary, or `turnserver` in PATH.
     Coturn(Option<PathBuf>),
     /// A line of shell with places to be filled in.
@@ -53,7 +54,11 @@ impl FromStr for ServerSpec {
         }
         let path = what.map(PathBuf::from);
         let kind = match (name, what) {
-            ("turnpike", _) => ServerKind::Turnpike(path),
+            ("turnpike", _) => ServerKind::Turnpike(path, None),
+            ("turnpike-sockets", _) => ServerKind::Turnpike(path, Some("off")),
+            ("turnpike-tc", _) => ServerKind::Turnpike(path, Some("tc")),
+            ("turnpike-xdp", _) => ServerKind::Turnpike(path, Some("xdp")),
+            ("turnpike-xdp-generic", _) => ServerKind::Turnpike(path, Some("xdp-generic")),
             ("coturn", _) => ServerKind::Coturn(path),
             (_, Some(command)) => {
                 custom::check(command)?;
@@ -61,7 +66,8 @@ impl FromStr for ServerSpec {
             }
             (_, None) => {
                 return Err(format!(
-                    "{name} is not a server that is known here (turnpike and coturn are): write \
+                    "{name} is not a server that is known here (turnpike, turnpike-sockets, \
+                     turnpike-tc, turnpike-xdp, turnpike-xdp-generic and coturn are): write \
                      NAME=COMMAND"
                 ));
             }
@@ -125,7 +131,9 @@ impl ServerSpec {
     /// The program is not there; the directory cannot be written.
     pub(crate) fn prepare(&self, terms: &Terms, directory: &Path) -> anyhow::Result<Prepared> {
         match &self.kind {
-            ServerKind::Turnpike(path) => turnpike::prepare(path.as_deref(), terms, directory),
+            ServerKind::Turnpike(path, offload) => {
+                turnpike::prepare(path.as_deref(), *offload, terms, directory)
+            }
             ServerKind::Coturn(path) => coturn::prepare(path.as_deref(), terms, directory),
             ServerKind::Command(line) => Ok(custom::prepare(line, terms)),
         }
@@ -185,10 +193,14 @@ mod tests {
     fn servers_are_named_by_preset_path_or_command() {
         let kind = |text: &str| text.parse::<ServerSpec>().map(|server| (server.name, server.kind));
         let named = |name: &str, kind| Ok((name.to_owned(), kind));
-        assert_eq!(kind("turnpike"), named("turnpike", ServerKind::Turnpike(None)));
+        assert_eq!(kind("turnpike"), named("turnpike", ServerKind::Turnpike(None, None)));
+        assert_eq!(
+            kind("turnpike-tc=/x"),
+            named("turnpike-tc", ServerKind::Turnpike(Some("/x".into()), Some("tc")))
+        );
         assert_eq!(
             kind("turnpike=/x/y"),
-            named("turnpike", ServerKind::Turnpike(Some("/x/y".into())))
+            named("turnpike", ServerKind::Turnpike(Some("/x/y".into()), None))
         );
         assert_eq!(kind("coturn"), named("coturn", ServerKind::Coturn(None)));
         assert_eq!(

@@ -57,7 +57,8 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
     }
 
     let (handle, requests) = Handle::new(running.workers, running.info);
-    let routes = admin::routes::router(handle.clone(), || Clock::now().instant, None);
+    let routes =
+        admin::routes::router(handle.clone(), || Clock::now().instant, running.kernel_path.watch());
     tokio::spawn(admin::serve(socket, routes));
     tracing::info!("ready");
     if let Some(user) = first_user {
@@ -77,6 +78,7 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
         requests,
         signals,
         threads: Threads::watch(running.threads),
+        kernel_path: running.kernel_path,
     };
     server.run().await
 }
@@ -116,6 +118,16 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
         };
         let (first, last) = info.relay_ports;
         tracing::info!("relaying from {}{here}, ports {first}-{last}", relay.public);
+    }
+    match &info.offload.off_because {
+        Some(why) => tracing::info!("kernel path: off, {why}"),
+        None => {
+            for interface in &info.offload.interfaces {
+                let by = interface.hook.as_deref().unwrap_or("sockets");
+                let colon = if interface.why.is_empty() { "" } else { ": " };
+                tracing::info!("kernel path: {} by {by}{colon}{}", interface.name, interface.why);
+            }
+        }
     }
     let most = |number: u32, unlimited: &str| match number {
         0 => unlimited.to_owned(),

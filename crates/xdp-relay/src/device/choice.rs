@@ -40,26 +40,31 @@ pub struct Choice {
 /// and two VLAN headers 22. Some drivers take less, and refuse with `ERANGE`.
 pub const NATIVE_MTU_MAX: u32 = 3498;
 
-/// The hooks to try on a device. `wanted` is what an operator asked for, and then is all there is;
+/// The hooks to try on a device. `wanted` is what an operator asked for, and then is all there is
+/// (where there are Ethernet frames);
 /// `None`: whatever is fastest there without slowing down anything else.
 ///
 /// The generic hook of XDP is never chosen: tc sees the same packets, and need not copy them first.
 #[must_use]
 pub fn choose(device: &Device, wanted: Option<Hook>) -> Choice {
+    let Device { name, mtu, .. } = device;
+    let none = |reason: String| Choice { hooks: Vec::new(), left_out: vec![reason] };
+    if device.kind == Kind::NotEthernet {
+        return none(format!(
+            "{name} carries no Ethernet frames, which the program reads and writes"
+        ));
+    }
     if let Some(hook) = wanted {
         return Choice { hooks: vec![hook], left_out: Vec::new() };
     }
-    let Device { name, mtu, .. } = device;
-    let none = |reason: String| Choice { hooks: Vec::new(), left_out: vec![reason] };
     let tc = |reason: String| Choice { hooks: vec![Hook::Tc], left_out: vec![reason] };
     if !device.up {
         return none(format!("{name} is down: switch it on with `ip link set {name} up`"));
     }
     match device.kind {
         Kind::Loopback => none(format!("{name} is the loopback: what it carries stays here")),
-        Kind::NotEthernet => {
-            none(format!("{name} carries no Ethernet frames, which the program reads and writes"))
-        }
+        // Told above, whatever was asked for.
+        Kind::NotEthernet => Choice::default(),
         Kind::Virtual => tc(format!(
             "XDP is left out on {name}, which software of this host made: senders on it hand over several packets merged into one, which sockets take faster, and a program in its driver would have them cut up again"
         )),
@@ -144,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_an_operator_names_is_taken() {
-        for kind in [Kind::Loopback, Kind::Physical, Kind::Virtual, Kind::NotEthernet] {
+        for kind in [Kind::Loopback, Kind::Physical, Kind::Virtual] {
             for hook in [Hook::Xdp, Hook::XdpGeneric, Hook::Tc] {
                 for up in [true, false] {
                     let device = Device { up, ..device(kind, None) };

@@ -9,12 +9,13 @@ use super::{Prepared, Terms, find, version};
 
 pub(super) fn prepare(
     path: Option<&Path>,
+    offload: Option<&str>,
     terms: &Terms,
     directory: &Path,
 ) -> anyhow::Result<Prepared> {
     let program =
         find(path, "turnpike", "build it (cargo build --release), or name it: turnpike=PATH")?;
-    let configuration = configuration(terms, directory);
+    let configuration = configuration(terms, offload, directory);
     let file = directory.join("turnpike.toml");
     fs::write(&file, &configuration).with_context(|| format!("writing {}", file.display()))?;
     let command = vec![
@@ -28,12 +29,13 @@ pub(super) fn prepare(
 }
 
 /// Quotas that are on by default and others do not have are off.
-fn configuration(terms: &Terms, directory: &Path) -> String {
+fn configuration(terms: &Terms, offload: Option<&str>, directory: &Path) -> String {
     let Terms { listen, relay, peer, secret, realm, ports: (first, last), workers, .. } = terms;
     let (relay, peer) = (relay.ip(), peer.ip());
     // In TOML a literal string is as it stands; a path of ours has no quotes in it.
     let data = directory.join("data");
     let data = data.display();
+    let offload = offload.map(|mode| format!("[offload]\nmode = '{mode}'\n")).unwrap_or_default();
     format!(
         "realm = '{realm}'\n\
          listen = ['{listen}']\n\
@@ -50,7 +52,8 @@ fn configuration(terms: &Terms, directory: &Path) -> String {
          [workers]\n\
          count = {workers}\n\
          [data]\n\
-         directory = '{data}'\n"
+         directory = '{data}'\n\
+         {offload}"
     )
 }
 
@@ -61,7 +64,7 @@ mod tests {
 
     #[test]
     fn what_was_agreed_is_in_the_file() {
-        let text = configuration(&terms(), Path::new("/run/bench"));
+        let text = configuration(&terms(), Some("tc"), Path::new("/run/bench"));
         for line in [
             "listen = ['10.78.1.1:3478']",
             "addresses = ['10.78.2.1']",
@@ -70,6 +73,7 @@ mod tests {
             "allow = ['10.78.2.2']",
             "count = 2",
             "directory = '/run/bench/data'",
+            "mode = 'tc'",
         ] {
             assert!(text.lines().any(|given| given == line), "{line}\n{text}");
         }

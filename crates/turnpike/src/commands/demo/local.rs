@@ -36,7 +36,8 @@ pub(crate) fn start() -> Result<LocalServer> {
         "listen = [\"127.0.0.1:3478\"]\n\
          [relay]\naddresses = [\"127.0.0.1\"]\n\
          [auth]\nsecret = \"{secret}\"\nusers = false\n\
-         [peers]\nallow = [\"{PEER}\"]\n"
+         [peers]\nallow = [\"{PEER}\"]\n\
+         [offload]\nmode = \"off\"\n"
     );
     let mut settings = settings::parse(Path::new("demo"), &text, &Environment::empty())
         .map_err(Failure::failed)?;

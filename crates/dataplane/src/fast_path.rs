@@ -1,0 +1,190 @@
+//! The kernel relays what it has routes for. It is told of the server's routes, and the server is told
+//! what it carried: limits, statistics and records are the same whichever way packets went.
+
+use std::collections::{BTreeMap, HashMap};
+
+use control::{Fate, Leg, Series, SessionOffload, WhyNot, WorkerCounters};
+use stun_wire::CHANNEL_HEADER_LEN;
+use turn_proto::{AllocationRecord, DropReason, Route, RouteId, Server, Traffic};
+use turn_types::{AllocationId, Instant, Transport};
+use xdp_relay::{Carried, Flow, FlowId, Routes, Trouble};
+
+use crate::limits::SWEEP_EVERY;
+
+/// Routes of this worker in the kernel, if there is a kernel path.
+#[derive(Debug)]
+pub(crate) struct FastPath {
+    routes: Option<Routes>,
+    /// Channels that the kernel does not relay, and why.
+    refused: BTreeMap<RouteId, WhyNot>,
+    /// When the kernel is to be asked and told again; `None` while it has no route.
+    sweep_at: Option<Instant>,
+    /// What it carried for allocations that are gone, until their records are told.
+    last: HashMap<AllocationId, Traffic>,
+}
+
+impl FastPath {
+    pub(crate) fn new(routes: Option<Routes>) -> Self {
+        Self { routes, refused: BTreeMap::new(), sweep_at: None, last: HashMap::new() }
+    }
+
+    /// When [`Self::sweep`] is due.
+    pub(crate) const fn next_sweep(&self) -> Option<Instant> {
+        self.sweep_at
+    }
+
+    /// Puts a route into the kernel, or what is new of it.
+    ///
+    /// # Errors
+    /// It is relayed by the sockets.
+    pub(crate) fn set(&mut self, now: Instant, route: &Route) -> Result<(), Trouble> {
+        let Some(routes) = &mut self.routes else { return Ok(()) };
+        if self.sweep_at.is_none() {
+            routes.renew(now);
+            self.sweep_at = Some(now + SWEEP_EVERY);
+        }
+        let set = routes.set(now, flow_id(route.id), &flow(route));
+        match &set {
+            Ok(()) => drop(self.refused.remove(&route.id)),
+            Err(Trouble::Full) => drop(self.refused.insert(route.id, WhyNot::Full)),
+            Err(_) => drop(self.refused.insert(route.id, WhyNot::Failed)),
+        }
+        set
+    }
+
+    /// Takes a route out of the kernel.
+    pub(crate) fn remove(&mut self, id: RouteId, server: &mut Server, counters: &WorkerCounters) {
+        let Some(routes) = &mut self.routes else { return };
+        self.refused.remove(&id);
+        let carried = routes.remove(flow_id(id));
+        if carried.is_nothing() {
+            return;
+        }
+        count(&carried, counters);
+        let traffic = traffic(&carried);
+        if !server.credit(id.allocation, traffic) {
+            add(self.last.entry(id.allocation).or_default(), &traffic);
+        }
+    }
+
+    /// Tells the kernel that the worker is there, and the server what the kernel carried since.
+    pub(crate) fn sweep(&mut self, now: Instant, server: &mut Server, counters: &WorkerCounters) {
+        let Some(routes) = &mut self.routes else { return };
+        routes.renew(now);
+        routes.sweep(|id, carried| {
+            count(&carried, counters);
+            // One that ended withdrew its routes.
+            server.credit(id.allocation, traffic(&carried));
+        });
+        self.sweep_at = (!routes.is_empty()).then(|| now + SWEEP_EVERY);
+    }
+
+    /// How many channels the kernel relays.
+    pub(crate) fn flows(&self) -> u64 {
+        self.routes.as_ref().map_or(0, |routes| routes.len() as u64)
+    }
+
+    /// What relays the channels of an allocation.
+    pub(crate) fn of(&self, record: &AllocationRecord) -> SessionOffload {
+        let Some(routes) = &self.routes else { return SessionOffload::Sockets(WhyNot::Off) };
+        match routes.of_allocation(record.id) {
+            Some(told) => SessionOffload::Kernel {
+                channels: told.flows,
+                packets: told.total.to_peer_packets + told.total.to_client_packets,
+                bytes: told.total.to_peer_bytes + told.total.to_client_bytes,
+                last_seen: told.last_seen,
+            },
+            None => SessionOffload::Sockets(self.why_not(record)),
+        }
+    }
+
+    fn why_not(&self, record: &AllocationRecord) -> WhyNot {
+        if record.five_tuple.transport != Transport::Udp {
+            return WhyNot::Transport;
+        }
+        let of_it = |id: &RouteId| id.allocation == record.id;
+        let refused = self.refused.range(first_of(record.id)..).take_while(|(id, _)| of_it(id));
+        refused.map(|(_, why)| *why).next().unwrap_or(WhyNot::NoChannel)
+    }
+
+    /// Completes the record of an allocation that ended: with what the kernel carried for it since it
+    /// was last asked.
+    pub(crate) fn complete(&mut self, record: &mut AllocationRecord) {
+        if let Some(traffic) = self.last.remove(&record.id) {
+            add(&mut record.traffic, &traffic);
+        }
+    }
+}
+
+/// Before all channels of an allocation.
+const fn first_of(allocation: AllocationId) -> RouteId {
+    RouteId { allocation, channel: 0 }
+}
+
+const fn flow_id(id: RouteId) -> FlowId {
+    FlowId { allocation: id.allocation, channel: id.channel }
+}
+
+fn flow(route: &Route) -> Flow {
+    Flow {
+        client: route.five_tuple.client.0,
+        server: route.five_tuple.server.0,
+        channel: route.id.channel,
+        relayed: route.relayed.0,
+        peer: route.peer.0,
+        hairpin: route.own,
+        to_peer_until: route.to_peer_until,
+        to_client_until: route.to_client_until,
+        bytes_per_second: route.bytes_per_second,
+    }
+}
+
+fn traffic(carried: &Carried) -> Traffic {
+    Traffic {
+        to_peer_packets: carried.to_peer_packets,
+        to_peer_bytes: carried.to_peer_bytes,
+        to_client_packets: carried.to_client_packets,
+        to_client_bytes: carried.to_client_bytes,
+        dropped_packets: carried.to_peer_over + carried.to_client_over,
+    }
+}
+
+fn add(to: &mut Traffic, more: &Traffic) {
+    to.to_peer_packets += more.to_peer_packets;
+    to.to_peer_bytes += more.to_peer_bytes;
+    to.to_client_packets += more.to_client_packets;
+    to.to_client_bytes += more.to_client_bytes;
+    to.dropped_packets += more.dropped_packets;
+}
+
+/// Counts what the kernel carried as if it had come by here: each packet as received, and its fate.
+fn count(carried: &Carried, counters: &WorkerCounters) {
+    let add = |series, n| counters.add(series, n);
+    // On the client's side a ChannelData header is in front.
+    let header = CHANNEL_HEADER_LEN as u64;
+    for (from, to, fate, packets, over, bytes) in [
+        (
+            (Leg::FromClients, header),
+            (Leg::ToPeers, 0),
+            Fate::ToPeer,
+            carried.to_peer_packets,
+            carried.to_peer_over,
+            carried.to_peer_bytes,
+        ),
+        (
+            (Leg::FromPeers, 0),
+            (Leg::ToClients, header),
+            Fate::ToClient,
+            carried.to_client_packets,
+            carried.to_client_over,
+            carried.to_client_bytes,
+        ),
+    ] {
+        add(Series::Offloaded(from.0), packets + over);
+        add(Series::OffloadedBytes(from.0), bytes + packets * from.1);
+        add(Series::Fate(fate), packets);
+        add(Series::Offloaded(to.0), packets);
+        add(Series::OffloadedBytes(to.0), bytes + packets * to.1);
+        add(Series::Drop(DropReason::Bandwidth), over);
+    }
+}

@@ -1,0 +1,111 @@
+//! The kernel path, as the settings want it: started with the server, looked after while it runs.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use control::{OffloadInfo, OffloadInterface, OffloadWatch};
+use linux_net::Clock;
+use settings::{OffloadMode, Settings};
+use turn_types::WorkerId;
+use xdp_relay::device::Hook;
+use xdp_relay::{Attached, Offload, Routes, Wanted};
+
+/// The kernel path of a server, if there is one.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelPath(Option<Arc<Mutex<Offload>>>);
+
+impl KernelPath {
+    /// Starts it where the settings and this host allow. What became of it is in the facts: without
+    /// it sockets relay everything.
+    pub(crate) fn start(
+        settings: &Settings,
+        listeners: &[SocketAddr],
+        relays: Vec<IpAddr>,
+    ) -> (Self, OffloadInfo) {
+        let mut info = OffloadInfo {
+            mode: settings.offload.mode.label().to_owned(),
+            flows_max: settings.offload.flows,
+            ..OffloadInfo::default()
+        };
+        let hook = match settings.offload.mode {
+            OffloadMode::Off => {
+                info.off_because = Some("offload.mode is \"off\"".to_owned());
+                return (Self(None), info);
+            }
+            OffloadMode::Auto => None,
+            OffloadMode::Xdp => Some(Hook::Xdp),
+            OffloadMode::XdpGeneric => Some(Hook::XdpGeneric),
+            OffloadMode::Tc => Some(Hook::Tc),
+        };
+        let wanted = Wanted {
+            hook,
+            interfaces: settings.offload.interfaces.clone(),
+            listeners: listeners.iter().map(SocketAddr::ip).collect(),
+            relays,
+            flows: settings.offload.flows,
+        };
+        match xdp_relay::start(&wanted, Clock::instant()) {
+            Ok(offload) => {
+                info.interfaces = told(offload.attached());
+                info.memory_bytes = offload.memory();
+                (Self(Some(Arc::new(Mutex::new(offload)))), info)
+            }
+            Err(why) => {
+                info.off_because = Some(why);
+                (Self(None), info)
+            }
+        }
+    }
+
+    /// The routes of a worker; `None` without a kernel path.
+    pub(crate) fn routes(&self, worker: WorkerId) -> Option<Routes> {
+        let routes = self.offload()?.routes(worker);
+        routes
+            .inspect_err(|error| {
+                tracing::warn!(worker = worker.0, %error, "the worker relays by sockets alone");
+            })
+            .ok()
+    }
+
+    /// Looks at the host's interfaces anew.
+    pub(crate) fn look(&self) {
+        let Some(mut offload) = self.offload() else { return };
+        match offload.look() {
+            Ok(news) => {
+                for line in news {
+                    tracing::info!("kernel path: {line}");
+                }
+            }
+            Err(error) => tracing::warn!("kernel path: {error}"),
+        }
+    }
+
+    /// For who asks what it does.
+    pub(crate) fn watch(&self) -> Option<Arc<dyn OffloadWatch>> {
+        self.0.as_ref().map(|_| Arc::new(self.clone()) as _)
+    }
+
+    fn offload(&self) -> Option<MutexGuard<'_, Offload>> {
+        // What it holds is whole whatever happened to who looked at it.
+        self.0.as_ref().map(|offload| offload.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl OffloadWatch for KernelPath {
+    fn interfaces(&self) -> Vec<OffloadInterface> {
+        self.offload().map(|offload| told(offload.attached())).unwrap_or_default()
+    }
+
+    fn passed(&self) -> Vec<(&'static str, u64)> {
+        self.offload().map(|offload| offload.passed()).unwrap_or_default()
+    }
+}
+
+fn told(attached: &[Attached]) -> Vec<OffloadInterface> {
+    let one = |attached: &Attached| OffloadInterface {
+        name: attached.name.clone(),
+        hook: attached.hook.map(|hook| hook.to_string()),
+        why: attached.why.clone(),
+    };
+    attached.iter().map(one).collect()
+}
