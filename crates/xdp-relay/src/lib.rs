@@ -11,6 +11,7 @@ mod layout;
 pub mod limits;
 mod object;
 mod path;
+mod pins;
 mod routes;
 mod self_test;
 mod shared;

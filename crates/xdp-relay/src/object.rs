@@ -4,11 +4,12 @@ use std::error::Error;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use aya::maps::{Map, MapData, PerCpuArray};
+use aya::maps::{HashMap, Map, MapData, PerCpuArray};
 use aya::programs::{Program, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
-use crate::layout::{BUCKET_WORDS, DOOR_WORDS, SHOW_GRAIN_BITS, WORKERS_MAX, cell};
+use crate::layout::{BUCKET_WORDS, DOOR_WORDS, LinkValue, SHOW_GRAIN_BITS, WORKERS_MAX, cell};
+use crate::pins::Pins;
 use crate::shared::Shared;
 use crate::trouble::Trouble;
 
@@ -18,6 +19,9 @@ static RELAY: &[u8] =
 /// The programs' names: for drivers and the generic hook of XDP, and for tc.
 pub(crate) const XDP: &str = "relay_xdp";
 pub(crate) const TC: &str = "relay_tc";
+
+/// The map of all routes.
+pub(crate) const ROUTES: &str = "routes";
 
 /// What the programs are made with.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +37,7 @@ pub(crate) struct Making {
 /// The programs with their maps; nothing is attached.
 pub(crate) struct Object {
     pub(crate) ebpf: Ebpf,
-    pub(crate) routes: MapData,
-    pub(crate) links: MapData,
+    pub(crate) links: HashMap<MapData, u32, LinkValue>,
     pub(crate) passes: PerCpuArray<MapData, u64>,
     pub(crate) cells: Shared,
     pub(crate) buckets: Shared,
@@ -42,14 +45,19 @@ pub(crate) struct Object {
     pub(crate) leases: Shared,
     /// Cells of a flow.
     pub(crate) processors: u32,
+    /// `None` where there is nothing to pin them in.
+    pub(crate) pins: Option<Pins>,
 }
+
+/// Maps that whoever takes the process's place would go on with.
+const PINNED: [&str; 5] = [ROUTES, "cells", "buckets", "doors", "leases"];
 
 impl Object {
     pub(crate) fn make(making: Making) -> Result<Self, Trouble> {
         let processors = aya::util::nr_cpus().map_err(|(_, error)| Trouble::Kernel(error))?;
         let processors = u32::try_from(processors).unwrap_or(1);
         let Making { flows, look_up_from, show_every } = making;
-        let cells = flows * processors;
+        let cells = flows.saturating_mul(processors);
         let grains = show_every.as_nanos() >> SHOW_GRAIN_BITS;
         let show_every = u32::try_from(grains).unwrap_or(u32::MAX);
         let mut loader = EbpfLoader::new();
@@ -62,29 +70,48 @@ impl Object {
         loader.map_max_entries("cells", cells);
         loader.map_max_entries("buckets", flows);
         let mut ebpf = loader.load(RELAY).map_err(Trouble::of)?;
-        // Loaded before their maps are taken: they refer to them.
         program::<Xdp>(&mut ebpf, XDP)?.load().map_err(Trouble::of)?;
         program::<SchedClassifier>(&mut ebpf, TC)?.load().map_err(Trouble::of)?;
-        let shared = |ebpf: &mut Ebpf, name: &'static str, words: usize| {
-            let Some(Map::Array(data)) = ebpf.take_map(name) else {
-                return Err(Trouble::Missing(name));
-            };
-            Shared::map(data.fd().as_fd(), words).map_err(Trouble::Kernel)
+        let shared = |name, words: usize| {
+            Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(Trouble::Kernel)
         };
-        let cells = shared(&mut ebpf, "cells", cells as usize * cell::WORDS)?;
-        let buckets = shared(&mut ebpf, "buckets", flows as usize * BUCKET_WORDS)?;
-        let doors = shared(&mut ebpf, "doors", 2 * DOOR_WORDS)?;
-        let leases = shared(&mut ebpf, "leases", WORKERS_MAX)?;
-        let Some(Map::HashMap(routes)) = ebpf.take_map("routes") else {
-            return Err(Trouble::Missing("routes"));
-        };
-        let Some(Map::HashMap(links)) = ebpf.take_map("links") else {
-            return Err(Trouble::Missing("links"));
-        };
-        let passes = ebpf.take_map("passes").ok_or(Trouble::Missing("passes"))?;
-        let passes = PerCpuArray::try_from(passes).map_err(Trouble::of)?;
-        Ok(Self { ebpf, routes, links, passes, cells, buckets, doors, leases, processors })
+        let cells = shared("cells", cells as usize * cell::WORDS)?;
+        let buckets = shared("buckets", flows as usize * BUCKET_WORDS)?;
+        let doors = shared("doors", 2 * DOOR_WORDS)?;
+        let leases = shared("leases", WORKERS_MAX)?;
+        let links = Map::HashMap(duplicate(map(&ebpf, "links")?)?);
+        let passes = Map::PerCpuArray(duplicate(map(&ebpf, "passes")?)?);
+        let mut pinned = Vec::new();
+        for name in PINNED {
+            pinned.push((name, map(&ebpf, name)?));
+        }
+        let pins = Pins::make(&pinned)?;
+        Ok(Self {
+            links: links.try_into().map_err(Trouble::of)?,
+            passes: passes.try_into().map_err(Trouble::of)?,
+            cells,
+            buckets,
+            doors,
+            leases,
+            processors,
+            pins,
+            ebpf,
+        })
     }
+}
+
+/// A map of the object.
+pub(crate) fn map<'a>(ebpf: &'a Ebpf, name: &'static str) -> Result<&'a MapData, Trouble> {
+    match ebpf.map(name) {
+        Some(Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data)) => Ok(data),
+        _ => Err(Trouble::Missing(name)),
+    }
+}
+
+/// The same map, with a descriptor of its own.
+pub(crate) fn duplicate(map: &MapData) -> Result<MapData, Trouble> {
+    let fd = map.fd().as_fd().try_clone_to_owned().map_err(Trouble::Kernel)?;
+    MapData::from_fd(fd).map_err(Trouble::of)
 }
 
 /// A program of the object.

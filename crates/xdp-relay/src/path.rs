@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aya::Ebpf;
-use aya::maps::{HashMap, Map, MapData, PerCpuArray};
+use aya::maps::{HashMap, MapData, PerCpuArray};
 use aya::programs::{
     SchedClassifier, TcAttachType, TestRun as _, TestRunOptions, Xdp, XdpMode, tc,
 };
@@ -17,7 +17,8 @@ use crate::layout::{
     BUCKET_WORDS, DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RouteKey, RouteValue,
     WORKERS_MAX, cell,
 };
-use crate::object::{Making, Object, TC, XDP, program};
+use crate::object::{Making, Object, ROUTES, TC, XDP, map, program};
+use crate::pins::Pins;
 use crate::routes::{Common, RouteMap, Routes, writer};
 use crate::slots::Slots;
 use crate::trouble::Trouble;
@@ -79,13 +80,13 @@ pub enum Verdict {
 /// The programs and their maps. When this value is dropped, devices are as they were before.
 pub struct KernelPath {
     ebpf: Ebpf,
-    routes: MapData,
     trials: RouteMap,
     links: HashMap<MapData, u32, LinkValue>,
     known: BTreeMap<u32, Link>,
     passes: PerCpuArray<MapData, u64>,
     common: Arc<Common>,
     flows: u32,
+    _pins: Option<Pins>,
 }
 
 impl fmt::Debug for KernelPath {
@@ -102,14 +103,22 @@ impl KernelPath {
     pub fn make(options: Options) -> Result<Self, Trouble> {
         let Options { flows, look_up_from, show_every } = options;
         let object = Object::make(Making { flows, look_up_from, show_every })?;
-        let Object { ebpf, routes, links, passes, cells, buckets, doors, leases, processors } =
+        let Object { ebpf, links, passes, cells, buckets, doors, leases, processors, pins } =
             object;
-        let trials = writer(&routes)?;
-        let links = HashMap::try_from(Map::HashMap(links)).map_err(Trouble::of)?;
+        let trials = writer(map(&ebpf, ROUTES)?)?;
         let (slots, limits) = (Slots::new(flows), Slots::new(flows));
         let common = Common { cells, buckets, doors, leases, processors, flows: slots, limits };
         let known = BTreeMap::new();
-        Ok(Self { ebpf, routes, trials, links, known, passes, common: Arc::new(common), flows })
+        Ok(Self {
+            ebpf,
+            trials,
+            links,
+            known,
+            passes,
+            common: Arc::new(common),
+            flows,
+            _pins: pins,
+        })
     }
 
     /// The routes of a worker, which alone writes them.
@@ -117,7 +126,7 @@ impl KernelPath {
     /// # Errors
     /// No descriptors left.
     pub fn routes(&self, worker: WorkerId) -> Result<Routes, Trouble> {
-        Routes::new(worker, Arc::clone(&self.common), &self.routes)
+        Routes::new(worker, Arc::clone(&self.common), map(&self.ebpf, ROUTES)?)
     }
 
     /// Places for flows that are free.

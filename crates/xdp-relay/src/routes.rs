@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::net::SocketAddr;
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,6 +11,7 @@ use turn_types::{AllocationId, Instant, WorkerId};
 use crate::flow::{Entries, Flow, Place};
 use crate::layout::{BUCKET_WORDS, DOOR_WORDS, RouteKey, RouteValue, WORKERS_MAX, cell};
 use crate::limits::LEASE;
+use crate::object::duplicate;
 use crate::shared::Shared;
 use crate::slots::Slots;
 use crate::trouble::Trouble;
@@ -74,9 +74,7 @@ impl Carried {
 pub(crate) type RouteMap = maps::HashMap<MapData, RouteKey, RouteValue>;
 
 pub(crate) fn writer(routes: &MapData) -> Result<RouteMap, Trouble> {
-    let fd = routes.fd().as_fd().try_clone_to_owned().map_err(Trouble::Kernel)?;
-    let data = MapData::from_fd(fd).map_err(Trouble::of)?;
-    maps::HashMap::try_from(Map::HashMap(data)).map_err(Trouble::of)
+    Map::HashMap(duplicate(routes)?).try_into().map_err(Trouble::of)
 }
 
 /// What the kernel does for an allocation.

@@ -1,0 +1,108 @@
+//! Maps under names in the BPF file system, where they outlive the process: who takes its place may
+//! go on with the routes as they are.
+//!
+//! Each process has a directory of its own, by its number. It goes with the process that ends in an
+//! orderly way; those of processes that were killed are swept at the next start. While nobody renews
+//! the leases, no route in them holds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use aya::maps::MapData;
+
+use crate::trouble::Trouble;
+
+/// Where the directories are.
+const ROOT: &str = "/sys/fs/bpf/turnpike";
+
+/// Pinned maps; the names go with this value.
+#[derive(Debug)]
+pub(crate) struct Pins {
+    directory: PathBuf,
+}
+
+impl Pins {
+    /// Pins maps by their names; `None` where there is no BPF file system: nothing else needs it.
+    ///
+    /// # Errors
+    /// The kernel refuses, though there is one.
+    pub(crate) fn make(maps: &[(&'static str, &MapData)]) -> Result<Option<Self>, Trouble> {
+        if !is_bpf_file_system(Path::new("/sys/fs/bpf")) {
+            return Ok(None);
+        }
+        sweep(Path::new(ROOT));
+        let directory = Path::new(ROOT).join(std::process::id().to_string());
+        // Of a process that had this number.
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir_all(&directory).map_err(Trouble::Kernel)?;
+        let pins = Self { directory };
+        for (name, map) in maps {
+            map.pin(pins.directory.join(name)).map_err(Trouble::of)?;
+        }
+        Ok(Some(pins))
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        // What is left is swept at the next start.
+        drop(fs::remove_dir_all(&self.directory));
+    }
+}
+
+/// Removes the directories of processes that are gone.
+fn sweep(root: &Path) {
+    let Ok(entries) = fs::read_dir(root) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_process = name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+        if is_process && !Path::new("/proc").join(&name).exists() {
+            drop(fs::remove_dir_all(entry.path()));
+        }
+    }
+}
+
+fn is_bpf_file_system(path: &Path) -> bool {
+    is_mounted(path, &fs::read_to_string("/proc/self/mounts").unwrap_or_default())
+}
+
+/// Whether a line of the table of mounts says so.
+fn is_mounted(path: &Path, mounts: &str) -> bool {
+    mounts.lines().any(|line| {
+        let mut words = line.split(' ').skip(1);
+        words.next().map(Path::new) == Some(path) && words.next() == Some("bpf")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn only_a_bpf_file_system_is_one() {
+        let mounts = "proc /proc proc rw 0 0\nbpf /sys/fs/bpf bpf rw,mode=700 0 0\n";
+        assert!(is_mounted(Path::new("/sys/fs/bpf"), mounts));
+        assert!(!is_mounted(Path::new("/proc"), mounts));
+        assert!(!is_mounted(Path::new("/sys/fs"), mounts));
+    }
+
+    #[test]
+    fn directories_of_the_dead_are_swept_and_others_stay() -> io::Result<()> {
+        let root = std::env::temp_dir().join(format!("turnpike-pins-{}", std::process::id()));
+        let living = std::process::id().to_string();
+        // No process has a number beyond the kernel's bound of 2^22.
+        for name in [living.as_str(), "4194305", "notes"] {
+            fs::create_dir_all(root.join(name))?;
+        }
+        sweep(&root);
+        let mut left: Vec<_> = fs::read_dir(&root)?
+            .map(|entry| entry.map(|entry| entry.file_name().into_string().unwrap_or_default()))
+            .collect::<io::Result<_>>()?;
+        left.sort();
+        fs::remove_dir_all(&root)?;
+        assert_eq!(left, [living.as_str(), "notes"]);
+        Ok(())
+    }
+}
