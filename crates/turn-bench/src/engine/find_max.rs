@@ -138,10 +138,18 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
         for _ in 0..RATES_MAX {
             match self.try_rate(rate)? {
                 Tried::Passed => passed = Some(rate),
-                Tried::Failed => failed = Some(rate),
+                Tried::Failed => {
+                    self.limit = Limit::Server;
+                    failed = Some(rate);
+                }
+                // What cannot be asked is a bound from above as well; a little less can be.
+                Tried::NotOffered(_) if passed.is_some() => {
+                    self.limit = Limit::Generator;
+                    failed = Some(rate);
+                }
                 Tried::NotOffered(offered) => {
                     self.limit = Limit::Generator;
-                    return Ok(passed.unwrap_or(0.0).max(offered));
+                    return Ok(offered);
                 }
             }
             rate = match (passed, failed) {

@@ -118,3 +118,12 @@ fn a_rate_that_is_near_makes_it_short_and_one_that_is_not_does_no_harm() {
     let world = World { sends: 1e5, capacity: 0.0, overloaded: 0.0, disturbed_every: 0, runs: 0 };
     assert_eq!(find_near(world, Some(50_000)).limit, Limit::Unconfirmed);
 }
+
+#[test]
+fn what_a_generator_can_is_found_as_near_as_what_a_server_can() {
+    let world =
+        World { sends: 1.85e6, capacity: 1e7, overloaded: 0.0, disturbed_every: 0, runs: 0 };
+    let found = find_near(world, Some(100_000));
+    near(&found, 1.85e6);
+    assert_eq!(found.limit, Limit::Generator);
+}
