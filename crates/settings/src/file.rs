@@ -271,7 +271,7 @@ pub struct Offload {
     /// traffic control, which every interface with Ethernet frames has. `auto` takes for each
     /// interface the one that suits it. `off` leaves all packets to the sockets.
     ///
-    /// It needs the capabilities CAP_BPF and CAP_NET_ADMIN. Without them the server says so and
+    /// It needs the capabilities CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; without them the server says so and
     /// relays by sockets.
     ///
     /// Firewall rules of this host (nftables, iptables) do not see the packets that the program
