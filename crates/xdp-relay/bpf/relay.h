@@ -136,6 +136,11 @@ static __always_inline void set_v4(__u32 *address, __u32 v4)
 	address[3] = v4;
 }
 
+static __always_inline int is_v4(const __u32 *address)
+{
+	return !address[0] && !address[1] && address[2] == bpf_htonl(0xffff);
+}
+
 static __always_inline int is_ours(const __u8 *bits, __be16 port)
 {
 	__u16 number = bpf_ntohs(port);
@@ -188,6 +193,9 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 		udp = (void *)(ip + 1);
 		__builtin_memcpy(packet->key.remote, &ip->saddr, sizeof(packet->key.remote));
 		__builtin_memcpy(packet->key.local, &ip->daddr, sizeof(packet->key.local));
+		/* Nobody has such an address on a wire: who says so means the routes of IPv4. */
+		if (is_v4(packet->key.local))
+			return 0;
 		packet->v6 = 1;
 		packet->tos = bpf_ntohs(*(__be16 *)ip) >> 4;
 		packet->ttl = ip->hop_limit;

@@ -20,7 +20,7 @@ mod start;
 mod trouble;
 
 pub use flow::Flow;
-pub use path::{KernelPath, Link, Options, Ran, Verdict};
+pub use path::{Comes, KernelPath, Link, Options, Ran, Verdict};
 pub use routes::{Carried, FlowId, OfAllocation, Routes};
 pub use start::{Attached, Offload, Wanted, start};
 pub use trouble::Trouble;

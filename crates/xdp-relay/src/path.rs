@@ -51,6 +51,19 @@ pub struct Link {
     pub leave_tc: bool,
 }
 
+/// What a frame that a program is run on comes with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Comes {
+    /// Nothing.
+    #[default]
+    Alone,
+    /// It is so many datagrams that the system merged. For [`Hook::Tc`].
+    Merged(u32),
+    /// Its first bytes are no frame, but what a driver tells of it: so many, a multiple of 4, 252 at
+    /// most. They leave less room in front of the frame. For [`Hook::Xdp`].
+    Behind(u32),
+}
+
 /// What a program makes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
@@ -238,12 +251,28 @@ impl KernelPath {
     /// # Errors
     /// The kernel cannot (before Linux 5.18 for some options), or the frame is no frame.
     pub fn run(&self, hook: Hook, frame: &[u8], times: u32) -> Result<Ran, Trouble> {
+        self.run_as(hook, frame, times, Comes::Alone)
+    }
+
+    /// The same for a frame that comes with something.
+    ///
+    /// # Errors
+    /// As of [`Self::run`].
+    pub fn run_as(
+        &self,
+        hook: Hook,
+        frame: &[u8],
+        times: u32,
+        comes: Comes,
+    ) -> Result<Ran, Trouble> {
         // As long as a frame can become.
         let mut out = vec![0; frame.len() + 64];
         let mut options = TestRunOptions::new();
         options.data_in = Some(frame);
         options.data_out = Some(&mut out);
         options.repeat = times;
+        let context = comes.context(frame.len());
+        options.ctx_in = (!context.is_empty()).then_some(&context);
         let name = if hook == Hook::Tc { TC } else { XDP };
         let program = self.ebpf.program(name).ok_or(Trouble::Missing("program"))?;
         let ran = if hook == Hook::Tc {
@@ -257,6 +286,27 @@ impl KernelPath {
         out.truncate(ran.data_size_out as usize);
         let verdict = Verdict::of(hook, ran.return_value);
         Ok(Ran { verdict, frame: out, each: ran.duration })
+    }
+}
+
+impl Comes {
+    /// `struct __sk_buff` or `struct xdp_md` as a run takes it; empty where it goes without.
+    fn context(self, len: usize) -> Vec<u8> {
+        const SKB_LEN: usize = 192;
+        const SKB_SEGMENTS: usize = 164;
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        match self {
+            Self::Alone => Vec::new(),
+            Self::Merged(segments) => {
+                let mut skb = vec![0; SKB_LEN];
+                skb[SKB_SEGMENTS..SKB_SEGMENTS + 4].copy_from_slice(&segments.to_ne_bytes());
+                skb
+            }
+            // Where the frame begins and ends; where what precedes it does; by which devices.
+            Self::Behind(bytes) => {
+                [bytes, len, 0, 0, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect()
+            }
+        }
     }
 }
 

@@ -29,7 +29,11 @@ const PERMITTED: &[Row] = &[
     row("turn-proto", &["turn-types", "stun-wire"], &["turn-client", "netsim", "linux-net"]),
     row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim"]),
     row("linux-net", &["turn-types"], &[]),
-    row("xdp-relay", &["turn-types", "linux-net"], &["stun-wire", "turn-proto", "turn-client"]),
+    row(
+        "xdp-relay",
+        &["turn-types", "linux-net"],
+        &["stun-wire", "turn-proto", "turn-client", "netsim"],
+    ),
     row("control", &["turn-types", "turn-proto"], &[]),
     row(
         "dataplane",

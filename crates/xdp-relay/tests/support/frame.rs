@@ -1,0 +1,272 @@
+//! Frames as they are on a wire, written and read from scratch: every checksum is summed over all that
+//! it is of. What reads them is as strict as the system in front of a UDP socket.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use turn_types::Marks;
+
+pub type Mac = [u8; 6];
+
+pub const ETHERNET: usize = 14;
+pub const IPV4: usize = 20;
+pub const IPV6: usize = 40;
+pub const UDP: usize = 8;
+pub const UDP_NUMBER: u8 = 17;
+pub const TYPE_V4: [u8; 2] = [0x08, 0x00];
+pub const TYPE_V6: [u8; 2] = [0x86, 0xDD];
+
+const DONT_FRAGMENT: u16 = 0x4000;
+const MORE_OR_OFFSET: u16 = 0x3FFF;
+
+/// From whom and to whom a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Macs {
+    pub to: Mac,
+    pub from: Mac,
+}
+
+/// A UDP datagram, with what of its IP header is not told by the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub ttl: u8,
+    pub tos: u8,
+    /// Of IPv4.
+    pub dont_fragment: bool,
+    /// Of IPv4.
+    pub id: u16,
+    /// Of IPv6.
+    pub label: u32,
+    pub payload: Vec<u8>,
+}
+
+/// What stands in the UDP checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Check {
+    Right,
+    /// As if there were none.
+    Zero,
+    /// The sum of the pseudo header, which is what a virtual link leaves of it.
+    Pseudo,
+    /// It is wrong by so much: what the sum over the datagram has beside zero, below 0xFFFF.
+    Wrong(u16),
+}
+
+impl Datagram {
+    /// As a relay sends it.
+    pub const fn relayed(from: SocketAddr, to: SocketAddr, marks: Marks, payload: Vec<u8>) -> Self {
+        let Marks { ttl, tos, dont_fragment } = marks;
+        Self { from, to, ttl, tos, dont_fragment, id: 0, label: 0, payload }
+    }
+
+    /// What of its IP header a relay looks at.
+    pub const fn marks(&self) -> Marks {
+        Marks { ttl: self.ttl, tos: self.tos, dont_fragment: self.dont_fragment }
+    }
+
+    pub const fn is_v4(&self) -> bool {
+        self.to.is_ipv4()
+    }
+
+    /// What the IP layer calls its length.
+    pub const fn ip_len(&self) -> usize {
+        let header = if self.is_v4() { IPV4 } else { IPV6 };
+        header + UDP + self.payload.len()
+    }
+
+    /// The sum of its pseudo header.
+    pub fn pseudo(&self) -> u16 {
+        let len = (UDP + self.payload.len()) as u16;
+        let pseudo = [
+            octets(self.from.ip()),
+            octets(self.to.ip()),
+            vec![0, UDP_NUMBER],
+            len.to_be_bytes().to_vec(),
+        ];
+        sum(&pseudo.concat())
+    }
+
+    /// The UDP header with this in its checksum, and the payload.
+    fn udp_with(&self, check: u16) -> Vec<u8> {
+        let len = (UDP + self.payload.len()) as u16;
+        let words = [self.from.port(), self.to.port(), len, check];
+        let mut udp: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        udp.extend(&self.payload);
+        udp
+    }
+
+    /// What the sum over pseudo header and datagram has beside zero, with this in the checksum: below
+    /// 0xFFFF, and 0 where the checksum is right.
+    pub fn error(&self, check: u16) -> u16 {
+        let all = u32::from(self.pseudo()) + u32::from(sum(&self.udp_with(check)));
+        (all % 0xFFFF) as u16
+    }
+
+    /// The checksum: never 0, which would say that there is none.
+    pub fn checksum(&self, check: Check) -> u16 {
+        match check {
+            Check::Zero => 0,
+            Check::Pseudo => self.pseudo(),
+            Check::Right => self.checksum(Check::Wrong(0)),
+            Check::Wrong(by) => {
+                match (u32::from(by) + 0xFFFF - u32::from(self.error(0))) % 0xFFFF {
+                    0 => 0xFFFF,
+                    some => some as u16,
+                }
+            }
+        }
+    }
+
+    pub fn frame(&self, macs: Macs, check: Check) -> Vec<u8> {
+        let udp = self.udp_with(self.checksum(check));
+        let mut frame = [macs.to, macs.from].concat();
+        match (self.from.ip(), self.to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                frame.extend(TYPE_V4);
+                frame.extend([0x45, self.tos]);
+                frame.extend(((IPV4 + udp.len()) as u16).to_be_bytes());
+                frame.extend(self.id.to_be_bytes());
+                let flags = if self.dont_fragment { DONT_FRAGMENT } else { 0 };
+                frame.extend(flags.to_be_bytes());
+                frame.extend([self.ttl, UDP_NUMBER, 0, 0]);
+                frame.extend(from.octets());
+                frame.extend(to.octets());
+                mend_ipv4(&mut frame);
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                frame.extend(TYPE_V6);
+                let first = 6 << 28 | u32::from(self.tos) << 20 | self.label;
+                frame.extend(first.to_be_bytes());
+                frame.extend((udp.len() as u16).to_be_bytes());
+                frame.extend([UDP_NUMBER, self.ttl]);
+                frame.extend(from.octets());
+                frame.extend(to.octets());
+            }
+            (from, to) => panic!("from {from} to {to}"),
+        }
+        frame.extend(udp);
+        frame
+    }
+}
+
+/// Writes the header checksum of an IPv4 frame anew.
+pub fn mend_ipv4(frame: &mut [u8]) {
+    let end = ETHERNET + usize::from(frame[ETHERNET] & 0xF) * 4;
+    frame[ETHERNET + 10..ETHERNET + 12].fill(0);
+    let check = !sum(&frame[ETHERNET..end]);
+    frame[ETHERNET + 10..ETHERNET + 12].copy_from_slice(&check.to_be_bytes());
+}
+
+/// A datagram as a socket would be given it, if its UDP checksum were right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub macs: Macs,
+    pub datagram: Datagram,
+    /// As it stands in the header.
+    pub check: u16,
+    /// What of the frame is behind the IP packet.
+    pub trailer: Vec<u8>,
+}
+
+impl Seen {
+    /// Whether its checksum may be one that was left to be made.
+    pub fn is_partial(&self) -> bool {
+        self.check == self.datagram.pseudo()
+    }
+}
+
+/// What the system would make of a frame: a datagram, or nothing that a socket ever sees.
+pub fn read(frame: &[u8]) -> Option<Seen> {
+    let macs = Macs { to: *frame.first_chunk()?, from: *frame[6..].first_chunk()? };
+    let ip = frame.get(ETHERNET..)?;
+    match *frame[12..].first_chunk::<2>()? {
+        TYPE_V4 => read_v4(macs, ip),
+        TYPE_V6 => read_v6(macs, ip),
+        _ => None,
+    }
+}
+
+fn read_v4(macs: Macs, ip: &[u8]) -> Option<Seen> {
+    let header_len = usize::from(ip.first()? & 0xF) * 4;
+    let header = ip.get(..header_len)?;
+    if ip[0] >> 4 != 4 || header_len < IPV4 || sum(header) != 0xFFFF {
+        return None;
+    }
+    let flags = word(ip, 6)?;
+    let packet = ip.get(..usize::from(word(ip, 2)?))?;
+    let udp = packet.get(header_len..)?;
+    if ip[9] != UDP_NUMBER || flags & MORE_OR_OFFSET != 0 {
+        return None;
+    }
+    let address = |at: usize| Some(Ipv4Addr::from(*ip[at..].first_chunk::<4>()?));
+    let (from, to) = (address(12)?, address(16)?);
+    if from.is_multicast() || from.is_broadcast() || from.is_loopback() {
+        return None;
+    }
+    let datagram = Datagram {
+        from: SocketAddr::new(from.into(), word(udp, 0)?),
+        to: SocketAddr::new(to.into(), word(udp, 2)?),
+        ttl: ip[8],
+        tos: ip[1],
+        dont_fragment: flags & DONT_FRAGMENT != 0,
+        id: word(ip, 4)?,
+        label: 0,
+        payload: udp_payload(udp)?,
+    };
+    let (check, trailer) = (word(udp, 6)?, ip[packet.len()..].to_vec());
+    Some(Seen { macs, datagram, check, trailer })
+}
+
+fn read_v6(macs: Macs, ip: &[u8]) -> Option<Seen> {
+    if ip.len() < IPV6 || ip[0] >> 4 != 6 || ip[6] != UDP_NUMBER {
+        return None;
+    }
+    let len = IPV6 + usize::from(word(ip, 4)?);
+    let udp = ip.get(IPV6..len)?;
+    let address = |at: usize| Some(Ipv6Addr::from(*ip[at..].first_chunk::<16>()?));
+    let (from, to) = (address(8)?, address(24)?);
+    // A packet over IPv6 never is from or to an IPv4 host, whatever it says; the system drops it.
+    if from.to_ipv4_mapped().is_some() || to.to_ipv4_mapped().is_some() {
+        return None;
+    }
+    let first = u32::from_be_bytes(*ip.first_chunk()?);
+    let datagram = Datagram {
+        from: SocketAddr::new(from.into(), word(udp, 0)?),
+        to: SocketAddr::new(to.into(), word(udp, 2)?),
+        ttl: ip[7],
+        tos: (first >> 20) as u8,
+        dont_fragment: false,
+        id: 0,
+        label: first & 0xF_FFFF,
+        payload: udp_payload(udp)?,
+    };
+    let check = word(udp, 6)?;
+    // IPv6 knows no datagram without (RFC 8200 §8.1).
+    (check != 0).then(|| Seen { macs, datagram, check, trailer: ip[len..].to_vec() })
+}
+
+fn udp_payload(udp: &[u8]) -> Option<Vec<u8>> {
+    udp.get(UDP..usize::from(word(udp, 4)?)).map(<[u8]>::to_vec)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// The sum of 16-bit words in ones' complement (RFC 1071).
+fn sum(bytes: &[u8]) -> u16 {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+    let mut sum: u32 = bytes.chunks(2).map(word).sum();
+    while sum > 0xFFFF {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    sum as u16
+}
+
+fn octets(ip: IpAddr) -> Vec<u8> {
+    match ip {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    }
+}

@@ -1,0 +1,166 @@
+//! Two links in a network namespace that leaves nothing behind, and who is on them.
+//!
+//! ```text
+//! near clients and a gateway to far ones -- clients0 [this host] peers0 -- near peers and a gateway
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::frame::{Mac, Macs};
+use xdp_relay::device::{devices, missing_capabilities};
+
+/// Addresses of this host: on the link of clients, on the link of peers.
+pub const OWN_V4: [&str; 2] = ["10.9.1.1", "10.9.2.1"];
+pub const OWN_V6: [&str; 2] = ["fd09:1::1", "fd09:2::1"];
+
+/// Neighbours by their last number; the last is the gateway.
+pub const NEIGHBOURS: std::ops::RangeInclusive<u8> = 2..=20;
+pub const GATEWAY: u8 = 20;
+/// A neighbour whose address nobody knows.
+pub const SILENT: u8 = 30;
+
+/// The links' names.
+pub const LINKS: [&str; 2] = ["clients0", "peers0"];
+
+/// What is behind the gateway of the clients; behind that of the peers is all the rest.
+const FAR_CLIENTS: [&str; 2] = ["100.64.0.0/10", "2001:db8:64::/48"];
+
+pub const MTU: usize = 1500;
+
+/// One at a time: the programs' maps have names by the process.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Runs a test in a network namespace of its own; where the process may not, says so, as `make test`
+/// counts it.
+pub fn inside(test: impl FnOnce() + Send) {
+    let missing = missing_capabilities();
+    if !missing.is_empty() {
+        return skip(&format!("BPF programs want {}", missing.join(" and ")));
+    }
+    let namespace = match linux_net::new_network_namespace() {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return skip("network namespaces want root");
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            linux_net::enter_network_namespace(&namespace).unwrap();
+            test();
+        });
+        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn skip(reason: &str) {
+    let thread = thread::current();
+    let line = format!("{}: {reason}\n", thread.name().unwrap_or("test"));
+    eprint!("skipped {line}");
+    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS")
+        && let Ok(mut file) = File::options().append(true).create(true).open(path)
+    {
+        drop(file.write_all(line.as_bytes()));
+    }
+}
+
+/// Runs a command that must not fail, in the namespace of the calling thread.
+pub fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {arguments}: {complaint}");
+}
+
+pub fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Who is where.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The addresses of the links, and their numbers.
+    pub macs: [Mac; 2],
+    pub indices: [u32; 2],
+    neighbours: BTreeMap<IpAddr, (usize, Mac)>,
+}
+
+impl Network {
+    /// Sets up the namespace of the calling thread.
+    pub fn make() -> Self {
+        ip("link set lo up");
+        for family in ["ipv4", "ipv6"] {
+            // What the way of a packet is looked up by.
+            std::fs::write(format!("/proc/sys/net/{family}/conf/lo/forwarding"), "1").unwrap();
+        }
+        let mut neighbours = BTreeMap::new();
+        let macs = [0, 1].map(|link| mac(link, 1));
+        for (link, name) in LINKS.iter().enumerate() {
+            let other = format!("{name}x");
+            let own = text(macs[link]);
+            ip(&format!("link add {name} address {own} type veth peer name {other}"));
+            for device in [name, other.as_str()] {
+                ip(&format!("link set {device} addrgenmode none"));
+                ip(&format!("link set {device} mtu {MTU} up"));
+            }
+            ip(&format!("address add {}/24 dev {name}", OWN_V4[link]));
+            ip(&format!("address add {}/64 dev {name} nodad", OWN_V6[link]));
+            for host in NEIGHBOURS {
+                let mac = mac(link, host);
+                for at in near(link, host) {
+                    neighbours.insert(at, (link, mac));
+                    ip(&format!("neigh add {at} lladdr {} dev {name} nud permanent", text(mac)));
+                }
+            }
+        }
+        for prefix in FAR_CLIENTS {
+            let gateway = near(0, GATEWAY)[usize::from(prefix.contains(':'))];
+            ip(&format!("route add {prefix} via {gateway}"));
+        }
+        let [v4, v6] = near(1, GATEWAY);
+        ip(&format!("-4 route add default via {v4}"));
+        ip(&format!("-6 route add default via {v6}"));
+        let all = devices().unwrap();
+        let index = |name| all.iter().find(|device| device.name == name).unwrap().index;
+        Self { macs, indices: LINKS.map(index), neighbours }
+    }
+
+    /// The Ethernet header of what leaves for an address; `None`, where nobody is known to take it.
+    pub fn way(&self, to: IpAddr) -> Option<Macs> {
+        let far = |link| near(link, GATEWAY)[usize::from(to.is_ipv6())];
+        let next = match to {
+            IpAddr::V4(v4) => match v4.octets() {
+                [10, 9, 1 | 2, _] => to,
+                [100, 64..=127, ..] => far(0),
+                _ => far(1),
+            },
+            IpAddr::V6(v6) => match v6.segments() {
+                [0xfd09, 1 | 2, 0, 0, ..] => to,
+                [0x2001, 0xdb8, 0x64, ..] => far(0),
+                _ => far(1),
+            },
+        };
+        let (link, to) = *self.neighbours.get(&next)?;
+        Some(Macs { to, from: self.macs[link] })
+    }
+}
+
+/// A host on a link.
+pub fn near(link: usize, host: u8) -> [IpAddr; 2] {
+    let number = link + 1;
+    [format!("10.9.{number}.{host}"), format!("fd09:{number}::{host:x}")].map(|at| address(&at))
+}
+
+const fn mac(link: usize, host: u8) -> Mac {
+    [2, 0xC0, link as u8, 7, 0xF0, host]
+}
+
+fn text(mac: Mac) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}

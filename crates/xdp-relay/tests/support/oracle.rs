@@ -1,0 +1,379 @@
+//! The server's rules, asked about the same packets: a [`Server`] whose sockets are imagined.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use stun_wire::{AttributeType, Class, Message, MessageBuilder, Method, TransactionId, value};
+use turn_proto::*;
+use turn_types::*;
+use xdp_relay::FlowId;
+
+use super::frame::Datagram;
+
+const SEED: [u8; 32] = [7; 32];
+
+/// The book of a server that is alone.
+#[derive(Debug, Default)]
+struct Alone(Mutex<Book>);
+
+impl SharedBook for Alone {
+    fn with(&self, f: &mut dyn FnMut(&mut Book)) {
+        f(&mut self.0.lock().unwrap());
+    }
+}
+
+/// What is new of a route.
+#[derive(Clone, Debug)]
+pub enum Told {
+    Set(Route),
+    Removed(RouteId),
+}
+
+/// One allocation that a packet went by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leg {
+    pub allocation: AllocationId,
+    /// The channel; `None` for what goes without one.
+    pub channel: Option<u16>,
+    pub to_client: bool,
+    /// Payload.
+    pub bytes: u64,
+}
+
+impl Leg {
+    pub fn flow(&self) -> Option<FlowId> {
+        Some(FlowId { allocation: self.allocation, channel: self.channel? })
+    }
+}
+
+/// A datagram that leaves, all of its way through this host done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relayed {
+    pub legs: Vec<Leg>,
+    pub datagram: Datagram,
+}
+
+/// What the server makes of a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Relayed(Relayed),
+    Dropped(DropReason, Vec<Leg>),
+    /// It is answered, or there is no socket where it goes.
+    Other,
+}
+
+pub struct Oracle {
+    server: Server,
+    pub policy: Policy,
+    pub now: Now,
+    /// Where clients come in.
+    listeners: Vec<SocketAddr>,
+    /// Relay sockets that are open.
+    sockets: BTreeMap<RelayId, SocketAddr>,
+    pub routes: BTreeMap<RouteId, Route>,
+    told: Vec<Told>,
+    reply: Box<ReplyBuffer>,
+    transactions: u32,
+    /// What it relayed of packets it was asked about.
+    pub relayed: BTreeMap<AllocationId, Traffic>,
+}
+
+/// An open relay over these addresses, whose peers are whom they like.
+pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
+    let relay = |ip: &IpAddr| RelayAddress { local: *ip, public: *ip, ports: RelayPorts::new() };
+    Policy {
+        realm: "turn.example.org".into(),
+        software: None,
+        auth: AuthPolicy {
+            open: true,
+            users: false,
+            secrets: Vec::new(),
+            expiry_at_refresh: false,
+            userhash: false,
+            nonce_key: Secret::new([9; 32]),
+        },
+        relay: relays.iter().map(relay).collect(),
+        ports: PortRange::DYNAMIC,
+        lifetimes: Lifetimes {
+            allocation_default: Duration::from_secs(3600),
+            allocation_max: Duration::from_secs(3600),
+            permission: Duration::from_secs(3600),
+            channel: Duration::from_secs(3600),
+            nonce: Duration::from_secs(3600),
+            reservation: Duration::from_secs(30),
+        },
+        quotas: Quotas {
+            allocations_per_user: 0,
+            allocations_total: 0,
+            permissions: 64,
+            channels: 64,
+            bytes_per_second: 0,
+        },
+        peer_rules: rules(&[], own),
+        alternate: None,
+        strangers: StrangerBudget { per_second: 0 },
+        rfc5766_clients: true,
+    }
+}
+
+/// All may be peers, but these.
+pub fn rules(deny: &[&str], own: &[IpAddr]) -> PeerRules {
+    let all = ["0.0.0.0/0", "::/0"].map(|text| text.parse().unwrap());
+    let deny: Vec<Prefix> = deny.iter().map(|text| text.parse().unwrap()).collect();
+    PeerRules::new(&all, &deny, own)
+}
+
+impl Oracle {
+    pub fn new(policy: Policy, now: Now, listeners: Vec<SocketAddr>) -> Self {
+        let server = Server::new(ServerConfig {
+            worker: WorkerId(3),
+            policy: Arc::new(policy.clone()),
+            book: Arc::new(Alone::default()),
+            seed: SEED,
+            routes: true,
+        });
+        Self {
+            server,
+            policy,
+            now,
+            listeners,
+            sockets: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            told: Vec::new(),
+            reply: Box::new([0; REPLY_MAX]),
+            transactions: 0,
+            relayed: BTreeMap::new(),
+        }
+    }
+
+    /// Puts a policy in force.
+    pub fn apply(&mut self, change: impl FnOnce(&mut Policy)) {
+        change(&mut self.policy);
+        self.server.apply(self.now, Arc::new(self.policy.clone()));
+        self.carry_out();
+    }
+
+    /// What is new of routes since this was last asked.
+    pub fn told(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// What the server counted for each allocation.
+    pub fn counted(&self) -> BTreeMap<AllocationId, Traffic> {
+        self.server.allocations().map(|record| (record.id, record.traffic)).collect()
+    }
+
+    fn path(client: SocketAddr, server: SocketAddr) -> ClientPath {
+        let five_tuple = FiveTuple {
+            transport: Transport::Udp,
+            client: ClientAddr(client),
+            server: ServerAddr(server),
+        };
+        ClientPath { five_tuple, socket: SocketId(4) }
+    }
+
+    /// A request that must succeed: its answer.
+    fn ask(
+        &mut self,
+        (client, server): (SocketAddr, SocketAddr),
+        method: Method,
+        write: impl FnOnce(&mut MessageBuilder<'_>),
+    ) -> Vec<u8> {
+        self.transactions += 1;
+        let mut id = [0xC1; 12];
+        id[..4].copy_from_slice(&self.transactions.to_be_bytes());
+        let mut request = vec![0; 512];
+        let mut builder =
+            MessageBuilder::new(&mut request, Class::Request, method, TransactionId(id));
+        write(&mut builder);
+        let len = builder.finish().unwrap();
+        let path = Self::path(client, server);
+        let (now, reply) = (self.now, &mut self.reply);
+        let verdict = self.server.handle_client(now, &path, Marks::DEFAULT, &request[..len], reply);
+        let len = match verdict {
+            Verdict::Reply { len, .. } => Some(len),
+            Verdict::Wait => None,
+            other => panic!("{other:?} to {method:?}"),
+        };
+        let waited = self.carry_out();
+        let len = len.or(waited).unwrap();
+        let answer = self.reply[..len.into()].to_vec();
+        let message = Message::parse(&answer).unwrap();
+        assert_eq!(message.class(), Class::Success, "{method:?} of {client}: {answer:x?}");
+        answer
+    }
+
+    /// A dual allocation: its relayed addresses.
+    pub fn allocate(&mut self, client: SocketAddr, server: SocketAddr) -> [SocketAddr; 2] {
+        let answer = self.ask((client, server), Method::ALLOCATE, |builder| {
+            builder.requested_transport(17).additional_address_family(2);
+        });
+        let message = Message::parse(&answer).unwrap();
+        let relayed: Vec<SocketAddr> = message
+            .attributes()
+            .filter(|attribute| attribute.kind == AttributeType::XOR_RELAYED_ADDRESS)
+            .map(|a| value::xor_address(a.value, message.transaction_id()).unwrap())
+            .collect();
+        relayed.try_into().unwrap()
+    }
+
+    pub fn bind(&mut self, client: SocketAddr, server: SocketAddr, number: u16, peer: SocketAddr) {
+        self.ask((client, server), Method::CHANNEL_BIND, |builder| {
+            let [high, low] = number.to_be_bytes();
+            builder.attribute(AttributeType::CHANNEL_NUMBER, &[high, low, 0, 0]);
+            builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
+        });
+    }
+
+    pub fn permit(&mut self, client: SocketAddr, server: SocketAddr, peer: SocketAddr) {
+        self.ask((client, server), Method::CREATE_PERMISSION, |builder| {
+            builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);
+        });
+    }
+
+    /// A client that is done.
+    pub fn end(&mut self, client: SocketAddr, server: SocketAddr) {
+        self.ask((client, server), Method::REFRESH, |builder| {
+            builder.lifetime(0);
+        });
+    }
+
+    /// Does what the server wants; the length of an answer that waited for it.
+    fn carry_out(&mut self) -> Option<u16> {
+        let mut answer = None;
+        while let Some(command) = self.server.poll_command() {
+            match command {
+                Command::OpenRelay { pending, relay, at } => {
+                    self.sockets.insert(relay, at.0);
+                    let event = Event::RelayOpened { pending, relay, result: Ok(()) };
+                    let (now, reply) = (self.now, &mut self.reply);
+                    let waited = self.server.handle_event(now, event, reply);
+                    answer = waited.map(|answer| answer.len).or(answer);
+                }
+                Command::CloseRelay { relay } => drop(self.sockets.remove(&relay)),
+                Command::SetRoute(route) => {
+                    self.routes.insert(route.id, *route);
+                    self.told.push(Told::Set(*route));
+                }
+                Command::RemoveRoute(id) => {
+                    self.routes.remove(&id);
+                    self.told.push(Told::Removed(id));
+                }
+                Command::FindUser { .. } => panic!("an open relay asks for nobody"),
+            }
+        }
+        while self.server.poll_notice().is_some() {}
+        answer
+    }
+
+    fn socket_at(&self, at: SocketAddr) -> Option<RelayId> {
+        self.sockets.iter().find(|(_, socket)| **socket == at).map(|(id, _)| *id)
+    }
+
+    /// What becomes of a datagram that a socket is given. What goes to a relayed address of this host
+    /// goes on there.
+    pub fn take(&mut self, datagram: &Datagram) -> Fate {
+        let mut legs = Vec::new();
+        let fate = if self.listeners.contains(&datagram.to) {
+            self.client_sent(datagram, &mut legs)
+        } else if let Some(relay) = self.socket_at(datagram.to) {
+            self.peer_sent(relay, datagram, &mut legs)
+        } else {
+            Ok(None)
+        };
+        self.carry_out();
+        for leg in &legs {
+            let relayed = self.relayed.entry(leg.allocation).or_default();
+            let (packets, bytes) = if leg.to_client {
+                (&mut relayed.to_client_packets, &mut relayed.to_client_bytes)
+            } else {
+                (&mut relayed.to_peer_packets, &mut relayed.to_peer_bytes)
+            };
+            *packets += 1;
+            *bytes += leg.bytes;
+        }
+        match fate {
+            Ok(Some(datagram)) => Fate::Relayed(Relayed { legs, datagram }),
+            Ok(None) => Fate::Other,
+            Err(reason) => Fate::Dropped(reason, legs),
+        }
+    }
+
+    /// What leaves of a client's datagram.
+    fn client_sent(
+        &mut self,
+        datagram: &Datagram,
+        legs: &mut Vec<Leg>,
+    ) -> Result<Option<Datagram>, DropReason> {
+        let path = Self::path(datagram.from, datagram.to);
+        let (now, marks, bytes) = (self.now, datagram.marks(), &datagram.payload);
+        let verdict = self.server.handle_client(now, &path, marks, bytes, &mut self.reply);
+        let (relay, peer, range, marks) = match verdict {
+            Verdict::ToPeer { relay, peer, start, len, marks } => {
+                let start = usize::from(start);
+                (relay, peer.0, start..start + usize::from(len), marks)
+            }
+            Verdict::Drop(reason) => return Err(reason),
+            Verdict::Reply { .. } | Verdict::Wait => return Ok(None),
+            Verdict::ToClient { .. } => panic!("from one client to another"),
+        };
+        let number = u16::from_be_bytes([bytes[0], bytes[1]]);
+        let is_it =
+            |route: &&Route| route.five_tuple == path.five_tuple && route.id.channel == number;
+        let id = self.routes.values().find(is_it).expect("a channel that relays has a route").id;
+        legs.push(Leg {
+            allocation: id.allocation,
+            channel: Some(id.channel),
+            to_client: false,
+            bytes: range.len() as u64,
+        });
+        let payload = bytes[range].to_vec();
+        let left = Datagram::relayed(self.sockets[&relay], peer, marks, payload);
+        match self.socket_at(peer) {
+            Some(other) => self.peer_sent(other, &left, legs),
+            None => Ok(Some(left)),
+        }
+    }
+
+    /// What leaves of a peer's datagram.
+    fn peer_sent(
+        &mut self,
+        relay: RelayId,
+        datagram: &Datagram,
+        legs: &mut Vec<Leg>,
+    ) -> Result<Option<Datagram>, DropReason> {
+        let Datagram { from: peer, ref payload, .. } = *datagram;
+        let mut header = [0xEE; HEADER_MAX];
+        let (now, marks, len) = (self.now, datagram.marks(), payload.len());
+        let verdict = self.server.handle_peer(now, relay, PeerAddr(peer), marks, len, &mut header);
+        let (client, from, header_len, padding, marks) = match verdict {
+            Verdict::ToClient { client, from, header, padding, marks, .. } => {
+                (client.0, from, usize::from(header), usize::from(padding), marks)
+            }
+            Verdict::Drop(reason) => return Err(reason),
+            other => panic!("{other:?} for a peer's datagram"),
+        };
+        let relayed = self.sockets[&relay];
+        let is_it = |route: &&Route| route.relayed.0 == relayed && route.peer.0 == peer;
+        legs.push(Leg {
+            allocation: self.counted_by(client, relayed),
+            channel: self.routes.values().find(is_it).map(|route| route.id.channel),
+            to_client: true,
+            bytes: len as u64,
+        });
+        let bytes = [&header[..header_len], payload, &[0; 4][..padding]].concat();
+        let port = self.listeners.iter().find(|at| at.ip() == from).unwrap().port();
+        Ok(Some(Datagram::relayed(SocketAddr::new(from, port), client, marks, bytes)))
+    }
+
+    /// The allocation of a client that has this relayed address.
+    fn counted_by(&self, client: SocketAddr, relayed: SocketAddr) -> AllocationId {
+        let of_it = |record: &AllocationRecord| {
+            record.five_tuple.client.0 == client
+                && record.relayed.iter().flatten().any(|at| at.0 == relayed)
+        };
+        self.server.allocations().find(of_it).unwrap().id
+    }
+}

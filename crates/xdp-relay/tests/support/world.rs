@@ -1,0 +1,306 @@
+//! Every frame is shown to the program and to the rules, and the program may do what the rules say, or
+//! nothing at all.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use turn_proto::{DropReason, Policy, Route, RouteId};
+use turn_types::{Instant, Now, WorkerId};
+use xdp_relay::device::Hook;
+use xdp_relay::{Carried, Comes, Flow, FlowId, KernelPath, Link, Options, Routes, Verdict};
+
+use super::frame::{
+    Check, Datagram, ETHERNET, IPV4, IPV6, Mac, Macs, Seen, TYPE_V4, TYPE_V6, read,
+};
+use super::network::{MTU, Network, OWN_V4, OWN_V6, address};
+use super::oracle::{self, Fate, Leg, Oracle, Relayed, Told};
+
+pub const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
+
+/// Where clients come in.
+pub const PORT: u16 = 3478;
+
+/// Frames of a run come by the loopback, whose address is this.
+pub const LOOPBACK: Mac = [0; 6];
+
+/// From the link, and to us.
+pub const COMES: Macs = Macs { to: LOOPBACK, from: [2, 0xEE, 0, 0, 0, 1] };
+
+pub struct World {
+    pub network: Network,
+    pub path: KernelPath,
+    pub routes: Routes,
+    pub oracle: Oracle,
+    /// Flow labels by the flow that a packet left by, and whether it left for the client.
+    labels: BTreeMap<(FlowId, bool), u32>,
+    /// What the kernel carried for each flow.
+    pub carried: BTreeMap<FlowId, Carried>,
+    /// By how much the lease is renewed before each frame.
+    pub renew: bool,
+}
+
+/// What became of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judged {
+    pub verdict: Verdict,
+    /// Which counter of what was passed rose.
+    pub passed: Option<&'static str>,
+    /// Whether the rules would have relayed it as ChannelData or without its header, and the network
+    /// takes what comes out.
+    pub may_be_relayed: bool,
+    /// As it left.
+    pub frame: Vec<u8>,
+}
+
+/// What a flow is set to, as the data plane does it.
+fn flow(route: &Route) -> Flow {
+    Flow {
+        client: route.five_tuple.client.0,
+        server: route.five_tuple.server.0,
+        channel: route.id.channel,
+        relayed: route.relayed.0,
+        peer: route.peer.0,
+        hairpin: route.own,
+        to_peer_until: route.to_peer_until,
+        to_client_until: route.to_client_until,
+        bytes_per_second: route.bytes_per_second,
+    }
+}
+
+const fn flow_id(id: RouteId) -> FlowId {
+    FlowId { allocation: id.allocation, channel: id.channel }
+}
+
+impl World {
+    /// A world that begins so long ago.
+    pub fn new(ago: Duration) -> Self {
+        Self::with(ago, Duration::ZERO, |_| {})
+    }
+
+    pub fn with(ago: Duration, show_every: Duration, change: impl FnOnce(&mut Policy)) -> Self {
+        let network = Network::make();
+        let options = Options { flows: 1024, look_up_from: 1, show_every };
+        let mut path = KernelPath::make(options).unwrap();
+        path.know(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
+        for (index, mac) in network.indices.into_iter().zip(network.macs) {
+            path.know(Link { index, mac, leave_xdp: true, leave_tc: true }).unwrap();
+        }
+        let routes = path.routes(WorkerId(3)).unwrap();
+        let own = [OWN_V4, OWN_V6].concat().into_iter().map(address).collect::<Vec<_>>();
+        // Relays are on the link of peers; clients come in there as well.
+        let mut policy = oracle::policy(&[own[1], own[3]], &own);
+        change(&mut policy);
+        let listeners = own.iter().map(|ip| SocketAddr::new(*ip, PORT)).collect();
+        let now = linux_net::Clock::now();
+        let began = Instant::from_nanos(now.instant.as_nanos() - ago.as_nanos() as u64);
+        let oracle = Oracle::new(policy, Now { instant: began, ..now }, listeners);
+        let (labels, carried) = (BTreeMap::new(), BTreeMap::new());
+        Self { network, path, routes, oracle, labels, carried, renew: true }
+    }
+
+    /// The rules' clock is at the present from now on, where it stands still.
+    pub fn present(&mut self) {
+        self.oracle.now = linux_net::Clock::now();
+    }
+
+    /// Tells the kernel what is new of routes.
+    pub fn tell(&mut self) {
+        let now = linux_net::Clock::instant();
+        for told in self.oracle.told() {
+            match told {
+                Told::Set(route) => self.routes.set(now, flow_id(route.id), &flow(&route)).unwrap(),
+                Told::Removed(id) => self.add(flow_id(id)),
+            }
+        }
+    }
+
+    fn add(&mut self, id: FlowId) {
+        let carried = self.routes.remove(id);
+        assert!(carried.is_nothing(), "{id:?} carried {carried:?} that was not swept");
+    }
+
+    pub fn judge(&mut self, hook: Hook, bytes: &[u8]) -> Judged {
+        self.judge_as(hook, bytes, Comes::Alone)
+    }
+
+    /// Shows a frame to both.
+    ///
+    /// # Panics
+    /// When the program did to the frame, or counted, what the rules do not say.
+    pub fn judge_as(&mut self, hook: Hook, bytes: &[u8], comes: Comes) -> Judged {
+        self.tell();
+        if self.renew {
+            self.routes.renew(linux_net::Clock::instant());
+        }
+        let before = self.path.passed();
+        let ran = self.path.run_as(hook, bytes, 1, comes).unwrap();
+        let counters: Vec<&str> = self.path.passed().iter().zip(&before).flat_map(rose).collect();
+        let mut carried = BTreeMap::new();
+        self.routes.sweep(|id, what| {
+            carried.insert(id, what);
+        });
+        for (id, what) in &carried {
+            sum_up(self.carried.entry(*id).or_default(), what);
+        }
+
+        let front = match comes {
+            Comes::Behind(len) => len as usize,
+            Comes::Alone | Comes::Merged(_) => 0,
+        };
+        let (bytes, left) = (&bytes[front..], &ran.frame[front..]);
+        let seen = read(bytes).filter(|seen| seen.macs.to == LOOPBACK);
+        let fate = seen.as_ref().map_or(Fate::Other, |seen| self.oracle.take(&seen.datagram));
+        let what = || {
+            let rules = match &fate {
+                Fate::Relayed(Relayed { legs, datagram }) => {
+                    let Datagram { from, to, .. } = datagram;
+                    format!("from {from} to {to} with {:?} by {legs:?}", datagram.marks())
+                }
+                other => format!("{other:?}"),
+            };
+            let verdict = ran.verdict;
+            format!("{hook} made {verdict:?} of\n{}\nrules: {rules}", hex(bytes))
+        };
+        let wanted = match (&seen, &fate) {
+            (Some(seen), Fate::Relayed(relayed)) => self.wanted(hook, seen, relayed, left),
+            _ => None,
+        };
+        match ran.verdict {
+            Verdict::Pass => {
+                assert!(left == bytes, "passed, but changed to\n{}\n{}", hex(left), what());
+                assert!(carried.is_empty(), "passed, but counted {carried:?}\n{}", what());
+                assert!(counters.len() <= 1, "{counters:?}\n{}", what());
+            }
+            Verdict::Redirect => {
+                let Some(wanted) = &wanted else { panic!("relayed\n{}\n{}", hex(left), what()) };
+                let (Some(seen), Fate::Relayed(relayed)) = (&seen, &fate) else {
+                    panic!("{}", what())
+                };
+                let with_trailer = [&wanted.frame[..], &seen.trailer].concat();
+                assert!(
+                    left == wanted.frame || left == with_trailer,
+                    "is\n{}\nnot\n{}\n{}",
+                    hex(left),
+                    hex(&wanted.frame),
+                    what()
+                );
+                self.check_label(left, relayed);
+                assert_eq!(carried, counted(&relayed.legs), "{}", what());
+                assert!(counters.is_empty(), "{counters:?}\n{}", what());
+            }
+            Verdict::Drop => {
+                let Fate::Dropped(DropReason::Bandwidth, legs) = &fate else {
+                    panic!("{}", what())
+                };
+                assert_eq!(without_over(&carried), counted(legs), "{}", what());
+                let over: u64 = carried.values().map(|c| c.to_peer_over + c.to_client_over).sum();
+                assert_eq!(over, 1, "{carried:?}\n{}", what());
+                assert!(counters.is_empty(), "{counters:?}\n{}", what());
+            }
+            Verdict::Tried | Verdict::Other(_) => panic!("{}", what()),
+        }
+        Judged {
+            verdict: ran.verdict,
+            passed: counters.first().copied(),
+            may_be_relayed: wanted.is_some(),
+            frame: left.to_vec(),
+        }
+    }
+
+    /// What a frame is to become; `None`: it is not for the kernel to relay. What may be anything (the
+    /// identification of IPv4, the label of IPv6) is as in `like`.
+    fn wanted(&self, hook: Hook, seen: &Seen, relayed: &Relayed, like: &[u8]) -> Option<Wanted> {
+        let mut datagram = relayed.datagram.clone();
+        let like = |at: usize| like.get(at).copied().unwrap_or(0);
+        let is_v4_to_v4 = seen.datagram.is_v4() && datagram.is_v4();
+        datagram.id =
+            if is_v4_to_v4 { seen.datagram.id } else { u16::from_be_bytes([like(18), like(19)]) };
+        datagram.label = u32::from_be_bytes([0, like(15) & 0xF, like(16), like(17)]);
+        let check = match seen {
+            // None, or one that whoever sends it at last has to make.
+            _ if seen.check == 0 && is_v4_to_v4 => Check::Zero,
+            _ if seen.is_partial() && is_v4_to_v4 && hook == Hook::Xdp => Check::Zero,
+            _ if seen.check == 0 || seen.is_partial() => return None,
+            // Nothing is mended.
+            _ => Check::Wrong(seen.datagram.error(seen.check)),
+        };
+        // Time to live that is not known, a Data indication, and what does not fit on the link.
+        let is_plain = datagram.ttl != 0 && relayed.legs.iter().all(|leg| leg.channel.is_some());
+        let macs = self.network.way(datagram.to.ip())?;
+        (is_plain && datagram.ip_len() <= MTU)
+            .then(|| Wanted { frame: datagram.frame(macs, check) })
+    }
+
+    /// All packets of a flow have the same label.
+    fn check_label(&mut self, left: &[u8], relayed: &Relayed) {
+        let Some(left) = read(left).filter(|_| !relayed.datagram.is_v4()) else { return };
+        let label = left.datagram.label;
+        let leg = relayed.legs.last().unwrap();
+        let first = *self.labels.entry((leg.flow().unwrap(), leg.to_client)).or_insert(label);
+        assert_eq!(label, first, "the flow label to {}", relayed.datagram.to);
+    }
+}
+
+/// A frame for people: its headers, and how long it is.
+pub fn hex(frame: &[u8]) -> String {
+    const SHOWN: usize = 74;
+    let shown = &frame[..frame.len().min(SHOWN)];
+    format!("{shown:02x?} of {}", frame.len())
+}
+
+struct Wanted {
+    frame: Vec<u8>,
+}
+
+/// Whether the kernel runs the program of a hook on such a frame: it makes no packet of tc's of one
+/// whose IP header is cut.
+pub fn is_runnable(hook: Hook, frame: &[u8]) -> bool {
+    let header = match (hook, frame.get(12..14)) {
+        (Hook::Tc, Some(kind)) if kind == TYPE_V4 => IPV4,
+        (Hook::Tc, Some(kind)) if kind == TYPE_V6 => IPV6,
+        (Hook::Tc, _) => 1,
+        _ => 0,
+    };
+    frame.len() >= ETHERNET + header
+}
+
+/// The name of a counter, as often as it rose.
+fn rose(
+    ((name, after), (_, before)): (&(&'static str, u64), &(&'static str, u64)),
+) -> impl Iterator<Item = &'static str> + use<> {
+    std::iter::repeat_n(*name, (after - before) as usize)
+}
+
+/// What the kernel is to count of a packet that went by these.
+pub fn counted(legs: &[Leg]) -> BTreeMap<FlowId, Carried> {
+    let mut all = BTreeMap::<FlowId, Carried>::new();
+    for leg in legs {
+        let carried = all.entry(leg.flow().unwrap()).or_default();
+        if leg.to_client {
+            carried.to_client_packets += 1;
+            carried.to_client_bytes += leg.bytes;
+        } else {
+            carried.to_peer_packets += 1;
+            carried.to_peer_bytes += leg.bytes;
+        }
+    }
+    all
+}
+
+fn without_over(carried: &BTreeMap<FlowId, Carried>) -> BTreeMap<FlowId, Carried> {
+    carried
+        .iter()
+        .map(|(id, what)| (*id, Carried { to_peer_over: 0, to_client_over: 0, ..*what }))
+        .filter(|(_, what)| !what.is_nothing())
+        .collect()
+}
+
+fn sum_up(sum: &mut Carried, more: &Carried) {
+    sum.to_peer_packets += more.to_peer_packets;
+    sum.to_peer_bytes += more.to_peer_bytes;
+    sum.to_client_packets += more.to_client_packets;
+    sum.to_client_bytes += more.to_client_bytes;
+    sum.to_peer_over += more.to_peer_over;
+    sum.to_client_over += more.to_client_over;
+}
