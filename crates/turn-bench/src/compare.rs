@@ -77,6 +77,10 @@ pub struct CompareArgs {
     /// card [default: frames where this kernel and these privileges allow them]
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
+    /// The common rate: this part of what the slowest server does at most. Half is enough to be work,
+    /// and so far from the limit that no server has a queue for other reasons than its own
+    #[arg(long, value_name = "PART", default_value_t = 0.5, value_parser = part)]
+    pub common: f64,
     /// Cores that the server has for itself; it is started with as many threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub server_cores: usize,
@@ -89,6 +93,14 @@ pub struct CompareArgs {
     /// Say nothing on standard error while it goes on
     #[arg(long)]
     pub quiet: bool,
+}
+
+/// A part of a rate: more than nothing, and not more than all.
+fn part(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(part) if part > 0.0 && part <= 1.0 => Ok(part),
+        _ => Err(format!("{text:?} is not a part of a rate: more than 0, and 1 at most")),
+    }
 }
 
 /// Does what the arguments say.
@@ -105,10 +117,18 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let terms = terms(args.server_cores);
     let servers = prepare(&args.server, &terms, &lab)?;
     let times = Times { warm_up: WARM_UP, measured: args.duration, attempt: ATTEMPT };
-    let rounds = args.rounds;
+    let (rounds, common) = (args.rounds, args.common);
     let cells = &args.cells.0;
-    let comparison =
-        Comparison { lab: &lab, terms: &terms, servers: &servers, cells, rounds, backend, times };
+    let comparison = Comparison {
+        lab: &lab,
+        terms: &terms,
+        servers: &servers,
+        cells,
+        rounds,
+        common,
+        backend,
+        times,
+    };
     let mut progress = Progress::new(comparison.estimate(), rounds, args.quiet);
     let Results { raw, failures, cells } = comparison.run(&mut progress)?;
     progress.finish();

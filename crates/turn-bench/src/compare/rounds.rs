@@ -20,10 +20,6 @@ use crate::traffic::Backend;
 /// Where the peer is.
 pub(super) const PEER_PORT: u16 = 7000;
 
-/// The common rate to what the slowest server can do: enough to be work, and far enough from the
-/// limit that no server has a queue for other reasons than its own.
-const COMMON: f64 = 0.5;
-
 /// Where the first search begins, in packets per second: below what any server can do, since what
 /// drowns in packets takes long to answer again.
 const FIRST_GUESS: u32 = 50_000;
@@ -41,6 +37,8 @@ pub(super) struct Comparison<'a> {
     pub(super) servers: &'a [(ServerSpec, Prepared)],
     pub(super) cells: &'a [Cell],
     pub(super) rounds: u32,
+    /// The common rate to what the slowest server can do.
+    pub(super) common: f64,
     pub(super) backend: Backend,
     pub(super) times: Times,
 }
@@ -69,7 +67,7 @@ impl Comparison<'_> {
         }
         let mosts: Vec<Mosts> =
             (0..self.servers.len()).map(|server| self.mosts(server, &results.raw)).collect();
-        let rates = common_rates(self.cells.len(), &mosts);
+        let rates = common_rates(self.cells.len(), &mosts, self.common);
         for round in 1..=self.rounds {
             for (server, mosts) in mosts.iter().enumerate() {
                 for steps in [self.footprint(), self.steps(mosts, &rates)] {
@@ -287,13 +285,14 @@ impl Comparison<'_> {
     }
 }
 
-/// The rate of each cell that every server can keep; `None` where one of them could do nothing.
-fn common_rates(cells: usize, mosts: &[Mosts]) -> Vec<Option<u32>> {
+/// The rate of each cell that every server can keep, this part of what the slowest does at most; `None`
+/// where one of them could do nothing.
+fn common_rates(cells: usize, mosts: &[Mosts], part: f64) -> Vec<Option<u32>> {
     let slowest = |cell: usize| {
         let mosts: Option<Vec<f64>> = mosts.iter().map(|mosts| mosts[cell]).collect();
         mosts?.into_iter().min_by(f64::total_cmp)
     };
-    (0..cells).map(|cell| slowest(cell).map(|most| whole(most * COMMON))).collect()
+    (0..cells).map(|cell| slowest(cell).map(|most| whole(most * part))).collect()
 }
 
 /// A rate in whole packets or requests per second, 1 or more.
@@ -324,9 +323,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_given_half_of_what_the_slowest_can_do() {
+    fn all_are_given_the_same_part_of_what_the_slowest_can_do() {
         let mosts = [vec![Some(300.0), Some(9.0), None], vec![Some(100.4), Some(11.0), Some(5.0)]];
-        assert_eq!(common_rates(3, &mosts), [Some(50), Some(5), None]);
-        assert_eq!(common_rates(1, &[vec![Some(0.1)]]), [Some(1)]);
+        assert_eq!(common_rates(3, &mosts, 0.5), [Some(50), Some(5), None]);
+        assert_eq!(common_rates(1, &[vec![Some(0.1)]], 0.5), [Some(1)]);
     }
 }
