@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::engine::{FindMaxArgs, PeerArgs};
-use crate::{compare, footprint, lab, load, report};
+use crate::{compare, footprint, lab, load, programs, report};
 
 /// Measures TURN servers: delivered packets, latency, CPU, memory.
 #[derive(Debug, Parser)]
@@ -25,6 +25,8 @@ enum Command {
     Peer(PeerArgs),
     /// Measures ways to relay UDP without TURN: what this machine can do
     Lab(lab::LabOptions),
+    /// Measures how long the kernel path's programs take for a packet
+    Programs(programs::ProgramsArgs),
     /// Opens allocations that nobody uses, and tells what memory and descriptors each costs the
     /// server
     Footprint(footprint::FootprintArgs),
@@ -47,6 +49,7 @@ pub fn main() -> ExitCode {
         Command::FindMax(args) => args.run(),
         Command::Peer(args) => args.run(),
         Command::Lab(options) => lab::main(options),
+        Command::Programs(args) => programs::run(args),
         Command::Footprint(args) => footprint::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Steps => compare::run_steps(),

@@ -14,7 +14,7 @@ mod ceiling;
 pub mod cells;
 mod cores;
 mod lab;
-mod machine;
+pub(crate) mod machine;
 mod plan;
 mod progress;
 mod rounds;

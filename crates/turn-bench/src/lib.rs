@@ -5,6 +5,7 @@
 //! find-max = load at many rates          peer = the other end of the traffic
 //! compare  = servers in namespaces, A B A B…, find-max and load on each, ratios
 //! lab      = relays without TURN, side by side
+//! programs = how long the kernel path takes for a packet
 //! report   = outcomes as one HTML page
 //! ```
 //!
@@ -22,6 +23,7 @@ pub mod lab;
 pub mod load;
 pub mod outcome;
 pub mod packet;
+pub mod programs;
 pub mod report;
 pub mod requests;
 pub mod session;

@@ -5,6 +5,7 @@ mod find_max;
 mod footprint;
 mod hostile;
 mod lab;
+mod programs;
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ pub use find_max::{FindMax, Limit, Point};
 pub use footprint::{Footprint, ProcessMemory};
 pub use hostile::Hostile;
 pub use lab::{Lab, LabRow};
+pub use programs::{ProgramRow, Programs};
 
 /// One line of a file of results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,6 +42,8 @@ pub enum Outcome {
     Compare(Compare),
     /// Bare relays side by side.
     Lab(Lab),
+    /// How long the kernel path's programs take for a packet.
+    Programs(Programs),
 }
 
 /// What became of one run of traffic.

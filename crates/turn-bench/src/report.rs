@@ -6,6 +6,7 @@ mod lab;
 mod memory;
 mod page;
 mod plot;
+mod programs;
 mod runs;
 mod scale;
 mod units;
@@ -74,6 +75,7 @@ pub fn render(title: &str, files: &[String], outcomes: &[Outcome]) -> String {
         match outcome {
             Outcome::Compare(compare) => sections.extend(comparison::sections(compare)),
             Outcome::Lab(lab) => sections.push(lab::section(lab)),
+            Outcome::Programs(programs) => sections.push(programs::section(programs)),
             // All in one table.
             Outcome::Traffic(_)
             | Outcome::FindMax(_)

@@ -265,8 +265,9 @@ impl KernelPath {
         times: u32,
         comes: Comes,
     ) -> Result<Ran, Trouble> {
-        // As long as a frame can become.
-        let mut out = vec![0; frame.len() + 64];
+        // As long as a frame can become, if it is taken many times: so much room XDP has for headers.
+        const ROOM: usize = 256;
+        let mut out = vec![0; frame.len() + ROOM];
         let mut options = TestRunOptions::new();
         options.data_in = Some(frame);
         options.data_out = Some(&mut out);

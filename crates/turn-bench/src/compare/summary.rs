@@ -129,7 +129,8 @@ const FOOTPRINT: [Quantity; 1] = [Quantity {
         | Outcome::Requests(_)
         | Outcome::Hostile(_)
         | Outcome::Compare(_)
-        | Outcome::Lab(_) => None,
+        | Outcome::Lab(_)
+        | Outcome::Programs(_) => None,
     },
 }];
 
@@ -180,7 +181,8 @@ pub(super) fn most(outcome: &Outcome) -> Option<f64> {
         | Outcome::Hostile(_)
         | Outcome::Footprint(_)
         | Outcome::Compare(_)
-        | Outcome::Lab(_) => None,
+        | Outcome::Lab(_)
+        | Outcome::Programs(_) => None,
     }
 }
 

@@ -46,7 +46,9 @@ pub(super) const fn latency(outcome: &Outcome) -> Option<Latency> {
         Outcome::FindMax(found) => found.confirmed.latency,
         Outcome::Requests(requests) => requests.latency,
         Outcome::Hostile(hostile) => hostile.probe.latency,
-        Outcome::Footprint(_) | Outcome::Compare(_) | Outcome::Lab(_) => None,
+        Outcome::Footprint(_) | Outcome::Compare(_) | Outcome::Lab(_) | Outcome::Programs(_) => {
+            None
+        }
     }
 }
 
@@ -123,7 +125,7 @@ fn name(outcome: &Outcome) -> String {
         Outcome::Requests(requests) => requests.mode.clone(),
         Outcome::Hostile(hostile) => format!("{}: a client beside it", hostile.variant),
         Outcome::Footprint(footprint) => footprint.process.clone(),
-        Outcome::Compare(_) | Outcome::Lab(_) => String::new(),
+        Outcome::Compare(_) | Outcome::Lab(_) | Outcome::Programs(_) => String::new(),
     }
 }
 
@@ -145,7 +147,9 @@ fn row(outcome: &Outcome) -> Option<Vec<Cell>> {
         Outcome::FindMax(found) => (traffic(&found.confirmed), &found.confirmed.cores),
         Outcome::Requests(run) => (requests(run), &run.cores),
         Outcome::Hostile(hostile) => (requests(&hostile.probe), &hostile.cores),
-        Outcome::Footprint(_) | Outcome::Compare(_) | Outcome::Lab(_) => return None,
+        Outcome::Footprint(_) | Outcome::Compare(_) | Outcome::Lab(_) | Outcome::Programs(_) => {
+            return None;
+        }
     };
     let latency = latency(outcome);
     let time = |of: fn(Latency) -> u64| {

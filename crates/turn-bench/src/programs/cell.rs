@@ -1,0 +1,261 @@
+//! One thing that is measured: a frame of a kind, taken by the program of a hook again and again.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use linux_net::Clock;
+use turn_types::{AllocationId, WorkerId};
+use xdp_relay::device::Hook;
+use xdp_relay::limits::FLOWS;
+use xdp_relay::{Carried, FlowId, KernelPath, Options, Routes, Verdict};
+
+use super::frame;
+use super::place::Place;
+use super::ring::{Direction, Families, Ring};
+
+const WORKER: WorkerId = WorkerId(0);
+
+/// A bandwidth that is never reached: only the way through the program is to be that of a flow
+/// with a limit.
+const NEVER_REACHED: u64 = 1 << 40;
+
+/// Programs with a ring of flows.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) ring: Ring,
+    path: KernelPath,
+    routes: Routes,
+}
+
+impl World {
+    /// Loads the programs and writes the routes.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(super) fn new(
+        place: &Place,
+        families: Families,
+        flows: u32,
+        limited: bool,
+    ) -> Result<Self> {
+        // None is left to the sockets now and then, but each is asked whether it should be.
+        let show_every = Duration::MAX;
+        let options = Options { flows: flows.max(*FLOWS.start()), look_up_from: 0, show_every };
+        let path = place.path(options)?;
+        let mut routes = path.routes(WORKER)?;
+        let bytes_per_second = if limited { NEVER_REACHED } else { 0 };
+        let ring = Ring { families, flows, bytes_per_second };
+        for number in scattered(flows) {
+            // Each is the channel of an allocation of its own, as with most clients.
+            let allocation = AllocationId::new(WORKER, u64::from(number));
+            let id = FlowId { allocation, channel: ring.flow(number).channel };
+            routes.set(Clock::instant(), id, &ring.flow(number))?;
+        }
+        Ok(Self { ring, path, routes })
+    }
+}
+
+/// All numbers below `flows`, such that neighbours in the ring are none in memory: packets of a
+/// server come in no order of its tables.
+fn scattered(flows: u32) -> impl Iterator<Item = u32> {
+    // A prime that divides no number of flows that there can be.
+    const STEP: u64 = 100_003;
+    (0..flows).map(move |at| (u64::from(at) * STEP % u64::from(flows)) as u32)
+}
+
+/// What the frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Of a flow, each time of the next in the ring.
+    Relayed(Direction),
+    /// Not of a flow: the program lets it pass.
+    Passed(Stranger),
+}
+
+/// A frame that is none of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stranger {
+    /// Not IP: the least that a program can do, and what the test run itself costs.
+    Arp,
+    /// Most of what a host gets that serves something else.
+    Tcp,
+    /// A datagram to a port that is nobody's.
+    OtherPort,
+    /// A datagram of a client's port that is no ChannelData: a Binding request, say.
+    Stun,
+    /// ChannelData of a channel that the kernel does not relay.
+    OtherChannel,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Relayed(Direction::ToPeer),
+        Self::Relayed(Direction::ToClient),
+        Self::Passed(Stranger::Arp),
+        Self::Passed(Stranger::Tcp),
+        Self::Passed(Stranger::OtherPort),
+        Self::Passed(Stranger::Stun),
+        Self::Passed(Stranger::OtherChannel),
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Relayed(Direction::ToPeer) => "relayed to the peer",
+            Self::Relayed(Direction::ToClient) => "relayed to the client",
+            Self::Passed(Stranger::Arp) => "passed: not IP",
+            Self::Passed(Stranger::Tcp) => "passed: TCP",
+            Self::Passed(Stranger::OtherPort) => "passed: UDP to a port that is not ours",
+            Self::Passed(Stranger::Stun) => "passed: STUN to the server's port",
+            Self::Passed(Stranger::OtherChannel) => "passed: ChannelData without a route",
+        }
+    }
+}
+
+impl Stranger {
+    fn frame(self, ring: &Ring) -> Vec<u8> {
+        const HOPS: u8 = 64;
+        // 20 bytes of a Binding request; a channel that no flow of a ring has.
+        let binding = [&[0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42][..], &[7; 12]].concat();
+        let channel = frame::nested(0x4FFF, 1, &binding);
+        let (from, to) = (ring.x(0), ring.y(0));
+        let mut other = to;
+        other.set_port(443);
+        match self {
+            Self::Arp => frame::as_arp(frame::datagram(from, to, HOPS, &binding)),
+            Self::Tcp => frame::as_tcp(frame::datagram(from, other, HOPS, &binding)),
+            Self::OtherPort => frame::datagram(from, other, HOPS, &binding),
+            Self::Stun => frame::datagram(from, to, HOPS, &binding),
+            Self::OtherChannel => frame::datagram(from, to, HOPS, &channel),
+        }
+    }
+}
+
+/// How often one frame can be taken in a test run.
+pub(super) const fn times(hook: Hook, kind: Kind) -> u32 {
+    match (kind, hook) {
+        // Every time costs a hop, of 255; and one time with a frame of 1 KiB is like another.
+        (Kind::Passed(_) | Kind::Relayed(Direction::ToPeer), _) => 200,
+        // A test run leaves room for headers in front: of XDP 256 bytes, of which 40 are the
+        // kernel's. Each time takes 4, and 24 the first of mixed families.
+        (Kind::Relayed(Direction::ToClient), Hook::Xdp | Hook::XdpGeneric) => 48,
+        // Of tc 64. With less the kernel makes room by copying, as it hardly ever has to for packets
+        // of a card.
+        (Kind::Relayed(Direction::ToClient), Hook::Tc) => 10,
+    }
+}
+
+/// A kind of frame in a world, and how far it has come round the ring.
+#[derive(Debug)]
+pub(super) struct Cell {
+    pub(super) world: usize,
+    pub(super) hook: Hook,
+    pub(super) kind: Kind,
+    /// The frame of each test run, and what it is behind its IP header then: once round the ring.
+    trips: Vec<(Vec<u8>, Vec<u8>)>,
+    next: usize,
+    /// A value of each round.
+    pub(super) rounds: Vec<f64>,
+}
+
+impl Cell {
+    /// `number`: of the world, whose ring this is.
+    pub(super) fn new(number: usize, ring: &Ring, hook: Hook, kind: Kind) -> Self {
+        let trips = match kind {
+            Kind::Relayed(direction) => {
+                let times = times(hook, kind);
+                let starts = (0..ring.flows).step_by(times as usize);
+                starts.map(|from| ring.trip(direction, from, times)).collect()
+            }
+            Kind::Passed(stranger) => {
+                let frame = stranger.frame(ring);
+                let behind = frame::behind_ip(&frame).to_vec();
+                vec![(frame, behind)]
+            }
+        };
+        Self { world: number, hook, kind, trips, next: 0, rounds: Vec::new() }
+    }
+
+    /// So many test runs: nanoseconds per packet of each, the test's own loop included.
+    ///
+    /// # Errors
+    /// The program did not do, each time, what it is to do: then figures would be of something else.
+    pub(super) fn run(&mut self, world: &mut World, runs: u32) -> Result<Vec<f64>> {
+        // All runs take far less than the lease lasts.
+        world.routes.renew(Clock::instant());
+        world.routes.sweep(|_, _| {});
+        // Once round without counting: a packet finds in the caches what is left of the last one of
+        // its flow, after one of every other flow.
+        for _ in 0..self.trips.len() {
+            self.run_once(world)?;
+        }
+        let values = (0..runs).map(|_| self.run_once(world)).collect::<Result<Vec<f64>>>()?;
+        let mut carried = Carried::default();
+        world.routes.sweep(|_, flow| {
+            carried.to_peer_packets += flow.to_peer_packets;
+            carried.to_client_packets += flow.to_client_packets;
+        });
+        let runs = self.trips.len() as u64 + u64::from(runs);
+        let all = runs * u64::from(times(self.hook, self.kind));
+        let wanted = match self.kind {
+            Kind::Relayed(Direction::ToPeer) => (all, 0),
+            Kind::Relayed(Direction::ToClient) => (0, all),
+            Kind::Passed(_) => (0, 0),
+        };
+        let counted = (carried.to_peer_packets, carried.to_client_packets);
+        ensure!(
+            counted == wanted,
+            "{} by {}: relayed {counted:?} packets to peers and to clients instead of {wanted:?}; \
+             left to user space: {:?}",
+            self.kind.name(),
+            self.hook,
+            world.path.passed()
+        );
+        Ok(values)
+    }
+
+    fn run_once(&mut self, world: &World) -> Result<f64> {
+        let (frame, becomes) = &self.trips[self.next];
+        self.next = (self.next + 1) % self.trips.len();
+        let ran = world.path.run(self.hook, frame, times(self.hook, self.kind))?;
+        let verdict = match self.kind {
+            Kind::Relayed(_) => Verdict::Redirect,
+            Kind::Passed(_) => Verdict::Pass,
+        };
+        ensure!(
+            ran.verdict == verdict && frame::behind_ip(&ran.frame) == becomes,
+            "{} by {}: it came out as {:?}, {} bytes; left to user space: {:?}",
+            self.kind.name(),
+            self.hook,
+            ran.verdict,
+            ran.frame.len(),
+            world.path.passed()
+        );
+        Ok(ran.each.as_nanos() as f64)
+    }
+}
+
+impl World {
+    /// Checks that no packet of a known route was left to user space.
+    ///
+    /// # Errors
+    /// Some were.
+    pub(super) fn left_nothing(&self) -> Result<()> {
+        let left: Vec<_> = self.path.passed().into_iter().filter(|(_, count)| *count > 0).collect();
+        ensure!(left.is_empty(), "packets of known routes were left to user space: {left:?}");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flow_has_its_place() {
+        for flows in [2, 1000, 16_384] {
+            let mut all: Vec<_> = scattered(flows).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..flows));
+        }
+    }
+}

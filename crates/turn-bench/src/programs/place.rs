@@ -1,0 +1,99 @@
+//! A network for the programs to find their ways in: two links, with neighbours who are known and
+//! who never get anything, as nothing is sent.
+
+use std::fs::File;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use xdp_relay::device::forwarding::{self, Lookup};
+use xdp_relay::device::{self, Device, Hook};
+use xdp_relay::{KernelPath, Link, Options};
+
+use super::ring::{X, Y};
+
+/// The loopback: frames of test runs come by it.
+const LOOPBACK: u32 = 1;
+
+/// The links, and whose side each is.
+const LINKS: [(&str, u8); 2] = [("x0", 1), ("y0", 2)];
+
+/// A network namespace, which the calling thread is in. Nothing of it is left when the thread ends.
+#[derive(Debug)]
+pub(super) struct Place {
+    devices: Vec<Device>,
+    lookup: Lookup,
+    _namespace: File,
+}
+
+impl Place {
+    /// Makes it and has the calling thread enter it.
+    ///
+    /// # Errors
+    /// No privileges, no `ip`, no veth.
+    pub(super) fn enter() -> Result<Self> {
+        let namespace = linux_net::new_network_namespace()
+            .context("network namespaces cannot be made: it wants root")?;
+        linux_net::enter_network_namespace(&namespace).context("the network namespace")?;
+        ip("link set lo up")?;
+        for (name, side) in LINKS {
+            ip(&format!("link add {name} type veth peer name {name}far"))?;
+            ip(&format!("link set {name}far up"))?;
+            ip(&format!("link set {name} up"))?;
+            ip(&format!("addr add 198.18.{side}.1/24 dev {name}"))?;
+            ip(&format!("addr add 2001:2:0:{side}::1/64 dev {name} nodad"))?;
+        }
+        for ((name, _), (v4, v6)) in LINKS.iter().zip([X, Y]) {
+            // The loopback's address: what leaves to them comes again, by the loopback.
+            let known = format!("lladdr 00:00:00:00:00:00 nud permanent dev {name}");
+            ip(&format!("neigh add {v4} {known}"))?;
+            ip(&format!("neigh add {v6} {known}"))?;
+        }
+        let lookup = forwarding::prepare().context("ways cannot be looked up")?;
+        let devices = device::devices().context("the links")?;
+        Ok(Self { devices, lookup, _namespace: namespace })
+    }
+
+    /// The programs, with what they know of the links. `options` but for where ways are looked up.
+    ///
+    /// # Errors
+    /// The kernel refuses them.
+    pub(super) fn path(&self, options: Options) -> Result<KernelPath> {
+        let mut path = KernelPath::make(Options { look_up_from: self.lookup.from, ..options })?;
+        for device in &self.devices {
+            let leave = device.index != LOOPBACK;
+            path.know(Link {
+                index: device.index,
+                mac: device.mac,
+                leave_xdp: leave,
+                leave_tc: leave,
+            })?;
+        }
+        self.hang(&mut path)?;
+        Ok(path)
+    }
+
+    /// Puts the XDP program on a device of its own, by which nothing comes. Each test run of a program
+    /// that is on no device makes the kernel change its own code for it, and wait until all cores
+    /// have seen that: tens of milliseconds, after which nothing is in the caches.
+    fn hang(&self, path: &mut KernelPath) -> Result<()> {
+        let name = format!("xdp{}", device::devices().context("the links")?.len());
+        ip(&format!("link add {name} type veth peer name {name}far"))?;
+        let devices = device::devices().context("the links")?;
+        let made = devices.iter().find(|device| device.name == name);
+        let index = made.with_context(|| format!("{name} is gone"))?.index;
+        path.attach(&name, index, Hook::XdpGeneric)?;
+        Ok(())
+    }
+}
+
+/// Runs `ip` in the namespace of the calling thread.
+fn ip(arguments: &str) -> Result<()> {
+    let output = Command::new("ip")
+        .args(arguments.split_whitespace())
+        .output()
+        .context("the program ip cannot be run (Debian's package iproute2 has it)")?;
+    if !output.status.success() {
+        bail!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
