@@ -59,7 +59,7 @@ pub enum Comes {
     Alone,
     /// It is so many datagrams that the system merged. For [`Hook::Tc`].
     Merged(u32),
-    /// Its first bytes are no frame, but what a driver tells of it: so many, a multiple of 4, 252 at
+    /// Its first bytes are no frame, but what a driver tells of it: so many, a multiple of 4, 216 at
     /// most. They leave less room in front of the frame. For [`Hook::Xdp`].
     Behind(u32),
 }

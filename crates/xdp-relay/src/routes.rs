@@ -250,8 +250,12 @@ impl Routes {
         let mut told = OfAllocation { flows, ..OfAllocation::default() };
         for held in self.held.range(all).map(|(_, held)| held) {
             let (total, seen) = self.common.counted(held.place.flow);
-            told.total.add(&total.less(&held.at_first));
-            told.last_seen = told.last_seen.max((seen > held.since).then_some(seen));
+            let carried = total.less(&held.at_first);
+            // What was there before may be all that the place has seen. The programs' clock may be
+            // behind the moment at which the flow came.
+            let relayed = carried.to_peer_packets + carried.to_client_packets > 0;
+            told.last_seen = told.last_seen.max(relayed.then_some(seen.max(held.since)));
+            told.total.add(&carried);
         }
         Some(told)
     }

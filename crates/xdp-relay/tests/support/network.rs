@@ -5,10 +5,10 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::IpAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -71,11 +71,18 @@ fn skip(reason: &str) {
     }
 }
 
-/// Runs a command that must not fail, in the namespace of the calling thread.
-pub fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
+/// Runs commands of `ip` that must not fail, one a line, in the namespace of the calling thread.
+pub fn ip(commands: &str) {
+    let mut child = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(commands.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {arguments}: {complaint}");
+    assert!(output.status.success(), "{commands}: {complaint}");
 }
 
 pub fn address(text: &str) -> IpAddr {
@@ -94,38 +101,40 @@ pub struct Network {
 impl Network {
     /// Sets up the namespace of the calling thread.
     pub fn make() -> Self {
-        ip("link set lo up");
         for family in ["ipv4", "ipv6"] {
             // What the way of a packet is looked up by.
-            std::fs::write(format!("/proc/sys/net/{family}/conf/lo/forwarding"), "1").unwrap();
+            fs::write(format!("/proc/sys/net/{family}/conf/lo/forwarding"), "1").unwrap();
         }
+        let mut commands = vec!["link set lo up".to_owned()];
         let mut neighbours = BTreeMap::new();
         let macs = [0, 1].map(|link| mac(link, 1));
         for (link, name) in LINKS.iter().enumerate() {
             let other = format!("{name}x");
             let own = text(macs[link]);
-            ip(&format!("link add {name} address {own} type veth peer name {other}"));
+            commands.push(format!("link add {name} address {own} type veth peer name {other}"));
             for device in [name, other.as_str()] {
-                ip(&format!("link set {device} addrgenmode none"));
-                ip(&format!("link set {device} mtu {MTU} up"));
+                commands.push(format!("link set {device} addrgenmode none"));
+                commands.push(format!("link set {device} mtu {MTU} up"));
             }
-            ip(&format!("address add {}/24 dev {name}", OWN_V4[link]));
-            ip(&format!("address add {}/64 dev {name} nodad", OWN_V6[link]));
+            commands.push(format!("address add {}/24 dev {name}", OWN_V4[link]));
+            commands.push(format!("address add {}/64 dev {name} nodad", OWN_V6[link]));
             for host in NEIGHBOURS {
                 let mac = mac(link, host);
                 for at in near(link, host) {
                     neighbours.insert(at, (link, mac));
-                    ip(&format!("neigh add {at} lladdr {} dev {name} nud permanent", text(mac)));
+                    let mac = text(mac);
+                    commands.push(format!("neigh add {at} lladdr {mac} dev {name} nud permanent"));
                 }
             }
         }
         for prefix in FAR_CLIENTS {
             let gateway = near(0, GATEWAY)[usize::from(prefix.contains(':'))];
-            ip(&format!("route add {prefix} via {gateway}"));
+            commands.push(format!("route add {prefix} via {gateway}"));
         }
-        let [v4, v6] = near(1, GATEWAY);
-        ip(&format!("-4 route add default via {v4}"));
-        ip(&format!("-6 route add default via {v6}"));
+        for (all, gateway) in ["0.0.0.0/0", "::/0"].into_iter().zip(near(1, GATEWAY)) {
+            commands.push(format!("route add {all} via {gateway}"));
+        }
+        ip(&commands.join("\n"));
         let all = devices().unwrap();
         let index = |name| all.iter().find(|device| device.name == name).unwrap().index;
         Self { macs, indices: LINKS.map(index), neighbours }

@@ -219,8 +219,8 @@ impl Oracle {
         relayed.try_into().unwrap()
     }
 
-    pub fn bind(&mut self, client: SocketAddr, server: SocketAddr, number: u16, peer: SocketAddr) {
-        self.ask((client, server), Method::CHANNEL_BIND, |builder| {
+    pub fn bind(&mut self, client: (SocketAddr, SocketAddr), number: u16, peer: SocketAddr) {
+        self.ask(client, Method::CHANNEL_BIND, |builder| {
             let [high, low] = number.to_be_bytes();
             builder.attribute(AttributeType::CHANNEL_NUMBER, &[high, low, 0, 0]);
             builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer);

@@ -36,6 +36,11 @@ impl Known {
         plain(from, to, payload)
     }
 
+    /// A frame with it.
+    pub fn frame(&self, to_client: bool, data: &[u8]) -> Vec<u8> {
+        self.comes(to_client, data).frame(COMES, Check::Right)
+    }
+
     /// And as it leaves, but for a hairpin.
     fn leaves(&self, to_client: bool, data: &[u8]) -> Datagram {
         let (from, to) =
@@ -87,7 +92,7 @@ impl Client {
             0x7FFE => 0x4013,
             usual => usual + 1,
         };
-        world.oracle.bind(self.at, self.server, channel, peer);
+        world.oracle.bind((self.at, self.server), channel, peer);
         Known {
             client: self.at,
             server: self.server,
@@ -99,6 +104,19 @@ impl Client {
             hairpin: self.relayed.iter().any(|own| own.ip() == peer.ip()),
         }
     }
+}
+
+/// A client and a peer of every pair of families, all near: four channels.
+pub fn four(world: &mut World) -> Vec<Known> {
+    let mut rng = Rng::new(4);
+    let mut all = Vec::new();
+    for v6 in [false, true] {
+        let mut client = Client::new(world, &mut rng, v6);
+        for peer in near(1, 7) {
+            all.push(client.bind(world, SocketAddr::new(peer, 5000)));
+        }
+    }
+    all
 }
 
 fn port(rng: &mut Rng) -> u16 {

@@ -36,7 +36,7 @@ pub struct World {
     labels: BTreeMap<(FlowId, bool), u32>,
     /// What the kernel carried for each flow.
     pub carried: BTreeMap<FlowId, Carried>,
-    /// By how much the lease is renewed before each frame.
+    /// Whether the lease is renewed before each frame.
     pub renew: bool,
 }
 
@@ -122,6 +122,20 @@ impl World {
 
     pub fn judge(&mut self, hook: Hook, bytes: &[u8]) -> Judged {
         self.judge_as(hook, bytes, Comes::Alone)
+    }
+
+    /// Shows a frame that the kernel has to relay: as it left.
+    pub fn relayed(&mut self, hook: Hook, bytes: &[u8]) -> Vec<u8> {
+        let judged = self.judge(hook, bytes);
+        assert_eq!((judged.verdict, judged.passed), (Verdict::Redirect, None), "{}", hex(bytes));
+        judged.frame
+    }
+
+    /// Shows a frame that it must not: which counter rose.
+    pub fn passed(&mut self, hook: Hook, bytes: &[u8]) -> Option<&'static str> {
+        let judged = self.judge(hook, bytes);
+        assert_eq!(judged.verdict, Verdict::Pass, "{}", hex(bytes));
+        judged.passed
     }
 
     /// Shows a frame to both.

@@ -1,0 +1,395 @@
+//! Why packets of known routes are left to user space: each reason has its counter, and the packet that
+//! stays is as it came.
+#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use netsim::Rng;
+use support::frame::{Check, Datagram};
+use support::network::{LINKS, SILENT, address, ip, near};
+use support::random::{Client, Known, four, plain};
+use support::world::{COMES, HOOKS};
+use support::{World, inside};
+use turn_types::Instant;
+use xdp_relay::device::Hook;
+use xdp_relay::limits::LEASE;
+use xdp_relay::{Comes, Link, Verdict};
+
+type Case = fn(Hook);
+
+/// By the names of the counters.
+const REASONS: [(&str, &[Hook], &[Case]); 11] = [
+    ("expired", &HOOKS, &[no_lease, ended, no_permission]),
+    ("shown", &HOOKS, &[shown]),
+    ("ttl", &HOOKS, &[last_hop, last_hop_of_two]),
+    ("checksum", &HOOKS, &[none_to_v6, left_to_be_made]),
+    ("hairpin", &HOOKS, &[one_sided, one_sided_permitted, forged]),
+    ("no_route", &HOOKS, &[no_way, unreachable, no_forwarding]),
+    ("no_neighbour", &HOOKS, &[silent]),
+    ("too_long", &HOOKS, &[narrow, grown]),
+    ("link", &HOOKS, &[no_leave, unknown]),
+    ("merged", &[Hook::Tc], &[merged]),
+    ("room", &[Hook::Xdp], &[no_room]),
+];
+
+#[test]
+fn every_reason_has_its_counter() {
+    let path = std::sync::Mutex::new(BTreeSet::new());
+    inside(|| {
+        let names = World::new(Duration::ZERO).path.passed();
+        path.lock().unwrap().extend(names.into_iter().map(|(name, _)| name));
+    });
+    let names = path.into_inner().unwrap();
+    if names.is_empty() {
+        return; // told as skipped
+    }
+    assert_eq!(names, REASONS.iter().map(|(name, ..)| *name).collect());
+    for (name, hooks, cases) in REASONS {
+        for hook in hooks {
+            for (number, case) in cases.iter().enumerate() {
+                eprintln!("{name}, case {number}, by {hook}");
+                inside(|| case(*hook));
+            }
+        }
+    }
+}
+
+fn world() -> (World, Vec<Known>) {
+    let mut world = World::new(Duration::ZERO);
+    let flows = four(&mut world);
+    (world, flows)
+}
+
+/// Both directions of each flow.
+fn both(flows: &[Known]) -> Vec<Vec<u8>> {
+    let frames = |flow: &Known| [false, true].map(|to_client| flow.frame(to_client, b"data"));
+    flows.iter().flat_map(frames).collect()
+}
+
+fn relayed(world: &mut World, hook: Hook, frames: &[Vec<u8>]) {
+    for frame in frames {
+        world.relayed(hook, frame);
+    }
+}
+
+fn passed(world: &mut World, hook: Hook, frames: &[Vec<u8>], why: &str) {
+    for frame in frames {
+        assert_eq!(world.passed(hook, frame), Some(why));
+    }
+}
+
+fn no_lease(hook: Hook) {
+    let (mut world, flows) = world();
+    relayed(&mut world, hook, &both(&flows));
+    world.renew = false;
+    let now = linux_net::Clock::instant();
+    // The programs' clock is behind by some milliseconds.
+    let long_ago = now.as_nanos() - (LEASE + Duration::from_millis(100)).as_nanos() as u64;
+    world.routes.renew(Instant::from_nanos(long_ago));
+    passed(&mut world, hook, &both(&flows), "expired");
+    world.routes.renew(now);
+    relayed(&mut world, hook, &both(&flows));
+}
+
+/// A world in which something lasted for a second, some seconds ago.
+fn past(channel_too: bool) -> (World, Vec<Known>) {
+    let ago = Duration::from_secs(3);
+    let mut world = World::with(ago, Duration::ZERO, |policy| {
+        policy.lifetimes.permission = Duration::from_secs(1);
+        if channel_too {
+            policy.lifetimes.channel = Duration::from_secs(1);
+        }
+    });
+    let flows = four(&mut world);
+    world.tell();
+    world.present();
+    (world, flows)
+}
+
+fn ended(hook: Hook) {
+    let (mut world, flows) = past(true);
+    passed(&mut world, hook, &both(&flows), "expired");
+}
+
+fn no_permission(hook: Hook) {
+    let (mut world, flows) = past(false);
+    for flow in flows {
+        world.relayed(hook, &flow.frame(false, b"data"));
+        assert_eq!(world.passed(hook, &flow.frame(true, b"data")), Some("expired"));
+    }
+}
+
+fn shown(hook: Hook) {
+    let mut world = World::with(Duration::ZERO, Duration::from_secs(30), |_| {});
+    let flows = four(&mut world);
+    // Each processor keeps its own time of it.
+    let processors = std::thread::available_parallelism().unwrap().get();
+    for frame in both(&flows) {
+        assert_eq!(world.passed(hook, &frame), Some("shown"));
+        let again = (0..20).map(|_| world.judge(hook, &frame)).filter(|judged| {
+            assert!(judged.passed.is_none_or(|why| why == "shown"), "{judged:?}");
+            judged.verdict == Verdict::Pass
+        });
+        assert!(again.count() < processors);
+    }
+}
+
+fn last_hop(hook: Hook) {
+    let (mut world, flows) = world();
+    for flow in flows {
+        for (to_client, ttl) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
+            let last = Datagram { ttl, ..flow.comes(to_client, b"data") };
+            passed(&mut world, hook, &[last.frame(COMES, Check::Right)], "ttl");
+        }
+    }
+}
+
+/// Two allocations of which the first has a channel to the other; and the other a permission for the
+/// first, or a channel too.
+fn pair(world: &mut World, permitted: bool, bound: bool) -> (Known, Option<Known>) {
+    let mut rng = Rng::new(6);
+    let [mut one, mut other] = [false, true].map(|v6| Client::new(world, &mut rng, v6));
+    let there = one.bind(world, other.relayed[1]);
+    if permitted {
+        world.oracle.permit(other.at, other.server, one.relayed[1]);
+    }
+    let back = bound.then(|| other.bind(world, one.relayed[1]));
+    (there, back)
+}
+
+fn last_hop_of_two(hook: Hook) {
+    let mut world = World::new(Duration::ZERO);
+    let (there, _) = pair(&mut world, false, true);
+    let of = |ttl| Datagram { ttl, ..there.comes(false, b"data") }.frame(COMES, Check::Right);
+    passed(&mut world, hook, &[of(1), of(2)], "ttl");
+    world.relayed(hook, &of(3));
+}
+
+fn none_to_v6(hook: Hook) {
+    let (mut world, flows) = world();
+    for flow in flows {
+        for to_client in [false, true] {
+            let comes = flow.comes(to_client, b"data");
+            let frame = comes.frame(COMES, Check::Zero);
+            if flow.client.is_ipv4() && flow.peer.is_ipv4() {
+                world.relayed(hook, &frame);
+            } else {
+                passed(&mut world, hook, &[frame], "checksum");
+            }
+        }
+    }
+}
+
+fn left_to_be_made(hook: Hook) {
+    let (mut world, flows) = world();
+    for flow in flows {
+        for to_client in [false, true] {
+            let comes = flow.comes(to_client, b"data");
+            let frame = comes.frame(COMES, Check::Pseudo);
+            if hook == Hook::Xdp && flow.client.is_ipv4() && flow.peer.is_ipv4() {
+                world.relayed(hook, &frame);
+            } else {
+                passed(&mut world, hook, &[frame], "checksum");
+            }
+        }
+    }
+}
+
+fn one_sided(hook: Hook) {
+    let mut world = World::new(Duration::ZERO);
+    let (there, _) = pair(&mut world, false, false);
+    passed(&mut world, hook, &[there.frame(false, b"data")], "hairpin");
+}
+
+/// The other takes it, as a Data indication.
+fn one_sided_permitted(hook: Hook) {
+    let mut world = World::new(Duration::ZERO);
+    let (there, _) = pair(&mut world, true, false);
+    passed(&mut world, hook, &[there.frame(false, b"data")], "hairpin");
+}
+
+/// From a link, under an address of ours.
+fn forged(hook: Hook) {
+    let mut world = World::new(Duration::ZERO);
+    let (there, back) = pair(&mut world, false, true);
+    let back = back.unwrap();
+    relayed(&mut world, hook, &[there.frame(false, b"data"), back.frame(false, b"data")]);
+    passed(&mut world, hook, &[there.frame(true, b"data"), back.frame(true, b"data")], "hairpin");
+}
+
+/// A client with a channel to a peer.
+fn one(world: &mut World, peer: &str) -> Known {
+    let mut client = Client::new(world, &mut Rng::new(6), false);
+    client.bind(world, SocketAddr::new(address(peer), 7))
+}
+
+const FAR: [&str; 2] = ["203.0.113.9", "2600::9"];
+
+fn no_way(hook: Hook) {
+    for peer in FAR {
+        let mut world = World::new(Duration::ZERO);
+        let flow = one(&mut world, peer);
+        world.relayed(hook, &flow.frame(false, b"data"));
+        ip(if flow.peer.is_ipv6() { "route del ::/0" } else { "route del 0.0.0.0/0" });
+        passed(&mut world, hook, &[flow.frame(false, b"data")], "no_route");
+        // Whence it came, there is still a way.
+        world.relayed(hook, &flow.frame(true, b"data"));
+        for link in LINKS {
+            ip(&format!("link del {link}"));
+        }
+    }
+}
+
+fn unreachable(hook: Hook) {
+    let mut world = World::new(Duration::ZERO);
+    let flows = FAR.map(|peer| one_of(&mut world, peer));
+    for (flow, peer) in flows.iter().zip(FAR) {
+        for kind in ["unreachable", "prohibit", "blackhole"] {
+            world.relayed(hook, &flow.frame(false, b"data"));
+            ip(&format!("route add {kind} {peer}"));
+            passed(&mut world, hook, &[flow.frame(false, b"data")], "no_route");
+            ip(&format!("route del {kind} {peer}"));
+        }
+    }
+}
+
+/// The same for a client of its own.
+fn one_of(world: &mut World, peer: &str) -> Known {
+    let mut client = Client::new(world, &mut Rng::new(peer.len() as u64), true);
+    client.bind(world, SocketAddr::new(address(peer), 7))
+}
+
+fn no_forwarding(hook: Hook) {
+    let (mut world, flows) = world();
+    relayed(&mut world, hook, &both(&flows));
+    for family in ["ipv4", "ipv6"] {
+        std::fs::write(format!("/proc/sys/net/{family}/conf/lo/forwarding"), "0").unwrap();
+    }
+    passed(&mut world, hook, &both(&flows), "no_route");
+}
+
+fn silent(hook: Hook) {
+    let mut world = World::new(Duration::ZERO);
+    let mut client = Client::new(&mut world, &mut Rng::new(6), false);
+    for peer in near(1, SILENT) {
+        let flow = client.bind(&mut world, SocketAddr::new(peer, 7));
+        passed(&mut world, hook, &[flow.frame(false, b"data")], "no_neighbour");
+    }
+}
+
+fn narrow(hook: Hook) {
+    let (mut world, flows) = world();
+    let long = |flow: &Known| flow.frame(false, &[7; 1300]);
+    flows.iter().for_each(|flow| drop(world.relayed(hook, &long(flow))));
+    ip(&format!("link set {} mtu 1300", LINKS[1]));
+    for flow in flows {
+        passed(&mut world, hook, &[long(&flow)], "too_long");
+        world.relayed(hook, &flow.frame(false, &[7; 1200]));
+        world.relayed(hook, &flow.frame(true, &[7; 1300]));
+    }
+}
+
+/// Short enough as it comes, and too long as it would leave.
+fn grown(hook: Hook) {
+    let (mut world, flows) = world();
+    for flow in flows {
+        // Headers of IP and of UDP.
+        let room = |at: SocketAddr| 1500 - 8 - if at.is_ipv6() { 40 } else { 20 };
+        let to_peer = room(flow.peer).min(room(flow.client) - 4);
+        let to_client = room(flow.client) - 4;
+        world.relayed(hook, &flow.frame(false, &vec![7; to_peer]));
+        world.relayed(hook, &flow.frame(true, &vec![7; to_client]));
+        passed(&mut world, hook, &[flow.frame(true, &vec![7; to_client + 1])], "too_long");
+        if flow.peer.is_ipv6() && flow.client.is_ipv4() {
+            let most = vec![7; room(flow.client) - 4];
+            passed(&mut world, hook, &[flow.frame(false, &most)], "too_long");
+        }
+    }
+}
+
+fn no_leave(hook: Hook) {
+    let (mut world, flows) = world();
+    let xdp = hook == Hook::Xdp;
+    for (link, to_client) in [(1, false), (0, true)] {
+        let frames: Vec<_> = flows.iter().map(|flow| flow.frame(to_client, b"data")).collect();
+        relayed(&mut world, hook, &frames);
+        let (index, mac) = (world.network.indices[link], world.network.macs[link]);
+        // By the other hook alone.
+        world.path.know(Link { index, mac, leave_xdp: !xdp, leave_tc: xdp }).unwrap();
+        passed(&mut world, hook, &frames, "link");
+        world.path.know(Link { index, mac, leave_xdp: xdp, leave_tc: !xdp }).unwrap();
+        relayed(&mut world, hook, &frames);
+    }
+}
+
+/// There is a way, by a device that the program was not told of.
+fn unknown(hook: Hook) {
+    let mut world = World::new(Duration::ZERO);
+    let mut client = Client::new(&mut world, &mut Rng::new(6), true);
+    ip("link add other0 address 02:c0:00:09:00:01 type veth peer name other0x");
+    for device in ["other0", "other0x"] {
+        ip(&format!("link set {device} up"));
+    }
+    for (at, len) in [("10.9.3.2", 32), ("fd09:3::2", 128)] {
+        ip(&format!("route add {at}/{len} dev other0"));
+        ip(&format!("neigh add {at} lladdr 02:c0:00:09:00:02 dev other0 nud permanent"));
+        let flow = client.bind(&mut world, SocketAddr::new(address(at), 7));
+        passed(&mut world, hook, &[flow.frame(false, b"data")], "link");
+    }
+}
+
+fn merged(hook: Hook) {
+    let (mut world, flows) = world();
+    for frame in both(&flows) {
+        for segments in [2, 64] {
+            let judged = world.judge_as(hook, &frame, Comes::Merged(segments));
+            assert_eq!((judged.verdict, judged.passed), (Verdict::Pass, Some("merged")));
+        }
+        let judged = world.judge_as(hook, &frame, Comes::Merged(1));
+        assert_eq!(judged.verdict, Verdict::Redirect);
+    }
+}
+
+fn no_room(hook: Hook) {
+    // Of the 256 bytes in front of a frame the kernel wants the other 40.
+    const TOLD: usize = 216;
+    let (mut world, flows) = world();
+    if world.path.run_as(hook, &[0; TOLD + 60], 1, Comes::Behind(TOLD as u32)).is_err() {
+        eprintln!("this kernel leaves no so little room: that reason is not tried");
+        return;
+    }
+    for flow in flows {
+        for to_client in [false, true] {
+            let frame = [&[0xAB; TOLD], &flow.frame(to_client, b"data")[..]].concat();
+            let judged = world.judge_as(hook, &frame, Comes::Behind(TOLD as u32));
+            let (from, to) =
+                if to_client { (flow.peer, flow.client) } else { (flow.client, flow.peer) };
+            let grows = match (from.is_ipv6(), to.is_ipv6()) {
+                (false, true) => true,
+                (true, false) => false,
+                _ => to_client,
+            };
+            assert_eq!(judged.passed, grows.then_some("room"), "from {from} to {to}");
+        }
+    }
+}
+
+/// What is no packet of a route leaves no trace in the counters, whatever is the matter with it.
+#[test]
+fn what_has_no_route_is_not_counted() {
+    for hook in HOOKS {
+        inside(|| {
+            let (mut world, flows) = world();
+            for flow in flows {
+                let stranger = SocketAddr::new(flow.peer.ip(), 9);
+                let mut last = plain(stranger, flow.relayed, b"data".to_vec());
+                last.ttl = 1;
+                assert_eq!(world.passed(hook, &last.frame(COMES, Check::Zero)), None);
+            }
+        });
+    }
+}
