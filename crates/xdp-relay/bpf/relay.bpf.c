@@ -23,7 +23,7 @@ int relay_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 	__u32 came_by = ctx->ingress_ifindex;
 	struct link *link = bpf_map_lookup_elem(&links, &came_by);
-	if (!link || __builtin_memcmp(link->mac, data, ETH_ALEN))
+	if (!link || !link->known || __builtin_memcmp(link->mac, data, ETH_ALEN))
 		return XDP_PASS;
 
 	/* Step 3: whether it may take the route. */

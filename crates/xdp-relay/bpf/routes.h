@@ -66,7 +66,7 @@ struct doors {
 struct link {
 	__u8 mac[6];
 	__u8 leave; /* packets may leave by it: LEAVE_ bits */
-	__u8 zero;
+	__u8 known; /* 0: it is none of ours */
 };
 
 #define LEAVE_XDP 1 /* that came by XDP */

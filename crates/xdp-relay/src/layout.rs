@@ -48,7 +48,13 @@ pub(crate) struct LinkValue {
     pub(crate) mac: [u8; 6],
     /// LEAVE_XDP, LEAVE_TC.
     pub(crate) leave: u8,
-    pub(crate) zero: u8,
+    /// 0: it is none of ours.
+    pub(crate) known: u8,
+}
+
+impl LinkValue {
+    /// None of ours.
+    pub(crate) const UNKNOWN: Self = Self { mac: [0; 6], leave: 0, known: 0 };
 }
 
 const _: () = assert!(size_of::<RouteKey>() == 40);

@@ -15,5 +15,7 @@ pub const SHOW_EVERY: Duration = Duration::from_secs(15);
 /// Fewest and most flows that there may be places for.
 pub const FLOWS: std::ops::RangeInclusive<u32> = 1024..=1 << 20;
 
-/// Interfaces that the programs are on, or packets leave by.
-pub const LINKS_MAX: usize = 256;
+/// Only interfaces with numbers below this can be known: they are looked up by number, in half a
+/// mebibyte. The kernel counts from 1 in each network namespace, and goes on where it was for those
+/// that are made anew. What comes or would leave by others is for the sockets.
+pub const LINKS_MAX: u32 = 65_536;

@@ -4,11 +4,12 @@ use std::error::Error;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use aya::maps::{HashMap, Map, MapData, PerCpuArray};
+use aya::maps::{Array, Map, MapData, PerCpuArray};
 use aya::programs::{Program, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use crate::layout::{BUCKET_WORDS, DOOR_WORDS, LinkValue, SHOW_GRAIN_BITS, WORKERS_MAX, cell};
+use crate::limits::LINKS_MAX;
 use crate::pins::Pins;
 use crate::shared::Shared;
 use crate::trouble::Trouble;
@@ -37,7 +38,7 @@ pub(crate) struct Making {
 /// The programs with their maps; nothing is attached.
 pub(crate) struct Object {
     pub(crate) ebpf: Ebpf,
-    pub(crate) links: HashMap<MapData, u32, LinkValue>,
+    pub(crate) links: Array<MapData, LinkValue>,
     pub(crate) passes: PerCpuArray<MapData, u64>,
     pub(crate) cells: Shared,
     pub(crate) buckets: Shared,
@@ -69,6 +70,7 @@ impl Object {
         loader.map_max_entries("routes", 2 * flows);
         loader.map_max_entries("cells", cells);
         loader.map_max_entries("buckets", flows);
+        loader.map_max_entries("links", LINKS_MAX);
         let mut ebpf = loader.load(RELAY).map_err(Trouble::of)?;
         program::<Xdp>(&mut ebpf, XDP)?.load().map_err(Trouble::of)?;
         program::<SchedClassifier>(&mut ebpf, TC)?.load().map_err(Trouble::of)?;
@@ -79,7 +81,7 @@ impl Object {
         let buckets = shared("buckets", flows as usize * BUCKET_WORDS)?;
         let doors = shared("doors", 2 * DOOR_WORDS)?;
         let leases = shared("leases", WORKERS_MAX)?;
-        let links = Map::HashMap(duplicate(map(&ebpf, "links")?)?);
+        let links = Map::Array(duplicate(map(&ebpf, "links")?)?);
         let passes = Map::PerCpuArray(duplicate(map(&ebpf, "passes")?)?);
         let mut pinned = Vec::new();
         for name in PINNED {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aya::Ebpf;
-use aya::maps::{HashMap, MapData, PerCpuArray};
+use aya::maps::{Array, MapData, PerCpuArray};
 use aya::programs::{
     SchedClassifier, TcAttachType, TestRun as _, TestRunOptions, Xdp, XdpMode, tc,
 };
@@ -17,6 +17,7 @@ use crate::layout::{
     BUCKET_WORDS, DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RouteKey, RouteValue,
     WORKERS_MAX, cell,
 };
+use crate::limits::LINKS_MAX;
 use crate::object::{Making, Object, ROUTES, TC, XDP, map, program};
 use crate::pins::Pins;
 use crate::routes::{Common, RouteMap, Routes, writer};
@@ -94,7 +95,7 @@ pub enum Verdict {
 pub struct KernelPath {
     ebpf: Ebpf,
     trials: RouteMap,
-    links: HashMap<MapData, u32, LinkValue>,
+    links: Array<MapData, LinkValue>,
     known: BTreeMap<u32, Link>,
     passes: PerCpuArray<MapData, u64>,
     common: Arc<Common>,
@@ -151,14 +152,14 @@ impl KernelPath {
     /// Tells the programs of a device, or what is new of it.
     ///
     /// # Errors
-    /// More devices than there is room for ([`limits::LINKS_MAX`](crate::limits::LINKS_MAX)).
+    /// Its number is too high ([`limits::LINKS_MAX`](crate::limits::LINKS_MAX)).
     pub fn know(&mut self, link: Link) -> Result<(), Trouble> {
         if self.known.get(&link.index) == Some(&link) {
             return Ok(());
         }
         let leave = (u8::from(link.leave_xdp) * LEAVE_XDP) | (u8::from(link.leave_tc) * LEAVE_TC);
-        let value = LinkValue { mac: link.mac, leave, zero: 0 };
-        self.links.insert(link.index, value, 0).map_err(Trouble::of)?;
+        let value = LinkValue { mac: link.mac, leave, known: 1 };
+        self.links.set(link.index, value, 0).map_err(Trouble::of)?;
         self.known.insert(link.index, link);
         Ok(())
     }
@@ -170,8 +171,8 @@ impl KernelPath {
         known.retain(|index, _| {
             let stays = there(*index);
             if !stays {
-                // One that is not there is what is wanted.
-                drop(links.remove(index));
+                // It was written there before; and one that is gone has no packets.
+                drop(links.set(*index, LinkValue::UNKNOWN, 0));
             }
             stays
         });
@@ -222,7 +223,8 @@ impl KernelPath {
         let route = size_of::<RouteKey>() + size_of::<RouteValue>() + ENTRY;
         let cells = self.common.processors as usize * cell::WORDS * 8;
         let flow = 2 * route + cells + BUCKET_WORDS * 8;
-        (flow * self.flows as usize + 8 * (2 * DOOR_WORDS + WORKERS_MAX)) as u64
+        let links = LINKS_MAX as usize * size_of::<LinkValue>();
+        (flow * self.flows as usize + links + 8 * (2 * DOOR_WORDS + WORKERS_MAX)) as u64
     }
 
     pub(crate) fn common(&self) -> &Common {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use turn_types::{Instant, WorkerId};
 
 use crate::device::{self, Device, Hook, forwarding, may_leave};
-use crate::limits::{LINKS_MAX, SHOW_EVERY};
+use crate::limits::SHOW_EVERY;
 use crate::path::{KernelPath, Link, Options};
 use crate::routes::Routes;
 use crate::trouble::Trouble;
@@ -157,10 +157,10 @@ impl Offload {
         // A generic hook sends by other means than a driver's.
         let by_xdp =
             if self.wanted == Some(Hook::XdpGeneric) { Hook::XdpGeneric } else { Hook::Xdp };
-        for device in devices.iter().take(LINKS_MAX) {
+        for device in devices {
             let (index, mac) = (device.index, device.mac);
             let (leave_xdp, leave_tc) = (may_leave(device, by_xdp), may_leave(device, Hook::Tc));
-            // There is room for so many; what is not known is not relayed.
+            // One with a number too high stays unknown: what goes by it is not relayed.
             drop(self.path.know(Link { index, mac, leave_xdp, leave_tc }));
         }
         self.path.keep(|index| devices.iter().any(|device| device.index == index));

@@ -1,0 +1,80 @@
+//! Which interfaces the programs take packets from.
+#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
+
+mod support;
+
+use std::time::Duration;
+
+use support::frame::{Check, Datagram};
+use support::inside;
+use support::world::{COMES, LOOPBACK};
+use turn_types::{AllocationId, Instant, WorkerId};
+use xdp_relay::device::Hook;
+use xdp_relay::limits::LINKS_MAX;
+use xdp_relay::{Flow, FlowId, KernelPath, Link, Options, Verdict};
+
+fn path() -> KernelPath {
+    KernelPath::make(Options { flows: 1024, look_up_from: 1, show_every: Duration::ZERO }).unwrap()
+}
+
+fn link(index: u32) -> Link {
+    Link { index, mac: LOOPBACK, leave_xdp: true, leave_tc: true }
+}
+
+#[test]
+fn a_number_too_high_is_told() {
+    inside(|| {
+        let mut path = path();
+        path.know(link(LINKS_MAX - 1)).unwrap();
+        path.know(link(LINKS_MAX)).unwrap_err();
+    });
+}
+
+#[test]
+fn what_comes_by_an_interface_that_is_not_known_passes() {
+    inside(unknown_interface);
+}
+
+fn unknown_interface() {
+    // To an address of zeros, which is not that of an interface nobody knows either.
+    let mut path = path();
+    let mut routes = path.routes(WorkerId(0)).unwrap();
+    let (client, server) = ("192.0.2.1:9".parse().unwrap(), "192.0.2.2:3478".parse().unwrap());
+    let flow = Flow {
+        client,
+        server,
+        channel: 0x4000,
+        relayed: "198.51.100.1:9".parse().unwrap(),
+        peer: "198.51.100.2:9".parse().unwrap(),
+        hairpin: false,
+        to_peer_until: Instant::FAR_FUTURE,
+        to_client_until: Instant::FAR_FUTURE,
+        bytes_per_second: 0,
+    };
+    let id = FlowId { allocation: AllocationId(1), channel: flow.channel };
+    let now = linux_net::Clock::instant();
+    routes.set(now, id, &flow).unwrap();
+    routes.renew(now);
+    let payload = b"\x40\x00\x00\x02hi".to_vec();
+    let datagram = Datagram {
+        from: client,
+        to: server,
+        ttl: 64,
+        tos: 0,
+        dont_fragment: true,
+        id: 1,
+        label: 0,
+        payload,
+    };
+    let frame = datagram.frame(COMES, Check::Right);
+    // Whether it found a way or not, it was looked at as one of ours.
+    let looked_at = |path: &KernelPath, verdict| {
+        verdict == Verdict::Redirect || path.passed().iter().any(|(_, count)| *count > 0)
+    };
+    let ran = path.run(Hook::Xdp, &frame, 1).unwrap();
+    assert_eq!((ran.verdict, &ran.frame), (Verdict::Pass, &frame));
+    assert!(!looked_at(&path, ran.verdict));
+    path.know(link(1)).unwrap();
+    let ran = path.run(Hook::Xdp, &frame, 1).unwrap();
+    assert!(looked_at(&path, ran.verdict), "{ran:?}");
+}
