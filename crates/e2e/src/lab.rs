@@ -1,6 +1,7 @@
 //! Three hosts in a row, each a network namespace of its own.
 
-use std::net::IpAddr;
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -50,6 +51,10 @@ pub struct Lab {
     pub v6: Addresses,
 }
 
+/// Features of links that work like cards, for `ethtool -K`: the far end takes whole frames (`gro`), and
+/// checksums are in the frames (`tx`).
+const CARD: [&str; 4] = ["gro", "on", "tx", "off"];
+
 static COUNTER: AtomicU32 = AtomicU32::new(0);
 
 impl Lab {
@@ -72,11 +77,26 @@ impl Lab {
             (Host::Client, lab.v4.client, lab.v6.client),
             (Host::Server, lab.v4.listen, lab.v6.listen),
         )?;
-        lab.link(
-            (Host::Server, lab.v4.relay, lab.v6.relay),
-            (Host::Peer, lab.v4.peer, lab.v6.peer),
-        )?;
+        lab.link_to_peer()?;
         Ok(lab)
+    }
+
+    /// Makes the link between server and peer, as [`Lab::new`] does and as it is made again by who
+    /// deleted it.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn link_to_peer(&self) -> Result<(), String> {
+        self.link(
+            (Host::Server, self.v4.relay, self.v6.relay),
+            (Host::Peer, self.v4.peer, self.v6.peer),
+        )
+    }
+
+    /// The name of the link's end at one host that leads to another: at the client it is "to-server".
+    #[must_use]
+    pub fn end_towards(host: Host) -> String {
+        format!("to-{}", host.name())
     }
 
     /// The name of a host's namespace.
@@ -92,9 +112,66 @@ impl Lab {
         command
     }
 
+    /// Runs a command in a host to its end: what it printed.
+    ///
+    /// # Panics
+    /// When it cannot be run, or fails.
+    #[track_caller]
+    pub fn run(&self, host: Host, program: &str, arguments: &[&str]) -> String {
+        let out = self.command(host, program).args(arguments).output();
+        let out = out.unwrap_or_else(|error| panic!("{program}: {error}"));
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let complaint = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{program} {arguments:?}: {text}{complaint}");
+        text
+    }
+
+    /// A UDP socket of a host, bound to an address of it; port 0 is any.
+    ///
+    /// # Panics
+    /// When it cannot be had.
+    #[must_use]
+    #[track_caller]
+    pub fn socket(&self, host: Host, at: (IpAddr, u16)) -> UdpSocket {
+        let path = format!("/run/netns/{}", self.namespace(host));
+        // A socket belongs to the namespace of the thread that opens it.
+        let opened = std::thread::spawn(move || {
+            linux_net::enter_network_namespace(File::open(path)?)?;
+            UdpSocket::bind(SocketAddr::from(at))
+        });
+        match opened.join() {
+            Ok(Ok(socket)) => socket,
+            Ok(Err(error)) => panic!("a socket at {at:?} of the {}: {error}", host.name()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Has all links behave as those of network cards do for a program in the kernel: frames come one
+    /// by one, with their checksums made, and a driver's program may send to them. Links that were
+    /// made since are to be told again.
+    ///
+    /// # Errors
+    /// Why they do not: a reason to skip the test.
+    pub fn behave_as_cards(&self) -> Result<(), String> {
+        for (host, end) in [
+            (Host::Client, Host::Server),
+            (Host::Server, Host::Client),
+            (Host::Server, Host::Peer),
+            (Host::Peer, Host::Server),
+        ] {
+            let end = Self::end_towards(end);
+            let out = self.command(host, "ethtool").args(["-K", &end]).args(CARD).output();
+            match out {
+                Ok(out) if out.status.success() => {}
+                Ok(out) => return Err(String::from_utf8_lossy(&out.stderr).trim().to_owned()),
+                Err(error) => return Err(format!("ethtool is not installed: {error}")),
+            }
+        }
+        Ok(())
+    }
+
     fn link(&self, a: (Host, IpAddr, IpAddr), b: (Host, IpAddr, IpAddr)) -> Result<(), String> {
-        // The name of a link's end tells where it leads: the client's end is called "to-server".
-        let (end_a, end_b) = (format!("to-{}", b.0.name()), format!("to-{}", a.0.name()));
+        let (end_a, end_b) = (Self::end_towards(b.0), Self::end_towards(a.0));
         ip(&[
             "link",
             "add",

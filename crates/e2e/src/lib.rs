@@ -4,11 +4,15 @@
 //! through the server. Each test makes its own lab; everything in it ends with the value.
 #![forbid(unsafe_code)]
 
+mod caller;
+mod clients;
 mod lab;
 mod server;
 mod skip;
 mod tool;
 
+pub use caller::Caller;
+pub use clients::{aioice, coturn, pion};
 pub use lab::{Addresses, Host, Lab};
 pub use server::{Account, Config, Server};
 pub use skip::{require, skip};

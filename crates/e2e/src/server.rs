@@ -1,8 +1,11 @@
 //! The real binary, started in the lab's server host with a configuration of the test's own.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+use serde_json::Value;
 
 use crate::{Host, Lab, Running, Tool};
 
@@ -23,6 +26,12 @@ pub struct Account {
 pub struct Config {
     /// Users to add before the start.
     pub accounts: Vec<Account>,
+    /// Where it listens, as in the configuration file.
+    pub listen: Vec<String>,
+    /// Addresses that it relays from.
+    pub relay: Vec<IpAddr>,
+    /// A command with its arguments that the server is started by, such as `setpriv`; empty: none.
+    pub through: Vec<String>,
     /// Addresses and networks that clients may reach: the lab's addresses are private, and refused by default.
     pub allow: Vec<String>,
     /// Further lines at the top level of the configuration.
@@ -38,27 +47,34 @@ impl Config {
     pub fn for_lab(lab: &Lab) -> Self {
         Self {
             accounts: vec![Account { name: "alice", password: "correct-horse-battery" }],
+            listen: vec![format!("{}:3478", lab.v4.listen), format!("[{}]:3478", lab.v6.listen)],
+            relay: vec![lab.v4.relay, lab.v6.relay],
+            through: Vec::new(),
             allow: vec![lab.v4.peer.to_string(), lab.v6.peer.to_string()],
             top: "compatibility.rfc5766_clients = true\n".to_owned(),
             tables: String::new(),
         }
     }
 
-    fn text(&self, lab: &Lab) -> String {
-        let allow: Vec<String> = self.allow.iter().map(|ip| format!("\"{ip}\"")).collect();
+    fn text(&self) -> String {
         format!(
-            "realm = \"turn.test\"\nlisten = [\"{}:3478\", \"[{}]:3478\"]\n{}\n\
-             [relay]\naddresses = [\"{}\", \"{}\"]\n\
+            "realm = \"turn.test\"\nlisten = [{}]\n{}\n\
+             [relay]\naddresses = [{}]\n\
              [peers]\nallow = [{}]\n{}\n",
-            lab.v4.listen,
-            lab.v6.listen,
+            quoted(&self.listen),
             self.top,
-            lab.v4.relay,
-            lab.v6.relay,
-            allow.join(", "),
+            quoted(&self.relay),
+            quoted(&self.allow),
             self.tables,
         )
     }
+}
+
+/// Texts of a list in the configuration file.
+fn quoted(texts: &[impl ToString]) -> String {
+    let quoted: Vec<String> =
+        texts.iter().map(|text| format!("\"{}\"", text.to_string())).collect();
+    quoted.join(", ")
 }
 
 /// A running server; it is killed with this value.
@@ -82,7 +98,7 @@ impl Server {
         drop(std::fs::remove_dir_all(&directory));
         std::fs::create_dir_all(&directory)
             .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
-        write(&directory.join("turnpike.toml"), &config.text(lab));
+        write(&directory.join("turnpike.toml"), &config.text());
         for account in &config.accounts {
             let added = Tool::run(
                 Command::new(binary())
@@ -94,8 +110,12 @@ impl Server {
             );
             assert!(added.ok, "user add: {}", added.output);
         }
+        let binary = binary();
+        let mut words = config.through.iter().map(std::ffi::OsStr::new).chain([binary.as_os_str()]);
+        let first = words.next().unwrap_or_default();
         let mut process = Running::start(
-            lab.command(Host::Server, binary())
+            lab.command(Host::Server, first)
+                .args(words)
                 .arg("run")
                 .arg("--config")
                 .arg(directory.join("turnpike.toml"))
@@ -107,8 +127,8 @@ impl Server {
     }
 
     /// Rewrites the configuration; the server takes no notice until it is told to reload.
-    pub fn rewrite(&self, lab: &Lab, config: &Config) {
-        write(&self.directory.join("turnpike.toml"), &config.text(lab));
+    pub fn rewrite(&self, config: &Config) {
+        write(&self.directory.join("turnpike.toml"), &config.text());
     }
 
     /// Runs a command of the binary against this server, such as `status --json`.
@@ -123,6 +143,18 @@ impl Server {
                 .arg(&self.directory),
             PATIENCE,
         )
+    }
+
+    /// What a command answers with `--json`.
+    ///
+    /// # Panics
+    /// When it answers something else.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let out = self.ask(&[arguments, &["--json"]].concat());
+        serde_json::from_str(&out.output)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}:\n{}", out.output))
     }
 
     /// Resident memory in KiB, as the kernel counts it.

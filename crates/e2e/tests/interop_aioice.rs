@@ -1,27 +1,15 @@
 //! aioice, a Python ICE agent, restricted to relayed candidates.
 
-use std::process::Command;
 use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Server, Tool, repository, require};
-
-fn installed() -> Result<(), String> {
-    let found = Command::new("/usr/bin/python3").args(["-c", "import aioice"]).output();
-    match found {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(_) | Err(_) => Err("aioice is not installed (Debian package python3-aioice)".to_owned()),
-    }
-}
+use e2e::{Config, Host, Lab, Server, Tool, aioice, require};
 
 #[test]
 fn two_relay_only_agents_connect_and_exchange() {
-    if require(installed()).is_none() {
-        return;
-    }
+    let Some(script) = require(aioice()) else { return };
     let Some(lab) = require(Lab::new()) else { return };
     let config = Config { top: String::new(), ..Config::for_lab(&lab) };
     let _server = Server::start(&lab, &config);
-    let script = repository().join("crates/e2e/clients/aioice/relay_only.py");
     let out = Tool::run(
         lab.command(Host::Client, "/usr/bin/python3").arg(script).args([
             &lab.v4.listen.to_string(),

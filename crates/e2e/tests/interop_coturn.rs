@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Running, Server, Tool, require};
+use e2e::{Config, Host, Lab, Running, Server, Tool, coturn, require};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -15,7 +15,7 @@ struct Scene {
 
 impl Scene {
     fn new(change: impl FnOnce(&mut Config)) -> Option<Self> {
-        require(installed())?;
+        require(coturn())?;
         let lab = require(Lab::new())?;
         let mut config = Config::for_lab(&lab);
         change(&mut config);
@@ -52,13 +52,6 @@ impl Scene {
             PATIENCE,
         )
     }
-}
-
-fn installed() -> Result<(), String> {
-    let found = std::process::Command::new("turnutils_uclient").arg("-h").output().is_ok();
-    found.then_some(()).ok_or_else(|| {
-        "coturn's client utilities are not installed (Debian package coturn)".to_owned()
-    })
 }
 
 /// uclient says how many messages came back; `expected` must, and none be lost.

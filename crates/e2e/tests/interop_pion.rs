@@ -1,35 +1,12 @@
 //! pion, the Go client that LiveKit and many others are built on.
 
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Running, Server, Tool, repository, require};
-
-/// Builds the client with the Go toolchain and modules at hand.
-fn client() -> Result<PathBuf, String> {
-    let source = repository().join("crates/e2e/clients/pion");
-    let binary = source.join("bin/pion");
-    let out = Command::new("go")
-        .arg("build")
-        .arg("-o")
-        .arg(&binary)
-        .arg(".")
-        .current_dir(&source)
-        .output();
-    match out {
-        Ok(out) if out.status.success() => Ok(binary),
-        Ok(out) => Err(format!(
-            "pion's client does not build: {}",
-            String::from_utf8_lossy(&out.stderr).trim()
-        )),
-        Err(error) => Err(format!("Go is not installed: {error}")),
-    }
-}
+use e2e::{Config, Host, Lab, Running, Server, Tool, pion, require};
 
 #[test]
 fn echoes_by_send_indications_and_channels() {
-    let Some(client) = require(client()) else { return };
+    let Some(client) = require(pion()) else { return };
     let Some(lab) = require(Lab::new()) else { return };
     let config = Config { top: String::new(), ..Config::for_lab(&lab) };
     let _server = Server::start(&lab, &config);

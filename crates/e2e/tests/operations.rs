@@ -46,9 +46,7 @@ impl Scene {
     }
 
     fn json(&self, arguments: &[&str]) -> Value {
-        let out = self.server.ask(&[arguments, &["--json"]].concat());
-        serde_json::from_str(&out.output)
-            .unwrap_or_else(|error| panic!("{arguments:?}: {error}:\n{}", out.output))
+        self.server.json(arguments)
     }
 
     fn sessions(&self) -> Vec<Value> {
@@ -117,7 +115,7 @@ fn log_line(server: &Server, text: &str) -> String {
 fn a_reload_acts_on_live_calls() {
     let Some(mut scene) = Scene::new(|_| ()) else { return };
     scene.config.allow.clear();
-    scene.server.rewrite(&scene.lab, &scene.config);
+    scene.server.rewrite(&scene.config);
     let report = scene.json(&["reload"]);
     assert_eq!(report["applied"][0]["key"], "peers.allow", "{report}");
     assert_eq!(report["refused"], Value::Null, "{report}");
@@ -140,7 +138,7 @@ fn a_reload_acts_on_live_calls() {
 fn a_broken_configuration_changes_nothing() {
     let Some(mut scene) = Scene::new(|_| ()) else { return };
     scene.config.top = "lifetime = 600\n".to_owned();
-    scene.server.rewrite(&scene.lab, &scene.config);
+    scene.server.rewrite(&scene.config);
     let out = scene.server.ask(&["reload"]);
     assert!(
         !out.ok && out.output.contains("lifetime") && out.output.contains("turnpike.toml:3"),
@@ -157,7 +155,7 @@ fn a_broken_configuration_changes_nothing() {
 fn sighup_reloads_and_the_log_says_what_changed() {
     let Some(mut scene) = Scene::new(|_| ()) else { return };
     scene.config.tables = "[quotas]\nallocations_per_user = 7\n".to_owned();
-    scene.server.rewrite(&scene.lab, &scene.config);
+    scene.server.rewrite(&scene.config);
     scene.server.process.signal("HUP");
     scene.server.process.wait_for("quotas.allocations_per_user", PATIENCE);
 }

@@ -68,7 +68,11 @@ const PERMITTED: &[Row] = &[
         &["turnpike"],
     ),
     row("netsim", &["turn-types"], &["turn-proto", "turn-client"]),
-    row("e2e", &["turn-types", "stun-wire", "turn-client"], &["turnpike"]),
+    row(
+        "e2e",
+        &["turn-types", "stun-wire", "turn-client", "linux-net"],
+        &["turnpike", "xdp-relay"],
+    ),
     row("xtask", &["settings", "host-tuning"], &[]),
 ];
 

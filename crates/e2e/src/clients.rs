@@ -1,0 +1,56 @@
+//! Other people's clients: where they are, or why not.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::repository;
+
+/// pion's client, built with the Go toolchain and modules at hand: see `clients/pion/main.go`.
+///
+/// # Errors
+/// A reason to skip the test.
+pub fn pion() -> Result<PathBuf, String> {
+    let source = repository().join("crates/e2e/clients/pion");
+    let binary = source.join("bin/pion");
+    let out = Command::new("go")
+        .arg("build")
+        .arg("-o")
+        .arg(&binary)
+        .arg(".")
+        .current_dir(&source)
+        .output();
+    match out {
+        Ok(out) if out.status.success() => Ok(binary),
+        Ok(out) => Err(format!(
+            "pion's client does not build: {}",
+            String::from_utf8_lossy(&out.stderr).trim()
+        )),
+        Err(error) => Err(format!("Go is not installed: {error}")),
+    }
+}
+
+/// The script that connects two of aioice's agents, for `/usr/bin/python3`: see
+/// `clients/aioice/relay_only.py`.
+///
+/// # Errors
+/// A reason to skip the test.
+pub fn aioice() -> Result<PathBuf, String> {
+    let found = Command::new("/usr/bin/python3").args(["-c", "import aioice"]).output();
+    match found {
+        Ok(output) if output.status.success() => {
+            Ok(repository().join("crates/e2e/clients/aioice/relay_only.py"))
+        }
+        Ok(_) | Err(_) => Err("aioice is not installed (Debian package python3-aioice)".to_owned()),
+    }
+}
+
+/// Whether coturn's client utilities are there.
+///
+/// # Errors
+/// A reason to skip the test.
+pub fn coturn() -> Result<(), String> {
+    let found = Command::new("turnutils_uclient").arg("-h").output().is_ok();
+    found.then_some(()).ok_or_else(|| {
+        "coturn's client utilities are not installed (Debian package coturn)".to_owned()
+    })
+}
