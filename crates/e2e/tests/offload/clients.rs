@@ -1,0 +1,126 @@
+//! Other people's clients get what they get from sockets, and the kernel relays it.
+
+use std::time::Duration;
+
+use e2e::{Host, Running, Tool, aioice, coturn, pion, require};
+
+use crate::{Scene, wait_until};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server, and coturn's echo peer at both families of the peer's host.
+fn scene(mode: &str) -> Option<(Scene, [Running; 2])> {
+    require(coturn())?;
+    let scene = Scene::new(mode, |_, _| ())?;
+    let peers = [scene.lab.v4.peer, scene.lab.v6.peer].map(|ip| {
+        let mut command = scene.lab.command(Host::Peer, "turnutils_peer");
+        Running::start(command.args(["-p", "3480", "-L", &ip.to_string()]))
+    });
+    Some((scene, peers))
+}
+
+/// So many packets to peers, and to clients, went through the kernel.
+#[track_caller]
+fn assert_by_kernel(scene: &Scene, to_peers: u64, to_clients: u64) {
+    let told = |part: &str| scene.traffic(part);
+    wait_until(
+        || format!("the kernel relays: {:#}, and not {:#}", told("by_kernel"), told("by_sockets")),
+        || {
+            let told = told("by_kernel");
+            let packets = |leg: &str| told[leg]["packets"].as_u64();
+            packets("to_peers") >= Some(to_peers) && packets("to_clients") >= Some(to_clients)
+        },
+    );
+}
+
+#[track_caller]
+fn coturn_echoes(mode: &str) {
+    let Some((scene, _peers)) = scene(mode) else { return };
+    let (v4, v6) = (scene.lab.v4, scene.lab.v6);
+    let ways = [
+        (v4.listen, v4.peer, "-X"),
+        (v4.listen, v6.peer, "-x"),
+        (v6.listen, v4.peer, "-X"),
+        (v6.listen, v6.peer, "-x"),
+    ];
+    std::thread::scope(|scope| {
+        for (listen, peer, family) in ways {
+            let scene = &scene;
+            scope.spawn(move || {
+                let out = Tool::run(
+                    scene
+                        .lab
+                        .command(Host::Client, "turnutils_uclient")
+                        .args(["-u", "alice", "-w", "correct-horse-battery", "-p", "3478"])
+                        .args(["-e", &peer.to_string(), "-r", "3480", family, "-c", "-z", "5"])
+                        .args(["-n", "50", "-m", "2", "-l", "171", &listen.to_string()]),
+                    PATIENCE,
+                );
+                let all_came = out.ok
+                    && out.output.contains("tot_recv_msgs=100")
+                    && out.output.contains("Total lost packets 0");
+                assert!(all_came, "{listen} to {peer} by {mode}:\n{}", out.output);
+            });
+        }
+    });
+    assert_by_kernel(&scene, 300, 300);
+}
+
+#[test]
+fn coturn_echoes_by_xdp() {
+    coturn_echoes("xdp");
+}
+
+#[test]
+fn coturn_echoes_by_tc() {
+    coturn_echoes("tc");
+}
+
+#[test]
+fn coturn_echoes_by_generic_xdp() {
+    coturn_echoes("xdp-generic");
+}
+
+#[test]
+fn pion_echoes() {
+    let Some(client) = require(pion()) else { return };
+    for mode in ["xdp", "tc"] {
+        let Some((scene, _peers)) = scene(mode) else { return };
+        let out = Tool::run(
+            scene.lab.command(Host::Client, &client).args([
+                &format!("{}:3478", scene.lab.v4.listen),
+                "alice",
+                "correct-horse-battery",
+                "turn.test",
+                &format!("{}:3480", scene.lab.v4.peer),
+                "300",
+            ]),
+            PATIENCE,
+        );
+        assert!(out.ok && out.output.contains("echoed 300 of 300"), "{mode}:\n{}", out.output);
+        // What it pads to four bytes goes by the sockets: three of four lengths, on its way to the peer.
+        assert_by_kernel(&scene, 40, 200);
+    }
+}
+
+#[test]
+fn aioice_agents_connect_and_exchange() {
+    let Some(script) = require(aioice()) else { return };
+    for mode in ["xdp", "tc"] {
+        let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
+        let out = Tool::run(
+            scene.lab.command(Host::Client, "/usr/bin/python3").arg(&script).args([
+                &scene.lab.v4.listen.to_string(),
+                "3478",
+                "alice",
+                "correct-horse-battery",
+                "200",
+            ]),
+            PATIENCE,
+        );
+        let all_came = out.ok && out.output.contains("exchanged 200 of 200 both ways");
+        assert!(all_came, "{mode}:\n{}", out.output);
+        // Both agents are clients, so each message is one to a peer and one to a client.
+        assert_by_kernel(&scene, 300, 300);
+    }
+}

@@ -1,0 +1,195 @@
+//! What ends a route in the sockets' eyes ends it in the kernel, and nothing outlives the server.
+
+use std::time::{Duration, Instant};
+
+use e2e::{Host, Lab, Server};
+use turn_types::IpFamily::V4;
+use xdp_relay::limits::LEASE;
+
+use crate::{Call, Scene, wait_until};
+
+/// What a busy machine may add to a second.
+const A_SECOND: Duration = Duration::from_secs(3);
+
+/// A call that the kernel relays.
+fn scene(mode: &str) -> Option<(Scene, Call)> {
+    let scene = Scene::new(mode, |_, _| ())?;
+    let call = scene.call(V4, V4);
+    scene.wait_for_kernel(&call);
+    Some((scene, call))
+}
+
+#[track_caller]
+fn assert_closes(what: &str, mode: &str, call: &Call, within: Duration) {
+    let open = call.still_open();
+    println!("{what}, {mode}: still open for {open:?} (to the peer, to the client)");
+    assert!(open.iter().all(|time| *time <= within), "{what}, {mode}: {open:?}");
+}
+
+#[test]
+fn an_allocation_that_is_given_back() {
+    for mode in ["xdp", "tc"] {
+        let Some((_scene, mut call)) = scene(mode) else { return };
+        call.caller.release();
+        assert_closes("Refresh 0", mode, &call, A_SECOND);
+    }
+}
+
+#[test]
+fn an_allocation_that_the_operator_ends() {
+    for mode in ["xdp", "tc"] {
+        let Some((scene, call)) = scene(mode) else { return };
+        let session = scene.session(&call.caller);
+        let ended = scene.server.ask(&["session", "end", session["id"].as_str().expect("an id")]);
+        assert!(ended.ok, "{}", ended.output);
+        assert_closes("session end", mode, &call, A_SECOND);
+    }
+}
+
+#[test]
+fn a_peer_that_is_forbidden_from_now_on() {
+    for mode in ["xdp", "tc"] {
+        let Some((mut scene, call)) = scene(mode) else { return };
+        scene.config.allow.clear();
+        scene.reload();
+        assert_closes("peers.allow", mode, &call, A_SECOND);
+    }
+}
+
+/// As [`scene`], with the shortest lifetime that settings allow.
+#[test]
+fn an_allocation_that_nobody_refreshes() {
+    const LIFETIME: Duration = Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        for mode in ["xdp", "tc"] {
+            scope.spawn(move || {
+                let shortest = "\n[lifetimes]\nallocation_default = \"60 s\"\n";
+                let Some(scene) = Scene::new(mode, |_, config| config.tables += shortest) else {
+                    return;
+                };
+                let call = scene.call(V4, V4);
+                // The server began to count before its answer came.
+                let end = Instant::now() + LIFETIME;
+                scene.wait_for_kernel(&call);
+                std::thread::sleep(
+                    end.saturating_duration_since(Instant::now() + Duration::from_secs(5)),
+                );
+                scene.wait_for_kernel(&call);
+                std::thread::sleep(end.saturating_duration_since(Instant::now()));
+                assert_closes("expiry", mode, &call, A_SECOND);
+            });
+        }
+    });
+}
+
+/// Permissions last 5 minutes, by the RFC and in the settings.
+#[test]
+#[ignore = "takes more than five minutes"]
+fn a_permission_that_nobody_refreshes() {
+    let Some((scene, call)) = scene("xdp") else { return };
+    let end = Instant::now() + Duration::from_secs(300);
+    std::thread::sleep(end.saturating_duration_since(Instant::now() + Duration::from_secs(30)));
+    scene.wait_for_kernel(&call);
+    std::thread::sleep(end.saturating_duration_since(Instant::now()));
+    std::thread::sleep(A_SECOND);
+    assert!(!call.to_client(b"to the client"), "the permission has run out");
+}
+
+#[test]
+fn a_bandwidth_from_now_on() {
+    const RATE: u64 = 100_000;
+    for mode in ["xdp", "tc"] {
+        let Some((mut scene, call)) = scene(mode) else { return };
+        scene.config.tables += &format!("\n[quotas]\nbytes_per_second = \"{RATE} B\"\n");
+        scene.reload();
+
+        let start = Instant::now();
+        let (mut to_peer, mut to_client) = (0, 0);
+        while start.elapsed() < Duration::from_secs(4) {
+            for _ in 0..10 {
+                call.caller.send(call.channel, &[1; 1000]);
+                drop(call.peer.send(&[2; 1000]));
+            }
+            while let Some(datagram) = call.receive_at_peer(Duration::from_millis(2)) {
+                to_peer += datagram.len() as u64;
+            }
+            while let Some(payload) = call.caller.receive(Duration::from_millis(2)) {
+                to_client += payload.len() as u64;
+            }
+        }
+        let elapsed = start.elapsed().as_secs_f64();
+        println!("bandwidth, {mode}: {to_peer} and {to_client} bytes in {elapsed:.2} s");
+        // The bucket holds a second's worth at first; the sockets and the kernel have one each.
+        let least = 0.5 * RATE as f64 * elapsed;
+        let most = 1.5 * RATE as f64 * (elapsed + 2.0);
+        for bytes in [to_peer as f64, to_client as f64] {
+            assert!((least..most).contains(&bytes), "{mode}: {bytes} of {least}..{most}");
+        }
+        wait_until(
+            || format!("drops in {:#}", scene.session(&call.caller)),
+            || scene.session(&call.caller)["dropped_packets"].as_u64() > Some(100),
+        );
+    }
+}
+
+#[test]
+fn a_server_that_is_killed() {
+    for mode in ["xdp", "tc"] {
+        let Some((Scene { lab, config, mut server }, call)) = scene(mode) else { return };
+        server.process.signal("KILL");
+        assert_closes("SIGKILL", mode, &call, LEASE + A_SECOND);
+        assert!(!server.process.wait(A_SECOND), "it was killed");
+        assert_eq!(programs(&lab), "", "{mode}");
+
+        // The next one starts where it left, and works.
+        drop(server);
+        let scene = Scene { server: Server::start(&lab, &config), lab, config };
+        scene.assert_attached(mode);
+        let call = scene.call(V4, V4);
+        scene.wait_for_kernel(&call);
+    }
+}
+
+#[test]
+fn a_server_that_hangs() {
+    for mode in ["xdp", "tc"] {
+        let Some((scene, call)) = scene(mode) else { return };
+        scene.server.process.signal("STOP");
+        assert_closes("SIGSTOP", mode, &call, LEASE + A_SECOND);
+        scene.server.process.signal("CONT");
+        // What was sent meanwhile waited at the sockets, and goes on its way now.
+        while call.receive_at_peer(Duration::from_millis(200)).is_some() {}
+        while call.caller.receive(Duration::from_millis(200)).is_some() {}
+        scene.wait_for_kernel(&call);
+    }
+}
+
+#[test]
+fn a_server_that_ends_leaves_interfaces_as_they_were() {
+    for mode in ["xdp", "xdp-generic", "tc"] {
+        let Some(lab) = e2e::require(Lab::new()) else { return };
+        let (programs_before, settings_before) = (programs(&lab), settings(&lab));
+        drop(lab);
+        let Some((mut scene, _call)) = scene(mode) else { return };
+        if mode != "tc" {
+            assert_ne!(programs(&scene.lab), programs_before, "{mode}: it can be seen");
+        }
+        assert!(scene.server.stop(), "{}", scene.server.process.output());
+        assert_eq!(programs(&scene.lab), programs_before, "{mode}");
+        assert_eq!(settings(&scene.lab), settings_before, "{mode}");
+    }
+}
+
+/// What is on the server's interfaces of XDP and of traffic control.
+fn programs(lab: &Lab) -> String {
+    let links = lab.run(Host::Server, "ip", &["-o", "link", "show"]);
+    let filters = lab.run(Host::Server, "tc", &["qdisc", "show"]);
+    let is_one = |line: &&str| line.contains("xdp") || line.contains("clsact");
+    links.lines().chain(filters.lines()).filter(is_one).collect()
+}
+
+/// What the server changes for its lookups.
+fn settings(lab: &Lab) -> String {
+    let files = ["ipv4", "ipv6"].map(|family| format!("/proc/sys/net/{family}/conf/lo/forwarding"));
+    lab.run(Host::Server, "cat", &files.each_ref().map(String::as_str))
+}

@@ -1,0 +1,158 @@
+//! What leaves the kernel path: whole, with right checksums, and counted.
+
+use std::time::Duration;
+
+use e2e::{Host, Lab, Running};
+use turn_types::IpFamily;
+
+use crate::{Call, Scene, wait_until};
+
+/// Lengths of payloads, in bytes: none, odd, even, and as long as fits in a packet with ChannelData in
+/// front, IPv6 around it and 1500 bytes to a frame.
+const LENGTHS: [usize; 6] = [0, 1, 2, 171, 1000, 1448];
+
+fn payload(len: usize, n: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + n) as u8).collect()
+}
+
+/// Calls of every combination of families.
+fn calls(scene: &Scene) -> Vec<Call> {
+    let families = IpFamily::ALL.into_iter();
+    let ways = families.flat_map(|client| IpFamily::ALL.map(|relay| (client, relay)));
+    ways.map(|(client, relay)| scene.call(client, relay)).collect()
+}
+
+/// Every payload comes as it was sent, both ways.
+#[track_caller]
+fn exchange(call: &Call) {
+    for (n, len) in LENGTHS.into_iter().enumerate() {
+        let payload = payload(len, n);
+        assert!(call.to_peer(&payload), "{len} bytes to the peer of {:?}", call.caller);
+        assert!(call.to_client(&payload), "{len} bytes to the client of {:?}", call.caller);
+    }
+}
+
+/// tcpdump on what comes to a host.
+fn watch(lab: &Lab, host: Host) -> Running {
+    let end = Lab::end_towards(Host::Server);
+    let mut watch = Running::start(lab.command(host, "tcpdump").args([
+        "-i",
+        &end,
+        "-Q",
+        "in",
+        "-nn",
+        "-vv",
+        "-l",
+        "--immediate-mode",
+        "udp",
+    ]));
+    watch.wait_for("listening on", Duration::from_secs(20));
+    watch
+}
+
+fn checksums(mode: &str) {
+    let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
+    if std::process::Command::new("tcpdump").arg("--version").output().is_err() {
+        return e2e::skip("tcpdump is not installed");
+    }
+    let calls = calls(&scene);
+    calls.iter().for_each(|call| scene.wait_for_kernel(call));
+    let hosts = [Host::Client, Host::Peer].map(|host| watch(&scene.lab, host));
+    // Twice as many: tcpdump begins to see them some time after it said so.
+    let enough = 2 * LENGTHS.len() * calls.len();
+    for watch in hosts {
+        let count = |text| watch.output().matches(text).count();
+        let seen = || count("udp sum ok") + count("bad udp cksum") + count("no cksum");
+        wait_until(
+            || format!("{enough} datagrams seen: {}", watch.output()),
+            || {
+                calls.iter().for_each(exchange);
+                seen() >= enough
+            },
+        );
+        assert_eq!(count("udp sum ok"), seen(), "{mode}:\n{}", watch.output());
+    }
+}
+
+#[test]
+fn checksums_by_xdp() {
+    checksums("xdp");
+}
+
+#[test]
+fn checksums_by_tc() {
+    checksums("tc");
+}
+
+#[test]
+fn checksums_that_senders_leave_to_be_made() {
+    for mode in ["xdp", "tc"] {
+        let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
+        let end = Lab::end_towards(Host::Server);
+        for host in [Host::Client, Host::Peer] {
+            scene.lab.run(host, "ethtool", &["-K", &end, "tx", "on"]);
+        }
+        for call in calls(&scene) {
+            // Twice: the first packet of each way goes by the sockets.
+            exchange(&call);
+            exchange(&call);
+        }
+    }
+}
+
+fn counters(mode: &str) {
+    let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
+    let call = scene.call(IpFamily::V4, IpFamily::V6);
+    let (mut packets, mut bytes) = (0, 0);
+    for n in 0..40 {
+        let payload = payload(100 + n, n);
+        assert!(call.to_peer(&payload) && call.to_client(&payload) && call.to_client(&payload));
+        packets += 1;
+        bytes += payload.len() as u64;
+    }
+    let expected = [("to_peers", packets, bytes), ("to_client", 2 * packets, 2 * bytes)];
+    let what = || format!("{expected:?}: {:#}", scene.session(&call.caller));
+    wait_until(what, || {
+        let session = scene.session(&call.caller);
+        expected.iter().all(|(way, packets, bytes)| {
+            session[way]["packets"] == *packets && session[way]["bytes"] == *bytes
+        })
+    });
+    let session = scene.session(&call.caller);
+    assert_eq!(session["dropped_packets"], 0, "{session:#}");
+    assert_eq!(session["offload"]["by"], "kernel", "{session:#}");
+    assert_eq!(session["offload"]["channels"], 1, "{session:#}");
+
+    let (kernel, sockets) = (scene.traffic("by_kernel"), scene.traffic("by_sockets"));
+    let of = |part: &serde_json::Value, leg: &str, what: &str| {
+        part[leg][what].as_u64().unwrap_or_else(|| panic!("{leg} {what} of {part:#}"))
+    };
+    for (leg, packets, bytes) in
+        [("to_peers", packets, bytes), ("from_peers", 2 * packets, 2 * bytes)]
+    {
+        let both = |what| of(&kernel, leg, what) + of(&sockets, leg, what);
+        assert_eq!((both("packets"), both("bytes")), (packets, bytes), "{leg} {kernel:#}");
+        // Some are shown to the sockets: one by each processor.
+        assert!(of(&kernel, leg, "packets") >= packets / 2, "{leg} {kernel:#} {sockets:#}");
+    }
+    for (from, to) in [("from_clients", "to_peers"), ("to_clients", "from_peers")] {
+        let packets = of(&kernel, to, "packets");
+        assert_eq!(of(&kernel, from, "packets"), packets, "{kernel:#}");
+        let headers = 4 * packets;
+        assert_eq!(of(&kernel, from, "bytes"), of(&kernel, to, "bytes") + headers, "{kernel:#}");
+    }
+    assert_eq!(
+        session["offload"]["packets"],
+        of(&kernel, "to_peers", "packets") + of(&kernel, "from_peers", "packets")
+    );
+}
+
+#[test]
+fn counters_by_xdp() {
+    counters("xdp");
+}
+
+#[test]
+fn counters_by_tc() {
+    counters("tc");
+}

@@ -1,0 +1,12 @@
+//! The kernel path of the real binary: what it relays is what sockets would have relayed, and it ends
+//! when they would have ended.
+
+mod clients;
+mod devices;
+mod ends;
+mod frames;
+mod privileges;
+mod scene;
+mod ways;
+
+use scene::{Call, Scene, wait_until};

@@ -1,0 +1,224 @@
+//! A lab whose server relays in the kernel, and calls through it.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use e2e::{Caller, Config, Host, Lab, Server, require};
+use serde_json::Value;
+use stun_wire::ChannelNumber;
+use turn_types::IpFamily;
+
+/// How long what has to happen may take. The machine may be busy, and the server looks at its
+/// interfaces every 5 seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a datagram may take.
+pub(crate) const ON_ITS_WAY: Duration = Duration::from_secs(2);
+
+/// A lab with a server in it.
+pub(crate) struct Scene {
+    pub(crate) lab: Lab,
+    pub(crate) config: Config,
+    pub(crate) server: Server,
+}
+
+impl Scene {
+    /// A server that relays by a hook, or by sockets for the mode "off"; `None`: skipped.
+    pub(crate) fn new(mode: &str, change: impl FnOnce(&Lab, &mut Config)) -> Option<Self> {
+        require(capable())?;
+        let lab = require(Lab::new())?;
+        require(lab.behave_as_cards())?;
+        let mut config = Config::for_lab(&lab);
+        config.tables = format!("[offload]\nmode = \"{mode}\"\n");
+        change(&lab, &mut config);
+        let server = Server::start(&lab, &config);
+        let scene = Self { lab, config, server };
+        if mode != "off" {
+            scene.assert_attached(mode);
+        }
+        Some(scene)
+    }
+
+    /// Every interface has a program, by this hook.
+    #[track_caller]
+    pub(crate) fn assert_attached(&self, hook: &str) {
+        let offload = &self.server.json(&["status"])["offload"];
+        let interfaces = offload["interfaces"].as_array().expect("interfaces");
+        let is_so = |interface: &Value| interface["hook"] == hook;
+        assert!(!interfaces.is_empty() && interfaces.iter().all(is_so), "{offload:#}");
+    }
+
+    /// What of the traffic since the start a part of the server relayed: `by_kernel`, `by_sockets`.
+    pub(crate) fn traffic(&self, part: &str) -> Value {
+        self.server.json(&["status"])["offload"][part].clone()
+    }
+
+    /// Has a new configuration take effect.
+    #[track_caller]
+    pub(crate) fn reload(&self) {
+        self.server.rewrite(&self.config);
+        let report = self.server.json(&["reload"]);
+        assert!(report["applied"][0]["key"].is_string(), "{report:#}");
+    }
+
+    /// A call whose client and relayed address are of these families.
+    #[track_caller]
+    pub(crate) fn call(&self, client: IpFamily, relay: IpFamily) -> Call {
+        let peer = self.lab.socket(Host::Peer, (of(&self.lab, relay).peer, 0));
+        self.call_to(client, peer)
+    }
+
+    /// A call to a peer.
+    #[track_caller]
+    pub(crate) fn call_to(&self, client: IpFamily, peer: UdpSocket) -> Call {
+        let addresses = of(&self.lab, client);
+        let server = SocketAddr::new(addresses.listen, 3478);
+        self.call_between(addresses.client, server, peer)
+    }
+
+    /// A call from an address of the client's host by a listener to a peer.
+    #[track_caller]
+    pub(crate) fn call_between(&self, client: IpAddr, server: SocketAddr, peer: UdpSocket) -> Call {
+        let mut caller = self.caller(client, server, IpFamily::of(ip(&peer)));
+        let channel = caller.bind(local(&peer));
+        peer.connect(caller.relayed()).expect("the relayed address has the peer's family");
+        Call { caller, channel, peer }
+    }
+
+    /// A client with an allocation.
+    #[track_caller]
+    pub(crate) fn caller(&self, client: IpAddr, server: SocketAddr, relay: IpFamily) -> Caller {
+        let socket = self.lab.socket(Host::Client, (client, 0));
+        Caller::allocate(socket, server, self.config.accounts[0], relay)
+    }
+
+    /// The session of a client, as the server tells it.
+    #[track_caller]
+    pub(crate) fn session(&self, caller: &Caller) -> Value {
+        let client = local(&caller.socket).to_string();
+        let sessions = self.server.json(&["sessions"])["sessions"].take();
+        let found = sessions.as_array().into_iter().flatten().find(|one| one["client"] == *client);
+        found.unwrap_or_else(|| panic!("no session of {client}: {sessions:#}")).clone()
+    }
+
+    /// Has datagrams of a call go both ways until the kernel relays both.
+    #[track_caller]
+    pub(crate) fn wait_for_kernel(&self, call: &Call) {
+        const DATAGRAMS: u64 = 10;
+        // Of each direction each processor shows one to the sockets, now and then.
+        let mostly = |before: u64| self.by_kernel(&call.caller) >= before + DATAGRAMS - 1;
+        let what = || {
+            let status = &self.server.json(&["status"])["offload"];
+            format!("the kernel relays both ways: {:#} {status:#}", self.session(&call.caller))
+        };
+        wait_until(what, || {
+            let before = self.by_kernel(&call.caller);
+            let there = (0..DATAGRAMS).all(|_| call.to_peer(b"to the peer"));
+            if !there || !mostly(before) {
+                return false;
+            }
+            let before = self.by_kernel(&call.caller);
+            (0..DATAGRAMS).all(|_| call.to_client(b"to the client")) && mostly(before)
+        });
+    }
+
+    /// Packets of a client's session that the kernel relayed.
+    #[track_caller]
+    pub(crate) fn by_kernel(&self, caller: &Caller) -> u64 {
+        self.session(caller)["offload"]["packets"].as_u64().expect("packets")
+    }
+}
+
+/// The lab's addresses of a family.
+pub(crate) fn of(lab: &Lab, family: IpFamily) -> e2e::Addresses {
+    match family {
+        IpFamily::V4 => lab.v4,
+        IpFamily::V6 => lab.v6,
+    }
+}
+
+/// The address of a socket.
+pub(crate) fn local(socket: &UdpSocket) -> SocketAddr {
+    socket.local_addr().expect("a bound socket")
+}
+
+fn ip(socket: &UdpSocket) -> IpAddr {
+    local(socket).ip()
+}
+
+/// Whether this process may do what a kernel path takes.
+fn capable() -> Result<(), String> {
+    let missing = xdp_relay::device::missing_capabilities();
+    let reason = || format!("BPF programs want {}", missing.join(" and "));
+    missing.is_empty().then_some(()).ok_or_else(reason)
+}
+
+/// A client and its peer, on a channel.
+pub(crate) struct Call {
+    pub(crate) caller: Caller,
+    pub(crate) channel: ChannelNumber,
+    /// Connected to the relayed address.
+    pub(crate) peer: UdpSocket,
+}
+
+impl Call {
+    /// Sends a payload to the peer; whether it came.
+    pub(crate) fn to_peer(&self, payload: &[u8]) -> bool {
+        self.caller.send(self.channel, payload);
+        self.receive_at_peer(ON_ITS_WAY).as_deref() == Some(payload)
+    }
+
+    /// Sends a payload to the client; whether it came.
+    pub(crate) fn to_client(&self, payload: &[u8]) -> bool {
+        // What an earlier one met on its way is told to whoever sends next.
+        drop(self.peer.send(payload).or_else(|_| self.peer.send(payload)));
+        self.caller.receive(ON_ITS_WAY).as_deref() == Some(payload)
+    }
+
+    /// The next datagram that comes to the peer within `patience`.
+    pub(crate) fn receive_at_peer(&self, patience: Duration) -> Option<Vec<u8>> {
+        let mut datagram = vec![0; 65_535];
+        self.peer.set_read_timeout(Some(patience)).expect("a wait");
+        let len = self.peer.recv(&mut datagram).ok()?;
+        datagram.truncate(len);
+        Some(datagram)
+    }
+
+    /// Sends both ways for as long as something arrives either way: how long that is to the peer, and
+    /// to the client.
+    ///
+    /// # Panics
+    /// When it is longer than a test waits.
+    #[track_caller]
+    pub(crate) fn still_open(&self) -> [Duration; 2] {
+        const QUIET: Duration = Duration::from_secs(1);
+        const STEP: Duration = Duration::from_millis(2);
+        let start = Instant::now();
+        let mut last = [Duration::ZERO; 2];
+        while start.elapsed() < *last.iter().max().expect("two") + QUIET {
+            assert!(start.elapsed() < PATIENCE, "it stays open: {last:?}");
+            self.caller.send(self.channel, b"to the peer");
+            drop(self.peer.send(b"to the client"));
+            while self.receive_at_peer(STEP).is_some() {
+                last[0] = start.elapsed();
+            }
+            while self.caller.receive(STEP).is_some() {
+                last[1] = start.elapsed();
+            }
+        }
+        last
+    }
+}
+
+/// Tries until it is so.
+///
+/// # Panics
+/// When it takes longer than a test waits.
+#[track_caller]
+pub(crate) fn wait_until(what: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in {PATIENCE:?}: {}", what());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
