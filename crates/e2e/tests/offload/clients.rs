@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use e2e::{Host, Running, Tool, aioice, coturn, pion, require};
 
-use crate::{Scene, wait_until};
+use crate::{Scene, by_xdp_and_tc, wait_until};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -84,7 +84,7 @@ fn coturn_echoes_by_generic_xdp() {
 #[test]
 fn pion_echoes() {
     let Some(client) = require(pion()) else { return };
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some((scene, _peers)) = scene(mode) else { return };
         let out = Tool::run(
             scene.lab.command(Host::Client, &client).args([
@@ -100,13 +100,13 @@ fn pion_echoes() {
         assert!(out.ok && out.output.contains("echoed 300 of 300"), "{mode}:\n{}", out.output);
         // What it pads to four bytes goes by the sockets: three of four lengths, on its way to the peer.
         assert_by_kernel(&scene, 40, 200);
-    }
+    });
 }
 
 #[test]
 fn aioice_agents_connect_and_exchange() {
     let Some(script) = require(aioice()) else { return };
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
         let out = Tool::run(
             scene.lab.command(Host::Client, "/usr/bin/python3").arg(&script).args([
@@ -122,5 +122,5 @@ fn aioice_agents_connect_and_exchange() {
         assert!(all_came, "{mode}:\n{}", out.output);
         // Both agents are clients, so each message is one to a peer and one to a client.
         assert_by_kernel(&scene, 300, 300);
-    }
+    });
 }

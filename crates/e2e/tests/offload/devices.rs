@@ -5,7 +5,7 @@ use std::time::Duration;
 use e2e::{Host, Lab};
 use turn_types::IpFamily::V4;
 
-use crate::{Call, Scene, wait_until};
+use crate::{Call, Scene, by_xdp_and_tc, wait_until};
 
 /// Sends to the peer and back until both come: neighbours may have to be found first.
 #[track_caller]
@@ -18,7 +18,7 @@ fn wait_for_answers(call: &Call) {
 
 #[test]
 fn an_interface_that_goes_down_and_up() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
         let call = scene.call(V4, V4);
         scene.wait_for_kernel(&call);
@@ -29,7 +29,7 @@ fn an_interface_that_goes_down_and_up() {
         scene.lab.run(Host::Server, "ip", &["link", "set", &end, "up"]);
         wait_for_answers(&call);
         scene.wait_for_kernel(&call);
-    }
+    });
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn packets_that_are_longer_than_a_link_takes() {
 
 #[test]
 fn an_interface_that_is_made_again() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
         let call = scene.call(V4, V4);
         scene.wait_for_kernel(&call);
@@ -70,5 +70,5 @@ fn an_interface_that_is_made_again() {
         // The server looks every few seconds.
         scene.wait_for_kernel(&call);
         scene.assert_attached(mode);
-    }
+    });
 }

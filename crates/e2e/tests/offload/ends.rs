@@ -6,7 +6,7 @@ use e2e::{Host, Lab, Server};
 use turn_types::IpFamily::V4;
 use xdp_relay::limits::LEASE;
 
-use crate::{Call, Scene, wait_until};
+use crate::{Call, Scene, by_xdp_and_tc, wait_until};
 
 /// What a busy machine may add to a second.
 const A_SECOND: Duration = Duration::from_secs(3);
@@ -28,57 +28,51 @@ fn assert_closes(what: &str, mode: &str, call: &Call, within: Duration) {
 
 #[test]
 fn an_allocation_that_is_given_back() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some((_scene, mut call)) = scene(mode) else { return };
         call.caller.release();
         assert_closes("Refresh 0", mode, &call, A_SECOND);
-    }
+    });
 }
 
 #[test]
 fn an_allocation_that_the_operator_ends() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some((scene, call)) = scene(mode) else { return };
         let session = scene.session(&call.caller);
         let ended = scene.server.ask(&["session", "end", session["id"].as_str().expect("an id")]);
         assert!(ended.ok, "{}", ended.output);
         assert_closes("session end", mode, &call, A_SECOND);
-    }
+    });
 }
 
 #[test]
 fn a_peer_that_is_forbidden_from_now_on() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some((mut scene, call)) = scene(mode) else { return };
         scene.config.allow.clear();
         scene.reload();
         assert_closes("peers.allow", mode, &call, A_SECOND);
-    }
+    });
 }
 
-/// As [`scene`], with the shortest lifetime that settings allow.
 #[test]
 fn an_allocation_that_nobody_refreshes() {
+    // The shortest that settings allow.
     const LIFETIME: Duration = Duration::from_secs(60);
-    std::thread::scope(|scope| {
-        for mode in ["xdp", "tc"] {
-            scope.spawn(move || {
-                let shortest = "\n[lifetimes]\nallocation_default = \"60 s\"\n";
-                let Some(scene) = Scene::new(mode, |_, config| config.tables += shortest) else {
-                    return;
-                };
-                let call = scene.call(V4, V4);
-                // The server began to count before its answer came.
-                let end = Instant::now() + LIFETIME;
-                scene.wait_for_kernel(&call);
-                std::thread::sleep(
-                    end.saturating_duration_since(Instant::now() + Duration::from_secs(5)),
-                );
-                scene.wait_for_kernel(&call);
-                std::thread::sleep(end.saturating_duration_since(Instant::now()));
-                assert_closes("expiry", mode, &call, A_SECOND);
-            });
-        }
+    let sleep_until = |at: Instant| {
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+    };
+    by_xdp_and_tc(|mode| {
+        let shortest = "\n[lifetimes]\nallocation_default = \"60 s\"\n";
+        let Some(scene) = Scene::new(mode, |_, config| config.tables += shortest) else { return };
+        let call = scene.call(V4, V4);
+        // The server began to count before its answer came.
+        let end = Instant::now() + LIFETIME;
+        sleep_until(end - Duration::from_secs(20));
+        scene.wait_for_kernel(&call);
+        sleep_until(end);
+        assert_closes("expiry", mode, &call, A_SECOND);
     });
 }
 
@@ -98,7 +92,7 @@ fn a_permission_that_nobody_refreshes() {
 #[test]
 fn a_bandwidth_from_now_on() {
     const RATE: u64 = 100_000;
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some((mut scene, call)) = scene(mode) else { return };
         scene.config.tables += &format!("\n[quotas]\nbytes_per_second = \"{RATE} B\"\n");
         scene.reload();
@@ -129,12 +123,12 @@ fn a_bandwidth_from_now_on() {
             || format!("drops in {:#}", scene.session(&call.caller)),
             || scene.session(&call.caller)["dropped_packets"].as_u64() > Some(100),
         );
-    }
+    });
 }
 
 #[test]
 fn a_server_that_is_killed() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some((Scene { lab, config, mut server }, call)) = scene(mode) else { return };
         server.process.signal("KILL");
         assert_closes("SIGKILL", mode, &call, LEASE + A_SECOND);
@@ -147,12 +141,12 @@ fn a_server_that_is_killed() {
         scene.assert_attached(mode);
         let call = scene.call(V4, V4);
         scene.wait_for_kernel(&call);
-    }
+    });
 }
 
 #[test]
 fn a_server_that_hangs() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some((scene, call)) = scene(mode) else { return };
         scene.server.process.signal("STOP");
         assert_closes("SIGSTOP", mode, &call, LEASE + A_SECOND);
@@ -161,7 +155,7 @@ fn a_server_that_hangs() {
         while call.receive_at_peer(Duration::from_millis(200)).is_some() {}
         while call.caller.receive(Duration::from_millis(200)).is_some() {}
         scene.wait_for_kernel(&call);
-    }
+    });
 }
 
 #[test]

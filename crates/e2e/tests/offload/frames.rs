@@ -5,7 +5,7 @@ use std::time::Duration;
 use e2e::{Host, Lab, Running};
 use turn_types::IpFamily;
 
-use crate::{Call, Scene, wait_until};
+use crate::{Call, Scene, by_xdp_and_tc, wait_until};
 
 /// Lengths of payloads, in bytes: none, odd, even, and as long as fits in a packet with ChannelData in
 /// front, IPv6 around it and 1500 bytes to a frame.
@@ -86,7 +86,7 @@ fn checksums_by_tc() {
 
 #[test]
 fn checksums_that_senders_leave_to_be_made() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
         let end = Lab::end_towards(Host::Server);
         for host in [Host::Client, Host::Peer] {
@@ -97,7 +97,7 @@ fn checksums_that_senders_leave_to_be_made() {
             exchange(&call);
             exchange(&call);
         }
-    }
+    });
 }
 
 fn counters(mode: &str) {

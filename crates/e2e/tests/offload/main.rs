@@ -9,4 +9,4 @@ mod privileges;
 mod scene;
 mod ways;
 
-use scene::{Call, Scene, wait_until};
+use scene::{Call, Scene, by_xdp_and_tc, wait_until};

@@ -210,6 +210,23 @@ impl Call {
     }
 }
 
+/// Does a test by XDP and by tc, at the same time: most of it is waiting.
+pub(crate) fn by_xdp_and_tc(test: impl Fn(&str) + Sync) {
+    let current = std::thread::current();
+    std::thread::scope(|scope| {
+        let threads = ["xdp", "tc"].map(|mode| {
+            // The name is what a skipped test is told by.
+            let thread =
+                std::thread::Builder::new().name(current.name().unwrap_or(mode).to_owned());
+            let test = &test;
+            thread.spawn_scoped(scope, move || test(mode)).expect("a thread")
+        });
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+}
+
 /// Tries until it is so.
 ///
 /// # Panics

@@ -8,7 +8,7 @@ use stun_wire::ChannelNumber;
 use turn_types::IpFamily::V4;
 
 use crate::scene::{local, wait_until};
-use crate::{Call, Scene};
+use crate::{Call, Scene, by_xdp_and_tc};
 
 /// Listeners at two ports of one address, and at a further address, on the interface of which there is
 /// a further client's address, too.
@@ -23,7 +23,7 @@ fn listeners(lab: &Lab, config: &mut Config) {
 
 #[test]
 fn listeners_of_two_ports_and_two_addresses() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, listeners) else { return };
         let calls: Vec<Call> = ["10.77.1.1:3478", "10.77.1.1:3479", "10.77.1.11:3478"]
             .into_iter()
@@ -45,12 +45,12 @@ fn listeners_of_two_ports_and_two_addresses() {
             assert_eq!(call.receive_at_peer(Duration::from_secs(5)), Some(vec![n as u8]));
             assert_eq!(call.caller.receive(Duration::from_secs(5)), Some(vec![n as u8; 2]));
         }
-    }
+    });
 }
 
 #[test]
 fn a_peer_on_the_interface_that_the_client_is_on() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, |lab, config| {
             listeners(lab, config);
             config.relay = vec![lab.v4.listen];
@@ -60,7 +60,7 @@ fn a_peer_on_the_interface_that_the_client_is_on() {
         let peer = scene.lab.socket(Host::Client, ("10.77.1.12".parse().expect("an address"), 0));
         let call = scene.call_to(V4, peer);
         scene.wait_for_kernel(&call);
-    }
+    });
 }
 
 /// Two clients that are each other's peers, on their channels.
@@ -99,19 +99,19 @@ impl Pair {
 
 #[test]
 fn clients_that_are_each_others_peers() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
         let pair = Pair::new(&scene);
         pair.wait_for_kernel(&scene);
         for len in [0, 1, 171, 1448] {
             assert!(pair.exchange(&vec![7; len]), "{mode}: {len} bytes");
         }
-    }
+    });
 }
 
 #[test]
 fn a_forged_relayed_address_is_nobodys_peer() {
-    for mode in ["xdp", "tc"] {
+    by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
         let pair = Pair::new(&scene);
         pair.wait_for_kernel(&scene);
@@ -145,5 +145,5 @@ fn a_forged_relayed_address_is_nobodys_peer() {
         scene.lab.run(Host::Peer, "/usr/bin/python3", &words);
         assert_eq!(call.caller.receive(Duration::from_secs(5)).as_deref(), Some(&b"genuine"[..]));
         assert!(pair.exchange(b"still there"), "{mode}");
-    }
+    });
 }
