@@ -21,6 +21,7 @@
 #define IPV4_LEN ((__s32)sizeof(struct iphdr))
 #define IPV6_LEN ((__s32)sizeof(struct ipv6hdr))
 #define HEADERS_MAX (ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct udphdr) + CHANNEL_HEADER)
+#define FRAME_MAX 4096 /* no frame that a program sees whole is longer */
 #define LOOPBACK 1
 #define AF_INET 2
 #define AF_INET6 10
@@ -88,8 +89,8 @@ struct {
 struct packet {
 	struct route_key key;
 	__u16 payload; /* bytes behind the UDP header */
+	__u16 padding; /* of these at the end, in ChannelData */
 	__be16 check;
-	__be16 data_len; /* as ChannelData says; 0 in a datagram from a peer */
 	__be16 id;
 	__be16 fragment; /* flags alone: it is whole */
 	__u8 v6;
@@ -213,8 +214,27 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 	return udp;
 }
 
-/* Step 2: the route of what it says it is: ChannelData at a port where clients come in, without
- * padding; or a peer's datagram at a port that is relayed. */
+/* ChannelData may be padded to four bytes over UDP as well (RFC 8656 §12.5), and some clients do. Whether
+ * it is this long behind its header, or padded with zeros, which leave its checksum's sum as it is.
+ * They need not be cut off: the frame may be longer than the datagram in it. */
+static __always_inline int is_whole(__be16 *header, void *end, struct packet *packet)
+{
+	__u16 data_len = bpf_ntohs(header[1]);
+	__u16 padding = packet->payload - CHANNEL_HEADER - data_len;
+	packet->padding = padding;
+	if (!padding)
+		return 1;
+	if (padding > 3 || data_len > FRAME_MAX)
+		return 0;
+	__u8 *byte = (void *)(header + 2) + data_len;
+	for (int i = 0; i < 3; i++)
+		if (i < padding && ((void *)(byte + i + 1) > end || byte[i]))
+			return 0;
+	return 1;
+}
+
+/* Step 2: the route of what it says it is: ChannelData at a port where clients come in, or a peer's
+ * datagram at a port that is relayed. */
 static __always_inline struct route *find_route(struct udphdr *udp, void *end,
 						struct packet *packet)
 {
@@ -226,10 +246,8 @@ static __always_inline struct route *find_route(struct udphdr *udp, void *end,
 	__be16 *header = (void *)(udp + 1);
 	if (is_ours(door->listener, packet->key.local_port) && (void *)(header + 2) <= end) {
 		__u16 channel = bpf_ntohs(header[0]);
-		if (channel >= CHANNEL_MIN && channel <= CHANNEL_MAX &&
-		    packet->payload == bpf_ntohs(header[1]) + CHANNEL_HEADER) {
+		if (channel >= CHANNEL_MIN && channel <= CHANNEL_MAX && is_whole(header, end, packet)) {
 			packet->key.channel = header[0];
-			packet->data_len = header[1];
 			route = bpf_map_lookup_elem(&routes, &packet->key);
 			if (route)
 				return route;
@@ -238,7 +256,7 @@ static __always_inline struct route *find_route(struct udphdr *udp, void *end,
 	if (!is_ours(door->relay, packet->key.local_port))
 		return 0;
 	packet->key.channel = 0;
-	packet->data_len = 0;
+	packet->padding = 0;
 	return bpf_map_lookup_elem(&routes, &packet->key);
 }
 
@@ -341,10 +359,13 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 
 	/* A client's data without its header, or a peer's whole datagram. */
 	__s32 takes_off = packet->key.channel ? CHANNEL_HEADER : 0;
-	plan->payload = packet->payload - takes_off;
+	plan->payload = packet->payload - takes_off - packet->padding;
 	/* The checksum's sum grows by what is put in, and by the complement of what is taken out. */
 	__be16 len = bpf_htons(plan->payload);
 	__u32 grows = route->udp_change + (takes_off ? (__u16)~len : len);
+	/* Two lengths, of the datagram and in the pseudo header, say nothing of the padding any more. */
+	if (packet->padding)
+		grows += (__u16)~bpf_htons(2 * packet->padding);
 	int v4_only = !packet->v6 && !route->to_v6;
 
 	/* The other allocation is asked where a datagram from this one goes. What comes from outside

@@ -239,10 +239,11 @@ pub struct Made {
 }
 
 /// What may be special about a frame. The first is nothing.
-pub const SPECIAL: [&str; 23] = [
+pub const SPECIAL: [&str; 24] = [
     "nothing",
     "trailer",
     "padding",
+    "zero padding",
     "channel header",
     "other channel",
     "cut payload",
@@ -280,7 +281,8 @@ pub fn make(rng: &mut Rng, flows: &[Known]) -> Made {
     change_frame(rng, special, &mut bytes, macs, &datagram);
     let live = if to_client { flow.to_client } else { flow.to_peer };
     let hops = if flow.hairpin { 2 } else { 1 };
-    let ordinary = live && datagram.ttl > hops && matches!(special, "nothing" | "trailer");
+    let ordinary =
+        live && datagram.ttl > hops && matches!(special, "nothing" | "trailer" | "zero padding");
     Made { bytes, flow, to_client, special, ordinary }
 }
 
@@ -355,6 +357,7 @@ fn change_datagram(rng: &mut Rng, special: &str, datagram: &mut Datagram) {
     let number = rng.next_u64();
     match special {
         "padding" => payload.extend(rng.bytes(1 + (number % 8) as usize)),
+        "zero padding" => payload.resize(payload.len().next_multiple_of(4), 0),
         "channel header" if payload.len() >= 4 => {
             let len = u16::from_be_bytes([payload[2], payload[3]]);
             let by = 1 + (number % 8) as u16;
