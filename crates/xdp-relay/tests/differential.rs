@@ -13,7 +13,7 @@ use support::random::{Client, Known, SPECIAL, four, make, populate};
 use support::world::{COMES, HOOKS, hex, is_runnable};
 use support::{World, inside};
 use xdp_relay::device::Hook;
-use xdp_relay::{Carried, Comes, Verdict};
+use xdp_relay::{Carried, Comes, FlowId, Verdict};
 
 /// Frames of a seed, for each hook.
 const FRAMES: usize = 5_000;
@@ -165,13 +165,12 @@ fn a_number_that_is_bound_anew_leads_to_nobody_else() {
                 policy.lifetimes.channel = second;
             });
             let before = four(&mut world);
-            world.tell();
+            let usual = Duration::from_secs(600);
+            world.oracle.apply(|policy| policy.lifetimes.channel = usual);
+            world.present();
             for flow in &before {
                 assert_eq!(world.passed(hook, &flow.frame(false, b"data")), Some("expired"));
             }
-            world.present();
-            let usual = Duration::from_secs(600);
-            world.oracle.apply(|policy| policy.lifetimes.channel = usual);
             for flow in &before {
                 let mut peer = flow.peer;
                 peer.set_port(5001);
@@ -216,6 +215,60 @@ fn a_bandwidth_ends_where_the_rules_end_it() {
                     world.relayed(hook, &flow.frame(to_client, b""));
                 }
             }
+        });
+    }
+}
+
+#[test]
+fn who_comes_next_does_not_pay_for_who_was_there() {
+    for hook in HOOKS {
+        inside(|| {
+            let mut world = World::with(Duration::ZERO, Duration::ZERO, |policy| {
+                policy.quotas.bytes_per_second = SLOW;
+            });
+            let mut rng = Rng::new(3);
+            for number in 0..3 {
+                let mut client = Client::new(&mut world, &mut rng, number % 2 == 0);
+                let flow = client.bind(&mut world, "10.9.2.9:9".parse().unwrap());
+                for to_client in [false, true] {
+                    assert_eq!(exhaust(&mut world, hook, &[flow], to_client), HELD / 1000);
+                }
+                world.oracle.end(client.at, client.server);
+                assert_eq!(world.passed(hook, &flow.frame(false, b"data")), None);
+                assert!(world.routes.is_empty());
+            }
+        });
+    }
+}
+
+#[test]
+fn what_was_carried_last_is_told_when_a_flow_goes() {
+    for hook in HOOKS {
+        inside(|| {
+            let mut world = World::new(Duration::ZERO);
+            let flows = four(&mut world);
+            world.relayed(hook, &flows[0].frame(false, b"data"));
+            for to_client in [false, true, true] {
+                let frame = flows[0].frame(to_client, b"more data");
+                let ran = world.path.run(hook, &frame, 1).unwrap();
+                assert_eq!(ran.verdict, Verdict::Redirect);
+            }
+            let [allocation, _] = world.oracle.counted().into_keys().collect::<Vec<_>>()[..] else {
+                panic!("two clients")
+            };
+            let id = FlowId { allocation, channel: flows[0].channel };
+            let last = Carried {
+                to_peer_packets: 1,
+                to_peer_bytes: 9,
+                to_client_packets: 2,
+                to_client_bytes: 18,
+                ..Carried::default()
+            };
+            assert_eq!(world.routes.remove(id), last);
+            assert_eq!(world.routes.remove(id), Carried::default());
+            // The other flow of the allocation has carried nothing.
+            let told = world.routes.of_allocation(allocation).unwrap();
+            assert_eq!((told.flows, told.total, told.last_seen), (1, Carried::default(), None));
         });
     }
 }

@@ -27,7 +27,7 @@ const REASONS: [(&str, &[Hook], &[Case]); 11] = [
     ("shown", &HOOKS, &[shown]),
     ("ttl", &HOOKS, &[last_hop, last_hop_of_two]),
     ("checksum", &HOOKS, &[none_to_v6, left_to_be_made]),
-    ("hairpin", &HOOKS, &[one_sided, one_sided_permitted, forged]),
+    ("hairpin", &HOOKS, &[one_sided, one_sided_permitted, one_sided_by_now, forged]),
     ("no_route", &HOOKS, &[no_way, unreachable, no_forwarding]),
     ("no_neighbour", &HOOKS, &[silent]),
     ("too_long", &HOOKS, &[narrow, grown]),
@@ -210,6 +210,20 @@ fn one_sided_permitted(hook: Hook) {
     let mut world = World::new(Duration::ZERO);
     let (there, _) = pair(&mut world, true, false);
     passed(&mut world, hook, &[there.frame(false, b"data")], "hairpin");
+}
+
+/// The other has a channel, and a permission that has run out.
+fn one_sided_by_now(hook: Hook) {
+    let ago = Duration::from_secs(3);
+    let mut world = World::with(ago, Duration::ZERO, |policy| {
+        policy.lifetimes.permission = Duration::from_secs(1);
+    });
+    let (there, back) = pair(&mut world, false, true);
+    world.tell();
+    world.present();
+    for flow in [there, back.unwrap()] {
+        passed(&mut world, hook, &[flow.frame(false, b"data")], "hairpin");
+    }
 }
 
 /// From a link, under an address of ours.

@@ -260,6 +260,7 @@ pub const SPECIAL: [&str; 24] = [
     "address",
     "udp length",
     "ip length",
+    "both lengths",
     "bits",
     "mapped",
     "garbage",
@@ -422,8 +423,9 @@ fn change_frame(
         "options" if v4 => options_v4(rng, bytes),
         "options" => headers_v6(rng, bytes),
         "fragment" if v4 => {
-            // More to come; not the first; the last.
-            let flags = *rng.pick(&[0x2000_u16, 0x2001, 0x0001, 0x1FFF, 0x6000, 0x3FFF]);
+            // More to come; not the first; the last; and bits that mean nothing.
+            let flags =
+                *rng.pick(&[0x2000_u16, 0x2001, 0x0001, 0x1FFF, 0x6000, 0x3FFF, 0x8000, 0xC000]);
             bytes[ETHERNET + 6..ETHERNET + 8].copy_from_slice(&flags.to_be_bytes());
             mend_ipv4(bytes);
         }
@@ -453,6 +455,20 @@ fn change_frame(
             mend_ipv4(bytes);
         }
         "ip length" => shift(rng, &mut bytes[ETHERNET + 4..ETHERNET + 6]),
+        "both lengths" => {
+            // The same to both, and more or less than there is; or less than a header.
+            let len = match rng.below(2) {
+                0 => rng.below(UDP as u64 + 1) as usize,
+                _ => bytes.len() - udp + rng.index(60) - 30.min(bytes.len() - udp),
+            };
+            let ip_len = if v4 { IPV4 + len } else { len };
+            let at = if v4 { ETHERNET + 2 } else { ETHERNET + 4 };
+            bytes[at..at + 2].copy_from_slice(&(ip_len as u16).to_be_bytes());
+            bytes[udp + 4..udp + 6].copy_from_slice(&(len as u16).to_be_bytes());
+            if v4 {
+                mend_ipv4(bytes);
+            }
+        }
         "version" => {
             bytes[ETHERNET] = rng.next_u64() as u8;
             if v4 && bytes[ETHERNET] & 0xF < 6 {
