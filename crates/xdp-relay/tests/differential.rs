@@ -5,12 +5,14 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::Duration;
 
 use netsim::{Rng, for_each_seed};
 use support::frame::{Check, Datagram, ETHERNET};
+use support::network::{GATEWAY, ip, near};
 use support::random::{Client, Known, SPECIAL, four, make, populate};
-use support::world::{COMES, HOOKS, hex, is_runnable};
+use support::world::{COMES, HOOKS, flow, hex, is_runnable};
 use support::{World, inside};
 use xdp_relay::device::Hook;
 use xdp_relay::{Carried, Comes, FlowId, Verdict};
@@ -220,6 +222,61 @@ fn a_bandwidth_ends_where_the_rules_end_it() {
 }
 
 #[test]
+fn a_bandwidth_comes_back_with_time() {
+    for hook in HOOKS {
+        inside(|| {
+            let mut world = World::with(Duration::ZERO, Duration::ZERO, |policy| {
+                policy.quotas.bytes_per_second = 100_000;
+            });
+            let one = four(&mut world)[0];
+            let frame = one.frame(false, &[0; 1400]);
+            world.relayed(hook, &frame);
+            let end = linux_net::Clock::instant() + Duration::from_secs(20);
+            for wanted in [Verdict::Drop, Verdict::Redirect] {
+                loop {
+                    let now = linux_net::Clock::instant();
+                    world.routes.renew(now);
+                    if world.path.run(hook, &frame, 1).unwrap().verdict == wanted {
+                        break;
+                    }
+                    assert!(now < end, "no {wanted:?}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn the_way_is_that_of_the_traffic_class() {
+    const CLASS: u8 = 0x10;
+    const OTHER: u8 = 19;
+    for hook in HOOKS {
+        inside(|| {
+            let mut world = World::new(Duration::ZERO);
+            let mut client = Client::new(&mut world, &mut Rng::new(1), false);
+            let [v4, v6] = near(1, OTHER);
+            ip(&format!("route add 0.0.0.0/0 via {v4} table 77\nroute add ::/0 via {v6} table 77"));
+            for family in ["-4", "-6"] {
+                let rule = format!("{family} rule add tos {CLASS:#x} table 77");
+                let arguments = rule.split_whitespace();
+                assert!(Command::new("ip").args(arguments).status().unwrap().success());
+            }
+            for peer in ["203.0.113.9:9", "[2600::9]:9"] {
+                let flow = client.bind(&mut world, peer.parse().unwrap());
+                let comes = flow.comes(false, b"data");
+                for (tos, host) in [(0, GATEWAY), (CLASS, OTHER), (CLASS | 1, OTHER)] {
+                    let frame = Datagram { tos, ..comes.clone() }.frame(COMES, Check::Right);
+                    world.tell();
+                    world.routes.renew(linux_net::Clock::instant());
+                    let ran = world.path.run(hook, &frame, 1).unwrap();
+                    assert_eq!((ran.verdict, ran.frame[5]), (Verdict::Redirect, host), "{tos}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
 fn who_comes_next_does_not_pay_for_who_was_there() {
     for hook in HOOKS {
         inside(|| {
@@ -266,9 +323,25 @@ fn what_was_carried_last_is_told_when_a_flow_goes() {
             };
             assert_eq!(world.routes.remove(id), last);
             assert_eq!(world.routes.remove(id), Carried::default());
-            // The other flow of the allocation has carried nothing.
+            // The other flow of the allocation has carried nothing, nor has who takes the place.
             let told = world.routes.of_allocation(allocation).unwrap();
             assert_eq!((told.flows, told.total, told.last_seen), (1, Carried::default(), None));
+            let now = linux_net::Clock::instant();
+            let mut route =
+                *world.oracle.routes.values().find(|r| r.id.channel == id.channel).unwrap();
+            world.routes.set(now, id, &flow(&route)).unwrap();
+            let told = world.routes.of_allocation(allocation).unwrap();
+            assert_eq!((told.flows, told.total, told.last_seen), (2, Carried::default(), None));
+            // A flow that is set to another peer leaves nothing behind.
+            route.peer.0.set_port(1);
+            world.routes.set(now, id, &flow(&route)).unwrap();
+            world.routes.renew(now);
+            for (peer, wanted) in
+                [(flows[0].peer, Verdict::Pass), (route.peer.0, Verdict::Redirect)]
+            {
+                let frame = Known { peer, ..flows[0] }.frame(true, b"data");
+                assert_eq!(world.path.run(hook, &frame, 1).unwrap().verdict, wanted);
+            }
         });
     }
 }
@@ -310,6 +383,10 @@ fn what_the_kernel_did_for_an_allocation_is_what_the_rules_counted() {
         inside(|| {
             let mut world = World::new(Duration::ZERO);
             let flows = four(&mut world);
+            world.tell();
+            // Until the programs' clock has passed the beginning, which it may be behind.
+            std::thread::sleep(Duration::from_millis(50));
+            let start = linux_net::Clock::instant();
             let mut rng = Rng::new(9);
             for _ in 0..200 {
                 let flow = rng.pick(&flows);
@@ -321,7 +398,9 @@ fn what_the_kernel_did_for_an_allocation_is_what_the_rules_counted() {
             assert_eq!(counted.len(), 2);
             for (id, traffic) in counted {
                 let told = world.routes.of_allocation(id).unwrap();
-                assert_eq!((told.flows, told.last_seen.is_some()), (2, true));
+                assert_eq!(told.flows, 2);
+                let last_seen = told.last_seen.unwrap();
+                assert!(last_seen + Duration::from_millis(20) > start, "{last_seen:?}, {start:?}");
                 let carried = Carried {
                     to_peer_packets: traffic.to_peer_packets,
                     to_peer_bytes: traffic.to_peer_bytes,

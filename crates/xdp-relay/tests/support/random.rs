@@ -239,7 +239,7 @@ pub struct Made {
 }
 
 /// What may be special about a frame. The first is nothing.
-pub const SPECIAL: [&str; 24] = [
+pub const SPECIAL: [&str; 25] = [
     "nothing",
     "trailer",
     "padding",
