@@ -15,7 +15,7 @@ use support::random::{Client, Known, SPECIAL, four, make, populate};
 use support::world::{COMES, HOOKS, flow, hex, is_runnable};
 use support::{World, inside};
 use xdp_relay::device::Hook;
-use xdp_relay::{Carried, Comes, FlowId, Verdict};
+use xdp_relay::{Carried, Comes, Flow, FlowId, Verdict};
 
 /// Frames of a seed, for each hook.
 const FRAMES: usize = 5_000;
@@ -130,6 +130,24 @@ fn every_checksum_is_carried_over() {
             let judged = world.judge(hook, &comes.frame(COMES, Check::Wrong(by)));
             assert!(judged.verdict == Verdict::Redirect || !judged.may_be_relayed, "{by:x}");
         }
+    });
+}
+
+#[test]
+fn a_peer_may_send_what_looks_like_channel_data() {
+    each_direction(|world, hook, known, _| {
+        // Where clients come in by another address of ours at the same port.
+        let route = *world.oracle.routes.values().next().unwrap();
+        let mut server = known.server;
+        server.set_port(known.relayed.port());
+        let elsewhere = Flow { server, peer: "192.0.2.1:1".parse().unwrap(), ..flow(&route) };
+        let id = FlowId { allocation: route.id.allocation, channel: 0x4FFF };
+        world.routes.set(linux_net::Clock::instant(), id, &elsewhere).unwrap();
+        for padding in 0..8 {
+            let data = [&known.channel.to_be_bytes()[..], &[0, 1, 7], &vec![0; padding]].concat();
+            world.relayed(hook, &known.frame(true, &data));
+        }
+        world.routes.remove(id);
     });
 }
 

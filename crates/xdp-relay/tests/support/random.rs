@@ -357,7 +357,12 @@ fn change_datagram(rng: &mut Rng, special: &str, datagram: &mut Datagram) {
     let payload = &mut datagram.payload;
     let number = rng.next_u64();
     match special {
-        "padding" => payload.extend(rng.bytes(1 + (number % 8) as usize)),
+        "padding" => {
+            let len = 1 + (number % 8) as usize;
+            let zeros = payload.len() + rng.index(len + 1);
+            payload.resize(zeros, 0);
+            payload.extend(rng.bytes(len));
+        }
         "zero padding" => payload.resize(payload.len().next_multiple_of(4), 0),
         "channel header" if payload.len() >= 4 => {
             let len = u16::from_be_bytes([payload[2], payload[3]]);
