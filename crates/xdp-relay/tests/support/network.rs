@@ -4,7 +4,7 @@
 //! near clients and a gateway to far ones -- clients0 [this host] peers0 -- near peers and a gateway
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -61,8 +61,13 @@ pub fn inside(test: impl FnOnce() + Send) {
 }
 
 fn skip(reason: &str) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let thread = thread::current();
     let line = format!("{}: {reason}\n", thread.name().unwrap_or("test"));
+    // Once for each test, which may want several namespaces.
+    if !TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
+        return;
+    }
     eprint!("skipped {line}");
     if let Some(path) = std::env::var_os("TURNPIKE_SKIPS")
         && let Ok(mut file) = File::options().append(true).create(true).open(path)
