@@ -16,6 +16,15 @@ fn scene(mode: &str) -> Option<(Scene, [Running; 2])> {
         let mut command = scene.lab.command(Host::Peer, "turnutils_peer");
         Running::start(command.args(["-p", "3480", "-L", &ip.to_string()]))
     });
+    // What is sent before they are there is lost, and not all clients send again.
+    let sockets = || {
+        let mut command = scene.lab.command(Host::Peer, "ss");
+        Tool::run(command.args(["-Huln", "sport = :3480"]), PATIENCE).output
+    };
+    wait_until(
+        || format!("both peers listen: {}", sockets()),
+        || sockets().matches(":3480").count() == peers.len(),
+    );
     Some((scene, peers))
 }
 
