@@ -1,6 +1,9 @@
 //! The programs load here, and pass what they do not know.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
+mod support;
+
+use support::inside;
 use xdp_relay::device::Hook;
 use xdp_relay::limits::SHOW_EVERY;
 use xdp_relay::{KernelPath, Options, Verdict};
@@ -12,19 +15,23 @@ fn path() -> KernelPath {
 
 #[test]
 fn the_programs_pass_their_trial() {
-    let mut path = path();
-    for hook in [Hook::Xdp, Hook::Tc] {
-        path.self_test(linux_net::Clock::instant(), hook).unwrap();
-    }
+    inside(|| {
+        let mut path = path();
+        for hook in [Hook::Xdp, Hook::Tc] {
+            path.self_test(linux_net::Clock::instant(), hook).unwrap();
+        }
+    });
 }
 
 #[test]
 fn what_is_not_known_passes_as_it_was() {
-    let path = path();
-    let frame = [0_u8; 64];
-    for hook in [Hook::Xdp, Hook::Tc] {
-        let ran = path.run(hook, &frame, 1).unwrap();
-        assert_eq!((ran.verdict, ran.frame.as_slice()), (Verdict::Pass, &frame[..]));
-    }
-    assert!(path.passed().iter().all(|(_, count)| *count == 0));
+    inside(|| {
+        let path = path();
+        let frame = [0_u8; 64];
+        for hook in [Hook::Xdp, Hook::Tc] {
+            let ran = path.run(hook, &frame, 1).unwrap();
+            assert_eq!((ran.verdict, ran.frame.as_slice()), (Verdict::Pass, &frame[..]));
+        }
+        assert!(path.passed().iter().all(|(_, count)| *count == 0));
+    });
 }
