@@ -68,7 +68,9 @@ impl Worker {
                 None
             }
             Command::SetRoute(route) => {
-                if let Err(error) = self.fast_path.set(now.instant, &route) {
+                let counters = self.observer.counters();
+                let set = self.fast_path.set(now.instant, &route, &mut self.server, counters);
+                if let Err(error) = set {
                     self.observer.warn(now.instant, Trouble::KernelPath, &error);
                 }
                 None

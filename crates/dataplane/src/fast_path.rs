@@ -37,7 +37,13 @@ impl FastPath {
     ///
     /// # Errors
     /// It is relayed by the sockets.
-    pub(crate) fn set(&mut self, now: Instant, route: &Route) -> Result<(), Trouble> {
+    pub(crate) fn set(
+        &mut self,
+        now: Instant,
+        route: &Route,
+        server: &mut Server,
+        counters: &WorkerCounters,
+    ) -> Result<(), Trouble> {
         let Some(routes) = &mut self.routes else { return Ok(()) };
         if self.sweep_at.is_none() {
             routes.renew(now);
@@ -46,8 +52,11 @@ impl FastPath {
         let set = routes.set(now, flow_id(route.id), &flow(route));
         match &set {
             Ok(()) => drop(self.refused.remove(&route.id)),
-            Err(Trouble::Full) => drop(self.refused.insert(route.id, WhyNot::Full)),
-            Err(_) => drop(self.refused.insert(route.id, WhyNot::Failed)),
+            Err(error) => {
+                self.remove(route.id, server, counters);
+                let full = matches!(error, Trouble::Full);
+                self.refused.insert(route.id, if full { WhyNot::Full } else { WhyNot::Failed });
+            }
         }
         set
     }
@@ -63,7 +72,7 @@ impl FastPath {
         count(&carried, counters);
         let traffic = traffic(&carried);
         if !server.credit(id.allocation, traffic) {
-            add(self.last.entry(id.allocation).or_default(), &traffic);
+            self.last.entry(id.allocation).or_default().add(&traffic);
         }
     }
 
@@ -111,7 +120,7 @@ impl FastPath {
     /// was last asked.
     pub(crate) fn complete(&mut self, record: &mut AllocationRecord) {
         if let Some(traffic) = self.last.remove(&record.id) {
-            add(&mut record.traffic, &traffic);
+            record.traffic.add(&traffic);
         }
     }
 }
@@ -147,14 +156,6 @@ fn traffic(carried: &Carried) -> Traffic {
         to_client_bytes: carried.to_client_bytes,
         dropped_packets: carried.to_peer_over + carried.to_client_over,
     }
-}
-
-fn add(to: &mut Traffic, more: &Traffic) {
-    to.to_peer_packets += more.to_peer_packets;
-    to.to_peer_bytes += more.to_peer_bytes;
-    to.to_client_packets += more.to_client_packets;
-    to.to_client_bytes += more.to_client_bytes;
-    to.dropped_packets += more.dropped_packets;
 }
 
 /// Counts what the kernel carried as if it had come by here: each packet as received, and its fate.

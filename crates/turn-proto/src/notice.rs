@@ -73,7 +73,7 @@ pub struct Traffic {
 
 impl Traffic {
     /// Adds what `other` counted.
-    pub(crate) const fn add(&mut self, other: &Self) {
+    pub const fn add(&mut self, other: &Self) {
         let Self {
             to_peer_packets,
             to_peer_bytes,

@@ -10,7 +10,7 @@ use control::{
 };
 use dataplane::{NetOptions, WorkerSpec};
 use linux_net::{capabilities, raise_open_files, random_bytes};
-use settings::{Settings, SettingsErrors};
+use settings::{OffloadMode, Settings, SettingsErrors};
 use turn_proto::{Policy, SharedBook, StrangerBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserStore;
@@ -154,7 +154,9 @@ fn net_options(settings: &Settings) -> NetOptions {
     // 32 bits always fit.
     let size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
     NetOptions {
-        gro: settings.sockets.gro,
+        // The generic hook of XDP cannot tell what the system merged, and would make one datagram of
+        // several: no socket asks for it.
+        gro: settings.sockets.gro && settings.offload.mode != OffloadMode::XdpGeneric,
         gso: settings.sockets.gso,
         recv_buffer: size(settings.sockets.receive_buffer),
         send_buffer: size(settings.sockets.send_buffer),
@@ -248,6 +250,14 @@ mod tests {
         let policy = rules(&settings, &hosts, Secret::new([0; 32]), None, 2).unwrap();
         assert_eq!(policy.strangers.per_second, 50);
         assert_eq!(settings.strangers.per_second, 100);
+    }
+
+    #[test]
+    fn sockets_ask_for_nothing_merged_where_the_kernel_path_cannot_see_it() {
+        for (mode, gro) in [("auto", true), ("tc", true), ("xdp", true), ("xdp-generic", false)] {
+            let settings = settings(&format!("[offload]\nmode = \"{mode}\"\n"));
+            assert_eq!(net_options(&settings).gro, gro, "{mode}");
+        }
     }
 
     #[test]

@@ -143,12 +143,6 @@ impl KernelPath {
         Routes::new(worker, Arc::clone(&self.common), map(&self.ebpf, ROUTES)?)
     }
 
-    /// Places for flows that are free.
-    #[must_use]
-    pub fn flows_left(&self) -> usize {
-        self.common.flows.left()
-    }
-
     /// Tells the programs of a device, or what is new of it.
     ///
     /// # Errors

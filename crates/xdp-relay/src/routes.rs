@@ -183,7 +183,8 @@ impl Routes {
     /// Has the kernel relay a flow, or go by what is new of it.
     ///
     /// # Errors
-    /// There is no place, or the kernel refused: then none of its packets is relayed by the kernel.
+    /// There is no place, or the kernel refused: then it is to be [removed](Self::remove), which tells what
+    /// was carried before, and none of its packets is relayed by the kernel.
     pub fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), Trouble> {
         let place = match self.held.get(&id) {
             Some(held) => held.place,
@@ -205,10 +206,7 @@ impl Routes {
             .map
             .insert(to_client.0, to_client.1, 0)
             .and_then(|()| self.map.insert(to_peer.0, to_peer.1, 0));
-        written.map_err(|error| {
-            self.remove(id);
-            refused(error)
-        })
+        written.map_err(refused)
     }
 
     /// Takes a flow out of the kernel: what it carried since it was last asked. Nothing if it was not

@@ -24,11 +24,6 @@ impl Slots {
         self.free().push(slot);
     }
 
-    /// How many are free.
-    pub(crate) fn left(&self) -> usize {
-        self.free().len()
-    }
-
     fn free(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
         // A list of numbers is whole whatever happened to who held it.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)

@@ -211,7 +211,7 @@ fn advice(error: &Trouble) -> String {
         Some(libc::ERANGE) => "its MTU is too large for XDP".to_owned(),
         Some(libc::EOPNOTSUPP) => "its driver does not run XDP programs".to_owned(),
         Some(libc::EPERM) => {
-            "the system forbids it (CAP_NET_ADMIN and CAP_BPF are wanted)".to_owned()
+            "the system forbids it (CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are wanted)".to_owned()
         }
         _ => error.to_string(),
     }
