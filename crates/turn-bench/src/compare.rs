@@ -29,19 +29,19 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 
 use crate::arguments::{OutputArgs, seconds};
 use crate::frames;
 use crate::outcome::{Compare, ComparedServer, Outcome};
-use crate::traffic::Backend;
-use cells::CellList;
+use crate::traffic::{Backend, Direction};
+use cells::{Cell, CellList};
 use cores::Cores;
 use lab::{LISTEN, Lab, PEER, RELAY};
 use plan::Times;
 use progress::Progress;
-use rounds::{Comparison, PEER_PORT, Results};
+use rounds::{Comparison, Ends, PEER_PORT, Results};
 use servers::{Prepared, ServerSpec, Terms};
 pub(crate) use steps::run as run_steps;
 
@@ -77,6 +77,11 @@ pub struct CompareArgs {
     /// card [default: frames where this kernel and these privileges allow them]
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
+    /// What receives, where frames are sent: frames, or sockets, to which what the server sends merged
+    /// crosses whole, as to a card that cuts it. Sockets limit the rate, and all cells have to be of one
+    /// direction, c2p or p2c
+    #[arg(long, value_enum, default_value = "frames")]
+    pub receive: Backend,
     /// The common rate: this part of what the slowest server does at most. Half is enough to be work,
     /// and so far from the limit that no server has a queue for other reasons than its own
     #[arg(long, value_name = "PART", default_value_t = 0.5, value_parser = part)]
@@ -113,6 +118,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let cores = Cores::assign(args.server_cores)?;
     let machine = machine::describe(&cores);
     let backend = backend(args.backend)?;
+    let ends = ends(backend, args.receive, &args.cells.0)?;
     let lab = Lab::new(cores, backend)?;
     let terms = terms(args.server_cores);
     let servers = prepare(&args.server, &terms, &lab)?;
@@ -126,7 +132,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         cells,
         rounds,
         common,
-        backend,
+        ends,
         times,
     };
     let mut progress = Progress::new(comparison.estimate(), rounds, args.quiet);
@@ -150,6 +156,22 @@ fn backend(asked: Option<Backend>) -> Result<Backend> {
             eprintln!("note: {reason}; packets go by sockets instead");
             Ok(Backend::Sockets)
         }
+    }
+}
+
+/// What each end sends and receives by.
+fn ends(backend: Backend, receive: Backend, cells: &[Cell]) -> Result<Ends> {
+    if backend == Backend::Sockets || receive == Backend::Frames {
+        return Ok(Ends { client: backend, peer: backend });
+    }
+    let mut directions: Vec<_> = cells.iter().filter_map(Cell::direction).collect();
+    directions.dedup();
+    match directions[..] {
+        [Direction::ClientToPeer] => Ok(Ends { client: backend, peer: receive }),
+        [Direction::PeerToClient] => Ok(Ends { client: receive, peer: backend }),
+        _ => bail!(
+            "--receive sockets wants traffic in one direction, all of it c2p or all of it p2c"
+        ),
     }
 }
 
@@ -193,4 +215,26 @@ fn prepare(given: &[ServerSpec], terms: &Terms, lab: &Lab) -> Result<Vec<(Server
 fn described((server, prepared): (ServerSpec, Prepared)) -> ComparedServer {
     let Prepared { command, configuration, version, knows_secret: _ } = prepared;
     ComparedServer { name: server.name, version, command, configuration }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_receive_at_one_end_of_one_direction() {
+        let ends = |backend, receive, cells: &str| {
+            let cells: CellList = cells.parse().unwrap();
+            ends(backend, receive, &cells.0).ok().map(|ends| (ends.client, ends.peer))
+        };
+        let (frames, sockets) = (Backend::Frames, Backend::Sockets);
+        assert_eq!(ends(frames, frames, "quick"), Some((frames, frames)));
+        assert_eq!(ends(sockets, frames, "quick"), Some((sockets, sockets)));
+        let to_peer = "audio:1:c2p,alloc,video:1:c2p";
+        assert_eq!(ends(frames, sockets, to_peer), Some((frames, sockets)));
+        assert_eq!(ends(frames, sockets, "audio:1:p2c"), Some((sockets, frames)));
+        for cells in ["audio:1:c2p,audio:1:p2c", "audio:1:echo", "alloc"] {
+            assert_eq!(ends(frames, sockets, cells), None, "{cells}");
+        }
+    }
 }

@@ -84,6 +84,7 @@ int relay_tc(struct __sk_buff *skb)
 	if (!route)
 		return NEXT;
 	if (skb->gso_segs > 1) {
+		came_merged(route);
 		passed(PASS_MERGED);
 		return NEXT;
 	}
@@ -96,6 +97,10 @@ int relay_tc(struct __sk_buff *skb)
 	}
 	if (make_plan(&packet, route, &plan))
 		return NEXT;
+	if (was_merged(plan.first_cell, route, plan.now)) {
+		passed(PASS_MERGED);
+		return NEXT;
+	}
 
 	/* Steps 4 and 5: the way, as the system would take it. */
 	ask_way(skb->ifindex, &plan);

@@ -29,7 +29,7 @@
 /* Set before they are loaded. */
 const volatile __u32 processors = 1;   /* cells of a flow */
 const volatile __u32 look_up_from = 0; /* interface that looks up the way; 0: the one it came by */
-const volatile __u32 show_every = 0;   /* SHOW_GRAINs between packets that the system is shown; 0: none */
+const volatile __u32 show_every = 0;   /* GRAINs between packets that the system is shown; 0: none */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -315,16 +315,49 @@ static __always_inline void count(struct cell *cell, struct route *route, __u64 
 	cell->seen = now;
 }
 
+/* A moment as a cell has it. */
+static __always_inline __u16 grain(__u64 now)
+{
+	__u16 grain = now >> GRAIN_BITS;
+	return grain ? grain : 1;
+}
+
+static __always_inline __u16 since(__u16 moment, __u64 now)
+{
+	return grain(now) - moment;
+}
+
 /* Whether it is time that the system sees a packet of this direction: it keeps what it knows of
  * neighbours, ways and connections by what it sends itself. */
 static __always_inline int is_to_be_shown(struct cell *cell, struct route *route, __u64 now)
 {
-	__u32 *shown = route->channel ? &cell->to_client_shown : &cell->to_peer_shown;
-	__u32 grains = now >> SHOW_GRAIN_BITS;
-	if (!show_every || grains - *shown < show_every)
+	__u16 *shown = route->channel ? &cell->to_client_shown : &cell->to_peer_shown;
+	if (!show_every || (*shown && since(*shown, now) < show_every))
 		return 0;
-	*shown = grains;
+	*shown = grain(now);
 	return 1;
+}
+
+/* Notes that packets of a direction came merged. */
+static __always_inline void came_merged(struct route *route)
+{
+	struct cell *cell = cell_of(route);
+	if (!cell)
+		return;
+	__u16 *merged = route->channel ? &cell->to_client_merged : &cell->to_peer_merged;
+	*merged = grain(bpf_ktime_get_coarse_ns());
+}
+
+/* Whether some did, a moment ago. */
+static __always_inline int was_merged(struct cell *cell, struct route *route, __u64 now)
+{
+	__u16 *merged = route->channel ? &cell->to_client_merged : &cell->to_peer_merged;
+	if (!*merged)
+		return 0;
+	if (since(*merged, now) < STAY_GRAINS)
+		return 1;
+	*merged = 0;
+	return 0;
 }
 
 /* Whether the checksum is there, or was left to be made by whoever sends the packet at last: on

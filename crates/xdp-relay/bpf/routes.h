@@ -46,8 +46,11 @@ struct cell {
 	__u64 to_peer_over; /* packets beyond the bandwidth */
 	__u64 to_client_over;
 	__u64 seen;          /* when the last packet came */
-	__u32 to_peer_shown; /* when user space was last shown one, in SHOW_GRAINs */
-	__u32 to_client_shown;
+	/* When, in GRAINs of time; 0: never. They come round every nine minutes. */
+	__u16 to_peer_shown; /* one was last left to user space for the system to see */
+	__u16 to_client_shown;
+	__u16 to_peer_merged; /* some last came merged */
+	__u16 to_client_merged;
 };
 
 /* When the traffic let through so far would be through at the rate of the limit. */
@@ -73,7 +76,11 @@ struct link {
 #define LEAVE_TC 2
 
 #define WORKERS_MAX 256
-#define SHOW_GRAIN_BITS 20 /* of nanoseconds: about a millisecond */
+#define GRAIN_BITS 23 /* of nanoseconds: about eight milliseconds */
+
+/* After merged packets, which sockets take, the others of that direction stay with the sockets for so
+ * many GRAINs (60 ms): the rest of a burst, and of the next picture, may not overtake its beginning. */
+#define STAY_GRAINS 8
 
 /* Why a packet of a known route was left to user space. */
 enum pass {

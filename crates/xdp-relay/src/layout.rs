@@ -84,8 +84,8 @@ pub(crate) mod cell {
     pub(crate) const WORDS: usize = 8;
 }
 
-/// `SHOW_GRAIN_BITS`.
-pub(crate) const SHOW_GRAIN_BITS: u32 = 20;
+/// `GRAIN_BITS`.
+pub(crate) const GRAIN_BITS: u32 = 23;
 
 /// Words of `struct bucket`.
 pub(crate) const BUCKET_WORDS: usize = 2;

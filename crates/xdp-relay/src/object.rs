@@ -8,7 +8,7 @@ use aya::maps::{Array, Map, MapData, PerCpuArray};
 use aya::programs::{Program, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
-use crate::layout::{BUCKET_WORDS, DOOR_WORDS, LinkValue, SHOW_GRAIN_BITS, WORKERS_MAX, cell};
+use crate::layout::{BUCKET_WORDS, DOOR_WORDS, GRAIN_BITS, LinkValue, WORKERS_MAX, cell};
 use crate::limits::LINKS_MAX;
 use crate::pins::Pins;
 use crate::shared::Shared;
@@ -59,7 +59,7 @@ impl Object {
         let processors = u32::try_from(processors).unwrap_or(1);
         let Making { flows, look_up_from, show_every } = making;
         let cells = flows.saturating_mul(processors);
-        let grains = show_every.as_nanos() >> SHOW_GRAIN_BITS;
+        let grains = show_every.as_nanos() >> GRAIN_BITS;
         let show_every = u32::try_from(grains).unwrap_or(u32::MAX);
         let mut loader = EbpfLoader::new();
         // The programs use no type of the kernel: none needs to be relocated.

@@ -357,14 +357,26 @@ fn unknown(hook: Hook) {
 }
 
 fn merged(hook: Hook) {
+    // Each processor keeps its own time of it.
+    linux_net::pin_current_thread(linux_net::allowed_cores().unwrap()[0]).unwrap();
     let (mut world, flows) = world();
-    for frame in both(&flows) {
+    let both = both(&flows);
+    for (frame, other) in both.iter().zip(both.iter().cycle().skip(1)) {
+        world.relayed(hook, frame);
         for segments in [2, 64] {
-            let judged = world.judge_as(hook, &frame, Comes::Merged(segments));
+            let judged = world.judge_as(hook, frame, Comes::Merged(segments));
             assert_eq!((judged.verdict, judged.passed), (Verdict::Pass, Some("merged")));
         }
-        let judged = world.judge_as(hook, &frame, Comes::Merged(1));
-        assert_eq!(judged.verdict, Verdict::Redirect);
+        // What comes alone behind them must not overtake them: it goes their way, and so does what
+        // comes a moment later. Other directions and flows do not.
+        assert_eq!(world.passed(hook, frame), Some("merged"));
+        world.relayed(hook, other);
+        let begun = std::time::Instant::now();
+        while world.judge(hook, frame).verdict == Verdict::Pass {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it stays with the sockets");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        world.relayed(hook, frame);
     }
 }
 

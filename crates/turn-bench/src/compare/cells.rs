@@ -156,6 +156,14 @@ impl Cell {
             Self::Allocations | Self::Footprint => 0,
         }
     }
+
+    /// Which way its packets go, if it has any.
+    pub(crate) const fn direction(&self) -> Option<Direction> {
+        match self {
+            Self::Traffic { direction, .. } => Some(*direction),
+            Self::Allocations | Self::Footprint => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -39,8 +39,15 @@ pub(super) struct Comparison<'a> {
     pub(super) rounds: u32,
     /// The common rate to what the slowest server can do.
     pub(super) common: f64,
-    pub(super) backend: Backend,
+    pub(super) ends: Ends,
     pub(super) times: Times,
+}
+
+/// What sends and receives at each end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) client: Backend,
+    pub(super) peer: Backend,
 }
 
 /// What came of it.
@@ -149,9 +156,11 @@ impl Comparison<'_> {
     /// a server is addressed to nobody's socket.
     fn ceiling_steps(&self) -> Vec<Step> {
         let traffic = |step: &Step| matches!(step.cell, Cell::Traffic { .. });
-        match self.backend {
-            Backend::Sockets => Vec::new(),
-            Backend::Frames => self.calibration().into_iter().filter(traffic).collect(),
+        match self.ends {
+            Ends { client: Backend::Frames, peer: Backend::Frames } => {
+                self.calibration().into_iter().filter(traffic).collect()
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -245,7 +254,7 @@ impl Comparison<'_> {
         let mut command = self.lab.command(Host::Peer, own)?;
         command.args(["peer", "--listen", &format!("{PEER}:{PEER_PORT}")]);
         command.args(["--threads", &cores.len().to_string()]);
-        if self.backend == Backend::Frames {
+        if self.ends.peer == Backend::Frames {
             let interface = self.lab.interface(Host::Peer, Host::Server);
             command.args(["--interface", &interface]);
         }
@@ -275,7 +284,7 @@ impl Comparison<'_> {
             process,
             peer: SocketAddr::from((PEER, PEER_PORT)),
             login,
-            backend: self.backend,
+            backend: self.ends.client,
             interface: self.lab.interface(Host::Client, Host::Server),
             threads: cores.client.len(),
             watch: watched,

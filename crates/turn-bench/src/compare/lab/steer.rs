@@ -8,7 +8,9 @@
 //! Cards hold interrupts back for some time under load, and drivers hand packets that came together
 //! to the stack together (GRO). Both are so here. What programs send in one call for the card to cut
 //! (UDP GSO) is cut before the link where clients or the peer send, so that packets arrive one by one
-//! as from a wire; what the server sends crosses whole, as to a card that can cut.
+//! as from a wire. What the server sends crosses whole, as to a card that can cut, where sockets receive it;
+//! programs that count frames (XDP) take none but single packets, and the server's link cuts before them,
+//! at the server's cost, as in front of a card that cannot.
 
 use std::fs;
 
