@@ -31,6 +31,9 @@ pub struct Status {
     pub offload: Offload,
     /// Allocations.
     pub allocations: Allocations,
+    /// Connections of clients, over TCP.
+    #[serde(default)]
+    pub connections: Connections,
     /// All that came and went, over the sockets and through the kernel path.
     pub traffic: Traffic,
     /// What became of each packet that came over a socket, by name; fates that never happened are left out.
@@ -119,6 +122,19 @@ pub struct Allocations {
     pub live: u64,
     /// Made since the start.
     pub total: u64,
+}
+
+/// Connections of clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Live now.
+    pub live: u64,
+    /// Accepted since the start.
+    pub total: u64,
+    /// Closed as they came, by reason; reasons that never occurred are left out.
+    pub refused: BTreeMap<String, u64>,
+    /// Those that ended, by reason; reasons that never occurred are left out.
+    pub ended: BTreeMap<String, u64>,
 }
 
 /// Packets and bytes since the start. Bytes are those of UDP payloads.

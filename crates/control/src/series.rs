@@ -48,6 +48,44 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
+    /// Why a connection was not accepted.
+    StreamRefusal {
+        /// There are as many as there may be.
+        Total => "total",
+        /// Its address has as many as it may have.
+        Address => "address",
+        /// No descriptors or no memory left.
+        Resources => "resources",
+    }
+}
+
+turn_types::labels! {
+    /// How a client's connection ended.
+    StreamEnd {
+        /// The client closed it.
+        ByClient => "closed_by_client",
+        /// It broke: a reset, or nothing acknowledged for too long.
+        Broken => "broken",
+        /// The client was told why, and took its time to go.
+        ByUs => "closed_by_us",
+        /// No whole message came in time.
+        NoMessage => "no_message",
+        /// A message took too long.
+        TooSlow => "too_slow",
+        /// Neither STUN nor ChannelData: where the next message begins cannot be known.
+        NotStun => "not_stun",
+        /// A message longer than who has no allocation has a use for.
+        TooLong => "too_long",
+        /// A TLS handshake, and there is no certificate.
+        TlsNotServed => "tls_not_served",
+        /// It took nothing of what there was for it.
+        Stuck => "stuck",
+        /// It had no allocation and said nothing for long.
+        Idle => "idle",
+    }
+}
+
+turn_types::labels! {
     /// How full batches are.
     Histogram {
         /// Messages per receive call.
@@ -108,6 +146,14 @@ pub enum Series {
     AllocationsEnded(EndReason),
     /// Allocations live now.
     AllocationsLive,
+    /// Connections of clients accepted.
+    StreamsAccepted,
+    /// Connections of clients live now.
+    StreamsLive,
+    /// Connections refused.
+    StreamsRefused(StreamRefusal),
+    /// Connections ended.
+    StreamsEnded(StreamEnd),
     /// Datagrams that the kernel threw away because a receive buffer was full.
     KernelDrops,
     /// Receive calls that failed for want of memory or worse.
@@ -130,17 +176,21 @@ const ICMP_ERRORS: usize = FATES + Fate::ALL.len();
 const LATE_ANSWERS: usize = ICMP_ERRORS + 1;
 const CREATED: usize = LATE_ANSWERS + LateAnswer::ALL.len();
 const LIVE: usize = CREATED + 1;
-const KERNEL_DROPS: usize = LIVE + 1;
+const STREAMS_ACCEPTED: usize = LIVE + 1;
+const STREAMS_LIVE: usize = STREAMS_ACCEPTED + 1;
+const KERNEL_DROPS: usize = STREAMS_LIVE + 1;
 const RECEIVE_ERRORS: usize = KERNEL_DROPS + 1;
 const NOTICES_LOST: usize = RECEIVE_ERRORS + 1;
 const OCCUPANCY: usize = NOTICES_LOST + 1;
 const DROPS: usize = OCCUPANCY + Histogram::ALL.len() * Histogram::BUCKETS;
 const REFUSALS: usize = DROPS + DropReason::ALL.len();
 const ENDED: usize = REFUSALS + Refusal::ALL.len();
+const STREAMS_REFUSED: usize = ENDED + EndReason::ALL.len();
+const STREAMS_ENDED: usize = STREAMS_REFUSED + StreamRefusal::ALL.len();
 
 impl Series {
     /// How many there are.
-    pub const COUNT: usize = ENDED + EndReason::ALL.len();
+    pub const COUNT: usize = STREAMS_ENDED + StreamEnd::ALL.len();
 
     /// Every series, family by family.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -161,7 +211,10 @@ impl Series {
             .chain(Refusal::ALL.iter().copied().map(Self::Refusal))
             .chain([Self::AllocationsCreated])
             .chain(EndReason::ALL.iter().copied().map(Self::AllocationsEnded))
-            .chain([Self::AllocationsLive, Self::KernelDrops])
+            .chain([Self::AllocationsLive, Self::StreamsAccepted, Self::StreamsLive])
+            .chain(StreamRefusal::ALL.iter().copied().map(Self::StreamsRefused))
+            .chain(StreamEnd::ALL.iter().copied().map(Self::StreamsEnded))
+            .chain([Self::KernelDrops])
             .chain([Self::ReceiveErrors, Self::NoticesLost])
             .chain(buckets.map(|(histogram, bucket)| Self::Occupancy(histogram, bucket)))
     }
@@ -183,6 +236,10 @@ impl Series {
             Self::AllocationsCreated => CREATED,
             Self::AllocationsEnded(reason) => ENDED + reason.index(),
             Self::AllocationsLive => LIVE,
+            Self::StreamsAccepted => STREAMS_ACCEPTED,
+            Self::StreamsLive => STREAMS_LIVE,
+            Self::StreamsRefused(reason) => STREAMS_REFUSED + reason.index(),
+            Self::StreamsEnded(end) => STREAMS_ENDED + end.index(),
             Self::KernelDrops => KERNEL_DROPS,
             Self::ReceiveErrors => RECEIVE_ERRORS,
             Self::NoticesLost => NOTICES_LOST,
@@ -210,6 +267,10 @@ impl Series {
             Self::AllocationsCreated => "allocations_created",
             Self::AllocationsEnded(_) => "allocations_ended",
             Self::AllocationsLive => "allocations_live",
+            Self::StreamsAccepted => "streams_accepted",
+            Self::StreamsLive => "streams_live",
+            Self::StreamsRefused(_) => "streams_refused",
+            Self::StreamsEnded(_) => "streams_ended",
             Self::KernelDrops => "kernel_drops",
             Self::ReceiveErrors => "receive_errors",
             Self::NoticesLost => "notices_lost",
@@ -231,10 +292,14 @@ impl Series {
             Self::LateAnswer(answer) => Some(("answer", answer.label())),
             Self::Refusal(reason) => Some(("reason", reason.label())),
             Self::AllocationsEnded(reason) => Some(("reason", reason.label())),
+            Self::StreamsRefused(reason) => Some(("reason", reason.label())),
+            Self::StreamsEnded(reason) => Some(("reason", reason.label())),
             Self::FlowsOffloaded
             | Self::IcmpErrors
             | Self::AllocationsCreated
             | Self::AllocationsLive
+            | Self::StreamsAccepted
+            | Self::StreamsLive
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost
@@ -246,7 +311,7 @@ impl Series {
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
-            Self::AllocationsLive | Self::FlowsOffloaded => Kind::Gauge,
+            Self::AllocationsLive | Self::StreamsLive | Self::FlowsOffloaded => Kind::Gauge,
             Self::Packets(_)
             | Self::Bytes(_)
             | Self::Offloaded(_)
@@ -258,6 +323,9 @@ impl Series {
             | Self::Refusal(_)
             | Self::AllocationsCreated
             | Self::AllocationsEnded(_)
+            | Self::StreamsAccepted
+            | Self::StreamsRefused(_)
+            | Self::StreamsEnded(_)
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost

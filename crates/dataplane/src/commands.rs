@@ -31,8 +31,11 @@ impl Worker {
     pub(crate) fn hand_in(&mut self, now: Now, event: Event) {
         self.egress.make_room(&self.rx, &self.sockets);
         if let Some(answer) = self.server.handle_event(now, event, self.egress.reply_buffer()) {
+            if let Some(stream) = self.streams.get_mut(answer.to.socket) {
+                stream.waiting = stream.waiting.saturating_sub(1);
+            }
             let sent = if answer.error { Sent::LateError } else { Sent::LateSuccess };
-            self.egress.answer(answer, sent, &self.sockets);
+            self.egress.answer(answer, sent, (&self.sockets, &mut self.streams));
         }
     }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use control::{Fate, Series, WorkerCounters};
 use linux_net::{Flow, Part, RxBatch, SendError, SendStats, TxBatch, Warning};
 use turn_proto::{Answer, DropReason, HEADER_MAX, HeaderBuffer, REPLY_MAX, ReplyBuffer, Verdict};
-use turn_types::Marks;
+use turn_session::Outgoing;
+use turn_types::{Marks, SocketId};
 
 use crate::limits::DATAGRAMS_PER_FLUSH;
 use crate::sockets::Sockets;
+use crate::streams::{NotTaken, Streams, is_stream};
 use crate::tally::{Sent, Tag, Tally};
 use crate::token::Token;
 
@@ -30,6 +32,12 @@ pub(crate) struct Datagram {
     /// Where it begins in the message.
     pub(crate) start: usize,
     pub(crate) len: usize,
+}
+
+/// The way back to a client.
+pub(crate) enum Back<'a> {
+    Datagram(Flow),
+    Stream(&'a mut Streams, SocketId),
 }
 
 impl Egress {
@@ -61,7 +69,7 @@ impl Egress {
     }
 
     /// Carries out the verdict on a client's datagram. `back` leads to the client.
-    pub(crate) fn client_packet(&mut self, verdict: Verdict, datagram: Datagram, back: Flow) {
+    pub(crate) fn client_packet(&mut self, verdict: Verdict, datagram: Datagram, back: Back<'_>) {
         match verdict {
             Verdict::Reply { len, error } => self.reply(back, len, error),
             Verdict::ToPeer { relay, peer, start, len, marks } => {
@@ -82,8 +90,22 @@ impl Egress {
     }
 
     /// Carries out the verdict on a peer's datagram.
-    pub(crate) fn peer_packet(&mut self, verdict: Verdict, datagram: Datagram, sockets: &Sockets) {
+    pub(crate) fn peer_packet(
+        &mut self,
+        verdict: Verdict,
+        datagram: Datagram,
+        ends: (&RxBatch, &Sockets, &mut Streams),
+    ) {
+        let (rx, sockets, streams) = ends;
         match verdict {
+            Verdict::ToClient { socket, header, padding, .. } if is_stream(socket) => {
+                let Self { tx, counters, .. } = self;
+                let header = written(tx, usize::from(header));
+                let Datagram { message, start, len } = datagram;
+                let data = &rx.message(message).data[start..start + len];
+                let padding = &ZEROS[..usize::from(padding)];
+                queue(streams, socket, [header, data, padding], (Sent::ToClient, counters));
+            }
             Verdict::ToClient { socket, client, from, header, padding, marks } => {
                 let Some(listener) = sockets.listener(socket) else {
                     unreachable!("the server names sockets by which clients came");
@@ -105,7 +127,18 @@ impl Egress {
     }
 
     /// Sends what the server has written into the reply buffer for this answer.
-    pub(crate) fn answer(&mut self, answer: Answer, sent: Sent, sockets: &Sockets) {
+    pub(crate) fn answer(
+        &mut self,
+        answer: Answer,
+        sent: Sent,
+        (sockets, streams): (&Sockets, &mut Streams),
+    ) {
+        if is_stream(answer.to.socket) {
+            let Self { tx, counters, .. } = self;
+            let answered = written(tx, usize::from(answer.len));
+            queue(streams, answer.to.socket, [answered, &[], &[]], (sent, counters));
+            return;
+        }
         let Some(listener) = sockets.listener(answer.to.socket) else {
             unreachable!("the server names sockets by which clients came");
         };
@@ -138,14 +171,48 @@ impl Egress {
         self.tx.take_warnings()
     }
 
-    fn reply(&mut self, back: Flow, len: u16, error: bool) {
-        debug_assert_eq!(back.marks, Marks::DEFAULT, "answers carry no marks of the request");
-        let part = self.tx.arena_commit(usize::from(len));
-        self.push(back, &[part], if error { Sent::ErrorReply } else { Sent::Reply });
+    fn reply(&mut self, back: Back<'_>, len: u16, error: bool) {
+        let (len, sent) = (usize::from(len), if error { Sent::ErrorReply } else { Sent::Reply });
+        match back {
+            Back::Datagram(back) => {
+                debug_assert_eq!(back.marks, Marks::DEFAULT, "answers carry no marks of the request");
+                let part = self.tx.arena_commit(len);
+                self.push(back, &[part], sent);
+            }
+            Back::Stream(streams, id) => {
+                let Self { tx, counters, .. } = self;
+                queue(streams, id, [written(tx, len), &[], &[]], (sent, counters));
+            }
+        }
+    }
+
+    /// Has a message sent on a stream.
+    pub(crate) fn to_stream(
+        &self,
+        streams: &mut Streams,
+        id: SocketId,
+        parts: [&[u8]; 3],
+        sent: Sent,
+    ) {
+        queue(streams, id, parts, (sent, &self.counters));
+    }
+
+    /// Something on a stream has gone whole.
+    pub(crate) fn sent(&mut self, tag: u32) {
+        self.tally.sending(Tag::of(tag));
+    }
+
+    /// Something on a stream will not go.
+    pub(crate) fn unsent(&self, tag: u32, reason: DropReason) {
+        self.counters.add(Tag::of(tag).sent.refused(reason), 1);
+    }
+
+    /// Counts what has gone on streams.
+    pub(crate) fn publish(&mut self) {
+        self.tally.publish(&self.counters);
     }
 
     fn zeros(&mut self, len: usize) -> Option<Part> {
-        const ZEROS: [u8; 3] = [0; 3];
         // A DATA attribute is padded with three bytes at most (RFC 8489 §14).
         let zeros = ZEROS.get(..len).filter(|zeros| !zeros.is_empty())?;
         self.tx.arena_write(zeros).ok()
@@ -159,6 +226,33 @@ impl Egress {
             self.tally.refused(tag, DropReason::SendBufferFull, &self.counters);
         }
     }
+}
+
+/// Padding: at most three bytes (RFC 8489 §14, RFC 8656 §12.5).
+const ZEROS: [u8; 3] = [0; 3];
+
+/// What the server has just written into the buffer that was lent.
+fn written(tx: &mut TxBatch, len: usize) -> &[u8] {
+    tx.arena_space(len).expect("it was lent a moment ago")
+}
+
+/// Puts a message into a stream's queue, and counts what that costs.
+fn queue(
+    streams: &mut Streams,
+    id: SocketId,
+    parts: [&[u8]; 3],
+    (sent, counters): (Sent, &WorkerCounters),
+) {
+    let tag = Tag { sent, bytes: parts.iter().map(|part| part.len()).sum() };
+    let droppable = matches!(sent, Sent::ToClient | Sent::IcmpReported);
+    let message = Outgoing { parts, droppable, tag: tag.number() };
+    let lost = |tag| counters.add(Tag::of(tag).sent.refused(DropReason::StreamBacklog), 1);
+    let reason = match streams.send(id, message, lost) {
+        Ok(()) => return,
+        Err(NotTaken::Gone) => DropReason::StreamClosed,
+        Err(NotTaken::Stuck) => DropReason::StreamBacklog,
+    };
+    counters.add(sent.refused(reason), 1);
 }
 
 const fn reason(error: SendError) -> DropReason {

@@ -10,7 +10,7 @@ use crate::worker::Worker;
 impl Worker {
     /// Empties the error queue of a relay socket, and tells the client what the network said.
     pub(crate) fn serve_error_queue(&mut self, relay: RelayId) {
-        let Self { rx, egress, server, sockets, observer, now, .. } = self;
+        let Self { rx, egress, server, sockets, streams, observer, now, .. } = self;
         let now = *now;
         let sockets = &*sockets;
         // Closed since it was reported.
@@ -28,7 +28,7 @@ impl Worker {
             egress.make_room(rx, sockets);
             let reply = egress.reply_buffer();
             match server.handle_icmp(now, relay, PeerAddr(error.peer), report, reply) {
-                Ok(answer) => egress.answer(answer, Sent::IcmpReported, sockets),
+                Ok(answer) => egress.answer(answer, Sent::IcmpReported, (sockets, &mut *streams)),
                 Err(reason) => egress.dropped(reason),
             }
         });

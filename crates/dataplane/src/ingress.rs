@@ -7,7 +7,7 @@ use linux_net::{RxBatch, UdpSocket};
 use turn_proto::DropReason;
 use turn_types::{Now, PeerAddr, RelayId, SocketId};
 
-use crate::egress::Datagram;
+use crate::egress::{Back, Datagram};
 use crate::limits::MESSAGES_PER_RECEIVE;
 use crate::losses::Losses;
 use crate::observe::{Observer, Trouble};
@@ -35,7 +35,7 @@ impl Worker {
                 let reply = self.egress.reply_buffer();
                 let verdict = self.server.handle_client(now, &path, message.marks, packet, reply);
                 let datagram = Datagram { message: index, start, len: packet.len() };
-                self.egress.client_packet(verdict, datagram, back);
+                self.egress.client_packet(verdict, datagram, Back::Datagram(back));
             }
         }
         self.settle(now);
@@ -64,7 +64,8 @@ impl Worker {
                 let header = self.egress.header_buffer();
                 let verdict = self.server.handle_peer(now, relay, peer, message.marks, len, header);
                 let datagram = Datagram { message: index, start, len };
-                self.egress.peer_packet(verdict, datagram, &self.sockets);
+                let ends = (&self.rx, &self.sockets, &mut self.streams);
+                self.egress.peer_packet(verdict, datagram, ends);
             }
         }
         self.settle(now);

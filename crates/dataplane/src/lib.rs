@@ -11,7 +11,9 @@
 //! packet has exactly one fate, and it is counted once: when the kernel has taken or refused it.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod commands;
+mod connections;
 mod egress;
 mod fast_path;
 mod icmp;
@@ -25,10 +27,12 @@ mod ready;
 mod relay_sockets;
 mod sockets;
 mod spawn;
+mod streams;
 mod tally;
 mod token;
 mod worker;
 
+pub use admission::{Admission, ConnectionLimits};
 pub use listener::Listener;
 pub use spawn::{Inlet, NetOptions, WorkerSpec, mailbox, spawn};
 
@@ -70,6 +74,40 @@ pub mod limits {
     /// Allocations ended at once when the worker stops, before what the server tells of them is
     /// heard: well below what it keeps ([`turn_proto::limits::NOTICES_MAX`]).
     pub const ENDED_AT_ONCE: usize = 1024;
+
+    /// Connections accepted from one socket in one turn: the others' packets wait for that long.
+    pub const ACCEPTS_PER_TURN: usize = 16;
+
+    /// Bytes that wait for one connection to take them; of more, the oldest data is dropped, and when
+    /// answers alone are more the connection is closed. A picture of a video call has a tenth of it; a
+    /// second of one at 2 Mbit/s as much: what is older is of no use to a call.
+    pub const STREAM_BACKLOG_BYTES: usize = 256 << 10;
+
+    /// The longest message of who has no allocation: a request with a token and a certificate's worth of
+    /// attributes. Its beginning may have to be kept for [`MESSAGE_WITHIN`].
+    pub const STRANGERS_MESSAGE_BYTES: usize = 4096;
+
+    /// How long a connection may be silent at first. Clients connect to say something.
+    pub const FIRST_MESSAGE_WITHIN: Duration = Duration::from_secs(10);
+
+    /// How long a message may take from one end to the other: 65 KiB in that time is 17 kbit/s.
+    pub const MESSAGE_WITHIN: Duration = Duration::from_secs(30);
+
+    /// How long a connection may take nothing of what there is for it.
+    pub const STUCK_FOR: Duration = Duration::from_secs(30);
+
+    /// How long a connection without an allocation may be silent. (RFC 8489 §6.2.2 wants it left open; a
+    /// client that comes back later than this connects again.)
+    pub const IDLE_FOR: Duration = Duration::from_mins(10);
+
+    /// How long who was told to go may take to go.
+    pub const ENDING_FOR: Duration = Duration::from_secs(5);
+
+    /// How often connections are looked at that may have had their time.
+    pub const SWEEP_STREAMS_EVERY: Duration = Duration::from_secs(1);
+
+    /// Log lines about connections that ended, per second and worker: anybody can connect.
+    pub const STREAM_LINES_PER_SECOND: u32 = 10;
 
     /// Log lines about refused requests per second and worker. They are the clients' fault, so
     /// anybody can cause any number of them.

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Histogram, Series, WorkerCounters};
+use control::{Histogram, Series, StreamEnd, WorkerCounters};
 use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
 use tracing::Level;
 use turn_proto::{AllocationRecord, EndReason, Notice, Refusal};
-use turn_types::{ClientAddr, Instant, RelayedAddr, WorkerId};
+use turn_types::{ClientAddr, Instant, RelayedAddr, ServerAddr, WorkerId};
 
-use crate::limits::{REFUSAL_LINES_PER_SECOND, TROUBLE_EVERY};
+use crate::limits::{REFUSAL_LINES_PER_SECOND, STREAM_LINES_PER_SECOND, TROUBLE_EVERY};
 use crate::line_budget::LineBudget;
 
 /// What an operator must act on. Each is logged at most once in [`TROUBLE_EVERY`].
@@ -29,10 +29,12 @@ pub(crate) enum Trouble {
     KernelDrops,
     /// A channel cannot be relayed by the kernel.
     KernelPath,
+    /// Connections cannot be accepted.
+    Accept,
 }
 
 impl Trouble {
-    const COUNT: usize = 6;
+    const COUNT: usize = 7;
 
     const fn text(self) -> &'static str {
         match self {
@@ -47,6 +49,10 @@ impl Trouble {
                 "datagrams were lost because a receive buffer was full; raise \
                  sockets.receive_buffer, or give the server more workers"
             }
+            Self::Accept => {
+                "connections cannot be accepted: clients over TCP are refused; raise the limit of open \
+                 files (LimitNOFILE)"
+            }
             Self::KernelPath => {
                 "the kernel does not take a channel: sockets relay it, at several times the cost"
             }
@@ -60,6 +66,7 @@ pub(crate) struct Observer {
     worker: WorkerId,
     counters: Arc<WorkerCounters>,
     refusals: LineBudget,
+    streams: LineBudget,
     troubles: [LineBudget; Trouble::COUNT],
 }
 
@@ -67,7 +74,8 @@ impl Observer {
     pub(crate) const fn new(worker: WorkerId, counters: Arc<WorkerCounters>) -> Self {
         let refusals = LineBudget::new(REFUSAL_LINES_PER_SECOND, Duration::from_secs(1));
         let troubles = [const { LineBudget::new(1, TROUBLE_EVERY) }; Trouble::COUNT];
-        Self { worker, counters, refusals, troubles }
+        let streams = LineBudget::new(STREAM_LINES_PER_SECOND, Duration::from_secs(1));
+        Self { worker, counters, refusals, streams, troubles }
     }
 
     pub(crate) fn counters(&self) -> &WorkerCounters {
@@ -103,6 +111,24 @@ impl Observer {
                     self.log_refusal(now, client, (*method, user.as_deref()), *reason);
                 }
             }
+        }
+    }
+
+    /// Counts a connection that ended, and says why unless it is what clients do.
+    pub(crate) fn stream_ended(
+        &mut self,
+        now: Instant,
+        (client, server): (ClientAddr, ServerAddr),
+        end: StreamEnd,
+        seconds: u64,
+    ) {
+        self.count(Series::StreamsEnded(end), 1);
+        let worker = self.worker.0;
+        if matches!(end, StreamEnd::ByClient | StreamEnd::Broken) {
+            tracing::debug!(worker, %client, %server, reason = end.label(), seconds, "connection ended");
+        } else if let Some(left_out) = self.streams.take(now) {
+            let reason = end.label();
+            tracing::info!(worker, %client, %server, reason, seconds, left_out, "connection closed");
         }
     }
 

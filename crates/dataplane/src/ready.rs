@@ -15,6 +15,12 @@ pub(crate) struct Ready {
     relays: Vec<(RelayId, bool)>,
     /// Relay sockets with something in their error queue.
     failed: Vec<RelayId>,
+    /// Streams with something to read, or that have ended.
+    readable: Vec<SocketId>,
+    /// Streams that take more.
+    writable: Vec<SocketId>,
+    /// Where connections wait to be accepted.
+    acceptors: Vec<u32>,
 }
 
 impl Ready {
@@ -24,6 +30,9 @@ impl Ready {
             listeners: Vec::with_capacity(capacity),
             relays: Vec::with_capacity(capacity),
             failed: Vec::with_capacity(capacity),
+            readable: Vec::with_capacity(capacity),
+            writable: Vec::with_capacity(capacity),
+            acceptors: Vec::with_capacity(capacity),
         }
     }
 
@@ -34,6 +43,9 @@ impl Ready {
         self.listeners.clear();
         self.relays.clear();
         self.failed.clear();
+        self.readable.clear();
+        self.writable.clear();
+        self.acceptors.clear();
         let (mut woken, mut reported) = (false, 0);
         for event in events.iter() {
             reported += 1;
@@ -41,6 +53,16 @@ impl Ready {
                 Token::Wake => woken = true,
                 // A receive call also clears an error that waits on the socket.
                 Token::Listener(id) => self.listeners.push((id, true)),
+                Token::Acceptor(place) => self.acceptors.push(place),
+                Token::Stream(id) => {
+                    if event.writable {
+                        self.writable.push(id);
+                    }
+                    // Reading tells of errors and ends, too.
+                    if event.readable || event.error || event.hangup {
+                        self.readable.push(id);
+                    }
+                }
                 Token::Relay(relay) => {
                     if event.readable {
                         self.relays.push((relay, true));
@@ -108,6 +130,21 @@ impl Ready {
     pub(crate) fn failed(&self, index: usize) -> Option<RelayId> {
         self.failed.get(index).copied()
     }
+
+    /// The `index`-th stream with something to read.
+    pub(crate) fn readable(&self, index: usize) -> Option<SocketId> {
+        self.readable.get(index).copied()
+    }
+
+    /// The `index`-th stream that takes more.
+    pub(crate) fn writable(&self, index: usize) -> Option<SocketId> {
+        self.writable.get(index).copied()
+    }
+
+    /// The `index`-th place where connections wait.
+    pub(crate) fn acceptor(&self, index: usize) -> Option<u32> {
+        self.acceptors.get(index).copied()
+    }
 }
 
 #[cfg(test)]
@@ -118,7 +155,7 @@ mod tests {
         Ready {
             listeners: (0..listeners).map(|id| (SocketId(id), true)).collect(),
             relays: (0..relays).map(|id| (RelayId(id), true)).collect(),
-            failed: vec![],
+            ..Ready::new()
         }
     }
 

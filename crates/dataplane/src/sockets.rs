@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use linux_net::{
-    Epoll, Events, Interest, SendSocket, SocketTable, UdpOptions, UdpSocket, WakeReceiver,
+    Epoll, Events, Interest, SendSocket, SocketTable, TcpListener, TcpStream, UdpOptions, UdpSocket,
+    WakeReceiver,
 };
 use turn_types::{RelayId, RelayedAddr, SocketId};
 
@@ -22,6 +23,7 @@ pub(crate) struct Sockets {
     events: Events,
     wake: WakeReceiver,
     listeners: Vec<Listener>,
+    acceptors: Vec<TcpListener>,
     relays: RelaySockets,
     net: NetOptions,
 }
@@ -30,7 +32,7 @@ impl Sockets {
     /// # Errors
     /// No descriptors or no memory left for epoll.
     pub(crate) fn new(
-        listeners: Vec<Listener>,
+        (listeners, acceptors): (Vec<Listener>, Vec<TcpListener>),
         wake: WakeReceiver,
         net: NetOptions,
     ) -> io::Result<Self> {
@@ -39,8 +41,12 @@ impl Sockets {
         for (id, listener) in (0..).map(SocketId).zip(&listeners) {
             epoll.add(&listener.socket, Token::Listener(id).number(), Interest::Read)?;
         }
+        for (place, acceptor) in (0..).zip(&acceptors) {
+            epoll.add(acceptor, Token::Acceptor(place).number(), Interest::Read)?;
+        }
         let events = Events::new(SOCKETS_PER_TURN);
-        Ok(Self { epoll, events, wake, listeners, relays: RelaySockets::default(), net })
+        let relays = RelaySockets::default();
+        Ok(Self { epoll, events, wake, listeners, acceptors, relays, net })
     }
 
     /// Waits until something is ready, or for `timeout`; `None` waits for ever. Wake-ups are taken
@@ -57,6 +63,45 @@ impl Sockets {
 
     pub(crate) fn listener(&self, id: SocketId) -> Option<&Listener> {
         self.listeners.get(id.0 as usize)
+    }
+
+    pub(crate) fn acceptor(&self, place: u32) -> Option<&TcpListener> {
+        self.acceptors.get(place as usize)
+    }
+
+    /// Waits for no more connections at a place, until it is to [resume](Self::resume).
+    pub(crate) fn rest(&self, place: u32) {
+        self.accept_at(place, Interest::ErrorsOnly);
+    }
+
+    /// Waits for connections everywhere.
+    pub(crate) fn resume(&self) {
+        for place in (0..).take(self.acceptors.len()) {
+            self.accept_at(place, Interest::Read);
+        }
+    }
+
+    fn accept_at(&self, place: u32, interest: Interest) {
+        if let Some(acceptor) = self.acceptor(place) {
+            // It fails only for what is not in the set.
+            drop(self.epoll.modify(acceptor, Token::Acceptor(place).number(), interest));
+        }
+    }
+
+    /// Waits for what comes by a stream.
+    ///
+    /// # Errors
+    /// No memory left for epoll.
+    pub(crate) fn watch(&self, stream: &TcpStream, id: SocketId) -> io::Result<()> {
+        self.epoll.add(stream, Token::Stream(id).number(), Interest::Read)
+    }
+
+    /// Changes what is waited for.
+    ///
+    /// # Errors
+    /// It is not watched.
+    pub(crate) fn change(&self, stream: &TcpStream, id: SocketId, interest: Interest) -> io::Result<()> {
+        self.epoll.modify(stream, Token::Stream(id).number(), interest)
     }
 
     pub(crate) fn relay(&self, relay: RelayId) -> Option<&RelaySocket> {
@@ -93,7 +138,7 @@ impl SocketTable for Sockets {
         match Token::of(socket.0) {
             Token::Relay(relay) => self.relay(relay).map(|relay| &relay.socket),
             Token::Listener(id) => self.listener(id).map(|listener| &listener.socket),
-            Token::Wake => None,
+            Token::Stream(_) | Token::Acceptor(_) | Token::Wake => None,
         }
     }
 }
@@ -107,7 +152,7 @@ mod tests {
     #[test]
     fn a_wake_up_ends_one_wait_and_not_the_next() {
         let (waker, wake) = Waker::new().unwrap();
-        let mut sockets = Sockets::new(vec![], wake, NetOptions::default()).unwrap();
+        let mut sockets = Sockets::new((vec![], vec![]), wake, NetOptions::default()).unwrap();
         let mut ready = Ready::new();
         waker.wake();
         // For ever, were it not for the wake-up.
@@ -120,7 +165,7 @@ mod tests {
     #[test]
     fn a_closed_relay_is_gone_for_senders_and_for_epoll() {
         let (_waker, wake) = Waker::new().unwrap();
-        let mut sockets = Sockets::new(vec![], wake, NetOptions::default()).unwrap();
+        let mut sockets = Sockets::new((vec![], vec![]), wake, NetOptions::default()).unwrap();
         let relay = RelayId(7);
         let at = RelayedAddr("127.0.0.1:0".parse().unwrap());
         sockets.open_relay(relay, at).unwrap();

@@ -6,11 +6,12 @@ use std::thread::{self, JoinHandle};
 
 use control::limits::MAILBOX_CAPACITY;
 use control::{Inbox, Mailbox, UserDirectory, Wake, WorkerCounters};
-use linux_net::{WakeReceiver, Waker, pin_current_thread};
+use linux_net::{TcpListener, WakeReceiver, Waker, pin_current_thread};
 use turn_proto::{Policy, SharedBook};
 use turn_types::WorkerId;
 use xdp_relay::Routes;
 
+use crate::admission::Admission;
 use crate::listener::Listener;
 use crate::worker::Worker;
 
@@ -22,6 +23,10 @@ pub struct WorkerSpec {
     pub core: Option<usize>,
     /// Its own listening sockets.
     pub listeners: Vec<Listener>,
+    /// Its own sockets that connections come to.
+    pub acceptors: Vec<TcpListener>,
+    /// How many connections there may be, of all workers together.
+    pub admission: Arc<Admission>,
     /// The rules to begin with.
     pub policy: Arc<Policy>,
     /// Quotas and reservations of all workers.

@@ -40,7 +40,7 @@ impl Sent {
     }
 
     /// What is counted when it has not. The request of a late answer has its fate already.
-    const fn refused(self, reason: DropReason) -> Series {
+    pub(crate) const fn refused(self, reason: DropReason) -> Series {
         match self {
             Self::Reply | Self::ErrorReply | Self::ToPeer | Self::ToClient | Self::IcmpReported => {
                 Series::Drop(reason)

@@ -3,6 +3,8 @@
 use linux_net::SendSocket;
 use turn_types::{RelayId, SocketId};
 
+use crate::streams::is_stream;
+
 /// What a number given to epoll, or to a transmit batch, stands for.
 ///
 /// A relay's number is its [`RelayId`], which no other relay will ever have: a late event or
@@ -13,6 +15,10 @@ pub(crate) enum Token {
     Relay(RelayId),
     /// The listening socket.
     Listener(SocketId),
+    /// A client's connection.
+    Stream(SocketId),
+    /// The socket that connections come to, by its place.
+    Acceptor(u32),
     /// The mailbox has something.
     Wake,
 }
@@ -21,6 +27,9 @@ pub(crate) enum Token {
 /// centuries to reach it.
 const NOT_A_RELAY: u64 = 1 << 63;
 
+/// Set in the numbers of sockets that connections come to.
+const ACCEPTOR: u64 = 1 << 62;
+
 impl Token {
     pub(crate) const fn number(self) -> u64 {
         match self {
@@ -28,7 +37,10 @@ impl Token {
                 debug_assert!(number & NOT_A_RELAY == 0);
                 number
             }
-            Self::Listener(SocketId(number)) => NOT_A_RELAY | number as u64,
+            Self::Listener(SocketId(number)) | Self::Stream(SocketId(number)) => {
+                NOT_A_RELAY | number as u64
+            }
+            Self::Acceptor(place) => NOT_A_RELAY | ACCEPTOR | place as u64,
             Self::Wake => u64::MAX,
         }
     }
@@ -36,10 +48,14 @@ impl Token {
     pub(crate) const fn of(number: u64) -> Self {
         if number == u64::MAX {
             Self::Wake
-        } else if number & NOT_A_RELAY != 0 {
-            Self::Listener(SocketId(number as u32))
-        } else {
+        } else if number & NOT_A_RELAY == 0 {
             Self::Relay(RelayId(number))
+        } else if number & ACCEPTOR != 0 {
+            Self::Acceptor(number as u32)
+        } else if is_stream(SocketId(number as u32)) {
+            Self::Stream(SocketId(number as u32))
+        } else {
+            Self::Listener(SocketId(number as u32))
         }
     }
 
@@ -58,7 +74,11 @@ mod tests {
             Token::Relay(RelayId(0)),
             Token::Relay(RelayId(NOT_A_RELAY - 1)),
             Token::Listener(SocketId(0)),
-            Token::Listener(SocketId(u32::MAX)),
+            Token::Listener(SocketId(u32::MAX >> 1)),
+            Token::Stream(SocketId(1 << 31)),
+            Token::Stream(SocketId(u32::MAX)),
+            Token::Acceptor(0),
+            Token::Acceptor(u32::MAX >> 1),
             Token::Wake,
         ] {
             assert_eq!(Token::of(token.number()), token);

@@ -7,23 +7,28 @@ use std::time::Duration;
 use control::{Histogram, Inbox, Series, UserDirectory};
 use linux_net::{Clock, RxBatch, TxBatch};
 use turn_proto::{Server, ServerConfig};
-use turn_types::{Now, WorkerId};
+use turn_types::{Instant, Now, WorkerId};
 
 use crate::WorkerSpec;
+use crate::admission::Admission;
 use crate::egress::Egress;
 use crate::fast_path::FastPath;
 use crate::limits::{
     BYTES_PER_GATHERING, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN,
+    SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Observer;
 use crate::ready::Ready;
 use crate::sockets::Sockets;
+use crate::streams::Streams;
 
 /// A worker. It shares nothing that a relayed packet touches.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) server: Server,
     pub(crate) sockets: Sockets,
+    pub(crate) streams: Streams,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) rx: RxBatch,
     pub(crate) egress: Egress,
     pub(crate) observer: Observer,
@@ -34,6 +39,8 @@ pub(crate) struct Worker {
     /// When this turn began: the time of all that is done in it.
     pub(crate) now: Now,
     ready: Ready,
+    /// When connections are to be looked at; `None` while there are none.
+    pub(crate) sweep_streams_at: Option<Instant>,
 }
 
 impl Worker {
@@ -49,7 +56,13 @@ impl Worker {
         Ok(Self {
             id: spec.id,
             server: Server::new(config),
-            sockets: Sockets::new(spec.listeners, spec.inlet.wake, spec.net)?,
+            sockets: Sockets::new(
+                (spec.listeners, spec.acceptors),
+                spec.inlet.wake,
+                spec.net,
+            )?,
+            streams: Streams::default(),
+            admission: spec.admission,
             rx: RxBatch::new(MESSAGES_PER_GATHERING),
             egress: Egress::new(tx, Arc::clone(&spec.counters)),
             observer: Observer::new(spec.id, spec.counters),
@@ -59,6 +72,7 @@ impl Worker {
             stopping: false,
             now: Clock::now(),
             ready: Ready::new(),
+            sweep_streams_at: None,
         })
     }
 
@@ -68,12 +82,14 @@ impl Worker {
         while !self.stopping {
             self.wait(more_requests);
             self.serve_ready();
+            self.serve_streams();
             more_requests = self.serve_inbox();
             self.serve_timeouts();
             self.send_gathered();
             self.publish();
         }
         self.end_all();
+        self.send_gathered();
         self.publish();
     }
 
@@ -83,7 +99,8 @@ impl Worker {
             Some(Duration::ZERO)
         } else {
             // From the beginning of the last turn, which was a moment ago: timers have no finer grain.
-            let due = [self.server.poll_timeout(), self.fast_path.next_sweep()];
+            let due =
+                [self.server.poll_timeout(), self.fast_path.next_sweep(), self.sweep_streams_at];
             due.into_iter().flatten().min().map(|due| due.saturating_since(self.now.instant))
         };
         self.sockets.wait(&mut self.ready, timeout);
@@ -119,6 +136,29 @@ impl Worker {
         }
     }
 
+    /// Serves streams that are ready: each is read once, so that none makes the others wait.
+    fn serve_streams(&mut self) {
+        for index in 0..SOCKETS_PER_TURN {
+            let Some(id) = self.ready.writable(index) else { break };
+            self.write_stream(id);
+        }
+        for index in 0..SOCKETS_PER_TURN {
+            let Some(id) = self.ready.readable(index) else { break };
+            self.receive_from_stream(id);
+        }
+        for index in 0..SOCKETS_PER_TURN {
+            let Some(place) = self.ready.acceptor(index) else { break };
+            self.accept(place);
+        }
+        let now = self.now.instant;
+        if self.sweep_streams_at.is_some_and(|at| at <= now) {
+            self.sweep_streams();
+        }
+        if self.sweep_streams_at.is_none_or(|at| at <= now) {
+            self.sweep_streams_at = (self.streams.len() > 0).then(|| now + SWEEP_STREAMS_EVERY);
+        }
+    }
+
     /// Has room for one receive call, if need be by sending what was gathered before.
     pub(crate) fn make_room_to_receive(&mut self) {
         if self.is_gathering_full() {
@@ -134,16 +174,18 @@ impl Worker {
     pub(crate) fn send_gathered(&mut self) {
         self.egress.flush(&self.rx, &self.sockets);
         self.rx.clear();
+        self.send_to_streams();
     }
 
     /// What is kept elsewhere than in the counters.
     fn publish(&mut self) {
-        let Self { rx, egress, observer, server, fast_path, .. } = self;
+        let Self { rx, egress, observer, server, fast_path, streams, .. } = self;
         observer.publish(Histogram::ReceivedMessages, &rx.stats().messages_per_call);
         observer.publish(Histogram::ReceivedSegments, &rx.stats().segments_per_message);
         observer.publish(Histogram::SentSegments, &egress.stats().segments_per_send);
         observer.set(Series::AllocationsLive, server.allocation_count() as u64);
         observer.set(Series::FlowsOffloaded, fast_path.flows());
+        observer.set(Series::StreamsLive, streams.len() as u64);
         observer.set(Series::NoticesLost, server.notices_lost());
         while let Some(warning) = egress.take_warning() {
             observer.kernel_warning(warning);

@@ -85,6 +85,20 @@ fn channels_with_rtcp_pairs() {
 }
 
 #[test]
+fn over_tcp() {
+    let Some(scene) = Scene::new(|_| ()) else { return };
+    for options in [&["-t", "-c", "-m", "4", "-l", "171"][..], &["-t", "-c", "-s", "-l", "1000"]] {
+        let messages = if options.contains(&"-m") { 200 } else { 50 };
+        assert_relayed(&scene.uclient(&[options, &["-n", "50", "-z", "5"]].concat()), messages);
+    }
+    let peer = scene.lab.v6.peer.to_string();
+    let identity = ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer];
+    let listen = scene.lab.v6.listen.to_string();
+    let options = ["-t", "-c", "-x", "-n", "20", "-z", "5"];
+    assert_relayed(&scene.uclient_to(&identity, &options, &listen), 20);
+}
+
+#[test]
 fn send_indications() {
     let Some(scene) = Scene::new(|_| ()) else { return };
     assert_relayed(

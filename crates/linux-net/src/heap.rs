@@ -79,6 +79,13 @@ impl<T: Zeroed> HeapArray<T> {
         let all = unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) };
         &all[range]
     }
+
+    /// As [`slice`](Self::slice), to be written.
+    pub(crate) fn slice_mut(&mut self, range: Range<usize>) -> &mut [T] {
+        // SAFETY: as in `get_mut`, for all `len` elements.
+        let all = unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.len) };
+        &mut all[range]
+    }
 }
 
 impl<T: Zeroed> Drop for HeapArray<T> {

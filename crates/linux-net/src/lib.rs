@@ -62,6 +62,7 @@ mod rlimit;
 mod rx;
 mod segmentation;
 mod sys;
+mod tcp;
 mod tx;
 mod udp;
 #[cfg(feature = "io-uring")]
@@ -87,7 +88,8 @@ pub use probe::{Capabilities, capabilities};
 pub use random::random_bytes;
 pub use raw::{Heard, RAW_PAYLOAD_MAX, RawUdpSocket};
 pub use rlimit::raise_open_files;
-pub use rx::{Received, RecvStats, RxBatch};
+pub use rx::{FILL_BYTES, Received, RecvStats, RxBatch};
+pub use tcp::{ReadOutcome, TcpListener, TcpOptions, TcpStream};
 pub use tx::{ArenaFull, Flow, Full, Part, SendSocket, TxBatch};
 pub use udp::{Applied, UdpOptions, UdpSocket};
 #[cfg(feature = "io-uring")]

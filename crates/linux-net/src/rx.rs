@@ -23,6 +23,9 @@ const PAYLOAD_BYTES: usize = 65_536;
 /// is all that small datagrams touch, would fall into the same few sets of the first-level cache.
 const STRIDE: usize = PAYLOAD_BYTES + 5 * 64;
 
+/// Room for a piece of a stream: the longest STUN message has 65,552 bytes, and must fit whole.
+pub const FILL_BYTES: usize = STRIDE;
+
 /// Everything a socket of ours can attach to a message: TTL, traffic class, losses and segment
 /// size are an `int` each, `in6_pktinfo` is the larger of the two.
 const CONTROL_BYTES: usize =
@@ -193,6 +196,39 @@ impl RxBatch {
             }
         }
         Ok(first..first)
+    }
+
+    /// Adds a message that did not come as a datagram, such as a piece of a stream: `fill` writes it,
+    /// into room for [`FILL_BYTES`], and says how long it is. Returns which message it is; `None`, and
+    /// nothing added, if it is empty or there is no [`room`](Self::room).
+    ///
+    /// # Errors
+    /// Those of `fill`; nothing is added.
+    pub fn fill<E>(
+        &mut self,
+        from: SocketAddr,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<Option<usize>, E> {
+        let index = self.received.len();
+        if self.room() == 0 {
+            return Ok(None);
+        }
+        let room = self.payload.slice_mut(index * STRIDE..index * STRIDE + FILL_BYTES);
+        let len = fill(room)?.min(FILL_BYTES);
+        if len == 0 {
+            return Ok(None);
+        }
+        self.held += len;
+        self.received.push(Meta {
+            from,
+            to: None,
+            marks: Marks::DEFAULT,
+            segment_size: len,
+            len,
+            truncated: false,
+            kernel_drops: 0,
+        });
+        Ok(Some(index))
     }
 
     /// How many more messages it can hold.

@@ -12,7 +12,7 @@ use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, File};
 use crate::limits;
-use crate::settings::{Log, Offload, Peers, Settings, Sockets, Workers};
+use crate::settings::{Log, Offload, Peers, Settings, Sockets, Tcp, Workers};
 use crate::value::Endpoint;
 
 /// Checks a file; what comes back is good only if no error was added.
@@ -51,6 +51,11 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         rfc5766_clients: file.compatibility.rfc5766_clients,
         redirect,
         workers: Workers { count: file.workers.count, pin: file.workers.pin },
+        tcp: Tcp {
+            enabled: file.tcp.enabled,
+            connections: file.tcp.connections.get(),
+            connections_per_address: file.tcp.connections_per_address.get(),
+        },
         sockets: Sockets {
             receive_buffer: kernel_size(file.sockets.receive_buffer.get()),
             send_buffer: kernel_size(file.sockets.send_buffer.get()),

@@ -20,7 +20,7 @@ pub struct File {
     /// It goes into every user's key: users added under another realm have to be added again.
     #[schemars(example = &"example.org", extend("x-applied" = "live"))]
     pub realm: Text<1, 127>,
-    /// The addresses and UDP ports that clients connect to. A wildcard (`0.0.0.0`, `[::]`) is every
+    /// The addresses and ports that clients come to, over UDP and (see `[tcp]`) over TCP. A wildcard (`0.0.0.0`, `[::]`) is every
     /// address of its family, and `[::]` is IPv6 alone.
     #[schemars(example = serde_json::json!(["203.0.113.7:3478"]), extend("x-applied" = "restart"))]
     pub listen: Vec<Endpoint>,
@@ -46,6 +46,8 @@ pub struct File {
     pub redirect: Redirect,
     /// The threads that relay.
     pub workers: Workers,
+    /// Clients that come over TCP, as from networks that let no UDP out.
+    pub tcp: Tcp,
     /// How the kernel's sockets are used.
     pub sockets: Sockets,
     /// The kernel path: a BPF program at the network interfaces relays the data of bound channels
@@ -241,6 +243,23 @@ pub struct Workers {
     pub pin: bool,
 }
 
+/// `[tcp]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tcp {
+    /// Whether clients may come over TCP, at the addresses and ports of `listen`.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub enabled: bool,
+    /// Connections that there may be at once; 0 is any number. More are closed as they come. Each is an
+    /// open file.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub connections: Count<0, 1_000_000>,
+    /// Connections that one address, or one /64 of IPv6, may have at once; 0 is any number. A whole
+    /// company may come from one address.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub connections_per_address: Count<0, 1_000_000>,
+}
+
 /// `[sockets]`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -412,6 +431,7 @@ impl Default for File {
             compatibility: Compatibility::default(),
             redirect: Redirect::default(),
             workers: Workers::default(),
+            tcp: Tcp::default(),
             sockets: Sockets::default(),
             offload: Offload::default(),
             log: Log::default(),
@@ -475,6 +495,16 @@ impl Default for Lifetimes {
 impl Default for Workers {
     fn default() -> Self {
         Self { count: WorkerCount::Auto, pin: true }
+    }
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            connections: Count::new(20_000),
+            connections_per_address: Count::new(1000),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Settings {
     pub realm: Arc<str>,
     /// SOFTWARE in answers to authenticated requests.
     pub software: Option<Arc<str>>,
-    /// UDP listeners; at least one, no two alike, port never 0.
+    /// Where clients come to, over UDP and TCP; at least one, no two alike, port never 0.
     pub listen: Vec<SocketAddr>,
     /// Where relayed addresses come from.
     pub relay: Relay,
@@ -42,6 +42,8 @@ pub struct Settings {
     pub redirect: Option<AlternateServer>,
     /// The threads that relay.
     pub workers: Workers,
+    /// Clients over TCP.
+    pub tcp: Tcp,
     /// How the kernel's sockets are used.
     pub sockets: Sockets,
     /// The kernel path.
@@ -98,6 +100,17 @@ pub struct Workers {
     pub count: WorkerCount,
     /// Whether each stays on one processor.
     pub pin: bool,
+}
+
+/// Clients over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// Whether there are any.
+    pub enabled: bool,
+    /// Connections at once; 0 is any number.
+    pub connections: u32,
+    /// Of one address; 0 is any number.
+    pub connections_per_address: u32,
 }
 
 /// How the kernel's sockets are used.

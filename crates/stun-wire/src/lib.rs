@@ -55,5 +55,5 @@ pub use integrity::{IntegrityKey, IntegrityKind};
 pub use message::{Integrity, Message, UNKNOWN_REQUIRED_MAX};
 pub use nonce::{NONCE_COOKIE_LEN, SecurityFeatures};
 pub use packet::{PacketKind, classify, classify_rfc5766};
-pub use stream::{Cut, next_message};
+pub use stream::{Cut, next_message, next_message_rfc5766};
 pub use value::{AccessToken, AccessTokenBlock, ChangeRequest, Icmp, PasswordAlgorithm};

@@ -3,7 +3,7 @@
 
 use crate::channel::CHANNEL_HEADER_LEN;
 use crate::header::{HEADER_LEN, MAGIC_COOKIE, padded_len};
-use crate::packet::{PacketKind, classify};
+use crate::packet::{PacketKind, classify, classify_rfc5766};
 
 /// What stands at the front of the bytes of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,17 @@ pub enum Cut {
 /// Looks at the front of the bytes received so far. Does not parse what it cuts.
 #[must_use]
 pub fn next_message(bytes: &[u8]) -> Cut {
-    match classify(bytes) {
+    next(bytes, classify(bytes))
+}
+
+/// The same where clients of RFC 5766 are served, whose channels reach up to first byte 127.
+#[must_use]
+pub fn next_message_rfc5766(bytes: &[u8]) -> Cut {
+    next(bytes, classify_rfc5766(bytes))
+}
+
+fn next(bytes: &[u8], kind: PacketKind) -> Cut {
+    match kind {
         PacketKind::Other if bytes.is_empty() => Cut::NeedMore { at_least: CHANNEL_HEADER_LEN },
         PacketKind::Stun => next_stun(bytes),
         PacketKind::ChannelData => next_channel_data(bytes),

@@ -2,8 +2,13 @@
 
 use alloc::sync::Arc;
 
-use stun_wire::{Class, Message, Method, PacketKind, ParseError, classify, classify_rfc5766};
-use turn_types::{AllocationId, ClientPath, Instant, Marks, Now, PeerAddr, RelayId, WorkerId};
+use stun_wire::{
+    Class, Cut, Message, Method, PacketKind, ParseError, classify, classify_rfc5766, next_message,
+    next_message_rfc5766,
+};
+use turn_types::{
+    AllocationId, ClientPath, FiveTuple, Instant, Marks, Now, PeerAddr, RelayId, WorkerId,
+};
 
 use crate::book::SharedBook;
 use crate::command::Command;
@@ -207,6 +212,24 @@ impl Server {
             self.state.table.get_mut(slot).credit(&carried, rate);
         }
         slot.is_some()
+    }
+
+    /// What stands at the front of the bytes of a client's stream (RFC 8489 §6.2.2). Each message goes to
+    /// [`Self::handle_client`].
+    #[must_use]
+    pub fn next_message(&self, bytes: &[u8]) -> Cut {
+        if self.policy.rfc5766_clients { next_message_rfc5766(bytes) } else { next_message(bytes) }
+    }
+
+    /// Whether a client has an allocation; it may have run out and not be reclaimed.
+    pub fn serves(&mut self, five_tuple: &FiveTuple) -> bool {
+        self.state.table.of_client(five_tuple).is_some()
+    }
+
+    /// A client's connection has ended: its allocation ends, and what it waits for is forgotten. To be
+    /// called, too, before the first message of a new connection of the same 5-tuple.
+    pub fn close(&mut self, now: Now, five_tuple: &FiveTuple) {
+        self.state.close(five_tuple, now.instant);
     }
 
     /// Ends all allocations; requests that wait are forgotten.

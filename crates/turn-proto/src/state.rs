@@ -170,6 +170,17 @@ impl State {
         }
     }
 
+    /// A client's connection has ended, and with it all that the client has or waits for: nobody can
+    /// prolong it, or hear an answer. (A policy: the RFC does not say.)
+    pub(crate) fn close(&mut self, five_tuple: &FiveTuple, now: Instant) {
+        while let Some(waiting) = self.pending.take_of(five_tuple) {
+            self.abandon(waiting);
+        }
+        if let Some(slot) = self.table.of_client(five_tuple) {
+            self.end(slot, now, EndReason::ConnectionClosed);
+        }
+    }
+
     /// Ends everything, what waits included.
     pub(crate) fn end_all(&mut self, now: Instant, reason: EndReason) {
         while let Some(waiting) = self.pending.take_oldest() {

@@ -135,6 +135,10 @@ turn_types::labels! {
         SendBufferFull => "send_buffer_full",
         /// The kernel refused to send: no route, forbidden by a firewall, unreachable.
         SendRefused => "send_refused",
+        /// Data for a client whose connection takes less than there is: the oldest goes.
+        StreamBacklog => "stream_backlog",
+        /// The client's connection ended before it was sent.
+        StreamClosed => "stream_closed",
         /// Larger than the outgoing link, with DF set (RFC 8656 §14).
         TooBigForLink => "too_big_for_link",
     }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use control::{
     LockedBook, OffloadInfo, RelayInfo, ServerInfo, UserDirectory, WorkerCounters, Workers,
 };
-use dataplane::{NetOptions, WorkerSpec};
+use dataplane::{Admission, ConnectionLimits, NetOptions, WorkerSpec};
 use linux_net::{capabilities, raise_open_files, random_bytes};
 use settings::{OffloadMode, Settings, SettingsErrors};
 use turn_proto::{Policy, SharedBook, StrangerBudget};
@@ -51,7 +51,10 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let policy = Arc::new(policy);
 
     let net = net_options(settings);
-    let bound = sockets::bind(&settings.listen, cores.len(), &net)?;
+    let bound = sockets::bind(&settings.listen, (cores.len(), settings.tcp.enabled), &net)?;
+    let settings::Tcp { connections, connections_per_address, .. } = settings.tcp;
+    let limits = ConnectionLimits { total: connections, per_address: connections_per_address };
+    let admission = Arc::new(Admission::new(limits));
 
     let mut posts = Vec::new();
     let mut inlets = Vec::new();
@@ -72,11 +75,13 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let (kernel_path, offload) = KernelPath::start(settings, &bound.addresses, relays);
     let mut threads = Vec::new();
     let parts = cores.into_iter().zip(bound.workers).zip(inlets).zip(counters);
-    for (id, (((core, listeners), inlet), counters)) in (0..).map(WorkerId).zip(parts) {
+    for (id, (((core, (listeners, acceptors)), inlet), counters)) in (0..).map(WorkerId).zip(parts) {
         let spec = WorkerSpec {
             id,
             core,
             listeners,
+            acceptors,
+            admission: Arc::clone(&admission),
             policy: Arc::clone(&policy),
             book: Arc::clone(&book),
             seed: random_bytes(),
@@ -173,20 +178,26 @@ pub(crate) fn relayed_most(settings: &Settings, relay_addresses: usize) -> u64 {
     on_each * relay_addresses as u64
 }
 
-/// Descriptors for so many relayed addresses: each is a socket.
-pub(crate) fn files_wanted(relayed: u64) -> u64 {
-    relayed + SPARE_FILES
+/// Connections of clients that may be there at once.
+pub(crate) fn connections_most(settings: &Settings) -> u64 {
+    if settings.tcp.enabled { settings.tcp.connections.into() } else { 0 }
+}
+
+/// Descriptors for so many relayed addresses and connections: each is a socket.
+pub(crate) const fn files_wanted(relayed: u64, connections: u64) -> u64 {
+    relayed + connections + SPARE_FILES
 }
 
 /// Too few descriptors for what the settings allow.
 fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String> {
     let sockets = relayed_most(settings, policy.relay.len());
-    let wanted = files_wanted(sockets);
+    let connections = connections_most(settings);
+    let wanted = files_wanted(sockets, connections);
     (files < wanted).then(|| {
         format!(
-            "the process may open {files} files, and its relay ports and quotas allow {sockets} \
-             relayed addresses: raise the limit (`ulimit -Hn {wanted}`, or LimitNOFILE={wanted} \
-             under systemd), or lower quotas.allocations_total"
+            "the process may open {files} files, and its settings allow {sockets} relayed addresses \
+             and {connections} connections: raise the limit (`ulimit -Hn {wanted}`, or \
+             LimitNOFILE={wanted} under systemd), or lower quotas.allocations_total or tcp.connections"
         )
     })
 }
@@ -276,13 +287,15 @@ mod tests {
 
     #[test]
     fn too_few_files_are_warned_about_with_the_number_needed() {
-        let settings = settings("[relay]\naddresses = [\"192.0.2.1\"]\nports = \"50000-50999\"\n");
+        let settings = settings(
+            "[relay]\naddresses = [\"192.0.2.1\"]\nports = \"50000-50999\"\n[tcp]\nconnections = 100\n",
+        );
         let policy = policy(&settings);
-        assert_eq!(few_files(1256, &policy, &settings), None);
+        assert_eq!(few_files(1356, &policy, &settings), None);
         let warning = few_files(1024, &policy, &settings).unwrap();
-        assert!(warning.contains("LimitNOFILE=1256"), "{warning}");
+        assert!(warning.contains("LimitNOFILE=1356"), "{warning}");
         let bounded = Settings {
-            quotas: turn_proto::Quotas { allocations_total: 700, ..settings.quotas },
+            quotas: turn_proto::Quotas { allocations_total: 600, ..settings.quotas },
             ..settings
         };
         assert_eq!(few_files(1024, &policy, &bounded), None);

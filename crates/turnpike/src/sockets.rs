@@ -2,10 +2,11 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use dataplane::{Listener, NetOptions};
-use linux_net::{Applied, UdpOptions, UdpSocket};
+use linux_net::{Applied, TcpListener, TcpOptions, UdpOptions, UdpSocket};
 
 use crate::failure::{Failure, Result};
 use crate::output;
@@ -15,8 +16,9 @@ const EAFNOSUPPORT: i32 = 97;
 
 /// The listeners of all workers, and what an operator should know about them.
 pub(crate) struct Bound {
-    /// For each worker its listeners, in the order of [`Self::addresses`].
-    pub(crate) workers: Vec<Vec<Listener>>,
+    /// For each worker its listeners, in the order of [`Self::addresses`], and the sockets that
+    /// connections come to.
+    pub(crate) workers: Vec<(Vec<Listener>, Vec<TcpListener>)>,
     /// The addresses, with the ports that were given for port 0.
     pub(crate) addresses: Vec<SocketAddr>,
     /// Whether the kernel merges datagrams on receive.
@@ -26,9 +28,13 @@ pub(crate) struct Bound {
 }
 
 /// Binds every address once per worker.
-pub(crate) fn bind(wanted: &[SocketAddr], workers: usize, net: &NetOptions) -> Result<Bound> {
+pub(crate) fn bind(
+    wanted: &[SocketAddr],
+    (workers, tcp): (usize, bool),
+    net: &NetOptions,
+) -> Result<Bound> {
     let mut bound = Bound {
-        workers: (0..workers).map(|_| Vec::new()).collect(),
+        workers: (0..workers).map(|_| (Vec::new(), Vec::new())).collect(),
         addresses: Vec::new(),
         gro: true,
         warnings: Vec::new(),
@@ -41,16 +47,24 @@ pub(crate) fn bind(wanted: &[SocketAddr], workers: usize, net: &NetOptions) -> R
                 bound.warnings.push(format!("not listening on {wanted}: this host has no IPv6"));
                 continue;
             }
-            Err(error) => return Err(cannot_bind(wanted, error)),
+            Err(error) => return Err(cannot_bind("udp", wanted, error)),
         }
         let mut address = wanted;
-        for listeners in &mut bound.workers {
+        if tcp {
+            is_free_for_tcp(wanted).map_err(|error| cannot_bind("tcp", wanted, error))?;
+        }
+        for (listeners, acceptors) in &mut bound.workers {
             let (listener, applied) =
-                Listener::bind(address, net).map_err(|error| cannot_bind(address, error))?;
+                Listener::bind(address, net).map_err(|error| cannot_bind("udp", address, error))?;
             // Port 0 is decided by the first; the others share it.
             address = listener.local_addr();
             listeners.push(listener);
             granted = Some(applied);
+            if tcp {
+                let acceptor = TcpListener::bind(address, &tcp_options(true))
+                    .map_err(|error| cannot_bind("tcp", address, error))?;
+                acceptors.push(acceptor);
+            }
         }
         bound.addresses.push(address);
     }
@@ -83,6 +97,17 @@ fn is_free(address: SocketAddr) -> io::Result<()> {
     UdpSocket::bind(address, &alone).map(drop)
 }
 
+/// The same for TCP.
+fn is_free_for_tcp(address: SocketAddr) -> io::Result<()> {
+    TcpListener::bind(address, &tcp_options(false)).map(drop)
+}
+
+/// Keepalives end connections that nobody is at, and by that their allocations: after 90 seconds.
+fn tcp_options(reuse_port: bool) -> TcpOptions {
+    let keepalive = Duration::from_secs(60);
+    TcpOptions { reuse_port, keepalive, unacknowledged: Duration::from_secs(30) }
+}
+
 /// IPv6 wildcards are in the default configuration, for hosts that have IPv6.
 fn dispensable(address: SocketAddr, error: &io::Error) -> bool {
     address.is_ipv6()
@@ -91,14 +116,18 @@ fn dispensable(address: SocketAddr, error: &io::Error) -> bool {
             || error.kind() == ErrorKind::AddrNotAvailable)
 }
 
-fn cannot_bind(address: SocketAddr, error: io::Error) -> Failure {
+fn cannot_bind(protocol: &str, address: SocketAddr, error: io::Error) -> Failure {
     let port = address.port();
     let kind = error.kind();
-    let what = |why: &str| Failure::failed(anyhow!("cannot listen on udp {address}: {why}"));
+    let what = |why: &str| Failure::failed(anyhow!("cannot listen on {protocol} {address}: {why}"));
     if kind == ErrorKind::AddrInUse {
+        let (option, instead) = match protocol {
+            "tcp" => ("-tlpn", ", or set tcp.enabled = false"),
+            _ => ("-ulpn", ""),
+        };
         what("the port is in use").hint(format!(
-            "see who has it with `ss -ulpn 'sport = :{port}'` (as root); stop that, or listen on \
-             another port"
+            "see who has it with `ss {option} 'sport = :{port}'` (as root); stop that, or listen on \
+             another port{instead}"
         ))
     } else if kind == ErrorKind::PermissionDenied {
         let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
@@ -142,7 +171,7 @@ mod tests {
     const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn bind_one(address: SocketAddr, workers: usize) -> Result<Bound> {
-        bind(&[address], workers, &NetOptions::default())
+        bind(&[address], (workers, true), &NetOptions::default())
     }
 
     #[test]
@@ -150,13 +179,24 @@ mod tests {
         let bound = bind_one((LOOPBACK, 0).into(), 3).unwrap();
         let address = bound.addresses[0];
         assert_ne!(address.port(), 0);
-        assert!(bound.workers.iter().flatten().all(|l| l.local_addr() == address));
-        assert_eq!(bound.workers.iter().flatten().count(), 3);
+        assert_eq!(bound.workers.len(), 3);
+        for (listeners, acceptors) in &bound.workers {
+            assert!(listeners.iter().all(|l| l.local_addr() == address) && listeners.len() == 1);
+            assert!(acceptors.iter().all(|a| a.local_addr() == address) && acceptors.len() == 1);
+        }
 
         let Err(error) = bind_one(address, 1) else { panic!("a second server got in") };
         let text = error.to_string();
         assert!(text.contains(&address.to_string()), "{text}");
         assert!(text.contains(&format!("ss -ulpn 'sport = :{}'", address.port())), "{text}");
+    }
+
+    #[test]
+    fn a_taken_port_of_tcp_is_told_as_that() {
+        let taken = std::net::TcpListener::bind((LOOPBACK, 0)).unwrap();
+        let Err(error) = bind_one(taken.local_addr().unwrap(), 1) else { panic!("bound") };
+        let text = error.to_string();
+        assert!(text.contains("on tcp") && text.contains("tcp.enabled"), "{text}");
     }
 
     #[test]

@@ -5,11 +5,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
-use control::{CounterTotals, Histogram, LateAnswer, Leg, OffloadWatch, Series, ServerInfo};
+use control::{
+    CounterTotals, Histogram, LateAnswer, Leg, OffloadWatch, Series, ServerInfo, StreamEnd,
+    StreamRefusal,
+};
 
 use crate::routes::App;
 use crate::types::{
-    Allocations, Bucket, Offload, OffloadInterface, RelayAddress, Status, Traffic, Volume,
+    Allocations, Bucket, Connections, Offload, OffloadInterface, RelayAddress, Status, Traffic, Volume,
 };
 
 pub(super) async fn show(State(app): State<App>) -> Json<Status> {
@@ -36,6 +39,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
             live: totals.allocations_live(),
             total: totals.allocations_created(),
         },
+        connections: connections(&totals),
         traffic: traffic(|leg| whole(&totals, leg)),
         fates: occurred(totals.fates()),
         late_answers: occurred(
@@ -54,6 +58,17 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
             .map(|&histogram| (histogram.label().to_owned(), buckets(&totals, histogram)))
             .collect(),
     })
+}
+
+fn connections(totals: &CounterTotals) -> Connections {
+    let refused = |&why: &StreamRefusal| (why.label(), totals.value(Series::StreamsRefused(why)));
+    let ended = |&why: &StreamEnd| (why.label(), totals.value(Series::StreamsEnded(why)));
+    Connections {
+        live: totals.value(Series::StreamsLive),
+        total: totals.value(Series::StreamsAccepted),
+        refused: occurred(StreamRefusal::ALL.iter().map(refused)),
+        ended: occurred(StreamEnd::ALL.iter().map(ended)),
+    }
 }
 
 fn offload(app: &App, info: &ServerInfo, totals: &CounterTotals) -> Offload {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod end;
+pub(crate) mod stream;
 pub(crate) mod user;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,7 +16,10 @@ use control::{
     UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::limits::REQUESTS_PER_TURN;
-use dataplane::{Listener, NetOptions, WorkerSpec, mailbox, spawn};
+use dataplane::{
+    Admission, ConnectionLimits, Listener, NetOptions, WorkerSpec, mailbox, spawn,
+};
+use linux_net::{TcpListener, TcpOptions};
 use turn_proto::{
     AllocationRecord, AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, RelayAddress,
     RelayPorts, StrangerBudget, User, UserAnswer, UserKeys, UserQuery,
@@ -54,11 +58,13 @@ pub(crate) struct Start {
     pub(crate) listen: IpAddr,
     pub(crate) policy: Policy,
     pub(crate) net: NetOptions,
+    pub(crate) limits: ConnectionLimits,
 }
 
 impl Default for Start {
     fn default() -> Self {
-        Self { listen: LOCALHOST, policy: policy(), net: NetOptions::default() }
+        let limits = ConnectionLimits { total: 0, per_address: 0 };
+        Self { listen: LOCALHOST, policy: policy(), net: NetOptions::default(), limits }
     }
 }
 
@@ -70,6 +76,9 @@ impl World {
     pub(crate) fn start(start: Start) -> Self {
         let (listener, _) = Listener::bind(SocketAddr::new(start.listen, 0), &start.net).unwrap();
         let server = listener.local_addr();
+        let long = Duration::from_secs(60);
+        let options = TcpOptions { reuse_port: true, keepalive: long, unacknowledged: long };
+        let acceptor = TcpListener::bind(server, &options).unwrap();
         let (mailbox, inlet) = mailbox().unwrap();
         let directory = Arc::new(Directory::default());
         directory.answer_to.set(mailbox.clone()).unwrap();
@@ -79,6 +88,8 @@ impl World {
             id: WorkerId(0),
             core: None,
             listeners: vec![listener],
+            acceptors: vec![acceptor],
+            admission: Arc::new(Admission::new(start.limits)),
             policy: Arc::new(start.policy),
             book: Arc::new(LockedBook::new()),
             seed: [7; 32],

@@ -107,8 +107,9 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
         info.version,
         settings.data_directory.display()
     );
+    let transports = if settings.tcp.enabled { "udp and tcp" } else { "udp" };
     for listener in &info.listeners {
-        tracing::info!("listening on udp {listener}");
+        tracing::info!("listening on {transports} {listener}");
     }
     for relay in &info.relay {
         let here = if relay.local == relay.public {

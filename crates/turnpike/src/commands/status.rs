@@ -26,6 +26,8 @@ fn describe(status: &Status, verbose: bool) -> String {
         ("packets that the kernel path left to the sockets, by reason", &status.offload.passed),
         ("refused requests, by reason", &status.refusals),
         ("ended allocations, by reason", &status.ended),
+        ("refused connections, by reason", &status.connections.refused),
+        ("ended connections, by reason", &status.connections.ended),
     ] {
         if !counts.is_empty() {
             parts.push(format!("{heading}\n{}", counted(counts)));
@@ -68,6 +70,13 @@ fn facts(status: &Status, columns: usize) -> String {
         grouped(status.allocations.live),
         grouped(status.allocations.total)
     ));
+    if status.connections.total > 0 {
+        lines.push(format!(
+            "  connections  {} live, {} since the start",
+            grouped(status.connections.live),
+            grouped(status.connections.total)
+        ));
+    }
     if status.kernel_drops > 0 {
         lines.push(format!(
             "  kernel drops {} (receive buffers were full: see sockets.receive_buffer and \

@@ -46,7 +46,7 @@ fn wants(place: &Place) -> Result<Wants> {
         listen_ports,
         workers: host::cores(settings.workers.count, settings.workers.pin).len() as u64,
         relayed,
-        files: boot::files_wanted(relayed),
+        files: boot::files_wanted(relayed, boot::connections_most(&settings)),
     })
 }
 

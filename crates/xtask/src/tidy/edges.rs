@@ -28,6 +28,7 @@ const PERMITTED: &[Row] = &[
     row("stun-wire", &["turn-types"], &[]),
     row("turn-proto", &["turn-types", "stun-wire"], &["turn-client", "netsim", "linux-net"]),
     row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim"]),
+    row("turn-session", &[], &[]),
     row("linux-net", &["turn-types"], &[]),
     row(
         "xdp-relay",
@@ -37,7 +38,7 @@ const PERMITTED: &[Row] = &[
     row("control", &["turn-types", "turn-proto"], &[]),
     row(
         "dataplane",
-        &["turn-types", "stun-wire", "turn-proto", "linux-net", "xdp-relay", "control"],
+        &["turn-types", "stun-wire", "turn-proto", "linux-net", "xdp-relay", "control", "turn-session"],
         &["turn-client"],
     ),
     row("settings", &["turn-types", "turn-proto"], &[]),

@@ -1,0 +1,135 @@
+//! How many connections there may be, over all workers.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How many connections there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// In all; 0 is any number.
+    pub total: u32,
+    /// From one address, or one /64 of IPv6, which is one customer; 0 is any number.
+    pub per_address: u32,
+}
+
+/// Counts connections. Touched when one comes or goes, by whichever worker, and never for a packet.
+#[derive(Debug)]
+pub struct Admission {
+    limits: ConnectionLimits,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    total: u32,
+    by_address: HashMap<IpAddr, u32>,
+}
+
+/// A connection's place; it is given back with this value.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    admission: Arc<Admission>,
+    address: IpAddr,
+}
+
+/// There is no place for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// There are as many as there may be.
+    Total,
+    /// This address has as many as it may have.
+    Address,
+}
+
+impl Admission {
+    /// Nobody is there yet.
+    #[must_use]
+    pub fn new(limits: ConnectionLimits) -> Self {
+        Self { limits, counts: Mutex::default() }
+    }
+
+    pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, NoPlace> {
+        let ConnectionLimits { total, per_address } = self.limits;
+        let address = customer(client);
+        let mut counts = self.counts();
+        if total > 0 && counts.total >= total {
+            return Err(NoPlace::Total);
+        }
+        let of_address = counts.by_address.entry(address).or_default();
+        // It has an entry then: nothing was added.
+        if per_address > 0 && *of_address >= per_address {
+            return Err(NoPlace::Address);
+        }
+        *of_address += 1;
+        counts.total += 1;
+        Ok(Admitted { admission: Arc::clone(self), address })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        // Nothing in it can be half done.
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut counts = self.admission.counts();
+        counts.total -= 1;
+        if let Some(count) = counts.by_address.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// Whoever has an address of IPv6 has its whole /64.
+fn customer(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        v4 @ IpAddr::V4(_) => v4,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admission(total: u32, per_address: u32) -> Arc<Admission> {
+        Arc::new(Admission::new(ConnectionLimits { total, per_address }))
+    }
+
+    #[test]
+    fn places_are_bounded_and_given_back() {
+        let admission = admission(3, 2);
+        let from = |address: &str| admission.admit(address.parse().unwrap());
+        let first = from("192.0.2.1").unwrap();
+        let _second = from("192.0.2.1").unwrap();
+        assert_eq!(from("192.0.2.1").unwrap_err(), NoPlace::Address);
+        let third = from("192.0.2.2").unwrap();
+        assert_eq!(from("192.0.2.3").unwrap_err(), NoPlace::Total);
+        drop(first);
+        let again = from("192.0.2.1").unwrap();
+        drop((third, again));
+        assert_eq!(admission.counts().total, 1);
+        assert_eq!(admission.counts().by_address.len(), 1, "nobody is remembered");
+    }
+
+    #[test]
+    fn a_customer_of_ipv6_has_many_addresses() {
+        let admission = admission(0, 1);
+        let from = |address: &str| admission.admit(address.parse().unwrap());
+        let _first = from("2001:db8::1").unwrap();
+        assert_eq!(from("2001:db8::ffff:1").unwrap_err(), NoPlace::Address);
+        assert!(from("2001:db8:0:1::1").is_ok());
+    }
+
+    #[test]
+    fn zero_is_any_number() {
+        let admission = admission(0, 0);
+        let all: Vec<_> = (0..100).map(|_| admission.admit([192, 0, 2, 1].into())).collect();
+        assert!(all.iter().all(Result::is_ok));
+    }
+}

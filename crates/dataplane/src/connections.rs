@@ -1,0 +1,272 @@
+//! Connections: accepted, read, written, ended.
+
+use std::net::SocketAddr;
+
+use control::{Leg, Series, StreamEnd, StreamRefusal};
+use linux_net::TcpStream;
+use stun_wire::{Cut, MESSAGE_LEN_MAX};
+use turn_proto::{DropReason, Verdict};
+use turn_session::{Speaks, speaks};
+use turn_types::{ClientAddr, ClientPath, FiveTuple, Marks, ServerAddr, SocketId, Transport};
+
+use crate::admission::NoPlace;
+use crate::egress::{Back, Datagram};
+use crate::limits::{
+    ACCEPTS_PER_TURN, ENDING_FOR, FIRST_MESSAGE_WITHIN, IDLE_FOR, MESSAGE_WITHIN,
+    STRANGERS_MESSAGE_BYTES, STUCK_FOR, SWEEP_STREAMS_EVERY,
+};
+use crate::observe::Trouble;
+use crate::streams::{Heard, State, Stream};
+use crate::tally::Sent;
+use crate::worker::Worker;
+
+/// What somebody is told who takes the port for a web server's.
+const NOT_A_WEB_SERVER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
+    Content-Length: 42\r\nConnection: close\r\n\r\nThis is a STUN and TURN server, no other.\n";
+
+/// What was found in a stream's bytes.
+struct Taken {
+    messages: u64,
+    /// Bytes of these.
+    bytes: usize,
+    /// Requests among them that wait for something outside.
+    waiting: u32,
+    /// The connection is to be closed.
+    end: Option<StreamEnd>,
+}
+
+impl Worker {
+    /// Takes connections that wait; more are reported again.
+    pub(crate) fn accept(&mut self, place: u32) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(acceptor) = self.sockets.acceptor(place) else { return };
+            let (socket, from) = match acceptor.accept() {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => return,
+                Err(error) => {
+                    self.observer.count(Series::StreamsRefused(StreamRefusal::Resources), 1);
+                    self.observer.warn(self.now.instant, Trouble::Accept, &error);
+                    // It would be reported at each turn. The next sweep tries again.
+                    self.sockets.rest(place);
+                    self.sweep_streams_at = Some(self.now.instant + SWEEP_STREAMS_EVERY);
+                    return;
+                }
+            };
+            if let Err(why) = self.enter(socket, from) {
+                // Closed with its socket.
+                self.observer.count(Series::StreamsRefused(why), 1);
+            }
+        }
+    }
+
+    fn enter(&mut self, socket: TcpStream, from: SocketAddr) -> Result<(), StreamRefusal> {
+        let now = self.now.instant;
+        let server = socket.local_addr().map_err(|_| StreamRefusal::Resources)?;
+        let place = self.admission.admit(from.ip()).map_err(|why| match why {
+            NoPlace::Total => StreamRefusal::Total,
+            NoPlace::Address => StreamRefusal::Address,
+        })?;
+        let id = self.streams.next_id().ok_or(StreamRefusal::Total)?;
+        if let Err(error) = self.sockets.watch(&socket, id) {
+            self.observer.warn(now, Trouble::Accept, &error);
+            return Err(StreamRefusal::Resources);
+        }
+        let five_tuple = FiveTuple {
+            transport: Transport::Tcp,
+            client: ClientAddr(from),
+            server: ServerAddr(server),
+        };
+        // One that ended and of which that is not known yet.
+        self.server.close(self.now, &five_tuple);
+        self.settle(self.now);
+        self.observer.count(Series::StreamsAccepted, 1);
+        let path = ClientPath { five_tuple, socket: id };
+        self.streams.insert(Stream::new(socket, path, now, place));
+        Ok(())
+    }
+
+    /// Reads a stream, once: it is reported again while it has more.
+    pub(crate) fn receive_from_stream(&mut self, id: SocketId) {
+        self.make_room_to_receive();
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        match stream.read(&mut self.rx) {
+            Ok(Heard::Bytes(message)) => self.serve_stream(id, message),
+            Ok(Heard::Nothing) => {}
+            Ok(Heard::Ended) => self.heard_end(id),
+            Err(_) => self.close_stream(id, StreamEnd::Broken),
+        }
+    }
+
+    /// The other end sends nothing more: it goes when it has had all its answers.
+    fn heard_end(&mut self, id: SocketId) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if stream.state == State::Open && stream.owes_answers() {
+            stream.state = State::Answering;
+            stream.heard = self.now.instant;
+            let changed = self.sockets.change(&stream.socket, id, stream.interest());
+            if changed.is_ok() {
+                return;
+            }
+        }
+        self.close_stream(id, StreamEnd::ByClient);
+    }
+
+    /// Takes a stream's bytes.
+    fn serve_stream(&mut self, id: SocketId, message: usize) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let (path, state) = (stream.path, stream.state);
+        let spoken = speaks(self.rx.message(message).data);
+        match (state, spoken) {
+            (State::Ending | State::Answering, _) => {}
+            (State::New, Some(Speaks::Http)) => self.refuse_http(id),
+            (State::New, Some(Speaks::Tls)) => self.close_stream(id, StreamEnd::TlsNotServed),
+            (State::New | State::Open, _) => {
+                let taken = self.take_messages(&path, message);
+                self.took_messages(id, message, &taken);
+            }
+        }
+    }
+
+    /// Takes the whole messages of a stream's bytes.
+    fn take_messages(&mut self, path: &ClientPath, message: usize) -> Taken {
+        let (id, now) = (path.socket, self.now);
+        let mut taken = Taken { messages: 0, bytes: 0, waiting: 0, end: None };
+        loop {
+            let bytes = &self.rx.message(message).data[taken.bytes..];
+            let (len, padded_len) = match self.server.next_message(bytes) {
+                Cut::Message { len, padded_len } => (len, padded_len),
+                Cut::NeedMore { at_least } => {
+                    taken.end = self.too_long(path, at_least);
+                    return taken;
+                }
+                Cut::Garbage => {
+                    taken.messages += 1;
+                    self.egress.dropped(DropReason::NotStun);
+                    taken.end = Some(StreamEnd::NotStun);
+                    return taken;
+                }
+            };
+            self.egress.make_room(&self.rx, &self.sockets);
+            let start = taken.bytes;
+            let packet = &self.rx.message(message).data[start..start + len];
+            let reply = self.egress.reply_buffer();
+            let verdict = self.server.handle_client(now, path, Marks::DEFAULT, packet, reply);
+            let back = Back::Stream(&mut self.streams, id);
+            self.egress.client_packet(verdict, Datagram { message, start, len }, back);
+            taken.waiting += u32::from(verdict == Verdict::Wait);
+            taken.messages += 1;
+            taken.bytes += padded_len;
+        }
+    }
+
+    /// Does what follows from it.
+    fn took_messages(&mut self, id: SocketId, message: usize, taken: &Taken) {
+        self.observer.count(Series::Packets(Leg::FromClients), taken.messages);
+        self.observer.count(Series::Bytes(Leg::FromClients), taken.bytes as u64);
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.waiting += taken.waiting;
+            if taken.messages > 0 {
+                stream.heard = self.now.instant;
+                stream.state = State::Open;
+            }
+            stream.keep(&self.rx.message(message).data[taken.bytes..]);
+        }
+        self.settle(self.now);
+        if let Some(end) = taken.end {
+            self.close_stream(id, end);
+        }
+    }
+
+    /// Who has no allocation has no use for long messages, and could have us keep their beginnings.
+    fn too_long(&mut self, path: &ClientPath, len: usize) -> Option<StreamEnd> {
+        const { assert!(STRANGERS_MESSAGE_BYTES <= MESSAGE_LEN_MAX) };
+        let too_long = len > STRANGERS_MESSAGE_BYTES && !self.server.serves(&path.five_tuple);
+        too_long.then_some(StreamEnd::TooLong)
+    }
+
+    fn refuse_http(&mut self, id: SocketId) {
+        self.observer.count(Series::Packets(Leg::FromClients), 1);
+        self.egress.to_stream(&mut self.streams, id, [NOT_A_WEB_SERVER, &[], &[]], Sent::ErrorReply);
+        // All of it fits into the buffer of a new connection.
+        self.write_stream(id);
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.state = State::Ending;
+            stream.heard = self.now.instant;
+            stream.socket.end_sending();
+        }
+    }
+
+    /// Writes to all streams that were given something.
+    pub(crate) fn send_to_streams(&mut self) {
+        while let Some(id) = self.streams.pop_unsent() {
+            self.write_stream(id);
+        }
+        while let Some(id) = self.streams.pop_stuck() {
+            self.close_stream(id, StreamEnd::Stuck);
+        }
+    }
+
+    /// Writes to a stream what it takes.
+    pub(crate) fn write_stream(&mut self, id: SocketId) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let before = stream.interest();
+        let egress = &mut self.egress;
+        let written = stream.write(self.now.instant, |tag| egress.sent(tag));
+        egress.publish();
+        let after = stream.interest();
+        let told = written.and_then(|()| {
+            if before == after { Ok(()) } else { self.sockets.change(&stream.socket, id, after) }
+        });
+        if told.is_err() {
+            self.close_stream(id, StreamEnd::Broken);
+        } else if stream.state == State::Answering && !stream.owes_answers() {
+            self.close_stream(id, StreamEnd::ByClient);
+        }
+    }
+
+    /// Ends a connection and what the client has by it.
+    pub(crate) fn close_stream(&mut self, id: SocketId, end: StreamEnd) {
+        let Some(mut stream) = self.streams.remove(id) else { return };
+        for tag in stream.give_up() {
+            self.egress.unsent(tag, DropReason::StreamClosed);
+        }
+        let FiveTuple { client, server, .. } = stream.path.five_tuple;
+        let seconds = self.now.instant.saturating_since(stream.opened).as_secs();
+        self.observer.stream_ended(self.now.instant, (client, server), end, seconds);
+        self.server.close(self.now, &stream.path.five_tuple);
+        self.settle(self.now);
+    }
+
+    /// Ends the connections that have had their time. Called each second.
+    pub(crate) fn sweep_streams(&mut self) {
+        self.sockets.resume();
+        let now = self.now.instant;
+        let since = |moment| now.saturating_since(moment);
+        let mut ended = Vec::new();
+        for stream in self.streams.iter() {
+            let end = match stream.state {
+                State::New if since(stream.heard) >= FIRST_MESSAGE_WITHIN => {
+                    Some(StreamEnd::NoMessage)
+                }
+                State::Answering if since(stream.heard) >= ENDING_FOR => Some(StreamEnd::ByClient),
+                State::Ending if since(stream.heard) >= ENDING_FOR => Some(StreamEnd::ByUs),
+                State::New | State::Ending | State::Answering => None,
+                _ if stream.blocked.is_some_and(|moment| since(moment) >= STUCK_FOR) => {
+                    Some(StreamEnd::Stuck)
+                }
+                _ if stream.is_within_message() && since(stream.heard) >= MESSAGE_WITHIN => {
+                    Some(StreamEnd::TooSlow)
+                }
+                _ if since(stream.heard) >= IDLE_FOR && !self.server.serves(&stream.path.five_tuple) => {
+                    Some(StreamEnd::Idle)
+                }
+                State::Open => None,
+            };
+            ended.extend(end.map(|end| (stream.path.socket, end)));
+        }
+        for (id, end) in ended {
+            self.close_stream(id, end);
+        }
+    }
+}
+

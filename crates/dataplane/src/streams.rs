@@ -1,0 +1,286 @@
+//! The connections of one worker's clients.
+
+use std::io;
+
+use linux_net::{Interest, ReadOutcome, RxBatch, TcpStream};
+use turn_session::{OutQueue, Outgoing, Stuck};
+use turn_types::{ClientPath, Instant, SocketId};
+
+use crate::admission::Admitted;
+use crate::limits::STREAM_BACKLOG_BYTES;
+
+/// Set in the numbers of streams; those of listeners are small.
+const STREAM: u32 = 1 << 31;
+
+/// How many a worker can have; the bits between these and [`STREAM`] tell one stream from the next in the
+/// same place.
+const PLACE_BITS: u32 = 20;
+
+/// Whether a number is a stream's.
+pub(crate) const fn is_stream(id: SocketId) -> bool {
+    id.0 & STREAM != 0
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) socket: TcpStream,
+    pub(crate) path: ClientPath,
+    /// The beginning of a message of which the rest is to come.
+    partial: Vec<u8>,
+    out: OutQueue,
+    pub(crate) state: State,
+    pub(crate) opened: Instant,
+    /// When it was opened, or the last whole message came.
+    pub(crate) heard: Instant,
+    /// Requests that wait for something outside.
+    pub(crate) waiting: u32,
+    /// Since when it takes nothing of what there is to be sent; the kernel tells when it does again.
+    pub(crate) blocked: Option<Instant>,
+    _place: Admitted,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No whole message came yet.
+    New,
+    /// Messages come and go.
+    Open,
+    /// The other end sends nothing more, and is still to have answers (RFC 8489 §6.2.2).
+    Answering,
+    /// It was told why it is of no use. What it still says is read and forgotten: a connection closed over
+    /// unread bytes loses what was written last.
+    Ending,
+}
+
+/// What reading gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// This message of the batch: what was left over before, and what is new.
+    Bytes(usize),
+    /// Nothing now.
+    Nothing,
+    /// Nothing any more.
+    Ended,
+}
+
+impl Stream {
+    pub(crate) fn new(socket: TcpStream, path: ClientPath, now: Instant, place: Admitted) -> Self {
+        Self {
+            socket,
+            path,
+            partial: Vec::new(),
+            out: OutQueue::default(),
+            state: State::New,
+            opened: now,
+            heard: now,
+            waiting: 0,
+            blocked: None,
+            _place: place,
+        }
+    }
+
+    /// Reads what is there behind what was left over, as one message of the batch.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn read(&mut self, rx: &mut RxBatch) -> io::Result<Heard> {
+        let Self { socket, partial, path, .. } = self;
+        let mut outcome = ReadOutcome::WouldBlock;
+        let filled = rx.fill(path.five_tuple.client.0, |room| {
+            let Some((front, rest)) = room.split_at_mut_checked(partial.len()) else {
+                return Ok(0);
+            };
+            front.copy_from_slice(partial);
+            outcome = socket.read(rest)?;
+            Ok::<_, io::Error>(match outcome {
+                ReadOutcome::Read(len) => front.len() + len,
+                ReadOutcome::WouldBlock | ReadOutcome::Ended => 0,
+            })
+        })?;
+        Ok(match (filled, outcome) {
+            (Some(index), _) => {
+                self.partial.clear();
+                Heard::Bytes(index)
+            }
+            (None, ReadOutcome::Ended) => Heard::Ended,
+            (None, _) => Heard::Nothing,
+        })
+    }
+
+    /// Whether there are answers that it is still to have.
+    pub(crate) fn owes_answers(&self) -> bool {
+        self.waiting > 0 || !self.out.is_empty()
+    }
+
+    /// What is to be waited for.
+    pub(crate) const fn interest(&self) -> Interest {
+        match (self.state, self.blocked.is_some()) {
+            // That nothing more comes would be told again and again.
+            (State::Answering, true) => Interest::Write,
+            (State::Answering, false) => Interest::ErrorsOnly,
+            (_, true) => Interest::ReadWrite,
+            (_, false) => Interest::Read,
+        }
+    }
+
+    /// Keeps the beginning of a message.
+    pub(crate) fn keep(&mut self, rest: &[u8]) {
+        if rest.is_empty() {
+            // Most streams wait for a whole message most of the time.
+            self.partial = Vec::new();
+        } else {
+            self.partial.extend_from_slice(rest);
+        }
+    }
+
+    /// Whether a message has begun and not ended.
+    pub(crate) const fn is_within_message(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// Writes what the connection takes; `on_sent` is told the tag of each message that has gone whole.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn write(&mut self, now: Instant, mut on_sent: impl FnMut(u32)) -> io::Result<()> {
+        while !self.out.is_empty() {
+            let (one, two) = self.out.next();
+            let written = self.socket.write([one, two])?;
+            if written == 0 {
+                self.blocked = self.blocked.or(Some(now));
+                return Ok(());
+            }
+            self.blocked = self.blocked.map(|_| now);
+            self.out.sent(written, &mut on_sent);
+        }
+        self.blocked = None;
+        self.out.shrink();
+        Ok(())
+    }
+
+    /// The tags of what was not sent.
+    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = u32> {
+        self.out.give_up()
+    }
+}
+
+/// Streams by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    live: usize,
+    /// Those that were given something to send.
+    unsent: Vec<SocketId>,
+    /// Those that take no answers.
+    stuck: Vec<SocketId>,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    /// How many streams it had.
+    turn: u32,
+    stream: Option<Box<Stream>>,
+}
+
+impl Streams {
+    /// The number that the next stream will have; `None` when there is no place.
+    pub(crate) fn next_id(&mut self) -> Option<SocketId> {
+        if self.free.is_empty() {
+            let place = u32::try_from(self.places.len()).ok().filter(|n| n >> PLACE_BITS == 0)?;
+            self.places.push(Place::default());
+            self.free.push(place);
+        }
+        let place = *self.free.last()?;
+        Some(number(place, self.places[place as usize].turn))
+    }
+
+    /// Adds a stream under the number that [`next_id`](Self::next_id) gave.
+    pub(crate) fn insert(&mut self, stream: Stream) {
+        let id = stream.path.socket;
+        if let Some(place) = self.free.pop() {
+            debug_assert_eq!(number(place, self.places[place as usize].turn), id);
+            self.places[place as usize].stream = Some(Box::new(stream));
+            self.live += 1;
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SocketId) -> Option<&mut Stream> {
+        let place = self.places.get_mut(place_of(id))?;
+        place.stream.as_deref_mut().filter(|stream| stream.path.socket == id)
+    }
+
+    pub(crate) fn remove(&mut self, id: SocketId) -> Option<Box<Stream>> {
+        self.get_mut(id)?;
+        let place = &mut self.places[place_of(id)];
+        place.turn = place.turn.wrapping_add(1);
+        self.live -= 1;
+        self.free.push(place_of(id) as u32);
+        place.stream.take()
+    }
+
+    /// How many there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.live
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.places.iter().filter_map(|place| place.stream.as_deref())
+    }
+
+    /// Has a message sent. `on_drop` is told the tag of data that is dropped for it.
+    ///
+    /// # Errors
+    /// The stream is gone, or takes nothing and is full of answers; then it is among the
+    /// [stuck](Self::pop_stuck).
+    pub(crate) fn send(
+        &mut self,
+        id: SocketId,
+        message: Outgoing<'_>,
+        on_drop: impl FnMut(u32),
+    ) -> Result<(), NotTaken> {
+        let Some(stream) = self.get_mut(id) else { return Err(NotTaken::Gone) };
+        // One that is blocked will be heard of by the kernel.
+        let is_told = stream.blocked.is_some() || !stream.out.is_empty();
+        let pushed = stream.out.push(message, STREAM_BACKLOG_BYTES, on_drop);
+        match pushed {
+            Ok(()) if is_told => Ok(()),
+            Ok(()) => {
+                self.unsent.push(id);
+                Ok(())
+            }
+            Err(Stuck) => {
+                self.stuck.push(id);
+                Err(NotTaken::Stuck)
+            }
+        }
+    }
+
+    /// One that was given something to send.
+    pub(crate) fn pop_unsent(&mut self) -> Option<SocketId> {
+        self.unsent.pop()
+    }
+
+    /// One that takes no answers.
+    pub(crate) fn pop_stuck(&mut self) -> Option<SocketId> {
+        self.stuck.pop()
+    }
+}
+
+/// Why a message is not in a stream's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotTaken {
+    Gone,
+    Stuck,
+}
+
+const fn number(place: u32, turn: u32) -> SocketId {
+    SocketId(STREAM | (turn << PLACE_BITS) & !STREAM | place)
+}
+
+const fn place_of(id: SocketId) -> usize {
+    (id.0 & ((1 << PLACE_BITS) - 1)) as usize
+}

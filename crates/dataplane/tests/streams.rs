@@ -1,0 +1,175 @@
+//! Clients over TCP, through a worker on the real kernel.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use std::io::Read as _;
+use std::net::{TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use control::{Series, StreamEnd, StreamRefusal};
+use dataplane::ConnectionLimits;
+use dataplane::limits::STREAM_BACKLOG_BYTES;
+use support::end::End;
+use support::stream::{StreamUser, framed};
+use support::{PATIENCE, PEER, Start, World};
+use turn_proto::{DropReason, EndReason};
+
+/// Waits until this is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn channel_data_of_any_length_goes_both_ways_padded() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = StreamUser::allocated(world.server);
+    let channel = alice.bind_channel(peer.addr());
+    for len in (0..=8).chain([1199, 1200, 9000]) {
+        let data = vec![len as u8; len];
+        alice.write(&framed(channel, &data));
+        let heard = peer.receive();
+        assert_eq!((heard.from, heard.bytes), (alice.relayed(), data.clone()));
+        peer.send(alice.relayed(), &data);
+        assert_eq!(alice.hear(), (Some(channel), data));
+    }
+    world.assert_adds_up();
+}
+
+#[test]
+fn messages_are_found_however_they_are_cut() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = StreamUser::allocated(world.server);
+    let channel = alice.bind_channel(peer.addr());
+    let datas: Vec<Vec<u8>> = (1..40_u8).map(|n| vec![n; usize::from(n)]).collect();
+    let bytes: Vec<u8> = datas.iter().flat_map(|data| framed(channel, data)).collect();
+    for size in [1, 3, 7, bytes.len()] {
+        for piece in bytes.chunks(size) {
+            alice.write(piece);
+        }
+        let heard: Vec<_> =
+            peer.receive_many(datas.len()).into_iter().map(|heard| heard.bytes).collect();
+        assert_eq!(heard, datas, "in pieces of {size}");
+    }
+    world.assert_adds_up();
+}
+
+#[test]
+fn data_indications_are_for_streams_too() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = StreamUser::allocated(world.server);
+    alice.permit(PEER);
+    for len in 0..=5 {
+        let data = vec![7; len];
+        peer.send(alice.relayed(), &data);
+        assert_eq!(alice.hear(), (None, data));
+    }
+    world.assert_adds_up();
+}
+
+#[test]
+fn the_end_of_the_connection_ends_the_allocation() {
+    let world = World::new();
+    let alice = StreamUser::allocated(world.server);
+    let relayed = alice.relayed();
+    assert_eq!(world.all_sessions().len(), 1);
+    assert_eq!(world.all_sessions()[0].five_tuple.client.0, alice.addr());
+    drop(alice);
+    eventually("the allocation ends", || world.all_sessions().is_empty());
+    assert_eq!(world.count(Series::AllocationsEnded(EndReason::ConnectionClosed)), 1);
+    assert_eq!(world.count(Series::StreamsLive), 0);
+    UdpSocket::bind(relayed).unwrap();
+    world.assert_adds_up();
+}
+
+#[test]
+fn who_reads_nothing_loses_the_oldest_data_and_no_answer() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = StreamUser::allocated(world.server);
+    alice.bind_channel(peer.addr());
+    // More than the kernel's buffers at both ends and ours hold together.
+    let dropped = Series::Drop(DropReason::StreamBacklog);
+    let mut sent: u32 = 0;
+    while world.count(dropped) < 100 {
+        for _ in 0..50 {
+            peer.send(alice.relayed(), &[&sent.to_be_bytes()[..], &[0; 1196]].concat());
+            sent += 1;
+        }
+        assert!(sent < 1_000_000, "nothing was dropped");
+    }
+    // Asked while nothing is read, and answered behind all that was kept.
+    alice.client.permit(support::user::now(), "192.0.2.1".parse().unwrap()).unwrap();
+    let request = alice.client.poll_transmit().unwrap().to_vec();
+    alice.write(&request);
+    let mut numbers = Vec::new();
+    let answer = loop {
+        let message = alice.read().unwrap();
+        if message[0] < 0x40 {
+            break message;
+        }
+        numbers.push(u32::from_be_bytes(message[4..8].try_into().unwrap()));
+    };
+    assert_eq!(answer[..2], [0x01, 0x08], "CreatePermission, success");
+    assert!(numbers.is_sorted() && *numbers.last().unwrap() == sent - 1, "the latest is kept");
+    let lost = u64::from(sent) - numbers.len() as u64;
+    assert_eq!(world.count(dropped) + world.count(Series::KernelDrops), lost);
+    assert!(numbers.len() * 1200 > STREAM_BACKLOG_BYTES / 2);
+    world.assert_adds_up();
+}
+
+/// What a server says before it closes.
+fn last_words(world: &World, said: &[u8]) -> Vec<u8> {
+    let mut alice = StreamUser::connect(world.server);
+    alice.write(said);
+    let mut heard = Vec::new();
+    // A connection that is closed over unread bytes is reset.
+    let _ = alice.socket.read_to_end(&mut heard);
+    heard
+}
+
+#[test]
+fn a_browser_is_told_and_what_else_is_no_stun_is_closed() {
+    let world = World::new();
+    let heard = last_words(&world, b"GET / HTTP/1.1\r\nHost: turn.example.org\r\n\r\n");
+    let heard = String::from_utf8(heard).unwrap();
+    assert!(heard.starts_with("HTTP/1.1 400 ") && heard.contains("STUN and TURN"), "{heard}");
+    let body = heard.split_once("\r\n\r\n").unwrap().1;
+    assert!(heard.contains(&format!("Content-Length: {}\r\n", body.len())), "{heard}");
+    let long = [&[0, 1, 0xFF, 0xFC, 0x21, 0x12, 0xA4, 0x42][..], &[0; 5000]].concat();
+    for (said, end) in [
+        (&b"\x16\x03\x01\x00\x05hello"[..], StreamEnd::TlsNotServed),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\xFF", StreamEnd::ByUs),
+        (b"\xFF\xFF\xFF\xFF", StreamEnd::NotStun),
+        (b"\0\x01\0\0\x21\x12\xA4\x43", StreamEnd::NotStun),
+        (&long, StreamEnd::TooLong),
+    ] {
+        last_words(&world, said);
+        if end != StreamEnd::ByUs {
+            eventually("it is counted", || world.count(Series::StreamsEnded(end)) > 0);
+        }
+    }
+    world.assert_adds_up();
+}
+
+#[test]
+fn one_address_has_so_many_connections_and_gets_others_when_they_end() {
+    let limits = ConnectionLimits { total: 0, per_address: 2 };
+    let world = World::start(Start { limits, ..Start::default() });
+    let first = StreamUser::allocated(world.server);
+    let _second = StreamUser::allocated(world.server);
+    let mut third = TcpStream::connect(world.server).unwrap();
+    third.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(third.read(&mut [0]).unwrap_or(0), 0, "closed");
+    assert_eq!(world.count(Series::StreamsRefused(StreamRefusal::Address)), 1);
+    drop(first);
+    eventually("its place is free", || world.count(Series::StreamsLive) == 1);
+    StreamUser::allocated(world.server);
+}

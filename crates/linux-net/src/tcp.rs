@@ -1,0 +1,209 @@
+//! TCP: listening, and streams that nobody waits for.
+
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::time::Duration;
+
+use libc::{c_int, socklen_t};
+use turn_types::IpFamily;
+
+use crate::address::{self, ADDRESS_BYTES};
+use crate::sys::{check, errno, set_option};
+use crate::udp::bound_address;
+
+/// Connections that wait to be accepted, by each socket; the kernel bounds it by `net.core.somaxconn`.
+const BACKLOG: c_int = 4096;
+
+/// What is asked of the connections of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpOptions {
+    /// `SO_REUSEPORT`: several workers listen on one port and the kernel spreads connections over them.
+    pub reuse_port: bool,
+    /// After so long without a word the other end is asked whether it is there, and again in a sixth of
+    /// the time, three times at most.
+    pub keepalive: Duration,
+    /// How long what was sent may stay unacknowledged before the connection is given up.
+    pub unacknowledged: Duration,
+}
+
+/// A socket that connections come to: non-blocking, close-on-exec, of one family.
+#[derive(Debug)]
+pub struct TcpListener {
+    fd: OwnedFd,
+    local: SocketAddr,
+}
+
+impl TcpListener {
+    /// Opens a socket, binds it and listens. Port 0 means any free one. Connections inherit the options.
+    ///
+    /// # Errors
+    /// Whatever `socket`, `bind` or `listen` say: address in use, not available, no descriptors left.
+    pub fn bind(addr: SocketAddr, options: &TcpOptions) -> io::Result<Self> {
+        let fd = open(addr)?;
+        let socket = fd.as_fd();
+        if IpFamily::of(addr.ip()) == IpFamily::V6 {
+            set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        }
+        // Connections of a server that ran before may still be closing.
+        set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        if options.reuse_port {
+            set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        // What is written is gathered already, and nothing is gained by waiting for more.
+        set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        keep_alive(socket, options)?;
+        let mut raw = [0; ADDRESS_BYTES];
+        let len = address::encode(addr, &mut raw) as socklen_t;
+        // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
+        check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) })?;
+        // SAFETY: takes no pointers.
+        check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) })?;
+        let local = if addr.port() == 0 { bound_address(fd.as_fd())? } else { addr };
+        Ok(Self { fd, local })
+    }
+
+    /// The address that it listens on, with the port that was given for port 0.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The next connection and who made it; `None` when none waits.
+    ///
+    /// # Errors
+    /// No descriptors or no memory left. Errors of the connection itself (it is gone already) are not
+    /// told: the next one is taken.
+    pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        loop {
+            let mut raw = [0_u8; ADDRESS_BYTES];
+            let mut len = ADDRESS_BYTES as socklen_t;
+            // SAFETY: the kernel writes at most `len` bytes to `raw`; both live until the call returns.
+            let fd = unsafe {
+                libc::accept4(
+                    self.fd.as_raw_fd(),
+                    raw.as_mut_ptr().cast(),
+                    &raw mut len,
+                    libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+                )
+            };
+            if fd >= 0 {
+                // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+                let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+                // It always has an address of our family.
+                let Some(from) = address::decode(&raw) else { continue };
+                return Ok(Some((TcpStream(std::net::TcpStream::from(fd)), from)));
+            }
+            match errno() {
+                libc::EAGAIN => return Ok(None),
+                // Of the host or of the network between; accept(2) wants them taken like "try again".
+                libc::EINTR | libc::ECONNABORTED | libc::EPROTO | libc::EPERM | libc::ENETDOWN
+                | libc::ENOPROTOOPT | libc::EHOSTDOWN | libc::ENONET | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP | libc::ENETUNREACH => {}
+                errno => return Err(io::Error::from_raw_os_error(errno)),
+            }
+        }
+    }
+}
+
+impl AsFd for TcpListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What came of reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// So many bytes, at least one.
+    Read(usize),
+    /// Nothing waits.
+    WouldBlock,
+    /// The other end sends nothing more.
+    Ended,
+}
+
+/// A connection: non-blocking, close-on-exec.
+#[derive(Debug)]
+pub struct TcpStream(std::net::TcpStream);
+
+impl TcpStream {
+    /// The address of ours that it is connected to.
+    ///
+    /// # Errors
+    /// It is broken already.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Tells the other end that nothing more comes. It may have gone already.
+    pub fn end_sending(&self) {
+        drop(self.0.shutdown(std::net::Shutdown::Write));
+    }
+
+    /// Reads what is there, as far as it has room.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
+        loop {
+            return match (&self.0).read(buffer) {
+                Ok(0) => Ok(ReadOutcome::Ended),
+                Ok(len) => Ok(ReadOutcome::Read(len)),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => continue,
+                    io::ErrorKind::WouldBlock => Ok(ReadOutcome::WouldBlock),
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+
+    /// Writes pieces one behind the other, as far as the connection takes them now, and returns how many
+    /// bytes it took.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn write(&self, pieces: [&[u8]; 2]) -> io::Result<usize> {
+        let pieces = pieces.map(IoSlice::new);
+        loop {
+            return match (&self.0).write_vectored(&pieces) {
+                Ok(len) => Ok(len),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted => continue,
+                    io::ErrorKind::WouldBlock => Ok(0),
+                    _ => Err(error),
+                },
+            };
+        }
+    }
+}
+
+impl AsFd for TcpStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn open(addr: SocketAddr) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers.
+    let fd = check(unsafe { libc::socket(address::family(addr.ip()), kind, 0) })?;
+    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn keep_alive(socket: BorrowedFd<'_>, options: &TcpOptions) -> io::Result<()> {
+    let seconds = |time: Duration| c_int::try_from(time.as_secs().max(1)).unwrap_or(c_int::MAX);
+    let unacknowledged = c_int::try_from(options.unacknowledged.as_millis()).unwrap_or(c_int::MAX);
+    set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    for (name, value) in [
+        (libc::TCP_KEEPIDLE, seconds(options.keepalive)),
+        (libc::TCP_KEEPINTVL, seconds(options.keepalive / 6)),
+        (libc::TCP_KEEPCNT, 3),
+        (libc::TCP_USER_TIMEOUT, unacknowledged),
+    ] {
+        set_option(socket, libc::IPPROTO_TCP, name, value)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! What lies between the bytes of a connection and the messages in them, as values: bytes in, bytes
+//! out, no sockets and no clock.
+//!
+//! - [`proxy_protocol`] says who is behind a load balancer, before all else.
+//! - [`OutQueue`] holds what the other end has not taken yet, within a bound.
+//! - [`speaks`] tells by the first bytes what a connection is used for: one port is for all of it.
+#![forbid(unsafe_code)]
+
+mod first_bytes;
+mod out_queue;
+pub mod proxy_protocol;
+
+pub use first_bytes::{Speaks, speaks};
+pub use out_queue::{OutQueue, Outgoing, Stuck};

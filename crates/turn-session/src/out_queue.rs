@@ -1,0 +1,233 @@
+//! What is to be sent on a stream, where the other end takes less than there is.
+
+use std::collections::VecDeque;
+
+/// A message's place in the queue.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    /// Bytes of it that are left.
+    left: usize,
+    /// Some of it is on its way: it has to go whole, or nothing behind it can be told apart.
+    begun: bool,
+    /// It may be dropped for later ones.
+    droppable: bool,
+    /// What it is, in the caller's words.
+    tag: u32,
+}
+
+/// Whole messages as bytes, bounded. When there are too many the oldest data is dropped: it is late
+/// already, and behaves like datagrams that were lost. Answers never are.
+#[derive(Debug, Default)]
+pub struct OutQueue {
+    bytes: VecDeque<u8>,
+    messages: VecDeque<Queued>,
+}
+
+/// A message as it comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// What it is made of, one behind the other.
+    pub parts: [&'a [u8]; 3],
+    /// Whether it is data, which may be dropped, or an answer.
+    pub droppable: bool,
+    /// Told when it has been sent or dropped.
+    pub tag: u32,
+}
+
+impl Outgoing<'_> {
+    fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+}
+
+/// There is no room for an answer: the other end reads nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stuck;
+
+impl OutQueue {
+    /// Puts a message at the end. If there are more than `most` bytes then, data is dropped, the oldest
+    /// first, and last of all this message itself; `on_drop` is told the tag of each.
+    ///
+    /// # Errors
+    /// There are too many bytes of answers. This one is not in the queue.
+    pub fn push(
+        &mut self,
+        message: Outgoing<'_>,
+        most: usize,
+        mut on_drop: impl FnMut(u32),
+    ) -> Result<(), Stuck> {
+        let len = message.len();
+        while self.bytes.len() + len > most {
+            if let Some(tag) = self.drop_oldest() {
+                on_drop(tag);
+            } else if message.droppable {
+                on_drop(message.tag);
+                return Ok(());
+            } else {
+                return Err(Stuck);
+            }
+        }
+        for part in message.parts {
+            self.bytes.extend(part);
+        }
+        let Outgoing { droppable, tag, .. } = message;
+        self.messages.push_back(Queued { left: len, begun: false, droppable, tag });
+        Ok(())
+    }
+
+    /// Drops the oldest data of which nothing is on its way, and returns its tag.
+    fn drop_oldest(&mut self) -> Option<u32> {
+        let place = self.messages.iter().position(|queued| queued.droppable && !queued.begun)?;
+        let start: usize = self.messages.iter().take(place).map(|queued| queued.left).sum();
+        let queued = self.messages.remove(place)?;
+        // Few bytes are in front of it: those of answers, and of one message.
+        self.bytes.drain(start..start + queued.left);
+        Some(queued.tag)
+    }
+
+    /// What comes next, in two pieces: of a ring.
+    #[must_use]
+    pub fn next(&self) -> (&[u8], &[u8]) {
+        self.bytes.as_slices()
+    }
+
+    /// Takes bytes that were sent; `on_sent` is told the tag of each message that has gone whole.
+    pub fn sent(&mut self, bytes: usize, mut on_sent: impl FnMut(u32)) {
+        let mut bytes = bytes.min(self.bytes.len());
+        self.bytes.drain(..bytes);
+        while let Some(first) = self.messages.front_mut() {
+            if first.left > bytes {
+                first.left -= bytes;
+                first.begun |= bytes > 0;
+                return;
+            }
+            bytes -= first.left;
+            on_sent(first.tag);
+            self.messages.pop_front();
+        }
+    }
+
+    /// Whether there is nothing to be sent.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The tags of all that is left, when nothing of it can be sent any more.
+    pub fn give_up(&mut self) -> impl Iterator<Item = u32> {
+        self.bytes.clear();
+        std::mem::take(&mut self.messages).into_iter().map(|queued| queued.tag)
+    }
+
+    /// Gives memory back that one burst took, when the queue is empty: most streams never wait.
+    pub fn shrink(&mut self) {
+        if self.is_empty() {
+            self.bytes.shrink_to_fit();
+            self.messages.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MOST: usize = 100;
+
+    fn push(queue: &mut OutQueue, tag: u32, len: usize, droppable: bool) -> (Result<(), Stuck>, Vec<u32>) {
+        let bytes = vec![tag as u8; len];
+        let (head, tail) = bytes.split_at(len / 2);
+        let mut dropped = Vec::new();
+        let message = Outgoing { parts: [head, tail, &[]], droppable, tag };
+        (queue.push(message, MOST, |tag| dropped.push(tag)), dropped)
+    }
+
+    fn all(queue: &OutQueue) -> Vec<u8> {
+        let (one, two) = queue.next();
+        [one, two].concat()
+    }
+
+    #[test]
+    fn messages_leave_in_order_and_in_any_pieces() {
+        let mut queue = OutQueue::default();
+        for (tag, len) in [(1, 3), (2, 4), (3, 1)] {
+            assert_eq!(push(&mut queue, tag, len, tag != 2), (Ok(()), vec![]));
+        }
+        assert_eq!(all(&queue), [1, 1, 1, 2, 2, 2, 2, 3]);
+        let mut sent = Vec::new();
+        for (bytes, wanted) in [(2, &[][..]), (1, &[1]), (0, &[1]), (4, &[1, 2]), (1, &[1, 2, 3])] {
+            queue.sent(bytes, |tag| sent.push(tag));
+            assert_eq!(sent, wanted);
+        }
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_data_is_dropped_and_answers_are_not() {
+        let mut queue = OutQueue::default();
+        for (tag, droppable) in [(1, true), (2, false), (3, true), (4, true)] {
+            assert_eq!(push(&mut queue, tag, 25, droppable), (Ok(()), vec![]));
+        }
+        assert_eq!(push(&mut queue, 5, 30, true), (Ok(()), vec![1, 3]));
+        assert_eq!(push(&mut queue, 6, 20, false), (Ok(()), vec![]));
+        assert_eq!(push(&mut queue, 7, 60, false), (Err(Stuck), vec![4, 5]));
+        assert_eq!(push(&mut queue, 8, 60, true), (Ok(()), vec![8]), "for there are only answers");
+        assert_eq!(all(&queue), [[2; 25].as_slice(), &[6; 20]].concat());
+    }
+
+    #[test]
+    fn what_has_begun_goes_to_its_end() {
+        let mut queue = OutQueue::default();
+        push(&mut queue, 1, 50, true).0.unwrap();
+        push(&mut queue, 2, 50, true).0.unwrap();
+        queue.sent(10, |_| panic!("not whole"));
+        assert_eq!(push(&mut queue, 3, 50, true), (Ok(()), vec![2]));
+        assert_eq!(all(&queue), [[1; 40].as_slice(), &[3; 50]].concat());
+        assert_eq!(queue.give_up().collect::<Vec<_>>(), [1, 3]);
+        assert!(queue.is_empty());
+    }
+
+    proptest! {
+        /// Whatever is pushed and taken, what leaves are whole messages in order, each pushed one has one
+        /// fate, and the queue stays within its bound.
+        #[test]
+        fn each_message_leaves_whole_or_is_dropped(
+            steps in proptest::collection::vec((0_usize..60, any::<bool>(), 0_usize..80), 1..200)
+        ) {
+            let mut queue = OutQueue::default();
+            let (mut wire, mut fates) = (Vec::new(), Vec::new());
+            let mut lens = Vec::new();
+            for (len, droppable, taken) in steps {
+                let tag = lens.len() as u32;
+                lens.push(len);
+                let (pushed, dropped) = push(&mut queue, tag, len, droppable);
+                fates.extend(dropped.into_iter().map(|tag| (tag, false)));
+                if pushed.is_err() {
+                    prop_assert!(!droppable);
+                    fates.push((tag, false));
+                }
+                prop_assert!(queue.len() <= MOST);
+                let next = all(&queue);
+                let taken = taken.min(next.len());
+                wire.extend_from_slice(&next[..taken]);
+                queue.sent(taken, |tag| fates.push((tag, true)));
+            }
+            wire.extend(all(&queue));
+            queue.sent(usize::MAX, |tag| fates.push((tag, true)));
+            let sent: Vec<u32> = fates.iter().filter(|fate| fate.1).map(|fate| fate.0).collect();
+            let whole: Vec<u8> =
+                sent.iter().flat_map(|tag| vec![*tag as u8; lens[*tag as usize]]).collect();
+            prop_assert_eq!(wire, whole);
+            let mut tags: Vec<u32> = fates.into_iter().map(|fate| fate.0).collect();
+            tags.sort_unstable();
+            prop_assert_eq!(tags, (0..lens.len() as u32).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The PROXY protocol, versions 1 and 2: who is at the other end of a load balancer's connection.
+//!
+//! The header is the first of the connection, in front of TLS, too. It is to be believed only where
+//! the load balancer is known, and to be insisted on there: who may say it or leave it out may say
+//! to be anybody. (HAProxy's `doc/proxy-protocol.txt`.)
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The longest header that is read. The specification's longest without extensions has 232 bytes;
+/// what is more are extensions, which are skipped: a name, an ALPN, facts of a certificate.
+pub const HEADER_MAX: usize = 2048;
+
+/// The longest line of version 1, with its end.
+const LINE_MAX: usize = 107;
+
+const LINE_BEGIN: &[u8] = b"PROXY ";
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Bytes in front of the addresses of version 2.
+const FIXED: usize = 16;
+
+/// A header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// How many bytes it has: what follows is the other end's.
+    pub len: usize,
+    /// Who is connected with whom; `None`: the load balancer itself, as when it checks our health, or
+    /// somebody whose address it does not know.
+    pub ends: Option<Ends>,
+}
+
+/// The ends of a connection as the load balancer sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Who connected.
+    pub client: SocketAddr,
+    /// To which address.
+    pub server: SocketAddr,
+}
+
+/// Why a connection that has to begin with a header is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// It begins with something else.
+    #[error("no PROXY header comes first")]
+    Missing,
+    /// The line of version 1 says nothing that can be read.
+    #[error("the PROXY line cannot be read")]
+    Line,
+    /// A version, command, family or protocol that there is not, or not over TCP.
+    #[error("the PROXY header has an unknown version, command or family")]
+    Unknown,
+    /// The addresses of version 2 are cut off.
+    #[error("the PROXY header is too short for its addresses")]
+    TooShort,
+    /// Longer than [`HEADER_MAX`], or than a line may be.
+    #[error("the PROXY header is too long")]
+    TooLong,
+}
+
+/// Reads the header that a connection begins with; `None` while more of it is to come.
+///
+/// # Errors
+/// The connection is to be closed.
+pub fn read(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
+    if begins(bytes, LINE_BEGIN) {
+        return line(bytes);
+    }
+    if begins(bytes, SIGNATURE) {
+        return binary(bytes);
+    }
+    Err(Malformed::Missing)
+}
+
+/// Whether the bytes begin like this, as far as there are any.
+fn begins(bytes: &[u8], with: &[u8]) -> bool {
+    bytes.iter().zip(with).all(|(byte, right)| byte == right)
+}
+
+fn line(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
+    let within = &bytes[..bytes.len().min(LINE_MAX)];
+    let Some(end) = within.windows(2).position(|two| two == b"\r\n") else {
+        return if bytes.len() < LINE_MAX { Ok(None) } else { Err(Malformed::TooLong) };
+    };
+    let text = std::str::from_utf8(&within[..end]).map_err(|_| Malformed::Line)?;
+    let mut words = text.split(' ').skip(1);
+    let ends = match words.next() {
+        // Whatever stands behind it.
+        Some("UNKNOWN") => None,
+        Some("TCP4") => Some(line_ends::<Ipv4Addr>(words)?),
+        Some("TCP6") => Some(line_ends::<Ipv6Addr>(words)?),
+        Some(_) | None => return Err(Malformed::Line),
+    };
+    Ok(Some(Header { len: end + 2, ends }))
+}
+
+/// Two addresses and two ports, and no more.
+fn line_ends<'a, A: std::str::FromStr + Into<IpAddr>>(
+    mut words: impl Iterator<Item = &'a str>,
+) -> Result<Ends, Malformed> {
+    let mut word = || words.next().ok_or(Malformed::Line);
+    let (client, server) = (address::<A>(word()?)?, address::<A>(word()?)?);
+    let (client_port, server_port) = (port(word()?)?, port(word()?)?);
+    if words.next().is_some() {
+        return Err(Malformed::Line);
+    }
+    Ok(Ends {
+        client: SocketAddr::new(client, client_port),
+        server: SocketAddr::new(server, server_port),
+    })
+}
+
+fn address<A: std::str::FromStr + Into<IpAddr>>(text: &str) -> Result<IpAddr, Malformed> {
+    let address: IpAddr = text.parse::<A>().map_err(|_| Malformed::Line)?.into();
+    Ok(address.to_canonical())
+}
+
+/// As the specification wants it: digits alone, no zero in front.
+fn port(text: &str) -> Result<u16, Malformed> {
+    let number: u16 = text.parse().map_err(|_| Malformed::Line)?;
+    if number.to_string() == text { Ok(number) } else { Err(Malformed::Line) }
+}
+
+fn binary(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
+    let Some(&[version_and_command, family, len_high, len_low]) =
+        bytes.get(SIGNATURE.len()..).and_then(<[u8]>::first_chunk)
+    else {
+        return Ok(None);
+    };
+    let len = FIXED + usize::from(u16::from_be_bytes([len_high, len_low]));
+    if len > HEADER_MAX {
+        return Err(Malformed::TooLong);
+    }
+    let is_local = match version_and_command {
+        0x20 => true,
+        0x21 => false,
+        _ => return Err(Malformed::Unknown),
+    };
+    let Some(body) = bytes.get(FIXED..len) else { return Ok(None) };
+    let ends = match family {
+        _ if is_local => None,
+        0x11 => Some(binary_ends::<4>(body)?),
+        0x21 => Some(binary_ends::<16>(body)?),
+        // Not told; or a path in a file system, which says nothing of who is there.
+        0x00 | 0x31 => None,
+        _ => return Err(Malformed::Unknown),
+    };
+    Ok(Some(Header { len, ends }))
+}
+
+/// Two addresses of so many bytes and two ports; extensions may follow.
+fn binary_ends<const BYTES: usize>(body: &[u8]) -> Result<Ends, Malformed>
+where
+    IpAddr: From<[u8; BYTES]>,
+{
+    let (client, rest) = body.split_first_chunk::<BYTES>().ok_or(Malformed::TooShort)?;
+    let (server, rest) = rest.split_first_chunk::<BYTES>().ok_or(Malformed::TooShort)?;
+    let &[c0, c1, s0, s1] = rest.first_chunk().ok_or(Malformed::TooShort)?;
+    let end = |address: &[u8; BYTES], port| {
+        SocketAddr::new(IpAddr::from(*address).to_canonical(), u16::from_be_bytes(port))
+    };
+    Ok(Ends { client: end(client, [c0, c1]), server: end(server, [s0, s1]) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ends(client: &str, server: &str) -> Option<Ends> {
+        Some(Ends { client: client.parse().unwrap(), server: server.parse().unwrap() })
+    }
+
+    /// Version 2 with what comes behind the signature.
+    fn v2(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(body.len()).unwrap().to_be_bytes();
+        [&SIGNATURE[..], &[command, family], &len, body].concat()
+    }
+
+    const V4: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 2, 0x12, 0x34, 0x0D, 0x96];
+
+    #[test]
+    fn a_line_names_both_ends() {
+        let header = |text: &str| read(text.as_bytes()).map(Option::unwrap);
+        let line = "PROXY TCP4 192.0.2.1 198.51.100.2 4660 3478\r\n";
+        let wanted = Header { len: line.len(), ends: ends("192.0.2.1:4660", "198.51.100.2:3478") };
+        assert_eq!(header(&format!("{line}\x16\x03\x01")), Ok(wanted));
+        let line = "PROXY TCP6 2001:db8::1 2001:db8::2 4660 443\r\n";
+        let wanted = Header { len: line.len(), ends: ends("[2001:db8::1]:4660", "[2001:db8::2]:443") };
+        assert_eq!(header(line), Ok(wanted));
+        for line in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN ffff::1 what ever 1 2\r\n"] {
+            assert_eq!(header(line), Ok(Header { len: line.len(), ends: None }));
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_not_right_is_refused() {
+        for line in [
+            "PROXY \r\n",
+            "PROXY TCP5 192.0.2.1 198.51.100.2 1 2\r\n",
+            "PROXY TCP4 192.0.2.1 198.51.100.2 1\r\n",
+            "PROXY TCP4 192.0.2.1 198.51.100.2 1 2 3\r\n",
+            "PROXY TCP4 192.0.2.1 198.51.100.2 01 2\r\n",
+            "PROXY TCP4 192.0.2.1 198.51.100.2 +1 2\r\n",
+            "PROXY TCP4 192.0.2.1 198.51.100.2 65536 2\r\n",
+            "PROXY TCP4 192.0.2.01 198.51.100.2 1 2\r\n",
+            "PROXY TCP4 2001:db8::1 2001:db8::2 1 2\r\n",
+            "PROXY TCP4  192.0.2.1 198.51.100.2 1 2\r\n",
+            "PROXY UNKNOW\r\n",
+        ] {
+            assert_eq!(read(line.as_bytes()), Err(Malformed::Line), "{line:?}");
+        }
+        assert_eq!(read(&[b"PROXY UNKNOWN ", &[b'x'; 200][..]].concat()), Err(Malformed::TooLong));
+        assert_eq!(read(b"PROXY UNKNOWN \xFF\r\n"), Err(Malformed::Line));
+    }
+
+    #[test]
+    fn the_binary_header_names_both_ends_and_may_have_more() {
+        let wanted = ends("192.0.2.1:4660", "198.51.100.2:3478");
+        let plain = v2(0x21, 0x11, &V4);
+        assert_eq!(read(&plain), Ok(Some(Header { len: 28, ends: wanted })));
+        let with_more = v2(0x21, 0x11, &[&V4[..], &[4, 0, 1, 0]].concat());
+        let wanted = Header { len: 32, ends: wanted };
+        assert_eq!(read(&[&with_more[..], b"\0\x01"].concat()), Ok(Some(wanted)));
+        let mut v6 = [0; 36];
+        (v6[0], v6[1], v6[15], v6[16], v6[17], v6[31]) = (0x20, 0x01, 1, 0x20, 0x01, 2);
+        (v6[33], v6[35]) = (7, 9);
+        let wanted = ends("[2001::1]:7", "[2001::2]:9");
+        assert_eq!(read(&v2(0x21, 0x21, &v6)), Ok(Some(Header { len: 52, ends: wanted })));
+    }
+
+    #[test]
+    fn who_is_not_told_is_the_load_balancer() {
+        let none = |len| Ok(Some(Header { len, ends: None }));
+        assert_eq!(read(&v2(0x20, 0x00, &[])), none(16));
+        assert_eq!(read(&v2(0x20, 0x11, &V4)), none(28), "its own check, whatever it says");
+        assert_eq!(read(&v2(0x21, 0x00, &[1, 2, 3])), none(19));
+        assert_eq!(read(&v2(0x21, 0x31, &[0; 216])), none(232));
+    }
+
+    #[test]
+    fn a_binary_header_that_is_not_right_is_refused() {
+        for (bytes, why) in [
+            (v2(0x11, 0x11, &V4), Malformed::Unknown),
+            (v2(0x22, 0x11, &V4), Malformed::Unknown),
+            (v2(0x21, 0x12, &V4), Malformed::Unknown),
+            (v2(0x21, 0x41, &V4), Malformed::Unknown),
+            (v2(0x21, 0x11, &V4[..11]), Malformed::TooShort),
+            (v2(0x21, 0x21, &V4), Malformed::TooShort),
+            (v2(0x21, 0x11, &[0; HEADER_MAX]), Malformed::TooLong),
+        ] {
+            assert_eq!(read(&bytes), Err(why), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_decided_before_it_is_there() {
+        let whole: [&[u8]; 2] = [&v2(0x21, 0x11, &V4), b"PROXY TCP4 192.0.2.1 198.51.100.2 1 2\r\n"];
+        for whole in whole {
+            for len in 0..whole.len() {
+                assert_eq!(read(&whole[..len]), Ok(None), "{len} of {whole:?}");
+            }
+            assert!(read(whole).unwrap().is_some_and(|header| header.len == whole.len()));
+        }
+        for other in [&b"GET / HTTP/1.1"[..], b"\x16\x03\x01", b"\0\x01\0\0", b"PROXX", b"\r\n\r\n\0\r\nQUIT\r"] {
+            assert_eq!(read(other), Err(Malformed::Missing), "{other:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_read_to_an_end(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0..3) {
+            let front: &[u8] = [&b""[..], SIGNATURE, LINE_BEGIN][kind as usize];
+            let bytes = [front, &bytes].concat();
+            if let Ok(Some(header)) = read(&bytes) {
+                prop_assert!(header.len <= bytes.len() && header.len <= HEADER_MAX);
+                prop_assert_eq!(read(&bytes[..header.len]), Ok(Some(header)));
+            }
+        }
+
+        #[test]
+        fn addresses_are_those_that_were_written(client: SocketAddr, server: SocketAddr) {
+            let (client, server) = (canonical(client), canonical(server));
+            prop_assume!(client.is_ipv4() == server.is_ipv4());
+            let kind = if client.is_ipv4() { "TCP4" } else { "TCP6" };
+            let ports = (client.port(), server.port());
+            let line = format!("PROXY {kind} {} {} {} {}\r\n", client.ip(), server.ip(), ports.0, ports.1);
+            let wanted = Header { len: line.len(), ends: Some(Ends { client, server }) };
+            prop_assert_eq!(read(line.as_bytes()), Ok(Some(wanted)));
+        }
+    }
+
+    fn canonical(address: SocketAddr) -> SocketAddr {
+        SocketAddr::new(address.ip().to_canonical(), address.port())
+    }
+}
