@@ -78,6 +78,8 @@ turn_types::labels! {
         TooLong => "too_long",
         /// A TLS handshake, and there is no certificate.
         TlsNotServed => "tls_not_served",
+        /// The two ends could not agree on TLS, or what came was none.
+        TlsFailed => "tls_failed",
         /// It took nothing of what there was for it.
         Stuck => "stuck",
         /// It had no allocation and said nothing for long.

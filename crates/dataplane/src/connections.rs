@@ -6,17 +6,17 @@ use control::{Leg, Series, StreamEnd, StreamRefusal};
 use linux_net::TcpStream;
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
-use turn_session::{Speaks, speaks};
+use turn_session::{Speaks, TlsError, speaks};
 use turn_types::{ClientAddr, ClientPath, FiveTuple, Marks, ServerAddr, SocketId, Transport};
 
 use crate::admission::NoPlace;
 use crate::egress::{Back, Datagram};
 use crate::limits::{
-    ACCEPTS_PER_TURN, ENDING_FOR, FIRST_MESSAGE_WITHIN, IDLE_FOR, MESSAGE_WITHIN,
+    ACCEPTS_PER_TURN, ENDING_FOR, FIRST_MESSAGE_WITHIN, IDLE_FOR, MESSAGE_WITHIN, READS_PER_TURN,
     STRANGERS_MESSAGE_BYTES, STUCK_FOR, SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Trouble;
-use crate::streams::{Heard, State, Stream};
+use crate::streams::{Heard, ReadError, State, Stream};
 use crate::tally::Sent;
 use crate::worker::Worker;
 
@@ -85,15 +85,55 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads a stream, once: it is reported again while it has more.
+    /// Reads a stream, once, or as often as it holds more: else it is reported again.
     pub(crate) fn receive_from_stream(&mut self, id: SocketId) {
-        self.make_room_to_receive();
+        for _ in 0..READS_PER_TURN {
+            self.make_room_to_receive();
+            let Self { streams, rx, scratch, .. } = self;
+            let Some(stream) = streams.get_mut(id) else { return };
+            let (heard, more) = (stream.read(rx, scratch), stream.may_hold_more());
+            if stream.wants_write() {
+                self.write_stream(id);
+            }
+            match heard {
+                Ok(Heard::Bytes(message)) => self.serve_stream(id, message),
+                Ok(Heard::Nothing) => return,
+                Ok(Heard::Ended) => return self.heard_end(id),
+                Err(ReadError::Broken) => return self.close_stream(id, StreamEnd::Broken),
+                Err(ReadError::Tls(error)) => return self.refuse_tls(id, &error),
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// TLS cannot begin, or has come to an end that nobody wanted.
+    fn refuse_tls(&mut self, id: SocketId, error: &TlsError) {
+        // The other end is told, as far as that goes.
+        self.write_stream(id);
+        if let Some(stream) = self.streams.get_mut(id) {
+            let client = stream.path.five_tuple.client;
+            self.observer.tls_refused(self.now.instant, client, error);
+        }
+        self.close_stream(id, StreamEnd::TlsFailed);
+    }
+
+    /// The first of a connection is a TLS handshake.
+    fn begin_tls(&mut self, id: SocketId, message: usize) {
+        let Some(config) = self.tls.clone() else {
+            return self.close_stream(id, StreamEnd::TlsNotServed);
+        };
         let Some(stream) = self.streams.get_mut(id) else { return };
-        match stream.read(&mut self.rx) {
-            Ok(Heard::Bytes(message)) => self.serve_stream(id, message),
-            Ok(Heard::Nothing) => {}
-            Ok(Heard::Ended) => self.heard_end(id),
-            Err(_) => self.close_stream(id, StreamEnd::Broken),
+        let begun = stream.begin_tls(&config, self.rx.message(message).data);
+        let five_tuple = stream.path.five_tuple;
+        match begun {
+            Ok(()) => {
+                self.server.close(self.now, &five_tuple);
+                self.settle(self.now);
+                self.write_stream(id);
+            }
+            Err(error) => self.refuse_tls(id, &error),
         }
     }
 
@@ -114,12 +154,12 @@ impl Worker {
     /// Takes a stream's bytes.
     fn serve_stream(&mut self, id: SocketId, message: usize) {
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let (path, state) = (stream.path, stream.state);
+        let (path, state, is_tls) = (stream.path, stream.state, stream.may_hold_more());
         let spoken = speaks(self.rx.message(message).data);
         match (state, spoken) {
             (State::Ending | State::Answering, _) => {}
             (State::New, Some(Speaks::Http)) => self.refuse_http(id),
-            (State::New, Some(Speaks::Tls)) => self.close_stream(id, StreamEnd::TlsNotServed),
+            (State::New, Some(Speaks::Tls)) if !is_tls => self.begin_tls(id, message),
             (State::New | State::Open, _) => {
                 let taken = self.take_messages(&path, message);
                 self.took_messages(id, message, &taken);
@@ -227,6 +267,7 @@ impl Worker {
     /// Ends a connection and what the client has by it.
     pub(crate) fn close_stream(&mut self, id: SocketId, end: StreamEnd) {
         let Some(mut stream) = self.streams.remove(id) else { return };
+        stream.part();
         for tag in stream.give_up() {
             self.egress.unsent(tag, DropReason::StreamClosed);
         }

@@ -78,6 +78,12 @@ pub mod limits {
     /// Connections accepted from one socket in one turn: the others' packets wait for that long.
     pub const ACCEPTS_PER_TURN: usize = 16;
 
+    /// Reads of one connection in one turn, where TLS holds more than was asked for.
+    pub const READS_PER_TURN: usize = 4;
+
+    /// Encrypted bytes read at once: four records.
+    pub const CIPHERTEXT_PER_READ: usize = 64 << 10;
+
     /// Bytes that wait for one connection to take them; of more, the oldest data is dropped, and when
     /// answers alone are more the connection is closed. A picture of a video call has a tenth of it; a
     /// second of one at 2 Mbit/s as much: what is older is of no use to a call.

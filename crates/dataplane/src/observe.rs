@@ -124,11 +124,18 @@ impl Observer {
     ) {
         self.count(Series::StreamsEnded(end), 1);
         let worker = self.worker.0;
-        if matches!(end, StreamEnd::ByClient | StreamEnd::Broken) {
+        if matches!(end, StreamEnd::ByClient | StreamEnd::Broken | StreamEnd::TlsFailed) {
             tracing::debug!(worker, %client, %server, reason = end.label(), seconds, "connection ended");
         } else if let Some(left_out) = self.streams.take(now) {
             let reason = end.label();
             tracing::info!(worker, %client, %server, reason, seconds, left_out, "connection closed");
+        }
+    }
+
+    /// Says why TLS failed: a client that trusts nobody here, or a scanner.
+    pub(crate) fn tls_refused(&mut self, now: Instant, client: ClientAddr, why: &dyn fmt::Display) {
+        if let Some(left_out) = self.streams.take(now) {
+            tracing::info!(worker = self.worker.0, %client, %why, left_out, "TLS failed");
         }
     }
 

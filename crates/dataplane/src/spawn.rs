@@ -8,6 +8,7 @@ use control::limits::MAILBOX_CAPACITY;
 use control::{Inbox, Mailbox, UserDirectory, Wake, WorkerCounters};
 use linux_net::{TcpListener, WakeReceiver, Waker, pin_current_thread};
 use turn_proto::{Policy, SharedBook};
+use turn_session::TlsConfig;
 use turn_types::WorkerId;
 use xdp_relay::Routes;
 
@@ -25,6 +26,8 @@ pub struct WorkerSpec {
     pub listeners: Vec<Listener>,
     /// Its own sockets that connections come to.
     pub acceptors: Vec<TcpListener>,
+    /// How TLS is spoken on connections; `None`: not at all.
+    pub tls: Option<TlsConfig>,
     /// How many connections there may be, of all workers together.
     pub admission: Arc<Admission>,
     /// The rules to begin with.

@@ -3,8 +3,8 @@
 use std::io;
 
 use linux_net::{Interest, ReadOutcome, RxBatch, TcpStream};
-use turn_session::{OutQueue, Outgoing, Stuck};
-use turn_types::{ClientPath, Instant, SocketId};
+use turn_session::{OutQueue, Outgoing, Stuck, Tls, TlsConfig, TlsError};
+use turn_types::{ClientPath, Instant, SocketId, Transport};
 
 use crate::admission::Admitted;
 use crate::limits::STREAM_BACKLOG_BYTES;
@@ -26,6 +26,8 @@ pub(crate) const fn is_stream(id: SocketId) -> bool {
 pub(crate) struct Stream {
     pub(crate) socket: TcpStream,
     pub(crate) path: ClientPath,
+    /// What lies between its bytes and messages; `None`: nothing.
+    tls: Option<Tls>,
     /// The beginning of a message of which the rest is to come.
     partial: Vec<u8>,
     out: OutQueue,
@@ -70,6 +72,7 @@ impl Stream {
         Self {
             socket,
             path,
+            tls: None,
             partial: Vec::new(),
             out: OutQueue::default(),
             state: State::New,
@@ -81,23 +84,35 @@ impl Stream {
         }
     }
 
-    /// Reads what is there behind what was left over, as one message of the batch.
+    /// Reads what is there behind what was left over, as one message of the batch. `scratch` is for what is
+    /// encrypted.
     ///
     /// # Errors
-    /// The connection is broken.
-    pub(crate) fn read(&mut self, rx: &mut RxBatch) -> io::Result<Heard> {
-        let Self { socket, partial, path, .. } = self;
+    /// The connection is broken, or of no use.
+    pub(crate) fn read(&mut self, rx: &mut RxBatch, scratch: &mut [u8]) -> Result<Heard, ReadError> {
+        let Self { socket, partial, path, tls, .. } = self;
         let mut outcome = ReadOutcome::WouldBlock;
         let filled = rx.fill(path.five_tuple.client.0, |room| {
             let Some((front, rest)) = room.split_at_mut_checked(partial.len()) else {
                 return Ok(0);
             };
             front.copy_from_slice(partial);
-            outcome = socket.read(rest)?;
-            Ok::<_, io::Error>(match outcome {
-                ReadOutcome::Read(len) => front.len() + len,
-                ReadOutcome::WouldBlock | ReadOutcome::Ended => 0,
-            })
+            let len = match tls {
+                None => {
+                    outcome = socket.read(rest)?;
+                    read_bytes(outcome)
+                }
+                Some(tls) => match tls.read(rest) {
+                    0 => {
+                        let most = Tls::most(rest.len()).min(scratch.len());
+                        outcome = socket.read(&mut scratch[..most])?;
+                        tls.take(&scratch[..read_bytes(outcome)], rest)?
+                    }
+                    // What did not fit before.
+                    len => len,
+                },
+            };
+            Ok::<_, ReadError>(if len == 0 { 0 } else { front.len() + len })
         })?;
         Ok(match (filled, outcome) {
             (Some(index), _) => {
@@ -107,6 +122,36 @@ impl Stream {
             (None, ReadOutcome::Ended) => Heard::Ended,
             (None, _) => Heard::Nothing,
         })
+    }
+
+    /// Begins TLS with what came first.
+    ///
+    /// # Errors
+    /// It is no TLS, or wants what is not offered.
+    pub(crate) fn begin_tls(&mut self, config: &TlsConfig, hello: &[u8]) -> Result<(), TlsError> {
+        let tls = self.tls.insert(Tls::new(config)?);
+        self.path.five_tuple.transport = Transport::Tls;
+        // Nothing is meant by it yet: data comes behind the handshake.
+        tls.take(hello, &mut []).map(drop)
+    }
+
+    /// Whether more may have been heard than was read, of which the kernel does not tell.
+    pub(crate) const fn may_hold_more(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether the handshake, or an alert, is to be written.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.tls.as_ref().is_some_and(Tls::wants_write)
+    }
+
+    /// Says farewell, as far as the connection takes it.
+    pub(crate) fn part(&mut self) {
+        let Self { socket, tls, .. } = self;
+        if let Some(tls) = tls {
+            tls.end();
+            drop(tls.write_to(&mut &*socket));
+        }
     }
 
     /// Whether there are answers that it is still to have.
@@ -145,24 +190,97 @@ impl Stream {
     /// # Errors
     /// The connection is broken.
     pub(crate) fn write(&mut self, now: Instant, mut on_sent: impl FnMut(u32)) -> io::Result<()> {
-        while !self.out.is_empty() {
-            let (one, two) = self.out.next();
-            let written = self.socket.write([one, two])?;
-            if written == 0 {
-                self.blocked = self.blocked.or(Some(now));
-                return Ok(());
-            }
-            self.blocked = self.blocked.map(|_| now);
-            self.out.sent(written, &mut on_sent);
+        let Self { socket, tls, out, .. } = self;
+        let mut moved = false;
+        let done = match tls {
+            None => write_plain(socket, out, &mut moved, &mut on_sent)?,
+            Some(tls) => write_tls((socket, tls), out, &mut moved, &mut on_sent)?,
+        };
+        self.blocked = match self.blocked {
+            _ if done => None,
+            Some(since) if !moved => Some(since),
+            Some(_) | None => Some(now),
+        };
+        if done {
+            self.out.shrink();
         }
-        self.blocked = None;
-        self.out.shrink();
         Ok(())
     }
 
     /// The tags of what was not sent.
     pub(crate) fn give_up(&mut self) -> impl Iterator<Item = u32> {
         self.out.give_up()
+    }
+}
+
+/// Writes until all is written, which is told, or nothing more is taken.
+fn write_plain(
+    socket: &TcpStream,
+    out: &mut OutQueue,
+    moved: &mut bool,
+    on_sent: &mut impl FnMut(u32),
+) -> io::Result<bool> {
+    while !out.is_empty() {
+        let (one, two) = out.next();
+        let written = socket.write([one, two])?;
+        if written == 0 {
+            return Ok(false);
+        }
+        *moved = true;
+        out.sent(written, &mut *on_sent);
+    }
+    Ok(true)
+}
+
+/// The same, encrypted: as many messages to a record as there are.
+fn write_tls(
+    (socket, tls): (&TcpStream, &mut Tls),
+    out: &mut OutQueue,
+    moved: &mut bool,
+    on_sent: &mut impl FnMut(u32),
+) -> io::Result<bool> {
+    loop {
+        while tls.wants_write() {
+            match tls.write_to(&mut &*socket) {
+                Ok(written) => *moved |= written > 0,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        if out.is_empty() {
+            return Ok(true);
+        }
+        let (one, two) = out.next();
+        let taken = tls.write([one, two]);
+        out.sent(taken, &mut *on_sent);
+    }
+}
+
+const fn read_bytes(outcome: ReadOutcome) -> usize {
+    match outcome {
+        ReadOutcome::Read(len) => len,
+        ReadOutcome::WouldBlock | ReadOutcome::Ended => 0,
+    }
+}
+
+/// Why nothing more can be read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The connection is broken.
+    Broken,
+    /// The two ends cannot agree, or what comes is no TLS.
+    Tls(TlsError),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(_: io::Error) -> Self {
+        Self::Broken
+    }
+}
+
+impl From<TlsError> for ReadError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
     }
 }
 

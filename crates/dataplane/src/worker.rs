@@ -7,6 +7,7 @@ use std::time::Duration;
 use control::{Histogram, Inbox, Series, UserDirectory};
 use linux_net::{Clock, RxBatch, TxBatch};
 use turn_proto::{Server, ServerConfig};
+use turn_session::TlsConfig;
 use turn_types::{Instant, Now, WorkerId};
 
 use crate::WorkerSpec;
@@ -14,7 +15,7 @@ use crate::admission::Admission;
 use crate::egress::Egress;
 use crate::fast_path::FastPath;
 use crate::limits::{
-    BYTES_PER_GATHERING, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN,
+    BYTES_PER_GATHERING, CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN,
     SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Observer;
@@ -29,6 +30,10 @@ pub(crate) struct Worker {
     pub(crate) sockets: Sockets,
     pub(crate) streams: Streams,
     pub(crate) admission: Arc<Admission>,
+    /// How TLS is spoken, if it is.
+    pub(crate) tls: Option<TlsConfig>,
+    /// Room for what is encrypted.
+    pub(crate) scratch: Vec<u8>,
     pub(crate) rx: RxBatch,
     pub(crate) egress: Egress,
     pub(crate) observer: Observer,
@@ -63,6 +68,8 @@ impl Worker {
             )?,
             streams: Streams::default(),
             admission: spec.admission,
+            tls: spec.tls,
+            scratch: vec![0; CIPHERTEXT_PER_READ],
             rx: RxBatch::new(MESSAGES_PER_GATHERING),
             egress: Egress::new(tx, Arc::clone(&spec.counters)),
             observer: Observer::new(spec.id, spec.counters),

@@ -3,12 +3,17 @@
 //!
 //! - [`proxy_protocol`] says who is behind a load balancer, before all else.
 //! - [`OutQueue`] holds what the other end has not taken yet, within a bound.
+//! - [`Tls`] is the server's end of TLS, with the [`Certificates`] in force.
 //! - [`speaks`] tells by the first bytes what a connection is used for: one port is for all of it.
 #![forbid(unsafe_code)]
 
+mod certificates;
 mod first_bytes;
 mod out_queue;
+mod tls;
 pub mod proxy_protocol;
 
+pub use certificates::{Certificate, CertificateError, Certificates, tls_config};
 pub use first_bytes::{Speaks, speaks};
 pub use out_queue::{OutQueue, Outgoing, Stuck};
+pub use tls::{Tls, TlsConfig, TlsError};

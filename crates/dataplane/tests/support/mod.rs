@@ -59,12 +59,13 @@ pub(crate) struct Start {
     pub(crate) policy: Policy,
     pub(crate) net: NetOptions,
     pub(crate) limits: ConnectionLimits,
+    pub(crate) tls: Option<turn_session::TlsConfig>,
 }
 
 impl Default for Start {
     fn default() -> Self {
         let limits = ConnectionLimits { total: 0, per_address: 0 };
-        Self { listen: LOCALHOST, policy: policy(), net: NetOptions::default(), limits }
+        Self { listen: LOCALHOST, policy: policy(), net: NetOptions::default(), limits, tls: None }
     }
 }
 
@@ -89,6 +90,7 @@ impl World {
             core: None,
             listeners: vec![listener],
             acceptors: vec![acceptor],
+            tls: start.tls,
             admission: Arc::new(Admission::new(start.limits)),
             policy: Arc::new(start.policy),
             book: Arc::new(LockedBook::new()),

@@ -1,0 +1,140 @@
+//! The certificates of the server, and the rules of TLS that go with them.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
+use rustls::sign::CertifiedKey;
+use webpki::EndEntityCert;
+use x509_parser::parse_x509_certificate;
+
+use crate::{TlsConfig, TlsError};
+
+/// The protocols that clients may name in the handshake (RFC 7443 §5). Those that name none are welcome too.
+const ALPN: [&[u8]; 2] = [b"stun.turn", b"stun.nat-discovery"];
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The chain has no certificate in it.
+    #[error("there is no certificate in it (PEM: a line -----BEGIN CERTIFICATE-----)")]
+    NoCertificate,
+    /// A part of the chain cannot be read.
+    #[error("it cannot be read as PEM: {0}")]
+    Chain(rustls::pki_types::pem::Error),
+    /// The key cannot be read.
+    #[error("its key cannot be read (PEM, not encrypted): {0}")]
+    Key(rustls::pki_types::pem::Error),
+    /// Key and certificate do not go together, or are of a kind that is not served.
+    #[error("{0}")]
+    Unusable(rustls::Error),
+    /// The certificate is damaged.
+    #[error("the certificate is damaged")]
+    Damaged,
+}
+
+/// A certificate with its chain and key.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    key: Arc<CertifiedKey>,
+    /// When it ends, in seconds since 1970.
+    expires: i64,
+}
+
+impl Certificate {
+    /// Reads a chain, the server's own certificate first, and its key, both as PEM.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
+            .collect::<Result<_, _>>()
+            .map_err(CertificateError::Chain)?;
+        let own = chain.first().ok_or(CertificateError::NoCertificate)?;
+        let (_, parsed) = parse_x509_certificate(own).map_err(|_| CertificateError::Damaged)?;
+        let expires = parsed.validity().not_after.timestamp();
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(CertificateError::Key)?;
+        let key = CertifiedKey::from_der(chain, key, &provider()).map_err(CertificateError::Unusable)?;
+        Ok(Self { key: Arc::new(key), expires })
+    }
+
+    /// When it ends, in seconds since 1970.
+    #[must_use]
+    pub const fn expires(&self) -> i64 {
+        self.expires
+    }
+
+    /// Whether it is for this name.
+    fn is_for(&self, name: &str) -> bool {
+        let (Ok(name), Some(own)) = (ServerName::try_from(name), self.key.cert.first()) else {
+            return false;
+        };
+        EndEntityCert::try_from(own)
+            .is_ok_and(|own| own.verify_is_valid_for_subject_name(&name).is_ok())
+    }
+}
+
+/// The certificates in force. They are chosen for each handshake, so that new ones are for new
+/// connections and the others go on; the keys of session tickets stay.
+#[derive(Default)]
+pub struct Certificates {
+    /// The first is for who names none of them.
+    certificates: RwLock<Vec<Certificate>>,
+}
+
+impl Certificates {
+    /// Puts these in force.
+    pub fn replace(&self, certificates: Vec<Certificate>) {
+        *self.certificates.write().unwrap_or_else(PoisonError::into_inner) = certificates;
+    }
+
+    fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
+        // Of a key that the client can verify: with both kinds, each has a certificate.
+        let fits = |certificate: &&Certificate| {
+            certificate.key.key.choose_scheme(hello.signature_schemes()).is_some()
+        };
+        let named = hello.server_name().and_then(|name| {
+            certificates.iter().filter(fits).find(|certificate| certificate.is_for(name))
+        });
+        let chosen = named.or_else(|| certificates.iter().find(fits));
+        chosen.map(|certificate| Arc::clone(&certificate.key))
+    }
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct Chooser(Arc<Certificates>);
+
+impl ResolvesServerCert for Chooser {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.choose(&hello)
+    }
+}
+
+
+/// The rules of TLS for all connections.
+///
+/// # Errors
+/// The cryptography of this build lacks something.
+pub fn tls_config(certificates: Arc<Certificates>) -> Result<TlsConfig, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(Chooser(certificates)));
+    config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
+    config.ticketer = aws_lc_rs::Ticketer::new()?;
+    Ok(TlsConfig(Arc::new(config)))
+}
+
+fn provider() -> CryptoProvider {
+    aws_lc_rs::default_provider()
+}

@@ -1,0 +1,125 @@
+//! TLS 1.2 and 1.3 for a connection, as a value: what came from the network goes in and what the other end
+//! meant comes out, and the other way round.
+
+use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
+
+use rustls::ServerConnection;
+use rustls::server::ServerConfig;
+
+/// Encrypted bytes that wait to be written, at most: more plaintext is not taken until there is room, so
+/// that what waits can still be dropped (see [`OutQueue`](crate::OutQueue)).
+const CIPHERTEXT_BYTES: usize = 64 << 10;
+
+/// The longest record, as plaintext and with all that is around it (RFC 8446 §5.2), and some more.
+const RECORD_BYTES: usize = 17 << 10;
+
+/// Bytes that are taken at once whatever there is room for: what they bring waits inside.
+const PIECE_BYTES: usize = 4096;
+
+/// The server's end of a TLS connection.
+#[derive(Debug)]
+pub struct Tls {
+    connection: Box<ServerConnection>,
+}
+
+/// What is done with all TLS connections: certificates and rules.
+#[derive(Clone, Debug)]
+pub struct TlsConfig(pub(crate) Arc<ServerConfig>);
+
+/// Why a connection is of no use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TlsError(#[from] rustls::Error);
+
+impl Tls {
+    /// A connection on which nothing was said yet.
+    ///
+    /// # Errors
+    /// The configuration is not one for a server.
+    pub fn new(config: &TlsConfig) -> Result<Self, TlsError> {
+        let mut connection = ServerConnection::new(Arc::clone(&config.0))?;
+        connection.set_buffer_limit(Some(CIPHERTEXT_BYTES));
+        Ok(Self { connection: Box::new(connection) })
+    }
+
+    /// How many bytes may be read from the network where there is `room` for what the other end meant, so
+    /// that all of it can be [taken](Self::take).
+    #[must_use]
+    pub const fn most(room: usize) -> usize {
+        // Of a record of which most came before, all of it may come out.
+        match room.checked_sub(RECORD_BYTES) {
+            Some(rest) if rest > PIECE_BYTES => rest,
+            _ => PIECE_BYTES,
+        }
+    }
+
+    /// Takes what came from the network, and writes what the other end meant into `room`, as far as there
+    /// is any; the rest comes by [`read`](Self::read). Returns how many bytes it wrote.
+    ///
+    /// # Errors
+    /// It is no TLS, or the other end wants what is not offered. An alert is to be
+    /// [written](Self::write_to) before the connection is closed.
+    pub fn take(&mut self, mut ciphertext: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
+        let mut len = 0;
+        while !ciphertext.is_empty() {
+            // It fails only where too much plaintext waits, of which `most` takes care.
+            let taken = self.connection.read_tls(&mut ciphertext).unwrap_or(0);
+            self.connection.process_new_packets()?;
+            len += self.read(&mut room[len..]);
+            if taken == 0 {
+                return Err(TlsError(rustls::Error::General("more than there is room for".to_owned())));
+            }
+        }
+        Ok(len)
+    }
+
+    /// What the other end meant, as far as there is room, and returns how many bytes that is.
+    pub fn read(&mut self, room: &mut [u8]) -> usize {
+        let mut len = 0;
+        // Nothing now, or nothing any more: the network tells that as well.
+        while let Ok(more @ 1..) = self.connection.reader().read(&mut room[len..]) {
+            len += more;
+        }
+        len
+    }
+
+    /// Encrypts what there is room for, and returns how many bytes that is.
+    pub fn write(&mut self, plaintext: [&[u8]; 2]) -> usize {
+        let mut taken = 0;
+        for piece in plaintext {
+            // It never fails; it takes less than all.
+            let len = self.connection.writer().write(piece).unwrap_or(0);
+            taken += len;
+            if len < piece.len() {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Whether there is something to be written.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        self.connection.wants_write()
+    }
+
+    /// Writes encrypted bytes.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&mut self, writer: &mut dyn io::Write) -> io::Result<usize> {
+        self.connection.write_tls(writer)
+    }
+
+    /// Says that nothing more comes.
+    pub fn end(&mut self) {
+        self.connection.send_close_notify();
+    }
+
+    /// Whether both ends have agreed.
+    #[must_use]
+    pub fn is_agreed(&self) -> bool {
+        !self.connection.is_handshaking()
+    }
+}
