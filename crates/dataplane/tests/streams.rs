@@ -12,7 +12,8 @@ use dataplane::ConnectionLimits;
 use dataplane::limits::STREAM_BACKLOG_BYTES;
 use support::end::End;
 use support::stream::{StreamUser, framed};
-use support::{PATIENCE, PEER, Start, World};
+use support::{LOCALHOST, LOCALHOST_V6, PATIENCE, PEER, Start, World};
+use turn_client::AllocateOptions;
 use turn_proto::{DropReason, EndReason};
 
 /// Waits until this is so.
@@ -26,6 +27,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn channel_data_of_any_length_goes_both_ways_padded() {
+    // 8656-12.5-03
     let world = World::new();
     let mut peer = End::at(PEER);
     let mut alice = StreamUser::allocated(world.server);
@@ -43,6 +45,7 @@ fn channel_data_of_any_length_goes_both_ways_padded() {
 
 #[test]
 fn messages_are_found_however_they_are_cut() {
+    // 8489-6.2.2-01
     let world = World::new();
     let mut peer = End::at(PEER);
     let mut alice = StreamUser::allocated(world.server);
@@ -57,6 +60,66 @@ fn messages_are_found_however_they_are_cut() {
             peer.receive_many(datas.len()).into_iter().map(|heard| heard.bytes).collect();
         assert_eq!(heard, datas, "in pieces of {size}");
     }
+    world.assert_adds_up();
+}
+
+/// A Binding request.
+fn binding(number: u8) -> [u8; 20] {
+    let mut request = [number; 20];
+    request[..8].copy_from_slice(&[0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42]);
+    request
+}
+
+#[test]
+fn requests_need_not_wait_for_answers() {
+    // 8489-6.2.2-02, 8489-12-01
+    for listen in [LOCALHOST, LOCALHOST_V6] {
+        let world = World::start(Start { listen, ..Start::default() });
+        let mut alice = StreamUser::connect(world.server);
+        let requests: Vec<u8> = (0..20).flat_map(binding).collect();
+        alice.write(&requests);
+        for number in 0..20 {
+            let answer = alice.read().unwrap();
+            assert_eq!((&answer[..2], answer[8]), (&[1, 1][..], number));
+        }
+        world.assert_adds_up();
+    }
+}
+
+#[test]
+fn who_has_ended_has_the_answers_to_what_was_asked() {
+    // 8489-6.2.2-04: this one waits for the user.
+    let world = World::new();
+    let mut alice = StreamUser::connect(world.server);
+    alice.client.allocate(support::user::now(), AllocateOptions::default()).unwrap();
+    let request = alice.client.poll_transmit().unwrap().to_vec();
+    alice.write(&request);
+    let challenge = alice.read().unwrap();
+    let _ = alice.client.handle_datagram(support::user::now(), &challenge);
+    let request = alice.client.poll_transmit().unwrap().to_vec();
+    alice.write(&[&binding(1)[..], &request].concat());
+    alice.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let kinds: Vec<_> = std::iter::from_fn(|| alice.read()).map(|answer| answer[1]).collect();
+    assert_eq!(kinds, [1, 3], "Binding, then Allocate");
+    eventually("it ends", || world.count(Series::StreamsLive) == 0);
+    eventually("and what it had", || world.all_sessions().is_empty());
+    world.assert_adds_up();
+}
+
+#[test]
+fn nobody_is_called_back() {
+    // 8489-6.2.2-05
+    let world = World::new();
+    let mut alice = StreamUser::connect(world.server);
+    let at = alice.addr();
+    alice.write(&binding(1));
+    // Closed over an answer that was not read, which resets the connection.
+    drop(alice);
+    eventually("it ends", || world.count(Series::StreamsLive) == 0);
+    let there = std::net::TcpListener::bind(at).unwrap();
+    there.set_nonblocking(true).unwrap();
+    world.count(Series::StreamsLive);
+    assert!(there.accept().is_err(), "nobody");
     world.assert_adds_up();
 }
 
@@ -76,6 +139,7 @@ fn data_indications_are_for_streams_too() {
 
 #[test]
 fn the_end_of_the_connection_ends_the_allocation() {
+    // 8656-policy-02
     let world = World::new();
     let alice = StreamUser::allocated(world.server);
     let relayed = alice.relayed();
@@ -161,6 +225,7 @@ fn a_browser_is_told_and_what_else_is_no_stun_is_closed() {
 
 #[test]
 fn one_address_has_so_many_connections_and_gets_others_when_they_end() {
+    // 8489-6.2.2-06
     let limits = ConnectionLimits { total: 0, per_address: 2 };
     let world = World::start(Start { limits, ..Start::default() });
     let first = StreamUser::allocated(world.server);

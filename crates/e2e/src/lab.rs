@@ -1,7 +1,8 @@
 //! Three hosts in a row, each a network namespace of its own.
 
 use std::fs::File;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -133,15 +134,32 @@ impl Lab {
     #[must_use]
     #[track_caller]
     pub fn socket(&self, host: Host, at: (IpAddr, u16)) -> UdpSocket {
+        self.open(host, move || UdpSocket::bind(SocketAddr::from(at)))
+    }
+
+    /// A connection from a host.
+    ///
+    /// # Panics
+    /// When nobody listens there.
+    #[must_use]
+    pub fn connect(&self, host: Host, to: SocketAddr) -> TcpStream {
+        self.open(host, move || TcpStream::connect(to))
+    }
+
+    /// Opens a socket, which belongs to the namespace of the thread that opens it.
+    fn open<T: Send + 'static>(
+        &self,
+        host: Host,
+        open: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> T {
         let path = format!("/run/netns/{}", self.namespace(host));
-        // A socket belongs to the namespace of the thread that opens it.
         let opened = std::thread::spawn(move || {
             linux_net::enter_network_namespace(File::open(path)?)?;
-            UdpSocket::bind(SocketAddr::from(at))
+            open()
         });
         match opened.join() {
             Ok(Ok(socket)) => socket,
-            Ok(Err(error)) => panic!("a socket at {at:?} of the {}: {error}", host.name()),
+            Ok(Err(error)) => panic!("a socket of the {}: {error}", host.name()),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }

@@ -86,6 +86,7 @@ fn channels_with_rtcp_pairs() {
 
 #[test]
 fn over_tcp() {
+    // 8656-5-13
     let Some(scene) = Scene::new(|_| ()) else { return };
     for options in [&["-t", "-c", "-m", "4", "-l", "171"][..], &["-t", "-c", "-s", "-l", "1000"]] {
         let messages = if options.contains(&"-m") { 200 } else { 50 };

@@ -16,17 +16,20 @@ fn echoes_by_send_indications_and_channels() {
         "-L",
         &lab.v4.peer.to_string(),
     ]));
-    // pion's client looks its server up in IPv4 only.
-    let out = Tool::run(
-        lab.command(Host::Client, &client).args([
-            &format!("{}:3478", lab.v4.listen),
-            config.accounts[0].name,
-            config.accounts[0].password,
-            "turn.test",
-            &format!("{}:3480", lab.v4.peer),
-            "300",
-        ]),
-        Duration::from_secs(60),
-    );
-    assert!(out.ok && out.output.contains("echoed 300 of 300"), "{}", out.output);
+    for transport in ["udp", "tcp"] {
+        // pion's client looks its server up in IPv4 only.
+        let out = Tool::run(
+            lab.command(Host::Client, &client).args([
+                &format!("{}:3478", lab.v4.listen),
+                config.accounts[0].name,
+                config.accounts[0].password,
+                "turn.test",
+                &format!("{}:3480", lab.v4.peer),
+                "300",
+                transport,
+            ]),
+            Duration::from_secs(60),
+        );
+        assert!(out.ok && out.output.contains("echoed 300 of 300"), "{transport}: {}", out.output);
+    }
 }

@@ -145,6 +145,7 @@ fn with_restart_keys_of(old: &Settings, new: Settings) -> Settings {
     Settings {
         listen: old.listen.clone(),
         workers: old.workers,
+        tcp: old.tcp,
         sockets: old.sockets,
         offload: old.offload.clone(),
         log: settings::Log { format: old.log.format, level: new.log.level },

@@ -1,7 +1,7 @@
 // Relays datagrams through a TURN server with pion's client and compares what comes back.
 //
 // The peer is an echo server at PEER; every datagram must return unaltered.
-// Usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT
+// Usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT TRANSPORT
 package main
 
 import (
@@ -17,8 +17,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 7 {
-		fail("usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT")
+	if len(os.Args) != 8 {
+		fail("usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT TRANSPORT")
 	}
 	server, username, password, realm := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 	peer, err := net.ResolveUDPAddr("udp", os.Args[5])
@@ -26,8 +26,7 @@ func main() {
 	count, err := strconv.Atoi(os.Args[6])
 	check("count", err)
 
-	socket, err := net.ListenPacket("udp", ":0")
-	check("listen", err)
+	socket := open(os.Args[7], server)
 	client, err := turn.NewClient(&turn.ClientConfig{
 		STUNServerAddr: server, TURNServerAddr: server,
 		Conn: socket, Username: username, Password: password, Realm: realm,
@@ -60,6 +59,18 @@ func main() {
 	}
 	check("close", relay.Close())
 	fmt.Printf("echoed %d of %d\n", count, count)
+}
+
+// What carries the messages to the server.
+func open(transport, server string) net.PacketConn {
+	if transport == "tcp" {
+		connection, err := net.Dial("tcp", server)
+		check("connect", err)
+		return turn.NewSTUNConn(connection)
+	}
+	socket, err := net.ListenPacket("udp", ":0")
+	check("listen", err)
+	return socket
 }
 
 func check(what string, err error) {

@@ -103,6 +103,7 @@ fn pion_echoes() {
                 "turn.test",
                 &format!("{}:3480", scene.lab.v4.peer),
                 "300",
+                "udp",
             ]),
             PATIENCE,
         );
