@@ -26,6 +26,19 @@ pub struct ServerInfo {
     pub gso: bool,
     /// The kernel path, as it was started.
     pub offload: OffloadInfo,
+    /// Where TLS is spoken besides.
+    pub tls_listeners: Vec<SocketAddr>,
+    /// The certificates in force.
+    pub certificates: Vec<CertificateInfo>,
+}
+
+/// A certificate of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateInfo {
+    /// The file that it was read from.
+    pub file: String,
+    /// When it ends.
+    pub expires: SystemTime,
 }
 
 /// The kernel path: a BPF program that relays for bound channels beside the sockets.

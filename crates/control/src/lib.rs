@@ -23,7 +23,7 @@ mod workers;
 pub use book::LockedBook;
 pub use counters::WorkerCounters;
 pub use handle::Handle;
-pub use info::{OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo};
+pub use info::{CertificateInfo, OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo};
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{Change, DrainReport, OperatorRequest, ReloadReport};
 pub use request::{Reply, Request, SessionFilter};

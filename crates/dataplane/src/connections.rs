@@ -6,7 +6,7 @@ use control::{Leg, Series, StreamEnd, StreamRefusal};
 use linux_net::TcpStream;
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
-use turn_session::{Speaks, TlsError, speaks};
+use turn_session::{Speaks, TlsConfig, TlsError, speaks};
 use turn_types::{ClientAddr, ClientPath, FiveTuple, Marks, ServerAddr, SocketId, Transport};
 
 use crate::admission::NoPlace;
@@ -121,7 +121,7 @@ impl Worker {
 
     /// The first of a connection is a TLS handshake.
     fn begin_tls(&mut self, id: SocketId, message: usize) {
-        let Some(config) = self.tls.clone() else {
+        let Some(config) = self.tls.clone().filter(TlsConfig::can_serve) else {
             return self.close_stream(id, StreamEnd::TlsNotServed);
         };
         let Some(stream) = self.streams.get_mut(id) else { return };

@@ -14,6 +14,6 @@ mod tool;
 pub use caller::Caller;
 pub use clients::{aioice, coturn, pion};
 pub use lab::{Addresses, Host, Lab};
-pub use server::{Account, Config, Server};
+pub use server::{Account, Config, Server, binary};
 pub use skip::{require, skip};
 pub use tool::{Running, Tool, repository};

@@ -191,7 +191,8 @@ impl Drop for Server {
 ///
 /// # Panics
 /// When it is not there.
-fn binary() -> PathBuf {
+#[must_use]
+pub fn binary() -> PathBuf {
     let test = std::env::current_exe().unwrap_or_else(|error| panic!("current_exe: {error}"));
     // target/<profile>/deps/<test> -> target/<profile>/turnpike
     let path = test

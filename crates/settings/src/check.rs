@@ -2,6 +2,7 @@
 
 mod auth;
 mod relay;
+mod tls;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     let peers = peers(&file.peers, document, errors);
     let redirect = redirect(&file.redirect, document, errors);
     let offload = offload(&file.offload, document, errors);
+    let tls = tls::check(&file, document, errors);
     Settings {
         realm: file.realm.as_str().into(),
         software: file.software.map(|text| Arc::from(text.as_str())),
@@ -56,6 +58,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
             connections: file.tcp.connections.get(),
             connections_per_address: file.tcp.connections_per_address.get(),
         },
+        tls,
         sockets: Sockets {
             receive_buffer: kernel_size(file.sockets.receive_buffer.get()),
             send_buffer: kernel_size(file.sockets.send_buffer.get()),

@@ -107,6 +107,8 @@ const ROWS: &[Row] = rows! {
     "tcp.enabled": tcp.enabled => bool::to_string,
     "tcp.connections": tcp.connections => u32::to_string,
     "tcp.connections_per_address": tcp.connections_per_address => u32::to_string,
+    "tls.listen": tls.listen => list,
+    "tls.certificates": tls.certificates => certificates,
     "sockets.receive_buffer": sockets.receive_buffer => bytes,
     "sockets.send_buffer": sockets.send_buffer => bytes,
     "sockets.gro": sockets.gro => bool::to_string,
@@ -137,6 +139,11 @@ fn list<T: std::fmt::Display>(values: &[T]) -> String {
 
 fn secrets(secrets: &[turn_proto::SharedSecret]) -> String {
     let entries = secrets.iter().map(|secret| format!("{}: {}", secret.name, secret.secret));
+    format!("[{}]", entries.collect::<Vec<_>>().join(", "))
+}
+
+fn certificates(certificates: &[crate::CertificateFiles]) -> String {
+    let entries = certificates.iter().map(|one| quoted(&one.chain.display()));
     format!("[{}]", entries.collect::<Vec<_>>().join(", "))
 }
 

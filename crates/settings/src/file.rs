@@ -48,6 +48,8 @@ pub struct File {
     pub workers: Workers,
     /// Clients that come over TCP, as from networks that let no UDP out.
     pub tcp: Tcp,
+    /// TLS, which clients use where nothing else gets out; there is some once there is a certificate.
+    pub tls: Tls,
     /// How the kernel's sockets are used.
     pub sockets: Sockets,
     /// The kernel path: a BPF program at the network interfaces relays the data of bound channels
@@ -260,6 +262,34 @@ pub struct Tcp {
     pub connections_per_address: Count<0, 1_000_000>,
 }
 
+/// `[tls]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// More addresses and TCP ports, for TLS: it is spoken at those of `listen` as well. Not used while
+    /// there is no certificate. Port 443 gets through most firewalls.
+    #[schemars(example = serde_json::json!(["203.0.113.7:443"]), extend("x-applied" = "restart"))]
+    pub listen: Vec<Endpoint>,
+    /// The certificates, each with its key. A client gets the one for the name that it asks for, and of a
+    /// kind that it can verify; the first is for all others. The files are looked at every few seconds: new
+    /// ones are for new connections, and calls go on.
+    #[schemars(
+        example = serde_json::json!([{ "chain": "/etc/turnpike/fullchain.pem", "key": "/etc/turnpike/privkey.pem" }]),
+        extend("x-applied" = "live")
+    )]
+    pub certificates: Vec<CertificateEntry>,
+}
+
+/// An entry of `tls.certificates`. Paths are relative to the configuration file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CertificateEntry {
+    /// The file with the certificate and those that it is signed by, as PEM, the server's own first.
+    pub chain: Option<String>,
+    /// The file with its key, as PEM, not encrypted.
+    pub key: Option<String>,
+}
+
 /// `[sockets]`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -432,6 +462,7 @@ impl Default for File {
             redirect: Redirect::default(),
             workers: Workers::default(),
             tcp: Tcp::default(),
+            tls: Tls::default(),
             sockets: Sockets::default(),
             offload: Offload::default(),
             log: Log::default(),
@@ -504,6 +535,19 @@ impl Default for Tcp {
             enabled: true,
             connections: Count::new(20_000),
             connections_per_address: Count::new(1000),
+        }
+    }
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        Self {
+            // The port for TURN over TLS (RFC 8489 §8.1).
+            listen: vec![
+                Endpoint(([0, 0, 0, 0], 5349).into()),
+                Endpoint((std::net::Ipv6Addr::UNSPECIFIED, 5349).into()),
+            ],
+            certificates: Vec::new(),
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Settings {
     pub workers: Workers,
     /// Clients over TCP.
     pub tcp: Tcp,
+    /// TLS.
+    pub tls: Tls,
     /// How the kernel's sockets are used.
     pub sockets: Sockets,
     /// The kernel path.
@@ -111,6 +113,25 @@ pub struct Tcp {
     pub connections: u32,
     /// Of one address; 0 is any number.
     pub connections_per_address: u32,
+}
+
+/// TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// Where clients come to besides, over TCP alone; none without a certificate, and none that is among
+    /// [`Settings::listen`].
+    pub listen: Vec<SocketAddr>,
+    /// The files of each certificate.
+    pub certificates: Vec<CertificateFiles>,
+}
+
+/// Where a certificate is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain.
+    pub chain: PathBuf,
+    /// The key.
+    pub key: PathBuf,
 }
 
 /// How the kernel's sockets are used.

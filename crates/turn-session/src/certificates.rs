@@ -91,6 +91,12 @@ impl Certificates {
         *self.certificates.write().unwrap_or_else(PoisonError::into_inner) = certificates;
     }
 
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.certificates.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
         // Of a key that the client can verify: with both kinds, each has a certificate.
@@ -126,13 +132,14 @@ impl ResolvesServerCert for Chooser {
 /// # Errors
 /// The cryptography of this build lacks something.
 pub fn tls_config(certificates: Arc<Certificates>) -> Result<TlsConfig, TlsError> {
+    let chooser = Arc::new(Chooser(Arc::clone(&certificates)));
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(Chooser(certificates)));
+        .with_cert_resolver(chooser);
     config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
     config.ticketer = aws_lc_rs::Ticketer::new()?;
-    Ok(TlsConfig(Arc::new(config)))
+    Ok(TlsConfig { config: Arc::new(config), certificates })
 }
 
 fn provider() -> CryptoProvider {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use rustls::ServerConnection;
 use rustls::server::ServerConfig;
 
+use crate::Certificates;
+
 /// Encrypted bytes that wait to be written, at most: more plaintext is not taken until there is room, so
 /// that what waits can still be dropped (see [`OutQueue`](crate::OutQueue)).
 const CIPHERTEXT_BYTES: usize = 64 << 10;
@@ -25,7 +27,18 @@ pub struct Tls {
 
 /// What is done with all TLS connections: certificates and rules.
 #[derive(Clone, Debug)]
-pub struct TlsConfig(pub(crate) Arc<ServerConfig>);
+pub struct TlsConfig {
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) certificates: Arc<Certificates>,
+}
+
+impl TlsConfig {
+    /// Whether there is a certificate: without one nobody can begin.
+    #[must_use]
+    pub fn can_serve(&self) -> bool {
+        !self.certificates.is_empty()
+    }
+}
 
 /// Why a connection is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +51,7 @@ impl Tls {
     /// # Errors
     /// The configuration is not one for a server.
     pub fn new(config: &TlsConfig) -> Result<Self, TlsError> {
-        let mut connection = ServerConnection::new(Arc::clone(&config.0))?;
+        let mut connection = ServerConnection::new(Arc::clone(&config.config))?;
         connection.set_buffer_limit(Some(CIPHERTEXT_BYTES));
         Ok(Self { connection: Box::new(connection) })
     }

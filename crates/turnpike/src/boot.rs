@@ -15,6 +15,7 @@ use turn_proto::{Policy, SharedBook, StrangerBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserStore;
 
+use crate::certificates::Keeper;
 use crate::commands::check;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::offload::KernelPath;
@@ -32,6 +33,7 @@ pub(crate) struct Running {
     pub(crate) policy: Arc<Policy>,
     pub(crate) info: ServerInfo,
     pub(crate) kernel_path: KernelPath,
+    pub(crate) certificates: Keeper,
     /// The addresses of this host, as the rules know them.
     pub(crate) hosts: Vec<IpAddr>,
     /// What an operator should act on.
@@ -51,7 +53,13 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let policy = Arc::new(policy);
 
     let net = net_options(settings);
-    let bound = sockets::bind(&settings.listen, (cores.len(), settings.tcp.enabled), &net)?;
+    let bound = sockets::bind(
+        &settings.listen,
+        &settings.tls.listen,
+        (cores.len(), settings.tcp.enabled),
+        &net,
+    )?;
+    let certificates = Keeper::new(settings)?;
     let settings::Tcp { connections, connections_per_address, .. } = settings.tcp;
     let limits = ConnectionLimits { total: connections, per_address: connections_per_address };
     let admission = Arc::new(Admission::new(limits));
@@ -81,6 +89,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
             core,
             listeners,
             acceptors,
+            tls: Some(certificates.config()),
             admission: Arc::clone(&admission),
             policy: Arc::clone(&policy),
             book: Arc::clone(&book),
@@ -97,8 +106,10 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let mut warnings = bound.warnings;
     warnings.extend(few_files(files, &policy, settings));
     warnings.extend(advice(&policy, settings));
-    let info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
-    Ok(Running { workers, threads, policy, info, kernel_path, hosts, warnings })
+    let mut info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
+    info.tls_listeners = bound.tls;
+    info.certificates = certificates.infos().to_vec();
+    Ok(Running { workers, threads, policy, info, kernel_path, certificates, hosts, warnings })
 }
 
 /// The rules that each of `workers` goes by.
@@ -145,6 +156,8 @@ pub(crate) fn info(
         gro,
         gso: settings.sockets.gso && capabilities().gso,
         offload,
+        tls_listeners: Vec::new(),
+        certificates: Vec::new(),
     }
 }
 

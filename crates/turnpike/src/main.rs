@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod boot;
+mod certificates;
 mod cli;
 mod commands;
 mod duration;

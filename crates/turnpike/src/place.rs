@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use settings::{CONTROL_SOCKET, Environment, Places, Settings, SettingsError, SettingsErrors};
 
+use crate::certificates;
 use crate::cli::Place;
 use crate::failure::{Failure, Result};
 
@@ -75,17 +76,16 @@ pub(crate) fn load(place: &Place) -> Result<Configuration> {
 /// Reads a configuration file, or the defaults.
 pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
     let settings = settings::load(file, &environment())?;
-    match realm_slip(&settings.realm) {
-        None => Ok(settings),
-        Some((what, help)) => {
-            let place = file.map_or(settings::Place::Default, |path| settings::Place::File {
-                path: path.to_owned(),
-                line: None,
-            });
-            let key = "realm".to_owned();
-            Err(SettingsErrors(vec![SettingsError { place, key, what, help }]))
-        }
-    }
+    let unusable = certificates::read_all(&settings.tls.certificates).err();
+    let slip = realm_slip(&settings.realm)
+        .map(|(what, help)| ("realm", what, help))
+        .or_else(|| unusable.map(|slip| ("tls.certificates", slip.what, slip.help.to_owned())));
+    let Some((key, what, help)) = slip else { return Ok(settings) };
+    let place = file.map_or(settings::Place::Default, |path| settings::Place::File {
+        path: path.to_owned(),
+        line: None,
+    });
+    Err(SettingsErrors(vec![SettingsError { place, key: key.to_owned(), what, help }]))
 }
 
 /// What is wrong with a realm: clients prepare it as an OpaqueString (RFC 8489 §9.2.2) before they

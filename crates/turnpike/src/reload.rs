@@ -10,6 +10,7 @@ use tracing_subscriber::filter::LevelFilter;
 use turn_proto::Policy;
 
 use crate::boot;
+use crate::certificates::Keeper;
 use crate::failure::{Failure, Result};
 use crate::logging;
 use crate::{host, sockets};
@@ -22,6 +23,8 @@ pub(crate) struct InForce {
     pub(crate) policy: Arc<Policy>,
     /// Changes the level of the log.
     pub(crate) log: logging::LogLevel,
+    /// The certificates.
+    pub(crate) certificates: Keeper,
     /// The addresses of this host when the rules were last made.
     pub(crate) hosts: Vec<IpAddr>,
 }
@@ -56,6 +59,8 @@ impl InForce {
                 sockets::check_relay(relay.local)?;
             }
         }
+        // The last that can be refused: from here on it is in force.
+        self.certificates.put_in_force(&new)?;
         let policy = Arc::new(policy);
         let known = boot::advice(&self.policy, &self.settings);
         let told = handle.workers.apply(Arc::clone(&policy)).await;
@@ -75,6 +80,7 @@ impl InForce {
         let mut info = (*handle.info()).clone();
         info.realm = policy.realm.to_string();
         info.relay = boot::relay_info(&policy);
+        info.certificates = self.certificates.infos().to_vec();
         info.relay_ports = (new.relay.ports.min, new.relay.ports.max);
         handle.set_info(info);
 
@@ -89,6 +95,15 @@ impl InForce {
 }
 
 impl InForce {
+    /// Looks whether there are new certificates.
+    pub(crate) fn watch_certificates(&mut self, handle: &Handle) {
+        if self.certificates.watch(&self.settings) {
+            let mut info = (*handle.info()).clone();
+            info.certificates = self.certificates.infos().to_vec();
+            handle.set_info(info);
+        }
+    }
+
     /// Looks whether the host has other addresses than before, and protects those it has now: an
     /// address of our own must not be a peer like any other. Relay addresses stay as they are until a
     /// reload.
@@ -146,6 +161,7 @@ fn with_restart_keys_of(old: &Settings, new: Settings) -> Settings {
         listen: old.listen.clone(),
         workers: old.workers,
         tcp: old.tcp,
+        tls: settings::Tls { listen: old.tls.listen.clone(), ..new.tls },
         sockets: old.sockets,
         offload: old.offload.clone(),
         log: settings::Log { format: old.log.format, level: new.log.level },
@@ -236,10 +252,12 @@ mod tests {
     fn in_force() -> InForce {
         let settings = settings("");
         let policy = Arc::new(policy(&settings));
+        let certificates = Keeper::new(&settings).unwrap();
         InForce {
             settings,
             policy,
             log: logging::LogLevel::default(),
+            certificates,
             hosts: host::addresses().unwrap(),
         }
     }

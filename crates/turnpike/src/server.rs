@@ -104,6 +104,7 @@ impl Server {
                 _ = host_look.tick() => {
                     self.kernel_path.look();
                     self.in_force.watch_host(&self.handle).await;
+                    self.in_force.watch_certificates(&self.handle);
                 }
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }

@@ -21,6 +21,8 @@ pub(crate) struct Bound {
     pub(crate) workers: Vec<(Vec<Listener>, Vec<TcpListener>)>,
     /// The addresses, with the ports that were given for port 0.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Where connections come to besides.
+    pub(crate) tls: Vec<SocketAddr>,
     /// Whether the kernel merges datagrams on receive.
     pub(crate) gro: bool,
     /// What an operator should act on.
@@ -30,12 +32,14 @@ pub(crate) struct Bound {
 /// Binds every address once per worker.
 pub(crate) fn bind(
     wanted: &[SocketAddr],
+    tls: &[SocketAddr],
     (workers, tcp): (usize, bool),
     net: &NetOptions,
 ) -> Result<Bound> {
     let mut bound = Bound {
         workers: (0..workers).map(|_| (Vec::new(), Vec::new())).collect(),
         addresses: Vec::new(),
+        tls: Vec::new(),
         gro: true,
         warnings: Vec::new(),
     };
@@ -67,6 +71,19 @@ pub(crate) fn bind(
             }
         }
         bound.addresses.push(address);
+    }
+    for &wanted in tls.iter().filter(|_| tcp) {
+        match is_free_for_tcp(wanted) {
+            Ok(()) => {}
+            Err(error) if dispensable(wanted, &error) => continue,
+            Err(error) => return Err(cannot_bind("tcp", wanted, error)),
+        }
+        for (_, acceptors) in &mut bound.workers {
+            let acceptor = TcpListener::bind(wanted, &tcp_options(true))
+                .map_err(|error| cannot_bind("tcp", wanted, error))?;
+            acceptors.push(acceptor);
+        }
+        bound.tls.push(wanted);
     }
     let Some(granted) = granted else {
         return Err(Failure::failed(anyhow!("there is no address left to listen on"))
@@ -122,7 +139,7 @@ fn cannot_bind(protocol: &str, address: SocketAddr, error: io::Error) -> Failure
     let what = |why: &str| Failure::failed(anyhow!("cannot listen on {protocol} {address}: {why}"));
     if kind == ErrorKind::AddrInUse {
         let (option, instead) = match protocol {
-            "tcp" => ("-tlpn", ", or set tcp.enabled = false"),
+            "tcp" => ("-tlpn", ", or set tcp.enabled = false, or change tls.listen"),
             _ => ("-ulpn", ""),
         };
         what("the port is in use").hint(format!(
@@ -171,7 +188,7 @@ mod tests {
     const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn bind_one(address: SocketAddr, workers: usize) -> Result<Bound> {
-        bind(&[address], (workers, true), &NetOptions::default())
+        bind(&[address], &[], (workers, true), &NetOptions::default())
     }
 
     #[test]

@@ -73,7 +73,13 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
 
     let server = Server {
         place: place.clone(),
-        in_force: InForce { settings, policy: running.policy, log, hosts: running.hosts },
+        in_force: InForce {
+            settings,
+            policy: running.policy,
+            log,
+            certificates: running.certificates,
+            hosts: running.hosts,
+        },
         handle,
         requests,
         signals,
@@ -110,6 +116,13 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
     let transports = if settings.tcp.enabled { "udp and tcp" } else { "udp" };
     for listener in &info.listeners {
         tracing::info!("listening on {transports} {listener}");
+    }
+    for listener in &info.tls_listeners {
+        tracing::info!("listening on tcp {listener} for TLS");
+    }
+    for certificate in &info.certificates {
+        let left = certificate.expires.duration_since(info.started).unwrap_or_default();
+        tracing::info!("certificate {} ends in {}", certificate.file, output::duration(left));
     }
     for relay in &info.relay {
         let here = if relay.local == relay.public {

@@ -52,6 +52,7 @@ const PERMITTED: &[Row] = &[
             "stun-wire",
             "turn-proto",
             "turn-client",
+            "turn-session",
             "linux-net",
             "xdp-relay",
             "control",

@@ -1,0 +1,219 @@
+//! TLS with other people's clients: coturn's, and OpenSSL's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use e2e::{Config, Host, Lab, Running, Server, Tool, coturn, require};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Certificates in a directory of their own.
+struct Files(PathBuf);
+
+impl Files {
+    fn new(lab: &Lab) -> Self {
+        let directory = std::env::temp_dir().join(format!("{}-tls", lab.namespace(Host::Server)));
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir_all(&directory).expect("a directory");
+        Self(directory)
+    }
+
+    /// A certificate that signs itself, for these names.
+    fn make(&self, file: &str, names: &str, kind: &[&str], days: &str) {
+        let path = |end: &str| self.0.join(format!("{file}.{end}"));
+        let names: Vec<String> = names.split(' ').map(|name| format!("DNS:{name}")).collect();
+        let made = Tool::run(
+            Command::new("openssl")
+                .args(["req", "-x509", "-nodes", "-sha256", "-days", days])
+                .args(kind)
+                .args(["-subj", &format!("/CN={file}")])
+                .args(["-addext", &format!("subjectAltName={}", names.join(","))])
+                .arg("-keyout")
+                .arg(path("key.new"))
+                .arg("-out")
+                .arg(path("pem.new")),
+            PATIENCE,
+        );
+        assert!(made.ok, "{}", made.output);
+        for end in ["key", "pem"] {
+            fs::rename(path(&format!("{end}.new")), path(end)).expect("renamed");
+        }
+    }
+
+    fn entry(&self, file: &str) -> String {
+        let path = |end: &str| self.0.join(format!("{file}.{end}")).display().to_string();
+        format!("{{ chain = \"{}\", key = \"{}\" }}", path("pem"), path("key"))
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+const ECDSA: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+const RSA: [&str; 2] = ["-newkey", "rsa:2048"];
+
+struct Scene {
+    lab: Lab,
+    files: Files,
+    server: Server,
+}
+
+impl Scene {
+    fn new() -> Option<Self> {
+        let lab = require(Lab::new())?;
+        let files = Files::new(&lab);
+        files.make("turn", "turn.example.org", &ECDSA, "90");
+        files.make("turn-rsa", "turn.example.org", &RSA, "90");
+        files.make("other", "other.example.org *.other.example.org", &ECDSA, "90");
+        let mut config = Config::for_lab(&lab);
+        let entries = ["turn", "turn-rsa", "other"].map(|file| files.entry(file)).join(", ");
+        config.tables = format!("[tls]\ncertificates = [{entries}]\n");
+        let server = Server::start(&lab, &config);
+        Some(Self { lab, files, server })
+    }
+
+    /// What OpenSSL's client says of a connection, with these options.
+    fn s_client(&self, options: &[&str]) -> String {
+        let to = format!("{}:3478", self.lab.v4.listen);
+        let line = format!("openssl s_client -connect {to} {} </dev/null 2>&1", options.join(" "));
+        let out = Tool::run(self.lab.command(Host::Client, "sh").args(["-c", &line]), PATIENCE);
+        out.output
+    }
+}
+
+#[track_caller]
+fn assert_has(output: &str, wanted: &str) {
+    assert!(output.contains(wanted), "no {wanted:?} in\n{output}");
+}
+
+#[test]
+fn versions_kinds_of_keys_names_and_protocols_are_those_of_the_rfcs() {
+    let Some(scene) = Scene::new() else { return };
+    for version in ["-tls1_2", "-tls1_3"] {
+        let out = scene.s_client(&[version, "-servername turn.example.org", "-alpn stun.turn"]);
+        assert_has(&out, "ALPN protocol: stun.turn");
+        assert_has(&out, "subject=CN = turn\n");
+    }
+    // RSA for who cannot verify the other kind.
+    let rsa = ["-tls1_2", "-servername turn.example.org", "-sigalgs RSA-PSS+SHA256:RSA+SHA256"];
+    assert_has(&scene.s_client(&rsa), "subject=CN = turn-rsa\n");
+    for name in ["other.example.org", "a.other.example.org"] {
+        let out = scene.s_client(&[&format!("-servername {name}")]);
+        assert_has(&out, "subject=CN = other\n");
+    }
+    let out = scene.s_client(&["-servername unknown.example.org"]);
+    assert_has(&out, "subject=CN = turn\n");
+    assert_has(&scene.s_client(&["-noservername"]), "subject=CN = turn\n");
+    assert_has(&scene.s_client(&["-alpn stun.nat-discovery"]), "ALPN protocol: stun.nat-discovery");
+    assert_has(&scene.s_client(&["-alpn h2"]), "no application protocol");
+    // 8489-6.2.3-01, 8489-6.2.3-04
+    for suite in ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"] {
+        assert_has(&scene.s_client(&["-tls1_2", "-cipher", suite]), &format!("Cipher is {suite}"));
+    }
+    for suite in ["AES128-GCM-SHA256", "AES128-SHA", "ECDHE-RSA-AES128-SHA"] {
+        assert_has(&scene.s_client(&["-tls1_2", "-cipher", suite]), "handshake failure");
+    }
+    for version in ["-tls1", "-tls1_1"] {
+        let out = scene.s_client(&[version, "-cipher DEFAULT@SECLEVEL=0"]);
+        assert_has(&out, "Cipher is (NONE)");
+    }
+}
+
+#[test]
+fn sessions_are_resumed_also_after_new_certificates() {
+    let Some(scene) = Scene::new() else { return };
+    let session = scene.files.0.join("session").display().to_string();
+    let out = scene.s_client(&["-tls1_2", &format!("-sess_out {session}")]);
+    assert_has(&out, "New, TLSv1.2");
+    assert_has(&scene.s_client(&["-tls1_2", &format!("-sess_in {session}")]), "Reused, TLSv1.2");
+
+    let serial = || {
+        let out = scene.s_client(&["-servername turn.example.org", "-showcerts"]);
+        let begin = out.find("-----BEGIN CERTIFICATE-----").unwrap_or_else(|| panic!("{out}"));
+        out[begin..].split("-----END").next().map(str::to_owned)
+    };
+    let before = serial();
+    scene.files.make("turn", "turn.example.org", &ECDSA, "5");
+    let begun = Instant::now();
+    while serial() == before {
+        assert!(begun.elapsed() < PATIENCE, "the new certificate is never seen");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_has(&scene.server.process.output(), "turn.pem ends in 4 d");
+    assert_has(&scene.s_client(&["-tls1_2", &format!("-sess_in {session}")]), "Reused, TLSv1.2");
+    // A broken one changes nothing.
+    let now = serial();
+    fs::write(scene.files.0.join("turn.pem"), "nonsense").expect("written");
+    let begun = Instant::now();
+    while !scene.server.process.output().contains("cannot be used") {
+        assert!(begun.elapsed() < PATIENCE, "nothing is said of it");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(serial(), now);
+}
+
+/// Whether uclient got all of its messages back.
+#[track_caller]
+fn assert_relayed(out: &Tool, messages: u64) {
+    assert!(out.ok, "{}", out.output);
+    assert_has(&out.output, &format!("tot_recv_msgs={messages},"));
+}
+
+#[test]
+fn uclient_relays_over_tls() {
+    if require(coturn()).is_none() {
+        return;
+    }
+    let Some(scene) = Scene::new() else { return };
+    let peer = scene.lab.v4.peer.to_string();
+    let _peer = Running::start(
+        scene.lab.command(Host::Peer, "turnutils_peer").args(["-p", "3480", "-L", &peer]),
+    );
+    let uclient = |options: &[&str]| {
+        let identity = ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer, "-r", "3480"];
+        let mut command = scene.lab.command(Host::Client, "turnutils_uclient");
+        command.args(identity).args(["-t", "-S", "-c", "-z", "5"]).args(options);
+        Tool::run(command.arg(scene.lab.v4.listen.to_string()), PATIENCE)
+    };
+    assert_relayed(&uclient(&["-p", "3478", "-n", "50", "-m", "4", "-l", "171"]), 200);
+    assert_relayed(&uclient(&["-p", "3478", "-s", "-n", "50", "-l", "1000"]), 50);
+    // By the port that is for it.
+    assert_relayed(&uclient(&["-p", "5349", "-n", "20"]), 20);
+    let status = scene.server.json(&["status"]);
+    assert_eq!(status["connections"]["ended"]["tls_failed"], serde_json::Value::Null, "{status:#}");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_told_before_the_start() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let files = Files::new(&lab);
+    files.make("turn", "turn.example.org", &ECDSA, "90");
+    files.make("other", "turn.example.org", &ECDSA, "90");
+    let check = |chain: &Path, key: &Path| {
+        let text = format!(
+            "realm = \"turn.test\"\n[tls]\ncertificates = [{{ chain = {chain:?}, key = {key:?} }}]\n"
+        );
+        let file = files.0.join("turnpike.toml");
+        fs::write(&file, text).expect("written");
+        Tool::run(Command::new(e2e::binary()).arg("check").arg(&file), PATIENCE)
+    };
+    let path = |name: &str| files.0.join(name);
+    let good = check(&path("turn.pem"), &path("turn.key"));
+    assert!(good.ok, "{}", good.output);
+    for (chain, key, why) in [
+        ("turn.pem", "other.key", "cannot be used"),
+        ("turn.key", "turn.key", "no certificate"),
+        ("turn.pem", "turn.pem", "key cannot be read"),
+        ("missing.pem", "turn.key", "No such file"),
+    ] {
+        let out = check(&path(chain), &path(key));
+        assert!(!out.ok, "{chain} {key}");
+        assert_has(&out.output, why);
+        assert_has(&out.output, "tls.certificates");
+    }
+}

@@ -1,0 +1,163 @@
+//! TLS between values: no network, and every way to cut what goes over it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use turn_session::{Certificate, Certificates, Tls, TlsConfig, tls_config};
+
+/// A server for `turn.example.org`, and who trusts it.
+fn server() -> (TlsConfig, RootCertStore) {
+    let made = rcgen::generate_simple_self_signed(["turn.example.org".to_owned()]).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let certificates = Arc::new(Certificates::default());
+    let config = tls_config(Arc::clone(&certificates)).unwrap();
+    assert!(!config.can_serve());
+    certificates.replace(vec![Certificate::read(chain.as_bytes(), key.as_bytes()).unwrap()]);
+    assert!(config.can_serve());
+    (config, roots)
+}
+
+fn client(roots: RootCertStore, alpn: &[&[u8]]) -> ClientConnection {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    let name = ServerName::try_from("turn.example.org").unwrap();
+    ClientConnection::new(Arc::new(config), name).unwrap()
+}
+
+/// What the client has to send.
+fn from_client(client: &mut ClientConnection) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut bytes).unwrap();
+    }
+    bytes
+}
+
+/// What the server has to send reaches the client.
+fn to_client(tls: &mut Tls, client: &mut ClientConnection) {
+    let mut bytes = Vec::new();
+    while tls.wants_write() {
+        tls.write_to(&mut bytes).unwrap();
+    }
+    let mut bytes = &bytes[..];
+    while !bytes.is_empty() {
+        client.read_tls(&mut bytes).unwrap();
+        client.process_new_packets().unwrap();
+    }
+}
+
+/// Both ends after the handshake.
+fn agreed() -> (Tls, ClientConnection) {
+    let (config, roots) = server();
+    let (mut tls, mut client) = (Tls::new(&config).unwrap(), client(roots, &[b"stun.turn"]));
+    for _ in 0..3 {
+        assert_eq!(tls.take(&from_client(&mut client), &mut []).unwrap(), 0);
+        to_client(&mut tls, &mut client);
+    }
+    assert!(tls.is_agreed() && !client.is_handshaking());
+    assert_eq!(client.alpn_protocol(), Some(&b"stun.turn"[..]));
+    (tls, client)
+}
+
+/// Bytes that tell where they are from.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at % 251) as u8).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// However much room there is, everything comes out, in order.
+    #[test]
+    fn what_the_client_means_comes_out(
+        len in 0_usize..200_000,
+        rooms in proptest::collection::vec(1_usize..70_000, 1..20),
+    ) {
+        let (mut tls, mut client) = agreed();
+        let meant = pattern(len);
+        client.set_buffer_limit(None);
+        client.writer().write_all(&meant).unwrap();
+        let wire = from_client(&mut client);
+        let (mut rest, mut heard) = (&wire[..], Vec::new());
+        for size in rooms.iter().cycle() {
+            let mut room = vec![0; *size];
+            // As a connection is read: what is left over first, then the network.
+            let mut got = tls.read(&mut room);
+            if got == 0 {
+                let piece = rest.len().min(Tls::most(room.len()));
+                got = tls.take(&rest[..piece], &mut room).unwrap();
+                rest = &rest[piece..];
+                if piece == 0 {
+                    break;
+                }
+            }
+            heard.extend_from_slice(&room[..got]);
+        }
+        prop_assert_eq!(heard, meant);
+    }
+}
+
+#[test]
+fn what_waits_is_bounded_and_the_rest_is_not_taken() {
+    let (mut tls, mut client) = agreed();
+    let meant = pattern(300_000);
+    let (mut rest, mut heard) = (&meant[..], Vec::new());
+    let first = tls.write([rest, &[]]);
+    assert!(first > 0 && first < 100_000, "{first}");
+    rest = &rest[first..];
+    assert_eq!(tls.write([rest, &[]]), 0, "until some has gone");
+    while heard.len() < meant.len() {
+        to_client(&mut tls, &mut client);
+        let mut bytes = [0; 70_000];
+        while let Ok(len @ 1..) = client.reader().read(&mut bytes) {
+            heard.extend_from_slice(&bytes[..len]);
+        }
+        // In two pieces, as a ring has them.
+        let (one, two) = rest.split_at(rest.len().min(5000));
+        rest = &rest[tls.write([one, two])..];
+    }
+    assert_eq!(heard, meant);
+}
+
+#[test]
+fn who_wants_another_protocol_or_speaks_no_tls_is_told() {
+    let (config, roots) = server();
+    for said in [from_client(&mut client(roots, &[b"h2"])), b"\x16\x03\x01\x00\x05hello".to_vec()] {
+        let mut tls = Tls::new(&config).unwrap();
+        tls.take(&said, &mut []).unwrap_err();
+        let mut alert = Vec::new();
+        assert!(tls.wants_write());
+        tls.write_to(&mut alert).unwrap();
+        assert_eq!(alert[0], 21, "an alert");
+    }
+}
+
+#[test]
+fn certificates_that_do_not_fit_their_keys_are_refused() {
+    let make = || rcgen::generate_simple_self_signed(["turn.example.org".to_owned()]).unwrap();
+    let (one, other) = (make(), make());
+    let read = |chain: &str, key: &str| Certificate::read(chain.as_bytes(), key.as_bytes());
+    let (chain, key) = (one.cert.pem(), one.signing_key.serialize_pem());
+    let own = read(&chain, &key).unwrap();
+    assert!(own.expires() > 1_700_000_000);
+    for (chain, key) in [
+        (chain.as_str(), other.signing_key.serialize_pem().as_str()),
+        (&key, &key),
+        (&chain, &chain),
+        ("", &key),
+        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &key),
+    ] {
+        read(chain, key).unwrap_err();
+    }
+}

@@ -1,0 +1,190 @@
+//! Certificates: read, watched, put in force, and told of before they end.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::anyhow;
+use control::CertificateInfo;
+use settings::{CertificateFiles, Settings};
+use turn_session::{Certificate, Certificates, TlsConfig, tls_config};
+
+use crate::failure::{Failure, OrFail as _, Result};
+use crate::output;
+
+/// So long before a certificate ends an operator is told: what renews them does so earlier.
+const TOLD_BEFORE: Duration = Duration::from_hours(14 * 24);
+
+/// How often an operator is told.
+const TOLD_EVERY: Duration = Duration::from_hours(24);
+
+/// A file of a certificate is no longer than this: a chain has a few of some KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The certificates of a server, and what they were read from.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    in_force: Arc<Certificates>,
+    config: TlsConfig,
+    /// The files as they were when they were last looked at.
+    seen: Vec<Option<Seen>>,
+    infos: Vec<CertificateInfo>,
+    told: Option<SystemTime>,
+}
+
+/// What shows that a file has changed.
+type Seen = (SystemTime, u64, SystemTime, u64);
+
+impl Keeper {
+    /// Reads the certificates of a configuration.
+    pub(crate) fn new(settings: &Settings) -> Result<Self> {
+        let in_force = Arc::new(Certificates::default());
+        let config = tls_config(Arc::clone(&in_force)).or_fail("cannot set up TLS")?;
+        let mut keeper = Self { in_force, config, seen: Vec::new(), infos: Vec::new(), told: None };
+        keeper.put_in_force(settings)?;
+        Ok(keeper)
+    }
+
+    /// How TLS is spoken.
+    pub(crate) fn config(&self) -> TlsConfig {
+        self.config.clone()
+    }
+
+    /// The certificates in force.
+    pub(crate) fn infos(&self) -> &[CertificateInfo] {
+        &self.infos
+    }
+
+    /// Reads the certificates again. If one cannot be used, all stay as they are.
+    pub(crate) fn put_in_force(&mut self, settings: &Settings) -> Result<()> {
+        let files = &settings.tls.certificates;
+        let seen = files.iter().map(look_at).collect();
+        let read = read_all(files)?;
+        self.infos = files
+            .iter()
+            .zip(&read)
+            .map(|(files, certificate)| CertificateInfo {
+                file: files.chain.display().to_string(),
+                expires: at(certificate.expires()),
+            })
+            .collect();
+        self.in_force.replace(read);
+        self.seen = seen;
+        self.told = None;
+        Ok(())
+    }
+
+    /// Looks whether the files have changed, and puts new ones in force. Also tells of those that end soon.
+    /// True if there are others now.
+    pub(crate) fn watch(&mut self, settings: &Settings) -> bool {
+        let seen: Vec<_> = settings.tls.certificates.iter().map(look_at).collect();
+        let changed = seen != self.seen;
+        if changed {
+            match self.put_in_force(settings) {
+                Ok(()) => tracing::info!("new certificates are in force"),
+                Err(failure) => tracing::error!(
+                    "the certificates have changed and cannot be used, the ones before stay in force: {}",
+                    failure.reason()
+                ),
+            }
+            // Said once for each change; half-written files change again.
+            self.seen = seen;
+        }
+        let now = SystemTime::now();
+        if self.told.is_none_or(|told| now.duration_since(told).is_ok_and(|past| past >= TOLD_EVERY)) {
+            for warning in ending(&self.infos, now) {
+                tracing::warn!("{warning}");
+                self.told = Some(now);
+            }
+        }
+        changed
+    }
+}
+
+/// Why a certificate cannot be used, and what to do.
+#[derive(Debug)]
+pub(crate) struct Unusable {
+    pub(crate) what: String,
+    pub(crate) help: &'static str,
+}
+
+impl From<Unusable> for Failure {
+    fn from(Unusable { what, help }: Unusable) -> Self {
+        Self::usage(anyhow!(what)).hint(help)
+    }
+}
+
+/// Reads and checks the certificates of a configuration.
+pub(crate) fn read_all(files: &[CertificateFiles]) -> Result<Vec<Certificate>, Unusable> {
+    files.iter().map(read_one).collect()
+}
+
+fn read_one(files: &CertificateFiles) -> Result<Certificate, Unusable> {
+    let (chain, key) = (read(&files.chain)?, read(&files.key)?);
+    Certificate::read(&chain, &key).map_err(|error| {
+        let (chain, key) = (files.chain.display(), files.key.display());
+        Unusable {
+            what: format!("the certificate {chain} with the key {key} cannot be used: {error}"),
+            help: "name the file with the whole chain, and that with its key, both as PEM",
+        }
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
+    let unreadable = |why: &dyn std::fmt::Display| Unusable {
+        what: format!("{} cannot be read: {why}", path.display()),
+        help: "the file needs to be readable by the user that the server runs as",
+    };
+    let meta = fs::metadata(path).map_err(|error| unreadable(&error))?;
+    if !meta.is_file() || meta.len() > FILE_BYTES_MAX {
+        return Err(unreadable(&"it is no file with a certificate or key"));
+    }
+    fs::read(path).map_err(|error| unreadable(&error))
+}
+
+/// `None` where there is nothing to be seen.
+fn look_at(files: &CertificateFiles) -> Option<Seen> {
+    let look = |path: &Path| {
+        let meta = fs::metadata(path).ok()?;
+        Some((meta.modified().ok()?, meta.len()))
+    };
+    let ((chain, chain_len), (key, key_len)) = (look(&files.chain)?, look(&files.key)?);
+    Some((chain, chain_len, key, key_len))
+}
+
+fn at(seconds: i64) -> SystemTime {
+    // One from before 1970 has ended, too.
+    UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+/// What to say of certificates that end soon, or have ended.
+fn ending(infos: &[CertificateInfo], now: SystemTime) -> Vec<String> {
+    let tell = |info: &CertificateInfo| match info.expires.duration_since(now) {
+        Ok(left) if left > TOLD_BEFORE => None,
+        Ok(left) => Some(format!(
+            "the certificate {} ends in {}: renew it (the server sees the new file by itself)",
+            info.file,
+            output::duration(left)
+        )),
+        Err(_) => Some(format!("the certificate {} has ended: clients refuse it", info.file)),
+    };
+    infos.iter().filter_map(tell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_told_two_weeks_ahead() {
+        let now = at(1_000_000_000);
+        let day = |days: i64| CertificateInfo {
+            file: "chain.pem".to_owned(),
+            expires: at(1_000_000_000 + days * 86_400),
+        };
+        assert_eq!(ending(&[day(15)], now), [""; 0]);
+        assert!(ending(&[day(13)], now)[0].contains("chain.pem ends in 13 d"));
+        assert!(ending(&[day(-1)], now)[0].contains("has ended"));
+    }
+}
