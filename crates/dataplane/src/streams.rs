@@ -156,8 +156,12 @@ impl Stream {
             self.out.sent(written, &mut on_sent);
         }
         self.blocked = None;
-        self.out.shrink();
         Ok(())
+    }
+
+    /// Gives back memory that a burst took.
+    pub(crate) fn shrink(&mut self) {
+        self.out.shrink();
     }
 
     /// The tags of what was not sent.
@@ -227,8 +231,8 @@ impl Streams {
     }
 
     /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
-        self.places.iter().filter_map(|place| place.stream.as_deref())
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.places.iter_mut().filter_map(|place| place.stream.as_deref_mut())
     }
 
     /// Has a message sent. `on_drop` is told the tag of data that is dropped for it.
