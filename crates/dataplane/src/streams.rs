@@ -127,12 +127,7 @@ impl Stream {
 
     /// Keeps the beginning of a message.
     pub(crate) fn keep(&mut self, rest: &[u8]) {
-        if rest.is_empty() {
-            // Most streams wait for a whole message most of the time.
-            self.partial = Vec::new();
-        } else {
-            self.partial.extend_from_slice(rest);
-        }
+        self.partial.extend_from_slice(rest);
     }
 
     /// Whether a message has begun and not ended.
@@ -162,6 +157,9 @@ impl Stream {
     /// Gives back memory that a burst took.
     pub(crate) fn shrink(&mut self) {
         self.out.shrink();
+        if self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
     }
 
     /// The tags of what was not sent.
