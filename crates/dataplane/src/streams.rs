@@ -16,6 +16,9 @@ const STREAM: u32 = 1 << 31;
 /// same place.
 const PLACE_BITS: u32 = 20;
 
+/// What was left over is never all that there is room for: nothing read means that nothing came.
+const _: () = assert!(linux_net::FILL_BYTES > stun_wire::MESSAGE_LEN_MAX);
+
 /// Whether a number is a stream's.
 pub(crate) const fn is_stream(id: SocketId) -> bool {
     id.0 & STREAM != 0
