@@ -284,7 +284,8 @@ impl Worker {
         let now = self.now.instant;
         let since = |moment| now.saturating_since(moment);
         let mut ended = Vec::new();
-        for stream in self.streams.iter() {
+        for stream in self.streams.iter_mut() {
+            stream.shrink();
             let end = match stream.state {
                 State::New if since(stream.heard) >= FIRST_MESSAGE_WITHIN => {
                     Some(StreamEnd::NoMessage)

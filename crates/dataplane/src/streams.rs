@@ -16,6 +16,9 @@ const STREAM: u32 = 1 << 31;
 /// same place.
 const PLACE_BITS: u32 = 20;
 
+/// What was left over is never all that there is room for: nothing read means that nothing came.
+const _: () = assert!(linux_net::FILL_BYTES > stun_wire::MESSAGE_LEN_MAX);
+
 /// Whether a number is a stream's.
 pub(crate) const fn is_stream(id: SocketId) -> bool {
     id.0 & STREAM != 0
@@ -172,12 +175,7 @@ impl Stream {
 
     /// Keeps the beginning of a message.
     pub(crate) fn keep(&mut self, rest: &[u8]) {
-        if rest.is_empty() {
-            // Most streams wait for a whole message most of the time.
-            self.partial = Vec::new();
-        } else {
-            self.partial.extend_from_slice(rest);
-        }
+        self.partial.extend_from_slice(rest);
     }
 
     /// Whether a message has begun and not ended.
@@ -201,10 +199,15 @@ impl Stream {
             Some(since) if !moved => Some(since),
             Some(_) | None => Some(now),
         };
-        if done {
-            self.out.shrink();
-        }
         Ok(())
+    }
+
+    /// Gives back memory that a burst took.
+    pub(crate) fn shrink(&mut self) {
+        self.out.shrink();
+        if self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
     }
 
     /// The tags of what was not sent.
@@ -345,8 +348,8 @@ impl Streams {
     }
 
     /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stream> {
-        self.places.iter().filter_map(|place| place.stream.as_deref())
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.places.iter_mut().filter_map(|place| place.stream.as_deref_mut())
     }
 
     /// Has a message sent. `on_drop` is told the tag of data that is dropped for it.

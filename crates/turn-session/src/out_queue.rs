@@ -125,7 +125,8 @@ impl OutQueue {
         std::mem::take(&mut self.messages).into_iter().map(|queued| queued.tag)
     }
 
-    /// Gives memory back that one burst took, when the queue is empty: most streams never wait.
+    /// Gives memory back that a burst took, if the queue is empty. To be called now and then: what is
+    /// freed at each turn is asked for again at the next.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.bytes.shrink_to_fit();
