@@ -70,6 +70,8 @@ turn_types::labels! {
         ByUs => "closed_by_us",
         /// No whole message came in time.
         NoMessage => "no_message",
+        /// A load balancer did not say who is behind it.
+        NoProxyHeader => "no_proxy_header",
         /// A message took too long.
         TooSlow => "too_slow",
         /// Neither STUN nor ChannelData: where the next message begins cannot be known.

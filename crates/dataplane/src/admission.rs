@@ -30,7 +30,8 @@ struct Counts {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
-    address: IpAddr,
+    /// Whose; `None`: of whoever is behind a load balancer that has not said it yet.
+    address: Option<IpAddr>,
 }
 
 /// There is no place for a connection.
@@ -49,21 +50,21 @@ impl Admission {
         Self { limits, counts: Mutex::default() }
     }
 
+    /// A place for a client.
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, NoPlace> {
-        let ConnectionLimits { total, per_address } = self.limits;
-        let address = customer(client);
+        let mut admitted = self.admit_unknown()?;
+        admitted.belongs_to(client)?;
+        Ok(admitted)
+    }
+
+    /// A place for who is not known yet.
+    pub(crate) fn admit_unknown(self: &Arc<Self>) -> Result<Admitted, NoPlace> {
         let mut counts = self.counts();
-        if total > 0 && counts.total >= total {
+        if self.limits.total > 0 && counts.total >= self.limits.total {
             return Err(NoPlace::Total);
         }
-        let of_address = counts.by_address.entry(address).or_default();
-        // It has an entry then: nothing was added.
-        if per_address > 0 && *of_address >= per_address {
-            return Err(NoPlace::Address);
-        }
-        *of_address += 1;
         counts.total += 1;
-        Ok(Admitted { admission: Arc::clone(self), address })
+        Ok(Admitted { admission: Arc::clone(self), address: None })
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -72,14 +73,32 @@ impl Admission {
     }
 }
 
+impl Admitted {
+    /// Now it is known whose it is.
+    pub(crate) fn belongs_to(&mut self, client: IpAddr) -> Result<(), NoPlace> {
+        let address = customer(client);
+        let most = self.admission.limits.per_address;
+        let mut counts = self.admission.counts();
+        let of_address = counts.by_address.entry(address).or_default();
+        // It has an entry then: nothing was added.
+        if most > 0 && *of_address >= most {
+            return Err(NoPlace::Address);
+        }
+        *of_address += 1;
+        self.address = Some(address);
+        Ok(())
+    }
+}
+
 impl Drop for Admitted {
     fn drop(&mut self) {
         let mut counts = self.admission.counts();
         counts.total -= 1;
-        if let Some(count) = counts.by_address.get_mut(&self.address) {
+        let Some(address) = self.address else { return };
+        if let Some(count) = counts.by_address.get_mut(&address) {
             *count -= 1;
             if *count == 0 {
-                counts.by_address.remove(&self.address);
+                counts.by_address.remove(&address);
             }
         }
     }

@@ -6,7 +6,7 @@ use control::{Leg, Series, StreamEnd, StreamRefusal};
 use linux_net::TcpStream;
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
-use turn_session::{Speaks, TlsConfig, TlsError, speaks};
+use turn_session::{Speaks, TlsConfig, TlsError, proxy_protocol, speaks};
 use turn_types::{ClientAddr, ClientPath, FiveTuple, Marks, ServerAddr, SocketId, Transport};
 
 use crate::admission::NoPlace;
@@ -33,6 +33,13 @@ struct Taken {
     waiting: u32,
     /// The connection is to be closed.
     end: Option<StreamEnd>,
+}
+
+const fn refusal(why: NoPlace) -> StreamRefusal {
+    match why {
+        NoPlace::Total => StreamRefusal::Total,
+        NoPlace::Address => StreamRefusal::Address,
+    }
 }
 
 impl Worker {
@@ -62,10 +69,10 @@ impl Worker {
     fn enter(&mut self, socket: TcpStream, from: SocketAddr) -> Result<(), StreamRefusal> {
         let now = self.now.instant;
         let server = socket.local_addr().map_err(|_| StreamRefusal::Resources)?;
-        let place = self.admission.admit(from.ip()).map_err(|why| match why {
-            NoPlace::Total => StreamRefusal::Total,
-            NoPlace::Address => StreamRefusal::Address,
-        })?;
+        let is_proxy = self.proxies.iter().any(|prefix| prefix.contains(from.ip()));
+        let place =
+            if is_proxy { self.admission.admit_unknown() } else { self.admission.admit(from.ip()) };
+        let place = place.map_err(refusal)?;
         let id = self.streams.next_id().ok_or(StreamRefusal::Total)?;
         if let Err(error) = self.sockets.watch(&socket, id) {
             self.observer.warn(now, Trouble::Accept, &error);
@@ -81,8 +88,45 @@ impl Worker {
         self.settle(self.now);
         self.observer.count(Series::StreamsAccepted, 1);
         let path = ClientPath { five_tuple, socket: id };
-        self.streams.insert(Stream::new(socket, path, now, place));
+        let mut stream = Stream::new(socket, path, now, place);
+        if is_proxy {
+            stream.state = State::Proxied;
+        }
+        self.streams.insert(stream);
         Ok(())
+    }
+
+    /// Takes what a load balancer says first, and returns how many bytes that is; `None`: it has not, or
+    /// not as it has to, or for nobody who may come.
+    fn take_introduction(&mut self, id: SocketId, message: usize) -> Option<usize> {
+        let stream = self.streams.get_mut(id)?;
+        let bytes = self.rx.message(message).data;
+        let header = match proxy_protocol::read(bytes) {
+            Ok(Some(header)) => header,
+            Ok(None) => {
+                stream.keep(bytes);
+                return None;
+            }
+            Err(error) => {
+                let proxy = stream.path.five_tuple.client;
+                self.observer.warn(
+                    self.now.instant,
+                    Trouble::Proxy,
+                    &format_args!("{proxy}: {error}"),
+                );
+                self.close_stream(id, StreamEnd::NoProxyHeader);
+                return None;
+            }
+        };
+        if let Err(why) = stream.introduced(header.ends) {
+            self.observer.count(Series::StreamsRefused(refusal(why)), 1);
+            self.close_stream(id, StreamEnd::ByUs);
+            return None;
+        }
+        let five_tuple = stream.path.five_tuple;
+        self.server.close(self.now, &five_tuple);
+        self.settle(self.now);
+        Some(header.len)
     }
 
     /// Reads a stream, once, or as often as it holds more: else it is reported again.
@@ -120,12 +164,12 @@ impl Worker {
     }
 
     /// The first of a connection is a TLS handshake.
-    fn begin_tls(&mut self, id: SocketId, message: usize) {
+    fn begin_tls(&mut self, id: SocketId, (message, start): (usize, usize)) {
         let Some(config) = self.tls.clone().filter(TlsConfig::can_serve) else {
             return self.close_stream(id, StreamEnd::TlsNotServed);
         };
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let begun = stream.begin_tls(&config, self.rx.message(message).data);
+        let begun = stream.begin_tls(&config, &self.rx.message(message).data[start..]);
         let five_tuple = stream.path.five_tuple;
         match begun {
             Ok(()) => {
@@ -154,25 +198,34 @@ impl Worker {
     /// Takes a stream's bytes.
     fn serve_stream(&mut self, id: SocketId, message: usize) {
         let Some(stream) = self.streams.get_mut(id) else { return };
+        let mut start = 0;
+        if stream.state == State::Proxied {
+            match self.take_introduction(id, message) {
+                Some(len) if len < self.rx.message(message).data.len() => start = len,
+                Some(_) | None => return,
+            }
+        }
+        let Some(stream) = self.streams.get_mut(id) else { return };
         let (path, state, is_tls) = (stream.path, stream.state, stream.may_hold_more());
-        let spoken = speaks(self.rx.message(message).data);
+        let spoken = speaks(&self.rx.message(message).data[start..]);
         match (state, spoken) {
             (State::Ending | State::Answering, _) => {}
             (State::New, Some(Speaks::Http)) => self.refuse_http(id),
-            (State::New, Some(Speaks::Tls)) if !is_tls => self.begin_tls(id, message),
-            (State::New | State::Open, _) => {
-                let taken = self.take_messages(&path, message);
-                self.took_messages(id, message, &taken);
+            (State::New, Some(Speaks::Tls)) if !is_tls => self.begin_tls(id, (message, start)),
+            (State::Proxied | State::New | State::Open, _) => {
+                let taken = self.take_messages(&path, (message, start));
+                self.took_messages(id, (message, start), &taken);
             }
         }
     }
 
     /// Takes the whole messages of a stream's bytes.
-    fn take_messages(&mut self, path: &ClientPath, message: usize) -> Taken {
+    fn take_messages(&mut self, path: &ClientPath, (message, start): (usize, usize)) -> Taken {
         let (id, now) = (path.socket, self.now);
         let mut taken = Taken { messages: 0, bytes: 0, waiting: 0, end: None };
         loop {
-            let bytes = &self.rx.message(message).data[taken.bytes..];
+            let start = start + taken.bytes;
+            let bytes = &self.rx.message(message).data[start..];
             let (len, padded_len) = match self.server.next_message(bytes) {
                 Cut::Message { len, padded_len } => (len, padded_len),
                 Cut::NeedMore { at_least } => {
@@ -187,7 +240,6 @@ impl Worker {
                 }
             };
             self.egress.make_room(&self.rx, &self.sockets);
-            let start = taken.bytes;
             let packet = &self.rx.message(message).data[start..start + len];
             let reply = self.egress.reply_buffer();
             let verdict = self.server.handle_client(now, path, Marks::DEFAULT, packet, reply);
@@ -200,7 +252,7 @@ impl Worker {
     }
 
     /// Does what follows from it.
-    fn took_messages(&mut self, id: SocketId, message: usize, taken: &Taken) {
+    fn took_messages(&mut self, id: SocketId, (message, start): (usize, usize), taken: &Taken) {
         self.observer.count(Series::Packets(Leg::FromClients), taken.messages);
         self.observer.count(Series::Bytes(Leg::FromClients), taken.bytes as u64);
         if let Some(stream) = self.streams.get_mut(id) {
@@ -209,7 +261,7 @@ impl Worker {
                 stream.heard = self.now.instant;
                 stream.state = State::Open;
             }
-            stream.keep(&self.rx.message(message).data[taken.bytes..]);
+            stream.keep(&self.rx.message(message).data[start + taken.bytes..]);
         }
         self.settle(self.now);
         if let Some(end) = taken.end {
@@ -287,12 +339,12 @@ impl Worker {
         for stream in self.streams.iter_mut() {
             stream.shrink();
             let end = match stream.state {
-                State::New if since(stream.heard) >= FIRST_MESSAGE_WITHIN => {
+                State::Proxied | State::New if since(stream.heard) >= FIRST_MESSAGE_WITHIN => {
                     Some(StreamEnd::NoMessage)
                 }
                 State::Answering if since(stream.heard) >= ENDING_FOR => Some(StreamEnd::ByClient),
                 State::Ending if since(stream.heard) >= ENDING_FOR => Some(StreamEnd::ByUs),
-                State::New | State::Ending | State::Answering => None,
+                State::Proxied | State::New | State::Ending | State::Answering => None,
                 _ if stream.blocked.is_some_and(|moment| since(moment) >= STUCK_FOR) => {
                     Some(StreamEnd::Stuck)
                 }

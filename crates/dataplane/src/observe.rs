@@ -31,10 +31,12 @@ pub(crate) enum Trouble {
     KernelPath,
     /// Connections cannot be accepted.
     Accept,
+    /// A load balancer does not say who is behind it.
+    Proxy,
 }
 
 impl Trouble {
-    const COUNT: usize = 7;
+    const COUNT: usize = 8;
 
     const fn text(self) -> &'static str {
         match self {
@@ -48,6 +50,10 @@ impl Trouble {
             Self::KernelDrops => {
                 "datagrams were lost because a receive buffer was full; raise \
                  sockets.receive_buffer, or give the server more workers"
+            }
+            Self::Proxy => {
+                "a connection from tcp.proxy_protocol does not begin with a PROXY header: have the load \
+                 balancer send one (version 1 or 2), or take its address out"
             }
             Self::Accept => {
                 "connections cannot be accepted: clients over TCP are refused; raise the limit of open \

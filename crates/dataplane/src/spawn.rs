@@ -9,7 +9,7 @@ use control::{Inbox, Mailbox, UserDirectory, Wake, WorkerCounters};
 use linux_net::{TcpListener, WakeReceiver, Waker, pin_current_thread};
 use turn_proto::{Policy, SharedBook};
 use turn_session::TlsConfig;
-use turn_types::WorkerId;
+use turn_types::{Prefix, WorkerId};
 use xdp_relay::Routes;
 
 use crate::admission::Admission;
@@ -26,6 +26,8 @@ pub struct WorkerSpec {
     pub listeners: Vec<Listener>,
     /// Its own sockets that connections come to.
     pub acceptors: Vec<TcpListener>,
+    /// Load balancers: connections from there begin with a header of the PROXY protocol.
+    pub proxies: Vec<Prefix>,
     /// How TLS is spoken on connections; `None`: not at all.
     pub tls: Option<TlsConfig>,
     /// How many connections there may be, of all workers together.

@@ -3,10 +3,11 @@
 use std::io;
 
 use linux_net::{Interest, ReadOutcome, RxBatch, TcpStream};
+use turn_session::proxy_protocol::Ends;
 use turn_session::{OutQueue, Outgoing, Stuck, Tls, TlsConfig, TlsError};
-use turn_types::{ClientPath, Instant, SocketId, Transport};
+use turn_types::{ClientAddr, ClientPath, Instant, SocketId, Transport};
 
-use crate::admission::Admitted;
+use crate::admission::{Admitted, NoPlace};
 use crate::limits::STREAM_BACKLOG_BYTES;
 
 /// Set in the numbers of streams; those of listeners are small.
@@ -42,12 +43,14 @@ pub(crate) struct Stream {
     pub(crate) waiting: u32,
     /// Since when it takes nothing of what there is to be sent; the kernel tells when it does again.
     pub(crate) blocked: Option<Instant>,
-    _place: Admitted,
+    place: Admitted,
 }
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
+    /// A load balancer is to say first who is behind it.
+    Proxied,
     /// No whole message came yet.
     New,
     /// Messages come and go.
@@ -83,7 +86,7 @@ impl Stream {
             heard: now,
             waiting: 0,
             blocked: None,
-            _place: place,
+            place,
         }
     }
 
@@ -125,6 +128,19 @@ impl Stream {
             (None, ReadOutcome::Ended) => Heard::Ended,
             (None, _) => Heard::Nothing,
         })
+    }
+
+    /// A load balancer has said who is behind it, or that it is itself.
+    ///
+    /// # Errors
+    /// That one has as many connections as it may have.
+    pub(crate) fn introduced(&mut self, ends: Option<Ends>) -> Result<(), NoPlace> {
+        let client = &mut self.path.five_tuple.client;
+        if let Some(ends) = ends {
+            *client = ClientAddr(ends.client);
+        }
+        self.state = State::New;
+        self.place.belongs_to(client.0.ip())
     }
 
     /// Begins TLS with what came first.

@@ -8,7 +8,7 @@ use control::{Histogram, Inbox, Series, UserDirectory};
 use linux_net::{Clock, RxBatch, TxBatch};
 use turn_proto::{Server, ServerConfig};
 use turn_session::TlsConfig;
-use turn_types::{Instant, Now, WorkerId};
+use turn_types::{Instant, Now, Prefix, WorkerId};
 
 use crate::WorkerSpec;
 use crate::admission::Admission;
@@ -30,6 +30,8 @@ pub(crate) struct Worker {
     pub(crate) sockets: Sockets,
     pub(crate) streams: Streams,
     pub(crate) admission: Arc<Admission>,
+    /// Load balancers, which say who is behind them.
+    pub(crate) proxies: Vec<Prefix>,
     /// How TLS is spoken, if it is.
     pub(crate) tls: Option<TlsConfig>,
     /// Room for what is encrypted.
@@ -68,6 +70,7 @@ impl Worker {
             )?,
             streams: Streams::default(),
             admission: spec.admission,
+            proxies: spec.proxies,
             tls: spec.tls,
             scratch: vec![0; CIPHERTEXT_PER_READ],
             rx: RxBatch::new(MESSAGES_PER_GATHERING),

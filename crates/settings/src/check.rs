@@ -57,6 +57,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
             enabled: file.tcp.enabled,
             connections: file.tcp.connections.get(),
             connections_per_address: file.tcp.connections_per_address.get(),
+            proxy_protocol: file.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect(),
         },
         tls,
         sockets: Sockets {

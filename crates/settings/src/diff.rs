@@ -107,6 +107,7 @@ const ROWS: &[Row] = rows! {
     "tcp.enabled": tcp.enabled => bool::to_string,
     "tcp.connections": tcp.connections => u32::to_string,
     "tcp.connections_per_address": tcp.connections_per_address => u32::to_string,
+    "tcp.proxy_protocol": tcp.proxy_protocol => list,
     "tls.listen": tls.listen => list,
     "tls.certificates": tls.certificates => certificates,
     "sockets.receive_buffer": sockets.receive_buffer => bytes,

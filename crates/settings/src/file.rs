@@ -260,6 +260,10 @@ pub struct Tcp {
     /// company may come from one address.
     #[schemars(extend("x-applied" = "restart"))]
     pub connections_per_address: Count<0, 1_000_000>,
+    /// Load balancers that say who is behind them by the PROXY protocol, version 1 or 2: every connection
+    /// from there has to begin with it, in front of TLS as well, and no other may.
+    #[schemars(example = serde_json::json!(["10.0.0.0/24"]), extend("x-applied" = "restart"))]
+    pub proxy_protocol: Vec<Prefix>,
 }
 
 /// `[tls]`.
@@ -535,6 +539,7 @@ impl Default for Tcp {
             enabled: true,
             connections: Count::new(20_000),
             connections_per_address: Count::new(1000),
+            proxy_protocol: Vec::new(),
         }
     }
 }

@@ -105,7 +105,7 @@ pub struct Workers {
 }
 
 /// Clients over TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tcp {
     /// Whether there are any.
     pub enabled: bool,
@@ -113,6 +113,8 @@ pub struct Tcp {
     pub connections: u32,
     /// Of one address; 0 is any number.
     pub connections_per_address: u32,
+    /// Where the PROXY protocol is spoken.
+    pub proxy_protocol: Vec<Prefix>,
 }
 
 /// TLS.

@@ -89,6 +89,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
             core,
             listeners,
             acceptors,
+            proxies: settings.tcp.proxy_protocol.clone(),
             tls: Some(certificates.config()),
             admission: Arc::clone(&admission),
             policy: Arc::clone(&policy),

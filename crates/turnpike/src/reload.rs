@@ -160,7 +160,7 @@ fn with_restart_keys_of(old: &Settings, new: Settings) -> Settings {
     Settings {
         listen: old.listen.clone(),
         workers: old.workers,
-        tcp: old.tcp,
+        tcp: old.tcp.clone(),
         tls: settings::Tls { listen: old.tls.listen.clone(), ..new.tls },
         sockets: old.sockets,
         offload: old.offload.clone(),

@@ -60,12 +60,13 @@ pub(crate) struct Start {
     pub(crate) net: NetOptions,
     pub(crate) limits: ConnectionLimits,
     pub(crate) tls: Option<turn_session::TlsConfig>,
+    pub(crate) proxies: Vec<turn_types::Prefix>,
 }
 
 impl Default for Start {
     fn default() -> Self {
         let limits = ConnectionLimits { total: 0, per_address: 0 };
-        Self { listen: LOCALHOST, policy: policy(), net: NetOptions::default(), limits, tls: None }
+        Self { listen: LOCALHOST, policy: policy(), net: NetOptions::default(), limits, tls: None, proxies: vec![] }
     }
 }
 
@@ -90,6 +91,7 @@ impl World {
             core: None,
             listeners: vec![listener],
             acceptors: vec![acceptor],
+            proxies: start.proxies,
             tls: start.tls,
             admission: Arc::new(Admission::new(start.limits)),
             policy: Arc::new(start.policy),

@@ -33,10 +33,14 @@ impl StreamUser {
     /// Alice with an allocation.
     pub(crate) fn allocated(server: SocketAddr) -> Self {
         let mut user = Self::connect(server);
-        user.client.allocate(now(), AllocateOptions::default()).unwrap();
-        let event = user.next_event();
-        assert!(matches!(event, Event::Allocated(_)), "{event:?}");
+        user.allocate();
         user
+    }
+
+    pub(crate) fn allocate(&mut self) {
+        self.client.allocate(now(), AllocateOptions::default()).unwrap();
+        let event = self.next_event();
+        assert!(matches!(event, Event::Allocated(_)), "{event:?}");
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {

@@ -1,0 +1,79 @@
+//! Behind a load balancer that speaks the PROXY protocol.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use std::io::Read as _;
+use std::time::{Duration, Instant};
+
+use control::{Series, StreamEnd, StreamRefusal};
+use dataplane::ConnectionLimits;
+use support::stream::StreamUser;
+use support::{PATIENCE, Start, World};
+
+const CLIENT: &str = "192.0.2.77:4660";
+const LINE: &[u8] = b"PROXY TCP4 192.0.2.77 198.51.100.2 4660 3478\r\n";
+
+fn world(per_address: u32) -> World {
+    let limits = ConnectionLimits { total: 0, per_address };
+    let proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    World::start(Start { limits, proxies, ..Start::default() })
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_client_is_who_the_load_balancer_says() {
+    for size in [1, 7, LINE.len()] {
+        let world = world(0);
+        let mut alice = StreamUser::connect(world.server);
+        for piece in LINE.chunks(size) {
+            alice.write(piece);
+        }
+        alice.allocate();
+        assert_eq!(world.all_sessions()[0].five_tuple.client.0.to_string(), CLIENT);
+        let mapped = alice.client.allocation().unwrap().mapped;
+        assert_eq!(mapped.to_string(), CLIENT);
+    }
+}
+
+#[test]
+fn who_says_nothing_of_it_is_not_served() {
+    let world = world(0);
+    let mut alice = StreamUser::connect(world.server);
+    alice.write(&[0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+    // Closed, with or without a reset.
+    assert_eq!(alice.socket.read(&mut [0; 64]).unwrap_or(0), 0);
+    eventually("counted", || world.count(Series::StreamsEnded(StreamEnd::NoProxyHeader)) == 1);
+}
+
+#[test]
+fn who_is_no_load_balancer_is_not_believed() {
+    let world = World::new();
+    let mut alice = StreamUser::connect(world.server);
+    alice.write(LINE);
+    let mut heard = Vec::new();
+    let _ = alice.socket.read_to_end(&mut heard);
+    assert!(heard.starts_with(b"HTTP/1.1 400 "), "as any text");
+}
+
+#[test]
+fn places_are_counted_for_who_is_behind_it() {
+    let world = world(1);
+    let mut first = StreamUser::connect(world.server);
+    first.write(LINE);
+    first.allocate();
+    let mut second = StreamUser::connect(world.server);
+    second.write(LINE);
+    assert_eq!(second.socket.read(&mut [0; 64]).unwrap_or(0), 0, "the same client");
+    assert_eq!(world.count(Series::StreamsRefused(StreamRefusal::Address)), 1);
+    let mut other = StreamUser::connect(world.server);
+    other.write(b"PROXY TCP4 192.0.2.78 198.51.100.2 4660 3478\r\n");
+    other.allocate();
+}
