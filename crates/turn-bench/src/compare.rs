@@ -123,7 +123,10 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let ends = ends(backend, args.receive, &args.cells.0)?;
     let bare = args.server.iter().any(|server| server.kind == ServerKind::Bare);
     let frames = Ends { client: Backend::Frames, peer: Backend::Frames };
-    ensure!(!bare || ends == frames, "--server bare: what it forwards is addressed to nobody's socket");
+    ensure!(
+        !bare || ends == frames,
+        "--server bare: what it forwards is addressed to nobody's socket"
+    );
     let lab = Lab::new(cores, backend)?;
     let terms = terms(args.server_cores);
     let servers = prepare(&args.server, &terms, &lab)?;

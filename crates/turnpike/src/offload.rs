@@ -47,7 +47,9 @@ impl KernelPath {
         match xdp_relay::start(&wanted, Clock::instant()) {
             Ok(offload) => {
                 if let Some(refused) = offload.refused() {
-                    tracing::warn!("kernel path: what leaves by one family goes by sockets: {refused}");
+                    tracing::warn!(
+                        "kernel path: what leaves by one family goes by sockets: {refused}"
+                    );
                 }
                 info.interfaces = told(offload.attached());
                 info.memory_bytes = offload.memory();

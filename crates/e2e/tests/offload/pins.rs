@@ -17,7 +17,8 @@ fn scene(options: &str) -> Option<Scene> {
 
 /// What is in a directory.
 fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
+    let entries =
+        fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));
     let name = |entry: Result<fs::DirEntry, _>| entry.ok()?.file_name().into_string().ok();
     let mut names: Vec<_> = entries.filter_map(name).collect();
     names.sort();
@@ -29,8 +30,9 @@ fn maps_have_names_while_the_server_runs() {
     let Some(mut scene) = scene("rw") else { return };
     let process = scene.server.process.pid();
     // Held open, so that it can be looked into when the server and its mounts are gone.
-    let path = format!("/proc/{process}/root/sys/fs/bpf/turnpike");
-    let held = fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let own_root = Path::new("/proc").join(process.to_string()).join("root");
+    let path = own_root.join("sys/fs/bpf/turnpike");
+    let held = fs::File::open(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let root = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
     let root = Path::new(&root);
     let directories = names(root);
