@@ -42,7 +42,7 @@ use lab::{LISTEN, Lab, PEER, RELAY};
 use plan::Times;
 use progress::Progress;
 use rounds::{Comparison, Ends, PEER_PORT, Results};
-use servers::{Prepared, ServerSpec, Terms};
+use servers::{Prepared, ServerKind, ServerSpec, Terms};
 pub(crate) use steps::run as run_steps;
 
 /// The ports of relayed addresses: enough for every cell, below none that is in use.
@@ -58,7 +58,9 @@ const WARM_UP: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     /// A server: turnpike (the one beside this program, or in PATH), turnpike=PATH (another
-    /// build), coturn (turnserver in PATH), coturn=PATH, or NAME=COMMAND, a line of shell in which
+    /// build), turnpike-xdp, -tc, -xdp-generic or -sockets (by that way alone), coturn (turnserver in
+    /// PATH), coturn=PATH, bare (a kernel forwarder, which is what any of them could be at most; frames
+    /// alone), or NAME=COMMAND, a line of shell in which
     /// {listen}, {relay}, {peer}, {user}, {password}, {secret}, {realm}, {min_port}, {max_port} and
     /// {workers} are filled in, and which stays in the foreground. May be given more than once;
     /// ratios are to the first [default: turnpike and coturn]
@@ -119,6 +121,12 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let machine = machine::describe(&cores);
     let backend = backend(args.backend)?;
     let ends = ends(backend, args.receive, &args.cells.0)?;
+    let bare = args.server.iter().any(|server| server.kind == ServerKind::Bare);
+    let frames = Ends { client: Backend::Frames, peer: Backend::Frames };
+    ensure!(
+        !bare || ends == frames,
+        "--server bare: what it forwards is addressed to nobody's socket"
+    );
     let lab = Lab::new(cores, backend)?;
     let terms = terms(args.server_cores);
     let servers = prepare(&args.server, &terms, &lab)?;
