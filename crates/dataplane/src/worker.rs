@@ -56,11 +56,7 @@ impl Worker {
         Ok(Self {
             id: spec.id,
             server: Server::new(config),
-            sockets: Sockets::new(
-                (spec.listeners, spec.acceptors),
-                spec.inlet.wake,
-                spec.net,
-            )?,
+            sockets: Sockets::new((spec.listeners, spec.acceptors), spec.inlet.wake, spec.net)?,
             streams: Streams::default(),
             admission: spec.admission,
             rx: RxBatch::new(MESSAGES_PER_GATHERING),

@@ -16,9 +16,7 @@ use control::{
     UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::limits::REQUESTS_PER_TURN;
-use dataplane::{
-    Admission, ConnectionLimits, Listener, NetOptions, WorkerSpec, mailbox, spawn,
-};
+use dataplane::{Admission, ConnectionLimits, Listener, NetOptions, WorkerSpec, mailbox, spawn};
 use linux_net::{TcpListener, TcpOptions};
 use turn_proto::{
     AllocationRecord, AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, RelayAddress,
