@@ -334,7 +334,8 @@ static __always_inline __u16 since(__u16 moment, __u64 now)
 static __always_inline int is_to_be_shown(struct cell *cell, struct route *route, __u64 now)
 {
 	__u16 *shown = route->channel ? &cell->to_client_shown : &cell->to_peer_shown;
-	if (!show_every || (*shown && since(*shown, now) < show_every))
+	/* A time longer than moments count is never over; one was shown then, too. */
+	if (!show_every || ((*shown || show_every > 0xffff) && since(*shown, now) < show_every))
 		return 0;
 	*shown = grain(now);
 	return 1;
