@@ -23,13 +23,13 @@ mod workers;
 pub use book::LockedBook;
 pub use counters::WorkerCounters;
 pub use handle::Handle;
-pub use info::{CertificateInfo, OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo};
+pub use info::{
+    CertificateInfo, OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
+};
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{Change, DrainReport, OperatorRequest, ReloadReport};
 pub use request::{Reply, Request, SessionFilter};
-pub use series::{
-    Fate, Histogram, Kind, LateAnswer, Leg, Series, StreamEnd, StreamRefusal,
-};
+pub use series::{Fate, Histogram, Kind, LateAnswer, Leg, Series, StreamEnd, StreamRefusal};
 pub use session::{Session, SessionOffload, WhyNot};
 pub use totals::{CounterTotals, Volume};
 pub use users::{Asked, UserDirectory, UserLookup};

@@ -278,7 +278,12 @@ impl Worker {
 
     fn refuse_http(&mut self, id: SocketId) {
         self.observer.count(Series::Packets(Leg::FromClients), 1);
-        self.egress.to_stream(&mut self.streams, id, [NOT_A_WEB_SERVER, &[], &[]], Sent::ErrorReply);
+        self.egress.to_stream(
+            &mut self.streams,
+            id,
+            [NOT_A_WEB_SERVER, &[], &[]],
+            Sent::ErrorReply,
+        );
         // All of it fits into the buffer of a new connection.
         self.write_stream(id);
         if let Some(stream) = self.streams.get_mut(id) {
@@ -351,7 +356,9 @@ impl Worker {
                 _ if stream.is_within_message() && since(stream.heard) >= MESSAGE_WITHIN => {
                     Some(StreamEnd::TooSlow)
                 }
-                _ if since(stream.heard) >= IDLE_FOR && !self.server.serves(&stream.path.five_tuple) => {
+                _ if since(stream.heard) >= IDLE_FOR
+                    && !self.server.serves(&stream.path.five_tuple) =>
+                {
                     Some(StreamEnd::Idle)
                 }
                 State::Open => None,
@@ -363,4 +370,3 @@ impl Worker {
         }
     }
 }
-

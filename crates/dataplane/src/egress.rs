@@ -175,7 +175,11 @@ impl Egress {
         let (len, sent) = (usize::from(len), if error { Sent::ErrorReply } else { Sent::Reply });
         match back {
             Back::Datagram(back) => {
-                debug_assert_eq!(back.marks, Marks::DEFAULT, "answers carry no marks of the request");
+                debug_assert_eq!(
+                    back.marks,
+                    Marks::DEFAULT,
+                    "answers carry no marks of the request"
+                );
                 let part = self.tx.arena_commit(len);
                 self.push(back, &[part], sent);
             }

@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use linux_net::{
-    Epoll, Events, Interest, SendSocket, SocketTable, TcpListener, TcpStream, UdpOptions, UdpSocket,
-    WakeReceiver,
+    Epoll, Events, Interest, SendSocket, SocketTable, TcpListener, TcpStream, UdpOptions,
+    UdpSocket, WakeReceiver,
 };
 use turn_types::{RelayId, RelayedAddr, SocketId};
 
@@ -100,7 +100,12 @@ impl Sockets {
     ///
     /// # Errors
     /// It is not watched.
-    pub(crate) fn change(&self, stream: &TcpStream, id: SocketId, interest: Interest) -> io::Result<()> {
+    pub(crate) fn change(
+        &self,
+        stream: &TcpStream,
+        id: SocketId,
+        interest: Interest,
+    ) -> io::Result<()> {
         self.epoll.modify(stream, Token::Stream(id).number(), interest)
     }
 

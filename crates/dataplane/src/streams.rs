@@ -95,7 +95,11 @@ impl Stream {
     ///
     /// # Errors
     /// The connection is broken, or of no use.
-    pub(crate) fn read(&mut self, rx: &mut RxBatch, scratch: &mut [u8]) -> Result<Heard, ReadError> {
+    pub(crate) fn read(
+        &mut self,
+        rx: &mut RxBatch,
+        scratch: &mut [u8],
+    ) -> Result<Heard, ReadError> {
         let Self { socket, partial, path, tls, .. } = self;
         let mut outcome = ReadOutcome::WouldBlock;
         let filled = rx.fill(path.five_tuple.client.0, |room| {

@@ -15,8 +15,8 @@ use crate::admission::Admission;
 use crate::egress::Egress;
 use crate::fast_path::FastPath;
 use crate::limits::{
-    BYTES_PER_GATHERING, CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN,
-    SWEEP_STREAMS_EVERY,
+    BYTES_PER_GATHERING, CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE,
+    SOCKETS_PER_TURN, SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Observer;
 use crate::ready::Ready;
@@ -63,11 +63,7 @@ impl Worker {
         Ok(Self {
             id: spec.id,
             server: Server::new(config),
-            sockets: Sockets::new(
-                (spec.listeners, spec.acceptors),
-                spec.inlet.wake,
-                spec.net,
-            )?,
+            sockets: Sockets::new((spec.listeners, spec.acceptors), spec.inlet.wake, spec.net)?,
             streams: Streams::default(),
             admission: spec.admission,
             proxies: spec.proxies,

@@ -97,9 +97,17 @@ impl TcpListener {
             match errno() {
                 libc::EAGAIN => return Ok(None),
                 // Of the host or of the network between; accept(2) wants them taken like "try again".
-                libc::EINTR | libc::ECONNABORTED | libc::EPROTO | libc::EPERM | libc::ENETDOWN
-                | libc::ENOPROTOOPT | libc::EHOSTDOWN | libc::ENONET | libc::EHOSTUNREACH
-                | libc::EOPNOTSUPP | libc::ENETUNREACH => {}
+                libc::EINTR
+                | libc::ECONNABORTED
+                | libc::EPROTO
+                | libc::EPERM
+                | libc::ENETDOWN
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH => {}
                 errno => return Err(io::Error::from_raw_os_error(errno)),
             }
         }
@@ -146,16 +154,10 @@ impl TcpStream {
     /// # Errors
     /// The connection is broken.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
-        loop {
-            return match (&self.0).read(buffer) {
-                Ok(0) => Ok(ReadOutcome::Ended),
-                Ok(len) => Ok(ReadOutcome::Read(len)),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::Interrupted => continue,
-                    io::ErrorKind::WouldBlock => Ok(ReadOutcome::WouldBlock),
-                    _ => Err(error),
-                },
-            };
+        match without_waiting(|| (&self.0).read(buffer))? {
+            None => Ok(ReadOutcome::WouldBlock),
+            Some(0) => Ok(ReadOutcome::Ended),
+            Some(len) => Ok(ReadOutcome::Read(len)),
         }
     }
 
@@ -166,16 +168,7 @@ impl TcpStream {
     /// The connection is broken.
     pub fn write(&self, pieces: [&[u8]; 2]) -> io::Result<usize> {
         let pieces = pieces.map(IoSlice::new);
-        loop {
-            return match (&self.0).write_vectored(&pieces) {
-                Ok(len) => Ok(len),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::Interrupted => continue,
-                    io::ErrorKind::WouldBlock => Ok(0),
-                    _ => Err(error),
-                },
-            };
-        }
+        Ok(without_waiting(|| (&self.0).write_vectored(&pieces))?.unwrap_or(0))
     }
 }
 
@@ -197,6 +190,18 @@ impl io::Write for &TcpStream {
 impl AsFd for TcpStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// `None`: nothing can be done now.
+fn without_waiting(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+    loop {
+        match call() {
+            Ok(len) => return Ok(Some(len)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
     }
 }
 

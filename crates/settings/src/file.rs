@@ -328,8 +328,8 @@ pub struct Offload {
     /// relays by sockets.
     ///
     /// Firewall rules of this host (nftables, iptables) do not see the packets that the program
-    /// relays: the first packet of each flow and one in 15 seconds take the long way, through them
-    /// and the sockets. Where such rules have to see every packet, write `off`.
+    /// relays: the first packet of each flow and one in 15 seconds (on each processor) take the long
+    /// way, through them and the sockets. Where such rules have to see every packet, write `off`.
     #[schemars(example = &"off", extend("x-applied" = "restart"))]
     pub mode: OffloadMode,
     /// The network interfaces that the program is attached to, by name, 64 at most. Without any:

@@ -38,7 +38,10 @@ pub use file::{File, LogFormat, LogLevel, OffloadMode};
 pub use places::{Places, places};
 pub use policy::RelayPair;
 pub use reference::{json_schema, reference_markdown};
-pub use settings::{Auth, CONTROL_SOCKET, Log, Offload, Peers, CertificateFiles, Relay, Settings, Sockets, Tcp, Tls, Workers};
+pub use settings::{
+    Auth, CONTROL_SOCKET, CertificateFiles, Log, Offload, Peers, Relay, Settings, Sockets, Tcp,
+    Tls, Workers,
+};
 pub use value::{External, OpenRelay, PortRange, RelayEntry, WorkerCount};
 
 use document::Document;

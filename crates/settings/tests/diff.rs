@@ -58,6 +58,8 @@ fn each_key_is_reported_once_with_both_values() {
         ),
         ("", "lifetimes.nonce = '90 s'", "live lifetimes.nonce: \"10 min\" -> \"90 s\""),
         ("", "workers.count = 2", "restart workers.count: \"auto\" -> 2"),
+        ("", "tcp.enabled = false", "restart tcp.enabled: true -> false"),
+        ("", "tcp.connections = 5", "restart tcp.connections: 20000 -> 5"),
         ("", "sockets.gso = false", "restart sockets.gso: true -> false"),
         ("", "offload.mode = 'xdp-generic'", "restart offload.mode: \"auto\" -> \"xdp-generic\""),
         ("", "offload.interfaces = ['eth0']", "restart offload.interfaces: [] -> [\"eth0\"]"),
@@ -129,6 +131,7 @@ fn every_key_of_the_file_is_compared() {
         peers = { allow = ["10.0.0.0/8"], deny = ["192.0.2.0/24"] }
         compatibility.rfc5766_clients = true
         workers = { count = 1, pin = false }
+        tcp = { enabled = false, connections = 1, connections_per_address = 1 }
         sockets = { receive_buffer = "64 KiB", send_buffer = "64 KiB", gro = false, gso = false }
         offload = { mode = "off", interfaces = ["eth0"], flows = 1024 }
         log = { format = "json", level = "error" }

@@ -42,7 +42,7 @@ use lab::{LISTEN, Lab, PEER, RELAY};
 use plan::Times;
 use progress::Progress;
 use rounds::{Comparison, Ends, PEER_PORT, Results};
-use servers::{Prepared, ServerSpec, Terms};
+use servers::{Prepared, ServerKind, ServerSpec, Terms};
 pub(crate) use steps::run as run_steps;
 
 /// The ports of relayed addresses: enough for every cell, below none that is in use.
@@ -58,7 +58,9 @@ const WARM_UP: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     /// A server: turnpike (the one beside this program, or in PATH), turnpike=PATH (another
-    /// build), coturn (turnserver in PATH), coturn=PATH, or NAME=COMMAND, a line of shell in which
+    /// build), turnpike-xdp, -tc, -xdp-generic or -sockets (by that way alone), coturn (turnserver in
+    /// PATH), coturn=PATH, bare (a kernel forwarder, which is what any of them could be at most; frames
+    /// alone), or NAME=COMMAND, a line of shell in which
     /// {listen}, {relay}, {peer}, {user}, {password}, {secret}, {realm}, {min_port}, {max_port} and
     /// {workers} are filled in, and which stays in the foreground. May be given more than once;
     /// ratios are to the first [default: turnpike and coturn]
@@ -119,6 +121,9 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     let machine = machine::describe(&cores);
     let backend = backend(args.backend)?;
     let ends = ends(backend, args.receive, &args.cells.0)?;
+    if args.server.iter().any(|server| server.kind == ServerKind::Bare) {
+        can_be_bare(ends, &args.cells.0)?;
+    }
     let lab = Lab::new(cores, backend)?;
     let terms = terms(args.server_cores);
     let servers = prepare(&args.server, &terms, &lab)?;
@@ -173,6 +178,19 @@ fn ends(backend: Backend, receive: Backend, cells: &[Cell]) -> Result<Ends> {
             "--receive sockets wants traffic in one direction, all of it c2p or all of it p2c"
         ),
     }
+}
+
+/// Whether a forwarder can take a server's part: what is not relayed would be the work of the server
+/// beside it, and told as the forwarder's.
+fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
+    let frames = Ends { client: Backend::Frames, peer: Backend::Frames };
+    ensure!(ends == frames, "--server bare: what it forwards is addressed to nobody's socket");
+    let relays = cells.iter().all(|cell| cell.direction().is_some());
+    ensure!(
+        relays,
+        "--server bare forwards packets, and does nothing else: leave out alloc and footprint"
+    );
+    Ok(())
 }
 
 fn terms(workers: usize) -> Terms {
@@ -236,5 +254,17 @@ mod tests {
         for cells in ["audio:1:c2p,audio:1:p2c", "audio:1:echo", "alloc"] {
             assert_eq!(ends(frames, sockets, cells), None, "{cells}");
         }
+    }
+
+    #[test]
+    fn a_forwarder_is_compared_by_what_it_forwards() {
+        let (frames, sockets) = (Backend::Frames, Backend::Sockets);
+        let can = |peer, cells: &str| {
+            let cells: CellList = cells.parse().unwrap();
+            can_be_bare(Ends { client: frames, peer }, &cells.0).is_ok()
+        };
+        assert!(can(frames, "audio:1:c2p,video:1:echo"));
+        assert!(!can(sockets, "audio:1:c2p"));
+        assert!(!can(frames, "audio:1:c2p,alloc") && !can(frames, "footprint"));
     }
 }

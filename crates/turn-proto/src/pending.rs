@@ -138,9 +138,8 @@ impl Pending {
     /// Ends the wait of a request on a 5-tuple, if there is one. Looks at all of them.
     pub(crate) fn take_of(&mut self, five_tuple: &FiveTuple) -> Option<Waiting> {
         let mut of = self.ends.iter().map(|&(id, _)| id);
-        let waits = |id: &PendingId| {
-            self.entries.get(id).is_some_and(|entry| entry.key.0 == *five_tuple)
-        };
+        let waits =
+            |id: &PendingId| self.entries.get(id).is_some_and(|entry| entry.key.0 == *five_tuple);
         let id = of.find(waits)?;
         self.take(id)
     }

@@ -57,7 +57,8 @@ impl Certificate {
         let (_, parsed) = parse_x509_certificate(own).map_err(|_| CertificateError::Damaged)?;
         let expires = parsed.validity().not_after.timestamp();
         let key = PrivateKeyDer::from_pem_slice(key).map_err(CertificateError::Key)?;
-        let key = CertifiedKey::from_der(chain, key, &provider()).map_err(CertificateError::Unusable)?;
+        let key =
+            CertifiedKey::from_der(chain, key, &provider()).map_err(CertificateError::Unusable)?;
         Ok(Self { key: Arc::new(key), expires })
     }
 
@@ -125,7 +126,6 @@ impl ResolvesServerCert for Chooser {
         self.0.choose(&hello)
     }
 }
-
 
 /// The rules of TLS for all connections.
 ///

@@ -36,7 +36,9 @@ mod tests {
     fn one_byte_says_what_is_spoken() {
         assert_eq!(speaks(b""), None);
         assert_eq!(speaks(&[0x16, 3, 1]), Some(Speaks::Tls));
-        for request in ["GET /", "HEAD ", "POST ", "PUT /", "OPTIONS *", "CONNECT x", "PRI * HTTP/2.0"] {
+        for request in
+            ["GET /", "HEAD ", "POST ", "PUT /", "OPTIONS *", "CONNECT x", "PRI * HTTP/2.0"]
+        {
             assert_eq!(speaks(request.as_bytes()), Some(Speaks::Http), "{request}");
         }
         for first in [0x00, 0x01, 0x03] {

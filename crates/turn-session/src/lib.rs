@@ -10,8 +10,8 @@
 mod certificates;
 mod first_bytes;
 mod out_queue;
-mod tls;
 pub mod proxy_protocol;
+mod tls;
 
 pub use certificates::{Certificate, CertificateError, Certificates, tls_config};
 pub use first_bytes::{Speaks, speaks};

@@ -142,7 +142,12 @@ mod tests {
 
     const MOST: usize = 100;
 
-    fn push(queue: &mut OutQueue, tag: u32, len: usize, droppable: bool) -> (Result<(), Stuck>, Vec<u32>) {
+    fn push(
+        queue: &mut OutQueue,
+        tag: u32,
+        len: usize,
+        droppable: bool,
+    ) -> (Result<(), Stuck>, Vec<u32>) {
         let bytes = vec![tag as u8; len];
         let (head, tail) = bytes.split_at(len / 2);
         let mut dropped = Vec::new();

@@ -186,7 +186,8 @@ mod tests {
         let wanted = Header { len: line.len(), ends: ends("192.0.2.1:4660", "198.51.100.2:3478") };
         assert_eq!(header(&format!("{line}\x16\x03\x01")), Ok(wanted));
         let line = "PROXY TCP6 2001:db8::1 2001:db8::2 4660 443\r\n";
-        let wanted = Header { len: line.len(), ends: ends("[2001:db8::1]:4660", "[2001:db8::2]:443") };
+        let wanted =
+            Header { len: line.len(), ends: ends("[2001:db8::1]:4660", "[2001:db8::2]:443") };
         assert_eq!(header(line), Ok(wanted));
         for line in ["PROXY UNKNOWN\r\n", "PROXY UNKNOWN ffff::1 what ever 1 2\r\n"] {
             assert_eq!(header(line), Ok(Header { len: line.len(), ends: None }));
@@ -255,14 +256,21 @@ mod tests {
 
     #[test]
     fn nothing_is_decided_before_it_is_there() {
-        let whole: [&[u8]; 2] = [&v2(0x21, 0x11, &V4), b"PROXY TCP4 192.0.2.1 198.51.100.2 1 2\r\n"];
+        let whole: [&[u8]; 2] =
+            [&v2(0x21, 0x11, &V4), b"PROXY TCP4 192.0.2.1 198.51.100.2 1 2\r\n"];
         for whole in whole {
             for len in 0..whole.len() {
                 assert_eq!(read(&whole[..len]), Ok(None), "{len} of {whole:?}");
             }
             assert!(read(whole).unwrap().is_some_and(|header| header.len == whole.len()));
         }
-        for other in [&b"GET / HTTP/1.1"[..], b"\x16\x03\x01", b"\0\x01\0\0", b"PROXX", b"\r\n\r\n\0\r\nQUIT\r"] {
+        for other in [
+            &b"GET / HTTP/1.1"[..],
+            b"\x16\x03\x01",
+            b"\0\x01\0\0",
+            b"PROXX",
+            b"\r\n\r\n\0\r\nQUIT\r",
+        ] {
             assert_eq!(read(other), Err(Malformed::Missing), "{other:?}");
         }
     }

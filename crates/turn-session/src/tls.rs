@@ -41,7 +41,7 @@ impl TlsConfig {
 }
 
 /// Why a connection is of no use.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{0}")]
 pub struct TlsError(#[from] rustls::Error);
 
@@ -81,7 +81,9 @@ impl Tls {
             self.connection.process_new_packets()?;
             len += self.read(&mut room[len..]);
             if taken == 0 {
-                return Err(TlsError(rustls::Error::General("more than there is room for".to_owned())));
+                return Err(TlsError(rustls::Error::General(
+                    "more than there is room for".to_owned(),
+                )));
             }
         }
         Ok(len)

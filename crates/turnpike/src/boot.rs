@@ -83,7 +83,8 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let (kernel_path, offload) = KernelPath::start(settings, &bound.addresses, relays);
     let mut threads = Vec::new();
     let parts = cores.into_iter().zip(bound.workers).zip(inlets).zip(counters);
-    for (id, (((core, (listeners, acceptors)), inlet), counters)) in (0..).map(WorkerId).zip(parts) {
+    for (id, (((core, (listeners, acceptors)), inlet), counters)) in (0..).map(WorkerId).zip(parts)
+    {
         let spec = WorkerSpec {
             id,
             core,

@@ -92,7 +92,10 @@ impl Keeper {
             self.seen = seen;
         }
         let now = SystemTime::now();
-        if self.told.is_none_or(|told| now.duration_since(told).is_ok_and(|past| past >= TOLD_EVERY)) {
+        if self
+            .told
+            .is_none_or(|told| now.duration_since(told).is_ok_and(|past| past >= TOLD_EVERY))
+        {
             for warning in ending(&self.infos, now) {
                 tracing::warn!("{warning}");
                 self.told = Some(now);

@@ -279,6 +279,8 @@ mod tests {
             gro: true,
             gso: true,
             offload: control::OffloadInfo::default(),
+            tls_listeners: Vec::new(),
+            certificates: Vec::new(),
         };
         let user = FirstUser {
             realm: "turnpike".into(),

@@ -46,6 +46,11 @@ impl KernelPath {
         };
         match xdp_relay::start(&wanted, Clock::instant()) {
             Ok(offload) => {
+                if let Some(refused) = offload.refused() {
+                    tracing::warn!(
+                        "kernel path: what leaves by one family goes by sockets: {refused}"
+                    );
+                }
                 info.interfaces = told(offload.attached());
                 info.memory_bytes = offload.memory();
                 (Self(Some(Arc::new(Mutex::new(offload)))), info)

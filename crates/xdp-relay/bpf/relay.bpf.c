@@ -18,7 +18,7 @@ int relay_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 
 	/* Step 2: of a route, and for this host: a switch may send us what others are to have. */
-	struct route *route = find_route(udp, end, &packet);
+	struct route *route = find_route(udp, end, &packet, 0);
 	if (!route)
 		return XDP_PASS;
 	__u32 came_by = ctx->ingress_ifindex;
@@ -80,10 +80,11 @@ int relay_tc(struct __sk_buff *skb)
 		return NEXT;
 
 	/* Step 2: of a route. What the system merged has the headers of its first datagram alone. */
-	struct route *route = find_route(udp, end, &packet);
+	int merged = skb->gso_segs > 1;
+	struct route *route = find_route(udp, end, &packet, merged);
 	if (!route)
 		return NEXT;
-	if (skb->gso_segs > 1) {
+	if (merged) {
 		came_merged(route);
 		passed(PASS_MERGED);
 		return NEXT;
@@ -97,7 +98,7 @@ int relay_tc(struct __sk_buff *skb)
 	}
 	if (make_plan(&packet, route, &plan))
 		return NEXT;
-	if (was_merged(plan.first_cell, route, plan.now)) {
+	if (follows_merged(plan.first_cell, route, plan.now)) {
 		passed(PASS_MERGED);
 		return NEXT;
 	}

@@ -234,9 +234,10 @@ static __always_inline int is_whole(__be16 *header, void *end, struct packet *pa
 }
 
 /* Step 2: the route of what it says it is: ChannelData at a port where clients come in, or a peer's
- * datagram at a port that is relayed. */
+ * datagram at a port that is relayed.
+ * Where several were merged it is that of the first, whose length says nothing of them all. */
 static __always_inline struct route *find_route(struct udphdr *udp, void *end,
-						struct packet *packet)
+						struct packet *packet, int merged)
 {
 	__u32 only = 0;
 	struct doors *door = bpf_map_lookup_elem(&doors, &only);
@@ -246,7 +247,8 @@ static __always_inline struct route *find_route(struct udphdr *udp, void *end,
 	__be16 *header = (void *)(udp + 1);
 	if (is_ours(door->listener, packet->key.local_port) && (void *)(header + 2) <= end) {
 		__u16 channel = bpf_ntohs(header[0]);
-		if (channel >= CHANNEL_MIN && channel <= CHANNEL_MAX && is_whole(header, end, packet)) {
+		if (channel >= CHANNEL_MIN && channel <= CHANNEL_MAX &&
+		    (merged || is_whole(header, end, packet))) {
 			packet->key.channel = header[0];
 			route = bpf_map_lookup_elem(&routes, &packet->key);
 			if (route)
@@ -332,7 +334,8 @@ static __always_inline __u16 since(__u16 moment, __u64 now)
 static __always_inline int is_to_be_shown(struct cell *cell, struct route *route, __u64 now)
 {
 	__u16 *shown = route->channel ? &cell->to_client_shown : &cell->to_peer_shown;
-	if (!show_every || (*shown && since(*shown, now) < show_every))
+	/* A time longer than moments count is never over; one was shown then, too. */
+	if (!show_every || ((*shown || show_every > 0xffff) && since(*shown, now) < show_every))
 		return 0;
 	*shown = grain(now);
 	return 1;
@@ -348,16 +351,15 @@ static __always_inline void came_merged(struct route *route)
 	*merged = grain(bpf_ktime_get_coarse_ns());
 }
 
-/* Whether some did, a moment ago. */
-static __always_inline int was_merged(struct cell *cell, struct route *route, __u64 now)
+/* Whether this one is behind some that did, with no pause between. */
+static __always_inline int follows_merged(struct cell *cell, struct route *route, __u64 now)
 {
 	__u16 *merged = route->channel ? &cell->to_client_merged : &cell->to_peer_merged;
 	if (!*merged)
 		return 0;
-	if (since(*merged, now) < STAY_GRAINS)
-		return 1;
-	*merged = 0;
-	return 0;
+	int follows = since(*merged, now) < STAY_GRAINS;
+	*merged = follows ? grain(now) : 0;
+	return follows;
 }
 
 /* Whether the checksum is there, or was left to be made by whoever sends the packet at last: on

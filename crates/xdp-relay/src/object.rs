@@ -87,7 +87,7 @@ impl Object {
         for name in PINNED {
             pinned.push((name, map(&ebpf, name)?));
         }
-        let pins = Pins::make(&pinned)?;
+        let pins = Pins::make(&pinned);
         Ok(Self {
             links: links.try_into().map_err(Trouble::of)?,
             passes: passes.try_into().map_err(Trouble::of)?,

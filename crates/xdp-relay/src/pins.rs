@@ -1,16 +1,16 @@
 //! Maps under names in the BPF file system, where they outlive the process: who takes its place may
 //! go on with the routes as they are.
 //!
-//! Each process has a directory of its own, by its number. It goes with the process that ends in an
+//! Each process has a directory of its own, by its number and the space of such numbers that it lives
+//! in: containers may share one file system. It goes with the process that ends in an
 //! orderly way; those of processes that were killed are swept at the next start. While nobody renews
 //! the leases, no route in them holds.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use aya::maps::MapData;
-
-use crate::trouble::Trouble;
 
 /// Where the directories are.
 const ROOT: &str = "/sys/fs/bpf/turnpike";
@@ -22,24 +22,23 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Pins maps by their names; `None` where there is no BPF file system: nothing else needs it.
-    ///
-    /// # Errors
-    /// The kernel refuses, though there is one.
-    pub(crate) fn make(maps: &[(&'static str, &MapData)]) -> Result<Option<Self>, Trouble> {
+    /// Pins maps by their names. `None` where there is no BPF file system, or none that this process
+    /// may write to, as under systemd's `ProtectKernelTunables`: nothing else needs it.
+    pub(crate) fn make(maps: &[(&'static str, &MapData)]) -> Option<Self> {
         if !is_bpf_file_system(Path::new("/sys/fs/bpf")) {
-            return Ok(None);
+            return None;
         }
-        sweep(Path::new(ROOT));
-        let directory = Path::new(ROOT).join(std::process::id().to_string());
+        let space = fs::metadata("/proc/self/ns/pid").ok()?.ino();
+        sweep(Path::new(ROOT), space);
+        let directory = Path::new(ROOT).join(format!("{space}-{}", std::process::id()));
         // Of a process that had this number.
         drop(fs::remove_dir_all(&directory));
-        fs::create_dir_all(&directory).map_err(Trouble::Kernel)?;
+        fs::create_dir_all(&directory).ok()?;
         let pins = Self { directory };
         for (name, map) in maps {
-            map.pin(pins.directory.join(name)).map_err(Trouble::of)?;
+            map.pin(pins.directory.join(name)).ok()?;
         }
-        Ok(Some(pins))
+        Some(pins)
     }
 }
 
@@ -50,13 +49,14 @@ impl Drop for Pins {
     }
 }
 
-/// Removes the directories of processes that are gone.
-fn sweep(root: &Path) {
+/// Removes the directories of processes that are gone, of those that this one would see.
+fn sweep(root: &Path, space: u64) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let is_process = name.to_str().is_some_and(|name| name.parse::<u32>().is_ok());
-        if is_process && !Path::new("/proc").join(&name).exists() {
+        let process = name.to_str().and_then(|name| name.strip_prefix(&format!("{space}-")));
+        let process = process.and_then(|process| process.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
             drop(fs::remove_dir_all(entry.path()));
         }
     }
@@ -91,18 +91,18 @@ mod tests {
     #[test]
     fn directories_of_the_dead_are_swept_and_others_stay() -> io::Result<()> {
         let root = std::env::temp_dir().join(format!("turnpike-pins-{}", std::process::id()));
-        let living = std::process::id().to_string();
+        let living = format!("1-{}", std::process::id());
         // No process has a number beyond the kernel's bound of 2^22.
-        for name in [living.as_str(), "4194305", "notes"] {
+        for name in [living.as_str(), "1-4194305", "2-4194305", "notes"] {
             fs::create_dir_all(root.join(name))?;
         }
-        sweep(&root);
+        sweep(&root, 1);
         let mut left: Vec<_> = fs::read_dir(&root)?
             .map(|entry| entry.map(|entry| entry.file_name().into_string().unwrap_or_default()))
             .collect::<io::Result<_>>()?;
         left.sort();
         fs::remove_dir_all(&root)?;
-        assert_eq!(left, [living.as_str(), "notes"]);
+        assert_eq!(left, [living.as_str(), "2-4194305", "notes"]);
         Ok(())
     }
 }

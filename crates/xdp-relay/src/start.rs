@@ -46,7 +46,7 @@ pub struct Offload {
     wanted: Option<Hook>,
     attached: Vec<Attached>,
     /// Put back when it ends.
-    _lookup: forwarding::Lookup,
+    lookup: forwarding::Lookup,
 }
 
 /// Starts the kernel path.
@@ -79,7 +79,7 @@ pub fn start(wanted: &Wanted, now: Instant) -> Result<Offload, String> {
         .into_iter()
         .map(|name| Attached { name, hook: None, why: String::new(), index: 0 })
         .collect();
-    let mut offload = Offload { path, wanted: wanted.hook, attached, _lookup: lookup };
+    let mut offload = Offload { path, wanted: wanted.hook, attached, lookup };
     offload.look()?;
     if offload.attached.iter().all(|one| one.hook.is_none()) {
         let mut why = "no interface can take the program".to_owned();
@@ -111,6 +111,12 @@ impl Offload {
     #[must_use]
     pub fn passed(&self) -> Vec<(&'static str, u64)> {
         self.path.passed()
+    }
+
+    /// The family, of two, whose packets go by the sockets, and why.
+    #[must_use]
+    pub const fn refused(&self) -> Option<&forwarding::Refused> {
+        self.lookup.refused.as_ref()
     }
 
     /// Bytes of memory that the maps take.

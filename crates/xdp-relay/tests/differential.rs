@@ -215,9 +215,7 @@ const HELD: usize = 65_507;
 fn a_bandwidth_ends_where_the_rules_end_it() {
     for hook in HOOKS {
         inside(|| {
-            let mut world = World::with(Duration::ZERO, Duration::ZERO, |policy| {
-                policy.quotas.bytes_per_second = SLOW;
-            });
+            let mut world = slow();
             let flows = four(&mut world);
             for to_client in [false, true] {
                 for pair in flows.chunks(2) {
@@ -298,9 +296,7 @@ fn the_way_is_that_of_the_traffic_class() {
 fn who_comes_next_does_not_pay_for_who_was_there() {
     for hook in HOOKS {
         inside(|| {
-            let mut world = World::with(Duration::ZERO, Duration::ZERO, |policy| {
-                policy.quotas.bytes_per_second = SLOW;
-            });
+            let mut world = slow();
             let mut rng = Rng::new(3);
             for number in 0..3 {
                 let mut client = Client::new(&mut world, &mut rng, number % 2 == 0);
@@ -364,6 +360,11 @@ fn what_was_carried_last_is_told_when_a_flow_goes() {
     }
 }
 
+/// A world in which allocations may send little.
+fn slow() -> World {
+    World::with(Duration::ZERO, Duration::ZERO, |policy| policy.quotas.bytes_per_second = SLOW)
+}
+
 /// Sends by all channels of an allocation, until more than it may; the rules say the same each time.
 fn exhaust(world: &mut World, hook: Hook, flows: &[Known], to_client: bool) -> usize {
     let frames: Vec<_> = flows.iter().map(|flow| flow.frame(to_client, &[0; 1000])).collect();
@@ -375,9 +376,7 @@ fn exhaust(world: &mut World, hook: Hook, flows: &[Known], to_client: bool) -> u
 fn a_hairpin_is_within_the_bandwidth_of_both() {
     for hook in HOOKS {
         inside(|| {
-            let mut world = World::with(Duration::ZERO, Duration::ZERO, |policy| {
-                policy.quotas.bytes_per_second = SLOW;
-            });
+            let mut world = slow();
             let mut rng = Rng::new(1);
             let mut clients: Vec<Client> =
                 [false, true, false].map(|v6| Client::new(&mut world, &mut rng, v6)).into();

@@ -12,7 +12,8 @@ use control::{
 
 use crate::routes::App;
 use crate::types::{
-    Allocations, Bucket, Connections, Offload, OffloadInterface, RelayAddress, Status, Traffic, Volume,
+    Allocations, Bucket, Connections, Offload, OffloadInterface, RelayAddress, Status, Traffic,
+    Volume,
 };
 
 pub(super) async fn show(State(app): State<App>) -> Json<Status> {

@@ -16,9 +16,7 @@ use control::{
     UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::limits::REQUESTS_PER_TURN;
-use dataplane::{
-    Admission, ConnectionLimits, Listener, NetOptions, WorkerSpec, mailbox, spawn,
-};
+use dataplane::{Admission, ConnectionLimits, Listener, NetOptions, WorkerSpec, mailbox, spawn};
 use linux_net::{TcpListener, TcpOptions};
 use turn_proto::{
     AllocationRecord, AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, RelayAddress,
@@ -66,7 +64,14 @@ pub(crate) struct Start {
 impl Default for Start {
     fn default() -> Self {
         let limits = ConnectionLimits { total: 0, per_address: 0 };
-        Self { listen: LOCALHOST, policy: policy(), net: NetOptions::default(), limits, tls: None, proxies: vec![] }
+        Self {
+            listen: LOCALHOST,
+            policy: policy(),
+            net: NetOptions::default(),
+            limits,
+            tls: None,
+            proxies: vec![],
+        }
     }
 }
 

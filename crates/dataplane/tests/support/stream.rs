@@ -93,7 +93,9 @@ impl StreamUser {
         let message = self.read().unwrap();
         match self.client.handle_datagram(now(), &message) {
             Incoming::Data { payload, channel, .. } => (channel, payload.to_vec()),
-            other => panic!("{other:?}"),
+            other @ (Incoming::Icmp { .. } | Incoming::Answer | Incoming::Ignored(_)) => {
+                panic!("{other:?}")
+            }
         }
     }
 

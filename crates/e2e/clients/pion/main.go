@@ -46,7 +46,8 @@ func main() {
 
 	for n := 0; n < count; n++ {
 		// The first packets travel as Send indications, until pion's channel is bound.
-		sent := bytes.Repeat([]byte{byte(n)}, 1+n%1200)
+		// Over TCP pion reads no message of fewer than 9 bytes until more follows, so one needs 5 bytes of data.
+		sent := bytes.Repeat([]byte{byte(n)}, 5+n%1200)
 		_, err := relay.WriteTo(sent, peer)
 		check("send", err)
 		check("deadline", relay.SetReadDeadline(time.Now().Add(5*time.Second)))

@@ -5,6 +5,7 @@ mod clients;
 mod devices;
 mod ends;
 mod frames;
+mod pins;
 mod privileges;
 mod scene;
 mod ways;

@@ -10,7 +10,7 @@ use super::cells::Cell;
 use super::lab::{Host, Lab, PEER};
 use super::plan::{Plan, PlannedLogin, Step, Task, Times};
 use super::progress::Progress;
-use super::servers::{Prepared, ServerSpec, Terms};
+use super::servers::{Prepared, ServerKind, ServerSpec, Terms};
 use super::summary;
 use super::turn::{self, News, Running};
 use crate::cpu::Watch;
@@ -157,6 +157,8 @@ impl Comparison<'_> {
     fn ceiling_steps(&self) -> Vec<Step> {
         let traffic = |step: &Step| matches!(step.cell, Cell::Traffic { .. });
         match self.ends {
+            // It takes part.
+            _ if self.servers.iter().any(|(spec, _)| spec.kind == ServerKind::Bare) => Vec::new(),
             Ends { client: Backend::Frames, peer: Backend::Frames } => {
                 self.calibration().into_iter().filter(traffic).collect()
             }
@@ -215,8 +217,27 @@ impl Comparison<'_> {
         if steps.is_empty() {
             return Ok(());
         }
-        let (spec, prepared) = &self.servers[server];
+        let (spec, _) = &self.servers[server];
         progress.turn(round, spec);
+        let forwarding = match spec.kind {
+            ServerKind::Bare => Some(Forwarding::begin(self.lab)?),
+            ServerKind::Turnpike(..) | ServerKind::Coturn(_) | ServerKind::Command(_) => None,
+        };
+        let done = self.turn_with(server, (round, steps), progress, results);
+        if let Some(forwarding) = forwarding {
+            forwarding.end();
+        }
+        done.with_context(|| format!("round {round}, {spec}"))
+    }
+
+    fn turn_with(
+        &self,
+        server: usize,
+        (round, steps): (u32, &[Step]),
+        progress: &mut Progress,
+        results: &mut Results,
+    ) -> Result<()> {
+        let (spec, prepared) = &self.servers[server];
         let mut peer = self.start_peer()?;
         let plan = |process| self.plan(process, prepared, steps);
         let tell = |news| match news {
@@ -245,7 +266,7 @@ impl Comparison<'_> {
         if let Ok(Some(status)) = peer.ended() {
             bail!("the peer ended: {status}; it said {}", peer.said());
         }
-        done.with_context(|| format!("round {round}, {spec}"))
+        done
     }
 
     fn start_peer(&self) -> Result<Running> {

@@ -34,6 +34,9 @@ pub enum ServerKind {
     Turnpike(Option<PathBuf>, Option<&'static str>),
     /// coturn: this binary, or `turnserver` in PATH.
     Coturn(Option<PathBuf>),
+    /// None: a kernel forwarder that knows nothing of TURN takes what is relayed from link to link. It is
+    /// what all others could be at most. (Turnpike beside it opens the sessions.)
+    Bare,
     /// A line of shell with places to be filled in.
     Command(String),
 }
@@ -60,6 +63,7 @@ impl FromStr for ServerSpec {
             ("turnpike-xdp", _) => ServerKind::Turnpike(path, Some("xdp")),
             ("turnpike-xdp-generic", _) => ServerKind::Turnpike(path, Some("xdp-generic")),
             ("coturn", _) => ServerKind::Coturn(path),
+            ("bare", None) => ServerKind::Bare,
             (_, Some(command)) => {
                 custom::check(command)?;
                 ServerKind::Command(command.to_owned())
@@ -67,7 +71,7 @@ impl FromStr for ServerSpec {
             (_, None) => {
                 return Err(format!(
                     "{name} is not a server that is known here (turnpike, turnpike-sockets, \
-                     turnpike-tc, turnpike-xdp, turnpike-xdp-generic and coturn are): write \
+                     turnpike-tc, turnpike-xdp, turnpike-xdp-generic, coturn and bare are): write \
                      NAME=COMMAND"
                 ));
             }
@@ -134,6 +138,8 @@ impl ServerSpec {
             ServerKind::Turnpike(path, offload) => {
                 turnpike::prepare(path.as_deref(), *offload, terms, directory)
             }
+            ServerKind::Bare => turnpike::prepare(None, Some("off"), terms, directory)
+                .map(|prepared| Prepared { version: "a kernel forwarder".to_owned(), ..prepared }),
             ServerKind::Coturn(path) => coturn::prepare(path.as_deref(), terms, directory),
             ServerKind::Command(line) => Ok(custom::prepare(line, terms)),
         }
@@ -203,6 +209,7 @@ mod tests {
             named("turnpike", ServerKind::Turnpike(Some("/x/y".into()), None))
         );
         assert_eq!(kind("coturn"), named("coturn", ServerKind::Coturn(None)));
+        assert_eq!(kind("bare"), named("bare", ServerKind::Bare));
         assert_eq!(
             kind("pion=/bin/turn --listen={listen} --secret {secret}"),
             named(

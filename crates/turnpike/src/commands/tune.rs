@@ -123,7 +123,7 @@ mod tests {
             listen_ports: vec![3478],
             workers: 3,
             relayed: 1000,
-            files: 1256,
+            files: 21_256,
         };
         assert_eq!(wants, expected);
     }

@@ -38,7 +38,15 @@ const PERMITTED: &[Row] = &[
     row("control", &["turn-types", "turn-proto"], &[]),
     row(
         "dataplane",
-        &["turn-types", "stun-wire", "turn-proto", "linux-net", "xdp-relay", "control", "turn-session"],
+        &[
+            "turn-types",
+            "stun-wire",
+            "turn-proto",
+            "linux-net",
+            "xdp-relay",
+            "control",
+            "turn-session",
+        ],
         &["turn-client"],
     ),
     row("settings", &["turn-types", "turn-proto"], &[]),

@@ -7,118 +7,34 @@
 #![expect(unreachable_pub, reason = "modules shared between test binaries")]
 #![allow(dead_code, reason = "modules shared between test binaries")]
 
+mod reading;
+#[path = "../sim/mod.rs"]
 mod sim;
+mod step;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use proptest::collection::vec;
-use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use reading::{Outcome, lifetime_of, outcome, relayed_of};
 use sim::caller::Caller;
 use sim::driver::Driver;
 use sim::setup::{addr, policy};
+use step::{Families, Step, is_forbidden, peer, steps};
 use stun_wire::{
-    AttributeType, ChannelNumber, Class, Message, MessageBuilder, Method, channel_data, value,
+    AttributeType, ChannelNumber, Message, MessageBuilder, Method, channel_data, value,
 };
 use turn_proto::Route;
 use turn_proto::limits::TIMER_TICK;
 use turn_types::{FiveTuple, Instant, IpFamily, Now, UnixSeconds};
 
-/// Cases of one run, and steps in each of them.
+/// Cases of one run.
 const CASES: u32 = 2_000;
-const STEPS: usize = 60;
 
 const CLIENTS: usize = 3;
 const PERMISSIONS_MAX: usize = 3;
 const CHANNELS_MAX: usize = 2;
-
-/// Peers: the first five may be reached, the last one never.
-const PEERS: [&str; 6] = [
-    "192.0.2.10:7000",
-    "192.0.2.10:7001",
-    "192.0.2.11:7000",
-    "192.0.2.12:7000",
-    "[2001:db8:2::10]:7000",
-    "10.0.0.1:7000",
-];
-
-fn peer(number: usize) -> SocketAddr {
-    addr(PEERS[number])
-}
-
-fn is_forbidden(ip: IpAddr) -> bool {
-    ip == peer(5).ip()
-}
-
-/// One thing that happens.
-#[derive(Clone, Debug)]
-enum Step {
-    Allocate { client: usize, families: Families, lifetime: Option<u32> },
-    AllocatePair { client: usize },
-    Redeem { client: usize },
-    Repeat { client: usize },
-    Refresh { client: usize, stranger: bool, family: Option<IpFamily>, lifetime: Option<u32> },
-    Permit { client: usize, stranger: bool, peers: Vec<usize> },
-    Bind { client: usize, stranger: bool, channel: u16, peer: usize },
-    Send { client: usize, peer: usize },
-    ChannelData { client: usize, channel: u16 },
-    PeerSpeaks { client: usize, family: IpFamily, peer: usize },
-    Wait { secs: u64, timers: bool },
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Families {
-    Unsaid,
-    One(IpFamily),
-    Both,
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    // One has the most to say, so that its things live long enough to end.
-    let client = || select(vec![0, 0, 0, 0, 1, 2]);
-    let stranger = || prop::bool::weighted(0.05);
-    let family = || select(&IpFamily::ALL[..]);
-    let families =
-        prop_oneof![Just(Families::Unsaid), family().prop_map(Families::One), Just(Families::Both)];
-    let lifetime = || option::of(select(vec![0, 1, 599, 600, 700, 3_600, 4_000, u32::MAX]));
-    let channel = || 0x3FFF..=0x4002_u16;
-    let peer = || 0..PEERS.len();
-    // Just before, at, and just after the ends of things.
-    let secs = select(vec![0, 1, 29, 30, 60, 299, 300, 301, 599, 600, 601]);
-    vec(
-        prop_oneof![
-            4 => (client(), families, lifetime()).prop_map(|(client, families, lifetime)| {
-                Step::Allocate { client, families, lifetime }
-            }),
-            1 => client().prop_map(|client| Step::AllocatePair { client }),
-            1 => client().prop_map(|client| Step::Redeem { client }),
-            1 => client().prop_map(|client| Step::Repeat { client }),
-            3 => (client(), stranger(), option::weighted(0.3, family()), lifetime()).prop_map(
-                |(client, stranger, family, lifetime)| {
-                    Step::Refresh { client, stranger, family, lifetime }
-                }
-            ),
-            5 => (client(), stranger(), vec(peer(), 0..4)).prop_map(|(client, stranger, peers)| {
-                Step::Permit { client, stranger, peers }
-            }),
-            6 => (client(), stranger(), channel(), peer()).prop_map(
-                |(client, stranger, channel, peer)| Step::Bind { client, stranger, channel, peer }
-            ),
-            5 => (client(), peer()).prop_map(|(client, peer)| Step::Send { client, peer }),
-            5 => (client(), channel()).prop_map(|(client, channel)| {
-                Step::ChannelData { client, channel }
-            }),
-            8 => (client(), family(), peer()).prop_map(|(client, family, peer)| {
-                Step::PeerSpeaks { client, family, peer }
-            }),
-            8 => (secs, any::<bool>()).prop_map(|(secs, timers)| Step::Wait { secs, timers }),
-        ],
-        1..STEPS,
-    )
-}
 
 /// An allocation, as naive as it gets.
 #[derive(Debug)]
@@ -194,13 +110,6 @@ struct Bench {
     /// The last RESERVATION-TOKEN, which port it is for, and its end; taken when redeemed.
     reserved: Option<([u8; 8], SocketAddr, Instant)>,
     payloads: u32,
-}
-
-/// What an answer was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Success,
-    Error(u16),
 }
 
 type Case = Result<(), TestCaseError>;
@@ -653,34 +562,6 @@ fn with(mut held: Vec<IpAddr>, more: &[IpAddr]) -> Vec<IpAddr> {
 fn channel_value(number: u16) -> [u8; 4] {
     let [high, low] = number.to_be_bytes();
     [high, low, 0, 0]
-}
-
-fn outcome(reply: &[u8]) -> Outcome {
-    let message = Message::parse(reply).unwrap();
-    match message.class() {
-        Class::Success => Outcome::Success,
-        Class::Error | Class::Request | Class::Indication => {
-            let code = message.first(AttributeType::ERROR_CODE).unwrap();
-            Outcome::Error(value::error_code(code).unwrap().0)
-        }
-    }
-}
-
-fn lifetime_of(reply: &[u8]) -> u32 {
-    let message = Message::parse(reply).unwrap();
-    value::lifetime(message.first(AttributeType::LIFETIME).unwrap()).unwrap()
-}
-
-fn relayed_of(reply: &[u8]) -> [Option<SocketAddr>; 2] {
-    let message = Message::parse(reply).unwrap();
-    let mut relayed = [None; 2];
-    for attribute in message.attributes() {
-        if attribute.kind == AttributeType::XOR_RELAYED_ADDRESS {
-            let addr = value::xor_address(attribute.value, message.transaction_id()).unwrap();
-            relayed[IpFamily::of(addr.ip()) as usize] = Some(addr);
-        }
-    }
-    relayed
 }
 
 /// The same cases each time: a test that fails now and then is believed by nobody. `SEED=...` tries
