@@ -60,6 +60,16 @@ fn each_key_is_reported_once_with_both_values() {
         ("", "workers.count = 2", "restart workers.count: \"auto\" -> 2"),
         ("", "tcp.enabled = false", "restart tcp.enabled: true -> false"),
         ("", "tcp.connections = 5", "restart tcp.connections: 20000 -> 5"),
+        (
+            "",
+            "tcp.proxy_protocol = ['10.0.0.0/24']",
+            "restart tcp.proxy_protocol: [] -> [\"10.0.0.0/24\"]",
+        ),
+        (
+            "tls.certificates = [{ chain = '/a.pem', key = '/a.key' }]",
+            "tls.certificates = [{ chain = '/b.pem', key = '/a.key' }]",
+            "live tls.certificates: [\"/a.pem\"] -> [\"/b.pem\"]",
+        ),
         ("", "sockets.gso = false", "restart sockets.gso: true -> false"),
         ("", "offload.mode = 'xdp-generic'", "restart offload.mode: \"auto\" -> \"xdp-generic\""),
         ("", "offload.interfaces = ['eth0']", "restart offload.interfaces: [] -> [\"eth0\"]"),
@@ -131,7 +141,8 @@ fn every_key_of_the_file_is_compared() {
         peers = { allow = ["10.0.0.0/8"], deny = ["192.0.2.0/24"] }
         compatibility.rfc5766_clients = true
         workers = { count = 1, pin = false }
-        tcp = { enabled = false, connections = 1, connections_per_address = 1 }
+        tcp = { enabled = false, connections = 1, connections_per_address = 1, proxy_protocol = ["10.0.0.0/24"] }
+        tls = { listen = ["0.0.0.0:443"], certificates = [{ chain = "a.pem", key = "a.key" }] }
         sockets = { receive_buffer = "64 KiB", send_buffer = "64 KiB", gro = false, gso = false }
         offload = { mode = "off", interfaces = ["eth0"], flows = 1024 }
         log = { format = "json", level = "error" }

@@ -337,9 +337,9 @@ fn variables_that_are_wrong() {
             "environment variable TURNPIKE_RAELM: there is no such key\n    did you mean TURNPIKE_REALM?",
         ),
         (
-            "TURNPIKE_TLS__CERTIFICATE",
+            "TURNPIKE_WEATHER__TODAY",
             "/etc/cert",
-            "environment variable TURNPIKE_TLS__CERTIFICATE: there is no such key\n    remove it; \
+            "environment variable TURNPIKE_WEATHER__TODAY: there is no such key\n    remove it; \
              docs/configuration.md lists the keys, and the variable of each",
         ),
         (
