@@ -161,7 +161,7 @@ fn sessions_are_resumed_also_after_new_certificates() {
 #[track_caller]
 fn assert_relayed(out: &Tool, messages: u64) {
     assert!(out.ok, "{}", out.output);
-    assert_has(&out.output, &format!("tot_recv_msgs={messages},"));
+    assert_has(&out.output, &format!("tot_recv_msgs={messages}\n"));
 }
 
 #[test]
