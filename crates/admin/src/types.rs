@@ -21,6 +21,12 @@ pub struct Status {
     pub draining: bool,
     /// Addresses clients talk to.
     pub listeners: Vec<String>,
+    /// Addresses for TLS alone, besides those.
+    #[serde(default)]
+    pub tls_listeners: Vec<String>,
+    /// The certificates in force.
+    #[serde(default)]
+    pub certificates: Vec<Certificate>,
     /// Addresses that are relayed from.
     pub relay: Vec<RelayAddress>,
     /// First and last relay port, as in `49152-65535`.
@@ -54,6 +60,15 @@ pub struct Status {
     pub receive_errors: u64,
     /// How full the batches were, by name of the histogram.
     pub occupancy: BTreeMap<String, Vec<Bucket>>,
+}
+
+/// A certificate of the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// The file that it was read from.
+    pub file: String,
+    /// When it ends, in seconds since 1970.
+    pub expires_unix: u64,
 }
 
 /// One address that is relayed from.

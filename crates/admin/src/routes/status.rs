@@ -12,8 +12,8 @@ use control::{
 
 use crate::routes::App;
 use crate::types::{
-    Allocations, Bucket, Connections, Offload, OffloadInterface, RelayAddress, Status, Traffic,
-    Volume,
+    Allocations, Bucket, Certificate, Connections, Offload, OffloadInterface, RelayAddress, Status,
+    Traffic, Volume,
 };
 
 pub(super) async fn show(State(app): State<App>) -> Json<Status> {
@@ -27,11 +27,13 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
     });
     Json(Status {
         version: info.version.clone(),
-        started_unix: info.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        started_unix: unix(info.started),
         uptime_seconds: uptime.as_secs(),
         realm: info.realm.clone(),
         draining: workers.is_draining(),
         listeners: info.listeners.iter().map(ToString::to_string).collect(),
+        tls_listeners: info.tls_listeners.iter().map(ToString::to_string).collect(),
+        certificates: info.certificates.iter().map(certificate).collect(),
         relay: relay.collect(),
         relay_ports: format!("{}-{}", info.relay_ports.0, info.relay_ports.1),
         workers: info.workers as u64,
@@ -59,6 +61,15 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
             .map(|&histogram| (histogram.label().to_owned(), buckets(&totals, histogram)))
             .collect(),
     })
+}
+
+fn certificate(certificate: &control::CertificateInfo) -> Certificate {
+    Certificate { file: certificate.file.clone(), expires_unix: unix(certificate.expires) }
+}
+
+/// Seconds since 1970; 0 for what was before.
+fn unix(moment: SystemTime) -> u64 {
+    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn connections(totals: &CounterTotals) -> Connections {

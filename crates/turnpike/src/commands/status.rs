@@ -1,9 +1,10 @@
 //! `turnpike status`: what the running server is and does, on one screen.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use admin::types::{Bucket, Offload, OffloadInterface, RelayAddress, Status, Traffic};
+use admin::types::{Bucket, Certificate, Offload, OffloadInterface, RelayAddress, Status, Traffic};
 
 use crate::cli::{self, Place};
 use crate::commands::ask;
@@ -52,6 +53,9 @@ fn facts(status: &Status, columns: usize) -> String {
         ),
         format!("  realm        {}", status.realm),
         format!("  listeners    {}", status.listeners.join("  ")),
+    ];
+    lines.extend(tls(status));
+    lines.extend([
         format!(
             "  relays from  {}, ports {}",
             status.relay.iter().map(relay).collect::<Vec<_>>().join(", "),
@@ -63,7 +67,7 @@ fn facts(status: &Status, columns: usize) -> String {
             on(status.offload.gro),
             on(status.offload.gso)
         ),
-    ];
+    ]);
     lines.extend(kernel_path(&status.offload, columns));
     lines.push(format!(
         "  allocations  {} live, {} since the start",
@@ -88,6 +92,27 @@ fn facts(status: &Status, columns: usize) -> String {
         lines.push(format!("  receive errors {}", grouped(status.receive_errors)));
     }
     lines.join("\n")
+}
+
+/// Where TLS is spoken, and until when each certificate is good. Nothing of a server without one.
+fn tls(status: &Status) -> Option<String> {
+    let first = status.certificates.first()?;
+    let mut places = vec!["the listeners"];
+    places.extend(status.tls_listeners.iter().map(String::as_str));
+    let now = SystemTime::now();
+    let until = |one: &Certificate| {
+        let ends = UNIX_EPOCH + Duration::from_secs(one.expires_unix);
+        match ends.duration_since(now) {
+            Ok(left) => format!("{} (good for {})", one.file, output::duration(left)),
+            Err(_) => format!("{} (HAS ENDED)", one.file),
+        }
+    };
+    let mut said = format!("  TLS          {}; {}", places.join("  "), until(first));
+    for one in &status.certificates[1..] {
+        // Writing to a String cannot fail.
+        let _ = write!(said, "\n               {}", until(one));
+    }
+    Some(said)
 }
 
 /// Where the kernel relays by itself, and for how many channels; or why it does not. Nothing of a
@@ -204,6 +229,26 @@ mod tests {
         let verbose = describe(&status, true);
         assert!(verbose.contains("received segments\n  <= 1"), "{verbose}");
         assert!(verbose.contains("75.0 %"), "{verbose}");
+    }
+
+    #[test]
+    fn certificates_are_told_with_their_ends() {
+        let in_days = |days: u64| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+            now + days * 86_400 + 60
+        };
+        let one = |file: &str, expires_unix| Certificate { file: file.into(), expires_unix };
+        let status = Status {
+            tls_listeners: vec!["0.0.0.0:5349".into()],
+            certificates: vec![one("a.pem", in_days(30)), one("b.pem", 1)],
+            ..Status::default()
+        };
+        assert_eq!(
+            tls(&status).unwrap(),
+            "  TLS          the listeners  0.0.0.0:5349; a.pem (good for 30 d)\n\
+             \x20              b.pem (HAS ENDED)"
+        );
+        assert_eq!(tls(&Status::default()), None);
     }
 
     fn interface(name: &str, hook: Option<&str>, why: &str) -> OffloadInterface {
