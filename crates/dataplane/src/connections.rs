@@ -17,12 +17,7 @@ use crate::limits::{
 };
 use crate::observe::Trouble;
 use crate::streams::{Heard, ReadError, State, Stream};
-use crate::tally::Sent;
 use crate::worker::Worker;
-
-/// What somebody is told who takes the port for a web server's.
-const NOT_A_WEB_SERVER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
-    Content-Length: 42\r\nConnection: close\r\n\r\nThis is a STUN and TURN server, no other.\n";
 
 /// What was found in a stream's bytes.
 struct Taken {
@@ -210,7 +205,7 @@ impl Worker {
         let spoken = speaks(&self.rx.message(message).data[start..]);
         match (state, spoken) {
             (State::Ending | State::Answering, _) => {}
-            (State::New, Some(Speaks::Http)) => self.refuse_http(id),
+            (State::New, Some(Speaks::Http)) => self.answer_http(id, (message, start)),
             (State::New, Some(Speaks::Tls)) if !is_tls => self.begin_tls(id, (message, start)),
             (State::Proxied | State::New | State::Open, _) => {
                 let taken = self.take_messages(&path, (message, start));
@@ -274,23 +269,6 @@ impl Worker {
         const { assert!(STRANGERS_MESSAGE_BYTES <= MESSAGE_LEN_MAX) };
         let too_long = len > STRANGERS_MESSAGE_BYTES && !self.server.serves(&path.five_tuple);
         too_long.then_some(StreamEnd::TooLong)
-    }
-
-    fn refuse_http(&mut self, id: SocketId) {
-        self.observer.count(Series::Packets(Leg::FromClients), 1);
-        self.egress.to_stream(
-            &mut self.streams,
-            id,
-            [NOT_A_WEB_SERVER, &[], &[]],
-            Sent::ErrorReply,
-        );
-        // All of it fits into the buffer of a new connection.
-        self.write_stream(id);
-        if let Some(stream) = self.streams.get_mut(id) {
-            stream.state = State::Ending;
-            stream.heard = self.now.instant;
-            stream.socket.end_sending();
-        }
     }
 
     /// Writes to all streams that were given something.

@@ -16,6 +16,7 @@ mod commands;
 mod connections;
 mod egress;
 mod fast_path;
+mod http;
 mod icmp;
 mod inbox;
 mod ingress;

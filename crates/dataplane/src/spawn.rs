@@ -30,6 +30,8 @@ pub struct WorkerSpec {
     pub proxies: Vec<Prefix>,
     /// How TLS is spoken on connections; `None`: not at all.
     pub tls: Option<TlsConfig>,
+    /// Where certificate authorities are sent that ask for a token, which is appended (RFC 8555 §8.3).
+    pub acme_redirect: Option<String>,
     /// How many connections there may be, of all workers together.
     pub admission: Arc<Admission>,
     /// The rules to begin with.

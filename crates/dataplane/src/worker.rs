@@ -34,6 +34,8 @@ pub(crate) struct Worker {
     pub(crate) proxies: Vec<Prefix>,
     /// How TLS is spoken, if it is.
     pub(crate) tls: Option<TlsConfig>,
+    /// Where certificate authorities are sent.
+    pub(crate) acme_redirect: Option<String>,
     /// Room for what is encrypted.
     pub(crate) scratch: Vec<u8>,
     pub(crate) rx: RxBatch,
@@ -68,6 +70,7 @@ impl Worker {
             admission: spec.admission,
             proxies: spec.proxies,
             tls: spec.tls,
+            acme_redirect: spec.acme_redirect,
             scratch: vec![0; CIPHERTEXT_PER_READ],
             rx: RxBatch::new(MESSAGES_PER_GATHERING),
             egress: Egress::new(tx, Arc::clone(&spec.counters)),

@@ -224,6 +224,24 @@ fn a_browser_is_told_and_what_else_is_no_stun_is_closed() {
 }
 
 #[test]
+fn a_certificate_authority_is_sent_to_who_has_its_token() {
+    let acme_redirect = Some("http://acme.example.org/c/".to_owned());
+    let world = World::start(Start { acme_redirect, ..Start::default() });
+    let mut authority = StreamUser::connect(world.server);
+    for piece in [&b"GET /.well-known/acme-chal"[..], b"lenge/a_Token-1", b" HTTP/1.1\r\n\r\n"] {
+        authority.write(piece);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let mut heard = String::new();
+    authority.socket.read_to_string(&mut heard).unwrap();
+    assert!(heard.starts_with("HTTP/1.1 301 "), "{heard}");
+    assert!(heard.contains("\r\nLocation: http://acme.example.org/c/a_Token-1\r\n"), "{heard}");
+    let heard = last_words(&world, b"GET /.well-known/acme-challenge/../x HTTP/1.1\r\n\r\n");
+    assert!(heard.starts_with(b"HTTP/1.1 400 "));
+    world.assert_adds_up();
+}
+
+#[test]
 fn one_address_has_so_many_connections_and_gets_others_when_they_end() {
     // 8489-6.2.2-06
     let limits = ConnectionLimits { total: 0, per_address: 2 };

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod caller;
+pub mod certificates;
 mod clients;
 mod lab;
 mod server;
@@ -12,6 +13,7 @@ mod skip;
 mod tool;
 
 pub use caller::Caller;
+pub use certificates::Certificates;
 pub use clients::{aioice, coturn, pion};
 pub use lab::{Addresses, Host, Lab};
 pub use server::{Account, Config, Server, binary};

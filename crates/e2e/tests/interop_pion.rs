@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Running, Server, Tool, pion, require};
+use e2e::{Certificates, Config, Host, Lab, Running, Server, Tool, pion, require};
 
 #[test]
 fn echoes_by_send_indications_and_channels() {
     let Some(client) = require(pion()) else { return };
     let Some(lab) = require(Lab::new()) else { return };
-    let config = Config { top: String::new(), ..Config::for_lab(&lab) };
+    let certificates = Certificates::new(&lab);
+    let config =
+        Config { top: String::new(), tables: certificates.simple(), ..Config::for_lab(&lab) };
     let _server = Server::start(&lab, &config);
     let _peer = Running::start(lab.command(Host::Peer, "turnutils_peer").args([
         "-p",
@@ -16,7 +18,7 @@ fn echoes_by_send_indications_and_channels() {
         "-L",
         &lab.v4.peer.to_string(),
     ]));
-    for transport in ["udp", "tcp"] {
+    for transport in ["udp", "tcp", "tls"] {
         // pion's client looks its server up in IPv4 only.
         let out = Tool::run(
             lab.command(Host::Client, &client).args([

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::{
     Bytes, Count, Duration, Endpoint, External, InterfaceName, OpenRelay, PortRange, Prefix,
-    RelayEntry, SecretText, Text, WorkerCount,
+    RelayEntry, SecretText, Text, WebPrefix, WorkerCount,
 };
 
 /// The configuration of Turnpike.
@@ -264,6 +264,13 @@ pub struct Tcp {
     /// from there has to begin with it, in front of TLS as well, and no other may.
     #[schemars(example = serde_json::json!(["10.0.0.0/24"]), extend("x-applied" = "restart"))]
     pub proxy_protocol: Vec<Prefix>,
+    /// Where a certificate authority is sent that asks here for what it gave out (ACME, HTTP-01): a token
+    /// is appended. Without it every web client is told with status 400 that this is no web server.
+    #[schemars(
+        example = "http://acme.example.org/.well-known/acme-challenge/",
+        extend("x-applied" = "restart")
+    )]
+    pub acme_redirect: Option<WebPrefix>,
 }
 
 /// `[tls]`.
@@ -282,6 +289,10 @@ pub struct Tls {
         extend("x-applied" = "live")
     )]
     pub certificates: Vec<CertificateEntry>,
+    /// A file with the certificates of authorities, as PEM: every client that speaks TLS has to show a
+    /// certificate that one of them signed, besides its password. Without it none is asked for.
+    #[schemars(example = "/etc/turnpike/clients-ca.pem", extend("x-applied" = "restart"))]
+    pub client_authorities: Option<Text<1, 4096>>,
 }
 
 /// An entry of `tls.certificates`. Paths are relative to the configuration file.
@@ -540,6 +551,7 @@ impl Default for Tcp {
             connections: Count::new(20_000),
             connections_per_address: Count::new(1000),
             proxy_protocol: Vec::new(),
+            acme_redirect: None,
         }
     }
 }
@@ -553,6 +565,7 @@ impl Default for Tls {
                 Endpoint((std::net::Ipv6Addr::UNSPECIFIED, 5349).into()),
             ],
             certificates: Vec::new(),
+            client_authorities: None,
         }
     }
 }

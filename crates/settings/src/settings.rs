@@ -115,6 +115,8 @@ pub struct Tcp {
     pub connections_per_address: u32,
     /// Where the PROXY protocol is spoken.
     pub proxy_protocol: Vec<Prefix>,
+    /// Where certificate authorities are sent, with a token appended.
+    pub acme_redirect: Option<String>,
 }
 
 /// TLS.
@@ -125,6 +127,8 @@ pub struct Tls {
     pub listen: Vec<SocketAddr>,
     /// The files of each certificate.
     pub certificates: Vec<CertificateFiles>,
+    /// Authorities one of which has to have signed a client's certificate; `None`: clients show none.
+    pub client_authorities: Option<PathBuf>,
 }
 
 /// Where a certificate is.

@@ -23,7 +23,7 @@ pub use peers::Prefix;
 pub use relay::{External, RelayEntry};
 pub use units::{Bytes, Count, Duration};
 pub(crate) use units::{show_bytes, show_duration};
-pub use words::{OpenRelay, SecretText, Text, WorkerCount};
+pub use words::{OpenRelay, SecretText, Text, WebPrefix, WorkerCount};
 
 /// A value that is written as text in the file.
 pub(crate) trait Written: Sized {

@@ -141,14 +141,19 @@ fn every_key_of_the_file_is_compared() {
         peers = { allow = ["10.0.0.0/8"], deny = ["192.0.2.0/24"] }
         compatibility.rfc5766_clients = true
         workers = { count = 1, pin = false }
-        tcp = { enabled = false, connections = 1, connections_per_address = 1, proxy_protocol = ["10.0.0.0/24"] }
-        tls = { listen = ["0.0.0.0:443"], certificates = [{ chain = "a.pem", key = "a.key" }] }
+        tls = { listen = ["0.0.0.0:443"], certificates = [{ chain = "a.pem", key = "a.key" }], client_authorities = "ca.pem" }
         sockets = { receive_buffer = "64 KiB", send_buffer = "64 KiB", gro = false, gso = false }
         offload = { mode = "off", interfaces = ["eth0"], flows = 1024 }
         log = { format = "json", level = "error" }
         control.socket = "/run/other.sock"
         data.directory = "/srv/other"
         shutdown.drain = "1 s"
+        [tcp]
+        enabled = false
+        connections = 1
+        connections_per_address = 1
+        proxy_protocol = ["10.0.0.0/24"]
+        acme_redirect = "http://acme.example.org/"
         [quotas]
         allocations_per_user = 1
         allocations_total = 1

@@ -3,15 +3,20 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoClientAuth, ResolvesServerCert, ServerConfig, VerifierBuilderError,
+    WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
 use webpki::EndEntityCert;
 use x509_parser::parse_x509_certificate;
 
-use crate::{TlsConfig, TlsError};
+use crate::TlsConfig;
 
 /// The protocols that clients may name in the handshake (RFC 7443 §5). Those that name none are welcome too.
 const ALPN: [&[u8]; 2] = [b"stun.turn", b"stun.nat-discovery"];
@@ -31,6 +36,9 @@ pub enum CertificateError {
     /// Key and certificate do not go together, or are of a kind that is not served.
     #[error("{0}")]
     Unusable(rustls::Error),
+    /// Authorities for clients that are of no use.
+    #[error("{0}")]
+    Authorities(#[from] VerifierBuilderError),
     /// The certificate is damaged.
     #[error("the certificate is damaged")]
     Damaged,
@@ -127,18 +135,52 @@ impl ResolvesServerCert for Chooser {
     }
 }
 
-/// The rules of TLS for all connections.
+/// Authorities that sign the certificates of clients.
+#[derive(Clone, Debug)]
+pub struct ClientAuthorities(Arc<RootCertStore>);
+
+impl ClientAuthorities {
+    /// Reads their certificates, as PEM.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn read(pem: &[u8]) -> Result<Self, CertificateError> {
+        let mut roots = RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(pem) {
+            let authority = authority.map_err(CertificateError::Chain)?;
+            roots.add(authority).map_err(CertificateError::Unusable)?;
+        }
+        if roots.is_empty() {
+            return Err(CertificateError::NoCertificate);
+        }
+        Ok(Self(Arc::new(roots)))
+    }
+}
+
+/// The rules of TLS for all connections. With `authorities` a client has to show a certificate that one of
+/// them signed.
 ///
 /// # Errors
-/// The cryptography of this build lacks something.
-pub fn tls_config(certificates: Arc<Certificates>) -> Result<TlsConfig, TlsError> {
+/// The cryptography of this build lacks something, or an authority is of no use.
+pub fn tls_config(
+    certificates: Arc<Certificates>,
+    authorities: Option<ClientAuthorities>,
+) -> Result<TlsConfig, CertificateError> {
     let chooser = Arc::new(Chooser(Arc::clone(&certificates)));
-    let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
+    let provider = Arc::new(provider());
+    let clients: Arc<dyn ClientCertVerifier> = match authorities {
+        None => Arc::new(NoClientAuth),
+        Some(ClientAuthorities(roots)) => {
+            WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?
+        }
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(CertificateError::Unusable)?
+        .with_client_cert_verifier(clients)
         .with_cert_resolver(chooser);
     config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
-    config.ticketer = aws_lc_rs::Ticketer::new()?;
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(CertificateError::Unusable)?;
     Ok(TlsConfig { config: Arc::new(config), certificates })
 }
 

@@ -16,7 +16,7 @@ fn server() -> (TlsConfig, RootCertStore) {
     roots.add(made.cert.der().clone()).unwrap();
     let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let certificates = Arc::new(Certificates::default());
-    let config = tls_config(Arc::clone(&certificates)).unwrap();
+    let config = tls_config(Arc::clone(&certificates), None).unwrap();
     assert!(!config.can_serve());
     certificates.replace(vec![Certificate::read(chain.as_bytes(), key.as_bytes()).unwrap()]);
     assert!(config.can_serve());

@@ -92,6 +92,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
             acceptors,
             proxies: settings.tcp.proxy_protocol.clone(),
             tls: Some(certificates.config()),
+            acme_redirect: settings.tcp.acme_redirect.clone(),
             admission: Arc::clone(&admission),
             policy: Arc::clone(&policy),
             book: Arc::clone(&book),

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::anyhow;
 use control::CertificateInfo;
 use settings::{CertificateFiles, Settings};
-use turn_session::{Certificate, Certificates, TlsConfig, tls_config};
+use turn_session::{Certificate, Certificates, ClientAuthorities, TlsConfig, tls_config};
 
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::output;
@@ -40,7 +40,8 @@ impl Keeper {
     /// Reads the certificates of a configuration.
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         let in_force = Arc::new(Certificates::default());
-        let config = tls_config(Arc::clone(&in_force)).or_fail("cannot set up TLS")?;
+        let authorities = read_authorities(settings.tls.client_authorities.as_deref())?;
+        let config = tls_config(Arc::clone(&in_force), authorities).or_fail("cannot set up TLS")?;
         let mut keeper = Self { in_force, config, seen: Vec::new(), infos: Vec::new(), told: None };
         keeper.put_in_force(settings)?;
         Ok(keeper)
@@ -116,6 +117,16 @@ impl From<Unusable> for Failure {
     fn from(Unusable { what, help }: Unusable) -> Self {
         Self::usage(anyhow!(what)).hint(help)
     }
+}
+
+/// Reads the authorities that sign clients' certificates, where there are to be any.
+pub(crate) fn read_authorities(file: Option<&Path>) -> Result<Option<ClientAuthorities>, Unusable> {
+    let Some(file) = file else { return Ok(None) };
+    let read = ClientAuthorities::read(&read(file)?);
+    read.map(Some).map_err(|error| Unusable {
+        what: format!("the authorities {} cannot be used: {error}", file.display()),
+        help: "name a file with the certificates of who signs those of clients, as PEM",
+    })
 }
 
 /// Reads and checks the certificates of a configuration.

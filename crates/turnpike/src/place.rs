@@ -76,10 +76,15 @@ pub(crate) fn load(place: &Place) -> Result<Configuration> {
 /// Reads a configuration file, or the defaults.
 pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
     let settings = settings::load(file, &environment())?;
-    let unusable = certificates::read_all(&settings.tls.certificates).err();
+    let tls = &settings.tls;
+    let unusable = certificates::read_all(&tls.certificates).err();
+    let strange = certificates::read_authorities(tls.client_authorities.as_deref()).err();
     let slip = realm_slip(&settings.realm)
         .map(|(what, help)| ("realm", what, help))
-        .or_else(|| unusable.map(|slip| ("tls.certificates", slip.what, slip.help.to_owned())));
+        .or_else(|| unusable.map(|slip| ("tls.certificates", slip.what, slip.help.to_owned())))
+        .or_else(|| {
+            strange.map(|slip| ("tls.client_authorities", slip.what, slip.help.to_owned()))
+        });
     let Some((key, what, help)) = slip else { return Ok(settings) };
     let place = file.map_or(settings::Place::Default, |path| settings::Place::File {
         path: path.to_owned(),

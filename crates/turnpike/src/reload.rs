@@ -161,7 +161,7 @@ fn with_restart_keys_of(old: &Settings, new: Settings) -> Settings {
         listen: old.listen.clone(),
         workers: old.workers,
         tcp: old.tcp.clone(),
-        tls: settings::Tls { listen: old.tls.listen.clone(), ..new.tls },
+        tls: settings::Tls { certificates: new.tls.certificates, ..old.tls.clone() },
         sockets: old.sockets,
         offload: old.offload.clone(),
         log: settings::Log { format: old.log.format, level: new.log.level },

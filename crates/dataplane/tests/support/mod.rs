@@ -59,6 +59,7 @@ pub(crate) struct Start {
     pub(crate) limits: ConnectionLimits,
     pub(crate) tls: Option<turn_session::TlsConfig>,
     pub(crate) proxies: Vec<turn_types::Prefix>,
+    pub(crate) acme_redirect: Option<String>,
 }
 
 impl Default for Start {
@@ -71,6 +72,7 @@ impl Default for Start {
             limits,
             tls: None,
             proxies: vec![],
+            acme_redirect: None,
         }
     }
 }
@@ -98,6 +100,7 @@ impl World {
             acceptors: vec![acceptor],
             proxies: start.proxies,
             tls: start.tls,
+            acme_redirect: start.acme_redirect,
             admission: Arc::new(Admission::new(start.limits)),
             policy: Arc::new(start.policy),
             book: Arc::new(LockedBook::new()),

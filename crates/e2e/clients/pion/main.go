@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
@@ -64,8 +65,14 @@ func main() {
 
 // What carries the messages to the server.
 func open(transport, server string) net.PacketConn {
-	if transport == "tcp" {
+	switch transport {
+	case "tcp":
 		connection, err := net.Dial("tcp", server)
+		check("connect", err)
+		return turn.NewSTUNConn(connection)
+	case "tls":
+		// Whose certificate it is, is for others to test.
+		connection, err := tls.Dial("tcp", server, &tls.Config{InsecureSkipVerify: true})
 		check("connect", err)
 		return turn.NewSTUNConn(connection)
 	}

@@ -96,6 +96,46 @@ impl Written for SecretText {
 }
 written!([] SecretText);
 
+/// The beginning of an address on the web, that something is appended to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebPrefix(String);
+
+impl WebPrefix {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Written for WebPrefix {
+    const KIND: &'static str = "address on the web";
+
+    fn forms() -> String {
+        "write one that begins with http:// or https:// and ends with /, such as \
+         \"http://acme.example.org/.well-known/acme-challenge/\""
+            .to_owned()
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        let is_good = host.is_some_and(|host| host.ends_with('/') && !host.starts_with('/'))
+            && text.len() <= 512
+            && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_good { Ok(Self(text.to_owned())) } else { Err(format!("\"{text}\" is none")) }
+    }
+
+    fn show(&self) -> String {
+        self.0.clone()
+    }
+
+    fn describe(schema: &mut Map<String, Value>) {
+        schema.insert("maxLength".to_owned(), json!(512));
+        schema.insert("x-bounds".to_owned(), json!("http:// or https://, up to 512 bytes"));
+    }
+}
+written!([] WebPrefix);
+
 /// Whether anybody may relay without proving who they are. Only the whole sentence says yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenRelay {

@@ -1,0 +1,86 @@
+//! Certificates that sign themselves, made by `openssl`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::{Host, Lab, Tool};
+
+/// A key on an elliptic curve.
+pub const ECDSA: &[&str] = &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+
+/// A key that old clients know.
+pub const RSA: &[&str] = &["-newkey", "rsa:2048"];
+
+/// How long making one may take: RSA looks for primes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Certificates in a directory of their own, which goes with this value.
+#[derive(Debug)]
+pub struct Certificates(PathBuf);
+
+impl Certificates {
+    /// None yet.
+    ///
+    /// # Panics
+    /// There can be no directory.
+    #[must_use]
+    pub fn new(lab: &Lab) -> Self {
+        let directory = std::env::temp_dir().join(format!("{}-tls", lab.namespace(Host::Server)));
+        drop(fs::remove_dir_all(&directory));
+        fs::create_dir_all(&directory).expect("a directory");
+        Self(directory)
+    }
+
+    /// Makes `FILE.pem` and `FILE.key` for these names, which blanks part, in the place of what was there.
+    ///
+    /// # Panics
+    /// `openssl` does not make one.
+    pub fn make(&self, file: &str, names: &str, kind: &[&str], days: &str) {
+        let path = |end: &str| self.path(&format!("{file}.{end}"));
+        let names: Vec<String> = names.split(' ').map(|name| format!("DNS:{name}")).collect();
+        let made = Tool::run(
+            Command::new("openssl")
+                .args(["req", "-x509", "-nodes", "-sha256", "-days", days])
+                .args(kind)
+                .args(["-subj", &format!("/CN={file}")])
+                .args(["-addext", &format!("subjectAltName={}", names.join(","))])
+                .arg("-keyout")
+                .arg(path("key.new"))
+                .arg("-out")
+                .arg(path("pem.new")),
+            PATIENCE,
+        );
+        assert!(made.ok, "{}", made.output);
+        for end in ["key", "pem"] {
+            fs::rename(path(&format!("{end}.new")), path(end)).expect("renamed");
+        }
+    }
+
+    /// One for `turn.example.org`, and the lines of a configuration that put it in force.
+    #[must_use]
+    pub fn simple(&self) -> String {
+        self.make("turn", "turn.example.org", ECDSA, "90");
+        format!("[tls]\ncertificates = [{}]\n", self.entry("turn"))
+    }
+
+    /// A file of the directory.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// An entry of `tls.certificates`.
+    #[must_use]
+    pub fn entry(&self, file: &str) -> String {
+        let path = |end: &str| self.path(&format!("{file}.{end}")).display().to_string();
+        format!("{{ chain = \"{}\", key = \"{}\" }}", path("pem"), path("key"))
+    }
+}
+
+impl Drop for Certificates {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}

@@ -1,0 +1,68 @@
+//! Web clients that came to the wrong door, or to have a certificate made.
+
+/// Where a certificate authority looks for what it asked for (RFC 8555 §8.3).
+const CHALLENGE: &[u8] = b"GET /.well-known/acme-challenge/";
+
+/// The longest token that is looked for: they have 22 characters at least, and some have 86.
+const TOKEN_MAX: usize = 256;
+
+/// What a web client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks<'a> {
+    /// Not all of it has come.
+    Unfinished,
+    /// What a certificate authority gave this token for (RFC 8555 §8.3).
+    Challenge(&'a str),
+    /// Anything else.
+    Else,
+}
+
+/// Looks at the beginning of a request.
+#[must_use]
+pub fn asks(request: &[u8]) -> Asks<'_> {
+    let common = request.len().min(CHALLENGE.len());
+    if request[..common] != CHALLENGE[..common] {
+        return Asks::Else;
+    }
+    let rest = &request[common..];
+    let end = rest.iter().position(|byte| !is_of_token(*byte));
+    match end {
+        None if rest.len() <= TOKEN_MAX => Asks::Unfinished,
+        Some(len @ 1..=TOKEN_MAX) if rest[len] == b' ' => {
+            str::from_utf8(&rest[..len]).map_or(Asks::Else, Asks::Challenge)
+        }
+        None | Some(_) => Asks::Else,
+    }
+}
+
+/// Of base64 for URLs, which is all that a token is made of: nothing that could end a line of the answer.
+const fn is_of_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_challenge_is_told_from_all_else_however_it_is_cut() {
+        let request = b"GET /.well-known/acme-challenge/a-Z_09 HTTP/1.1\r\nHost: x\r\n\r\n";
+        let whole = request.len() - b" HTTP/1.1\r\nHost: x\r\n\r\n".len();
+        for len in 0..=request.len() {
+            let expected = if len > whole { Asks::Challenge("a-Z_09") } else { Asks::Unfinished };
+            assert_eq!(asks(&request[..len]), expected, "{len}");
+        }
+        for other in [
+            "GET / HTTP/1.1\r\n",
+            "POST /.well-known/acme-challenge/x HTTP/1.1\r\n",
+            "GET /.well-known/acme-challenge/ HTTP/1.1\r\n",
+            "GET /.well-known/acme-challenge/../x HTTP/1.1\r\n",
+            "GET /.well-known/acme-challenge/x\r\nSet-Cookie: y",
+            "GET /.well-known/acme-challenge/x%0d%0a HTTP/1.1\r\n",
+        ] {
+            assert_eq!(asks(other.as_bytes()), Asks::Else, "{other}");
+        }
+        let long = [CHALLENGE, &[b'x'; TOKEN_MAX + 1]].concat();
+        assert_eq!(asks(&long), Asks::Else, "no end of it");
+    }
+}
