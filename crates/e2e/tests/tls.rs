@@ -52,6 +52,7 @@ fn assert_has(output: &str, wanted: &str) {
 
 #[test]
 fn versions_kinds_of_keys_names_and_protocols_are_those_of_the_rfcs() {
+    // 7443-2-01, 7443-2-02, 7443-2-03, 8489-6.2.3-02
     let Some(scene) = Scene::new() else { return };
     for version in ["-tls1_2", "-tls1_3"] {
         let out = scene.s_client(&[version, "-servername turn.example.org", "-alpn stun.turn"]);
@@ -70,7 +71,7 @@ fn versions_kinds_of_keys_names_and_protocols_are_those_of_the_rfcs() {
     assert_has(&scene.s_client(&["-noservername"]), "subject=CN = turn\n");
     assert_has(&scene.s_client(&["-alpn stun.nat-discovery"]), "ALPN protocol: stun.nat-discovery");
     assert_has(&scene.s_client(&["-alpn h2"]), "no application protocol");
-    // 8489-6.2.3-01, 8489-6.2.3-04
+    // 8489-6.2.3-01, 8489-6.2.3-03, 8489-6.2.3-04
     for suite in ["ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"] {
         assert_has(&scene.s_client(&["-tls1_2", "-cipher", suite]), &format!("Cipher is {suite}"));
     }
