@@ -99,6 +99,44 @@ fn over_tcp() {
     assert_relayed(&scene.uclient_to(&identity, &options, &listen), 20);
 }
 
+/// The keys of tokens that `uclient -J` has built in. Its own copies are a line break longer, which coturn
+/// cuts off.
+const TOKEN_KEYS: &str = "
+[auth]
+users = false
+token_keys = [
+    { kid = \"north\", key = \"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\" },
+    { kid = \"union\", key = \"MTIzNDU2Nzg5MDEyMzQ1Ng==\", algorithm = \"A128GCM\" },
+    { kid = \"oldempire\", key = \"MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=\" },
+]
+server_name = \"turn1.turn.test\"
+";
+
+#[test]
+fn access_tokens() {
+    // 7635-4-01, 7635-6.2-01, 7635-7-04: uclient takes any of its keys for each Allocate and each Refresh.
+    let config = |config: &mut Config| {
+        config.top.push_str("compatibility.coturn_tokens = true\n");
+        TOKEN_KEYS.clone_into(&mut config.tables);
+    };
+    let Some(scene) = Scene::new(config) else { return };
+    let peer = scene.lab.v4.peer.to_string();
+    let listen = scene.lab.v4.listen.to_string();
+    for options in [&["-J", "-c", "-m", "8"][..], &["-J", "-c", "-m", "8", "-t"]] {
+        let options = [options, &["-n", "20", "-z", "5"]].concat();
+        assert_relayed(&scene.uclient_to(&["-e", &peer], &options, &listen), 160);
+    }
+    // One whose key was taken away is somebody whom nobody vouches for.
+    let mut other = Config::for_lab(&scene.lab);
+    TOKEN_KEYS.replace("kid = \"", "kid = \"old-").clone_into(&mut other.tables);
+    scene.server.rewrite(&other);
+    assert!(scene.server.ask(&["reload"]).ok);
+    let refused = scene.uclient_to(&["-e", &peer], &["-J", "-c", "-n", "1"], &listen);
+    assert!(!refused.ok, "an unknown key was taken:\n{}", refused.output);
+    let log = scene.server.process.output();
+    assert!(!log.contains("ODkwMT"), "keys are not logged:\n{log}");
+}
+
 #[test]
 fn send_indications() {
     let Some(scene) = Scene::new(|_| ()) else { return };

@@ -3,6 +3,7 @@
 mod auth;
 mod relay;
 mod tls;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
             reservation: file.lifetimes.reservation.get(),
         },
         rfc5766_clients: file.compatibility.rfc5766_clients,
+        coturn_tokens: file.compatibility.coturn_tokens,
         redirect,
         workers: Workers { count: file.workers.count, pin: file.workers.pin },
         tcp: Tcp {

@@ -81,6 +81,8 @@ const ROWS: &[Row] = rows! {
     "auth.open_relay": auth.open_relay => bool::to_string,
     "auth.expiry_at_refresh": auth.expiry_at_refresh => bool::to_string,
     "auth.userhash": auth.userhash => bool::to_string,
+    "auth.token_keys": auth.token_keys => token_keys,
+    "auth.server_name": auth.server_name => |name: &Option<_>| optional(name.as_ref()),
     "peers.allow": peers.allow => list,
     "peers.deny": peers.deny => list,
     "quotas.allocations_per_user": quotas.allocations_per_user => u32::to_string,
@@ -96,6 +98,7 @@ const ROWS: &[Row] = rows! {
     "lifetimes.nonce": lifetimes.nonce => duration,
     "lifetimes.reservation": lifetimes.reservation => duration,
     "compatibility.rfc5766_clients": rfc5766_clients => bool::to_string,
+    "compatibility.coturn_tokens": coturn_tokens => bool::to_string,
     "redirect.ipv4": redirect => |to: &Redirect| optional(to.as_ref().and_then(|to| to.v4)),
     "redirect.ipv6": redirect => |to: &Redirect| optional(to.as_ref().and_then(|to| to.v6)),
     "redirect.domain": redirect => |to: &Redirect| optional(to.as_ref().and_then(|to| to.domain.as_ref())),
@@ -147,6 +150,11 @@ fn secrets(secrets: &[turn_proto::SharedSecret]) -> String {
 
 fn certificates(certificates: &[crate::CertificateFiles]) -> String {
     let entries = certificates.iter().map(|one| quoted(&one.chain.display()));
+    format!("[{}]", entries.collect::<Vec<_>>().join(", "))
+}
+
+fn token_keys(keys: &[turn_proto::TokenKey]) -> String {
+    let entries = keys.iter().map(|key| format!("{}: <secret>", key.kid));
     format!("[{}]", entries.collect::<Vec<_>>().join(", "))
 }
 

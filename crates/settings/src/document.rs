@@ -230,7 +230,7 @@ fn known_parts(
 
 /// What coturn calls our keys, for those who come from there. Units and forms differ, so that the
 /// words are not simply taken.
-const COTURN: [(&str, &str); 13] = [
+const COTURN: [(&str, &str); 15] = [
     ("allowed-peer-ip", "peers.allow"),
     ("denied-peer-ip", "peers.deny"),
     ("external-ip", "relay.external"),
@@ -239,7 +239,9 @@ const COTURN: [(&str, &str); 13] = [
     ("max-bps", "quotas.bytes_per_second"),
     ("max-port", "relay.ports"),
     ("min-port", "relay.ports"),
+    ("oauth", "auth.token_keys"),
     ("relay-ip", "relay.addresses"),
+    ("server-name", "auth.server_name"),
     ("static-auth-secret", "auth.secret"),
     ("total-quota", "quotas.allocations_total"),
     ("use-auth-secret", "auth.secret"),

@@ -5,11 +5,13 @@
 //! applies a change of the key (`live`) or the server has to be started again (`restart`).
 
 mod streams;
+mod tokens;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use streams::{CertificateEntry, Tcp, Tls};
+pub use tokens::{TokenCipher, TokenKeyEntry};
 
 use crate::value::{
     Bytes, Count, Duration, Endpoint, External, InterfaceName, OpenRelay, PortRange, Prefix,
@@ -131,6 +133,20 @@ pub struct Auth {
     /// only while there are no shared secrets: a time-limited name cannot be told from its hash.
     #[schemars(extend("x-applied" = "live"))]
     pub userhash: bool,
+    /// Keys shared with an authorization server whose access tokens let clients in (RFC 7635), beside
+    /// or instead of the above. A token says until when its client may relay: allocations end with it
+    /// unless they are refreshed with another. `quotas.allocations_per_user` counts by token. To change
+    /// a key, add the new one under a name of its own, move the authorization server over, and remove
+    /// the old one.
+    #[schemars(
+        example = serde_json::json!([{ "kid": "2027", "key_file": "/etc/turnpike/token-key-2027" }]),
+        extend("x-applied" = "live", "x-secret" = true)
+    )]
+    pub token_keys: Vec<TokenKeyEntry>,
+    /// What the authorization server calls this server: clients are told it, and tokens that were made
+    /// for another name are refused. Left out: the realm.
+    #[schemars(example = &"turn1.example.org", extend("x-applied" = "live"))]
+    pub server_name: Option<Text<1, { turn_proto::limits::SERVER_NAME_BYTES_MAX }>>,
 }
 
 /// An entry of `auth.secrets`.
@@ -220,6 +236,10 @@ pub struct Compatibility {
     /// and `turnpike status` counts it as `channel_number`.
     #[schemars(extend("x-applied" = "live"))]
     pub rfc5766_clients: bool,
+    /// Takes access tokens (`auth.token_keys`) from clients that were made for coturn, too: they seal
+    /// requests with the first 16 bytes of a token's session key, where RFC 7635 has them use all.
+    #[schemars(extend("x-applied" = "live"))]
+    pub coturn_tokens: bool,
 }
 
 /// `[redirect]`.
@@ -452,6 +472,8 @@ impl Default for Auth {
             open_relay: OpenRelay::No,
             expiry_at_refresh: true,
             userhash: true,
+            token_keys: Vec::new(),
+            server_name: None,
         }
     }
 }

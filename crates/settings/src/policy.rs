@@ -3,11 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use turn_proto::{AuthPolicy, NonceKey, PeerRules, Policy, RelayAddress, RelayPorts};
+use turn_proto::{
+    AuthPolicy, NonceKey, PeerRules, Policy, RelayAddress, RelayPorts, TokenAuthority,
+};
 use turn_types::IpFamily;
 
 use crate::error::{Errors, Place, SettingsErrors};
-use crate::settings::Settings;
+use crate::settings::{Auth, Settings};
 use crate::value::RelayEntry;
 
 /// An address that relay sockets bind to, and what clients are told instead.
@@ -99,6 +101,7 @@ impl Settings {
                 secrets: self.auth.secrets.clone(),
                 expiry_at_refresh: self.auth.expiry_at_refresh,
                 userhash: self.auth.userhash && self.auth.users && self.auth.secrets.is_empty(),
+                tokens: self.tokens(),
                 nonce_key,
             },
             relay: pairs.into_iter().map(|pair| relay_address(pair, previous)).collect(),
@@ -109,6 +112,16 @@ impl Settings {
             alternate: self.redirect.clone(),
             strangers: self.strangers,
             rfc5766_clients: self.rfc5766_clients,
+        })
+    }
+
+    /// Whose tokens are taken.
+    fn tokens(&self) -> Option<TokenAuthority> {
+        let Auth { token_keys, server_name, .. } = &self.auth;
+        (!token_keys.is_empty()).then(|| TokenAuthority {
+            server_name: server_name.as_ref().unwrap_or(&self.realm).clone(),
+            keys: token_keys.clone(),
+            coturn_clients: self.coturn_tokens,
         })
     }
 }

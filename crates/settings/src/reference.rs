@@ -86,6 +86,7 @@ For allocations that exist, a change means:
 - peer rules: what clients may no longer reach is cut off at once;
 - relay addresses: allocations on one that was removed end at once;
 - secrets: who has a credential from one that was removed cannot prolong what they have;
+- keys of tokens: likewise;
 - lifetimes: they hold from the next refresh on;
 - quotas: they hold from the next allocation on, and nothing that exists is taken away.
 "#;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use turn_proto::{AlternateServer, Lifetimes, Quotas, SharedSecret, StrangerBudget};
+use turn_proto::{AlternateServer, Lifetimes, Quotas, SharedSecret, StrangerBudget, TokenKey};
 use turn_types::Prefix;
 
 use crate::file::{LogFormat, LogLevel, OffloadMode};
@@ -38,6 +38,8 @@ pub struct Settings {
     pub lifetimes: Lifetimes,
     /// Whether clients older than RFC 8656 are served as well.
     pub rfc5766_clients: bool,
+    /// Whether tokens are taken from clients made for coturn as well.
+    pub coturn_tokens: bool,
     /// Where clients are sent instead of being served.
     pub redirect: Option<AlternateServer>,
     /// The threads that relay.
@@ -84,6 +86,10 @@ pub struct Auth {
     pub expiry_at_refresh: bool,
     /// Whether names may be sent as hashes where that is possible.
     pub userhash: bool,
+    /// Those with an access token made with one of these; names differ.
+    pub token_keys: Vec<TokenKey>,
+    /// What tokens call this server; the realm where it was not said.
+    pub server_name: Option<Arc<str>>,
 }
 
 /// Exceptions to the rules about peers.

@@ -137,9 +137,9 @@ fn every_key_of_the_file_is_compared() {
         listen = ["0.0.0.0:1"]
         software = "other"
         relay = { addresses = ["10.0.0.5"], external = "203.0.113.7", ports = "1024-1025" }
-        auth = { secret = "0123456789abcdef", users = false, expiry_at_refresh = false, userhash = false }
+        auth = { secret = "0123456789abcdef", users = false, expiry_at_refresh = false, userhash = false, token_keys = [{ kid = "k", key = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" }], server_name = "other" }
         peers = { allow = ["10.0.0.0/8"], deny = ["192.0.2.0/24"] }
-        compatibility.rfc5766_clients = true
+        compatibility = { rfc5766_clients = true, coturn_tokens = true }
         workers = { count = 1, pin = false }
         tls = { listen = ["0.0.0.0:443"], certificates = [{ chain = "a.pem", key = "a.key" }], client_authorities = "ca.pem" }
         sockets = { receive_buffer = "64 KiB", send_buffer = "64 KiB", gro = false, gso = false }

@@ -381,6 +381,38 @@ fn who_may_relay() {
              use another name",
         ),
         (
+            "[[auth.token_keys]]\nkid = 'a'",
+            "turnpike.toml:1: auth.token_keys: entry 1: there is no key\n    \
+             add key_file = \"...\" or key = \"...\"",
+        ),
+        (
+            "[[auth.token_keys]]\nkey = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='",
+            "turnpike.toml:1: auth.token_keys: entry 1: there is no kid\n    \
+             add kid = \"...\", the name that the authorization server calls the key by",
+        ),
+        (
+            "[[auth.token_keys]]\nkid = 'a'\nkey = 'MDEyMzQ1Njc4OTAxMjM0NTY='",
+            "turnpike.toml:1: auth.token_keys: entry 1: the key has 17 bytes, and A256GCM needs 32\n    \
+             make one with `openssl rand -base64 32`",
+        ),
+        (
+            "[[auth.token_keys]]\nkid = 'a'\nalgorithm = 'A128GCM'\nkey = 'not in base64 at all'",
+            "turnpike.toml:1: auth.token_keys: entry 1: the key is not in base64\n    \
+             make one with `openssl rand -base64 16`",
+        ),
+        (
+            "[[auth.token_keys]]\nkid = 'a'\nkey = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='\n\
+             [[auth.token_keys]]\nkid = 'a'\nkey = 'MTEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='",
+            "turnpike.toml:4: auth.token_keys: entry 2: another key is called \"a\" too\n    \
+             remove one of them",
+        ),
+        (
+            "auth.open_relay = 'yes, relay for anyone'\n\
+             [[auth.token_keys]]\nkid = 'a'\nkey = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='",
+            "turnpike.toml:1: auth.open_relay: anybody may relay, and there are keys of tokens that nobody would be \
+             asked for\n    remove auth.open_relay, or auth.token_keys",
+        ),
+        (
             "[[auth.secrets]]\nname = 'a'\nsecret = '0123456789abcdef'\n[[auth.secrets]]\nname = 'b'\nsecret = '0123456789abcdef'",
             "turnpike.toml:4: auth.secrets: entry 2: it is the same secret as \"a\"\n    \
              remove one of them",
@@ -436,6 +468,9 @@ fn no_error_shows_a_secret() {
         "[auth]\nsecrets = [{ name = 'a', secret = ['topsecret'] }]",
         "[auth]\nsecrets = [{ name = ['topsecret'], secret = '0123456789abcdef' }]",
         "[auth]\nsecrets = [{ name = 'a', secret_file = { secret = 'topsecret' } }]",
+        "[auth]\nserver_name = 'a'\ntoken_keys = [{ kid = 'a', key = 'topsecret' }]",
+        "[auth]\ntoken_keys = [{ kid = 'a', key = 'topsecret--------' }]",
+        "[auth]\ntoken_keys = [{ kid = 'a', key = ['topsecret'] }]",
         "[auth]\nsecret = \"topsecret",
         "[auth]\nsecret = topsecret",
         "[auth]\nsecert = 'topsecret'",

@@ -6,11 +6,10 @@ use alloc::sync::Arc;
 use stun_wire::TransactionId;
 use turn_types::{AllocationId, ClientPath, Instant, IpFamily, RelayId, RelayedAddr, UnixSeconds};
 
-use crate::auth::Known;
+use crate::auth::{Authenticated, Keys, Known};
 use crate::bandwidth::Bucket;
 use crate::book::QuotaLease;
 use crate::channel::Channels;
-use crate::event::UserKeys;
 use crate::notice::{AllocationRecord, EndReason, Refusal, Traffic};
 use crate::permission::Permissions;
 use crate::ports::PortLease;
@@ -29,12 +28,31 @@ pub(crate) struct Credentials {
     pub(crate) user: Arc<str>,
     pub(crate) account: Arc<str>,
     pub(crate) realm: Arc<str>,
-    pub(crate) keys: UserKeys,
-    /// When a time-limited credential runs out.
+    pub(crate) keys: Keys,
+    /// When a time-limited credential or an access token runs out.
     pub(crate) expires: Option<UnixSeconds>,
 }
 
 impl Credentials {
+    /// Whether `who` is who these are of (RFC 8656 §5). A token says who vouches for its user, not who
+    /// the user is, and is followed by others, perhaps of another key: any of them will do.
+    pub(crate) fn are_of(&self, who: &Authenticated) -> bool {
+        match (&self.keys, &who.keys) {
+            (Keys::Token(_), Keys::Token(_)) => true,
+            (Keys::LongTerm(_), Keys::LongTerm(_)) => self.user == who.user,
+            (Keys::Token(_), Keys::LongTerm(_)) | (Keys::LongTerm(_), Keys::Token(_)) => false,
+        }
+    }
+
+    /// A token that prolongs an allocation seals what comes after it. Quotas count as before.
+    pub(crate) fn renew(&mut self, who: &Authenticated) {
+        if who.keys.are_of_token() {
+            self.user = Arc::clone(&who.user);
+            self.keys = who.keys.clone();
+            self.expires = who.expires;
+        }
+    }
+
     /// What later requests of the same user are checked by, without asking anybody. Who allocated
     /// on an open relay has no keys that prove anything.
     pub(crate) fn known(&self) -> Option<Known<'_>> {

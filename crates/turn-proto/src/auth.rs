@@ -8,7 +8,8 @@
 //! the nonce was never given to this client          438   departure, see below
 //! password algorithms are not those offered         400   bid-down protection
 //! realm is not ours, user unknown, integrity wrong  401
-//! a time-limited credential has run out             401
+//! an access token is bad, or its key is unknown     401
+//! a time-limited credential or token has run out    401
 //! the nonce is too old                              438
 //! ```
 //!
@@ -20,6 +21,7 @@
 //! answer is there ([`authenticate_found`]).
 
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use stun_wire::{
     AttributeType, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method, PasswordAlgorithm,
@@ -34,7 +36,11 @@ use crate::notice::Refusal;
 use crate::policy::Policy;
 
 mod claim;
+mod keys;
 mod time_limited;
+mod token;
+
+pub(crate) use keys::Keys;
 
 use claim::{Claim, ClaimedUser};
 use time_limited::TimeLimitedName;
@@ -69,7 +75,7 @@ pub(crate) struct Authenticated {
     /// Whom quotas count: the name without the time stamp of a time-limited one.
     pub(crate) account: Arc<str>,
     /// The keys that proved it. On an open relay they mean nothing.
-    pub(crate) keys: UserKeys,
+    pub(crate) keys: Keys,
     /// How answers to this request are sealed; not at all on an open relay.
     pub(crate) seal: Option<Seal>,
     /// When the credential runs out, if it does.
@@ -96,7 +102,7 @@ pub(crate) struct Seal {
 pub(crate) struct Known<'a> {
     pub(crate) user: &'a Arc<str>,
     pub(crate) account: &'a Arc<str>,
-    pub(crate) keys: &'a UserKeys,
+    pub(crate) keys: &'a Keys,
     pub(crate) expires: Option<UnixSeconds>,
 }
 
@@ -125,11 +131,22 @@ pub(crate) fn authenticate(
         Err(reason) => return refuse(reason),
     };
     let case = Case { policy, now, message, claim };
+    if let Some(step) = case.by_token() {
+        return step;
+    }
     if let Some(known) = known.filter(|known| claim.user.is(known.user, &policy.realm))
         && let Some(seal) = case.seal(known.keys)
     {
         if !case.prolongs() {
             return case.accept(known.authenticated(seal));
+        }
+        if let Keys::Token(token) = known.keys {
+            // A key that was taken away prolongs nothing.
+            let kept = policy.auth.tokens.as_ref().and_then(|tokens| tokens.key(&token.kid));
+            return match kept {
+                Some(_) => case.accept(known.authenticated(seal)),
+                None => refuse(Refusal::UnknownTokenKey),
+            };
         }
         let from_database = known.expires.is_none();
         return match case.time_limited() {
@@ -167,17 +184,19 @@ pub(crate) fn authenticate_found(
         }
         UserAnswer::Unavailable => {
             let known = known.filter(|known| claim.user.is(known.user, &policy.realm));
+            let known = known.filter(|known| !known.keys.are_of_token());
             return match known.and_then(|known| Some((known, case.seal(known.keys)?))) {
                 Some((known, seal)) => case.accept(known.authenticated(seal)),
                 None => refuse(Refusal::UserDatabaseUnavailable),
             };
         }
     };
-    match case.seal(&user.keys) {
+    let keys = Keys::LongTerm(user.keys);
+    match case.seal(&keys) {
         Some(seal) => case.accept(Authenticated {
             user: Arc::clone(&user.name),
             account: Arc::clone(&user.name),
-            keys: user.keys,
+            keys,
             seal: Some(seal),
             expires: None,
             allocations_max: user.allocations_max,
@@ -187,7 +206,8 @@ pub(crate) fn authenticate_found(
 }
 
 /// Appends what a client needs to try again: REALM, NONCE and PASSWORD-ALGORITHMS in a 401 or 438,
-/// nothing in any other answer (RFC 8489 §9.2.4).
+/// nothing in any other answer (RFC 8489 §9.2.4). In a 401
+/// also the name to ask an access token for, where they are taken (RFC 7635 §5).
 pub(crate) fn challenge(
     builder: &mut MessageBuilder<'_>,
     policy: &Policy,
@@ -201,6 +221,11 @@ pub(crate) fn challenge(
         builder.attribute(AttributeType::NONCE, nonce.as_bytes());
         builder.password_algorithms(&claim::OFFERED);
     }
+    if let Some(tokens) = &policy.auth.tokens
+        && reason.code() == 401
+    {
+        builder.third_party_authorization(&tokens.server_name);
+    }
 }
 
 /// The security features that nonces announce.
@@ -213,12 +238,23 @@ fn refuse(reason: Refusal) -> AuthStep {
 }
 
 impl Authenticated {
+    /// A lifetime that may be granted: nothing outlives the token that it was granted under
+    /// (RFC 7635 §9).
+    pub(crate) fn at_most(&self, lifetime: Duration, now: UnixSeconds) -> Duration {
+        match (&self.keys, self.expires) {
+            (Keys::Token(_), Some(expires)) => {
+                lifetime.min(Duration::from_secs(expires.0.saturating_sub(now.0)))
+            }
+            (Keys::Token(_) | Keys::LongTerm(_), _) => lifetime,
+        }
+    }
+
     /// Anybody, on an open relay.
     fn nobody() -> Self {
         Self {
             user: Arc::default(),
             account: Arc::default(),
-            keys: UserKeys { md5: Default::default(), sha256: None },
+            keys: Keys::LongTerm(UserKeys { md5: Default::default(), sha256: None }),
             seal: None,
             expires: None,
             allocations_max: None,
@@ -231,7 +267,7 @@ impl Known<'_> {
         Authenticated {
             user: Arc::clone(self.user),
             account: Arc::clone(self.account),
-            keys: *self.keys,
+            keys: self.keys.clone(),
             seal: Some(seal),
             expires: self.expires,
             allocations_max: None,
@@ -240,6 +276,35 @@ impl Known<'_> {
 }
 
 impl Case<'_> {
+    /// Whoever shows an access token is judged by it and by nothing else. It counts in requests that
+    /// begin or prolong something (RFC 7635 §9), and where tokens are taken.
+    fn by_token(&self) -> Option<AuthStep> {
+        let authority = self.policy.auth.tokens.as_ref()?;
+        if !matches!(self.message.method(), Method::ALLOCATE | Method::REFRESH) {
+            return None;
+        }
+        let token = self.message.first(AttributeType::ACCESS_TOKEN)?;
+        let ClaimedUser::Name(kid) = self.claim.user else {
+            return Some(refuse(Refusal::UnknownTokenKey));
+        };
+        let grant = match token::open(authority, kid, token, self.now.unix) {
+            Ok(grant) => grant,
+            Err(reason) => return Some(refuse(reason)),
+        };
+        let (user, keys) = (Arc::clone(&grant.keys.kid), Keys::Token(grant.keys));
+        let Some(seal) = self.seal(&keys) else {
+            return Some(refuse(Refusal::WrongPassword));
+        };
+        Some(self.accept(Authenticated {
+            user,
+            account: grant.account,
+            keys,
+            seal: Some(seal),
+            expires: Some(grant.expires),
+            allocations_max: None,
+        }))
+    }
+
     /// A user whose password follows from a shared secret: the name says until when it is good.
     fn time_limited(&self) -> Option<Authenticated> {
         let ClaimedUser::Name(name) = self.claim.user else {
@@ -247,7 +312,7 @@ impl Case<'_> {
         };
         let limited = TimeLimitedName::parse(name)?;
         self.policy.auth.secrets.iter().find_map(|secret| {
-            let keys = time_limited::keys(secret, name, &self.policy.realm)?;
+            let keys = Keys::LongTerm(time_limited::keys(secret, name, &self.policy.realm)?);
             let seal = self.seal(&keys)?;
             Some(Authenticated {
                 user: name.into(),
@@ -286,7 +351,7 @@ impl Case<'_> {
     /// nonce?
     fn accept(&self, who: Authenticated) -> AuthStep {
         let run_out = who.expires.is_some_and(|expires| self.now.unix >= expires);
-        let reason = if run_out && self.is_bound_by_expiry() {
+        let reason = if run_out && self.is_bound_by_expiry(&who.keys) {
             Refusal::CredentialExpired
         } else if self.claim.nonce_is_stale {
             Refusal::StaleNonce
@@ -296,11 +361,11 @@ impl Case<'_> {
         AuthStep::Refuse { reason, user: Some(who.user) }
     }
 
-    /// Whether a credential that has run out no longer counts for this request: always for Allocate,
-    /// by choice for Refresh. Giving an allocation back is never refused for that.
-    fn is_bound_by_expiry(&self) -> bool {
-        self.message.method() == Method::ALLOCATE
-            || (self.policy.auth.expiry_at_refresh && self.prolongs())
+    /// Whether a credential that has run out no longer counts for this request: always for Allocate;
+    /// for Refresh by choice, or if it is a token. Giving an allocation back is never refused for that.
+    fn is_bound_by_expiry(&self, keys: &Keys) -> bool {
+        let at_refresh = self.policy.auth.expiry_at_refresh || keys.are_of_token();
+        self.message.method() == Method::ALLOCATE || (at_refresh && self.prolongs())
     }
 
     /// Whether the request would prolong an allocation.
@@ -310,7 +375,17 @@ impl Case<'_> {
     }
 
     /// How to seal answers, if the request was sealed with these keys.
-    fn seal(&self, keys: &UserKeys) -> Option<Seal> {
+    fn seal(&self, keys: &Keys) -> Option<Seal> {
+        let keys = match keys {
+            Keys::LongTerm(keys) => keys,
+            Keys::Token(token) => {
+                // The key of both kinds of integrity: answers have the kind that the request had.
+                let sha256 = self.message.integrity().sha256.is_some();
+                let kind = if sha256 { IntegrityKind::Sha256 } else { IntegrityKind::Sha1 };
+                let key = self.session_key(token.mac.expose())?;
+                return Some(Seal { kind, key });
+            }
+        };
         let (kind, key) = match self.claim.algorithm {
             None => (IntegrityKind::Sha1, IntegrityKey::new(keys.md5.expose())),
             Some(PasswordAlgorithm::SHA256) => {
@@ -326,6 +401,14 @@ impl Case<'_> {
             Some(_) => (IntegrityKind::Sha256, IntegrityKey::new(keys.md5.expose())),
         };
         self.proves(&key).then_some(Seal { kind, key })
+    }
+
+    /// The key that the request was sealed with, if it is that of the token.
+    fn session_key(&self, mac_key: &[u8]) -> Option<IntegrityKey> {
+        let coturn = self.policy.auth.tokens.as_ref().is_some_and(|tokens| tokens.coturn_clients);
+        let first = mac_key.get(..token::COTURN_KEY_LEN).filter(|_| coturn);
+        let mut keys = [Some(mac_key), first].into_iter().flatten().map(IntegrityKey::new);
+        keys.find(|key| self.proves(key))
     }
 
     /// Whether the request was sealed with this key.

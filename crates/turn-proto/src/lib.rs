@@ -66,7 +66,7 @@ pub use notice::{AllocationRecord, EndReason, Notice, Refusal, Traffic};
 pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
 pub use policy::{
     AlternateServer, AuthPolicy, Lifetimes, NonceKey, Policy, Quotas, RelayAddress, SharedSecret,
-    StrangerBudget,
+    StrangerBudget, TokenAlgorithm, TokenAuthority, TokenKey,
 };
 pub use ports::{PortLease, PortRange, PortWish, RelayPorts};
 pub use route::{Route, RouteId};

@@ -67,6 +67,19 @@ pub const REALM_BYTES_MAX: usize = 127;
 /// USERNAME in bytes that is parsed (RFC 8489 §14.3).
 pub const USERNAME_BYTES_MAX: usize = 763;
 
+/// Longest ACCESS-TOKEN that is decrypted, in bytes: one with a session key of 64 bytes has 106.
+pub const TOKEN_BYTES_MAX: usize = 512;
+
+/// Shortest session key in a token, in bytes: 128 bits, below which a captured request can be searched
+/// for.
+pub const TOKEN_MAC_KEY_BYTES_MIN: usize = 16;
+
+/// Keys of access tokens: only the one that USERNAME names is tried, so it is what a person can oversee.
+pub const TOKEN_KEYS_MAX: usize = 32;
+
+/// The server's name for tokens in bytes: it is in every 401, and challenges stay small.
+pub const SERVER_NAME_BYTES_MAX: usize = 127;
+
 /// Largest UDP payload over IPv4 (65,535 - 20 - 8); what must fit with its header in front.
 pub const UDP_PAYLOAD_MAX: usize = 65_507;
 

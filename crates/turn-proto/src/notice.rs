@@ -123,7 +123,11 @@ turn_types::labels! {
         UnknownUser => "unknown_user",
         /// The user is known, the key is wrong.
         WrongPassword => "wrong_password",
-        /// A time-limited credential that has run out.
+        /// An access token that cannot be read: altered, made for another server, or with another key.
+        BadToken => "bad_token",
+        /// An access token whose USERNAME names no key of ours.
+        UnknownTokenKey => "unknown_token_key",
+        /// A time-limited credential or an access token that has run out.
         CredentialExpired => "credential_expired",
         /// A nonce that is too old.
         StaleNonce => "stale_nonce",
@@ -193,6 +197,8 @@ impl Refusal {
             | Self::WrongRealm
             | Self::UnknownUser
             | Self::WrongPassword
+            | Self::BadToken
+            | Self::UnknownTokenKey
             | Self::CredentialExpired => 401,
             Self::PeerForbidden | Self::TunnelClient => 403,
             Self::UnknownAttributes | Self::DontFragment => 420,

@@ -53,8 +53,42 @@ pub struct AuthPolicy {
     /// Offer username anonymity (USERHASH); needs a user database and no shared secrets, because a
     /// time-limited name cannot be recovered from its hash.
     pub userhash: bool,
+    /// Whose access tokens are taken (RFC 7635); `None` takes none, and tells nobody of them.
+    pub tokens: Option<TokenAuthority>,
     /// Key of the stateless nonces, the same in all workers.
     pub nonce_key: NonceKey,
+}
+
+/// An authorization server whose access tokens let clients in (RFC 7635).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenAuthority {
+    /// What it calls this server: clients are told so in a 401, and every token is tied to it. At most
+    /// [`limits::SERVER_NAME_BYTES_MAX`](crate::limits::SERVER_NAME_BYTES_MAX) bytes.
+    pub server_name: Arc<str>,
+    /// The keys shared with it, at most [`limits::TOKEN_KEYS_MAX`](crate::limits::TOKEN_KEYS_MAX); their
+    /// names differ.
+    pub keys: Vec<TokenKey>,
+    /// Also take requests that were sealed with the first 16 bytes of the session key alone, as coturn
+    /// and clients made for it do.
+    pub coturn_clients: bool,
+}
+
+/// A key shared with an authorization server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenKey {
+    /// Its name, which clients send as USERNAME.
+    pub kid: Arc<str>,
+    /// How it is used, and the key itself.
+    pub algorithm: TokenAlgorithm,
+}
+
+/// How access tokens are sealed (RFC 7635 §4.1.1: `alg`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenAlgorithm {
+    /// AES-128-GCM: `A128GCM`.
+    Aes128Gcm(Secret<[u8; 16]>),
+    /// AES-256-GCM: `A256GCM`.
+    Aes256Gcm(Secret<[u8; 32]>),
 }
 
 /// A secret shared with the service that mints time-limited credentials.
@@ -129,6 +163,14 @@ pub struct AlternateServer {
 pub struct StrangerBudget {
     /// Answers per second and prefix; 0 is unlimited.
     pub per_second: u32,
+}
+
+impl TokenAuthority {
+    /// The key of this name.
+    #[must_use]
+    pub fn key(&self, kid: &str) -> Option<&TokenKey> {
+        self.keys.iter().find(|key| *key.kid == *kid)
+    }
 }
 
 impl Policy {

@@ -83,7 +83,7 @@ impl State {
         packet: &FromClient<'_>,
         message: &Message<'_>,
     ) -> Result<Verdict, DropReason> {
-        let SendParts { peer, data, dont_fragment } = SendParts::read(message)?;
+        let SendParts { peer, data, dont_fragment } = SendParts::read(packet.policy, message)?;
         let allocation = self.of_client(packet)?;
         counted(allocation, |allocation| {
             let (peer, _) = read_peer(packet.policy, peer, message.transaction_id())
@@ -271,14 +271,14 @@ struct SendParts<'a> {
 
 impl<'a> SendParts<'a> {
     /// The first attribute of each kind, found in one pass.
-    fn read(message: &Message<'a>) -> Result<Self, DropReason> {
+    fn read(policy: &Policy, message: &Message<'a>) -> Result<Self, DropReason> {
         let (mut peer, mut data, mut dont_fragment) = (None, None, false);
         for attribute in message.attributes() {
             match attribute.kind {
                 AttributeType::XOR_PEER_ADDRESS => peer = peer.or(Some(attribute.value)),
                 AttributeType::DATA => data = data.or(Some(attribute.value)),
                 AttributeType::DONT_FRAGMENT => dont_fragment = true,
-                kind if kind.is_comprehension_required() && !is_understood(kind) => {
+                kind if kind.is_comprehension_required() && !is_understood(policy, kind) => {
                     return Err(DropReason::UnknownAttribute);
                 }
                 _ => {}

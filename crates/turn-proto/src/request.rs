@@ -42,13 +42,18 @@ pub(crate) struct Request<'a> {
 pub(crate) struct OwnRequest<'a> {
     pub(crate) request: Request<'a>,
     pub(crate) slot: Slot,
+    pub(crate) who: &'a Authenticated,
     pub(crate) responder: &'a Responder,
 }
 
 /// The comprehension-required attributes that we understand. One that the method has no use for is
 /// ignored (RFC 8489 §6.3). 0x0010 and 0x0021, once BANDWIDTH and TIMER-VAL, are not among them
-/// (RFC 8656 §18), nor is anything of RFC 5780, 6062, 7635 and ICE.
-pub(crate) fn is_understood(kind: AttributeType) -> bool {
+/// (RFC 8656 §18), nor is anything of RFC 5780, 6062 and ICE; ACCESS-TOKEN is where tokens are taken
+/// (RFC 7635).
+pub(crate) fn is_understood(policy: &Policy, kind: AttributeType) -> bool {
+    if kind == AttributeType::ACCESS_TOKEN {
+        return policy.auth.tokens.is_some();
+    }
     matches!(
         kind,
         AttributeType::MAPPED_ADDRESS
@@ -177,7 +182,7 @@ impl State {
         responder: &Responder,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
-        if request.message.unknown_required(is_understood).next().is_some() {
+        if unknown(request).next().is_some() {
             return Err(Refusal::UnknownAttributes);
         }
         if request.message.method() == Method::ALLOCATE {
@@ -185,10 +190,10 @@ impl State {
         }
         let five_tuple = &request.path.five_tuple;
         let slot = self.live_slot(request.now.instant, five_tuple).ok_or(Refusal::NoAllocation)?;
-        if self.table.get(slot).credentials.user != who.user {
+        if !self.table.get(slot).credentials.are_of(&who) {
             return Err(Refusal::WrongUser);
         }
-        let own = OwnRequest { request: *request, slot, responder };
+        let own = OwnRequest { request: *request, slot, who: &who, responder };
         let verdict = match request.message.method() {
             Method::REFRESH => self.refresh(&own, reply),
             Method::CREATE_PERMISSION => self.create_permission(&own, reply),
@@ -235,10 +240,10 @@ impl State {
         reply: &mut ReplyBuffer,
     ) -> Verdict {
         self.tell_refusal(responder, reason);
-        let Request { policy, path, message, .. } = *request;
+        let Request { policy, path, .. } = *request;
         responder.error(policy, reply, reason, |builder| {
             if reason == Refusal::UnknownAttributes {
-                builder.unknown_attributes(&unknown_listed(&message));
+                builder.unknown_attributes(&unknown_listed(request));
             } else if reason == Refusal::DontFragment {
                 builder.unknown_attributes(&[AttributeType::DONT_FRAGMENT]);
             } else if reason == Refusal::Redirected
@@ -271,11 +276,11 @@ impl State {
         reason: Refusal,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let Request { policy, now, path, message } = *request;
+        let Request { policy, now, path, .. } = *request;
         self.tell_refusal(responder, reason);
         responder.error(policy, reply, reason, |builder| {
             if reason == Refusal::UnknownAttributes {
-                builder.unknown_attributes(&unknown_listed(&message));
+                builder.unknown_attributes(&unknown_listed(request));
             } else {
                 auth::challenge(builder, policy, now, path.five_tuple.client, reason);
             }
@@ -296,7 +301,13 @@ impl State {
     }
 }
 
+/// The comprehension-required attributes of a request that we do not understand.
+pub(crate) fn unknown<'a>(request: &Request<'a>) -> impl Iterator<Item = AttributeType> + use<'a> {
+    let policy = request.policy;
+    request.message.unknown_required(|kind| is_understood(policy, kind))
+}
+
 /// What UNKNOWN-ATTRIBUTES lists: all of them, as far as an answer has room.
-fn unknown_listed(message: &Message<'_>) -> Vec<AttributeType> {
-    message.unknown_required(is_understood).take(UNKNOWN_LISTED_MAX).collect()
+fn unknown_listed(request: &Request<'_>) -> Vec<AttributeType> {
+    unknown(request).take(UNKNOWN_LISTED_MAX).collect()
 }

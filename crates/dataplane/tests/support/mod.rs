@@ -238,6 +238,7 @@ pub(crate) fn policy() -> Policy {
             secrets: vec![],
             expiry_at_refresh: false,
             userhash: false,
+            tokens: None,
             nonce_key: Secret::new([9; 32]),
         },
         relay: vec![relay(local), relay(LOCALHOST_V6)],

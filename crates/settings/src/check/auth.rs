@@ -17,13 +17,16 @@ use crate::value::{OpenRelay, SecretText};
 /// What the secret is called that stands in `auth.secret` or `auth.secret_file`.
 const DEFAULT_NAME: &str = "default";
 const SECRETS: &str = "auth.secrets";
+/// How the two places of a shared secret are called.
+const WORDS: [&str; 2] = ["secret", "secret_file"];
 const HOW_TO_MAKE_ONE: &str = "make one with `openssl rand -base64 32`";
 
 pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors) -> Auth {
     let mut secrets: Vec<SharedSecret> = Vec::new();
     if auth.secret.is_some() || auth.secret_file.is_some() {
         let key = if auth.secret.is_some() { "auth.secret" } else { "auth.secret_file" };
-        let source = Source { key, which: String::new(), place: document.place(key) };
+        let place = document.place(key);
+        let source = Source { key, which: String::new(), place, words: WORDS };
         if let Some(secret) =
             source.secret(auth.secret.as_ref(), auth.secret_file.as_deref(), document, errors)
         {
@@ -35,6 +38,7 @@ pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors)
             key: SECRETS,
             which: format!("entry {}: ", index + 1),
             place: document.entry_place(SECRETS, index),
+            words: WORDS,
         };
         let Some(name) = entry.name.as_ref().map(|name| name.as_str()) else {
             source.refuse(
@@ -78,11 +82,14 @@ pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors)
         users: auth.users,
         expiry_at_refresh: auth.expiry_at_refresh,
         userhash: auth.userhash,
+        token_keys: super::tokens::check(auth, document, errors),
+        server_name: auth.server_name.as_ref().map(|name| Arc::from(name.as_str())),
     }
 }
 
 fn contradictions(auth: &file::Auth, open_relay: bool, document: &Document, errors: &mut Errors) {
-    let refused = ["auth.secret", "auth.secret_file", SECRETS, "auth.open_relay"];
+    let refused =
+        ["auth.secret", "auth.secret_file", SECRETS, "auth.token_keys", "auth.open_relay"];
     if refused.into_iter().any(|key| document.is_refused(key)) {
         return; // what the operator meant is not known
     }
@@ -95,7 +102,16 @@ fn contradictions(auth: &file::Auth, open_relay: bool, document: &Document, erro
             "remove auth.open_relay, or the secrets",
         );
     }
-    if !open_relay && !secrets && !auth.users {
+    let tokens = !auth.token_keys.is_empty();
+    if open_relay && tokens {
+        errors.add(
+            document.place("auth.open_relay"),
+            "auth.open_relay",
+            "anybody may relay, and there are keys of tokens that nobody would be asked for",
+            "remove auth.open_relay, or auth.token_keys",
+        );
+    }
+    if !open_relay && !secrets && !tokens && !auth.users {
         errors.add(
             document.place("auth.users"),
             "auth.users",
@@ -106,36 +122,37 @@ fn contradictions(auth: &file::Auth, open_relay: bool, document: &Document, erro
 }
 
 /// Where a secret comes from, for its errors.
-struct Source {
-    key: &'static str,
-    which: String,
-    place: Place,
+pub(super) struct Source {
+    pub(super) key: &'static str,
+    pub(super) which: String,
+    pub(super) place: Place,
+    /// What the text and the file are called.
+    pub(super) words: [&'static str; 2],
 }
 
 impl Source {
-    fn refuse(&self, what: &str, help: &str, errors: &mut Errors) {
+    pub(super) fn refuse(&self, what: &str, help: &str, errors: &mut Errors) {
         errors.add(self.place.clone(), self.key, format!("{}{what}", self.which), help);
     }
 
     /// The secret, from the text or the file: exactly one of them.
-    fn secret(
+    pub(super) fn secret(
         &self,
         text: Option<&SecretText>,
         file: Option<&str>,
         document: &Document,
         errors: &mut Errors,
     ) -> Option<Secret<Arc<[u8]>>> {
+        let [inline, in_file] = self.words;
         let bytes = match (text, file) {
             (Some(_), Some(_)) => {
-                self.refuse("there are both secret and secret_file", "keep one of them", errors);
+                let what = format!("there are both {inline} and {in_file}");
+                self.refuse(&what, "keep one of them", errors);
                 return None;
             }
             (None, None) => {
-                self.refuse(
-                    "there is no secret",
-                    "add secret_file = \"...\" or secret = \"...\"",
-                    errors,
-                );
+                let help = format!("add {in_file} = \"...\" or {inline} = \"...\"");
+                self.refuse(&format!("there is no {inline}"), &help, errors);
                 return None;
             }
             (Some(text), None) => text.0.expose().clone().into_bytes(),
@@ -152,15 +169,14 @@ impl Source {
             },
         };
         if bytes.len() < SECRET_BYTES_MIN {
-            let what = format!(
-                "the secret has {} bytes, and needs {SECRET_BYTES_MIN} or more",
-                bytes.len()
-            );
+            let len = bytes.len();
+            let what =
+                format!("the {inline} has {len} bytes, and needs {SECRET_BYTES_MIN} or more");
             self.refuse(&what, HOW_TO_MAKE_ONE, errors);
             return None;
         }
         if bytes.len() > SECRET_BYTES_MAX {
-            let what = format!("the secret has more than {SECRET_BYTES_MAX} bytes");
+            let what = format!("the {inline} has more than {SECRET_BYTES_MAX} bytes");
             self.refuse(&what, HOW_TO_MAKE_ONE, errors);
             return None;
         }

@@ -33,6 +33,7 @@ fn policy() -> Policy {
             secrets: Vec::new(),
             expiry_at_refresh: true,
             userhash: true,
+            tokens: None,
             nonce_key: Secret::new([3; 32]),
         },
         relay: Vec::new(),
@@ -204,7 +205,7 @@ fn a_user_who_proves_the_password_is_authenticated() {
         (&*who.user, &*who.account, who.allocations_max, who.expires),
         ("ann", "ann", Some(3), None)
     );
-    assert_eq!(who.keys, keys("ann", "right"));
+    assert_eq!(who.keys, Keys::LongTerm(keys("ann", "right")));
 }
 
 #[test]
@@ -389,7 +390,8 @@ fn a_userhash_names_a_user_where_it_is_offered() {
 #[test]
 fn the_user_of_the_allocation_is_not_looked_up_again() {
     let mut policy = policy();
-    let (user, account, stored) = ("ann".into(), "acc".into(), keys("ann", "right"));
+    let (user, account, stored) =
+        ("ann".into(), "acc".into(), Keys::LongTerm(keys("ann", "right")));
     let known = || Some(Known { user: &user, account: &account, keys: &stored, expires: None });
     let step = |policy: &Policy, ask: &Ask| {
         let bytes = ask.bytes();

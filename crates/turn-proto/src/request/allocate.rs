@@ -80,7 +80,7 @@ impl State {
         let account = Account { realm: Arc::clone(&policy.realm), name: Arc::clone(&who.account) };
         let quota = AllocationQuota { per_account, total };
         let quota = book::take_quota(&self.book, account, quota)?;
-        let lifetime = granted(&policy.lifetimes, wanted.lifetime);
+        let lifetime = who.at_most(granted(&policy.lifetimes, wanted.lifetime), now.unix);
         let mut opening = Opening::new(responder.clone(), who, lifetime, quota);
         match wanted.relayed {
             Relayed::Reserved(token) => {

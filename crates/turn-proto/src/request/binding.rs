@@ -3,7 +3,7 @@
 
 use stun_wire::AttributeType;
 
-use super::{Request, is_understood};
+use super::{Request, unknown};
 use crate::answer::Responder;
 use crate::notice::Refusal;
 use crate::state::State;
@@ -17,7 +17,7 @@ impl State {
     ) -> Verdict {
         let Request { policy, path, message, .. } = *request;
         let responder = Responder::new(path, &message);
-        if message.unknown_required(is_understood).next().is_some() {
+        if unknown(request).next().is_some() {
             let reason = Refusal::UnknownAttributes;
             return self.refuse_stranger(request, &responder, reason, reply);
         }

@@ -388,7 +388,7 @@ impl Credentials {
             user: Arc::clone(&who.user),
             account: Arc::clone(&who.account),
             realm: Arc::clone(realm),
-            keys: who.keys,
+            keys: who.keys.clone(),
             expires: who.expires,
         }
     }

@@ -42,6 +42,8 @@ impl State {
             Duration::ZERO
         } else {
             let lifetime = granted(&policy.lifetimes, asked);
+            let lifetime = own.who.at_most(lifetime, own.request.now.unix);
+            self.table.get_mut(own.slot).credentials.renew(own.who);
             self.prolong(own, now + lifetime, family);
             lifetime
         };

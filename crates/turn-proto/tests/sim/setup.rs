@@ -45,6 +45,7 @@ pub fn policy() -> Policy {
             secrets: vec![SharedSecret { name: "test".into(), secret: Secret::new(SECRET.into()) }],
             expiry_at_refresh: true,
             userhash: false,
+            tokens: None,
             nonce_key: Secret::new([42; 32]),
         },
         relay: relay_ips()

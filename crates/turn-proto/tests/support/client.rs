@@ -17,6 +17,13 @@ pub enum Sealing {
     Sha256,
 }
 
+/// An access token, and the session key in it.
+#[derive(Clone, Debug)]
+pub struct Token {
+    pub bytes: Vec<u8>,
+    pub mac_key: Vec<u8>,
+}
+
 #[derive(Clone, Debug)]
 pub struct Client {
     pub path: ClientPath,
@@ -25,6 +32,8 @@ pub struct Client {
     pub sealing: Sealing,
     pub fingerprint: bool,
     pub nonce: Option<String>,
+    /// An access token that goes with Allocate and Refresh; `user` is the name of its key then.
+    pub token: Option<Token>,
     transactions: u32,
 }
 
@@ -52,6 +61,7 @@ impl Client {
             sealing: Sealing::Md5,
             fingerprint: false,
             nonce: None,
+            token: None,
             transactions: 0,
         }
     }
@@ -75,7 +85,15 @@ impl Client {
         self
     }
 
+    pub fn with_token(mut self, kid: &'static str, token: Token) -> Self {
+        (self.user, self.token) = (kid, Some(token));
+        self
+    }
+
     pub fn key(&self) -> IntegrityKey {
+        if let Some(token) = &self.token {
+            return IntegrityKey::new(&token.mac_key);
+        }
         let keys = LongTermKeys::new(self.user, REALM, self.password).unwrap();
         match self.sealing {
             Sealing::Md5 => IntegrityKey::new(&keys.md5),
@@ -116,6 +134,11 @@ impl Client {
         let mut builder =
             MessageBuilder::new(&mut out, Class::Request, method, self.next_transaction());
         write(&mut builder);
+        if let Some(token) = &self.token
+            && matches!(method, Method::ALLOCATE | Method::REFRESH)
+        {
+            builder.attribute(AttributeType::ACCESS_TOKEN, &token.bytes);
+        }
         builder.username(self.user).realm(REALM).nonce(self.nonce.as_ref().unwrap());
         let kind = match self.sealing {
             Sealing::Md5 => IntegrityKind::Sha1,

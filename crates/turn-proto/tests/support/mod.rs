@@ -81,6 +81,7 @@ pub fn policy() -> Policy {
             secrets: Vec::new(),
             expiry_at_refresh: false,
             userhash: true,
+            tokens: None,
             nonce_key: Secret::new([9; 32]),
         },
         relay: vec![relay(RELAY_V4), relay(RELAY_V6)],

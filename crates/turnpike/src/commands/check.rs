@@ -91,6 +91,9 @@ fn who(settings: &Settings) -> String {
         1 => who.push("holders of a credential from the shared secret".to_owned()),
         n => who.push(format!("holders of a credential from one of {n} shared secrets")),
     }
+    if !settings.auth.token_keys.is_empty() {
+        who.push("holders of an access token".to_owned());
+    }
     if settings.auth.users {
         who.push("users of the database".to_owned());
     }

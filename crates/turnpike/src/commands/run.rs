@@ -38,8 +38,10 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
     let mut store = SqliteStore::open(&settings.user_database()).map_err(|error| {
         Failure::failed(error).hint("name a directory of the server's own with --data")
     })?;
-    let relays_for_users_only =
-        settings.auth.users && settings.auth.secrets.is_empty() && !settings.auth.open_relay;
+    let relays_for_users_only = settings.auth.users
+        && settings.auth.secrets.is_empty()
+        && settings.auth.token_keys.is_empty()
+        && !settings.auth.open_relay;
     let first_user = if file.is_none() && relays_for_users_only {
         first_start::prepare(&settings, &mut store)?
     } else {

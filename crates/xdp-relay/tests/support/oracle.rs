@@ -92,6 +92,7 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
             secrets: Vec::new(),
             expiry_at_refresh: false,
             userhash: false,
+            tokens: None,
             nonce_key: Secret::new([9; 32]),
         },
         relay: relays.iter().map(relay).collect(),

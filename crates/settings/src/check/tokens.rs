@@ -1,0 +1,82 @@
+//! Keys of access tokens: the right size, and each with a name of its own.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD_NO_PAD;
+use turn_proto::limits::TOKEN_KEYS_MAX;
+use turn_proto::{TokenAlgorithm, TokenKey};
+use turn_types::Secret;
+
+use super::auth::Source;
+use crate::document::Document;
+use crate::error::Errors;
+use crate::file::{self, TokenCipher};
+
+const KEY: &str = "auth.token_keys";
+
+/// The keys; what is wrong with them is in `errors`.
+pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors) -> Vec<TokenKey> {
+    let mut keys: Vec<TokenKey> = Vec::new();
+    for (index, entry) in auth.token_keys.iter().enumerate() {
+        let source = Source {
+            key: KEY,
+            which: format!("entry {}: ", index + 1),
+            place: document.entry_place(KEY, index),
+            words: ["key", "key_file"],
+        };
+        let Some(kid) = entry.kid.as_ref().map(|kid| kid.as_str()) else {
+            let help = "add kid = \"...\", the name that the authorization server calls the key by";
+            source.refuse("there is no kid", help, errors);
+            continue;
+        };
+        if keys.iter().any(|other| *other.kid == *kid) {
+            let what = format!("another key is called \"{kid}\" too");
+            source.refuse(&what, "remove one of them", errors);
+        }
+        let text = source.secret(entry.key.as_ref(), entry.key_file.as_deref(), document, errors);
+        let Some(text) = text else { continue };
+        match algorithm(entry.algorithm, text.expose()) {
+            Ok(algorithm) => keys.push(TokenKey { kid: Arc::from(kid), algorithm }),
+            Err(what) => source.refuse(&what, how_to_make_one(entry.algorithm), errors),
+        }
+    }
+    if keys.len() > TOKEN_KEYS_MAX {
+        let what = format!("there are {} keys", keys.len());
+        errors.add(document.place(KEY), KEY, what, format!("keep at most {TOKEN_KEYS_MAX}"));
+    }
+    keys
+}
+
+/// A key from its base64, of either alphabet and with or without padding, as JSON Web Keys have it.
+fn algorithm(cipher: TokenCipher, text: &[u8]) -> Result<TokenAlgorithm, String> {
+    let plain: Vec<u8> = text
+        .iter()
+        .filter(|byte| **byte != b'=')
+        .map(|byte| match byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            other => *other,
+        })
+        .collect();
+    let key = BASE64_STANDARD_NO_PAD.decode(plain);
+    let key = key.map_err(|_| "the key is not in base64".to_owned())?;
+    let wrong = |needed: usize| {
+        format!("the key has {} bytes, and {} needs {needed}", key.len(), cipher.label())
+    };
+    match cipher {
+        TokenCipher::A256Gcm => <[u8; 32]>::try_from(key.as_slice())
+            .map(|key| TokenAlgorithm::Aes256Gcm(Secret::new(key)))
+            .map_err(|_| wrong(32)),
+        TokenCipher::A128Gcm => <[u8; 16]>::try_from(key.as_slice())
+            .map(|key| TokenAlgorithm::Aes128Gcm(Secret::new(key)))
+            .map_err(|_| wrong(16)),
+    }
+}
+
+const fn how_to_make_one(cipher: TokenCipher) -> &'static str {
+    match cipher {
+        TokenCipher::A256Gcm => "make one with `openssl rand -base64 32`",
+        TokenCipher::A128Gcm => "make one with `openssl rand -base64 16`",
+    }
+}

@@ -1,0 +1,137 @@
+//! Access tokens (RFC 7635): an authorization server that shares a key with us hands out tokens, each
+//! with a session key and a time in it that only we can read. USERNAME names the shared key (the kid),
+//! ACCESS-TOKEN is the token, and the session key seals the request (§7).
+//!
+//! A token is opened only behind the nonce check of [`super::claim`], so that strangers cannot have us
+//! decrypt. It says nothing of who its user is: quotas count by token, and whoever shows a token that the
+//! authorization server made is let in.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use aes_gcm::aead::{Aead, Payload};
+use aes_gcm::{Aes128Gcm, Aes256Gcm, KeyInit as _};
+use sha2::{Digest as _, Sha256};
+use stun_wire::{AccessTokenBlock, value};
+use turn_types::{Secret, UnixSeconds};
+use zeroize::Zeroizing;
+
+use super::keys::TokenKeys;
+use crate::limits::{TOKEN_BYTES_MAX, TOKEN_MAC_KEY_BYTES_MIN};
+use crate::notice::Refusal;
+use crate::policy::{TokenAlgorithm, TokenAuthority, TokenKey};
+
+/// How far our clock and the authorization server's may be apart (RFC 7635 §7: Delta).
+const CLOCK_TOLERANCE_SECS: u64 = 5;
+
+/// Bytes of an AES-GCM nonce (RFC 5116 §5.1).
+const NONCE_LEN: usize = 12;
+
+/// Bytes of a session key that coturn uses, however many there are: those of an MD5 key.
+pub(super) const COTURN_KEY_LEN: usize = 16;
+
+/// What a token grants.
+#[derive(Debug)]
+pub(super) struct Grant {
+    /// What seals the request.
+    pub(super) keys: TokenKeys,
+    /// Whom quotas count: this token.
+    pub(super) account: Arc<str>,
+    /// Until when it may be used; in the past if it may not be any more, or not yet.
+    pub(super) expires: UnixSeconds,
+}
+
+/// Opens a token that was shown with the name of a key.
+pub(super) fn open(
+    authority: &TokenAuthority,
+    kid: &str,
+    token: &[u8],
+    now: UnixSeconds,
+) -> Result<Grant, Refusal> {
+    let key = authority.key(kid).ok_or(Refusal::UnknownTokenKey)?;
+    let plain = decrypt(key, &authority.server_name, token).ok_or(Refusal::BadToken)?;
+    let block = value::access_token_block(&plain).map_err(|_| Refusal::BadToken)?;
+    if block.mac_key.len() < TOKEN_MAC_KEY_BYTES_MIN {
+        return Err(Refusal::BadToken);
+    }
+    Ok(Grant {
+        keys: TokenKeys { kid: Arc::clone(&key.kid), mac: Secret::new(block.mac_key.into()) },
+        account: account(kid, block.mac_key),
+        expires: UnixSeconds(now.0.saturating_add(time_left(&block, now))),
+    })
+}
+
+/// The block in a token that was made for us with this key: the server's name is authenticated with it
+/// (RFC 7635 §6.2).
+fn decrypt(key: &TokenKey, server_name: &str, token: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return None;
+    }
+    let token = value::access_token(token).ok()?;
+    let nonce: &[u8; NONCE_LEN] = token.nonce.try_into().ok()?;
+    let payload = Payload { msg: token.encrypted, aad: server_name.as_bytes() };
+    let plain = match &key.algorithm {
+        TokenAlgorithm::Aes128Gcm(key) => {
+            Aes128Gcm::new(key.expose().into()).decrypt(nonce.into(), payload)
+        }
+        TokenAlgorithm::Aes256Gcm(key) => {
+            Aes256Gcm::new(key.expose().into()).decrypt(nonce.into(), payload)
+        }
+    };
+    plain.ok().map(Zeroizing::new)
+}
+
+/// Seconds for which a token is still good, 0 if it is not: `lifetime + Delta > abs(now - timestamp)`
+/// (RFC 7635 §7), and what is granted under it is never more than its lifetime (§9).
+fn time_left(block: &AccessTokenBlock<'_>, now: UnixSeconds) -> u64 {
+    let made = block.timestamp >> 16;
+    let lifetime = u64::from(block.lifetime_secs);
+    let left = (lifetime + CLOCK_TOLERANCE_SECS).saturating_sub(now.0.abs_diff(made));
+    left.min(lifetime)
+}
+
+/// The name of a token for quotas: a kid is that of everybody's key, the session key is one client's.
+fn account(kid: &str, mac_key: &[u8]) -> Arc<str> {
+    let digest = Sha256::digest(mac_key);
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    format!("{kid}#{:016x}", u64::from_be_bytes(first)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(timestamp: u64, lifetime_secs: u32, now: u64) -> u64 {
+        let block =
+            AccessTokenBlock { mac_key: &[0; 20], timestamp: timestamp << 16, lifetime_secs };
+        time_left(&block, UnixSeconds(now))
+    }
+
+    #[test]
+    fn a_token_is_good_around_its_time_and_never_longer_than_it_says() {
+        for (now, expected) in [
+            (10_000, 600),
+            (10_001, 600), // 604 by the clocks' tolerance, 600 by its lifetime
+            (10_006, 599),
+            (10_604, 1),
+            (10_605, 0),
+            (20_000, 0),
+            (9_998, 600),
+            (9_396, 1),
+            (9_395, 0),
+            (0, 0),
+        ] {
+            assert_eq!(left(10_000, 600, now), expected, "{now}");
+        }
+        assert_eq!(left(10_000, 0, 10_000), 0, "a lifetime of nothing grants nothing");
+        assert_eq!(left((1 << 48) - 1, u32::MAX, 0), 0);
+    }
+
+    #[test]
+    fn tokens_of_one_key_are_different_accounts() {
+        assert_ne!(account("kid", &[1; 20]), account("kid", &[2; 20]));
+        assert_eq!(account("kid", &[1; 20]), account("kid", &[1; 20]));
+    }
+}
