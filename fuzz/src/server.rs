@@ -222,7 +222,13 @@ impl<'a> Session<'a> {
                 };
                 Event::RelayOpened { pending, relay, result }
             }
-            (Command::CloseRelay { .. } | Command::SetRoute(_) | Command::RemoveRoute(_), _) => {
+            (
+                Command::CloseRelay { .. }
+                | Command::SetRoute(_)
+                | Command::RemoveRoute(_)
+                | Command::Tcp(_),
+                _,
+            ) => {
                 return;
             }
         };

@@ -220,6 +220,10 @@ pub struct Session {
     pub permissions: u64,
     /// Live channel bindings.
     pub channels: u64,
+    /// What it relays: `udp` or `tcp`.
+    pub relays: String,
+    /// Connections with peers, of a session that relays TCP; those that are being made count.
+    pub connections: u64,
     /// Payload relayed from client to peers.
     pub to_peers: Volume,
     /// Payload relayed from peers to client.

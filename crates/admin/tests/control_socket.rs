@@ -21,7 +21,8 @@ use control::{
 };
 use turn_proto::{AllocationRecord, DropReason, Refusal, Traffic};
 use turn_types::{
-    AllocationId, ClientAddr, FiveTuple, Instant, RelayedAddr, ServerAddr, Transport, WorkerId,
+    AllocationId, ClientAddr, FiveTuple, Instant, RelayProtocol, RelayedAddr, ServerAddr,
+    Transport, WorkerId,
 };
 
 const NOW: Instant = Instant::from_nanos(100_000_000_000);
@@ -179,6 +180,8 @@ fn session(counter: u64, user: &str, account: &str) -> Session {
         expires: Instant::from_nanos(640_000_000_000),
         permissions: 2,
         channels: 1,
+        protocol: RelayProtocol::Udp,
+        connections: 0,
         traffic: Traffic {
             to_peer_packets: 10,
             to_peer_bytes: 1000,
@@ -282,6 +285,7 @@ async fn a_session_tells_what_relays_for_it() {
         last_seen_seconds_ago: Some(2),
     };
     assert_eq!(listed[0].offload, kernel);
+    assert_eq!((listed[0].relays.as_str(), listed[0].connections), ("udp", 0));
     let sockets = &listed[1].offload;
     assert_eq!((sockets.by.as_str(), sockets.reason.as_deref()), ("sockets", Some("full")));
     assert_eq!((sockets.channels, sockets.last_seen_seconds_ago), (0, None));

@@ -9,7 +9,9 @@ use control::{
     WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{AllocationRecord, SharedBook, Traffic};
-use turn_types::{AllocationId, ClientAddr, FiveTuple, Instant, ServerAddr, Transport, WorkerId};
+use turn_types::{
+    AllocationId, ClientAddr, FiveTuple, Instant, RelayProtocol, ServerAddr, Transport, WorkerId,
+};
 
 /// What a fake worker does with a request.
 type Serve = dyn Fn(Request) + Send + Sync;
@@ -77,6 +79,8 @@ fn record(id: AllocationId, user: &str, created: u64) -> AllocationRecord {
         expires: Instant::FAR_FUTURE,
         permissions: 0,
         channels: 0,
+        protocol: RelayProtocol::Udp,
+        connections: 0,
         traffic: Traffic::default(),
         end: None,
     }

@@ -82,6 +82,7 @@ impl Worker {
                 self.fast_path.remove(id, &mut self.server, self.observer.counters());
                 None
             }
+            Command::Tcp(_) => unreachable!("no policy has TCP relayed"),
         }
     }
 

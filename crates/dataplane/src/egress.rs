@@ -83,7 +83,7 @@ impl Egress {
                     Sent::ToPeer,
                 );
             }
-            Verdict::Wait => self.counters.add(Series::Fate(Fate::Waited), 1),
+            Verdict::Wait | Verdict::Hold => self.counters.add(Series::Fate(Fate::Waited), 1),
             Verdict::Drop(reason) => self.dropped(reason),
             Verdict::ToClient { .. } => unreachable!("clients reach each other through relays"),
         }
@@ -120,7 +120,7 @@ impl Egress {
                 }
             }
             Verdict::Drop(reason) => self.dropped(reason),
-            Verdict::Reply { .. } | Verdict::ToPeer { .. } | Verdict::Wait => {
+            Verdict::Reply { .. } | Verdict::ToPeer { .. } | Verdict::Wait | Verdict::Hold => {
                 unreachable!("peers speak no STUN with us")
             }
         }

@@ -268,7 +268,9 @@ mod tests {
     use tracing::field::{Field, Visit};
     use tracing::span;
     use turn_proto::Traffic;
-    use turn_types::{AllocationId, ClientPath, FiveTuple, ServerAddr, SocketId, Transport};
+    use turn_types::{
+        AllocationId, ClientPath, FiveTuple, RelayProtocol, ServerAddr, SocketId, Transport,
+    };
 
     use super::*;
 
@@ -338,6 +340,8 @@ mod tests {
             expires: at(610),
             permissions: 1,
             channels: 1,
+            protocol: RelayProtocol::Udp,
+            connections: 0,
             traffic: Traffic {
                 to_peer_packets: 1,
                 to_peer_bytes: 2,

@@ -112,6 +112,7 @@ impl Settings {
             alternate: self.redirect.clone(),
             strangers: self.strangers,
             rfc5766_clients: self.rfc5766_clients,
+            tcp_relaying: false,
         })
     }
 

@@ -4,12 +4,15 @@
 use alloc::sync::Arc;
 
 use stun_wire::TransactionId;
-use turn_types::{AllocationId, ClientPath, Instant, IpFamily, RelayId, RelayedAddr, UnixSeconds};
+use turn_types::{
+    AllocationId, ClientPath, Instant, IpFamily, RelayId, RelayProtocol, RelayedAddr, UnixSeconds,
+};
 
 use crate::auth::{Authenticated, Keys, Known};
 use crate::bandwidth::Bucket;
 use crate::book::QuotaLease;
 use crate::channel::Channels;
+use crate::connection::PeerConnections;
 use crate::notice::{AllocationRecord, EndReason, Refusal, Traffic};
 use crate::permission::Permissions;
 use crate::ports::PortLease;
@@ -91,6 +94,8 @@ pub(crate) struct Allocation {
     /// Of both halves: the family of the address says whose.
     pub(crate) permissions: Permissions,
     pub(crate) channels: Channels,
+    pub(crate) protocol: RelayProtocol,
+    pub(crate) connections: PeerConnections,
     pub(crate) traffic: Traffic,
     pub(crate) to_peer: Bucket,
     pub(crate) to_client: Bucket,
@@ -115,7 +120,8 @@ impl Allocation {
     /// The next moment at which something of it runs out.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let halves = self.halves.iter().flatten().map(|half| half.expires).min();
-        [halves, self.permissions.next_expiry(), self.channels.next_expiry()]
+        let Self { permissions, channels, connections, .. } = self;
+        [halves, permissions.next_expiry(), channels.next_expiry(), connections.next_deadline()]
             .into_iter()
             .flatten()
             .min()
@@ -143,6 +149,8 @@ impl Allocation {
             expires: self.expires().or(ended).unwrap_or_default(),
             permissions: u32::try_from(self.permissions.len()).unwrap_or(u32::MAX),
             channels: u32::try_from(self.channels.len()).unwrap_or(u32::MAX),
+            protocol: self.protocol,
+            connections: u32::try_from(self.connections.len()).unwrap_or(u32::MAX),
             traffic: self.traffic,
             end,
         }

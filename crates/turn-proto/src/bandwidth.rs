@@ -46,6 +46,15 @@ impl Bucket {
         enough
     }
 
+    /// Takes `bytes` that have passed now and could not be kept from passing; what passes next is to wait
+    /// until the moment that is returned, if one is.
+    pub(crate) fn carry(&mut self, now: Instant, rate: u64, bytes: u64) -> Option<Instant> {
+        // Fills it with what the time since then gives.
+        self.take(now, rate, 0);
+        self.draw(rate, bytes);
+        (rate > 0 && now < self.filled).then_some(self.filled)
+    }
+
     /// Takes `bytes` that somebody else let pass at the same rate, since the bucket was filled last or
     /// before. Where they are more than it holds it is empty, and begins to fill by so much later as
     /// the rest takes at its rate: whatever passes here besides has what that leaves of the rate.

@@ -4,8 +4,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use turn_types::{PendingId, RelayId, RelayedAddr};
+use turn_types::{ConnectionId, PeerAddr, PendingId, RelayId, RelayedAddr};
 
+use crate::request::connection_bind::BindRequest;
 use crate::route::{Route, RouteId};
 
 /// Something to be done outside.
@@ -29,7 +30,7 @@ pub enum Command {
         /// The address and port to bind.
         at: RelayedAddr,
     },
-    /// Close a relay socket; not answered. Its port is free once this command is polled.
+    /// Close a relay socket, or stop listening; not answered. Its port is free once this command is polled.
     CloseRelay {
         /// The socket.
         relay: RelayId,
@@ -40,6 +41,46 @@ pub enum Command {
     /// A route that was set is gone: its channel, half or allocation ended, or the rules forbid its
     /// peer or its number now. Not answered. It comes before [`Self::CloseRelay`] of its socket.
     RemoveRoute(RouteId),
+    /// Something for an allocation that relays TCP; none comes unless
+    /// [`Policy::tcp_relaying`](crate::Policy::tcp_relaying) is set.
+    Tcp(TcpCommand),
+}
+
+/// Something to be done outside for an allocation that relays TCP (RFC 6062).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TcpCommand {
+    /// Listen on a relayed address, in such a way that connections can leave from it as well; answered by
+    /// [`Event::RelayOpened`](crate::Event::RelayOpened).
+    Listen {
+        /// To be repeated in the answer.
+        pending: PendingId,
+        /// What the listening socket is called from now on.
+        relay: RelayId,
+        /// The address and port to bind.
+        at: RelayedAddr,
+    },
+    /// Connect to a peer from a relayed address; answered by
+    /// [`Event::PeerConnected`](crate::Event::PeerConnected).
+    Connect {
+        /// To be repeated in the answer.
+        pending: PendingId,
+        /// What the connection is called from now on.
+        connection: ConnectionId,
+        /// Whose address and port to leave from.
+        relay: RelayId,
+        /// Whom to connect to.
+        peer: PeerAddr,
+    },
+    /// Close a connection with a peer, and with it the client's if they are one. Not answered, but that one
+    /// which is still being made has failed by it.
+    Close {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Take a ConnectionBind, and the stream that it came by with all that follows on it, to the server
+    /// of the worker that has the connection: [`Server::bind_connection`](crate::Server::bind_connection).
+    /// If it cannot be taken there: [`Server::turn_bind_away`](crate::Server::turn_bind_away).
+    Bind(Box<BindRequest>),
 }
 
 /// How a request names its user.

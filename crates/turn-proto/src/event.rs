@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use turn_types::{IpFamily, PendingId, RelayId, Secret};
+use turn_types::{ConnectionId, IpFamily, PendingId, RelayId, Secret};
 
 /// The answer to a [`Command`](crate::Command).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,15 @@ pub enum Event {
         relay: RelayId,
         /// Whether it is open.
         result: Result<(), OpenRelayError>,
+    },
+    /// A connection with a peer was made, or could not be.
+    PeerConnected {
+        /// From the command.
+        pending: PendingId,
+        /// From the command.
+        connection: ConnectionId,
+        /// Whether it is there.
+        result: Result<(), ConnectError>,
     },
 }
 
@@ -64,6 +73,11 @@ pub enum OpenRelayError {
     /// No file descriptors, no memory, address gone: no other port will do.
     Exhausted,
 }
+
+/// A connection with a peer could not be made: it was refused, the peer does not answer, there is no way
+/// to it, or it was closed on the way. The client is told nothing finer (447).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectError;
 
 /// An ICMP error that the kernel reported about a datagram we sent (RFC 8656 §11.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,10 @@
 //! gives the routes of bound channels as they come, change and go ([`Command::SetRoute`],
 //! [`Command::RemoveRoute`]), and [`Server::credit`] takes what that path carried.
 //!
+//! A driver that relays TCP (RFC 6062, [`Policy::tcp_relaying`]) carries out [`Command::Tcp`] as well, tells
+//! of peers that connect ([`Server::handle_peer_connection`]), takes a ConnectionBind to the server of its
+//! connection ([`Server::bind_connection`]), and tells what connections carry and when they end.
+//!
 //! Read [`Server`] first, then [`Verdict`], then `relay.rs` (the packet path) and the files under
 //! `request/`: one per RFC method. What they work on is in `state.rs`, `table.rs`, `allocation.rs`.
 #![no_std]
@@ -33,6 +37,7 @@ mod bandwidth;
 mod book;
 mod channel;
 mod command;
+mod connection;
 mod event;
 mod ip_header;
 pub mod limits;
@@ -53,6 +58,7 @@ mod server;
 mod state;
 mod strangers;
 mod table;
+mod tcp;
 mod timer_wheel;
 mod verdict;
 
@@ -60,8 +66,8 @@ pub use book::{
     Account, AllocationQuota, Book, QuotaLease, Reservation, ReservationsFull, SharedBook, redeem,
     reserve, sweep, take_quota,
 };
-pub use command::{Command, UserQuery};
-pub use event::{Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
+pub use command::{Command, TcpCommand, UserQuery};
+pub use event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
 pub use notice::{AllocationRecord, EndReason, Notice, Refusal, Traffic};
 pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
 pub use policy::{
@@ -69,6 +75,10 @@ pub use policy::{
     StrangerBudget, TokenAlgorithm, TokenAuthority, TokenKey,
 };
 pub use ports::{PortLease, PortRange, PortWish, RelayPorts};
+pub use request::connection_bind::BindRequest;
 pub use route::{Route, RouteId};
 pub use server::{Server, ServerConfig};
-pub use verdict::{Answer, DropReason, HEADER_MAX, HeaderBuffer, REPLY_MAX, ReplyBuffer, Verdict};
+pub use tcp::Towards;
+pub use verdict::{
+    Answer, DropReason, HEADER_MAX, HeaderBuffer, PeerRefusal, REPLY_MAX, ReplyBuffer, Verdict,
+};

@@ -43,6 +43,24 @@ pub const CHANNELS_MAX: u32 = 4096;
 /// not fragmented, and as many as an allocation may hold.
 pub const PEERS_PER_REQUEST_MAX: usize = 128;
 
+/// Connections with peers in one allocation: what one user can make us hold, of which each may have two
+/// buffers. A browser's worth of a proxy.
+pub const CONNECTIONS_PER_ALLOCATION_MAX: usize = 64;
+
+/// Connections with peers in one worker: with their clients' ends they are twice as many descriptors.
+pub const CONNECTIONS_MAX: usize = 8192;
+
+/// How many Connect requests may wait for their peers, of all that may wait: peers that do not answer keep
+/// them waiting for [`CONNECT_WITHIN`], and others are to have room beside them.
+pub const PENDING_CONNECTS_MAX: usize = PENDING_MAX / 4;
+
+/// How long a peer may take to accept a connection: at least 30 s (RFC 6062 §5.2), and less than a request
+/// may wait ([`PENDING_LIFETIME`]).
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a connection with a peer waits for the client's (RFC 6062 §§5.2, 5.3).
+pub const BIND_WITHIN: Duration = Duration::from_secs(30);
+
 /// Attribute types listed in UNKNOWN-ATTRIBUTES: what fits an answer of 548 bytes beside the rest.
 pub const UNKNOWN_LISTED_MAX: usize = 32;
 
@@ -83,5 +101,9 @@ pub const SERVER_NAME_BYTES_MAX: usize = 127;
 /// Largest UDP payload over IPv4 (65,535 - 20 - 8); what must fit with its header in front.
 pub const UDP_PAYLOAD_MAX: usize = 65_507;
 
+const _: () = assert!(
+    CONNECT_WITHIN.as_secs() + TIMER_TICK.as_secs() < PENDING_LIFETIME.as_secs(),
+    "a Connect is answered before it is forgotten"
+);
 const _: () = assert!(TIMER_BUCKETS.is_multiple_of(64), "the wheel's bitmap has 64-bit words");
 const _: () = assert!(PEERS_PER_REQUEST_MAX <= PERMISSIONS_MAX as usize);

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use stun_wire::Method;
-use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, RelayedAddr};
+use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, RelayProtocol, RelayedAddr};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +50,18 @@ pub struct AllocationRecord {
     pub permissions: u32,
     /// Live channel bindings.
     pub channels: u32,
+    /// What it relays.
+    pub protocol: RelayProtocol,
+    /// Connections with peers; those that are being made count.
+    pub connections: u32,
     /// What was relayed.
     pub traffic: Traffic,
     /// Why and when it ended, once it has.
     pub end: Option<(EndReason, Instant)>,
 }
 
-/// Packets and payload bytes that were accepted for relaying, and packets dropped on the way.
+/// Packets and payload bytes that were accepted for relaying, and packets dropped on the way. Connections
+/// with peers have bytes and no packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Client to peer.
@@ -147,8 +152,18 @@ turn_types::labels! {
         AllocationExists => "allocation_exists",
         /// Authentic, but not the user who allocated.
         WrongUser => "wrong_user",
-        /// REQUESTED-TRANSPORT is not UDP.
+        /// REQUESTED-TRANSPORT is neither UDP nor, where it is served, TCP.
         UnsupportedTransport => "unsupported_transport",
+        /// Not for what the allocation relays: Connect where that is UDP, ChannelBind where it is TCP.
+        RelayProtocol => "relay_protocol",
+        /// Connect to a peer with which there is a connection.
+        ConnectionExists => "connection_exists",
+        /// The peer refused the connection, or did not answer, or is out of reach.
+        ConnectionFailed => "connection_failed",
+        /// CONNECTION-ID names no connection that waits for the client's.
+        UnknownConnection => "unknown_connection",
+        /// The allocation, or the worker, has as many connections with peers as it may have.
+        ConnectionLimit => "connection_limit",
         /// DF cannot be honoured on this kind of relay.
         DontFragment => "dont_fragment",
         /// An address family that is not served.
@@ -192,7 +207,8 @@ impl Refusal {
             | Self::PasswordAlgorithms
             | Self::BadRequest
             | Self::ChannelNumber
-            | Self::ChannelConflict => 400,
+            | Self::ChannelConflict
+            | Self::UnknownConnection => 400,
             Self::NoCredentials
             | Self::WrongRealm
             | Self::UnknownUser
@@ -200,7 +216,7 @@ impl Refusal {
             | Self::BadToken
             | Self::UnknownTokenKey
             | Self::CredentialExpired => 401,
-            Self::PeerForbidden | Self::TunnelClient => 403,
+            Self::PeerForbidden | Self::TunnelClient | Self::RelayProtocol => 403,
             Self::UnknownAttributes | Self::DontFragment => 420,
             Self::NoAllocation | Self::AllocationExists => 437,
             Self::StaleNonce | Self::ForeignNonce => 438,
@@ -208,6 +224,8 @@ impl Refusal {
             Self::WrongUser => 441,
             Self::UnsupportedTransport => 442,
             Self::PeerFamilyMismatch => 443,
+            Self::ConnectionExists => 446,
+            Self::ConnectionFailed => 447,
             Self::UserQuota => 486,
             Self::UserDatabaseUnavailable => 500,
             Self::TotalQuota
@@ -216,6 +234,7 @@ impl Refusal {
             | Self::SystemExhausted
             | Self::PermissionLimit
             | Self::ChannelLimit
+            | Self::ConnectionLimit
             | Self::Draining => 508,
         }
     }

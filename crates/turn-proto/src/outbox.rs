@@ -3,11 +3,11 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-use turn_types::{AllocationId, RelayId};
+use turn_types::{AllocationId, PendingId, RelayId, RelayProtocol, RelayedAddr};
 
 use crate::allocation::{Allocation, Half};
 use crate::channel::Channel;
-use crate::command::Command;
+use crate::command::{Command, TcpCommand};
 use crate::limits::NOTICES_MAX;
 use crate::notice::Notice;
 use crate::ports::PortLease;
@@ -25,6 +25,23 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn command(&mut self, command: Command) {
         self.commands.push_back((command, None));
+    }
+
+    pub(crate) fn tcp(&mut self, command: TcpCommand) {
+        self.command(Command::Tcp(command));
+    }
+
+    /// Has a relay socket opened for a request that waits.
+    pub(crate) fn open(
+        &mut self,
+        (pending, protocol): (PendingId, RelayProtocol),
+        relay: RelayId,
+        at: RelayedAddr,
+    ) {
+        match protocol {
+            RelayProtocol::Udp => self.command(Command::OpenRelay { pending, relay, at }),
+            RelayProtocol::Tcp => self.tcp(TcpCommand::Listen { pending, relay, at }),
+        }
     }
 
     /// Has a relay socket closed. Its port stays taken until the command has been polled, so that

@@ -53,6 +53,11 @@ pub(crate) fn judge(policy: &Policy, local: IpAddr, named: IpAddr) -> Option<Own
     }
 }
 
+/// Whether a permitted peer may be connected to at this port, or connect from it: the same.
+pub(crate) fn is_reachable_by_tcp(own: &OwnPorts, port: u16) -> bool {
+    own.as_ref().is_none_or(|ports| ports.is_listening(port))
+}
+
 /// Whether a permitted peer may be reached at this port: anywhere, unless it is an address of ours.
 pub(crate) fn is_reachable(own: &OwnPorts, port: u16) -> bool {
     own.as_ref().is_none_or(|ports| ports.is_open(port))

@@ -1,4 +1,4 @@
-//! Requests that wait for an answer from outside: for a user's keys, or for relay sockets. They are
+//! Requests that wait for an answer from outside: for a user's keys, for relay sockets, or for a peer. They are
 //! bounded in number and time, and a retransmission of one that waits is not taken twice.
 
 use alloc::boxed::Box;
@@ -9,7 +9,8 @@ use hashbrown::{HashMap, HashSet};
 use stun_wire::TransactionId;
 use turn_types::{ClientPath, FiveTuple, Instant, PendingId};
 
-use crate::limits::{PENDING_LIFETIME, PENDING_MAX, PENDING_USERS_MAX};
+use crate::limits::{PENDING_CONNECTS_MAX, PENDING_LIFETIME, PENDING_MAX, PENDING_USERS_MAX};
+use crate::request::connect::Connecting;
 use crate::request::opening::Opening;
 
 /// What tells a retransmission: the same transaction on the same 5-tuple (RFC 8489 §6.3.1).
@@ -21,6 +22,8 @@ pub(crate) enum Waiting {
     User(Parked),
     /// For relay sockets: an Allocate that passed every check.
     Relay(Box<Opening>),
+    /// For a peer to accept a connection.
+    Connect(Box<Connecting>),
 }
 
 /// A request as it came.
@@ -45,6 +48,8 @@ pub(crate) struct Pending {
     /// In the order of their ends, as all wait equally long; some may be answered already.
     ends: VecDeque<(PendingId, Instant)>,
     next_id: u64,
+    /// How many wait for peers.
+    connects: usize,
 }
 
 impl Pending {
@@ -55,6 +60,7 @@ impl Pending {
             opening: HashSet::with_hasher(hasher),
             ends: VecDeque::new(),
             next_id: 0,
+            connects: 0,
         }
     }
 
@@ -79,12 +85,19 @@ impl Pending {
         self.entries.len() >= PENDING_USERS_MAX
     }
 
-    /// Lets a request wait. The caller has asked [`Self::is_full`] or [`Self::is_full_of_users`].
+    /// Whether no further request may wait for its peer.
+    pub(crate) fn is_full_of_connects(&self) -> bool {
+        self.is_full() || self.connects >= PENDING_CONNECTS_MAX
+    }
+
+    /// Lets a request wait. The caller has asked [`Self::is_full`] or one of the others.
     pub(crate) fn insert(&mut self, now: Instant, key: RequestKey, waiting: Waiting) -> PendingId {
         let id = PendingId(self.next_id);
         self.next_id += 1;
-        if matches!(waiting, Waiting::Relay(_)) {
-            self.opening.insert(key.0);
+        match waiting {
+            Waiting::Relay(_) => drop(self.opening.insert(key.0)),
+            Waiting::Connect(_) => self.connects += 1,
+            Waiting::User(_) => {}
         }
         self.keys.insert(key);
         self.entries.insert(id, Entry { key, waiting });
@@ -96,7 +109,7 @@ impl Pending {
     pub(crate) fn opening(&mut self, id: PendingId) -> Option<&mut Opening> {
         match &mut self.entries.get_mut(&id)?.waiting {
             Waiting::Relay(opening) => Some(opening),
-            Waiting::User(_) => None,
+            Waiting::User(_) | Waiting::Connect(_) => None,
         }
     }
 
@@ -104,8 +117,10 @@ impl Pending {
     pub(crate) fn take(&mut self, id: PendingId) -> Option<Waiting> {
         let entry = self.entries.remove(&id)?;
         self.keys.remove(&entry.key);
-        if matches!(entry.waiting, Waiting::Relay(_)) {
-            self.opening.remove(&entry.key.0);
+        match entry.waiting {
+            Waiting::Relay(_) => drop(self.opening.remove(&entry.key.0)),
+            Waiting::Connect(_) => self.connects -= 1,
+            Waiting::User(_) => {}
         }
         self.forget_answered();
         Some(entry.waiting)
@@ -114,12 +129,24 @@ impl Pending {
     /// Ends the wait of a request for its user; `None` if it does not wait for that.
     pub(crate) fn take_user(&mut self, id: PendingId) -> Option<Parked> {
         match &self.entries.get(&id)?.waiting {
-            Waiting::Relay(_) => return None,
+            Waiting::Relay(_) | Waiting::Connect(_) => return None,
             Waiting::User(_) => {}
         }
         match self.take(id)? {
             Waiting::User(parked) => Some(parked),
-            Waiting::Relay(_) => None,
+            Waiting::Relay(_) | Waiting::Connect(_) => None,
+        }
+    }
+
+    /// Ends the wait of a Connect for its peer; `None` if it does not wait for that.
+    pub(crate) fn take_connect(&mut self, id: PendingId) -> Option<Connecting> {
+        match &self.entries.get(&id)?.waiting {
+            Waiting::Relay(_) | Waiting::User(_) => return None,
+            Waiting::Connect(_) => {}
+        }
+        match self.take(id)? {
+            Waiting::Connect(connecting) => Some(*connecting),
+            Waiting::Relay(_) | Waiting::User(_) => None,
         }
     }
 

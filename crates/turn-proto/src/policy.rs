@@ -37,6 +37,9 @@ pub struct Policy {
     /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFE (RFC 5766 §11), and
     /// ADDITIONAL-ADDRESS-FAMILY under the number of its draft.
     pub rfc5766_clients: bool,
+    /// Whether clients over TCP and TLS may have TCP relayed (RFC 6062). Allocations that live stay as
+    /// they are when it is taken back.
+    pub tcp_relaying: bool,
 }
 
 /// How users prove who they are.

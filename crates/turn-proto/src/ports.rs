@@ -9,6 +9,8 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use turn_types::RelayProtocol;
+
 /// Ports that may be allocated: `min..=max`, none of them privileged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange {
@@ -85,12 +87,15 @@ const DRAWS: u64 = 16;
 /// The even ports of a word. A port and its odd successor are always in the same word.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// The ports of one relay address. 16 KiB.
+/// The ports of one relay address. 24 KiB. A number is in use for UDP and TCP at once, though they are
+/// different ports: what is free in one table is free in both.
 pub struct RelayPorts {
     /// One bit per port, set while it is in use.
     words: Box<[AtomicU64; WORDS]>,
     /// One bit per port, set while a relay socket is bound to it.
     open: Box<[AtomicU64; WORDS]>,
+    /// One bit per port, set while a relay listens on it: the same for TCP.
+    listening: Box<[AtomicU64; WORDS]>,
 }
 
 impl RelayPorts {
@@ -98,7 +103,7 @@ impl RelayPorts {
     #[must_use]
     pub fn new() -> Arc<Self> {
         let none = || Box::new([const { AtomicU64::new(0) }; WORDS]);
-        Arc::new(Self { words: none(), open: none() })
+        Arc::new(Self { words: none(), open: none(), listening: none() })
     }
 
     /// Takes a free port, or two for [`PortWish::EvenWithNext`]. Every free port that fits is equally
@@ -164,6 +169,13 @@ impl RelayPorts {
         self.open[index].load(Ordering::Acquire) & bit != 0
     }
 
+    /// Whether a relay of ours listens for TCP on a port: the only ones of ours that are peers by TCP.
+    #[must_use]
+    pub fn is_listening(&self, port: u16) -> bool {
+        let (index, bit) = place(port);
+        self.listening[index].load(Ordering::Acquire) & bit != 0
+    }
+
     /// How many ports are in use.
     #[must_use]
     pub fn used(&self) -> u32 {
@@ -218,6 +230,7 @@ impl RelayPorts {
     fn give_back(&self, port: u16) {
         let (index, bit) = place(port);
         self.open[index].fetch_and(!bit, Ordering::AcqRel);
+        self.listening[index].fetch_and(!bit, Ordering::AcqRel);
         let before = self.words[index].fetch_and(!bit, Ordering::AcqRel);
         debug_assert!(before & bit != 0, "port {port} was given back twice");
     }
@@ -250,10 +263,14 @@ pub struct PortLease {
 }
 
 impl PortLease {
-    /// A relay socket has been bound to the port.
-    pub(crate) fn mark_open(&self) {
+    /// A relay socket has been bound to the port, or listens on it.
+    pub(crate) fn mark_open(&self, protocol: RelayProtocol) {
         let (index, bit) = place(self.port);
-        self.ports.open[index].fetch_or(bit, Ordering::AcqRel);
+        let table = match protocol {
+            RelayProtocol::Udp => &self.ports.open,
+            RelayProtocol::Tcp => &self.ports.listening,
+        };
+        table[index].fetch_or(bit, Ordering::AcqRel);
     }
 
     /// The port.

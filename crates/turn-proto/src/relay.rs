@@ -12,7 +12,7 @@ use stun_wire::{
     AttributeType, CHANNEL_HEADER_LEN, Class, Icmp, Message, MessageBuilder, Method, channel_data,
     channel_data_rfc5766, padded_len, write_channel_header, write_data_header,
 };
-use turn_types::{ClientPath, Instant, IpFamily, Marks, PeerAddr, RelayId};
+use turn_types::{ClientPath, Instant, IpFamily, Marks, PeerAddr, RelayId, RelayProtocol};
 
 use crate::allocation::Allocation;
 use crate::event::IcmpReport;
@@ -65,6 +65,7 @@ impl State {
         let allocation = self.of_client(packet)?;
         let now = packet.now;
         counted(allocation, |allocation| {
+            relays_datagrams(allocation)?;
             let bound = allocation.channels.of_number(message.number, now);
             let channel = bound.ok_or(DropReason::ChannelNotBound)?;
             let peer = channel.peer;
@@ -86,6 +87,7 @@ impl State {
         let SendParts { peer, data, dont_fragment } = SendParts::read(packet.policy, message)?;
         let allocation = self.of_client(packet)?;
         counted(allocation, |allocation| {
+            relays_datagrams(allocation)?;
             let (peer, _) = read_peer(packet.policy, peer, message.transaction_id())
                 .filter(|(peer, _)| peer.port() != 0)
                 .ok_or(DropReason::MalformedSend)?;
@@ -172,7 +174,7 @@ impl State {
         builder.icmp(icmp);
         let len = builder.finish().and_then(|len| u16::try_from(len).ok());
         let len = len.ok_or(DropReason::TooLong)?;
-        Ok(Answer { to, len, error: false })
+        Ok(Answer { to, len, error: false, held: false })
     }
 
     fn of_client(&mut self, packet: &FromClient<'_>) -> Result<&mut Allocation, DropReason> {
@@ -189,6 +191,13 @@ impl State {
         };
         self.table.get_mut(slot).traffic.dropped_packets += 1;
         DropReason::NoPermission
+    }
+}
+
+fn relays_datagrams(allocation: &Allocation) -> Result<(), DropReason> {
+    match allocation.protocol {
+        RelayProtocol::Udp => Ok(()),
+        RelayProtocol::Tcp => Err(DropReason::RelaysTcp),
     }
 }
 

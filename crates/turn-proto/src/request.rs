@@ -5,6 +5,8 @@
 pub(crate) mod allocate;
 pub(crate) mod binding;
 pub(crate) mod channel_bind;
+pub(crate) mod connect;
+pub(crate) mod connection_bind;
 pub(crate) mod create_permission;
 pub(crate) mod opening;
 pub(crate) mod refresh;
@@ -48,7 +50,7 @@ pub(crate) struct OwnRequest<'a> {
 
 /// The comprehension-required attributes that we understand. One that the method has no use for is
 /// ignored (RFC 8489 §6.3). 0x0010 and 0x0021, once BANDWIDTH and TIMER-VAL, are not among them
-/// (RFC 8656 §18), nor is anything of RFC 5780, 6062 and ICE; ACCESS-TOKEN is where tokens are taken
+/// (RFC 8656 §18), nor is anything of RFC 5780 and ICE; ACCESS-TOKEN is where tokens are taken
 /// (RFC 7635).
 pub(crate) fn is_understood(policy: &Policy, kind: AttributeType) -> bool {
     if kind == AttributeType::ACCESS_TOKEN {
@@ -77,11 +79,16 @@ pub(crate) fn is_understood(policy: &Policy, kind: AttributeType) -> bool {
             | AttributeType::USERHASH
             | AttributeType::XOR_MAPPED_ADDRESS
             | AttributeType::RESERVATION_TOKEN
+            | AttributeType::CONNECTION_ID
     )
 }
 
-/// Whether a request of this method is anything to us (RFC 8656 §17).
-pub(crate) fn is_request_method(method: Method) -> bool {
+/// Whether a request of this method is anything to us (RFC 8656 §17; RFC 6062 §6.1 where it is served).
+pub(crate) fn is_request_method(policy: &Policy, method: Method) -> bool {
+    let of_tcp = matches!(method, Method::CONNECT | Method::CONNECTION_BIND);
+    if of_tcp {
+        return policy.tcp_relaying;
+    }
     matches!(
         method,
         Method::BINDING
@@ -107,7 +114,7 @@ impl State {
         reply: &mut ReplyBuffer,
     ) -> Verdict {
         let Request { policy, now, path, message } = *request;
-        if !is_request_method(message.method()) {
+        if !is_request_method(policy, message.method()) {
             return Verdict::Drop(DropReason::UnexpectedMethod);
         }
         if message.method() == Method::BINDING {
@@ -188,6 +195,9 @@ impl State {
         if request.message.method() == Method::ALLOCATE {
             return self.allocate(request, who, responder, reply);
         }
+        if request.message.method() == Method::CONNECTION_BIND {
+            return self.connection_bind(request, who, responder);
+        }
         let five_tuple = &request.path.five_tuple;
         let slot = self.live_slot(request.now.instant, five_tuple).ok_or(Refusal::NoAllocation)?;
         if !self.table.get(slot).credentials.are_of(&who) {
@@ -197,6 +207,7 @@ impl State {
         let verdict = match request.message.method() {
             Method::REFRESH => self.refresh(&own, reply),
             Method::CREATE_PERMISSION => self.create_permission(&own, reply),
+            Method::CONNECT => self.connect(&own),
             // The only one left of those that are let in.
             _ => self.channel_bind(&own, reply),
         };
@@ -228,7 +239,7 @@ impl State {
         let pending = self.pending.insert(now.instant, key, waiting);
         let realm = Arc::clone(&policy.realm);
         self.outbox.command(Command::FindUser { pending, realm, user });
-        Verdict::Wait
+        if message.method() == Method::CONNECTION_BIND { Verdict::Hold } else { Verdict::Wait }
     }
 
     /// Refuses somebody who has proved who they are, and says so under their key.

@@ -7,7 +7,8 @@ use stun_wire::{
     next_message_rfc5766,
 };
 use turn_types::{
-    AllocationId, ClientPath, FiveTuple, Instant, Marks, Now, PeerAddr, RelayId, WorkerId,
+    AllocationId, ClientPath, ConnectionId, FiveTuple, Instant, Marks, Now, PeerAddr, RelayId,
+    WorkerId,
 };
 
 use crate::book::SharedBook;
@@ -18,9 +19,12 @@ use crate::pending::Parked;
 use crate::policy::Policy;
 use crate::relay::{FromClient, FromPeer};
 use crate::request::Request;
+use crate::request::connect::Connected;
+use crate::request::connection_bind::BindRequest;
 use crate::request::opening::Opened;
 use crate::state::State;
-use crate::verdict::{Answer, DropReason, HeaderBuffer, ReplyBuffer, Verdict};
+use crate::tcp::{PeerArrival, Towards};
+use crate::verdict::{Answer, DropReason, HeaderBuffer, PeerRefusal, ReplyBuffer, Verdict};
 
 /// What a server begins with.
 #[derive(Clone)]
@@ -127,11 +131,13 @@ impl Server {
         reply: &mut ReplyBuffer,
     ) -> Option<Answer> {
         let Self { policy, state } = self;
+        let mut held = false;
         let (to, verdict) = match event {
             Event::UserFound { pending, answer } => {
                 let Parked { path, request } = state.pending.take_user(pending)?;
                 // It was parsed before it was kept.
                 let message = Message::parse(&request).ok()?;
+                held = message.method() == Method::CONNECTION_BIND;
                 let request = Request { policy, now, path: &path, message };
                 (path, state.resume_request(&request, &answer, reply))
             }
@@ -141,14 +147,77 @@ impl Server {
                     state.relay_opened(policy, now.instant, opened, reply)?;
                 (responder.path, verdict)
             }
+            Event::PeerConnected { pending, connection, result } => {
+                let connected = Connected { pending, connection, result };
+                let (responder, verdict) =
+                    state.peer_connected((policy, now.instant), connected, reply)?;
+                (responder.path, verdict)
+            }
         };
         match verdict {
-            Verdict::Reply { len, error } => Some(Answer { to, len, error }),
+            Verdict::Reply { len, error } => Some(Answer { to, len, error, held }),
             Verdict::Wait
+            | Verdict::Hold
             | Verdict::Drop(_)
             | Verdict::ToPeer { .. }
             | Verdict::ToClient { .. } => None,
         }
+    }
+
+    /// A peer has connected to a relay, and its connection was accepted. A permitted one gets a number, and
+    /// the client is to be told by an indication, which is written to `reply` (RFC 6062 §5.3).
+    ///
+    /// # Errors
+    /// Why the connection is to be closed at once.
+    pub fn handle_peer_connection(
+        &mut self,
+        now: Now,
+        relay: RelayId,
+        peer: PeerAddr,
+        reply: &mut ReplyBuffer,
+    ) -> Result<(ConnectionId, Answer), PeerRefusal> {
+        let arrival = PeerArrival { policy: &self.policy, now: now.instant, relay, peer };
+        self.state.peer_arrived(&arrival, reply)
+    }
+
+    /// Takes a ConnectionBind ([`TcpCommand::Bind`](crate::TcpCommand::Bind)), perhaps from another
+    /// worker's server. If its answer, written to `reply`, is no error, all that follows it on the stream
+    /// and all that the peer has sent is data. `None`: no answer can be made.
+    #[must_use = "the answer must be sent"]
+    pub fn bind_connection(
+        &mut self,
+        now: Now,
+        request: &BindRequest,
+        reply: &mut ReplyBuffer,
+    ) -> Option<Answer> {
+        self.state.bind_connection((&self.policy, now.instant), request, reply)
+    }
+
+    /// Refuses a ConnectionBind that cannot be taken to the worker of its connection: it is too busy.
+    #[must_use = "the answer must be sent"]
+    pub fn turn_bind_away(
+        &mut self,
+        request: &BindRequest,
+        reply: &mut ReplyBuffer,
+    ) -> Option<Answer> {
+        self.state.turn_bind_away(&self.policy, request, reply)
+    }
+
+    /// Bytes have gone through a connection. If its allocation has had more than its rate, that direction
+    /// is to rest until the moment that is returned.
+    pub fn carried(
+        &mut self,
+        now: Now,
+        connection: ConnectionId,
+        towards: Towards,
+        bytes: u64,
+    ) -> Option<Instant> {
+        self.state.carried((&self.policy, now.instant), connection, (towards, bytes))
+    }
+
+    /// A connection with a peer has ended by itself: its peer, or its client, has closed it, or it broke.
+    pub fn connection_ended(&mut self, connection: ConnectionId) {
+        self.state.table.remove_connection(connection);
     }
 
     /// Reclaims what has run out. To be called when [`Self::poll_timeout`] says, or at any time.

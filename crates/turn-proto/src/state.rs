@@ -129,6 +129,7 @@ impl State {
         }
         self.close_halves(slot, |_, half_expires| now < half_expires);
         self.table.reclaim(slot, now, &mut self.outbox);
+        self.close_overdue(slot, now);
         self.table.arm(slot);
     }
 
@@ -165,6 +166,7 @@ impl State {
                 let named = to_public(policy, SocketAddr::new(ip, 0).into()).ip();
                 judge(policy, ip, named)
             });
+            self.judge_connections(policy, slot);
             self.announce(policy, now, slot);
             self.table.arm(slot);
         }

@@ -9,10 +9,12 @@ use core::net::IpAddr;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use turn_types::{AllocationId, FiveTuple, Instant, IpFamily, RelayId};
+use turn_types::{AllocationId, ConnectionId, FiveTuple, Instant, IpFamily, RelayId};
 
 use crate::allocation::{Allocation, Half, index_of};
 use crate::channel::Channel;
+use crate::command::TcpCommand;
+use crate::connection::{PeerConnection, Phase};
 use crate::outbox::Outbox;
 use crate::permission::{OwnPorts, Permission};
 use crate::timer_wheel::TimerWheel;
@@ -28,6 +30,7 @@ pub(crate) struct Table {
     by_peer: HashMap<(RelayId, IpAddr), Slot, RandomState>,
     by_relay: HashMap<RelayId, Slot, RandomState>,
     by_id: BTreeMap<AllocationId, Slot>,
+    by_connection: HashMap<ConnectionId, Slot, RandomState>,
     /// The last found: packets come in runs.
     last_client: Option<(FiveTuple, Slot)>,
     last_peer: Option<((RelayId, IpAddr), Slot)>,
@@ -42,8 +45,9 @@ impl Table {
             free: Vec::new(),
             by_client: HashMap::with_hasher(hasher.clone()),
             by_peer: HashMap::with_hasher(hasher.clone()),
-            by_relay: HashMap::with_hasher(hasher),
+            by_relay: HashMap::with_hasher(hasher.clone()),
             by_id: BTreeMap::new(),
+            by_connection: HashMap::with_hasher(hasher),
             last_client: None,
             last_peer: None,
             timers: TimerWheel::new(),
@@ -149,6 +153,7 @@ impl Table {
     ) -> Option<Half> {
         self.retain_channels(slot, outbox, |channel| channel.peer.family() != family);
         self.retain_permissions(slot, |permission| IpFamily::of(permission.ip) != family);
+        self.retain_connections(slot, outbox, |connection| connection.peer.family() != family);
         let half = self.get_mut(slot).halves[index_of(family)].take()?;
         self.by_relay.remove(&half.relay);
         Some(half)
@@ -217,6 +222,59 @@ impl Table {
     /// When to look for due timers.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         self.timers.next()
+    }
+
+    /// How many connections with peers there are.
+    pub(crate) fn connection_count(&self) -> usize {
+        self.by_connection.len()
+    }
+
+    /// The slot of the allocation that has a connection.
+    pub(crate) fn of_connection(&self, id: ConnectionId) -> Option<Slot> {
+        self.by_connection.get(&id).copied()
+    }
+
+    pub(crate) fn add_connection(&mut self, slot: Slot, connection: PeerConnection) {
+        self.by_connection.insert(connection.id, slot);
+        self.get_mut(slot).connections.add(connection);
+        self.arm(slot);
+    }
+
+    /// A connection that was being made is there, and waits for the client's from now on; false if
+    /// nobody wants it any more.
+    pub(crate) fn connected(&mut self, id: ConnectionId, now: Instant) -> bool {
+        let Some(slot) = self.of_connection(id) else { return false };
+        let found = self.get_mut(slot).connections.get_mut(id);
+        let is_wanted =
+            |c: &&mut PeerConnection| c.phase == Phase::Connecting && c.deadline.is_some();
+        let Some(connection) = found.filter(is_wanted) else { return false };
+        *connection = PeerConnection::unbound(id, connection.peer, now);
+        self.arm(slot);
+        true
+    }
+
+    /// Forgets a connection; false if there is none of this number.
+    pub(crate) fn remove_connection(&mut self, id: ConnectionId) -> bool {
+        let Some(slot) = self.by_connection.remove(&id) else { return false };
+        self.get_mut(slot).connections.remove(id);
+        self.arm(slot);
+        true
+    }
+
+    /// Has those connections closed that `keep` does not keep.
+    pub(crate) fn retain_connections(
+        &mut self,
+        slot: Slot,
+        outbox: &mut Outbox,
+        keep: impl FnMut(&PeerConnection) -> bool,
+    ) {
+        let Self { slots, by_connection, .. } = self;
+        let allocation =
+            slots[slot as usize].as_deref_mut().expect("the indexes name only slots in use");
+        allocation.connections.retain(keep, |id| {
+            by_connection.remove(&id);
+            outbox.tcp(TcpCommand::Close { connection: id });
+        });
     }
 
     fn retain_channels(

@@ -60,6 +60,9 @@ pub enum Verdict {
     },
     /// The request waits for an answer from outside; it will be answered by an [`Answer`].
     Wait,
+    /// The same for a ConnectionBind: what follows it on its stream may be no messages (RFC 6062 §5.4), and
+    /// is not to be handed in before the answer.
+    Hold,
     /// Nothing is sent.
     Drop(DropReason),
 }
@@ -77,6 +80,22 @@ pub struct Answer {
     pub len: u16,
     /// Whether it is an error response.
     pub error: bool,
+    /// Whether its request was [held](Verdict::Hold).
+    pub held: bool,
+}
+
+turn_types::labels! {
+    /// Why a peer's connection was closed as soon as it was accepted (RFC 6062 §5.3).
+    PeerRefusal {
+        /// No permission for the peer.
+        NoPermission => "no_permission",
+        /// Our own address, at a port that is no live allocation.
+        OwnAddress => "own_address",
+        /// The allocation, or the worker, has as many connections as it may have.
+        TooMany => "too_many",
+        /// The allocation is gone.
+        RelayClosed => "relay_closed",
+    }
 }
 
 turn_types::labels! {
@@ -112,6 +131,8 @@ turn_types::labels! {
         MalformedSend => "malformed_send",
         /// No permission for the peer (RFC 8656 §§9, 11.2, 11.3).
         NoPermission => "no_permission",
+        /// Send or ChannelData where TCP is relayed (RFC 6062 §4).
+        RelaysTcp => "relays_tcp",
         /// The peer's family has no relayed address in the allocation (RFC 8656 §11.2).
         PeerFamily => "peer_family",
         /// The peer rules forbid this peer.

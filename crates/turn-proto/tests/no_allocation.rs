@@ -56,7 +56,9 @@ fn a_relayed_packet_costs_no_allocation() {
                 Verdict::ToPeer { .. } => fates[0] += 1,
                 Verdict::Reply { .. } => fates[1] += 1,
                 Verdict::Drop(_) => fates[2] += 1,
-                Verdict::ToClient { .. } | Verdict::Wait => panic!("{verdict:?}"),
+                Verdict::ToClient { .. } | Verdict::Wait | Verdict::Hold => {
+                    panic!("{verdict:?}")
+                }
             }
         }
     });

@@ -68,7 +68,7 @@ fn unknown_required_attributes_are_all_listed() {
     // 8656-18-01, 8489-6.3.1-01, 8489-14.13-01
     let mut world = World::new();
     let mut client = Client::new(1);
-    let unknown = [0x0010, 0x0021, 0x7E05, 0x001B, 0x002A].map(AttributeType);
+    let unknown = [0x0010, 0x0021, 0x7E05, 0x001B, 0x0024].map(AttributeType);
     let write = |builder: &mut MessageBuilder<'_>| {
         builder.requested_transport(17);
         for kind in unknown {

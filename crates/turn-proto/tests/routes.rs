@@ -295,7 +295,10 @@ fn whatever_ends_an_allocation_withdraws_first() {
             match command {
                 Command::RemoveRoute(id) => withdrawn.push(*id),
                 Command::CloseRelay { .. } => closed += 1,
-                Command::SetRoute(_) | Command::FindUser { .. } | Command::OpenRelay { .. } => {
+                Command::SetRoute(_)
+                | Command::FindUser { .. }
+                | Command::OpenRelay { .. }
+                | Command::Tcp(_) => {
                     panic!("{command:?} at the end")
                 }
             }

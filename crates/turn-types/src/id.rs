@@ -54,10 +54,43 @@ impl fmt::Display for AllocationId {
     }
 }
 
+/// A connection between a relayed address and a peer, as clients know it (CONNECTION-ID, RFC 6062
+/// §6.2.1): the worker that has it in the top 10 bits, so that whichever worker is shown the number
+/// knows where to take it; random below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub u32);
+
+impl ConnectionId {
+    /// Bits below the worker.
+    const RANDOM_BITS: u32 = 22;
+
+    /// A number of `worker`'s; only the low 22 bits of `random` count, and only workers below 1024.
+    #[must_use]
+    pub const fn new(worker: WorkerId, random: u32) -> Self {
+        debug_assert!(worker.0 < 1 << (32 - Self::RANDOM_BITS));
+        Self((worker.0 as u32) << Self::RANDOM_BITS | random & ((1 << Self::RANDOM_BITS) - 1))
+    }
+
+    /// The worker that has the connection.
+    #[must_use]
+    pub const fn worker(self) -> WorkerId {
+        WorkerId((self.0 >> Self::RANDOM_BITS) as u16)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::string::ToString;
+
+    #[test]
+    fn connection_id_carries_its_worker() {
+        for worker in [0, 7, 1023] {
+            let id = ConnectionId::new(WorkerId(worker), u32::MAX);
+            assert_eq!(id.worker(), WorkerId(worker));
+            assert_eq!(id.0 & 0x3F_FFFF, 0x3F_FFFF);
+        }
+    }
 
     #[test]
     fn allocation_id_carries_its_worker_and_reads_back() {

@@ -20,9 +20,9 @@ mod secret;
 mod time;
 
 pub use addr::{ClientAddr, IpFamily, PeerAddr, RelayedAddr, ServerAddr};
-pub use id::{AllocationId, PendingId, RelayId, SocketId, WorkerId};
+pub use id::{AllocationId, ConnectionId, PendingId, RelayId, SocketId, WorkerId};
 pub use marks::Marks;
-pub use path::{ClientPath, FiveTuple, Transport};
+pub use path::{ClientPath, FiveTuple, RelayProtocol, Transport};
 pub use prefix::{Prefix, PrefixError};
 pub use secret::Secret;
 pub use time::{Instant, Now, UnixSeconds};

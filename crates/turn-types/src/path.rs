@@ -35,6 +35,26 @@ impl Transport {
     }
 }
 
+/// What an allocation relays (REQUESTED-TRANSPORT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RelayProtocol {
+    /// Datagrams (RFC 8656).
+    Udp,
+    /// Connections (RFC 6062).
+    Tcp,
+}
+
+impl RelayProtocol {
+    /// Lower-case name, as in logs and in the interface for operators.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
 /// What identifies an allocation from the client's side (RFC 8656 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FiveTuple {

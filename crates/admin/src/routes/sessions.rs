@@ -87,6 +87,8 @@ fn session(session: &control::Session, now: Instant) -> Session {
         expires_in_seconds: record.expires.saturating_since(now).as_secs(),
         permissions: u64::from(record.permissions),
         channels: u64::from(record.channels),
+        relays: record.protocol.name().to_owned(),
+        connections: u64::from(record.connections),
         to_peers: Volume { packets: traffic.to_peer_packets, bytes: traffic.to_peer_bytes },
         to_client: Volume { packets: traffic.to_client_packets, bytes: traffic.to_client_bytes },
         dropped_packets: traffic.dropped_packets,

@@ -57,6 +57,7 @@ fn policy() -> Policy {
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
         rfc5766_clients: false,
+        tcp_relaying: false,
     }
 }
 

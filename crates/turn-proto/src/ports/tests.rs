@@ -234,7 +234,7 @@ fn a_port_is_open_from_its_socket_to_the_end_of_its_lease() {
     let (even, next) = ports.claim(PortRange::DYNAMIC, PortWish::EvenWithNext, 5).unwrap();
     let next = next.unwrap();
     assert!(!ports.is_open(even.port()), "claimed, not bound");
-    even.mark_open();
+    even.mark_open(RelayProtocol::Udp);
     assert!(ports.is_open(even.port()) && !ports.is_open(next.port()), "the other is reserved");
     let port = even.port();
     drop(even);

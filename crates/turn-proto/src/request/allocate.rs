@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use stun_wire::{AttributeType, Message, MessageBuilder, reason_phrase, value};
-use turn_types::{ClientPath, IpFamily};
+use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};
 
 use super::Request;
 use super::opening::Opening;
@@ -27,9 +27,13 @@ use crate::verdict::{ReplyBuffer, Verdict};
 /// REQUESTED-TRANSPORT: UDP (RFC 8656 §7.1).
 const UDP: u8 = 17;
 
+/// REQUESTED-TRANSPORT: TCP (RFC 6062 §4.1).
+const TCP: u8 = 6;
+
 /// What a well-formed Allocate asks for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
+    pub(crate) protocol: RelayProtocol,
     pub(crate) relayed: Relayed,
     pub(crate) lifetime: Option<u32>,
 }
@@ -81,7 +85,7 @@ impl State {
         let quota = AllocationQuota { per_account, total };
         let quota = book::take_quota(&self.book, account, quota)?;
         let lifetime = who.at_most(granted(&policy.lifetimes, wanted.lifetime), now.unix);
-        let mut opening = Opening::new(responder.clone(), who, lifetime, quota);
+        let mut opening = Opening::new(responder.clone(), who, lifetime, (wanted.protocol, quota));
         match wanted.relayed {
             Relayed::Reserved(token) => {
                 let reservation = self.redeem(request, &token)?;
@@ -128,8 +132,13 @@ impl Wanted {
             .first(AttributeType::REQUESTED_TRANSPORT)
             .and_then(|value| value::requested_transport(value).ok())
             .ok_or(Refusal::BadRequest)?;
-        if transport != UDP {
-            return Err(Refusal::UnsupportedTransport);
+        let protocol = match transport {
+            UDP => RelayProtocol::Udp,
+            TCP if policy.tcp_relaying => RelayProtocol::Tcp,
+            _ => return Err(Refusal::UnsupportedTransport),
+        };
+        if protocol == RelayProtocol::Tcp && !may_relay_tcp(path, message) {
+            return Err(Refusal::BadRequest);
         }
         let requested = family_number(message, AttributeType::REQUESTED_ADDRESS_FAMILY);
         let additional =
@@ -154,7 +163,7 @@ impl Wanted {
                 return Err(Refusal::BadRequest);
             }
             let token = value::reservation_token(token).map_err(|_| Refusal::BadRequest)?;
-            return Ok(Self { relayed: Relayed::Reserved(token), lifetime });
+            return Ok(Self { protocol, relayed: Relayed::Reserved(token), lifetime });
         }
         if requested.is_some() && additional.is_some() {
             return Err(Refusal::BadRequest);
@@ -171,8 +180,20 @@ impl Wanted {
             Some(Ok(2)) => Relayed::Both(wish),
             Some(Ok(_) | Err(_)) => return Err(Refusal::BadRequest),
         };
-        Ok(Self { relayed, lifetime })
+        Ok(Self { protocol, relayed, lifetime })
     }
+}
+
+/// Whether TCP can be relayed for a request: over a connection, and without what is said of datagrams
+/// and their ports (RFC 6062 §5.1).
+fn may_relay_tcp(path: &ClientPath, message: &Message<'_>) -> bool {
+    const OF_DATAGRAMS: [AttributeType; 3] =
+        [AttributeType::DONT_FRAGMENT, AttributeType::EVEN_PORT, AttributeType::RESERVATION_TOKEN];
+    let by_stream = match path.five_tuple.transport {
+        Transport::Tcp | Transport::Tls => true,
+        Transport::Udp | Transport::Dtls => false,
+    };
+    by_stream && OF_DATAGRAMS.iter().all(|kind| message.first(*kind).is_none())
 }
 
 /// An address family as it stands in the message; `Some(Err)` is malformed.

@@ -3,7 +3,7 @@
 use core::iter;
 
 use stun_wire::{AttributeType, ChannelNumber, value};
-use turn_types::PeerAddr;
+use turn_types::{PeerAddr, RelayProtocol};
 
 use super::OwnRequest;
 use crate::channel::Channel;
@@ -36,6 +36,9 @@ impl State {
             .filter(|(peer, _)| peer.port() != 0)
             .ok_or(Refusal::BadRequest)?;
         let allocation = self.table.get(own.slot);
+        if allocation.protocol != RelayProtocol::Udp {
+            return Err(Refusal::RelayProtocol);
+        }
         let free = allocation.channels.check(number, peer, now);
         free.map_err(|_conflict| Refusal::ChannelConflict)?;
         allocation.half(peer.family(), now).ok_or(Refusal::PeerFamilyMismatch)?;

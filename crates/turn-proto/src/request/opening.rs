@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use turn_types::{AllocationId, Instant, IpFamily, PendingId, RelayId, RelayedAddr};
+use turn_types::{AllocationId, Instant, IpFamily, PendingId, RelayId, RelayProtocol, RelayedAddr};
 
 use super::allocate::write_allocation;
 use crate::allocation::{Allocation, Credentials, Half, index_of};
@@ -17,6 +17,7 @@ use crate::bandwidth::Bucket;
 use crate::book::{self, QuotaLease, Reservation};
 use crate::channel::Channels;
 use crate::command::Command;
+use crate::connection::PeerConnections;
 use crate::event::OpenRelayError;
 use crate::limits::PORT_ATTEMPTS_MAX;
 use crate::notice::{Refusal, Traffic};
@@ -34,6 +35,7 @@ pub(crate) struct Opening {
     who: Authenticated,
     lifetime: Duration,
     quota: QuotaLease,
+    protocol: RelayProtocol,
     sockets: [Socket; 2],
     /// Ports that somebody else on this host holds: kept until the end, so as not to be tried twice.
     taken: Vec<PortLease>,
@@ -71,14 +73,14 @@ struct Claim {
 }
 
 impl Opening {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         responder: Responder,
         who: Authenticated,
         lifetime: Duration,
-        quota: QuotaLease,
+        (protocol, quota): (RelayProtocol, QuotaLease),
     ) -> Self {
         let sockets = [Socket::NotWanted, Socket::NotWanted];
-        Self { responder, who, lifetime, quota, sockets, taken: Vec::new() }
+        Self { responder, who, lifetime, quota, protocol, sockets, taken: Vec::new() }
     }
 
     /// Claims the port of a reservation.
@@ -165,9 +167,10 @@ impl State {
             Socket::Opening(claim) => Some((claim.relay, claim.at)),
             Socket::NotWanted | Socket::Failed(_) | Socket::Open(_) => None,
         });
+        let protocol = opening.protocol;
         let pending = self.pending.insert(now, key, Waiting::Relay(Box::new(opening)));
         for (relay, at) in asked.into_iter().flatten() {
-            self.outbox.command(Command::OpenRelay { pending, relay, at });
+            self.outbox.open((pending, protocol), relay, at);
         }
     }
 
@@ -189,11 +192,12 @@ impl State {
             return None;
         };
         let opening = self.pending.opening(pending)?;
+        let protocol = opening.protocol;
         let socket = core::mem::replace(&mut opening.sockets[place], Socket::NotWanted);
         let Socket::Opening(claim) = socket else { return None };
         let next = match result {
             Ok(()) => {
-                claim.lease.mark_open();
+                claim.lease.mark_open(protocol);
                 Socket::Open(claim)
             }
             Err(OpenRelayError::PortTaken) => self.try_another(policy, pending, claim),
@@ -215,6 +219,7 @@ impl State {
             return Socket::Failed(Refusal::PortsExhausted);
         };
         opening.taken.push(lease);
+        let protocol = opening.protocol;
         let tried = u32::try_from(opening.taken.len()).unwrap_or(u32::MAX);
         let claim = match wish {
             Some(wish) if tried < PORT_ATTEMPTS_MAX => self.claim(policy, at.family(), wish),
@@ -223,7 +228,7 @@ impl State {
         match claim {
             Ok(claim) => {
                 let Claim { relay, at, .. } = claim;
-                self.outbox.command(Command::OpenRelay { pending, relay, at });
+                self.outbox.open((pending, protocol), relay, at);
                 Socket::Opening(claim)
             }
             Err(reason) => Socket::Failed(reason),
@@ -299,7 +304,7 @@ impl State {
                 return Err(reason);
             }
         };
-        let Opening { responder, who, lifetime, quota, sockets, taken: _ } = opening;
+        let Opening { responder, who, lifetime, quota, protocol, sockets, taken: _ } = opening;
         let serves = |at: RelayedAddr| policy.relay.iter().any(|relay| relay.local == at.ip());
         let (mut halves, mut relayed, mut failed) = ([None, None], [None, None], None);
         for (family, socket) in IpFamily::ALL.into_iter().zip(sockets) {
@@ -334,6 +339,8 @@ impl State {
             halves,
             permissions: Permissions::default(),
             channels: Channels::default(),
+            protocol,
+            connections: PeerConnections::default(),
             traffic: Traffic::default(),
             to_peer: Bucket::new(now),
             to_client: Bucket::new(now),
@@ -368,6 +375,7 @@ impl State {
         match waiting {
             Waiting::User(_) => {}
             Waiting::Relay(opening) => opening.abandon(self),
+            Waiting::Connect(connecting) => self.close_connection(connecting.connection),
         }
     }
 

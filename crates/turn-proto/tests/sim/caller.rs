@@ -25,7 +25,10 @@ pub fn settle(driver: &mut Driver, now: Now, first: Option<Sent>) -> Option<Sent
                 Command::OpenRelay { pending, relay, .. } => {
                     Event::RelayOpened { pending, relay, result: Ok(()) }
                 }
-                Command::CloseRelay { .. } | Command::SetRoute(_) | Command::RemoveRoute(_) => {
+                Command::CloseRelay { .. }
+                | Command::SetRoute(_)
+                | Command::RemoveRoute(_)
+                | Command::Tcp(_) => {
                     continue;
                 }
             };

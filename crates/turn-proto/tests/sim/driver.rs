@@ -177,7 +177,7 @@ impl Driver {
                     dont_fragment: marks.dont_fragment,
                 })
             }
-            Verdict::Wait => {
+            Verdict::Wait | Verdict::Hold => {
                 self.fates.waited += 1;
                 self.judge(|this| this.wait(at, path, packet));
                 self.drain(at, key_of(path, packet).ok());
@@ -235,7 +235,7 @@ impl Driver {
                 self.judge(|this| this.ledger.dropped_from_peer(at, relayed, peer, reason));
                 None
             }
-            Verdict::Reply { .. } | Verdict::ToPeer { .. } | Verdict::Wait => {
+            Verdict::Reply { .. } | Verdict::ToPeer { .. } | Verdict::Wait | Verdict::Hold => {
                 self.violations.push("a peer's packet was answered".into());
                 None
             }
@@ -288,6 +288,7 @@ impl Driver {
                 let result = result.and_then(|()| self.open(relay));
                 (pending, Event::RelayOpened { pending, relay, result })
             }
+            Event::PeerConnected { pending, .. } => (pending, event),
         };
         let mut reply = [0; REPLY_MAX];
         // An answer to a question that was not asked, or not this one, changes nothing.
@@ -295,7 +296,7 @@ impl Driver {
             matches!(event, Event::UserFound { .. }) && !self.opening.contains_key(&pending);
         let answer = self.server.handle_event(now, event, &mut reply);
         let key = if user_found || answer.is_some() { self.about.remove(&pending) } else { None };
-        let sent = answer.map(|Answer { to, len, error }| {
+        let sent = answer.map(|Answer { to, len, error, held: _ }| {
             self.opening.remove(&pending);
             let reply = &reply[..usize::from(len)];
             self.judge(|this| this.answered_late(now.instant, &to, reply, error));
@@ -419,6 +420,9 @@ impl Driver {
                 Command::FindUser { pending, .. } => {
                     self.about.extend(key.map(|key| (pending, key)));
                     self.commands.push(command);
+                }
+                Command::Tcp(command) => {
+                    self.violations.push(format!("{command:?}, and no TCP is relayed"));
                 }
             }
         }

@@ -105,6 +105,7 @@ pub fn policy() -> Policy {
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
         rfc5766_clients: false,
+        tcp_relaying: false,
     }
 }
 
@@ -210,6 +211,14 @@ pub struct World {
     pub notices: Vec<Notice>,
     /// Where the server writes answers.
     pub reply: Box<ReplyBuffer>,
+    /// Connections with peers, and the request that waits for one.
+    pub connections: BTreeMap<ConnectionId, (PeerAddr, Option<PendingId>)>,
+    /// Peers that refuse connections.
+    pub refusing: BTreeSet<SocketAddr>,
+    /// Peers that do not answer.
+    pub silent: BTreeSet<SocketAddr>,
+    /// ConnectionBind requests for other workers.
+    pub elsewhere: Vec<BindRequest>,
 }
 
 impl World {
@@ -245,6 +254,10 @@ impl World {
             looked_up: 0,
             notices: Vec::new(),
             reply: Box::new([0; REPLY_MAX]),
+            connections: BTreeMap::new(),
+            refusing: BTreeSet::new(),
+            silent: BTreeSet::new(),
+            elsewhere: Vec::new(),
         }
     }
 
@@ -257,17 +270,24 @@ impl World {
 
     /// Lets time pass, calling the server's timer when it wants to be called.
     pub fn advance(&mut self, by: Duration) {
+        assert!(self.advance_and_hear(by).is_empty());
+    }
+
+    /// The same where requests are answered by it.
+    pub fn advance_and_hear(&mut self, by: Duration) -> Vec<(ClientPath, Vec<u8>)> {
+        let mut answers = Vec::new();
         let end = Now {
             instant: self.now.instant + by,
             unix: UnixSeconds(self.now.unix.0 + by.as_secs()),
         };
         while let Some(at) = self.server.poll_timeout().filter(|at| *at <= end.instant) {
             self.server.handle_timeout(Now { instant: at.max(self.now.instant), ..end });
-            assert!(self.carry_out().is_empty());
+            answers.extend(self.carry_out());
             assert!(self.server.poll_timeout().is_none_or(|next| next > at), "time stands still");
         }
         self.now = end;
         self.check();
+        answers
     }
 
     /// Lets time pass without the server's timer: deadlines hold by themselves.
@@ -299,7 +319,7 @@ impl World {
                 }
             }
             Verdict::ToClient { .. } => panic!("a client's packet goes to no client"),
-            Verdict::Wait => Fate::Wait,
+            Verdict::Wait | Verdict::Hold => Fate::Wait,
             Verdict::Drop(reason) => Fate::Drop(reason),
         };
         let answers = self.carry_out();
@@ -455,8 +475,64 @@ impl World {
                 assert!(self.routes.remove(&id).is_some(), "{id:?} was not set, or is gone");
                 return None;
             }
+            Command::Tcp(command) => return self.carry_out_tcp(command),
         };
         self.handle_event(event)
+    }
+
+    fn carry_out_tcp(&mut self, command: TcpCommand) -> Option<(ClientPath, Vec<u8>)> {
+        let event = match command {
+            TcpCommand::Listen { pending, relay, at } => {
+                self.opened += 1;
+                let result = self.bind(relay, at);
+                Event::RelayOpened { pending, relay, result }
+            }
+            TcpCommand::Connect { pending, connection, relay, peer } => {
+                assert!(self.sockets.contains_key(&relay), "it leaves from a relay that is open");
+                if self.silent.contains(&peer.0) {
+                    self.connections.insert(connection, (peer, Some(pending)));
+                    return None;
+                }
+                let result = if self.refusing.contains(&peer.0) {
+                    Err(ConnectError)
+                } else {
+                    let before = self.connections.insert(connection, (peer, None));
+                    assert!(before.is_none(), "numbers are unique");
+                    Ok(())
+                };
+                Event::PeerConnected { pending, connection, result }
+            }
+            TcpCommand::Close { connection } => {
+                let (_, waiting) = self.connections.remove(&connection).expect("it is closed once");
+                let pending = waiting?;
+                Event::PeerConnected { pending, connection, result: Err(ConnectError) }
+            }
+            TcpCommand::Bind(request) if request.owner() != WorkerId(3) => {
+                self.elsewhere.push(*request);
+                return None;
+            }
+            TcpCommand::Bind(request) => {
+                let answer = self.server.bind_connection(self.now, &request, &mut self.reply)?;
+                assert!(answer.held, "its stream was held");
+                return Some((answer.to, self.reply[..answer.len.into()].to_vec()));
+            }
+        };
+        self.handle_event(event)
+    }
+
+    /// A peer connects to a relayed address.
+    pub fn peer_connects(
+        &mut self,
+        relayed: SocketAddr,
+        from: &str,
+    ) -> Result<(ConnectionId, Answer, Vec<u8>), PeerRefusal> {
+        let relay = self.socket_at(relayed);
+        let (now, from) = (self.now, peer(from));
+        let made = self.server.handle_peer_connection(now, relay, from, &mut self.reply);
+        let (id, answer) = made?;
+        assert!(self.connections.insert(id, (from, None)).is_none(), "numbers are unique");
+        assert!(self.carry_out().is_empty());
+        Ok((id, answer, self.reply[..answer.len.into()].to_vec()))
     }
 
     pub fn handle_event(&mut self, event: Event) -> Option<(ClientPath, Vec<u8>)> {

@@ -63,7 +63,7 @@ fn row(session: &Session) -> [String; 10] {
         session.id.clone(),
         user,
         format!("{} {}", session.transport, session.client),
-        session.relayed.join(" "),
+        relayed(session),
         time(session.age_seconds),
         time(session.expires_in_seconds),
         output::bytes(session.to_peers.bytes),
@@ -71,6 +71,12 @@ fn row(session: &Session) -> [String; 10] {
         output::grouped(session.dropped_packets),
         kernel_path(session),
     ]
+}
+
+/// Its relayed addresses, and that they are for TCP if they are.
+fn relayed(session: &Session) -> String {
+    let addresses = session.relayed.join(" ");
+    if session.relays == "tcp" { format!("tcp {addresses}") } else { addresses }
 }
 
 /// How many of its channels the kernel relays, or why it relays none.
@@ -131,6 +137,16 @@ mod tests {
         assert!(lines[0].ends_with("  kernel"), "{text}");
         assert!(lines[2].contains("--limit"));
         assert_eq!(describe(&Sessions::default()), "no live sessions");
+    }
+
+    #[test]
+    fn a_session_that_relays_tcp_says_so() {
+        let of = |relays: &str| {
+            let addresses = vec!["203.0.113.7:50000".into()];
+            relayed(&Session { relays: relays.into(), relayed: addresses, ..Session::default() })
+        };
+        assert_eq!(of("tcp"), "tcp 203.0.113.7:50000");
+        assert_eq!(of("udp"), "203.0.113.7:50000");
     }
 
     #[test]

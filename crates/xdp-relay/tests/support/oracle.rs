@@ -116,6 +116,7 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
         rfc5766_clients: true,
+        tcp_relaying: false,
     }
 }
 
@@ -195,7 +196,7 @@ impl Oracle {
         let verdict = self.server.handle_client(now, &path, Marks::DEFAULT, &request[..len], reply);
         let len = match verdict {
             Verdict::Reply { len, .. } => Some(len),
-            Verdict::Wait => None,
+            Verdict::Wait | Verdict::Hold => None,
             other => panic!("{other:?} to {method:?}"),
         };
         let waited = self.carry_out();
@@ -253,6 +254,7 @@ impl Oracle {
                     let waited = self.server.handle_event(now, event, reply);
                     answer = waited.map(|answer| answer.len).or(answer);
                 }
+                Command::Tcp(command) => unreachable!("{command:?}, and no TCP is relayed"),
                 Command::CloseRelay { relay } => drop(self.sockets.remove(&relay)),
                 Command::SetRoute(route) => {
                     self.routes.insert(route.id, *route);
@@ -317,7 +319,7 @@ impl Oracle {
                 (relay, peer.0, start..start + usize::from(len), marks)
             }
             Verdict::Drop(reason) => return Err(reason),
-            Verdict::Reply { .. } | Verdict::Wait => return Ok(None),
+            Verdict::Reply { .. } | Verdict::Wait | Verdict::Hold => return Ok(None),
             Verdict::ToClient { .. } => panic!("from one client to another"),
         };
         let number = u16::from_be_bytes([bytes[0], bytes[1]]);

@@ -125,7 +125,10 @@ impl ServerNode {
                 };
                 Some(Event::RelayOpened { pending, relay, result })
             }
-            Command::CloseRelay { .. } | Command::SetRoute(_) | Command::RemoveRoute(_) => None,
+            Command::CloseRelay { .. }
+            | Command::SetRoute(_)
+            | Command::RemoveRoute(_)
+            | Command::Tcp(_) => None,
         }
     }
 

@@ -1,0 +1,291 @@
+//! RFC 6062 §§4.1, 5.3, 5.5: peers that connect, and what ends with an allocation.
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod support;
+
+use std::net::SocketAddr;
+
+use stun_wire::*;
+use support::*;
+use turn_proto::*;
+use turn_types::*;
+
+fn world() -> World {
+    World::with(Policy { tcp_relaying: true, ..policy() })
+}
+
+fn alice(port: u16) -> Client {
+    Client::new(port).over(Transport::Tcp)
+}
+
+fn allocate(world: &mut World, client: &mut Client) -> SocketAddr {
+    let reply = client.ask(world, Method::ALLOCATE, |builder| {
+        builder.requested_transport(6);
+    });
+    reply.success().relayed()[0]
+}
+
+fn connect(world: &mut World, client: &mut Client, peer: &str) -> ConnectionId {
+    let reply = client.ask(world, Method::CONNECT, |builder| {
+        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(peer));
+    });
+    let reply = reply.success();
+    let id = value::connection_id(reply.first(AttributeType::CONNECTION_ID).unwrap()).unwrap();
+    ConnectionId(id)
+}
+
+fn bind(world: &mut World, client: &mut Client, id: ConnectionId) -> Reply {
+    client.ask(world, Method::CONNECTION_BIND, |builder| {
+        builder.connection_id(id.0);
+    })
+}
+
+#[test]
+fn a_stranger_who_connects_is_sent_away() {
+    // 6062-5.3-01
+    let mut world = world();
+    let mut client = alice(1);
+    let relayed = allocate(&mut world, &mut client);
+    let refused = world.peer_connects(relayed, PEER).unwrap_err();
+    assert_eq!(refused, PeerRefusal::NoPermission);
+    client.permit(&mut world, &[PEER]).success();
+    let refused = world.peer_connects(relayed, "192.0.2.11:5000").unwrap_err();
+    assert_eq!(refused, PeerRefusal::NoPermission);
+    world.advance_silently(secs(300));
+    let refused = world.peer_connects(relayed, PEER).unwrap_err();
+    assert_eq!(refused, PeerRefusal::NoPermission, "a permission ends");
+    assert!(world.connections.is_empty());
+}
+
+#[test]
+fn the_client_is_told_of_a_permitted_peer() {
+    // 6062-5.3-02, 6062-6-01
+    let mut world = world();
+    let mut client = alice(1);
+    let relayed = allocate(&mut world, &mut client);
+    client.permit(&mut world, &[PEER]).success();
+    // Any port of it.
+    for from in [PEER, "192.0.2.10:9"] {
+        let (id, answer, bytes) = world.peer_connects(relayed, from).unwrap();
+        assert_eq!((answer.to, answer.error, answer.held), (client.path, false, false));
+        let message = Message::parse(&bytes).unwrap();
+        assert_eq!(message.class(), Class::Indication);
+        assert_eq!(message.method(), Method::CONNECTION_ATTEMPT);
+        assert_eq!(message.method(), Method::new(12).unwrap());
+        let peer = message.first(AttributeType::XOR_PEER_ADDRESS).unwrap();
+        assert_eq!(value::xor_address(peer, message.transaction_id()), Ok(addr(from)));
+        let told = message.first(AttributeType(0x002A)).unwrap();
+        assert_eq!(told, id.0.to_be_bytes());
+    }
+    assert_eq!(world.record().connections, 2);
+}
+
+#[test]
+fn a_peers_connection_waits_thirty_seconds() {
+    // 6062-5.3-02
+    let mut world = world();
+    let mut client = alice(1);
+    let relayed = allocate(&mut world, &mut client);
+    client.permit(&mut world, &[PEER]).success();
+    let (bound, ..) = world.peer_connects(relayed, PEER).unwrap();
+    world.advance(secs(15));
+    let (late, ..) = world.peer_connects(relayed, "192.0.2.10:9").unwrap();
+    bind(&mut world, &mut alice(2), bound).success();
+    world.advance(secs(29));
+    assert!(world.connections.contains_key(&late));
+    world.advance(secs(2));
+    assert_eq!(world.connections.keys().collect::<Vec<_>>(), [&bound]);
+    bind(&mut world, &mut alice(3), late).refused(400);
+}
+
+#[test]
+fn a_client_has_as_many_connections_as_it_may() {
+    let mut world = world();
+    let mut client = alice(1);
+    let relayed = allocate(&mut world, &mut client);
+    client.permit(&mut world, &[PEER]).success();
+    for port in 1..=64 {
+        world.peer_connects(relayed, &format!("192.0.2.10:{port}")).unwrap();
+    }
+    let refused = world.peer_connects(relayed, PEER).unwrap_err();
+    assert_eq!(refused, PeerRefusal::TooMany);
+}
+
+#[test]
+fn a_peer_on_this_host_is_another_relay() {
+    let mut world = world();
+    let mut client = alice(1);
+    let relayed = allocate(&mut world, &mut client);
+    let other = allocate(&mut world, &mut alice(2));
+    client.permit(&mut world, &[&other.to_string()]).success();
+    world.peer_connects(relayed, &other.to_string()).unwrap();
+    let service = SocketAddr::new(other.ip(), other.port() ^ 1).to_string();
+    assert_eq!(world.peer_connects(relayed, &service).unwrap_err(), PeerRefusal::OwnAddress);
+}
+
+#[test]
+fn behind_nat_peers_are_told_as_clients_know_them() {
+    let mut policy = Policy { tcp_relaying: true, ..behind_nat() };
+    policy.relay.truncate(1);
+    let mut world = World::with(policy);
+    let mut client = alice(1);
+    let relayed = allocate(&mut world, &mut client);
+    let other = allocate(&mut world, &mut alice(2));
+    assert_eq!(other.ip(), ip(RELAY_V4));
+    client.permit(&mut world, &[&other.to_string()]).success();
+    let local = SocketAddr::new(ip("10.0.0.5"), other.port()).to_string();
+    let (_, _, bytes) = world.peer_connects(relayed, &local).unwrap();
+    let message = Message::parse(&bytes).unwrap();
+    let told = message.first(AttributeType::XOR_PEER_ADDRESS).unwrap();
+    assert_eq!(value::xor_address(told, message.transaction_id()), Ok(other));
+}
+
+type End = fn(&mut World, &mut Client);
+
+#[test]
+fn an_allocation_takes_its_connections_with_it() {
+    // 6062-5.5-01, 6062-4.1-01
+    let ends: [(End, EndReason); 4] = [
+        (
+            |world, client| {
+                client.refresh(world, Some(0)).success();
+            },
+            EndReason::Deleted,
+        ),
+        (|world, _| world.advance(secs(601)), EndReason::Expired),
+        (
+            |world, client| {
+                world.server.close(world.now, &client.path.five_tuple);
+                assert!(world.carry_out().is_empty());
+            },
+            EndReason::ConnectionClosed,
+        ),
+        (
+            |world, _| {
+                world.server.end_all(world.now, EndReason::Shutdown);
+                assert!(world.carry_out().is_empty());
+            },
+            EndReason::Shutdown,
+        ),
+    ];
+    for (end, reason) in ends {
+        let mut world = world();
+        let mut client = alice(1);
+        let relayed = allocate(&mut world, &mut client);
+        let bound = connect(&mut world, &mut client, PEER);
+        bind(&mut world, &mut alice(2), bound).success();
+        connect(&mut world, &mut client, "192.0.2.10:1");
+        world.ends();
+        end(&mut world, &mut client);
+        assert!(world.connections.is_empty(), "{reason:?}");
+        assert!(!world.is_open(relayed));
+        assert_eq!(world.ends(), [reason]);
+        bind(&mut world, &mut alice(3), bound).refused(400);
+    }
+}
+
+#[test]
+fn who_goes_while_a_peer_is_called_is_not_waited_for() {
+    // 6062-4.1-01
+    let mut world = world();
+    let mut client = alice(1);
+    allocate(&mut world, &mut client);
+    world.silent.insert(addr(PEER));
+    let request = client.sealed(&mut world, Method::CONNECT, |builder| {
+        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
+    });
+    assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
+    world.server.close(world.now, &client.path.five_tuple);
+    assert!(world.carry_out().is_empty(), "nobody hears an answer");
+    assert!(world.connections.is_empty());
+    world.check();
+}
+
+#[test]
+fn a_peer_that_answers_an_allocation_that_is_gone_is_closed() {
+    let mut world = world();
+    let mut client = alice(1);
+    allocate(&mut world, &mut client);
+    world.hold = true;
+    let request = client.sealed(&mut world, Method::CONNECT, |builder| {
+        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
+    });
+    assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
+    let Command::Tcp(command) = world.held.remove(0) else { panic!() };
+    let TcpCommand::Connect { pending, connection, .. } = command else { panic!() };
+    world.server.end_all(world.now, EndReason::Shutdown);
+    world.carry_out();
+    world.held.clear();
+    let connected = Event::PeerConnected { pending, connection, result: Ok(()) };
+    assert_eq!(world.handle_event(connected), None);
+    let close = Command::Tcp(TcpCommand::Close { connection });
+    assert_eq!(world.server.poll_command(), Some(close));
+}
+
+#[test]
+fn a_deleted_allocation_still_answers_who_waits() {
+    let mut world = world();
+    let mut client = alice(1);
+    allocate(&mut world, &mut client);
+    world.silent.insert(addr(PEER));
+    let request = client.sealed(&mut world, Method::CONNECT, |builder| {
+        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
+    });
+    assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
+    let id = world.record().id;
+    assert!(world.server.end_allocation(world.now, id, EndReason::EndedByOperator));
+    let mut answers = world.carry_out();
+    let (to, bytes) = answers.pop().unwrap();
+    assert_eq!((to, answers.len()), (client.path, 0));
+    client.decode(&request, bytes).refused(447);
+}
+
+#[test]
+fn datagrams_are_not_for_tcp_allocations() {
+    // 6062-4.1-01
+    let mut world = world();
+    let mut client = alice(1);
+    allocate(&mut world, &mut client);
+    client.permit(&mut world, &[PEER]).success();
+    client.bind(&mut world, 0x4000, PEER).refused(403);
+    assert_eq!(client.send(&mut world, PEER, b"x").dropped(), DropReason::RelaysTcp);
+    let fate = client.send_channel(&mut world, 0x4000, b"x");
+    assert_eq!(fate.dropped(), DropReason::RelaysTcp);
+}
+
+#[test]
+fn a_reload_closes_connections_with_peers_that_are_forbidden() {
+    let mut world = world();
+    let mut client = alice(1);
+    allocate(&mut world, &mut client);
+    let gone = connect(&mut world, &mut client, PEER);
+    let stays = connect(&mut world, &mut client, "192.0.2.99:1");
+    bind(&mut world, &mut alice(2), gone).success();
+    let policy = Policy { peer_rules: rules(&["192.0.2.10/32"]), ..world.policy.clone() };
+    world.apply(policy);
+    assert_eq!(world.connections.keys().collect::<Vec<_>>(), [&stays]);
+    assert_eq!(world.record().connections, 1);
+    // And with relaying switched off what lives may go on.
+    world.apply(Policy { tcp_relaying: false, ..world.policy.clone() });
+    assert_eq!(world.record().connections, 1);
+}
+
+#[test]
+fn what_connections_carry_counts_and_is_held_to_the_rate() {
+    let mut policy = Policy { tcp_relaying: true, ..policy() };
+    policy.quotas.bytes_per_second = 100_000;
+    let mut world = World::with(policy);
+    let mut client = alice(1);
+    allocate(&mut world, &mut client);
+    let id = connect(&mut world, &mut client, PEER);
+    let now = world.now;
+    assert_eq!(world.server.carried(now, id, Towards::Peer, 100_000), None, "a second's worth");
+    let rest = world.server.carried(now, id, Towards::Peer, 50_000).unwrap();
+    assert_eq!(rest, now.instant + std::time::Duration::from_millis(500));
+    assert_eq!(world.server.carried(now, id, Towards::Client, 1), None);
+    world.advance(secs(2));
+    assert_eq!(world.server.carried(world.now, id, Towards::Peer, 1), None);
+    let traffic = world.record().traffic;
+    assert_eq!((traffic.to_peer_bytes, traffic.to_client_bytes), (150_001, 1));
+    assert_eq!(world.server.carried(now, ConnectionId(1), Towards::Peer, 1), None);
+}
