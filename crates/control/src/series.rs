@@ -32,6 +32,9 @@ turn_types::labels! {
         Waited => "waited",
         /// An ICMP error that the client was told of.
         IcmpReported => "icmp_reported",
+        /// A datagram of DTLS that brought no message: it was part of a handshake, said that the client goes,
+        /// or was repeated or forged.
+        Dtls => "dtls",
     }
 }
 
@@ -86,6 +89,60 @@ turn_types::labels! {
         Stuck => "stuck",
         /// It had no allocation and said nothing for long.
         Idle => "idle",
+    }
+}
+
+turn_types::labels! {
+    /// What a DTLS client was told at its first message, of which nothing is kept.
+    HelloAnswer {
+        /// To come again with a cookie.
+        Cookie => "cookie",
+        /// That its versions are too old.
+        Version => "version",
+    }
+}
+
+turn_types::labels! {
+    /// Why a DTLS association was not begun, for a client that is at its address.
+    AssociationRefusal {
+        /// There are as many as there may be.
+        Total => "total",
+        /// Its address has as many as it may have.
+        Address => "address",
+        /// No memory left.
+        Resources => "resources",
+    }
+}
+
+turn_types::labels! {
+    /// How a DTLS association ended.
+    AssociationEnd {
+        /// The client said that it goes.
+        ByClient => "closed_by_client",
+        /// The handshake failed: no cipher suite, protocol or kind of certificate in common.
+        Failed => "handshake_failed",
+        /// The handshake was not done in time.
+        NotCompleted => "handshake_timeout",
+        /// Too many handshakes were not done, and it was the oldest.
+        CrowdedOut => "crowded_out",
+        /// The client broke the rules of DTLS, such as by a second handshake within the association.
+        Broken => "broken",
+        /// The client began anew from the same address and port.
+        Replaced => "replaced",
+        /// It had no allocation and said nothing for long.
+        Idle => "idle",
+        /// The server ended.
+        Shutdown => "shutdown",
+    }
+}
+
+turn_types::labels! {
+    /// What became of datagrams that DTLS itself had to send: cookies, handshakes, alerts.
+    DtlsOwn {
+        /// The kernel took it.
+        Sent => "sent",
+        /// The kernel did not.
+        Unsent => "unsent",
     }
 }
 
@@ -158,6 +215,22 @@ pub enum Series {
     StreamsRefused(StreamRefusal),
     /// Connections ended.
     StreamsEnded(StreamEnd),
+    /// First messages of DTLS clients that were answered.
+    HellosAnswered(HelloAnswer),
+    /// DTLS associations begun, by clients that are at their addresses.
+    AssociationsBegun,
+    /// Those whose handshake was done.
+    AssociationsEstablished,
+    /// DTLS associations live now.
+    AssociationsLive,
+    /// Those whose handshake is not done.
+    AssociationsHalfOpen,
+    /// DTLS associations not begun.
+    AssociationsRefused(AssociationRefusal),
+    /// DTLS associations ended.
+    AssociationsEnded(AssociationEnd),
+    /// Datagrams that DTLS itself had to send.
+    DtlsOwn(DtlsOwn),
     /// Datagrams that the kernel threw away because a receive buffer was full.
     KernelDrops,
     /// Receive calls that failed for want of memory or worse.
@@ -192,9 +265,18 @@ const ENDED: usize = REFUSALS + Refusal::ALL.len();
 const STREAMS_REFUSED: usize = ENDED + EndReason::ALL.len();
 const STREAMS_ENDED: usize = STREAMS_REFUSED + StreamRefusal::ALL.len();
 
+const HELLOS_ANSWERED: usize = STREAMS_ENDED + StreamEnd::ALL.len();
+const ASSOCIATIONS_BEGUN: usize = HELLOS_ANSWERED + HelloAnswer::ALL.len();
+const ASSOCIATIONS_ESTABLISHED: usize = ASSOCIATIONS_BEGUN + 1;
+const ASSOCIATIONS_LIVE: usize = ASSOCIATIONS_ESTABLISHED + 1;
+const ASSOCIATIONS_HALF_OPEN: usize = ASSOCIATIONS_LIVE + 1;
+const ASSOCIATIONS_REFUSED: usize = ASSOCIATIONS_HALF_OPEN + 1;
+const ASSOCIATIONS_ENDED: usize = ASSOCIATIONS_REFUSED + AssociationRefusal::ALL.len();
+const DTLS_OWN: usize = ASSOCIATIONS_ENDED + AssociationEnd::ALL.len();
+
 impl Series {
     /// How many there are.
-    pub const COUNT: usize = STREAMS_ENDED + StreamEnd::ALL.len();
+    pub const COUNT: usize = DTLS_OWN + DtlsOwn::ALL.len();
 
     /// Every series, family by family.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -218,6 +300,12 @@ impl Series {
             .chain([Self::AllocationsLive, Self::StreamsAccepted, Self::StreamsLive])
             .chain(StreamRefusal::ALL.iter().copied().map(Self::StreamsRefused))
             .chain(StreamEnd::ALL.iter().copied().map(Self::StreamsEnded))
+            .chain(HelloAnswer::ALL.iter().copied().map(Self::HellosAnswered))
+            .chain([Self::AssociationsBegun, Self::AssociationsEstablished])
+            .chain([Self::AssociationsLive, Self::AssociationsHalfOpen])
+            .chain(AssociationRefusal::ALL.iter().copied().map(Self::AssociationsRefused))
+            .chain(AssociationEnd::ALL.iter().copied().map(Self::AssociationsEnded))
+            .chain(DtlsOwn::ALL.iter().copied().map(Self::DtlsOwn))
             .chain([Self::KernelDrops])
             .chain([Self::ReceiveErrors, Self::NoticesLost])
             .chain(buckets.map(|(histogram, bucket)| Self::Occupancy(histogram, bucket)))
@@ -244,6 +332,14 @@ impl Series {
             Self::StreamsLive => STREAMS_LIVE,
             Self::StreamsRefused(reason) => STREAMS_REFUSED + reason.index(),
             Self::StreamsEnded(end) => STREAMS_ENDED + end.index(),
+            Self::HellosAnswered(answer) => HELLOS_ANSWERED + answer.index(),
+            Self::AssociationsBegun => ASSOCIATIONS_BEGUN,
+            Self::AssociationsEstablished => ASSOCIATIONS_ESTABLISHED,
+            Self::AssociationsLive => ASSOCIATIONS_LIVE,
+            Self::AssociationsHalfOpen => ASSOCIATIONS_HALF_OPEN,
+            Self::AssociationsRefused(reason) => ASSOCIATIONS_REFUSED + reason.index(),
+            Self::AssociationsEnded(end) => ASSOCIATIONS_ENDED + end.index(),
+            Self::DtlsOwn(outcome) => DTLS_OWN + outcome.index(),
             Self::KernelDrops => KERNEL_DROPS,
             Self::ReceiveErrors => RECEIVE_ERRORS,
             Self::NoticesLost => NOTICES_LOST,
@@ -275,6 +371,14 @@ impl Series {
             Self::StreamsLive => "streams_live",
             Self::StreamsRefused(_) => "streams_refused",
             Self::StreamsEnded(_) => "streams_ended",
+            Self::HellosAnswered(_) => "dtls_hellos_answered",
+            Self::AssociationsBegun => "dtls_associations_begun",
+            Self::AssociationsEstablished => "dtls_associations_established",
+            Self::AssociationsLive => "dtls_associations_live",
+            Self::AssociationsHalfOpen => "dtls_associations_half_open",
+            Self::AssociationsRefused(_) => "dtls_associations_refused",
+            Self::AssociationsEnded(_) => "dtls_associations_ended",
+            Self::DtlsOwn(_) => "dtls_own_datagrams",
             Self::KernelDrops => "kernel_drops",
             Self::ReceiveErrors => "receive_errors",
             Self::NoticesLost => "notices_lost",
@@ -298,12 +402,20 @@ impl Series {
             Self::AllocationsEnded(reason) => Some(("reason", reason.label())),
             Self::StreamsRefused(reason) => Some(("reason", reason.label())),
             Self::StreamsEnded(reason) => Some(("reason", reason.label())),
+            Self::HellosAnswered(answer) => Some(("answer", answer.label())),
+            Self::AssociationsRefused(reason) => Some(("reason", reason.label())),
+            Self::AssociationsEnded(reason) => Some(("reason", reason.label())),
+            Self::DtlsOwn(outcome) => Some(("outcome", outcome.label())),
             Self::FlowsOffloaded
             | Self::IcmpErrors
             | Self::AllocationsCreated
             | Self::AllocationsLive
             | Self::StreamsAccepted
             | Self::StreamsLive
+            | Self::AssociationsBegun
+            | Self::AssociationsEstablished
+            | Self::AssociationsLive
+            | Self::AssociationsHalfOpen
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost
@@ -315,7 +427,11 @@ impl Series {
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
-            Self::AllocationsLive | Self::StreamsLive | Self::FlowsOffloaded => Kind::Gauge,
+            Self::AllocationsLive
+            | Self::StreamsLive
+            | Self::AssociationsLive
+            | Self::AssociationsHalfOpen
+            | Self::FlowsOffloaded => Kind::Gauge,
             Self::Packets(_)
             | Self::Bytes(_)
             | Self::Offloaded(_)
@@ -330,6 +446,12 @@ impl Series {
             | Self::StreamsAccepted
             | Self::StreamsRefused(_)
             | Self::StreamsEnded(_)
+            | Self::HellosAnswered(_)
+            | Self::AssociationsBegun
+            | Self::AssociationsEstablished
+            | Self::AssociationsRefused(_)
+            | Self::AssociationsEnded(_)
+            | Self::DtlsOwn(_)
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost

@@ -6,6 +6,7 @@ use control::{Asked, UserLookup};
 use turn_proto::{Command, Event, Notice, OpenRelayError, UserAnswer};
 use turn_types::Now;
 
+use crate::egress::Ways;
 use crate::observe::Trouble;
 use crate::tally::Sent;
 use crate::worker::Worker;
@@ -35,7 +36,12 @@ impl Worker {
                 stream.waiting = stream.waiting.saturating_sub(1);
             }
             let sent = if answer.error { Sent::LateError } else { Sent::LateSuccess };
-            self.egress.answer(answer, sent, (&self.sockets, &mut self.streams));
+            let ways = Ways {
+                sockets: &self.sockets,
+                streams: &mut self.streams,
+                associations: &mut self.associations,
+            };
+            self.egress.answer(answer, sent, ways);
         }
     }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use control::{Fate, Series, WorkerCounters};
-use linux_net::{Flow, Part, RxBatch, SendError, SendStats, TxBatch, Warning};
+use linux_net::{ArenaFull, Flow, Part, RxBatch, SendError, SendStats, TxBatch, Warning};
 use turn_proto::{Answer, DropReason, HEADER_MAX, HeaderBuffer, REPLY_MAX, ReplyBuffer, Verdict};
 use turn_session::Outgoing;
+use turn_session::dtls::OVERHEAD_MAX;
 use turn_types::{Marks, SocketId};
 
+use crate::associations::{Associations, is_association};
 use crate::limits::DATAGRAMS_PER_FLUSH;
 use crate::sockets::Sockets;
 use crate::streams::{NotTaken, Streams, is_stream};
@@ -38,6 +40,14 @@ pub(crate) struct Datagram {
 pub(crate) enum Back<'a> {
     Datagram(Flow),
     Stream(&'a mut Streams, SocketId),
+    Association((&'a mut Associations, &'a Sockets), SocketId),
+}
+
+/// All ways to clients.
+pub(crate) struct Ways<'a> {
+    pub(crate) sockets: &'a Sockets,
+    pub(crate) streams: &'a mut Streams,
+    pub(crate) associations: &'a mut Associations,
 }
 
 impl Egress {
@@ -48,7 +58,7 @@ impl Egress {
     /// Makes room for one more datagram with all its headers, if need be by sending the others.
     /// To be called before a buffer is borrowed.
     pub(crate) fn make_room(&mut self, rx: &RxBatch, sockets: &Sockets) {
-        if self.tx.len() >= DATAGRAMS_PER_FLUSH || self.tx.arena_space(REPLY_MAX).is_err() {
+        if self.tx.len() >= DATAGRAMS_PER_FLUSH || self.tx.arena_space(REPLY_ROOM).is_err() {
             self.flush(rx, sockets);
         }
     }
@@ -94,9 +104,10 @@ impl Egress {
         &mut self,
         verdict: Verdict,
         datagram: Datagram,
-        ends: (&RxBatch, &Sockets, &mut Streams),
+        rx: &RxBatch,
+        ways: Ways<'_>,
     ) {
-        let (rx, sockets, streams) = ends;
+        let Ways { sockets, streams, associations } = ways;
         match verdict {
             Verdict::ToClient { socket, header, padding, .. } if is_stream(socket) => {
                 let Self { tx, counters, .. } = self;
@@ -105,6 +116,20 @@ impl Egress {
                 let data = &rx.message(message).data[start..start + len];
                 let padding = &ZEROS[..usize::from(padding)];
                 queue(streams, socket, [header, data, padding], (Sent::ToClient, counters));
+            }
+            Verdict::ToClient { socket, header, padding, marks, .. } if is_association(socket) => {
+                let header = written(&mut self.tx, usize::from(header));
+                let Datagram { message, start, len } = datagram;
+                let data = &rx.message(message).data[start..start + len];
+                let padding = &ZEROS[..usize::from(padding)];
+                associations.plain.clear();
+                for part in [header, data, padding] {
+                    associations.plain.extend_from_slice(part);
+                }
+                if self.tx.arena_space(associations.plain.len() + OVERHEAD_MAX).is_err() {
+                    self.flush(rx, sockets);
+                }
+                self.to_association((associations, sockets), socket, marks, Sent::ToClient);
             }
             Verdict::ToClient { socket, client, from, header, padding, marks } => {
                 let Some(listener) = sockets.listener(socket) else {
@@ -131,8 +156,16 @@ impl Egress {
         &mut self,
         answer: Answer,
         sent: Sent,
-        (sockets, streams): (&Sockets, &mut Streams),
+        Ways { sockets, streams, associations }: Ways<'_>,
     ) {
+        let len = usize::from(answer.len);
+        if is_association(answer.to.socket) {
+            associations.plain.clear();
+            associations.plain.extend_from_slice(written(&mut self.tx, len));
+            let ways = (associations, sockets);
+            self.to_association(ways, answer.to.socket, Marks::DEFAULT, sent);
+            return;
+        }
         if is_stream(answer.to.socket) {
             let Self { tx, counters, .. } = self;
             let answered = written(tx, usize::from(answer.len));
@@ -187,6 +220,58 @@ impl Egress {
                 let Self { tx, counters, .. } = self;
                 queue(streams, id, [written(tx, len), &[], &[]], (sent, counters));
             }
+            Back::Association((associations, sockets), id) => {
+                associations.plain.clear();
+                associations.plain.extend_from_slice(written(&mut self.tx, len));
+                self.to_association((associations, sockets), id, Marks::DEFAULT, sent);
+            }
+        }
+    }
+
+    /// Sends a datagram that is ready.
+    pub(crate) fn datagram(
+        &mut self,
+        flow: Flow,
+        bytes: &[u8],
+        sent: Sent,
+        (rx, sockets): (&RxBatch, &Sockets),
+    ) {
+        if self.tx.len() >= DATAGRAMS_PER_FLUSH || self.tx.arena_space(bytes.len()).is_err() {
+            self.flush(rx, sockets);
+        }
+        self.push_copy(flow, bytes, sent);
+    }
+
+    /// Encrypts `associations.plain` for one of them, and sends it. There is room.
+    fn to_association(
+        &mut self,
+        (associations, sockets): (&mut Associations, &Sockets),
+        id: SocketId,
+        marks: Marks,
+        sent: Sent,
+    ) {
+        let plain = std::mem::take(&mut associations.plain);
+        if let Some((association, exchange)) = associations.with_exchange(id)
+            && let Some(flow) = association.flow(sockets, marks)
+        {
+            if association.engine.write(&plain, exchange).is_err() {
+                self.counters.add(sent.refused(DropReason::TooLong), 1);
+            }
+            for record in exchange.datagrams() {
+                self.push_copy(flow, record, sent);
+            }
+            exchange.clear();
+        } else {
+            self.counters.add(sent.refused(DropReason::AssociationClosed), 1);
+        }
+        associations.plain = plain;
+    }
+
+    fn push_copy(&mut self, flow: Flow, bytes: &[u8], sent: Sent) {
+        match self.tx.arena_write(bytes) {
+            Ok(part) => self.push(flow, &[part], sent),
+            // Room was made for it, so not reached; counted all the same.
+            Err(ArenaFull) => self.counters.add(sent.refused(DropReason::SendBufferFull), 1),
         }
     }
 
@@ -231,6 +316,9 @@ impl Egress {
         }
     }
 }
+
+/// The longest answer, encrypted or not.
+const REPLY_ROOM: usize = REPLY_MAX + OVERHEAD_MAX;
 
 /// Padding: at most three bytes (RFC 8489 §14, RFC 8656 §12.5).
 const ZEROS: [u8; 3] = [0; 3];

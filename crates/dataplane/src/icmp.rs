@@ -4,13 +4,15 @@ use control::Series;
 use turn_proto::IcmpReport;
 use turn_types::{PeerAddr, RelayId};
 
+use crate::egress::Ways;
 use crate::tally::Sent;
 use crate::worker::Worker;
 
 impl Worker {
     /// Empties the error queue of a relay socket, and tells the client what the network said.
     pub(crate) fn serve_error_queue(&mut self, relay: RelayId) {
-        let Self { rx, egress, server, sockets, streams, observer, now, .. } = self;
+        let Self { rx, egress, server, sockets, streams, associations, observer, now, .. } =
+            self;
         let now = *now;
         let sockets = &*sockets;
         // Closed since it was reported.
@@ -28,7 +30,10 @@ impl Worker {
             egress.make_room(rx, sockets);
             let reply = egress.reply_buffer();
             match server.handle_icmp(now, relay, PeerAddr(error.peer), report, reply) {
-                Ok(answer) => egress.answer(answer, Sent::IcmpReported, (sockets, &mut *streams)),
+                Ok(answer) => {
+                    let ways = Ways { sockets, streams: &mut *streams, associations: &mut *associations };
+                    egress.answer(answer, Sent::IcmpReported, ways);
+                }
                 Err(reason) => egress.dropped(reason),
             }
         });

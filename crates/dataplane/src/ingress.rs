@@ -4,10 +4,12 @@ use std::ops::Range;
 
 use control::{Leg, Series};
 use linux_net::{RxBatch, UdpSocket};
-use turn_proto::DropReason;
+use turn_proto::{DropReason, Verdict};
+use turn_session::dtls::is_dtls;
 use turn_types::{Now, PeerAddr, RelayId, SocketId};
 
-use crate::egress::{Back, Datagram};
+use crate::dtls::Aside;
+use crate::egress::{Back, Datagram, Ways};
 use crate::limits::MESSAGES_PER_RECEIVE;
 use crate::losses::Losses;
 use crate::observe::{Observer, Trouble};
@@ -35,10 +37,18 @@ impl Worker {
                 let reply = self.egress.reply_buffer();
                 let verdict = self.server.handle_client(now, &path, message.marks, packet, reply);
                 let datagram = Datagram { message: index, start, len: packet.len() };
+                if verdict == Verdict::Drop(DropReason::NotStun)
+                    && self.dtls.is_some()
+                    && is_dtls(packet)
+                {
+                    self.aside.push(Aside { listener: id, datagram });
+                    continue;
+                }
                 self.egress.client_packet(verdict, datagram, Back::Datagram(back));
             }
         }
         self.settle(now);
+        self.serve_dtls();
         more
     }
 
@@ -64,8 +74,12 @@ impl Worker {
                 let header = self.egress.header_buffer();
                 let verdict = self.server.handle_peer(now, relay, peer, message.marks, len, header);
                 let datagram = Datagram { message: index, start, len };
-                let ends = (&self.rx, &self.sockets, &mut self.streams);
-                self.egress.peer_packet(verdict, datagram, ends);
+                let ways = Ways {
+                    sockets: &self.sockets,
+                    streams: &mut self.streams,
+                    associations: &mut self.associations,
+                };
+                self.egress.peer_packet(verdict, datagram, &self.rx, ways);
             }
         }
         self.settle(now);

@@ -12,8 +12,10 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod associations;
 mod commands;
 mod connections;
+mod dtls;
 mod egress;
 mod fast_path;
 mod http;
@@ -112,6 +114,23 @@ pub mod limits {
 
     /// How often connections are looked at that may have had their time.
     pub const SWEEP_STREAMS_EVERY: Duration = Duration::from_secs(1);
+
+    /// DTLS associations of one worker whose handshake is not done; for one more, the oldest goes. Their clients
+    /// are at their addresses, and may have many of these. Each has up to 50 KB.
+    pub const HALF_OPEN_MAX: usize = 512;
+
+    /// How long a handshake may take: a client sends again after 1, 3, 7 and 15 seconds.
+    pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(30);
+
+    /// How often it is looked whether something is to be sent again: OpenSSL knows when, and is not asked.
+    pub const RESEND_EVERY: Duration = Duration::from_millis(250);
+
+    /// How long an association without an allocation may be silent. Unlike the end of a connection, that its
+    /// client has gone is heard of only if that says so.
+    pub const ASSOCIATION_IDLE_FOR: Duration = Duration::from_mins(2);
+
+    /// How often associations are looked at that may have had their time.
+    pub const SWEEP_ASSOCIATIONS_EVERY: Duration = Duration::from_secs(5);
 
     /// Log lines about connections that ended, per second and worker: anybody can connect.
     pub const STREAM_LINES_PER_SECOND: u32 = 10;

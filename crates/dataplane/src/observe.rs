@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Histogram, Series, StreamEnd, WorkerCounters};
+use control::{AssociationEnd, Histogram, Series, StreamEnd, WorkerCounters};
 use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
 use tracing::Level;
@@ -143,6 +143,18 @@ impl Observer {
         if let Some(left_out) = self.streams.take(now) {
             tracing::info!(worker = self.worker.0, %client, %why, left_out, "TLS failed");
         }
+    }
+
+    /// Counts an association that ended.
+    pub(crate) fn association_ended(
+        &self,
+        (client, server): (ClientAddr, ServerAddr),
+        end: AssociationEnd,
+        seconds: u64,
+    ) {
+        self.count(Series::AssociationsEnded(end), 1);
+        let (worker, reason) = (self.worker.0, end.label());
+        tracing::debug!(worker, %client, %server, reason, seconds, "DTLS association ended");
     }
 
     /// Says what an operator must act on.

@@ -9,6 +9,7 @@ use control::{Inbox, Mailbox, UserDirectory, Wake, WorkerCounters};
 use linux_net::{TcpListener, WakeReceiver, Waker, pin_current_thread};
 use turn_proto::{Policy, SharedBook};
 use turn_session::TlsConfig;
+use turn_session::dtls::DtlsConfig;
 use turn_types::{Prefix, WorkerId};
 use xdp_relay::Routes;
 
@@ -32,6 +33,10 @@ pub struct WorkerSpec {
     pub tls: Option<TlsConfig>,
     /// Where certificate authorities are sent that ask for a token, which is appended (RFC 8555 §8.3).
     pub acme_redirect: Option<String>,
+    /// How DTLS is spoken at the listening sockets; `None`: not at all.
+    pub dtls: Option<DtlsConfig>,
+    /// How many associations there may be, of all workers together.
+    pub dtls_admission: Arc<Admission>,
     /// How many connections there may be, of all workers together.
     pub admission: Arc<Admission>,
     /// The rules to begin with.

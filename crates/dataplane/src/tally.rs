@@ -1,6 +1,6 @@
 //! What was handed to the kernel in this batch, until it is known whether it was taken.
 
-use control::{Fate, LateAnswer, Leg, Series, WorkerCounters};
+use control::{DtlsOwn, Fate, LateAnswer, Leg, Series, WorkerCounters};
 use turn_proto::DropReason;
 
 /// What a datagram that we send is.
@@ -13,10 +13,12 @@ pub(crate) enum Sent {
     IcmpReported,
     LateSuccess,
     LateError,
+    /// Of DTLS itself: cookies, handshakes, alerts.
+    Dtls,
 }
 
 impl Sent {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Reply,
         Self::ErrorReply,
         Self::ToPeer,
@@ -24,6 +26,7 @@ impl Sent {
         Self::IcmpReported,
         Self::LateSuccess,
         Self::LateError,
+        Self::Dtls,
     ];
 
     /// What is counted when the kernel has taken it.
@@ -36,6 +39,7 @@ impl Sent {
             Self::IcmpReported => Series::Fate(Fate::IcmpReported),
             Self::LateSuccess => Series::LateAnswer(LateAnswer::Success),
             Self::LateError => Series::LateAnswer(LateAnswer::Error),
+            Self::Dtls => Series::DtlsOwn(DtlsOwn::Sent),
         }
     }
 
@@ -46,6 +50,7 @@ impl Sent {
                 Series::Drop(reason)
             }
             Self::LateSuccess | Self::LateError => Series::LateAnswer(LateAnswer::Unsent),
+            Self::Dtls => Series::DtlsOwn(DtlsOwn::Unsent),
         }
     }
 
@@ -57,7 +62,8 @@ impl Sent {
             | Self::ToClient
             | Self::IcmpReported
             | Self::LateSuccess
-            | Self::LateError => Leg::ToClients,
+            | Self::LateError
+            | Self::Dtls => Leg::ToClients,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One thread: its sockets, its server, and the loop.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +9,13 @@ use control::{Histogram, Inbox, Series, UserDirectory};
 use linux_net::{Clock, RxBatch, TxBatch};
 use turn_proto::{Server, ServerConfig};
 use turn_session::TlsConfig;
+use turn_session::dtls::DtlsConfig;
 use turn_types::{Instant, Now, Prefix, WorkerId};
 
 use crate::WorkerSpec;
 use crate::admission::Admission;
+use crate::associations::Associations;
+use crate::dtls::Aside;
 use crate::egress::Egress;
 use crate::fast_path::FastPath;
 use crate::limits::{
@@ -36,6 +40,15 @@ pub(crate) struct Worker {
     pub(crate) tls: Option<TlsConfig>,
     /// Where certificate authorities are sent.
     pub(crate) acme_redirect: Option<String>,
+    pub(crate) associations: Associations,
+    pub(crate) dtls_admission: Arc<Admission>,
+    /// How DTLS is spoken, if it is.
+    pub(crate) dtls: Option<DtlsConfig>,
+    /// Datagrams for DTLS of the batch that is being served.
+    pub(crate) aside: Vec<Aside>,
+    /// Where the records are in a message that is being served, and what was in them.
+    pub(crate) records: Vec<Range<usize>>,
+    pub(crate) plain: Vec<Range<usize>>,
     /// Room for what is encrypted.
     pub(crate) scratch: Vec<u8>,
     pub(crate) rx: RxBatch,
@@ -50,6 +63,10 @@ pub(crate) struct Worker {
     ready: Ready,
     /// When connections are to be looked at; `None` while there are none.
     pub(crate) sweep_streams_at: Option<Instant>,
+    /// When associations are to be looked at; `None` while there are none.
+    pub(crate) sweep_associations_at: Option<Instant>,
+    /// When it is to be looked for those that nobody uses any more.
+    pub(crate) look_for_idle_at: Instant,
 }
 
 impl Worker {
@@ -71,8 +88,14 @@ impl Worker {
             proxies: spec.proxies,
             tls: spec.tls,
             acme_redirect: spec.acme_redirect,
+            associations: Associations::default(),
+            dtls_admission: spec.dtls_admission,
+            dtls: spec.dtls,
+            aside: Vec::new(),
+            records: Vec::new(),
+            plain: Vec::new(),
             scratch: vec![0; CIPHERTEXT_PER_READ],
-            rx: RxBatch::new(MESSAGES_PER_GATHERING),
+            rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
             egress: Egress::new(tx, Arc::clone(&spec.counters)),
             observer: Observer::new(spec.id, spec.counters),
             fast_path: FastPath::new(spec.routes),
@@ -82,6 +105,8 @@ impl Worker {
             now: Clock::now(),
             ready: Ready::new(),
             sweep_streams_at: None,
+            sweep_associations_at: None,
+            look_for_idle_at: Instant::ZERO,
         })
     }
 
@@ -94,10 +119,14 @@ impl Worker {
             self.serve_streams();
             more_requests = self.serve_inbox();
             self.serve_timeouts();
+            if self.sweep_associations_at.is_some_and(|at| at <= self.now.instant) {
+                self.sweep_associations();
+            }
             self.send_gathered();
             self.publish();
         }
         self.end_all();
+        self.end_associations();
         self.send_gathered();
         self.publish();
     }
@@ -108,8 +137,12 @@ impl Worker {
             Some(Duration::ZERO)
         } else {
             // From the beginning of the last turn, which was a moment ago: timers have no finer grain.
-            let due =
-                [self.server.poll_timeout(), self.fast_path.next_sweep(), self.sweep_streams_at];
+            let due = [
+                self.server.poll_timeout(),
+                self.fast_path.next_sweep(),
+                self.sweep_streams_at,
+                self.sweep_associations_at,
+            ];
             due.into_iter().flatten().min().map(|due| due.saturating_since(self.now.instant))
         };
         self.sockets.wait(&mut self.ready, timeout);
@@ -175,8 +208,9 @@ impl Worker {
         }
     }
 
+    /// Besides the messages of a receive call, there is to be room for what is encrypted in them.
     fn is_gathering_full(&self) -> bool {
-        self.rx.room() < MESSAGES_PER_RECEIVE || self.rx.bytes_held() >= BYTES_PER_GATHERING
+        self.rx.room() < 2 * MESSAGES_PER_RECEIVE || self.rx.bytes_held() >= BYTES_PER_GATHERING
     }
 
     /// Sends what was gathered, and lets go of the packets that it came from.
@@ -188,13 +222,15 @@ impl Worker {
 
     /// What is kept elsewhere than in the counters.
     fn publish(&mut self) {
-        let Self { rx, egress, observer, server, fast_path, streams, .. } = self;
+        let Self { rx, egress, observer, server, fast_path, streams, associations, .. } = self;
         observer.publish(Histogram::ReceivedMessages, &rx.stats().messages_per_call);
         observer.publish(Histogram::ReceivedSegments, &rx.stats().segments_per_message);
         observer.publish(Histogram::SentSegments, &egress.stats().segments_per_send);
         observer.set(Series::AllocationsLive, server.allocation_count() as u64);
         observer.set(Series::FlowsOffloaded, fast_path.flows());
         observer.set(Series::StreamsLive, streams.len() as u64);
+        observer.set(Series::AssociationsLive, associations.len() as u64);
+        observer.set(Series::AssociationsHalfOpen, associations.half_open() as u64);
         observer.set(Series::NoticesLost, server.notices_lost());
         while let Some(warning) = egress.take_warning() {
             observer.kernel_warning(warning);

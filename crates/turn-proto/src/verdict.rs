@@ -160,6 +160,19 @@ turn_types::labels! {
         StreamBacklog => "stream_backlog",
         /// The client's connection ended before it was sent.
         StreamClosed => "stream_closed",
+        /// Of DTLS, and its 5-tuple has no association.
+        DtlsStray => "dtls_stray",
+        /// The first message of a DTLS client in pieces, or larger than is taken: it would have to be kept
+        /// before the client has shown that it is there (RFC 6347 §4.2.1).
+        DtlsHelloInPieces => "dtls_hello_in_pieces",
+        /// The first message of a DTLS client, and it does not keep to its form.
+        DtlsMalformed => "dtls_malformed",
+        /// A DTLS client came back with its cookie, and there is no place for it.
+        DtlsNoPlace => "dtls_no_place",
+        /// A DTLS record that its association has no use for, by what can be told without keys.
+        DtlsRefused => "dtls_refused",
+        /// The client's DTLS association ended before it was sent.
+        AssociationClosed => "association_closed",
         /// Larger than the outgoing link, with DF set (RFC 8656 §14).
         TooBigForLink => "too_big_for_link",
     }

@@ -17,9 +17,10 @@ use webpki::EndEntityCert;
 use x509_parser::parse_x509_certificate;
 
 use crate::TlsConfig;
+use crate::dtls::Identity;
 
 /// The protocols that clients may name in the handshake (RFC 7443 §5). Those that name none are welcome too.
-const ALPN: [&[u8]; 2] = [b"stun.turn", b"stun.nat-discovery"];
+pub(crate) const ALPN: [&[u8]; 2] = [b"stun.turn", b"stun.nat-discovery"];
 
 /// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,9 @@ pub enum CertificateError {
     /// Authorities for clients that are of no use.
     #[error("{0}")]
     Authorities(#[from] VerifierBuilderError),
+    /// OpenSSL, which DTLS is spoken by, does not take it.
+    #[error("it cannot be used for DTLS: {0}")]
+    UnusableForDtls(openssl::error::ErrorStack),
     /// The certificate is damaged.
     #[error("the certificate is damaged")]
     Damaged,
@@ -48,6 +52,8 @@ pub enum CertificateError {
 #[derive(Clone, Debug)]
 pub struct Certificate {
     key: Arc<CertifiedKey>,
+    /// The same for DTLS.
+    identity: Identity,
     /// When it ends, in seconds since 1970.
     expires: i64,
 }
@@ -57,17 +63,18 @@ impl Certificate {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn read(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
+    pub fn read(pem: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
             .collect::<Result<_, _>>()
             .map_err(CertificateError::Chain)?;
         let own = chain.first().ok_or(CertificateError::NoCertificate)?;
         let (_, parsed) = parse_x509_certificate(own).map_err(|_| CertificateError::Damaged)?;
         let expires = parsed.validity().not_after.timestamp();
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(CertificateError::Key)?;
-        let key =
-            CertifiedKey::from_der(chain, key, &provider()).map_err(CertificateError::Unusable)?;
-        Ok(Self { key: Arc::new(key), expires })
+        let secret = PrivateKeyDer::from_pem_slice(key).map_err(CertificateError::Key)?;
+        let signer =
+            CertifiedKey::from_der(chain, secret, &provider()).map_err(CertificateError::Unusable)?;
+        let identity = Identity::read(pem, key).map_err(CertificateError::UnusableForDtls)?;
+        Ok(Self { key: Arc::new(signer), identity, expires })
     }
 
     /// When it ends, in seconds since 1970.
@@ -104,6 +111,21 @@ impl Certificates {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.certificates.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// What a client of DTLS may be shown: those for the name that it asks for, if there are such, and
+    /// of each kind of key the first.
+    pub(crate) fn identities(&self, name: Option<&str>) -> Vec<Identity> {
+        let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
+        let is_for = |certificate: &&Certificate| name.is_some_and(|name| certificate.is_for(name));
+        let named = certificates.iter().any(|certificate| is_for(&certificate));
+        let mut chosen: Vec<Identity> = Vec::new();
+        for certificate in certificates.iter().filter(|certificate| !named || is_for(certificate)) {
+            if chosen.iter().all(|other| other.kind() != certificate.identity.kind()) {
+                chosen.push(certificate.identity.clone());
+            }
+        }
+        chosen
     }
 
     fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {

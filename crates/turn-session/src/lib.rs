@@ -2,6 +2,7 @@
 //! out, no sockets and no clock.
 //!
 //! - [`proxy_protocol`] says who is behind a load balancer, before all else.
+//! - [`dtls`] answers strangers without keeping anything of them, and is the server's end of DTLS for the others.
 //! - [`OutQueue`] holds what the other end has not taken yet, within a bound.
 //! - [`Tls`] is the server's end of TLS, with the [`Certificates`] in force.
 //! - [`asks`] tells what a web client wants.
@@ -9,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod certificates;
+pub mod dtls;
 mod first_bytes;
 mod http;
 mod out_queue;

@@ -1,0 +1,40 @@
+//! The server's end of DTLS 1.2 (RFC 6347, RFC 7350), as values: datagrams in, datagrams out, no sockets.
+//!
+//! ```text
+//! client                                     server
+//! ClientHello                  ------------>           Front: answers, keeps nothing
+//!                              <------------  HelloVerifyRequest (cookie)
+//! ClientHello (cookie)         ------------>           Front: it is verified; an engine begins
+//!                              <------------  ServerHello .. ServerHelloDone
+//! ClientKeyExchange .. Finished ----------->           the engine's
+//!                              <------------  ChangeCipherSpec, Finished
+//! ```
+//!
+//! Until a client has shown by the cookie that it receives what is sent to its address, nothing is
+//! remembered of it and nothing larger than what it sent goes there (RFC 6347 §4.2.1). What is behind
+//! that is a [`DtlsEngine`], of which there is one for each association.
+
+mod context;
+mod cookie;
+mod engine;
+mod front;
+mod guard;
+mod hello;
+mod identity;
+mod openssl;
+mod record;
+
+pub use context::{DtlsConfig, DtlsError};
+pub use cookie::{Cookies, Ends};
+pub use engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
+pub use front::{ANSWER_MAX, Answer, First, Front};
+pub use hello::{HELLO_MAX, Hello, NotHello};
+pub use identity::Identity;
+pub use record::{begins_handshake, is_dtls};
+
+/// What a datagram is longer by than what it carries: the header, an explicit nonce and a tag (RFC 6347
+/// §4.1, RFC 5288 §3), and some more.
+pub const OVERHEAD_MAX: usize = 64;
+
+/// What a record carries at most (RFC 6347 §4.1.1).
+pub const PLAINTEXT_MAX: usize = 1 << 14;

@@ -1,0 +1,131 @@
+//! What answers clients of which nothing is known (RFC 6347 §4.2.1), and keeps nothing of them.
+
+use std::time::Duration;
+
+use super::cookie::{COOKIE_LEN, Cookies, Ends};
+use super::hello::{Hello, NotHello};
+use super::record::{ALERT, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER};
+
+/// The longest answer: a HelloVerifyRequest.
+pub const ANSWER_MAX: usize = RECORD_HEADER + HANDSHAKE_HEADER + 2 + 1 + COOKIE_LEN;
+
+/// The shortest ClientHello: no session, cookie or extension, one cipher suite, one way to compress.
+#[cfg(test)]
+const SHORTEST_HELLO: usize = RECORD_HEADER + HANDSHAKE_HEADER + 2 + 32 + 1 + 1 + 4 + 2;
+
+const HELLO_VERIFY_REQUEST: u8 = 3;
+
+/// The versions of DTLS. What comes before the version is agreed on is said in the older one, which all
+/// clients know (RFC 6347 §4.2.1).
+const DTLS_1_0: u16 = 0xFEFF;
+const DTLS_1_2: u16 = 0xFEFD;
+
+/// An alert that ends the handshake, and what it is for (RFC 5246 §7.2).
+const FATAL: u8 = 2;
+const PROTOCOL_VERSION: u8 = 70;
+
+/// Answers first messages.
+#[derive(Clone, Debug)]
+pub struct Front {
+    cookies: Cookies,
+}
+
+/// What is to be done for a first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First<'a> {
+    /// Send so many bytes of what was written.
+    Answer(usize, Answer),
+    /// The client is at its address, and the handshake may begin.
+    Verified(Hello<'a>),
+    /// Nothing.
+    Dropped(NotHello),
+}
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// That the client is to send its hello again with a cookie.
+    Cookie,
+    /// That the client's versions are too old.
+    Version,
+}
+
+impl Front {
+    /// With these cookies.
+    #[must_use]
+    pub const fn new(cookies: Cookies) -> Self {
+        Self { cookies }
+    }
+
+    /// Takes a datagram of somebody without an association, `since` a fixed moment. The answer is never
+    /// longer than the datagram.
+    pub fn take<'a>(
+        &self,
+        datagram: &'a [u8],
+        ends: Ends,
+        since: Duration,
+        answer: &mut [u8; ANSWER_MAX],
+    ) -> First<'a> {
+        let hello = match Hello::read(datagram) {
+            Ok(hello) => hello,
+            Err(why) => return First::Dropped(why),
+        };
+        // Newer versions have lower numbers.
+        if hello.version > DTLS_1_2 {
+            return First::Answer(refuse_version(&hello, answer), Answer::Version);
+        }
+        if self.cookies.verify(ends, hello.random, hello.cookie, since) {
+            return First::Verified(hello);
+        }
+        let cookie = self.cookies.make(ends, hello.random, since);
+        First::Answer(ask_again(&hello, &cookie, answer), Answer::Cookie)
+    }
+}
+
+/// Writes a HelloVerifyRequest. Its numbers are the hello's (RFC 6347 §4.2.1), and a message that follows
+/// another one has another number.
+fn ask_again(hello: &Hello<'_>, cookie: &[u8; COOKIE_LEN], answer: &mut [u8; ANSWER_MAX]) -> usize {
+    const MESSAGE: [u8; 3] = [0, 0, (2 + 1 + COOKIE_LEN) as u8];
+    let [n0, n1] = hello.message.to_be_bytes();
+    let [l0, l1, l2] = MESSAGE;
+    let handshake = [HELLO_VERIFY_REQUEST, l0, l1, l2, n0, n1, 0, 0, 0, l0, l1, l2];
+    let [v0, v1] = DTLS_1_0.to_be_bytes();
+    let fixed = [v0, v1, COOKIE_LEN as u8];
+    write(hello, HANDSHAKE, [&handshake, &fixed, cookie], answer)
+}
+
+fn refuse_version(hello: &Hello<'_>, answer: &mut [u8; ANSWER_MAX]) -> usize {
+    write(hello, ALERT, [&[FATAL, PROTOCOL_VERSION], &[], &[]], answer)
+}
+
+/// Writes a record with the number of the hello's, and returns how long it is.
+fn write(
+    hello: &Hello<'_>,
+    content: u8,
+    parts: [&[u8]; 3],
+    answer: &mut [u8; ANSWER_MAX],
+) -> usize {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    let (header, mut rest) = answer.split_at_mut(RECORD_HEADER);
+    header[0] = content;
+    header[1..3].copy_from_slice(&DTLS_1_0.to_be_bytes());
+    // Epoch 0, which the number has its upper bytes free for.
+    header[3..11].copy_from_slice(&hello.record.to_be_bytes());
+    header[11..].copy_from_slice(&(len as u16).to_be_bytes());
+    for part in parts {
+        let (here, behind) = rest.split_at_mut(part.len());
+        here.copy_from_slice(part);
+        rest = behind;
+    }
+    RECORD_HEADER + len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_answer_is_longer_than_the_shortest_question() {
+        const { assert!(ANSWER_MAX <= SHORTEST_HELLO) };
+    }
+}

@@ -1,0 +1,143 @@
+//! What may reach the cryptography of an association, by what can be told without keys.
+//!
+//! A library for DTLS keeps pieces of messages until they are whole, and records of the next keys until
+//! these are there. A client may be at its address and mean ill all the same: each of these is bounded
+//! before anything is kept of it.
+
+use super::record::{
+    ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record, take_piece, take_record,
+};
+
+/// The longest handshake message of a client, as it is claimed in any piece of it. A ClientKeyExchange has
+/// less than 200 bytes; certificates of clients are not asked for.
+const MESSAGE_MAX: usize = super::HELLO_MAX;
+
+/// The highest number of a handshake message: with cookies that were too old, a client has come to less.
+const MESSAGE_NUMBER_MAX: u16 = 15;
+
+/// Encrypted records before the handshake is done: one Finished, each time that it is sent.
+const EARLY_RECORDS_MAX: u8 = 8;
+
+/// Encrypted handshake records after it: a Finished that is sent again for our answer to it was lost.
+const LATE_HANDSHAKE_MAX: u8 = 16;
+
+/// Counts what is bounded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guard {
+    early: u8,
+    late: u8,
+}
+
+impl Guard {
+    /// Whether a datagram may go on.
+    pub(super) fn admits(&mut self, mut datagram: &[u8], established: bool) -> bool {
+        if datagram.is_empty() {
+            return false;
+        }
+        while !datagram.is_empty() {
+            let Some((record, rest)) = take_record(datagram) else { return false };
+            if !self.admits_record(&record, established) {
+                return false;
+            }
+            datagram = rest;
+        }
+        true
+    }
+
+    fn admits_record(&mut self, record: &Record<'_>, established: bool) -> bool {
+        match (record.epoch, record.content) {
+            // Sent in the clear, by anybody.
+            (0, _) if established => false,
+            (0, HANDSHAKE) => admits_pieces(record.body),
+            (0, CHANGE_CIPHER_SPEC | ALERT) => true,
+            (1, HANDSHAKE) if established => take_one(&mut self.late, LATE_HANDSHAKE_MAX),
+            (1, ALERT | APPLICATION_DATA) if established => true,
+            (1, HANDSHAKE | ALERT | APPLICATION_DATA) => {
+                take_one(&mut self.early, EARLY_RECORDS_MAX)
+            }
+            // A third set of keys comes with a second handshake, which there is none of.
+            (_, _) => false,
+        }
+    }
+}
+
+fn admits_pieces(mut body: &[u8]) -> bool {
+    if body.is_empty() {
+        return false;
+    }
+    while !body.is_empty() {
+        let Some((piece, rest)) = take_piece(body) else { return false };
+        if piece.len > MESSAGE_MAX
+            || piece.message > MESSAGE_NUMBER_MAX
+            || piece.at + piece.body.len() > piece.len
+        {
+            return false;
+        }
+        body = rest;
+    }
+    true
+}
+
+fn take_one(count: &mut u8, most: u8) -> bool {
+    let more = *count < most;
+    *count += u8::from(more);
+    more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(content: u8, epoch: u8, body: &[u8]) -> Vec<u8> {
+        let mut record = vec![content, 0xFE, 0xFD, 0, epoch, 0, 0, 0, 0, 0, 9];
+        record.extend((body.len() as u16).to_be_bytes());
+        record.extend(body);
+        record
+    }
+
+    fn piece(len: u32, message: u8, at: u8, body: &[u8]) -> Vec<u8> {
+        let mut piece = vec![16];
+        piece.extend(&len.to_be_bytes()[1..]);
+        piece.extend([0, message, 0, 0, at, 0, 0, body.len() as u8]);
+        piece.extend(body);
+        piece
+    }
+
+    #[test]
+    fn pieces_of_giant_messages_go_no_further() {
+        let admits = |pieces: &[u8]| Guard::default().admits(&record(HANDSHAKE, 0, pieces), false);
+        assert!(admits(&piece(100, 2, 0, &[1; 50])));
+        assert!(admits(&[piece(100, 2, 0, &[1; 50]), piece(100, 2, 50, &[1; 50])].concat()));
+        assert!(!admits(&piece(650_000, 2, 0, &[1; 10])), "longer than any is");
+        assert!(!admits(&piece(100, 99, 0, &[1; 10])), "far ahead");
+        assert!(!admits(&piece(5, 2, 0, &[1; 10])), "more than all of it");
+        assert!(!admits(&piece(100, 2, 0, &[1; 50])[..40]), "cut off");
+        assert!(!admits(&[]));
+    }
+
+    #[test]
+    fn records_that_would_be_kept_are_few() {
+        let mut guard = Guard::default();
+        let early = record(APPLICATION_DATA, 1, &[0; 40]);
+        let taken = (0..100).filter(|_| guard.admits(&early, false)).count();
+        assert_eq!(taken, usize::from(EARLY_RECORDS_MAX));
+        assert!(guard.admits(&early, true), "data is for what comes after");
+        let late = record(HANDSHAKE, 1, &[0; 40]);
+        let taken = (0..100).filter(|_| guard.admits(&late, true)).count();
+        assert_eq!(taken, usize::from(LATE_HANDSHAKE_MAX));
+    }
+
+    #[test]
+    fn what_an_association_has_no_use_for_goes_no_further() {
+        let admits = |datagram: &[u8], established| Guard::default().admits(datagram, established);
+        assert!(!admits(&record(ALERT, 0, &[2, 40]), true), "in the clear");
+        assert!(!admits(&record(HANDSHAKE, 0, &piece(10, 0, 0, &[1; 10])), true), "in the clear");
+        assert!(!admits(&record(APPLICATION_DATA, 0, b"data"), false), "in the clear");
+        assert!(!admits(&record(APPLICATION_DATA, 2, b"data"), true), "keys that there are not");
+        assert!(!admits(&record(24, 1, b"heartbeat"), true));
+        let data = record(APPLICATION_DATA, 1, b"data");
+        assert!(admits(&[&data[..], &data].concat(), true));
+        assert!(!admits(&[&data[..], b"more"].concat(), true), "something behind it");
+        assert!(!admits(&[], true));
+    }
+}

@@ -1,0 +1,170 @@
+//! The first message of a client (RFC 5246 §7.4.1.2, RFC 6347 §4.2.1): read in one piece or not at all.
+
+use super::record::{
+    CLIENT_HELLO, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER, take_piece, take_record,
+};
+
+/// The longest datagram that is looked at for a first message. Clients send a quarter of it, and with the
+/// keys of post-quantum cryptography, which DTLS 1.2 does not have, less than all of it.
+pub const HELLO_MAX: usize = 2048;
+
+/// How many messages of a client may have come before the one with the right cookie: one, and one more
+/// for each cookie that it had too late.
+const MESSAGES_BEFORE_MAX: u16 = 7;
+
+/// Where the body of the message begins in the datagram.
+const BODY_AT: usize = RECORD_HEADER + HANDSHAKE_HEADER;
+
+/// A ClientHello, alone and whole in its datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello<'a> {
+    datagram: &'a [u8],
+    /// Number of the record.
+    pub(super) record: u64,
+    /// Number of the message.
+    pub(super) message: u16,
+    /// The newest version that the client speaks; newer ones have lower numbers.
+    pub(super) version: u16,
+    /// What tells this handshake from the client's others.
+    pub(super) random: &'a [u8; 32],
+    pub(super) cookie: &'a [u8],
+    /// Where the length of the cookie stands in the datagram.
+    cookie_at: usize,
+}
+
+/// Why a datagram is no first message that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHello {
+    /// It is no ClientHello at all.
+    Other,
+    /// It is a piece of one, or says that it is longer than is taken.
+    Piece,
+    /// It does not keep to its form.
+    Malformed,
+}
+
+impl<'a> Hello<'a> {
+    /// Reads a datagram: one record, one message, one piece.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn read(datagram: &'a [u8]) -> Result<Self, NotHello> {
+        let (record, behind) = take_record(datagram).ok_or(NotHello::Other)?;
+        if record.content != HANDSHAKE
+            || record.epoch != 0
+            || record.body.first() != Some(&CLIENT_HELLO)
+        {
+            return Err(NotHello::Other);
+        }
+        let (piece, more) = take_piece(record.body).ok_or(NotHello::Malformed)?;
+        if piece.at != 0 || piece.body.len() != piece.len || datagram.len() > HELLO_MAX {
+            return Err(NotHello::Piece);
+        }
+        let alone = behind.is_empty() && more.is_empty();
+        // A client counts its records and messages together at first.
+        let counts = piece.message <= MESSAGES_BEFORE_MAX && u64::from(piece.message) <= record.number;
+        if !(alone && counts) {
+            return Err(NotHello::Malformed);
+        }
+        let fields = Fields::read(piece.body).ok_or(NotHello::Malformed)?;
+        Ok(Self {
+            datagram,
+            record: record.number,
+            message: piece.message,
+            version: fields.version,
+            random: fields.random,
+            cookie: fields.cookie,
+            cookie_at: BODY_AT + fields.cookie_at,
+        })
+    }
+
+    /// Bytes of the datagram that it came in.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.datagram.len()
+    }
+
+    /// Never: it has a version and more.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.datagram.is_empty()
+    }
+
+    /// What tells this handshake from the client's others.
+    #[must_use]
+    pub const fn random(&self) -> &'a [u8; 32] {
+        self.random
+    }
+
+    /// Writes what the client sent `back` messages before: the same without a cookie (RFC 6347 §4.2.1).
+    pub(super) fn without_cookie(&self, back: u16, to: &mut Vec<u8>) {
+        let before = &self.datagram[..self.cookie_at];
+        let behind = &self.datagram[self.cookie_at + 1 + self.cookie.len()..];
+        let len = before.len() + 1 + behind.len();
+        to.clear();
+        to.extend_from_slice(before);
+        to.push(0);
+        to.extend_from_slice(behind);
+        // Shorter than a hello that was read, which its lengths had room for.
+        let of_message = (len - BODY_AT) as u32;
+        let of_record = (len - RECORD_HEADER) as u16;
+        let record = self.record - u64::from(back);
+        to[5..11].copy_from_slice(&record.to_be_bytes()[2..]);
+        to[11..13].copy_from_slice(&of_record.to_be_bytes());
+        to[14..17].copy_from_slice(&of_message.to_be_bytes()[1..]);
+        to[17..19].copy_from_slice(&(self.message - back).to_be_bytes());
+        to[22..25].copy_from_slice(&of_message.to_be_bytes()[1..]);
+    }
+}
+
+/// The fields of the message that are of use before the handshake.
+struct Fields<'a> {
+    version: u16,
+    random: &'a [u8; 32],
+    cookie: &'a [u8],
+    /// Where the length of the cookie stands in the message.
+    cookie_at: usize,
+}
+
+impl<'a> Fields<'a> {
+    /// Reads all of the message, so that what has no form goes no further.
+    fn read(body: &'a [u8]) -> Option<Self> {
+        let (version, rest) = body.split_first_chunk::<2>()?;
+        let (random, rest) = rest.split_first_chunk::<32>()?;
+        let (session, rest) = take_short(rest)?;
+        let cookie_at = body.len() - rest.len();
+        let (cookie, rest) = take_short(rest)?;
+        let (suites, rest) = take_long(rest)?;
+        let (compression, extensions) = take_short(rest)?;
+        let has_form = session.len() <= 32
+            && !suites.is_empty()
+            && suites.len().is_multiple_of(2)
+            && !compression.is_empty()
+            && (extensions.is_empty() || are_extensions(extensions));
+        has_form.then_some(Self { version: u16::from_be_bytes(*version), random, cookie, cookie_at })
+    }
+}
+
+fn are_extensions(bytes: &[u8]) -> bool {
+    let Some((mut list, [])) = take_long(bytes) else { return false };
+    while !list.is_empty() {
+        let Some((_, behind)) = list.split_first_chunk::<2>().and_then(|(_, rest)| take_long(rest))
+        else {
+            return false;
+        };
+        list = behind;
+    }
+    true
+}
+
+/// Takes bytes behind their length of one byte.
+fn take_short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first()?;
+    rest.split_at_checked(usize::from(*len))
+}
+
+/// Takes bytes behind their length of two bytes.
+fn take_long(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))
+}

@@ -1,0 +1,51 @@
+//! A certificate with its chain and key, as OpenSSL has them.
+
+use std::fmt;
+
+use ::openssl::error::ErrorStack;
+use ::openssl::pkey::{Id, PKey, Private};
+use ::openssl::ssl::SslRef;
+use ::openssl::x509::X509;
+
+/// A certificate with its chain and key.
+#[derive(Clone)]
+pub struct Identity {
+    /// The server's own certificate first.
+    chain: Vec<X509>,
+    key: PKey<Private>,
+}
+
+impl Identity {
+    /// Reads a chain and its key, both as PEM.
+    ///
+    /// # Errors
+    /// They cannot be read, or are of a kind that OpenSSL does not serve.
+    pub(crate) fn read(chain: &[u8], key: &[u8]) -> Result<Self, ErrorStack> {
+        let chain = X509::stack_from_pem(chain)?;
+        // Without this, it asks at the terminal for what the key is encrypted by.
+        let key = PKey::private_key_from_pem_callback(key, |_| Ok(0))?;
+        Ok(Self { chain, key })
+    }
+
+    /// Which of a server's certificates it is: one of each kind may be in force at once.
+    pub(crate) fn kind(&self) -> Id {
+        self.key.id()
+    }
+
+    /// Has a handshake use it, beside those of other kinds.
+    pub(super) fn put_in(&self, handshake: &mut SslRef) -> Result<(), ErrorStack> {
+        let Some((own, others)) = self.chain.split_first() else { return Ok(()) };
+        handshake.set_certificate(own)?;
+        handshake.set_private_key(&self.key)?;
+        for other in others {
+            handshake.add_chain_cert(other.clone())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! An association by OpenSSL.
+//!
+//! OpenSSL counts the messages of a handshake from its own HelloVerifyRequest on. The front has sent that
+//! one in its place, and has kept nothing: so OpenSSL is first told the hello as it was without a cookie,
+//! and what it asks for is thrown away; then it is where the client is.
+
+use std::io::{self, Read, Write};
+use std::mem;
+
+use ::openssl::error::ErrorStack;
+use ::openssl::ssl::{Error, ErrorCode, Ssl, SslContext, SslStream};
+
+use super::engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
+use super::guard::Guard;
+use super::hello::Hello;
+use super::record::{RECORD_HEADER, renumber};
+use super::{DtlsError, PLAINTEXT_MAX};
+
+/// The longest datagram of a handshake: with the headers of IPv6 and UDP below what every path carries
+/// (RFC 8200 §5).
+const HANDSHAKE_DATAGRAM: u32 = 1200;
+
+/// The server's end of one association.
+#[derive(Debug)]
+pub(super) struct OpenSsl {
+    /// Its exchange is empty but while OpenSSL is at work.
+    stream: SslStream<Exchange>,
+    guard: Guard,
+    /// What is added to the numbers of records in the clear, so that they go on from the
+    /// HelloVerifyRequest's.
+    renumber_by: u64,
+    ended: Option<DtlsEnd>,
+}
+
+impl OpenSsl {
+    /// As if it had sent what the front has.
+    pub(super) fn begin(context: &SslContext, hello: &Hello<'_>) -> Result<Self, DtlsError> {
+        let mut ssl = Ssl::new(context)?;
+        ssl.set_mtu(HANDSHAKE_DATAGRAM)?;
+        ssl.set_accept_state();
+        let mut stream = SslStream::new(ssl, Exchange::default())?;
+        for back in (1..=hello.message).rev() {
+            let mut said = Vec::new();
+            hello.without_cookie(back, &mut said);
+            stream.get_mut().input = said;
+            // It wants to read the next one.
+            match stream.do_handshake() {
+                Err(error) if error.code() == ErrorCode::WANT_READ => {}
+                Ok(()) => return Err(ErrorStack::get().into()),
+                Err(error) => return Err(failed(&error).into()),
+            }
+        }
+        *stream.get_mut() = Exchange::default();
+        // One record for each message before, on either side.
+        let renumber_by = hello.record - u64::from(hello.message);
+        Ok(Self { stream, guard: Guard::default(), renumber_by, ended: None })
+    }
+
+    /// Has OpenSSL do something with an exchange.
+    fn with<T>(
+        &mut self,
+        exchange: &mut Exchange,
+        work: impl FnOnce(&mut SslStream<Exchange>) -> T,
+    ) -> T {
+        let before = exchange.ends.len();
+        mem::swap(self.stream.get_mut(), exchange);
+        let done = work(&mut self.stream);
+        mem::swap(self.stream.get_mut(), exchange);
+        let mut start = before.checked_sub(1).map_or(0, |last| exchange.ends[last]);
+        for &end in &exchange.ends[before..] {
+            renumber(&mut exchange.output[start..end], self.renumber_by);
+            start = end;
+        }
+        done
+    }
+
+    fn end(&mut self, how: DtlsEnd) -> DtlsEnd {
+        *self.ended.get_or_insert(how)
+    }
+}
+
+impl DtlsEngine for OpenSsl {
+    fn take(&mut self, datagram: &[u8], exchange: &mut Exchange) -> Result<(), Refused> {
+        if self.ended.is_some() || !self.guard.admits(datagram, self.is_established()) {
+            return Err(Refused);
+        }
+        exchange.input.clear();
+        exchange.input.extend_from_slice(datagram);
+        Ok(())
+    }
+
+    fn read(&mut self, room: &mut [u8], exchange: &mut Exchange) -> Result<Option<usize>, DtlsEnd> {
+        if let Some(how) = self.ended {
+            return Err(how);
+        }
+        let was_established = self.is_established();
+        let read = self.with(exchange, |stream| stream.ssl_read(room));
+        let is_established = self.is_established();
+        let (code, closed) = match &read {
+            _ if was_established && !is_established => return Err(self.end(DtlsEnd::Broken)),
+            // An empty record says nothing; it may be data that we do not understand.
+            Ok(len) => return Ok(Some(*len)),
+            Err(error) => (error.code(), error.code() == ErrorCode::ZERO_RETURN),
+        };
+        match code {
+            ErrorCode::WANT_READ | ErrorCode::WANT_WRITE => Ok(None),
+            _ if closed => Err(self.end(DtlsEnd::ByClient)),
+            _ if is_established => Err(self.end(DtlsEnd::Broken)),
+            _ => Err(self.end(DtlsEnd::Failed)),
+        }
+    }
+
+    fn write(&mut self, plaintext: &[u8], exchange: &mut Exchange) -> Result<(), NotSent> {
+        let fits = !plaintext.is_empty() && plaintext.len() <= PLAINTEXT_MAX;
+        if self.ended.is_some() || !self.is_established() || !fits {
+            return Err(NotSent);
+        }
+        // It never blocks: what it writes is taken.
+        let written = self.with(exchange, |stream| stream.ssl_write(plaintext));
+        written.map(|_| ()).map_err(|_| NotSent)
+    }
+
+    fn resend(&mut self, exchange: &mut Exchange) -> Result<(), DtlsEnd> {
+        if let Some(how) = self.ended {
+            return Err(how);
+        }
+        if self.is_established() {
+            return Ok(());
+        }
+        // There is nothing to be read, so that it looks at its clock.
+        exchange.input.clear();
+        let went_on = self.with(exchange, SslStream::do_handshake);
+        match went_on {
+            Ok(()) => Ok(()),
+            Err(error) if error.code() == ErrorCode::WANT_READ => Ok(()),
+            Err(_) => Err(self.end(DtlsEnd::Failed)),
+        }
+    }
+
+    fn close(&mut self, exchange: &mut Exchange) {
+        if self.ended.is_none_or(|how| how == DtlsEnd::ByClient) && self.is_established() {
+            // It is not waited for an answer: whether the client heard it does not matter.
+            let _said = self.with(exchange, SslStream::shutdown);
+        }
+        self.end(DtlsEnd::ByClient);
+    }
+
+    fn is_established(&self) -> bool {
+        self.stream.ssl().is_init_finished()
+    }
+}
+
+/// What OpenSSL says of an error.
+fn failed(error: &Error) -> ErrorStack {
+    error.ssl_error().cloned().unwrap_or_else(ErrorStack::get)
+}
+
+impl Read for Exchange {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        // A datagram is taken whole; the rest of one that is longer than any record is worth nothing.
+        let len = self.input.len().min(room.len());
+        if len < RECORD_HEADER {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        room[..len].copy_from_slice(&self.input[..len]);
+        self.input.clear();
+        Ok(len)
+    }
+}
+
+impl Write for Exchange {
+    fn write(&mut self, datagram: &[u8]) -> io::Result<usize> {
+        self.output.extend_from_slice(datagram);
+        self.ends.push(self.output.len());
+        Ok(datagram.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

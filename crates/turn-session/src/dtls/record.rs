@@ -1,0 +1,142 @@
+//! Records and the pieces of handshake messages in them (RFC 6347 §§4.1, 4.2.2), as they are on the wire.
+
+/// Bytes of a record's header.
+pub(super) const RECORD_HEADER: usize = 13;
+
+/// Bytes in front of a piece of a handshake message.
+pub(super) const HANDSHAKE_HEADER: usize = 12;
+
+/// Content types (RFC 5246 §6.2.1).
+pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
+pub(super) const ALERT: u8 = 21;
+pub(super) const HANDSHAKE: u8 = 22;
+pub(super) const APPLICATION_DATA: u8 = 23;
+
+/// The type of a ClientHello (RFC 5246 §7.4).
+pub(super) const CLIENT_HELLO: u8 = 1;
+
+/// Where a record's header has the epoch, and behind it the number.
+const EPOCH_AT: usize = 3;
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record<'a> {
+    pub(super) content: u8,
+    pub(super) epoch: u16,
+    /// Its number in the epoch, of 48 bits.
+    pub(super) number: u64,
+    pub(super) body: &'a [u8],
+}
+
+/// A piece of a handshake message, or all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece<'a> {
+    pub(super) kind: u8,
+    /// Length of the whole message, as it is claimed.
+    pub(super) len: usize,
+    /// Number of the message.
+    pub(super) message: u16,
+    /// Where in the message it begins.
+    pub(super) at: usize,
+    pub(super) body: &'a [u8],
+}
+
+/// Whether a datagram is for DTLS, by its first byte (RFC 7983 §7).
+#[must_use]
+pub const fn is_dtls(datagram: &[u8]) -> bool {
+    matches!(datagram, [20..=63, ..])
+}
+
+/// Whether a datagram begins with a ClientHello that everybody can read: with an association, or a new one.
+#[must_use]
+pub fn begins_handshake(datagram: &[u8]) -> bool {
+    let epoch = datagram.get(EPOCH_AT..EPOCH_AT + 2);
+    datagram.first() == Some(&HANDSHAKE)
+        && epoch == Some(&[0, 0])
+        && datagram.get(RECORD_HEADER) == Some(&CLIENT_HELLO)
+}
+
+/// Takes the record at the front of a datagram, and returns what is behind it.
+pub(super) fn take_record(datagram: &[u8]) -> Option<(Record<'_>, &[u8])> {
+    let (header, rest) = datagram.split_first_chunk::<RECORD_HEADER>()?;
+    let [content, major, _minor, epoch @ .., _, _, _, _, _, _, _, _] = *header;
+    let [.., n0, n1, n2, n3, n4, n5, len0, len1] = *header;
+    let (body, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([len0, len1])))?;
+    // All versions of DTLS; what is spoken is agreed on in the handshake.
+    (major == 0xFE).then_some((
+        Record {
+            content,
+            epoch: u16::from_be_bytes(epoch),
+            number: u64::from_be_bytes([0, 0, n0, n1, n2, n3, n4, n5]),
+            body,
+        },
+        rest,
+    ))
+}
+
+/// Takes the piece of a handshake message at the front of a record's body, and returns what is behind it.
+pub(super) fn take_piece(body: &[u8]) -> Option<(Piece<'_>, &[u8])> {
+    let (header, rest) = body.split_first_chunk::<HANDSHAKE_HEADER>()?;
+    let [kind, l0, l1, l2, m0, m1, a0, a1, a2, p0, p1, p2] = *header;
+    let (body, rest) = rest.split_at_checked(number([p0, p1, p2]))?;
+    let message = u16::from_be_bytes([m0, m1]);
+    Some((
+        Piece { kind, len: number([l0, l1, l2]), message, at: number([a0, a1, a2]), body },
+        rest,
+    ))
+}
+
+const fn number([high, middle, low]: [u8; 3]) -> usize {
+    u32::from_be_bytes([0, high, middle, low]) as usize
+}
+
+/// Adds `by` to the numbers of the records of epoch 0 in a datagram of ours.
+pub(super) fn renumber(mut datagram: &mut [u8], by: u64) {
+    while let Some((record, rest)) = take_record(datagram) {
+        let (epoch, number, rest) = (record.epoch, record.number, rest.len());
+        if epoch == 0 {
+            let number = number.wrapping_add(by).to_be_bytes();
+            datagram[EPOCH_AT + 2..EPOCH_AT + 8].copy_from_slice(&number[2..]);
+        }
+        let at = datagram.len() - rest;
+        datagram = &mut datagram[at..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: [u8; 31] = [
+        22, 0xFE, 0xFD, 0, 0, 0, 0, 0, 0, 0, 7, 0, 3, 1, 2, 3, // epoch 0, number 7
+        23, 0xFE, 0xFD, 0, 1, 0, 0, 0, 0, 0, 7, 0, 2, 8, 9, // epoch 1, number 7
+    ];
+
+    #[test]
+    fn records_are_read_one_by_one() {
+        let (first, rest) = take_record(&TWO).unwrap();
+        assert_eq!(first, Record { content: HANDSHAKE, epoch: 0, number: 7, body: &[1, 2, 3] });
+        let (second, rest) = take_record(rest).unwrap();
+        assert_eq!((second.content, second.epoch, second.body), (23, 1, &[8, 9][..]));
+        assert!(rest.is_empty());
+        assert_eq!(take_record(&TWO[..15]), None, "cut off");
+    }
+
+    #[test]
+    fn only_records_of_epoch_0_are_given_other_numbers() {
+        let mut two = TWO;
+        renumber(&mut two, 300);
+        assert_eq!(two[5..11], [0, 0, 0, 0, 1, 0x33]);
+        assert_eq!(two[16..], TWO[16..]);
+    }
+
+    #[test]
+    fn the_first_byte_tells_dtls_from_stun_and_channel_data() {
+        for byte in 0..=255 {
+            assert_eq!(is_dtls(&[byte]), (20..=63).contains(&byte), "{byte}");
+        }
+        assert!(!is_dtls(&[]));
+        assert!(begins_handshake(&TWO) && !begins_handshake(&TWO[16..]));
+        assert!(!begins_handshake(&TWO[..13]));
+    }
+}
