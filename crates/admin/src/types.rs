@@ -40,6 +40,12 @@ pub struct Status {
     /// Connections of clients, over TCP.
     #[serde(default)]
     pub connections: Connections,
+    /// Clients over DTLS.
+    #[serde(default)]
+    pub associations: Associations,
+    /// Whether DTLS is spoken, at all listeners, once there is a certificate.
+    #[serde(default)]
+    pub dtls: bool,
     /// All that came and went, over the sockets and through the kernel path.
     pub traffic: Traffic,
     /// What became of each packet that came over a socket, by name; fates that never happened are left out.
@@ -150,6 +156,27 @@ pub struct Connections {
     pub refused: BTreeMap<String, u64>,
     /// Those that ended, by reason; reasons that never occurred are left out.
     pub ended: BTreeMap<String, u64>,
+}
+
+/// DTLS associations of clients.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Associations {
+    /// Live now.
+    pub live: u64,
+    /// Of these, with a handshake that is not done.
+    pub half_open: u64,
+    /// Begun since the start.
+    pub begun: u64,
+    /// Whose handshake was done, since the start.
+    pub established: u64,
+    /// First messages that were answered, of which nothing is kept, by what they were told.
+    pub hellos_answered: BTreeMap<String, u64>,
+    /// Not begun, by reason; reasons that never occurred are left out.
+    pub refused: BTreeMap<String, u64>,
+    /// Those that ended, by reason; reasons that never occurred are left out.
+    pub ended: BTreeMap<String, u64>,
+    /// Datagrams that DTLS itself had to send, by what became of them.
+    pub own_datagrams: BTreeMap<String, u64>,
 }
 
 /// Packets and bytes since the start. Bytes are those of UDP payloads.

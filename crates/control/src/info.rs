@@ -28,6 +28,8 @@ pub struct ServerInfo {
     pub offload: OffloadInfo,
     /// Where TLS is spoken besides.
     pub tls_listeners: Vec<SocketAddr>,
+    /// Whether DTLS is spoken, at all listeners, once there is a certificate.
+    pub dtls: bool,
     /// The certificates in force.
     pub certificates: Vec<CertificateInfo>,
 }

@@ -30,8 +30,8 @@ pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{Change, DrainReport, OperatorRequest, ReloadReport};
 pub use request::{Reply, Request, SessionFilter};
 pub use series::{
-    AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, Histogram, Kind, LateAnswer, Leg,
-    Series, StreamEnd, StreamRefusal,
+    AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, Histogram, Kind, LateAnswer,
+    Leg, Series, StreamEnd, StreamRefusal,
 };
 pub use session::{Session, SessionOffload, WhyNot};
 pub use totals::{CounterTotals, Volume};

@@ -154,9 +154,9 @@ impl Associations {
 
     /// The handshake of one of them is done. False if it was before.
     pub(crate) fn establish(&mut self, id: SocketId) -> bool {
-        let newly = self.get_mut(id).is_some_and(|association| {
-            !std::mem::replace(&mut association.established, true)
-        });
+        let newly = self
+            .get_mut(id)
+            .is_some_and(|association| !std::mem::replace(&mut association.established, true));
         self.half_open -= usize::from(newly);
         newly
     }

@@ -11,7 +11,7 @@ use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Leg, Series
 use linux_net::Flow;
 use turn_proto::DropReason;
 use turn_session::dtls::{
-    ANSWER_MAX, Answer, DtlsEnd, Ends, First, NotHello, begins_handshake,
+    ANSWER_MAX, Answer, DtlsConfig, DtlsEnd, Ends, First, NotHello, begins_handshake,
 };
 use turn_types::{ClientPath, FiveTuple, Instant, Marks, SocketId, Transport};
 
@@ -103,7 +103,28 @@ impl Worker {
         (listener, back): (SocketId, Flow),
         known: Option<SocketId>,
     ) -> Option<SocketId> {
-        let Some(config) = self.dtls.clone() else { return known };
+        let Some(config) = self.dtls.take() else { return known };
+        let found = self.take_hello_by(&config, (message, range), path, (listener, back), known);
+        self.dtls = Some(config);
+        found
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "by which rules, what, from whom, and what is known"
+    )]
+    fn take_hello_by(
+        &mut self,
+        config: &DtlsConfig,
+        (message, range): (usize, Range<usize>),
+        path: &ClientPath,
+        (listener, back): (SocketId, Flow),
+        known: Option<SocketId>,
+    ) -> Option<SocketId> {
+        if !config.can_serve() {
+            self.egress.dropped(DropReason::NotStun);
+            return known;
+        }
         let mut answer = [0; ANSWER_MAX];
         let ends = Ends { client: path.five_tuple.client.0, server: path.five_tuple.server.0 };
         let since = self.now.instant.saturating_since(Instant::ZERO);
@@ -296,7 +317,9 @@ impl Worker {
     pub(crate) fn sweep_associations(&mut self) {
         let now = self.now.instant;
         for id in self.associations.half_open_ids() {
-            let Some((association, exchange)) = self.associations.with_exchange(id) else { continue };
+            let Some((association, exchange)) = self.associations.with_exchange(id) else {
+                continue;
+            };
             let went_on = if now.saturating_since(association.began) >= HANDSHAKE_WITHIN {
                 Err(AssociationEnd::NotCompleted)
             } else {
@@ -335,7 +358,8 @@ impl Worker {
 
     /// Ends all associations: the server ends.
     pub(crate) fn end_associations(&mut self) {
-        let ids: Vec<_> = self.associations.iter().map(|association| association.path.socket).collect();
+        let ids: Vec<_> =
+            self.associations.iter().map(|association| association.path.socket).collect();
         for id in ids {
             self.end_association(id, AssociationEnd::Shutdown);
         }

@@ -11,8 +11,7 @@ use crate::worker::Worker;
 impl Worker {
     /// Empties the error queue of a relay socket, and tells the client what the network said.
     pub(crate) fn serve_error_queue(&mut self, relay: RelayId) {
-        let Self { rx, egress, server, sockets, streams, associations, observer, now, .. } =
-            self;
+        let Self { rx, egress, server, sockets, streams, associations, observer, now, .. } = self;
         let now = *now;
         let sockets = &*sockets;
         // Closed since it was reported.
@@ -31,7 +30,8 @@ impl Worker {
             let reply = egress.reply_buffer();
             match server.handle_icmp(now, relay, PeerAddr(error.peer), report, reply) {
                 Ok(answer) => {
-                    let ways = Ways { sockets, streams: &mut *streams, associations: &mut *associations };
+                    let ways =
+                        Ways { sockets, streams: &mut *streams, associations: &mut *associations };
                     egress.answer(answer, Sent::IcmpReported, ways);
                 }
                 Err(reason) => egress.dropped(reason),

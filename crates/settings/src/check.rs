@@ -14,7 +14,7 @@ use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, File};
 use crate::limits;
-use crate::settings::{Log, Offload, Peers, Settings, Sockets, Tcp, Workers};
+use crate::settings::{Dtls, Log, Offload, Peers, Settings, Sockets, Tcp, Workers};
 use crate::value::Endpoint;
 
 /// Checks a file; what comes back is good only if no error was added.
@@ -61,6 +61,12 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
             connections_per_address: file.tcp.connections_per_address.get(),
             proxy_protocol: file.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect(),
             acme_redirect: file.tcp.acme_redirect.as_ref().map(|url| url.as_str().to_owned()),
+        },
+        dtls: Dtls {
+            // There is no way to it then that would not go past the certificates of clients.
+            enabled: file.dtls.enabled && tls.client_authorities.is_none(),
+            associations: file.dtls.associations.get(),
+            associations_per_address: file.dtls.associations_per_address.get(),
         },
         tls,
         sockets: Sockets {

@@ -10,7 +10,7 @@ mod tokens;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use streams::{CertificateEntry, Tcp, Tls};
+pub use streams::{CertificateEntry, Dtls, Tcp, Tls};
 pub use tokens::{TokenCipher, TokenKeyEntry};
 
 use crate::value::{
@@ -56,6 +56,9 @@ pub struct File {
     pub tcp: Tcp,
     /// TLS, which clients use where nothing else gets out; there is some once there is a certificate.
     pub tls: Tls,
+    /// DTLS, which is TLS for UDP; there is some once there is a certificate, at all addresses of `listen` and of
+    /// `tls.listen`.
+    pub dtls: Dtls,
     /// How the kernel's sockets are used.
     pub sockets: Sockets,
     /// The kernel path: a BPF program at the network interfaces relays the data of bound channels
@@ -442,6 +445,7 @@ impl Default for File {
             workers: Workers::default(),
             tcp: Tcp::default(),
             tls: Tls::default(),
+            dtls: Dtls::default(),
             sockets: Sockets::default(),
             offload: Offload::default(),
             log: Log::default(),

@@ -39,8 +39,8 @@ pub use places::{Places, places};
 pub use policy::RelayPair;
 pub use reference::{json_schema, reference_markdown};
 pub use settings::{
-    Auth, CONTROL_SOCKET, CertificateFiles, Log, Offload, Peers, Relay, Settings, Sockets, Tcp,
-    Tls, Workers,
+    Auth, CONTROL_SOCKET, CertificateFiles, Dtls, Log, Offload, Peers, Relay, Settings, Sockets,
+    Tcp, Tls, Workers,
 };
 pub use value::{External, OpenRelay, PortRange, RelayEntry, WorkerCount};
 

@@ -48,6 +48,8 @@ pub struct Settings {
     pub tcp: Tcp,
     /// TLS.
     pub tls: Tls,
+    /// DTLS.
+    pub dtls: Dtls,
     /// How the kernel's sockets are used.
     pub sockets: Sockets,
     /// The kernel path.
@@ -128,13 +130,24 @@ pub struct Tcp {
 /// TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// Where clients come to besides, over TCP alone; none without a certificate, and none that is among
+    /// Where clients come to besides, for TLS and DTLS; none without a certificate, and none that is among
     /// [`Settings::listen`].
     pub listen: Vec<SocketAddr>,
     /// The files of each certificate.
     pub certificates: Vec<CertificateFiles>,
     /// Authorities one of which has to have signed a client's certificate; `None`: clients show none.
     pub client_authorities: Option<PathBuf>,
+}
+
+/// DTLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dtls {
+    /// Whether it is spoken once there is a certificate.
+    pub enabled: bool,
+    /// Associations at once; 0 is any number.
+    pub associations: u32,
+    /// Of one address; 0 is any number.
+    pub associations_per_address: u32,
 }
 
 /// Where a certificate is.

@@ -70,6 +70,8 @@ fn each_key_is_reported_once_with_both_values() {
             "tls.certificates = [{ chain = '/b.pem', key = '/a.key' }]",
             "live tls.certificates: [\"/a.pem\"] -> [\"/b.pem\"]",
         ),
+        ("", "dtls.enabled = false", "restart dtls.enabled: true -> false"),
+        ("", "dtls.associations = 5", "restart dtls.associations: 10000 -> 5"),
         ("", "sockets.gso = false", "restart sockets.gso: true -> false"),
         ("", "offload.mode = 'xdp-generic'", "restart offload.mode: \"auto\" -> \"xdp-generic\""),
         ("", "offload.interfaces = ['eth0']", "restart offload.interfaces: [] -> [\"eth0\"]"),
@@ -142,6 +144,7 @@ fn every_key_of_the_file_is_compared() {
         compatibility = { rfc5766_clients = true, coturn_tokens = true }
         workers = { count = 1, pin = false }
         tls = { listen = ["0.0.0.0:443"], certificates = [{ chain = "a.pem", key = "a.key" }], client_authorities = "ca.pem" }
+        dtls = { enabled = false, associations = 1, associations_per_address = 1 }
         sockets = { receive_buffer = "64 KiB", send_buffer = "64 KiB", gro = false, gso = false }
         offload = { mode = "off", interfaces = ["eth0"], flows = 1024 }
         log = { format = "json", level = "error" }

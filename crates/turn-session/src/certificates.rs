@@ -71,8 +71,8 @@ impl Certificate {
         let (_, parsed) = parse_x509_certificate(own).map_err(|_| CertificateError::Damaged)?;
         let expires = parsed.validity().not_after.timestamp();
         let secret = PrivateKeyDer::from_pem_slice(key).map_err(CertificateError::Key)?;
-        let signer =
-            CertifiedKey::from_der(chain, secret, &provider()).map_err(CertificateError::Unusable)?;
+        let signer = CertifiedKey::from_der(chain, secret, &provider())
+            .map_err(CertificateError::Unusable)?;
         let identity = Identity::read(pem, key).map_err(CertificateError::UnusableForDtls)?;
         Ok(Self { key: Arc::new(signer), identity, expires })
     }

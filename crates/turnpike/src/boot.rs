@@ -56,13 +56,17 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let bound = sockets::bind(
         &settings.listen,
         &settings.tls.listen,
-        (cores.len(), settings.tcp.enabled),
+        (cores.len(), settings.tcp.enabled, settings.dtls.enabled),
         &net,
     )?;
     let certificates = Keeper::new(settings)?;
     let settings::Tcp { connections, connections_per_address, .. } = settings.tcp;
     let limits = ConnectionLimits { total: connections, per_address: connections_per_address };
     let admission = Arc::new(Admission::new(limits));
+    let settings::Dtls { enabled, associations, associations_per_address } = settings.dtls;
+    let dtls = enabled.then(|| certificates.dtls_config(&random_bytes())).transpose()?;
+    let limits = ConnectionLimits { total: associations, per_address: associations_per_address };
+    let dtls_admission = Arc::new(Admission::new(limits));
 
     let mut posts = Vec::new();
     let mut inlets = Vec::new();
@@ -92,6 +96,8 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
             acceptors,
             proxies: settings.tcp.proxy_protocol.clone(),
             tls: Some(certificates.config()),
+            dtls: dtls.clone(),
+            dtls_admission: Arc::clone(&dtls_admission),
             acme_redirect: settings.tcp.acme_redirect.clone(),
             admission: Arc::clone(&admission),
             policy: Arc::clone(&policy),
@@ -160,6 +166,7 @@ pub(crate) fn info(
         gso: settings.sockets.gso && capabilities().gso,
         offload,
         tls_listeners: Vec::new(),
+        dtls: settings.dtls.enabled,
         certificates: Vec::new(),
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::anyhow;
 use control::CertificateInfo;
 use settings::{CertificateFiles, Settings};
+use turn_session::dtls::{Cookies, DtlsConfig, Front};
 use turn_session::{Certificate, Certificates, ClientAuthorities, TlsConfig, tls_config};
 
 use crate::failure::{Failure, OrFail as _, Result};
@@ -50,6 +51,12 @@ impl Keeper {
     /// How TLS is spoken.
     pub(crate) fn config(&self) -> TlsConfig {
         self.config.clone()
+    }
+
+    /// How DTLS is spoken. The secret is what clients' cookies are made with.
+    pub(crate) fn dtls_config(&self, secret: &[u8; 32]) -> Result<DtlsConfig> {
+        let front = Front::new(Cookies::new(secret));
+        DtlsConfig::new(Arc::clone(&self.in_force), front).or_fail("cannot set up DTLS")
     }
 
     /// The certificates in force.

@@ -280,6 +280,7 @@ mod tests {
             gso: true,
             offload: control::OffloadInfo::default(),
             tls_listeners: Vec::new(),
+            dtls: false,
             certificates: Vec::new(),
         };
         let user = FirstUser {

@@ -162,6 +162,7 @@ fn with_restart_keys_of(old: &Settings, new: Settings) -> Settings {
         workers: old.workers,
         tcp: old.tcp.clone(),
         tls: settings::Tls { certificates: new.tls.certificates, ..old.tls.clone() },
+        dtls: old.dtls,
         sockets: old.sockets,
         offload: old.offload.clone(),
         log: settings::Log { format: old.log.format, level: new.log.level },

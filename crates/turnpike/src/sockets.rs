@@ -16,12 +16,12 @@ const EAFNOSUPPORT: i32 = 97;
 
 /// The listeners of all workers, and what an operator should know about them.
 pub(crate) struct Bound {
-    /// For each worker its listeners, in the order of [`Self::addresses`], and the sockets that
+    /// For each worker its listeners, in the order of [`Self::addresses`] and then [`Self::tls`], and the sockets that
     /// connections come to.
     pub(crate) workers: Vec<(Vec<Listener>, Vec<TcpListener>)>,
     /// The addresses, with the ports that were given for port 0.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Where connections come to besides.
+    /// Where clients come to besides.
     pub(crate) tls: Vec<SocketAddr>,
     /// Whether the kernel merges datagrams on receive.
     pub(crate) gro: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Bound {
 pub(crate) fn bind(
     wanted: &[SocketAddr],
     tls: &[SocketAddr],
-    (workers, tcp): (usize, bool),
+    (workers, tcp, dtls): (usize, bool, bool),
     net: &NetOptions,
 ) -> Result<Bound> {
     let mut bound = Bound {
@@ -72,7 +72,23 @@ pub(crate) fn bind(
         }
         bound.addresses.push(address);
     }
-    for &wanted in tls.iter().filter(|_| tcp) {
+    for &wanted in tls.iter().filter(|_| tcp || dtls) {
+        if dtls {
+            match is_free(wanted) {
+                Ok(()) => {}
+                Err(error) if dispensable(wanted, &error) => continue,
+                Err(error) => return Err(cannot_bind("udp", wanted, error)),
+            }
+            for (listeners, _) in &mut bound.workers {
+                let (listener, _) = Listener::bind(wanted, net)
+                    .map_err(|error| cannot_bind("udp", wanted, error))?;
+                listeners.push(listener);
+            }
+        }
+        if !tcp {
+            bound.tls.push(wanted);
+            continue;
+        }
         match is_free_for_tcp(wanted) {
             Ok(()) => {}
             Err(error) if dispensable(wanted, &error) => continue,
@@ -188,7 +204,7 @@ mod tests {
     const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn bind_one(address: SocketAddr, workers: usize) -> Result<Bound> {
-        bind(&[address], &[], (workers, true), &NetOptions::default())
+        bind(&[address], &[], (workers, true, true), &NetOptions::default())
     }
 
     #[test]

@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Json;
 use axum::extract::State;
 use control::{
-    CounterTotals, Histogram, LateAnswer, Leg, OffloadWatch, Series, ServerInfo, StreamEnd,
-    StreamRefusal,
+    AssociationEnd, AssociationRefusal, CounterTotals, DtlsOwn, HelloAnswer, Histogram, LateAnswer,
+    Leg, OffloadWatch, Series, ServerInfo, StreamEnd, StreamRefusal,
 };
 
 use crate::routes::App;
 use crate::types::{
-    Allocations, Bucket, Certificate, Connections, Offload, OffloadInterface, RelayAddress, Status,
-    Traffic, Volume,
+    Allocations, Associations, Bucket, Certificate, Connections, Offload, OffloadInterface,
+    RelayAddress, Status, Traffic, Volume,
 };
 
 pub(super) async fn show(State(app): State<App>) -> Json<Status> {
@@ -43,6 +43,8 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
             total: totals.allocations_created(),
         },
         connections: connections(&totals),
+        associations: associations(&totals),
+        dtls: info.dtls,
         traffic: traffic(|leg| whole(&totals, leg)),
         fates: occurred(totals.fates()),
         late_answers: occurred(
@@ -80,6 +82,25 @@ fn connections(totals: &CounterTotals) -> Connections {
         total: totals.value(Series::StreamsAccepted),
         refused: occurred(StreamRefusal::ALL.iter().map(refused)),
         ended: occurred(StreamEnd::ALL.iter().map(ended)),
+    }
+}
+
+fn associations(totals: &CounterTotals) -> Associations {
+    let value = |series| totals.value(series);
+    let answered = |&what: &HelloAnswer| (what.label(), value(Series::HellosAnswered(what)));
+    let refused =
+        |&why: &AssociationRefusal| (why.label(), value(Series::AssociationsRefused(why)));
+    let ended = |&why: &AssociationEnd| (why.label(), value(Series::AssociationsEnded(why)));
+    let own = |&what: &DtlsOwn| (what.label(), value(Series::DtlsOwn(what)));
+    Associations {
+        live: value(Series::AssociationsLive),
+        half_open: value(Series::AssociationsHalfOpen),
+        begun: value(Series::AssociationsBegun),
+        established: value(Series::AssociationsEstablished),
+        hellos_answered: occurred(HelloAnswer::ALL.iter().map(answered)),
+        refused: occurred(AssociationRefusal::ALL.iter().map(refused)),
+        ended: occurred(AssociationEnd::ALL.iter().map(ended)),
+        own_datagrams: occurred(DtlsOwn::ALL.iter().map(own)),
     }
 }
 

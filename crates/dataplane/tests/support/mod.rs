@@ -1,6 +1,7 @@
 //! A worker of its own for each test, on loopback, and the people around it.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod dtls;
 pub(crate) mod end;
 pub(crate) mod stream;
 pub(crate) mod user;
@@ -58,6 +59,7 @@ pub(crate) struct Start {
     pub(crate) net: NetOptions,
     pub(crate) limits: ConnectionLimits,
     pub(crate) tls: Option<turn_session::TlsConfig>,
+    pub(crate) dtls: Option<turn_session::dtls::DtlsConfig>,
     pub(crate) proxies: Vec<turn_types::Prefix>,
     pub(crate) acme_redirect: Option<String>,
 }
@@ -71,6 +73,7 @@ impl Default for Start {
             net: NetOptions::default(),
             limits,
             tls: None,
+            dtls: None,
             proxies: vec![],
             acme_redirect: None,
         }
@@ -100,6 +103,8 @@ impl World {
             acceptors: vec![acceptor],
             proxies: start.proxies,
             tls: start.tls,
+            dtls: start.dtls,
+            dtls_admission: Arc::new(Admission::new(start.limits)),
             acme_redirect: start.acme_redirect,
             admission: Arc::new(Admission::new(start.limits)),
             policy: Arc::new(start.policy),

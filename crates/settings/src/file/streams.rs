@@ -1,4 +1,4 @@
-//! The tables about connections: `[tcp]` and `[tls]`.
+//! The tables about connections: `[tcp]`, `[tls]` and `[dtls]`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct Tcp {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
-    /// More addresses and TCP ports, for TLS: it is spoken at those of `listen` as well. Not used while
+    /// More addresses and ports, for TLS over TCP and, see `[dtls]`, DTLS over UDP: it is spoken at those of `listen` as well. Not used while
     /// there is no certificate. Port 443 gets through most firewalls.
     #[schemars(example = serde_json::json!(["203.0.113.7:443"]), extend("x-applied" = "restart"))]
     pub listen: Vec<Endpoint>,
@@ -53,6 +53,23 @@ pub struct Tls {
     /// certificate that one of them signed, besides its password. Without it none is asked for.
     #[schemars(example = "/etc/turnpike/clients-ca.pem", extend("x-applied" = "restart"))]
     pub client_authorities: Option<Text<1, 4096>>,
+}
+
+/// `[dtls]`.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Dtls {
+    /// Whether clients may come over DTLS 1.2. It is not spoken where `tls.client_authorities` asks clients for
+    /// certificates, which is done over TLS alone.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub enabled: bool,
+    /// DTLS clients that there may be at once; 0 is any number. More are not answered. Each takes about 45 KB.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub associations: Count<0, 1_000_000>,
+    /// DTLS clients that one address, or one /64 of IPv6, may have at once; 0 is any number. A whole company may
+    /// come from one address.
+    #[schemars(extend("x-applied" = "restart"))]
+    pub associations_per_address: Count<0, 1_000_000>,
 }
 
 /// An entry of `tls.certificates`. Paths are relative to the configuration file.
@@ -87,6 +104,17 @@ impl Default for Tls {
             ],
             certificates: Vec::new(),
             client_authorities: None,
+        }
+    }
+}
+
+impl Default for Dtls {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            // 450 MB.
+            associations: Count::new(10_000),
+            associations_per_address: Count::new(1000),
         }
     }
 }

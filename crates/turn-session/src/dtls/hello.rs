@@ -62,7 +62,8 @@ impl<'a> Hello<'a> {
         }
         let alone = behind.is_empty() && more.is_empty();
         // A client counts its records and messages together at first.
-        let counts = piece.message <= MESSAGES_BEFORE_MAX && u64::from(piece.message) <= record.number;
+        let counts =
+            piece.message <= MESSAGES_BEFORE_MAX && u64::from(piece.message) <= record.number;
         if !(alone && counts) {
             return Err(NotHello::Malformed);
         }
@@ -141,7 +142,12 @@ impl<'a> Fields<'a> {
             && suites.len().is_multiple_of(2)
             && !compression.is_empty()
             && (extensions.is_empty() || are_extensions(extensions));
-        has_form.then_some(Self { version: u16::from_be_bytes(*version), random, cookie, cookie_at })
+        has_form.then_some(Self {
+            version: u16::from_be_bytes(*version),
+            random,
+            cookie,
+            cookie_at,
+        })
     }
 }
 

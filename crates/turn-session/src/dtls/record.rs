@@ -80,10 +80,7 @@ pub(super) fn take_piece(body: &[u8]) -> Option<(Piece<'_>, &[u8])> {
     let [kind, l0, l1, l2, m0, m1, a0, a1, a2, p0, p1, p2] = *header;
     let (body, rest) = rest.split_at_checked(number([p0, p1, p2]))?;
     let message = u16::from_be_bytes([m0, m1]);
-    Some((
-        Piece { kind, len: number([l0, l1, l2]), message, at: number([a0, a1, a2]), body },
-        rest,
-    ))
+    Some((Piece { kind, len: number([l0, l1, l2]), message, at: number([a0, a1, a2]), body }, rest))
 }
 
 const fn number([high, middle, low]: [u8; 3]) -> usize {

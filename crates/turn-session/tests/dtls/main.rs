@@ -181,7 +181,10 @@ fn a_client_may_have_sent_its_first_hello_many_times() {
     client.get_mut().incoming.append(&mut server.out);
     carry(&mut client, &mut server, &mut || false).unwrap();
     assert!(server.is_established() && client.ssl().is_init_finished());
-    assert!(answered.elapsed() < Duration::from_millis(900), "a record was taken for a repeated one");
+    assert!(
+        answered.elapsed() < Duration::from_millis(900),
+        "a record was taken for a repeated one"
+    );
 }
 
 #[test]

@@ -161,7 +161,10 @@ pub(crate) fn client_with(change: impl FnOnce(&mut SslContextBuilder)) -> Client
     client_for(None, change)
 }
 
-pub(crate) fn client_for(name: Option<&str>, change: impl FnOnce(&mut SslContextBuilder)) -> Client {
+pub(crate) fn client_for(
+    name: Option<&str>,
+    change: impl FnOnce(&mut SslContextBuilder),
+) -> Client {
     let mut context = SslContext::builder(SslMethod::dtls()).unwrap();
     context.set_min_proto_version(Some(SslVersion::DTLS1_2)).unwrap();
     context.set_verify(SslVerifyMode::NONE);

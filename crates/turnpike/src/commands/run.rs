@@ -120,7 +120,12 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
         tracing::info!("listening on {transports} {listener}");
     }
     for listener in &info.tls_listeners {
-        tracing::info!("listening on tcp {listener} for TLS");
+        let spoken = match (settings.tcp.enabled, settings.dtls.enabled) {
+            (true, true) => "tcp and udp, for TLS and DTLS,",
+            (true, false) => "tcp, for TLS,",
+            (false, _) => "udp, for DTLS,",
+        };
+        tracing::info!("listening on {spoken} {listener}");
     }
     for certificate in &info.certificates {
         let left = certificate.expires.duration_since(info.started).unwrap_or_default();

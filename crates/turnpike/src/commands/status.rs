@@ -29,6 +29,8 @@ fn describe(status: &Status, verbose: bool) -> String {
         ("ended allocations, by reason", &status.ended),
         ("refused connections, by reason", &status.connections.refused),
         ("ended connections, by reason", &status.connections.ended),
+        ("refused DTLS associations, by reason", &status.associations.refused),
+        ("ended DTLS associations, by reason", &status.associations.ended),
     ] {
         if !counts.is_empty() {
             parts.push(format!("{heading}\n{}", counted(counts)));
@@ -81,6 +83,13 @@ fn facts(status: &Status, columns: usize) -> String {
             grouped(status.connections.total)
         ));
     }
+    if status.associations.begun > 0 {
+        lines.push(format!(
+            "  over DTLS    {} live, {} since the start",
+            grouped(status.associations.live - status.associations.half_open),
+            grouped(status.associations.established)
+        ));
+    }
     if status.kernel_drops > 0 {
         lines.push(format!(
             "  kernel drops {} (receive buffers were full: see sockets.receive_buffer and \
@@ -107,7 +116,8 @@ fn tls(status: &Status) -> Option<String> {
             Err(_) => format!("{} (HAS ENDED)", one.file),
         }
     };
-    let mut said = format!("  TLS          {}; {}", places.join("  "), until(first));
+    let label = if status.dtls { "TLS and DTLS" } else { "TLS         " };
+    let mut said = format!("  {label} {}; {}", places.join("  "), until(first));
     for one in &status.certificates[1..] {
         // Writing to a String cannot fail.
         let _ = write!(said, "\n               {}", until(one));

@@ -1,0 +1,274 @@
+//! Clients over DTLS, through a worker on the real kernel (RFC 7350 §3).
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
+use dataplane::ConnectionLimits;
+use dataplane::limits::HALF_OPEN_MAX;
+use support::dtls::{DtlsUser, config, cookie, hello, receive, socket};
+use support::end::End;
+use support::user::TurnUser;
+use support::{LOCALHOST, LOCALHOST_V6, PATIENCE, PEER, Start, World};
+use turn_proto::{DropReason, EndReason};
+use turn_types::{IpFamily, Marks, Transport};
+
+fn world() -> World {
+    World::start(Start { dtls: Some(config()), ..Start::default() })
+}
+
+/// Waits until this is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn data_goes_both_ways_by_channels_and_indications() {
+    // 7350-3-01
+    let world = world();
+    let mut peer = End::at(PEER);
+    let mut alice = DtlsUser::allocated(world.server);
+    let channel = alice.bind_channel(peer.addr());
+    for len in (0..=8).chain([1199, 1200, 9000]) {
+        let data: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        alice.say(channel, &data);
+        assert_eq!(peer.receive().bytes, data);
+        peer.send(alice.relayed(), &data);
+        assert_eq!(alice.hear(), (Some(channel), data));
+    }
+    let mut other = End::at(PEER);
+    alice.permit(PEER);
+    other.send(alice.relayed(), b"no channel is mine");
+    // The permission is for the address: the channel is for another port of it.
+    assert_eq!(alice.hear(), (None, b"no channel is mine".to_vec()));
+    let sessions = world.all_sessions();
+    assert_eq!(sessions[0].five_tuple.transport, Transport::Dtls);
+    world.assert_adds_up();
+    // What is too long for a record is dropped, and nothing else is harmed.
+    other.send(alice.relayed(), &vec![1; 20_000]);
+    other.send(alice.relayed(), b"small");
+    assert_eq!(alice.hear().1, b"small");
+    assert_eq!(world.count(Series::Drop(DropReason::TooLong)), 1);
+    world.assert_adds_up();
+}
+
+#[test]
+fn one_port_is_for_stun_and_for_dtls_of_either_family() {
+    // 7350-3-02
+    for listen in [LOCALHOST, LOCALHOST_V6] {
+        let world = World::start(Start { listen, dtls: Some(config()), ..Start::default() });
+        let mut peer = End::at(PEER);
+        let mut plain = TurnUser::allocated(listen, world.server);
+        let mut secured = DtlsUser::allocated(world.server);
+        let (one, two) = (plain.bind_channel(peer.addr()), secured.bind_channel(peer.addr()));
+        plain.say(one, &[b"plain"], Marks::DEFAULT);
+        secured.say(two, b"secured");
+        let mut heard = [peer.receive().bytes, peer.receive().bytes];
+        heard.sort();
+        assert_eq!(heard, [&b"plain"[..], b"secured"]);
+        peer.send(plain.relayed(IpFamily::V4), b"to plain");
+        peer.send(secured.relayed(), b"to secured");
+        assert_eq!(plain.hear().payload, b"to plain");
+        assert_eq!(secured.hear().1, b"to secured");
+        world.assert_adds_up();
+    }
+}
+
+#[test]
+fn many_clients_have_one_socket() {
+    let world = world();
+    let mut peer = End::at(PEER);
+    let mut users: Vec<_> = (0..40).map(|_| DtlsUser::allocated(world.server)).collect();
+    assert_eq!(world.count(Series::AssociationsLive), 40);
+    for (number, user) in users.iter_mut().enumerate() {
+        let channel = user.bind_channel(peer.addr());
+        user.say(channel, &[number as u8]);
+        let said = peer.receive();
+        assert_eq!(said.bytes, [number as u8]);
+        peer.send(said.from, &[number as u8 + 100]);
+    }
+    for (number, user) in users.iter_mut().enumerate() {
+        assert_eq!(user.hear().1, [number as u8 + 100]);
+    }
+    world.assert_adds_up();
+    assert_eq!(world.count(Series::AssociationsHalfOpen), 0);
+}
+
+#[test]
+fn a_client_that_goes_takes_its_allocation_along() {
+    let world = world();
+    let mut alice = DtlsUser::allocated(world.server);
+    alice.stream.shutdown().unwrap();
+    eventually("it is gone", || world.all_sessions().is_empty());
+    assert_eq!(world.count(Series::AssociationsEnded(AssociationEnd::ByClient)), 1);
+    assert_eq!(world.count(Series::AllocationsEnded(EndReason::ConnectionClosed)), 1);
+    assert_eq!(world.count(Series::AssociationsLive), 0);
+    world.assert_adds_up();
+}
+
+#[test]
+fn a_client_that_begins_anew_from_the_same_port_is_served_anew() {
+    // RFC 6347 §4.2.8
+    let world = world();
+    let alice = DtlsUser::allocated(world.server);
+    let again = alice.stream.get_ref().0.try_clone().unwrap();
+    // It has crashed, and says nothing more.
+    std::mem::forget(alice);
+    let mut again = DtlsUser::connect_by(again, world.server);
+    assert_eq!(world.count(Series::AssociationsEnded(AssociationEnd::Replaced)), 1);
+    assert!(world.all_sessions().is_empty(), "it was the old association's");
+    again.allocate();
+    assert_eq!(world.count(Series::AssociationsLive), 1);
+    world.assert_adds_up();
+}
+
+/// Somebody who writes another's address on a hello never gets a cookie for it.
+#[test]
+fn a_hello_without_a_cookie_does_not_touch_an_association() {
+    let world = world();
+    let mut alice = DtlsUser::allocated(world.server);
+    let wire = alice.stream.get_ref().0.try_clone().unwrap();
+    wire.send(&hello([1; 32], &[])).unwrap();
+    wire.send(&hello([1; 32], &[5; 32])).unwrap();
+    assert_eq!(cookie(&receive(&wire)).len(), 32);
+    assert_eq!(cookie(&receive(&wire)).len(), 32);
+    let mut peer = End::at(PEER);
+    let channel = alice.bind_channel(peer.addr());
+    alice.say(channel, b"still here");
+    assert_eq!(peer.receive().bytes, b"still here");
+    world.assert_adds_up();
+}
+
+#[test]
+fn a_hundred_thousand_first_hellos_leave_nothing() {
+    let world = world();
+    let flood = socket(world.server);
+    flood.set_nonblocking(true).unwrap();
+    let mut room = [0; 256];
+    let mut answered = 0_u64;
+    for number in 0..100_000_u32 {
+        let mut random = [0; 32];
+        random[..4].copy_from_slice(&number.to_be_bytes());
+        let question = hello(random, &[]);
+        let _ = flood.send(&question);
+        while let Ok(len) = flood.recv(&mut room) {
+            assert!(len <= question.len(), "amplified");
+            answered += 1;
+        }
+        // The receive buffer is not what is tested.
+        if number % 64 == 0 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    let totals = world.totals();
+    let asked = totals.value(Series::HellosAnswered(HelloAnswer::Cookie));
+    assert!(asked > 50_000 && answered > 0, "{asked} asked, {answered} answers");
+    assert_eq!(totals.value(Series::AssociationsBegun), 0);
+    assert_eq!(totals.value(Series::AssociationsLive), 0);
+    world.assert_adds_up();
+    DtlsUser::allocated(world.server);
+}
+
+/// A client that is at its address, and goes no further than the cookie.
+fn half_open(world: &World) -> UdpSocket {
+    let socket = socket(world.server);
+    socket.send(&hello([9; 32], &[])).unwrap();
+    let answer = receive(&socket);
+    socket.send(&hello([9; 32], cookie(&answer))).unwrap();
+    assert_eq!(receive(&socket)[13], 2, "a ServerHello");
+    socket
+}
+
+#[test]
+fn handshakes_that_go_no_further_are_few_and_the_oldest_makes_place() {
+    let world = world();
+    let more = 30;
+    let sockets: Vec<_> = (0..HALF_OPEN_MAX + more).map(|_| half_open(&world)).collect();
+    let totals = world.totals();
+    assert_eq!(totals.value(Series::AssociationsHalfOpen), HALF_OPEN_MAX as u64);
+    assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::CrowdedOut)), more as u64);
+    // Who means well is served all the same.
+    DtlsUser::allocated(world.server);
+    drop(sockets);
+    world.assert_adds_up();
+}
+
+#[test]
+fn the_answer_to_a_hello_is_sent_again_until_it_is_heard() {
+    let world = world();
+    let waiting = half_open(&world);
+    let first = Instant::now();
+    // The same hello again has no effect of its own; the clock has.
+    let mut again = receive(&waiting);
+    while again[13] != 2 {
+        again = receive(&waiting);
+    }
+    assert!(first.elapsed() > Duration::from_millis(500));
+    assert_eq!(world.count(Series::AssociationsBegun), 1);
+    world.assert_adds_up();
+}
+
+#[test]
+fn places_are_bounded_by_address() {
+    let limits = ConnectionLimits { total: 0, per_address: 2 };
+    let world = World::start(Start { dtls: Some(config()), limits, ..Start::default() });
+    let _one = half_open(&world);
+    let mut two = DtlsUser::connect(world.server);
+    let third = socket(world.server);
+    third.send(&hello([9; 32], &[])).unwrap();
+    let answer = receive(&third);
+    third.send(&hello([9; 32], cookie(&answer))).unwrap();
+    let refused = Series::AssociationsRefused(AssociationRefusal::Address);
+    eventually("it is refused", || world.count(refused) == 1);
+    assert_eq!(world.count(Series::Drop(DropReason::DtlsNoPlace)), 1);
+    two.stream.shutdown().unwrap();
+    eventually("there is a place", || world.count(Series::AssociationsLive) == 1);
+    third.send(&hello([9; 32], cookie(&answer))).unwrap();
+    assert_eq!(receive(&third)[13], 2);
+    world.assert_adds_up();
+}
+
+#[test]
+fn what_belongs_to_no_association_is_dropped_by_reason() {
+    let world = world();
+    let stranger = socket(world.server);
+    let record = [23, 0xFE, 0xFD, 0, 1, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2, 3, 4];
+    stranger.send(&record).unwrap();
+    // A hello that claims to have 600 000 bytes, and 35 of them.
+    let mut giant = vec![22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0, 0, 22];
+    giant.extend([1, 9, 0x27, 0xC0, 0, 0, 0, 0, 0, 0, 0, 10]);
+    giant.extend([0; 10]);
+    stranger.send(&giant).unwrap();
+    let mut cut = hello([1; 32], &[]);
+    cut[59] = 40;
+    stranger.send(&cut).unwrap();
+    eventually("all were looked at", || world.count(Series::Drop(DropReason::DtlsMalformed)) == 1);
+    assert_eq!(world.count(Series::Drop(DropReason::DtlsStray)), 1);
+    assert_eq!(world.count(Series::Drop(DropReason::DtlsHelloInPieces)), 1);
+    assert_eq!(world.count(Series::Fate(Fate::Dtls)), 0);
+    world.assert_adds_up();
+}
+
+#[test]
+fn without_dtls_it_is_neither_stun_nor_channel_data() {
+    let world = World::new();
+    socket(world.server).send(&hello([1; 32], &[])).unwrap();
+    eventually("it is dropped", || world.count(Series::Drop(DropReason::NotStun)) == 1);
+    world.assert_adds_up();
+}
+
+#[test]
+fn a_worker_that_stops_says_so() {
+    let world = world();
+    let mut alice = DtlsUser::allocated(world.server);
+    let totals = world.stop();
+    assert_eq!(alice.read(), None);
+    assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::Shutdown)), 1);
+}

@@ -1,0 +1,216 @@
+//! A TURN client with a DTLS association, and what somebody sends by hand.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use openssl::ssl::{ErrorCode, Ssl, SslContext, SslMethod, SslOptions, SslStream, SslVerifyMode};
+use stun_wire::ChannelNumber;
+use turn_client::{AllocateOptions, Client, ClientConfig, Event, Incoming};
+use turn_session::dtls::{Cookies, DtlsConfig, Front};
+use turn_session::{Certificate, Certificates};
+use turn_types::{IpFamily, PeerAddr, ServerAddr, Transport};
+
+use super::user::now;
+use super::{PASSWORD, PATIENCE, USER};
+
+/// DTLS with a certificate that signs itself.
+pub(crate) fn config() -> DtlsConfig {
+    let names = ["turn.example.org".to_owned()];
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(names).unwrap();
+    let key = signing_key.serialize_pem();
+    let certificate = Certificate::read(cert.pem().as_bytes(), key.as_bytes()).unwrap();
+    let certificates = Arc::new(Certificates::default());
+    certificates.replace(vec![certificate]);
+    DtlsConfig::new(certificates, Front::new(Cookies::new(&[7; 32]))).unwrap()
+}
+
+/// A connected socket, whose datagrams are read one by one.
+#[derive(Debug)]
+pub(crate) struct Wire(pub(crate) UdpSocket);
+
+impl Read for Wire {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.0.recv(room)
+    }
+}
+
+impl Write for Wire {
+    fn write(&mut self, datagram: &[u8]) -> io::Result<usize> {
+        self.0.send(datagram)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) struct DtlsUser {
+    pub(crate) stream: SslStream<Wire>,
+    pub(crate) client: Client,
+}
+
+impl DtlsUser {
+    /// Alice, with an association.
+    pub(crate) fn connect(server: SocketAddr) -> Self {
+        Self::connect_by(socket(server), server)
+    }
+
+    /// By a socket that is connected to the server.
+    pub(crate) fn connect_by(socket: UdpSocket, server: SocketAddr) -> Self {
+        let mut context = SslContext::builder(SslMethod::dtls()).unwrap();
+        context.set_verify(SslVerifyMode::NONE);
+        context.set_options(SslOptions::NO_QUERY_MTU);
+        let mut ssl = Ssl::new(&context.build()).unwrap();
+        ssl.set_mtu(1200).unwrap();
+        let mut stream = SslStream::new(ssl, Wire(socket)).unwrap();
+        let begun = Instant::now();
+        // A socket that has nothing in time is asked again, which is when OpenSSL looks at its clock.
+        while let Err(error) = stream.connect() {
+            assert_eq!(error.code(), ErrorCode::WANT_READ, "{error}");
+            assert!(begun.elapsed() < PATIENCE, "no answer");
+        }
+        let config = ClientConfig {
+            transport: Transport::Dtls,
+            ..ClientConfig::new(ServerAddr(server), USER, PASSWORD, [3; 32])
+        };
+        Self { stream, client: Client::new(config) }
+    }
+
+    /// Alice with an allocation.
+    pub(crate) fn allocated(server: SocketAddr) -> Self {
+        let mut user = Self::connect(server);
+        user.allocate();
+        user
+    }
+
+    pub(crate) fn allocate(&mut self) {
+        self.client.allocate(now(), AllocateOptions::default()).unwrap();
+        let event = self.next_event();
+        assert!(matches!(event, Event::Allocated(_)), "{event:?}");
+    }
+
+    pub(crate) fn relayed(&self) -> SocketAddr {
+        self.client.allocation().unwrap().relayed_of(IpFamily::V4).unwrap().0
+    }
+
+    pub(crate) fn permit(&mut self, peer: IpAddr) {
+        self.client.permit(now(), peer).unwrap();
+        self.wait_for(&Event::PermissionReady { peer });
+    }
+
+    pub(crate) fn bind_channel(&mut self, peer: SocketAddr) -> ChannelNumber {
+        let peer = PeerAddr(peer);
+        let channel = self.client.bind_channel(now(), peer).unwrap();
+        self.wait_for(&Event::ChannelReady { channel, peer });
+        channel
+    }
+
+    /// Says something in a record of its own.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        assert_eq!(self.stream.ssl_write(bytes).unwrap(), bytes.len());
+    }
+
+    pub(crate) fn say(&mut self, channel: ChannelNumber, payload: &[u8]) {
+        let mut out = vec![0; payload.len() + 4];
+        self.client.write_channel_data(&mut out, channel, payload).unwrap();
+        self.write(&out);
+    }
+
+    /// What the next record has in it; `None` when the server has said that it goes.
+    pub(crate) fn read(&mut self) -> Option<Vec<u8>> {
+        let mut room = vec![0; 1 << 15];
+        let begun = Instant::now();
+        loop {
+            match self.stream.ssl_read(&mut room) {
+                Ok(len) => {
+                    room.truncate(len);
+                    return Some(room);
+                }
+                Err(error) if error.code() == ErrorCode::ZERO_RETURN => return None,
+                Err(error) => assert_eq!(error.code(), ErrorCode::WANT_READ, "{error}"),
+            }
+            assert!(begun.elapsed() < PATIENCE, "nothing came");
+        }
+    }
+
+    /// The next data of a peer, and by which channel.
+    pub(crate) fn hear(&mut self) -> (Option<ChannelNumber>, Vec<u8>) {
+        let message = self.read().unwrap();
+        match self.client.handle_datagram(now(), &message) {
+            Incoming::Data { payload, channel, .. } => (channel, payload.to_vec()),
+            other @ (Incoming::Icmp { .. } | Incoming::Answer | Incoming::Ignored(_)) => {
+                panic!("{other:?}")
+            }
+        }
+    }
+
+    fn wait_for(&mut self, wanted: &Event) {
+        loop {
+            let event = self.next_event();
+            if event == *wanted {
+                return;
+            }
+            assert!(matches!(event, Event::PermissionReady { .. }), "{event:?}");
+        }
+    }
+
+    fn next_event(&mut self) -> Event {
+        loop {
+            while let Some(bytes) = self.client.poll_transmit() {
+                self.stream.ssl_write(bytes).unwrap();
+            }
+            if let Some(event) = self.client.poll_event() {
+                return event;
+            }
+            let message = self.read().unwrap();
+            assert_eq!(self.client.handle_datagram(now(), &message), Incoming::Answer);
+        }
+    }
+}
+
+/// A socket of its own, connected.
+pub(crate) fn socket(server: SocketAddr) -> UdpSocket {
+    let here: IpAddr = if server.is_ipv4() { [127, 0, 0, 1].into() } else { "::1".parse().unwrap() };
+    let socket = UdpSocket::bind((here, 0)).unwrap();
+    socket.connect(server).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    socket
+}
+
+/// What a socket that waits for `PATIENCE` is told next.
+pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
+    let mut room = [0; 2048];
+    let begun = Instant::now();
+    loop {
+        match socket.recv(&mut room) {
+            Ok(len) => return room[..len].to_vec(),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+        }
+        assert!(begun.elapsed() < PATIENCE, "nothing came");
+    }
+}
+
+/// A ClientHello made by hand: of DTLS 1.2, one cipher suite, no extension.
+pub(crate) fn hello(random: [u8; 32], cookie: &[u8]) -> Vec<u8> {
+    let mut body = vec![0xFE, 0xFD];
+    body.extend(random);
+    body.extend([0, cookie.len() as u8]);
+    body.extend(cookie);
+    // TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, no compression.
+    body.extend([0, 2, 0xC0, 0x2B, 1, 0]);
+    let number = u8::from(!cookie.is_empty());
+    let len = body.len() as u8;
+    let mut hello = vec![22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 0, number, 0, len + 12];
+    hello.extend([1, 0, 0, len, 0, number, 0, 0, 0, 0, 0, len]);
+    hello.extend(body);
+    hello
+}
+
+/// The cookie in an answer to it.
+pub(crate) fn cookie(answer: &[u8]) -> &[u8] {
+    assert_eq!((answer[0], answer[13]), (22, 3), "a HelloVerifyRequest");
+    &answer[28..]
+}
