@@ -18,7 +18,7 @@ fn echoes_by_send_indications_and_channels() {
         "-L",
         &lab.v4.peer.to_string(),
     ]));
-    for transport in ["udp", "tcp", "tls"] {
+    for transport in ["udp", "tcp", "tls", "dtls"] {
         // pion's client looks its server up in IPv4 only.
         let out = Tool::run(
             lab.command(Host::Client, &client).args([

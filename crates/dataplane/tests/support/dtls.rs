@@ -173,7 +173,8 @@ impl DtlsUser {
 
 /// A socket of its own, connected.
 pub(crate) fn socket(server: SocketAddr) -> UdpSocket {
-    let here: IpAddr = if server.is_ipv4() { [127, 0, 0, 1].into() } else { "::1".parse().unwrap() };
+    let here: IpAddr =
+        if server.is_ipv4() { [127, 0, 0, 1].into() } else { "::1".parse().unwrap() };
     let socket = UdpSocket::bind((here, 0)).unwrap();
     socket.connect(server).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -193,7 +194,7 @@ pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
     }
 }
 
-/// A ClientHello made by hand: of DTLS 1.2, one cipher suite, no extension.
+/// A ClientHello made by hand: of DTLS 1.2, with one of each that there may be several of.
 pub(crate) fn hello(random: [u8; 32], cookie: &[u8]) -> Vec<u8> {
     let mut body = vec![0xFE, 0xFD];
     body.extend(random);
@@ -201,6 +202,8 @@ pub(crate) fn hello(random: [u8; 32], cookie: &[u8]) -> Vec<u8> {
     body.extend(cookie);
     // TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, no compression.
     body.extend([0, 2, 0xC0, 0x2B, 1, 0]);
+    // Group secp256r1, signatures by ECDSA with SHA-256.
+    body.extend([0, 16, 0, 10, 0, 4, 0, 2, 0, 23, 0, 13, 0, 4, 0, 2, 4, 3]);
     let number = u8::from(!cookie.is_empty());
     let len = body.len() as u8;
     let mut hello = vec![22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 0, number, 0, len + 12];

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pion/dtls/v2"
 	"github.com/pion/logging"
 	"github.com/pion/turn/v3"
 )
@@ -63,6 +64,16 @@ func main() {
 	fmt.Printf("echoed %d of %d\n", count, count)
 }
 
+// An association: each message is a record of its own, and there is one other end.
+type datagrams struct{ *dtls.Conn }
+
+func (d datagrams) ReadFrom(buffer []byte) (int, net.Addr, error) {
+	length, err := d.Read(buffer)
+	return length, d.RemoteAddr(), err
+}
+
+func (d datagrams) WriteTo(message []byte, _ net.Addr) (int, error) { return d.Write(message) }
+
 // What carries the messages to the server.
 func open(transport, server string) net.PacketConn {
 	switch transport {
@@ -75,6 +86,12 @@ func open(transport, server string) net.PacketConn {
 		connection, err := tls.Dial("tcp", server, &tls.Config{InsecureSkipVerify: true})
 		check("connect", err)
 		return turn.NewSTUNConn(connection)
+	case "dtls":
+		address, err := net.ResolveUDPAddr("udp", server)
+		check("address", err)
+		connection, err := dtls.Dial("udp", address, &dtls.Config{InsecureSkipVerify: true})
+		check("connect", err)
+		return datagrams{connection}
 	}
 	socket, err := net.ListenPacket("udp", ":0")
 	check("listen", err)

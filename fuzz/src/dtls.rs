@@ -1,0 +1,50 @@
+//! The first flight of DTLS: whatever comes is answered by less or not at all, and what is answered is let in
+//! when it comes again with its cookie.
+
+use std::time::Duration;
+
+use turn_session::dtls::{
+    ANSWER_MAX, Answer, Cookies, Ends, First, Front, begins_handshake, is_dtls,
+};
+
+/// Bytes of a HelloVerifyRequest in front of the cookie.
+const BEFORE_COOKIE: usize = 28;
+
+/// Where a hello has the length of its session, behind which its cookie stands.
+const SESSION_AT: usize = 59;
+
+pub fn first_flight(bytes: &[u8]) {
+    let front = Front::new(Cookies::new(&[7; 32]));
+    let address = |text: &str| text.parse().expect("an address");
+    let ends = Ends { client: address("192.0.2.1:5000"), server: address("[2001:db8::1]:5349") };
+    let since = Duration::from_secs(1000);
+    let mut answer = [0; ANSWER_MAX];
+    match front.take(bytes, ends, since, &mut answer) {
+        First::Dropped(_) => {}
+        First::Verified(_) => panic!("nobody knows a cookie"),
+        First::Answer(len, what) => {
+            assert!(len <= bytes.len() && is_dtls(bytes) && begins_handshake(bytes));
+            if what == Answer::Cookie {
+                let again = with_cookie(bytes, &answer[BEFORE_COOKIE..len]);
+                let taken = front.take(&again, ends, since, &mut answer);
+                // What is longer than is taken with a cookie is taken no more.
+                let let_in = matches!(taken, First::Verified(_) | First::Dropped(_));
+                assert!(let_in, "{taken:?}");
+            }
+        }
+    }
+}
+
+/// The same hello, with another cookie.
+fn with_cookie(hello: &[u8], cookie: &[u8]) -> Vec<u8> {
+    let at = SESSION_AT + 1 + usize::from(hello[SESSION_AT]);
+    let behind = at + 1 + usize::from(hello[at]);
+    let cookie = [&[cookie.len() as u8], cookie].concat();
+    let mut again = [&hello[..at], &cookie, &hello[behind..]].concat();
+    let len = again.len() as u32;
+    again[11..13].copy_from_slice(&(len - 13).to_be_bytes()[2..]);
+    for at in [14, 22] {
+        again[at..at + 3].copy_from_slice(&(len - 25).to_be_bytes()[1..]);
+    }
+    again
+}
