@@ -152,6 +152,7 @@ fn info() -> ServerInfo {
             memory_bytes: 9 << 20,
         },
         tls_listeners: vec!["0.0.0.0:5349".parse().unwrap()],
+        dtls: true,
         certificates: vec![CertificateInfo {
             file: "/etc/chain.pem".into(),
             expires: SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000),

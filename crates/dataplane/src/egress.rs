@@ -129,7 +129,7 @@ impl Egress {
                 if self.tx.arena_space(associations.plain.len() + OVERHEAD_MAX).is_err() {
                     self.flush(rx, sockets);
                 }
-                self.to_association((associations, sockets), socket, marks, Sent::ToClient);
+                self.secured((associations, sockets), socket, marks, Sent::ToClient);
             }
             Verdict::ToClient { socket, client, from, header, padding, marks } => {
                 let Some(listener) = sockets.listener(socket) else {
@@ -163,7 +163,7 @@ impl Egress {
             associations.plain.clear();
             associations.plain.extend_from_slice(written(&mut self.tx, len));
             let ways = (associations, sockets);
-            self.to_association(ways, answer.to.socket, Marks::DEFAULT, sent);
+            self.secured(ways, answer.to.socket, Marks::DEFAULT, sent);
             return;
         }
         if is_stream(answer.to.socket) {
@@ -223,7 +223,7 @@ impl Egress {
             Back::Association((associations, sockets), id) => {
                 associations.plain.clear();
                 associations.plain.extend_from_slice(written(&mut self.tx, len));
-                self.to_association((associations, sockets), id, Marks::DEFAULT, sent);
+                self.secured((associations, sockets), id, Marks::DEFAULT, sent);
             }
         }
     }
@@ -242,8 +242,8 @@ impl Egress {
         self.push_copy(flow, bytes, sent);
     }
 
-    /// Encrypts `associations.plain` for one of them, and sends it. There is room.
-    fn to_association(
+    /// Sends `associations.plain` to the client of one of them, encrypted. There is room.
+    fn secured(
         &mut self,
         (associations, sockets): (&mut Associations, &Sockets),
         id: SocketId,

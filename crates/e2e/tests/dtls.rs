@@ -128,7 +128,8 @@ fn uclient_relays_over_dtls() {
             scene.lab.command(Host::Peer, "turnutils_peer").args(["-p", "3480", "-L", &peer]),
         );
         let uclient = |options: &[&str]| {
-            let identity = ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer, "-r", "3480"];
+            let identity =
+                ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer, "-r", "3480"];
             let mut command = scene.lab.command(Host::Client, "turnutils_uclient");
             command.args(identity).args(["-S", "-c", "-z", "5"]).args(options);
             if ends.peer.is_ipv6() {
