@@ -13,6 +13,7 @@ const BEFORE_COOKIE: usize = 28;
 /// Where a hello has the length of its session, behind which its cookie stands.
 const SESSION_AT: usize = 59;
 
+/// A datagram of somebody who is not known.
 pub fn first_flight(bytes: &[u8]) {
     let front = Front::new(Cookies::new(&[7; 32]));
     let address = |text: &str| text.parse().expect("an address");

@@ -230,7 +230,7 @@ fn a_certificate_authority_is_sent_to_who_has_its_token() {
     let mut authority = StreamUser::connect(world.server);
     for piece in [&b"GET /.well-known/acme-chal"[..], b"lenge/a_Token-1", b" HTTP/1.1\r\n\r\n"] {
         authority.write(piece);
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
     }
     let mut heard = String::new();
     authority.socket.read_to_string(&mut heard).unwrap();

@@ -1,6 +1,7 @@
 //! Every input in the fuzz corpus, through the function of its target.
 
 #[path = "../../../fuzz/src/dtls.rs"]
+#[expect(unreachable_pub, reason = "public in the crate it comes from")]
 mod targets;
 
 use std::path::Path;

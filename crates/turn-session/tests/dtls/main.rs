@@ -1,4 +1,9 @@
 //! DTLS 1.2 with OpenSSL's client (RFC 6347, RFC 7350 §3).
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "OpenSSL resends by a clock of its own: it is waited for"
+)]
 
 mod bounds;
 mod first_flight;
