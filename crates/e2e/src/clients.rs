@@ -54,3 +54,14 @@ pub fn coturn() -> Result<(), String> {
         "coturn's client utilities are not installed (Debian package coturn)".to_owned()
     })
 }
+
+/// A browser.
+///
+/// # Errors
+/// A reason to skip the test.
+pub fn chromium() -> Result<&'static str, String> {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let there = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    let missing = || "Chromium is not installed (Debian package chromium)".to_owned();
+    names.into_iter().find(there).ok_or_else(missing)
+}

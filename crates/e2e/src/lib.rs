@@ -14,7 +14,7 @@ mod tool;
 
 pub use caller::Caller;
 pub use certificates::Certificates;
-pub use clients::{aioice, coturn, pion};
+pub use clients::{aioice, chromium, coturn, pion};
 pub use lab::{Addresses, Host, Lab};
 pub use server::{Account, Config, Server, binary};
 pub use skip::{require, skip};
