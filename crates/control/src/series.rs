@@ -109,6 +109,8 @@ turn_types::labels! {
         Total => "total",
         /// Its address has as many as it may have.
         Address => "address",
+        /// Too many came at once: clients ask again.
+        Busy => "busy",
         /// No memory left.
         Resources => "resources",
     }

@@ -11,7 +11,8 @@ use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Leg, Series
 use linux_net::Flow;
 use turn_proto::DropReason;
 use turn_session::dtls::{
-    ANSWER_MAX, Answer, DtlsConfig, DtlsEnd, Ends, First, NotHello, begins_handshake,
+    ANSWER_MAX, Answer, DtlsConfig, DtlsEnd, DtlsEngine, Ends, Exchange, First, NotHello,
+    begins_handshake,
 };
 use turn_types::{ClientPath, FiveTuple, Instant, Marks, SocketId, Transport};
 
@@ -19,7 +20,8 @@ use crate::admission::{Admitted, NoPlace};
 use crate::associations::Association;
 use crate::egress::{Back, Datagram};
 use crate::limits::{
-    ASSOCIATION_IDLE_FOR, HALF_OPEN_MAX, HANDSHAKE_WITHIN, RESEND_EVERY, SWEEP_ASSOCIATIONS_EVERY,
+    ASSOCIATION_IDLE_FOR, HALF_OPEN_MAX, HANDSHAKE_WITHIN, HANDSHAKES_PER_BATCH, RESEND_EVERY,
+    SWEEP_ASSOCIATIONS_EVERY,
 };
 use crate::tally::Sent;
 use crate::worker::Worker;
@@ -30,6 +32,33 @@ pub(crate) struct Aside {
     /// The socket it came by.
     pub(crate) listener: SocketId,
     pub(crate) datagram: Datagram,
+}
+
+/// Somebody who has sent a hello.
+struct Newcomer {
+    /// The message of the batch, and where in it the hello is.
+    message: usize,
+    range: Range<usize>,
+    path: ClientPath,
+    listener: SocketId,
+    /// The way back without an association.
+    back: Flow,
+    /// The association that there is with the same addresses.
+    known: Option<SocketId>,
+}
+
+/// What came of a client's records.
+#[derive(Default)]
+struct Decrypted {
+    /// Bytes written.
+    len: usize,
+    /// Records that brought nothing.
+    empty: u64,
+    /// Records that went no further.
+    refused: u64,
+    /// Pieces of data beyond one of each record.
+    more: u64,
+    ended: Option<DtlsEnd>,
 }
 
 const fn end(how: DtlsEnd) -> AssociationEnd {
@@ -46,6 +75,7 @@ impl Worker {
         if self.aside.is_empty() {
             return;
         }
+        self.begun_in_batch = 0;
         let mut aside = std::mem::take(&mut self.aside);
         // One message is from one client.
         for message in aside.chunk_by(|one, next| one.datagram.message == next.datagram.message) {
@@ -82,7 +112,8 @@ impl Worker {
             }
         }
         for range in hellos {
-            known = self.take_hello((message, range), &path, (from, back), known);
+            known =
+                self.take_hello(&Newcomer { message, range, path, listener: from, back, known });
         }
         match known {
             _ if records.is_empty() => {}
@@ -96,41 +127,37 @@ impl Worker {
     }
 
     /// Takes a hello in the clear. Returns the association that there is now.
-    fn take_hello(
-        &mut self,
-        (message, range): (usize, Range<usize>),
-        path: &ClientPath,
-        (listener, back): (SocketId, Flow),
-        known: Option<SocketId>,
-    ) -> Option<SocketId> {
-        let Some(config) = self.dtls.take() else { return known };
-        let found = self.take_hello_by(&config, (message, range), path, (listener, back), known);
+    fn take_hello(&mut self, hello: &Newcomer) -> Option<SocketId> {
+        let Some(config) = self.dtls.take() else { return hello.known };
+        let found = self.take_hello_by(&config, hello);
         self.dtls = Some(config);
         found
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "by which rules, what, from whom, and what is known"
-    )]
-    fn take_hello_by(
-        &mut self,
-        config: &DtlsConfig,
-        (message, range): (usize, Range<usize>),
-        path: &ClientPath,
-        (listener, back): (SocketId, Flow),
-        known: Option<SocketId>,
-    ) -> Option<SocketId> {
+    fn take_hello_by(&mut self, config: &DtlsConfig, from: &Newcomer) -> Option<SocketId> {
+        let known = from.known;
         if !config.can_serve() {
             self.egress.dropped(DropReason::NotStun);
             return known;
         }
         let mut answer = [0; ANSWER_MAX];
-        let ends = Ends { client: path.five_tuple.client.0, server: path.five_tuple.server.0 };
+        let FiveTuple { client, server, .. } = from.path.five_tuple;
+        let ends = Ends { client: client.0, server: server.0 };
         let since = self.now.instant.saturating_since(Instant::ZERO);
-        let datagram = &self.rx.message(message).data[range.clone()];
-        let hello = match config.front().take(datagram, ends, since, &mut answer) {
-            First::Verified(hello) => hello,
+        let datagram = &self.rx.message(from.message).data[from.range.clone()];
+        match config.front().take(datagram, ends, since, &mut answer) {
+            First::Verified(hello) => {
+                let random = *hello.random();
+                let again = |association: &mut Association| association.random == random;
+                if known.and_then(|id| self.associations.get_mut(id)).is_some_and(again) {
+                    // What it was answered is sent again by the clock, if it is needed.
+                    self.observer.count(Series::Fate(Fate::Dtls), 1);
+                    return known;
+                }
+                let engine = config.begin(&hello).map_err(|_| AssociationRefusal::Resources);
+                let begun = engine.and_then(|engine| self.begin(from, engine, random));
+                begun.map_or_else(|why| self.refuse(from, why), Some)
+            }
             First::Answer(len, what) => {
                 let what = match what {
                     Answer::Cookie => HelloAnswer::Cookie,
@@ -138,59 +165,57 @@ impl Worker {
                 };
                 self.observer.count(Series::HellosAnswered(what), 1);
                 self.observer.count(Series::Fate(Fate::Dtls), 1);
-                self.egress.datagram(back, &answer[..len], Sent::Dtls, (&self.rx, &self.sockets));
-                return known;
+                let (back, ways) = (from.back, (&self.rx, &self.sockets));
+                self.egress.datagram(back, &answer[..len], Sent::Dtls, ways);
+                known
             }
-            First::Dropped(NotHello::Piece) => {
-                self.egress.dropped(DropReason::DtlsHelloInPieces);
-                return known;
+            First::Dropped(why) => {
+                self.egress.dropped(match why {
+                    NotHello::Piece => DropReason::DtlsHelloInPieces,
+                    // One that cannot be read is nobody's.
+                    NotHello::Malformed | NotHello::Other => DropReason::DtlsMalformed,
+                });
+                known
             }
-            // One that cannot be read is nobody's.
-            First::Dropped(NotHello::Malformed | NotHello::Other) => {
-                self.egress.dropped(DropReason::DtlsMalformed);
-                return known;
-            }
-        };
-        let again = |association: &mut Association| association.random == *hello.random();
-        if known.and_then(|id| self.associations.get_mut(id)).is_some_and(again) {
-            // What it was answered is sent again by the clock, if it is needed.
-            self.observer.count(Series::Fate(Fate::Dtls), 1);
-            return known;
         }
-        let random = *hello.random();
-        let engine = config.begin(&hello).map_err(|_| AssociationRefusal::Resources);
-        let begun = engine.and_then(|engine| {
-            let place = self.place_for(path, known)?;
-            let id = self.associations.next_id().ok_or(AssociationRefusal::Total)?;
-            Ok((id, place, engine))
-        });
-        let (id, place, engine) = match begun {
-            Ok(begun) => begun,
-            Err(why) => {
-                self.observer.count(Series::AssociationsRefused(why), 1);
-                self.egress.dropped(DropReason::DtlsNoPlace);
-                return self.associations.find(&(ends.client, ends.server));
-            }
-        };
+    }
+
+    /// Begins an association, and answers the hello.
+    fn begin(
+        &mut self,
+        from: &Newcomer,
+        engine: Box<dyn DtlsEngine>,
+        random: [u8; 32],
+    ) -> Result<SocketId, AssociationRefusal> {
+        let place = self.place_for(from)?;
+        let id = self.associations.next_id().ok_or(AssociationRefusal::Total)?;
         self.observer.count(Series::AssociationsBegun, 1);
-        let path = ClientPath { socket: id, ..*path };
+        self.begun_in_batch += 1;
+        let path = ClientPath { socket: id, ..from.path };
         let now = self.now.instant;
-        self.associations.insert(Association::new(engine, path, listener, random, now, place));
+        let association = Association::new(engine, path, from.listener, random, now, place);
+        self.associations.insert(association);
         let resend_at = now + RESEND_EVERY;
         self.sweep_associations_at =
             Some(self.sweep_associations_at.map_or(resend_at, |at| at.min(resend_at)));
-        self.take_records(message, std::slice::from_ref(&range), id);
-        Some(id)
+        self.take_records(from.message, std::slice::from_ref(&from.range), id);
+        Ok(id)
+    }
+
+    fn refuse(&self, from: &Newcomer, why: AssociationRefusal) -> Option<SocketId> {
+        self.observer.count(Series::AssociationsRefused(why), 1);
+        self.egress.dropped(DropReason::DtlsNoPlace);
+        let FiveTuple { client, server, .. } = from.path.five_tuple;
+        self.associations.find(&(client.0, server.0))
     }
 
     /// A place for an association. The client's previous one ends: it has shown by the cookie that it is
     /// there and has begun anew (RFC 6347 §4.2.8).
-    fn place_for(
-        &mut self,
-        path: &ClientPath,
-        known: Option<SocketId>,
-    ) -> Result<Admitted, AssociationRefusal> {
-        if let Some(id) = known {
+    fn place_for(&mut self, from: &Newcomer) -> Result<Admitted, AssociationRefusal> {
+        if self.begun_in_batch >= HANDSHAKES_PER_BATCH {
+            return Err(AssociationRefusal::Busy);
+        }
+        if let Some(id) = from.known {
             self.end_association(id, AssociationEnd::Replaced);
         }
         if self.associations.half_open() >= HALF_OPEN_MAX
@@ -198,7 +223,8 @@ impl Worker {
         {
             self.end_association(oldest, AssociationEnd::CrowdedOut);
         }
-        self.dtls_admission.admit(path.five_tuple.client.0.ip()).map_err(|why| match why {
+        let client = from.path.five_tuple.client.0.ip();
+        self.dtls_admission.admit(client).map_err(|why| match why {
             NoPlace::Total => AssociationRefusal::Total,
             NoPlace::Address => AssociationRefusal::Address,
         })
@@ -210,47 +236,22 @@ impl Worker {
         let path = association.path;
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
-        let mut ended = None;
-        // Records that brought nothing, records that went no further, and data beyond one of each record.
-        let (mut empty, mut refused, mut more) = (0, 0, 0);
         let received = self.rx.message(message);
         let marks = received.marks;
         // What is read into the batch cannot be read from it at the same time.
         let ciphertext = &mut self.scratch[..received.data.len()];
         ciphertext.copy_from_slice(received.data);
+        let mut done = Decrypted::default();
         let filled = self.rx.fill(path.five_tuple.client.0, |room| {
-            let mut at = 0;
-            for range in records {
-                let record = &ciphertext[range.clone()];
-                if ended.is_some() || association.engine.take(record, exchange).is_err() {
-                    refused += 1;
-                    continue;
-                }
-                let before = plain.len();
-                loop {
-                    match association.engine.read(&mut room[at..], exchange) {
-                        Ok(Some(len)) => {
-                            plain.push(at..at + len);
-                            at += len;
-                        }
-                        Ok(None) => break,
-                        Err(how) => {
-                            ended = Some(how);
-                            break;
-                        }
-                    }
-                }
-                let brought = plain.len() - before;
-                empty += u64::from(brought == 0);
-                more += brought.saturating_sub(1) as u64;
-            }
-            Ok::<_, Infallible>(at)
+            let records = records.iter().map(|range| &ciphertext[range.clone()]);
+            done = decrypt(association, exchange, records, (room, &mut plain));
+            Ok::<_, Infallible>(done.len)
         });
         let Ok(filled) = filled;
-        self.observer.count(Series::Fate(Fate::Dtls), empty);
-        self.observer.count(Series::Drop(DropReason::DtlsRefused), refused);
+        self.observer.count(Series::Fate(Fate::Dtls), done.empty);
+        self.observer.count(Series::Drop(DropReason::DtlsRefused), done.refused);
         // Each has a fate of its own.
-        self.observer.count(Series::Packets(Leg::FromClients), more);
+        self.observer.count(Series::Packets(Leg::FromClients), done.more);
         if !plain.is_empty() {
             association.heard = self.now.instant;
         }
@@ -265,7 +266,7 @@ impl Worker {
         }
         self.plain = plain;
         self.settle(self.now);
-        if let Some(how) = ended {
+        if let Some(how) = done.ended {
             self.end_association(id, end(how));
         }
     }
@@ -364,4 +365,38 @@ impl Worker {
             self.end_association(id, AssociationEnd::Shutdown);
         }
     }
+}
+
+/// Writes what is in records into `room`, and where each piece of it is into `plain`.
+fn decrypt<'a>(
+    association: &mut Association,
+    exchange: &mut Exchange,
+    records: impl Iterator<Item = &'a [u8]>,
+    (room, plain): (&mut [u8], &mut Vec<Range<usize>>),
+) -> Decrypted {
+    let mut done = Decrypted::default();
+    for record in records {
+        if done.ended.is_some() || association.engine.take(record, exchange).is_err() {
+            done.refused += 1;
+            continue;
+        }
+        let before = plain.len();
+        loop {
+            match association.engine.read(&mut room[done.len..], exchange) {
+                Ok(Some(len)) => {
+                    plain.push(done.len..done.len + len);
+                    done.len += len;
+                }
+                Ok(None) => break,
+                Err(how) => {
+                    done.ended = Some(how);
+                    break;
+                }
+            }
+        }
+        let brought = plain.len() - before;
+        done.empty += u64::from(brought == 0);
+        done.more += brought.saturating_sub(1) as u64;
+    }
+    done
 }

@@ -119,6 +119,10 @@ pub mod limits {
     /// are at their addresses, and may have many of these. Each has up to 50 KB.
     pub const HALF_OPEN_MAX: usize = 512;
 
+    /// DTLS handshakes begun for one receive call: each takes half a millisecond, and relayed packets wait for that
+    /// long. Clients whose turn it is not ask again a second later.
+    pub const HANDSHAKES_PER_BATCH: usize = 16;
+
     /// How long a handshake may take: a client sends again after 1, 3, 7 and 15 seconds.
     pub const HANDSHAKE_WITHIN: Duration = Duration::from_secs(30);
 

@@ -46,6 +46,8 @@ pub(crate) struct Worker {
     pub(crate) dtls: Option<DtlsConfig>,
     /// Datagrams for DTLS of the batch that is being served.
     pub(crate) aside: Vec<Aside>,
+    /// Associations begun for it.
+    pub(crate) begun_in_batch: usize,
     /// Where the records are in a message that is being served, and what was in them.
     pub(crate) records: Vec<Range<usize>>,
     pub(crate) plain: Vec<Range<usize>>,
@@ -92,6 +94,7 @@ impl Worker {
             dtls_admission: spec.dtls_admission,
             dtls: spec.dtls,
             aside: Vec::new(),
+            begun_in_batch: 0,
             records: Vec::new(),
             plain: Vec::new(),
             scratch: vec![0; CIPHERTEXT_PER_READ],

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
 use dataplane::ConnectionLimits;
-use dataplane::limits::HALF_OPEN_MAX;
+use dataplane::limits::{HALF_OPEN_MAX, HANDSHAKES_PER_BATCH};
 use support::dtls::{DtlsUser, config, cookie, hello, receive, socket};
 use support::end::End;
 use support::user::TurnUser;
@@ -212,6 +212,29 @@ fn the_answer_to_a_hello_is_sent_again_until_it_is_heard() {
     }
     assert!(first.elapsed() > Duration::from_millis(500));
     assert_eq!(world.count(Series::AssociationsBegun), 1);
+    world.assert_adds_up();
+}
+
+/// Others' packets do not wait for all of them.
+#[test]
+fn handshakes_that_come_all_at_once_are_begun_a_few_at_a_time() {
+    let world = world();
+    let mut client = End::at(LOCALHOST);
+    let hellos: Vec<_> = (0..40)
+        .map(|number| {
+            let random = [number; 32];
+            client.send(world.server, &hello(random, &[]));
+            hello(random, cookie(&client.receive().bytes))
+        })
+        .collect();
+    let burst: Vec<&[u8]> = hellos.iter().map(|hello| &hello[..]).collect();
+    client.send_burst(world.server, &burst, Marks::DEFAULT);
+    let refused = Series::AssociationsRefused(AssociationRefusal::Busy);
+    eventually("all are taken", || {
+        world.count(Series::AssociationsBegun) + world.count(refused) == 40
+    });
+    assert_eq!(world.count(Series::AssociationsBegun), HANDSHAKES_PER_BATCH as u64);
+    assert_eq!(world.count(Series::AssociationsLive), 1, "they are of one client");
     world.assert_adds_up();
 }
 
