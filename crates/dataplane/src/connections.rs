@@ -239,7 +239,11 @@ impl Worker {
             let reply = self.egress.reply_buffer();
             let verdict = self.server.handle_client(now, path, Marks::DEFAULT, packet, reply);
             let back = Back::Stream(&mut self.streams, id);
-            self.egress.client_packet(verdict, Datagram { message, start, len }, back);
+            self.egress.client_packet(
+                verdict,
+                Datagram { message, start, len },
+                (&self.sockets, back),
+            );
             taken.waiting += u32::from(verdict == Verdict::Wait);
             taken.messages += 1;
             taken.bytes += padded_len;

@@ -284,7 +284,7 @@ impl Worker {
         let verdict = self.server.handle_client(self.now, path, marks, packet, reply);
         let datagram = Datagram { message, start: range.start, len: range.len() };
         let back = Back::Association((&mut self.associations, &self.sockets), path.socket);
-        self.egress.client_packet(verdict, datagram, back);
+        self.egress.client_packet(verdict, datagram, (&self.sockets, back));
     }
 
     /// Sends what an association has to say for itself.

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use control::{Fate, Series, WorkerCounters};
 use linux_net::{ArenaFull, Flow, Part, RxBatch, SendError, SendStats, TxBatch, Warning};
+use turn_proto::limits::PADDING_MAX;
 use turn_proto::{Answer, DropReason, HEADER_MAX, HeaderBuffer, REPLY_MAX, ReplyBuffer, Verdict};
 use turn_session::Outgoing;
 use turn_session::dtls::OVERHEAD_MAX;
-use turn_types::{Marks, SocketId};
+use turn_types::{ClientAddr, Marks, ServerAddr, SocketId};
 
 use crate::associations::{Associations, is_association};
 use crate::limits::DATAGRAMS_PER_FLUSH;
@@ -79,9 +80,21 @@ impl Egress {
     }
 
     /// Carries out the verdict on a client's datagram. `back` leads to the client.
-    pub(crate) fn client_packet(&mut self, verdict: Verdict, datagram: Datagram, back: Back<'_>) {
+    pub(crate) fn client_packet(
+        &mut self,
+        verdict: Verdict,
+        datagram: Datagram,
+        (sockets, back): (&Sockets, Back<'_>),
+    ) {
         match verdict {
             Verdict::Reply { len, error } => self.reply(back, len, error),
+            Verdict::ReplyFrom { len, padding, from, to_port } => {
+                let Back::Datagram(back) = back else {
+                    unreachable!("only answers to datagrams come from elsewhere");
+                };
+                let to = ClientAddr((back.to.ip(), to_port).into());
+                self.reply_from(sockets, (from, to), (len, padding));
+            }
             Verdict::ToPeer { relay, peer, start, len, marks } => {
                 let socket = Token::Relay(relay).send_socket();
                 let flow = Flow { socket, to: peer.0, from: None, marks };
@@ -145,7 +158,11 @@ impl Egress {
                 }
             }
             Verdict::Drop(reason) => self.dropped(reason),
-            Verdict::Reply { .. } | Verdict::ToPeer { .. } | Verdict::Wait | Verdict::Hold => {
+            Verdict::Reply { .. }
+            | Verdict::ReplyFrom { .. }
+            | Verdict::ToPeer { .. }
+            | Verdict::Wait
+            | Verdict::Hold => {
                 unreachable!("peers speak no STUN with us")
             }
         }
@@ -301,6 +318,28 @@ impl Egress {
         self.tally.publish(&self.counters);
     }
 
+    /// Sends an answer from another of our addresses (RFC 5780). It bears no hurry.
+    fn reply_from(
+        &mut self,
+        sockets: &Sockets,
+        (from, to): (ServerAddr, ClientAddr),
+        (len, padding): (u16, u16),
+    ) {
+        let Some((id, listener)) = sockets.listener_at(from) else {
+            // It could not be bound when the server started, which was said then.
+            self.dropped(DropReason::SendRefused);
+            return;
+        };
+        let flow = listener.flow(id, to, from.ip(), Marks::DEFAULT);
+        let answer = self.tx.arena_commit(usize::from(len));
+        let zeros = [0; PADDING_MAX as usize];
+        let zeros = zeros.get(..usize::from(padding)).filter(|zeros| !zeros.is_empty());
+        match zeros.and_then(|zeros| self.tx.arena_write(zeros).ok()) {
+            Some(padding) => self.push(flow, &[answer, padding], Sent::Reply),
+            None => self.push(flow, &[answer], Sent::Reply),
+        }
+    }
+
     fn zeros(&mut self, len: usize) -> Option<Part> {
         // A DATA attribute is padded with three bytes at most (RFC 8489 §14).
         let zeros = ZEROS.get(..len).filter(|zeros| !zeros.is_empty())?;
@@ -317,8 +356,9 @@ impl Egress {
     }
 }
 
-/// The longest answer, encrypted or not.
-const REPLY_ROOM: usize = REPLY_MAX + OVERHEAD_MAX;
+/// The longest answer, encrypted or with the PADDING behind it (RFC 5780).
+const REPLY_ROOM: usize = REPLY_MAX
+    + if OVERHEAD_MAX > PADDING_MAX as usize { OVERHEAD_MAX } else { PADDING_MAX as usize };
 
 /// Padding: at most three bytes (RFC 8489 §14, RFC 8656 §12.5).
 const ZEROS: [u8; 3] = [0; 3];

@@ -44,7 +44,7 @@ impl Worker {
                     self.aside.push(Aside { listener: id, datagram });
                     continue;
                 }
-                self.egress.client_packet(verdict, datagram, Back::Datagram(back));
+                self.egress.client_packet(verdict, datagram, (&self.sockets, Back::Datagram(back)));
             }
         }
         self.settle(now);

@@ -47,6 +47,14 @@ impl Listener {
         self.socket.local_addr()
     }
 
+    /// Whether datagrams to this address and port come here.
+    pub(crate) fn hears_at(&self, at: ServerAddr) -> bool {
+        let own = self.socket.local_addr();
+        let fits =
+            if self.wildcard { own.is_ipv4() == at.0.is_ipv4() } else { own.ip() == at.ip() };
+        fits && own.port() == at.port()
+    }
+
     /// Who sent a message, and to which address of ours.
     pub(crate) fn path(&self, id: SocketId, message: &Received<'_>) -> ClientPath {
         let mut server = self.socket.local_addr();

@@ -7,7 +7,7 @@ use linux_net::{
     Epoll, Events, Interest, SendSocket, SocketTable, TcpListener, TcpStream, UdpOptions,
     UdpSocket, WakeReceiver,
 };
-use turn_types::{RelayId, RelayedAddr, SocketId};
+use turn_types::{RelayId, RelayedAddr, ServerAddr, SocketId};
 
 use crate::NetOptions;
 use crate::limits::{RELAY_BUFFER_MAX, SOCKETS_PER_TURN};
@@ -63,6 +63,11 @@ impl Sockets {
 
     pub(crate) fn listener(&self, id: SocketId) -> Option<&Listener> {
         self.listeners.get(id.0 as usize)
+    }
+
+    /// The listener that hears at an address, and its number.
+    pub(crate) fn listener_at(&self, at: ServerAddr) -> Option<(SocketId, &Listener)> {
+        (0..).map(SocketId).zip(&self.listeners).find(|(_, listener)| listener.hears_at(at))
     }
 
     pub(crate) fn acceptor(&self, place: u32) -> Option<&TcpListener> {

@@ -1,6 +1,7 @@
 //! What single keys cannot know: how they go together.
 
 mod auth;
+mod discovery;
 mod relay;
 mod tls;
 mod tokens;
@@ -25,6 +26,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     let relay = relay::check(&file.relay, document, errors);
     let auth = auth::check(&file.auth, document, errors);
     let peers = peers(&file.peers, document, errors);
+    let discovery = discovery::check(&file, document, errors);
     let redirect = redirect(&file.redirect, document, errors);
     let offload = offload(&file.offload, document, errors);
     let tls = tls::check(&file, document, errors);
@@ -53,6 +55,8 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         },
         rfc5766_clients: file.compatibility.rfc5766_clients,
         coturn_tokens: file.compatibility.coturn_tokens,
+        rfc3489_clients: file.compatibility.rfc3489_clients,
+        discovery,
         redirect,
         workers: Workers { count: file.workers.count, pin: file.workers.pin },
         tcp: Tcp {

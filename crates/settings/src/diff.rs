@@ -1,5 +1,7 @@
 //! What changed between two configurations, key by key.
 
+use turn_proto::DiscoverySockets;
+
 use crate::keys::{Applied, key};
 use crate::settings::Settings;
 use crate::value::{WorkerCount, show_bytes, show_duration};
@@ -99,6 +101,10 @@ const ROWS: &[Row] = rows! {
     "lifetimes.reservation": lifetimes.reservation => duration,
     "compatibility.rfc5766_clients": rfc5766_clients => bool::to_string,
     "compatibility.coturn_tokens": coturn_tokens => bool::to_string,
+    "compatibility.rfc3489_clients": rfc3489_clients => bool::to_string,
+    "discovery.addresses": discovery => discovery_addresses,
+    "discovery.ports": discovery => discovery_ports,
+    "discovery.external": discovery => discovery_external,
     "redirect.ipv4": redirect => |to: &Redirect| optional(to.as_ref().and_then(|to| to.v4)),
     "redirect.ipv6": redirect => |to: &Redirect| optional(to.as_ref().and_then(|to| to.v6)),
     "redirect.domain": redirect => |to: &Redirect| optional(to.as_ref().and_then(|to| to.domain.as_ref())),
@@ -131,6 +137,27 @@ const ROWS: &[Row] = rows! {
     "data.directory": data_directory => |path: &std::path::PathBuf| quoted(&path.display()),
     "shutdown.drain": drain => duration,
 };
+
+fn discovery_addresses(discovery: &[DiscoverySockets]) -> String {
+    let rows = discovery.iter().flat_map(|square| &square.local);
+    list(&rows.map(|[first, _]| first.ip()).collect::<Vec<_>>())
+}
+
+/// The ports are the same in both families.
+fn discovery_ports(discovery: &[DiscoverySockets]) -> String {
+    let ports = discovery.first().map_or_else(Vec::new, |square| {
+        square.local[0].iter().map(|corner| corner.port().to_string()).collect()
+    });
+    format!("[{}]", ports.join(", "))
+}
+
+fn discovery_external(discovery: &[DiscoverySockets]) -> String {
+    let corners = discovery
+        .iter()
+        .flat_map(|square| square.local.iter().flatten().zip(square.public.iter().flatten()));
+    let differ = corners.filter(|(local, public)| local != public);
+    list(&differ.map(|(local, public)| format!("{local} as {public}")).collect::<Vec<_>>())
+}
 
 type Redirect = Option<turn_proto::AlternateServer>;
 

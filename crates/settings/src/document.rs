@@ -230,8 +230,9 @@ fn known_parts(
 
 /// What coturn calls our keys, for those who come from there. Units and forms differ, so that the
 /// words are not simply taken.
-const COTURN: [(&str, &str); 15] = [
+const COTURN: [(&str, &str); 18] = [
     ("allowed-peer-ip", "peers.allow"),
+    ("alt-listening-port", "discovery.ports"),
     ("denied-peer-ip", "peers.deny"),
     ("external-ip", "relay.external"),
     ("listening-ip", "listen"),
@@ -241,6 +242,8 @@ const COTURN: [(&str, &str); 15] = [
     ("min-port", "relay.ports"),
     ("oauth", "auth.token_keys"),
     ("relay-ip", "relay.addresses"),
+    ("rfc3489-compatibility", "compatibility.rfc3489_clients"),
+    ("rfc5780", "discovery.addresses"),
     ("server-name", "auth.server_name"),
     ("static-auth-secret", "auth.secret"),
     ("total-quota", "quotas.allocations_total"),

@@ -4,12 +4,14 @@
 //! Each key has a default, so that an empty file is a valid one. `x-applied` says whether a reload
 //! applies a change of the key (`live`) or the server has to be started again (`restart`).
 
+mod discovery;
 mod streams;
 mod tokens;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use discovery::{Discovery, ExternalEndpoint};
 pub use streams::{CertificateEntry, Dtls, Tcp, Tls};
 pub use tokens::{TokenCipher, TokenKeyEntry};
 
@@ -47,6 +49,9 @@ pub struct File {
     pub lifetimes: Lifetimes,
     /// What is done for old clients.
     pub compatibility: Compatibility,
+    /// NAT behaviour discovery (RFC 5780): lets clients find out how the NAT in front of them treats
+    /// them, which takes a server with two addresses.
+    pub discovery: Discovery,
     /// Sends every client to another server instead of serving it. Without an address nobody is sent
     /// away.
     pub redirect: Redirect,
@@ -243,6 +248,10 @@ pub struct Compatibility {
     /// requests with the first 16 bytes of a token's session key, where RFC 7635 has them use all.
     #[schemars(extend("x-applied" = "live"))]
     pub coturn_tokens: bool,
+    /// Answer STUN Binding requests of RFC 3489 ("classic STUN", without the magic cookie) as well, over
+    /// UDP. Nothing that was written since 2008 sends them, and anything may look like them.
+    #[schemars(extend("x-applied" = "live"))]
+    pub rfc3489_clients: bool,
 }
 
 /// `[redirect]`.
@@ -441,6 +450,7 @@ impl Default for File {
             quotas: Quotas::default(),
             lifetimes: Lifetimes::default(),
             compatibility: Compatibility::default(),
+            discovery: Discovery::default(),
             redirect: Redirect::default(),
             workers: Workers::default(),
             tcp: Tcp::default(),

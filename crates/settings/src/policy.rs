@@ -90,6 +90,8 @@ impl Settings {
         let pairs = self.relay_addresses(host_addresses)?;
         let mut own = host_addresses.to_vec();
         own.extend(pairs.iter().flat_map(|pair| [pair.local, pair.public]));
+        let discovery = self.discovery.iter().flat_map(|square| square.public.iter().flatten());
+        own.extend(discovery.map(std::net::SocketAddr::ip));
         own.sort_unstable();
         own.dedup();
         Ok(Policy {
@@ -113,6 +115,8 @@ impl Settings {
             strangers: self.strangers,
             rfc5766_clients: self.rfc5766_clients,
             tcp_relaying: false,
+            rfc3489_clients: self.rfc3489_clients,
+            discovery: self.discovery.clone(),
         })
     }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use turn_proto::{AlternateServer, Lifetimes, Quotas, SharedSecret, StrangerBudget, TokenKey};
+use turn_proto::{
+    AlternateServer, DiscoverySockets, Lifetimes, Quotas, SharedSecret, StrangerBudget, TokenKey,
+};
 use turn_types::Prefix;
 
 use crate::file::{LogFormat, LogLevel, OffloadMode};
@@ -40,6 +42,10 @@ pub struct Settings {
     pub rfc5766_clients: bool,
     /// Whether tokens are taken from clients made for coturn as well.
     pub coturn_tokens: bool,
+    /// Whether clients of RFC 3489 are told their addresses.
+    pub rfc3489_clients: bool,
+    /// Where NAT behaviour discovery is served: at most one entry per family.
+    pub discovery: Vec<DiscoverySockets>,
     /// Where clients are sent instead of being served.
     pub redirect: Option<AlternateServer>,
     /// The threads that relay.
@@ -198,6 +204,25 @@ impl Settings {
     #[must_use]
     pub fn control_socket(&self) -> PathBuf {
         self.control.clone().unwrap_or_else(|| self.data_directory.join(CONTROL_SOCKET))
+    }
+
+    /// All addresses that are listened at: `listen`, and those of NAT behaviour discovery that are not
+    /// among them.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<SocketAddr> {
+        let mut all = self.listen.clone();
+        for corner in self.discovery.iter().flat_map(|square| square.local.iter().flatten()) {
+            let covers = |listener: &SocketAddr| {
+                listener == corner
+                    || listener.ip().is_unspecified()
+                        && listener.is_ipv4() == corner.is_ipv4()
+                        && listener.port() == corner.port()
+            };
+            if !all.iter().any(covers) {
+                all.push(*corner);
+            }
+        }
+        all
     }
 
     /// The user database.

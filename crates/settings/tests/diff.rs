@@ -57,6 +57,11 @@ fn each_key_is_reported_once_with_both_values() {
             "live quotas.stranger_answers_per_second: 1000 -> 5",
         ),
         ("", "lifetimes.nonce = '90 s'", "live lifetimes.nonce: \"10 min\" -> \"90 s\""),
+        (
+            "",
+            "compatibility.rfc3489_clients = true",
+            "live compatibility.rfc3489_clients: false -> true",
+        ),
         ("", "workers.count = 2", "restart workers.count: \"auto\" -> 2"),
         ("", "tcp.enabled = false", "restart tcp.enabled: true -> false"),
         ("", "tcp.connections = 5", "restart tcp.connections: 20000 -> 5"),
@@ -97,6 +102,23 @@ fn a_part_of_the_redirect_is_reported_alone() {
     assert_eq!(
         changes(old, new),
         ["live redirect.ipv4: \"198.51.100.7:3478\" -> \"198.51.100.8:3478\""]
+    );
+}
+
+/// Its sockets are bound when the server starts.
+#[test]
+fn discovery_needs_a_restart() {
+    let on = "discovery.addresses = ['203.0.113.7', '203.0.113.8']";
+    assert_eq!(
+        changes("", on),
+        [
+            "restart discovery.addresses: [] -> [\"203.0.113.7\", \"203.0.113.8\"]",
+            "restart discovery.ports: [] -> [3478, 3479]",
+        ]
+    );
+    assert_eq!(
+        changes(on, &format!("{on}\ndiscovery.ports = [1, 2]")),
+        ["restart discovery.ports: [3478, 3479] -> [1, 2]"]
     );
 }
 
@@ -141,7 +163,15 @@ fn every_key_of_the_file_is_compared() {
         relay = { addresses = ["10.0.0.5"], external = "203.0.113.7", ports = "1024-1025" }
         auth = { secret = "0123456789abcdef", users = false, expiry_at_refresh = false, userhash = false, token_keys = [{ kid = "k", key = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" }], server_name = "other" }
         peers = { allow = ["10.0.0.0/8"], deny = ["192.0.2.0/24"] }
-        compatibility = { rfc5766_clients = true, coturn_tokens = true }
+        compatibility = { rfc5766_clients = true, coturn_tokens = true, rfc3489_clients = true }
+        discovery.addresses = ["10.0.0.5", "10.0.0.6"]
+        discovery.ports = [3, 4]
+        discovery.external = [
+            { local = "10.0.0.5:3", public = "203.0.113.7:3" },
+            { local = "10.0.0.5:4", public = "203.0.113.7:4" },
+            { local = "10.0.0.6:3", public = "203.0.113.8:3" },
+            { local = "10.0.0.6:4", public = "203.0.113.8:4" },
+        ]
         workers = { count = 1, pin = false }
         tls = { listen = ["0.0.0.0:443"], certificates = [{ chain = "a.pem", key = "a.key" }], client_authorities = "ca.pem" }
         dtls = { enabled = false, associations = 1, associations_per_address = 1 }

@@ -123,3 +123,34 @@ fn the_rest_is_handed_on() {
     assert!(!policy.auth.open && policy.auth.users && policy.auth.expiry_at_refresh);
     assert_eq!(policy.alternate, None);
 }
+
+/// Where nobody listens yet, discovery has the server listen; clients are told the public addresses, and
+/// cannot have them as peers.
+#[test]
+fn discovery_listens_where_nobody_does() {
+    let on = "discovery.addresses = ['10.0.0.5', '10.0.0.6']\n";
+    for (listen, expected) in [
+        ("", "0.0.0.0:3478 [::]:3478 10.0.0.5:3479 10.0.0.6:3479"),
+        (
+            "listen = ['[::]:3478', '10.0.0.6:3479']\n",
+            "[::]:3478 10.0.0.6:3479 10.0.0.5:3478 10.0.0.5:3479 10.0.0.6:3478",
+        ),
+    ] {
+        let listeners = good(&format!("{listen}{on}")).listeners();
+        let listeners: Vec<String> = listeners.iter().map(ToString::to_string).collect();
+        assert_eq!(listeners.join(" "), expected);
+    }
+    let external = "discovery.external = [\
+        { local = '10.0.0.6:3479', public = '8.8.8.8:3479' },\
+        { local = '10.0.0.5:3478', public = '8.8.4.4:3478' },\
+        { local = '10.0.0.5:3479', public = '8.8.4.4:3479' },\
+        { local = '10.0.0.6:3478', public = '8.8.8.8:3478' }]";
+    let policy = policy(&format!("{on}{external}"), "10.0.0.5 10.0.0.6", None);
+    let public = policy.discovery[0].public.as_flattened();
+    let told = ["8.8.4.4:3478", "8.8.4.4:3479", "8.8.8.8:3478", "8.8.8.8:3479"];
+    assert!(public.iter().map(ToString::to_string).eq(told), "{public:?}");
+    assert_eq!(policy.discovery[0].local[1][0].to_string(), "10.0.0.6:3478");
+    for own in ["8.8.8.8", "8.8.4.4"] {
+        assert_eq!(policy.peer_rules.judge(own.parse().unwrap()), PeerAccess::OwnAddress);
+    }
+}

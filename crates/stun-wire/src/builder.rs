@@ -250,6 +250,19 @@ impl<'b> MessageBuilder<'b> {
         self.attribute(AttributeType::RESPONSE_PORT, &[p0, p1, 0, 0])
     }
 
+    /// Ends the message with PADDING (RFC 5780 §7.6) of `padding` zero bytes, a multiple of four, of which
+    /// nothing but the attribute's header is written: the zeros are sent behind. The length in bytes of
+    /// what is written.
+    #[must_use]
+    pub fn finish_before_padding(mut self, padding: u16) -> Option<usize> {
+        debug_assert!(padding.is_multiple_of(4), "no other length ends a message");
+        self.attribute(AttributeType::PADDING, &[]);
+        let len = self.len?;
+        self.out.get_mut(len - 2..len)?.copy_from_slice(&padding.to_be_bytes());
+        self.set_length(len + usize::from(padding))?;
+        Some(len)
+    }
+
     /// Ends the message without integrity and without FINGERPRINT: its length in bytes.
     #[must_use]
     pub fn finish(mut self) -> Option<usize> {

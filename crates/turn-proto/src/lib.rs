@@ -38,6 +38,7 @@ mod book;
 mod channel;
 mod command;
 mod connection;
+mod discovery;
 mod event;
 mod ip_header;
 pub mod limits;
@@ -67,6 +68,7 @@ pub use book::{
     reserve, sweep, take_quota,
 };
 pub use command::{Command, TcpCommand, UserQuery};
+pub use discovery::DiscoverySockets;
 pub use event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
 pub use notice::{AllocationRecord, EndReason, Notice, Refusal, Traffic};
 pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};

@@ -79,6 +79,14 @@ pub const CARRIED_DEBT_MAX: Duration = Duration::from_secs(10);
 /// Buckets of the stranger budget in one worker: 4096 x 8 bytes; prefixes that collide share.
 pub const STRANGER_BUCKETS: usize = 4096;
 
+/// Most PADDING in one answer (RFC 5780 §6.1): the MTU of Ethernet, which is what the way to almost any
+/// client carries. An answer never has more than its request had.
+pub const PADDING_MAX: u16 = 1500;
+
+/// Lowest RESPONSE-PORT that an answer is sent to (RFC 5780 §7.5): those below are the system's, and
+/// nobody asks from there for an answer elsewhere.
+pub const RESPONSE_PORT_MIN: u16 = 1024;
+
 /// Realm in bytes: fewer than 128 characters (RFC 8489 §14.9), and challenges stay small.
 pub const REALM_BYTES_MAX: usize = 127;
 

@@ -142,6 +142,8 @@ turn_types::labels! {
         UserDatabaseUnavailable => "user_database_unavailable",
         /// Unknown comprehension-required attributes.
         UnknownAttributes => "unknown_attributes",
+        /// A request without the magic cookie over DTLS (RFC 8489 §11).
+        NoCookie => "no_cookie",
         /// An attribute is missing, malformed, or contradicts another.
         BadRequest => "bad_request",
         /// A channel number outside 0x4000..=0x4FFF, as clients of RFC 5766 send it.
@@ -227,7 +229,7 @@ impl Refusal {
             Self::ConnectionExists => 446,
             Self::ConnectionFailed => 447,
             Self::UserQuota => 486,
-            Self::UserDatabaseUnavailable => 500,
+            Self::UserDatabaseUnavailable | Self::NoCookie => 500,
             Self::TotalQuota
             | Self::BadReservationToken
             | Self::PortsExhausted

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use turn_types::{IpFamily, Secret};
 
+use crate::discovery::DiscoverySockets;
 use crate::peer_rules::PeerRules;
 use crate::ports::{PortRange, RelayPorts};
 
@@ -40,6 +41,10 @@ pub struct Policy {
     /// Whether clients over TCP and TLS may have TCP relayed (RFC 6062). Allocations that live stay as
     /// they are when it is taken back.
     pub tcp_relaying: bool,
+    /// Answer Binding requests without the magic cookie as well (RFC 5389 §12.2), over UDP.
+    pub rfc3489_clients: bool,
+    /// Where NAT behaviour discovery (RFC 5780) is served: at most one entry per family.
+    pub discovery: Vec<DiscoverySockets>,
 }
 
 /// How users prove who they are.

@@ -5,9 +5,11 @@
 pub(crate) mod allocate;
 pub(crate) mod binding;
 pub(crate) mod channel_bind;
+pub(crate) mod classic;
 pub(crate) mod connect;
 pub(crate) mod connection_bind;
 pub(crate) mod create_permission;
+pub(crate) mod discovery;
 pub(crate) mod opening;
 pub(crate) mod refresh;
 
@@ -21,6 +23,7 @@ use turn_types::{ClientPath, Now};
 use crate::answer::{Responder, alternate_for, write_alternate};
 use crate::auth::{self, AuthStep, Authenticated};
 use crate::command::{Command, UserQuery};
+use crate::discovery::Corner;
 use crate::event::UserAnswer;
 use crate::limits::{UNKNOWN_LISTED_MAX, WAITING_REQUEST_MAX};
 use crate::notice::{Notice, Refusal};
@@ -48,10 +51,10 @@ pub(crate) struct OwnRequest<'a> {
     pub(crate) responder: &'a Responder,
 }
 
-/// The comprehension-required attributes that we understand. One that the method has no use for is
-/// ignored (RFC 8489 §6.3). 0x0010 and 0x0021, once BANDWIDTH and TIMER-VAL, are not among them
-/// (RFC 8656 §18), nor is anything of RFC 5780 and ICE; ACCESS-TOKEN is where tokens are taken
-/// (RFC 7635).
+/// The comprehension-required attributes that we understand everywhere. One that the method has no use
+/// for is ignored (RFC 8489 §6.3). 0x0010 and 0x0021, once BANDWIDTH and TIMER-VAL, are not among them
+/// (RFC 8656 §18), nor is anything of ICE; ACCESS-TOKEN is where tokens are taken (RFC 7635), and what
+/// RFC 5780 adds where it is [served](unknown).
 pub(crate) fn is_understood(policy: &Policy, kind: AttributeType) -> bool {
     if kind == AttributeType::ACCESS_TOKEN {
         return policy.auth.tokens.is_some();
@@ -314,8 +317,13 @@ impl State {
 
 /// The comprehension-required attributes of a request that we do not understand.
 pub(crate) fn unknown<'a>(request: &Request<'a>) -> impl Iterator<Item = AttributeType> + use<'a> {
-    let policy = request.policy;
-    request.message.unknown_required(|kind| is_understood(policy, kind))
+    let Request { policy, path, message, .. } = *request;
+    message.unknown_required(move |kind| {
+        is_understood(policy, kind)
+            || discovery::is_understood(kind)
+                && message.method() == Method::BINDING
+                && Corner::of(policy, path).is_some()
+    })
 }
 
 /// What UNKNOWN-ATTRIBUTES lists: all of them, as far as an answer has room.

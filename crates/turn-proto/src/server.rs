@@ -19,6 +19,7 @@ use crate::pending::Parked;
 use crate::policy::Policy;
 use crate::relay::{FromClient, FromPeer};
 use crate::request::Request;
+use crate::request::classic::FromClassic;
 use crate::request::connect::Connected;
 use crate::request::connection_bind::BindRequest;
 use crate::request::opening::Opened;
@@ -76,6 +77,10 @@ impl Server {
             PacketKind::ChannelData => self.state.relay_channel_data(&from),
             PacketKind::Stun => match Message::parse(packet) {
                 Ok(message) => handle_message(&mut self.state, now, &from, message, reply),
+                Err(ParseError::BadCookie) => {
+                    let from = FromClassic { policy: &self.policy, now, path, bytes: packet };
+                    self.state.handle_classic(&from, reply)
+                }
                 Err(ParseError::Fingerprint) => Err(DropReason::BadFingerprint),
                 Err(_) => Err(DropReason::MalformedStun),
             },
@@ -159,6 +164,7 @@ impl Server {
             Verdict::Wait
             | Verdict::Hold
             | Verdict::Drop(_)
+            | Verdict::ReplyFrom { .. }
             | Verdict::ToPeer { .. }
             | Verdict::ToClient { .. } => None,
         }

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use turn_types::{ClientAddr, ClientPath, Marks, PeerAddr, RelayId, SocketId};
+use turn_types::{ClientAddr, ClientPath, Marks, PeerAddr, RelayId, ServerAddr, SocketId};
 
 /// Largest answer or ICMP report that the server makes, in bytes: what RFC 8489 §6.1 allows over
 /// IPv4 when the path MTU is unknown. Relayed data is as large as its sender made it.
@@ -27,6 +27,19 @@ pub enum Verdict {
         len: u16,
         /// Whether it is an error response.
         error: bool,
+    },
+    /// Send the first `len` bytes of the reply buffer, and zeros behind them, to the client's address
+    /// from an address of ours that the packet did not come to, or to another port (RFC 5780 §6.1). The
+    /// packet was a datagram.
+    ReplyFrom {
+        /// Bytes in the reply buffer.
+        len: u16,
+        /// Zero bytes behind them, at most [`PADDING_MAX`](crate::limits::PADDING_MAX).
+        padding: u16,
+        /// Where a listening socket hears; it sends the answer.
+        from: ServerAddr,
+        /// The port at the client's address.
+        to_port: u16,
     },
     /// Send `payload` of the packet out of a relay socket, as it is.
     ToPeer {

@@ -56,7 +56,10 @@ fn a_relayed_packet_costs_no_allocation() {
                 Verdict::ToPeer { .. } => fates[0] += 1,
                 Verdict::Reply { .. } => fates[1] += 1,
                 Verdict::Drop(_) => fates[2] += 1,
-                Verdict::ToClient { .. } | Verdict::Wait | Verdict::Hold => {
+                Verdict::ReplyFrom { .. }
+                | Verdict::ToClient { .. }
+                | Verdict::Wait
+                | Verdict::Hold => {
                     panic!("{verdict:?}")
                 }
             }

@@ -53,12 +53,12 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let policy = Arc::new(policy);
 
     let net = net_options(settings);
-    let bound = sockets::bind(
-        &settings.listen,
-        &settings.tls.listen,
-        (cores.len(), settings.tcp.enabled, settings.dtls.enabled),
-        &net,
-    )?;
+    let listeners = settings.listeners();
+    // Where others are heard, TLS is known by its first bytes.
+    let tls: Vec<SocketAddr> =
+        settings.tls.listen.iter().copied().filter(|at| !listeners.contains(at)).collect();
+    let spoken = (cores.len(), settings.tcp.enabled, settings.dtls.enabled);
+    let bound = sockets::bind(&listeners, &tls, spoken, &net)?;
     let certificates = Keeper::new(settings)?;
     let settings::Tcp { connections, connections_per_address, .. } = settings.tcp;
     let limits = ConnectionLimits { total: connections, per_address: connections_per_address };
@@ -228,6 +228,7 @@ fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String>
 /// What is allowed and yet probably not meant, as of a configuration on this host.
 pub(crate) fn advice(policy: &Policy, settings: &Settings) -> Vec<String> {
     let mut advice = unreachable_relays(policy);
+    advice.extend(unreachable_discovery(policy));
     advice.extend(check::warnings(settings));
     advice
 }
@@ -242,6 +243,21 @@ fn unreachable_relays(policy: &Policy) -> Vec<String> {
         )
     };
     policy.relay.iter().map(|r| r.public).filter(|ip| is_private(*ip)).map(warning).collect()
+}
+
+/// The same of the addresses that NAT behaviour discovery tells: a client would send to them and take
+/// the silence for a NAT's.
+fn unreachable_discovery(policy: &Policy) -> Vec<String> {
+    let told =
+        policy.discovery.iter().flat_map(|square| square.public.map(|[first, _]| first.ip()));
+    let warning = |ip: IpAddr| {
+        format!(
+            "clients that ask for NAT discovery are told the address {ip}, which only this {} can \
+             reach; behind NAT set discovery.external to the public addresses",
+            if ip.is_loopback() { "host" } else { "network" }
+        )
+    };
+    told.filter(|ip| is_private(*ip)).map(warning).collect()
 }
 
 fn is_private(ip: IpAddr) -> bool {
@@ -306,6 +322,15 @@ mod tests {
             let warnings = unreachable_relays(&policy(&settings));
             assert_eq!(warnings.len(), count, "{addresses}: {warnings:?}");
         }
+    }
+
+    #[test]
+    fn private_discovery_addresses_are_warned_about_unless_mapped() {
+        let on = "discovery.addresses = [\"10.0.0.5\", \"203.0.113.8\"]\n";
+        let warnings = unreachable_discovery(&policy(&settings(on)));
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("10.0.0.5"), "{warnings:?}");
+        assert_eq!(unreachable_discovery(&policy(&settings(""))), [""; 0]);
     }
 
     #[test]

@@ -53,7 +53,8 @@ impl InForce {
         let hosts = host::addresses()?;
         let nonce_key = self.policy.auth.nonce_key;
         let workers = handle.workers.count();
-        let policy = boot::rules(&new, &hosts, nonce_key, Some(&self.policy), workers)?;
+        let kept = with_restart_keys_of(&self.settings, new.clone());
+        let policy = boot::rules(&kept, &hosts, nonce_key, Some(&self.policy), workers)?;
         for relay in &policy.relay {
             if self.policy.relay.iter().all(|known| known.local != relay.local) {
                 sockets::check_relay(relay.local)?;
@@ -85,7 +86,7 @@ impl InForce {
         handle.set_info(info);
 
         let changes = diff(&self.settings, &new);
-        self.settings = with_restart_keys_of(&self.settings, new);
+        self.settings = kept;
         Ok(ReloadReport {
             applied: changes.live.into_iter().map(change).collect(),
             needs_restart: changes.needs_restart.into_iter().map(change).collect(),
@@ -159,6 +160,7 @@ pub(crate) const fn level(level: LogLevel) -> LevelFilter {
 fn with_restart_keys_of(old: &Settings, new: Settings) -> Settings {
     Settings {
         listen: old.listen.clone(),
+        discovery: old.discovery.clone(),
         workers: old.workers,
         tcp: old.tcp.clone(),
         tls: settings::Tls { certificates: new.tls.certificates, ..old.tls.clone() },
@@ -306,6 +308,17 @@ mod tests {
         assert!(Arc::ptr_eq(&before, &policy.relay[0].ports), "ports in use stay known");
     }
 
+    /// Clients must not be told of addresses that nobody listens at.
+    #[tokio::test]
+    async fn discovery_waits_for_a_restart() {
+        let (handle, applied) = worker();
+        let mut in_force = in_force();
+        let on = "[discovery]\naddresses = [\"127.0.0.1\", \"127.0.0.2\"]\n";
+        let report = in_force.reload(&handle, || Ok(settings(on))).await;
+        assert_eq!(keys(&report.needs_restart), ["discovery.addresses", "discovery.ports"]);
+        assert_eq!(applied.lock().unwrap().clone().unwrap().discovery, []);
+    }
+
     #[tokio::test]
     async fn whatever_is_wrong_leaves_everything_as_it_was() {
         let (handle, applied) = worker();
@@ -330,6 +343,8 @@ mod tests {
         let old = settings("");
         let new = Settings {
             listen: vec![([127, 0, 0, 1], 1).into()],
+            discovery: settings("[discovery]\naddresses = [\"10.0.0.5\", \"10.0.0.6\"]\n")
+                .discovery,
             workers: settings::Workers { pin: !old.workers.pin, ..old.workers },
             sockets: settings::Sockets { gro: !old.sockets.gro, ..old.sockets },
             offload: settings::Offload { flows: 1024, ..old.offload.clone() },
@@ -339,7 +354,7 @@ mod tests {
             ..old.clone()
         };
         let first = diff(&old, &new);
-        assert_eq!(first.needs_restart.len(), 7, "{first:?}");
+        assert_eq!(first.needs_restart.len(), 9, "{first:?}");
         let kept = with_restart_keys_of(&old, new.clone());
         let second = diff(&kept, &new);
         assert_eq!(second.needs_restart, first.needs_restart);

@@ -45,6 +45,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// A running worker.
 pub(crate) struct World {
     pub(crate) server: SocketAddr,
+    /// Where else it listens.
+    pub(crate) also: Vec<SocketAddr>,
     pub(crate) mailbox: Mailbox,
     pub(crate) directory: Arc<Directory>,
     pub(crate) policy: Policy,
@@ -55,6 +57,8 @@ pub(crate) struct World {
 /// What a worker is started with.
 pub(crate) struct Start {
     pub(crate) listen: IpAddr,
+    /// Further addresses to listen at, each at a port of its own.
+    pub(crate) also: Vec<IpAddr>,
     pub(crate) policy: Policy,
     pub(crate) net: NetOptions,
     pub(crate) limits: ConnectionLimits,
@@ -69,6 +73,7 @@ impl Default for Start {
         let limits = ConnectionLimits { total: 0, per_address: 0 };
         Self {
             listen: LOCALHOST,
+            also: Vec::new(),
             policy: policy(),
             net: NetOptions::default(),
             limits,
@@ -88,6 +93,11 @@ impl World {
     pub(crate) fn start(start: Start) -> Self {
         let (listener, _) = Listener::bind(SocketAddr::new(start.listen, 0), &start.net).unwrap();
         let server = listener.local_addr();
+        let mut listeners = vec![listener];
+        for ip in start.also {
+            listeners.push(Listener::bind(SocketAddr::new(ip, 0), &start.net).unwrap().0);
+        }
+        let also = listeners[1..].iter().map(Listener::local_addr).collect();
         let long = Duration::from_secs(60);
         let options = TcpOptions { reuse_port: true, keepalive: long, unacknowledged: long };
         let acceptor = TcpListener::bind(server, &options).unwrap();
@@ -99,7 +109,7 @@ impl World {
         let thread = spawn(WorkerSpec {
             id: WorkerId(0),
             core: None,
-            listeners: vec![listener],
+            listeners,
             acceptors: vec![acceptor],
             proxies: start.proxies,
             tls: start.tls,
@@ -117,7 +127,7 @@ impl World {
             net: start.net,
         })
         .unwrap();
-        Self { server, mailbox, directory, policy, counters, thread: Some(thread) }
+        Self { server, also, mailbox, directory, policy, counters, thread: Some(thread) }
     }
 
     /// Asks the worker something and waits for its answer.
@@ -268,5 +278,7 @@ pub(crate) fn policy() -> Policy {
         strangers: StrangerBudget { per_second: 0 },
         rfc5766_clients: false,
         tcp_relaying: false,
+        rfc3489_clients: false,
+        discovery: Vec::new(),
     }
 }

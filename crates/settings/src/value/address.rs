@@ -70,6 +70,23 @@ impl Host {
     }
 }
 
+impl Written for Host {
+    const KIND: &'static str = "address";
+
+    fn forms() -> String {
+        "write an IP address, such as \"203.0.113.7\" or \"2001:db8::7\"".to_owned()
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text)
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+written!([] Host);
+
 fn looks_like_a_name(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_alphabetic())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')

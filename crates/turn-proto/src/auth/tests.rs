@@ -58,6 +58,8 @@ fn policy() -> Policy {
         strangers: StrangerBudget { per_second: 0 },
         rfc5766_clients: false,
         tcp_relaying: false,
+        rfc3489_clients: false,
+        discovery: Vec::new(),
     }
 }
 

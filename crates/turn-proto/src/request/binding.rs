@@ -5,6 +5,7 @@ use stun_wire::AttributeType;
 
 use super::{Request, unknown};
 use crate::answer::Responder;
+use crate::discovery::Corner;
 use crate::notice::Refusal;
 use crate::state::State;
 use crate::verdict::{DropReason, ReplyBuffer, Verdict};
@@ -20,6 +21,9 @@ impl State {
         if unknown(request).next().is_some() {
             let reason = Refusal::UnknownAttributes;
             return self.refuse_stranger(request, &responder, reason, reply);
+        }
+        if let Some(corner) = Corner::of(policy, path) {
+            return self.answer_discovery(request, (&responder, corner), reply);
         }
         if !self.may_answer_stranger(request) {
             return Verdict::Drop(DropReason::StrangerBudget);

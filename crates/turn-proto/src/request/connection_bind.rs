@@ -173,6 +173,7 @@ fn answered(request: &BindRequest, verdict: Verdict) -> Option<Answer> {
         Verdict::Wait
         | Verdict::Hold
         | Verdict::Drop(_)
+        | Verdict::ReplyFrom { .. }
         | Verdict::ToPeer { .. }
         | Verdict::ToClient { .. } => None,
     }

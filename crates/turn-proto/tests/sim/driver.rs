@@ -161,6 +161,10 @@ impl Driver {
                 self.judge(|_| is_error(reply, error));
                 Some(reply_to(path, reply))
             }
+            Verdict::ReplyFrom { .. } => {
+                self.violations.push("an answer from elsewhere, and nobody is to have one".into());
+                None
+            }
             Verdict::ToPeer { relay, peer, start, len, marks } => {
                 self.fates.to_peer += 1;
                 let payload = &packet[usize::from(start)..][..usize::from(len)];
@@ -235,7 +239,11 @@ impl Driver {
                 self.judge(|this| this.ledger.dropped_from_peer(at, relayed, peer, reason));
                 None
             }
-            Verdict::Reply { .. } | Verdict::ToPeer { .. } | Verdict::Wait | Verdict::Hold => {
+            Verdict::Reply { .. }
+            | Verdict::ReplyFrom { .. }
+            | Verdict::ToPeer { .. }
+            | Verdict::Wait
+            | Verdict::Hold => {
                 self.violations.push("a peer's packet was answered".into());
                 None
             }

@@ -72,6 +72,8 @@ pub fn policy() -> Policy {
         strangers: StrangerBudget { per_second: 0 },
         rfc5766_clients: false,
         tcp_relaying: false,
+        rfc3489_clients: false,
+        discovery: Vec::new(),
     }
 }
 

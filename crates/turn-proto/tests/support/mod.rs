@@ -106,6 +106,8 @@ pub fn policy() -> Policy {
         strangers: StrangerBudget { per_second: 0 },
         rfc5766_clients: false,
         tcp_relaying: false,
+        rfc3489_clients: false,
+        discovery: Vec::new(),
     }
 }
 
@@ -137,8 +139,24 @@ impl SharedBook for TestBook {
 #[derive(Clone, Debug)]
 pub enum Fate {
     Reply(Vec<u8>),
-    ToPeer { from: RelayedAddr, to: PeerAddr, payload: Vec<u8>, marks: Marks },
-    ToClient { to: ClientAddr, from: IpAddr, bytes: Vec<u8>, marks: Marks },
+    /// An answer from another address of ours, or to another port.
+    ReplyFrom {
+        from: ServerAddr,
+        to: SocketAddr,
+        bytes: Vec<u8>,
+    },
+    ToPeer {
+        from: RelayedAddr,
+        to: PeerAddr,
+        payload: Vec<u8>,
+        marks: Marks,
+    },
+    ToClient {
+        to: ClientAddr,
+        from: IpAddr,
+        bytes: Vec<u8>,
+        marks: Marks,
+    },
     Wait,
     Drop(DropReason),
 }
@@ -308,6 +326,12 @@ impl World {
                 let reply = self.reply[..len.into()].to_vec();
                 assert_eq!(error, reply[0] & 1 == 1 && reply[1] & 0x10 != 0, "class of {reply:x?}");
                 Fate::Reply(reply)
+            }
+            Verdict::ReplyFrom { len, padding, from, to_port } => {
+                let mut bytes = self.reply[..len.into()].to_vec();
+                bytes.extend(std::iter::repeat_n(0, padding.into()));
+                let to = SocketAddr::new(path.five_tuple.client.ip(), to_port);
+                Fate::ReplyFrom { from, to, bytes }
             }
             Verdict::ToPeer { relay, peer, start, len, marks } => {
                 let start = usize::from(start);

@@ -62,7 +62,7 @@ fn outcome(file: Option<&Path>, loaded: &Result<Settings, SettingsErrors>) -> Ou
 }
 
 fn describe(name: &str, settings: &Settings) -> String {
-    let listeners: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
+    let listeners: Vec<String> = settings.listeners().iter().map(ToString::to_string).collect();
     let relay: Vec<String> = settings.relay.addresses.iter().map(RelayEntry::to_string).collect();
     let mut lines = vec![
         format!("{name} is good"),

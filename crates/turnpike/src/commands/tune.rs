@@ -36,7 +36,7 @@ fn wants(place: &Place) -> Result<Wants> {
     let relay = settings.relay_addresses(&host::addresses()?).map_or(1, |relay| relay.len());
     let relayed = boot::relayed_most(&settings, relay);
     let mut listen_ports: Vec<u16> =
-        settings.listen.iter().map(std::net::SocketAddr::port).collect();
+        settings.listeners().iter().map(std::net::SocketAddr::port).collect();
     listen_ports.sort_unstable();
     listen_ports.dedup();
     Ok(Wants {

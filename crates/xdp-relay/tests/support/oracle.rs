@@ -117,6 +117,8 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
         strangers: StrangerBudget { per_second: 0 },
         rfc5766_clients: true,
         tcp_relaying: false,
+        rfc3489_clients: false,
+        discovery: Vec::new(),
     }
 }
 
@@ -319,7 +321,9 @@ impl Oracle {
                 (relay, peer.0, start..start + usize::from(len), marks)
             }
             Verdict::Drop(reason) => return Err(reason),
-            Verdict::Reply { .. } | Verdict::Wait | Verdict::Hold => return Ok(None),
+            Verdict::Reply { .. } | Verdict::ReplyFrom { .. } | Verdict::Wait | Verdict::Hold => {
+                return Ok(None);
+            }
             Verdict::ToClient { .. } => panic!("from one client to another"),
         };
         let number = u16::from_be_bytes([bytes[0], bytes[1]]);
