@@ -116,7 +116,7 @@ pub mod limits {
     pub const SWEEP_STREAMS_EVERY: Duration = Duration::from_secs(1);
 
     /// DTLS associations of one worker whose handshake is not done; for one more, the oldest goes. Their clients
-    /// are at their addresses, and may have many of these. Each has up to 50 KB.
+    /// are at their addresses, and may have many of these. Each has about 50 KB.
     pub const HALF_OPEN_MAX: usize = 512;
 
     /// DTLS handshakes begun for one receive call: each takes half a millisecond, and relayed packets wait for that
