@@ -46,6 +46,11 @@ pub(crate) enum Command {
     Credentials(Credentials),
     /// Show a call being relayed: a server, a client and a peer in one process
     Demo(Demo),
+    /// See from here, as a client does, what of a STUN or TURN server works
+    ///
+    /// Ends with 0 when all works, 1 when it works and something is to be looked at (a certificate that
+    /// ends soon, a relay that cannot be tried from here), and 2 when it does not work.
+    Probe(Probe),
     /// Show what the running server is doing
     Status(Status),
     /// List live allocations
@@ -146,6 +151,33 @@ pub(crate) struct Demo {
     /// Password on that server
     #[arg(long, requires = "server")]
     pub(crate) password: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Probe {
+    /// The server: turn:HOST, turns:HOST, stun:HOST or stuns:HOST, with :PORT and ?transport=tcp or
+    /// ?transport=udp if need be
+    pub(crate) uri: String,
+    /// The user's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) username: Option<String>,
+    /// The password; others on this machine may see it in the list of processes
+    #[arg(long, conflicts_with = "password_stdin")]
+    pub(crate) password: Option<String>,
+    /// Read the password from standard input
+    #[arg(long)]
+    pub(crate) password_stdin: bool,
+    /// Make a time-limited credential with this shared secret, for --username or "probe"
+    #[arg(long, conflicts_with_all = ["password", "password_stdin", "secret_file"])]
+    pub(crate) secret: Option<String>,
+    /// The file that the shared secret is in
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["password", "password_stdin"])]
+    pub(crate) secret_file: Option<PathBuf>,
+    /// Trust the authorities in this file (PEM), beside those that this host trusts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -31,7 +31,7 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             eprintln!("{failure}");
             failure.exit_code()
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> failure::Result<()> {
+fn run(cli: Cli) -> failure::Result<ExitCode> {
     let place = &cli.place;
     match cli.command.unwrap_or(Command::Run) {
         Command::Run => commands::run::run(place),
@@ -47,6 +47,7 @@ fn run(cli: Cli) -> failure::Result<()> {
         Command::User(args) => commands::user::run(place, args),
         Command::Credentials(args) => commands::credentials::run(place, &args),
         Command::Demo(args) => commands::demo::run(&args),
+        Command::Probe(args) => return commands::probe::run(&args),
         Command::Status(args) => commands::status::run(place, &args),
         Command::Sessions(args) => commands::sessions::list(place, &args),
         Command::Session(args) => commands::sessions::act(place, &args),
@@ -55,4 +56,5 @@ fn run(cli: Cli) -> failure::Result<()> {
         Command::Tune(args) => commands::tune::run(place, &args),
         Command::Reference(args) => commands::reference::run(&args),
     }
+    .map(|()| ExitCode::SUCCESS)
 }

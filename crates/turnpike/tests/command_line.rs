@@ -458,3 +458,31 @@ fn the_reference_is_printed_in_both_forms() {
     let schema = json(&run(&["reference", "--format", "json-schema"]));
     assert!(schema["properties"]["relay"].is_object() || schema["$defs"].is_object(), "{schema}");
 }
+
+#[test]
+fn a_probe_of_what_is_no_uri_is_refused_with_advice() {
+    for (arguments, what) in [
+        (&["probe", "example.org"][..], "has no scheme"),
+        (&["probe", "turns:example.org?transport=udp"], "does not speak DTLS"),
+        (&["probe", "turn:example.org", "--username", "bob"], "belong together"),
+        (&["probe", "turn:example.org", "--password", "x"], "belong together"),
+        (&["probe"], "URI"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(what), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_probe_of_nobody_fails_and_says_what_to_do() {
+    // The port is free again: nobody accepts there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = run(&["probe", &format!("turn:{free}?transport=tcp")]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let text = stdout(&output);
+    assert!(text.contains("ok       resolve") && text.contains("FAILED   connect"), "{text}");
+    assert!(text.contains("firewall"), "{text}");
+    let report = json(&run(&["probe", "--json", &format!("turn:{free}?transport=tcp")]));
+    assert_eq!(report["steps"][1]["state"], "failed");
+}

@@ -1,0 +1,183 @@
+//! `turnpike probe` against this server and against coturn's.
+
+use std::process::Command;
+use std::time::Duration;
+
+use e2e::certificates::ECDSA;
+use e2e::{
+    Certificates, Config, Host, INSIDE, Lab, Looks, Nat, Running, Server, Tool, binary, require,
+};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the probe prints from the client's host, with `--json`.
+fn probe(lab: &Lab, arguments: &[&str]) -> Value {
+    let tool = Tool::run(
+        lab.command(Host::Client, binary()).args(["probe", "--json"]).args(arguments),
+        PATIENCE,
+    );
+    serde_json::from_str(&tool.output)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}:\n{}", tool.output))
+}
+
+/// `name state` of each step.
+fn steps(report: &Value) -> Vec<String> {
+    let steps = report["steps"].as_array().into_iter().flatten();
+    let text = |step: &Value, field: &str| step[field].as_str().unwrap_or_default().to_owned();
+    steps.map(|step| format!("{} {}", text(step, "name"), text(step, "state"))).collect()
+}
+
+/// What a step says.
+fn what<'a>(report: &'a Value, name: &str) -> &'a str {
+    let steps = report["steps"].as_array().into_iter().flatten();
+    let mut found = steps.filter(|step| step["name"] == name);
+    found.next().and_then(|step| step["what"].as_str()).unwrap_or_default()
+}
+
+const ALICE: [&str; 4] = ["--username", "alice", "--password", "correct-horse-battery"];
+const RELAYS: [&str; 6] =
+    ["resolve ok", "connect ok", "binding ok", "allocate ok", "permission ok", "echo ok"];
+
+/// A server that may relay to the client's own host.
+fn relaying(lab: &Lab, tables: String) -> Server {
+    let mut config = Config::for_lab(lab);
+    config.relay = vec![lab.v4.listen];
+    config.allow = vec![lab.v4.client.to_string()];
+    config.tables = tables;
+    Server::start(lab, &config)
+}
+
+#[test]
+fn all_that_works_is_told() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let _server = relaying(&lab, String::new());
+    let host = lab.v4.listen.to_string();
+    for transport in ["udp", "tcp"] {
+        let uri = format!("turn:{host}?transport={transport}");
+        let report = probe(&lab, &[&[uri.as_str()][..], &ALICE].concat());
+        assert_eq!(steps(&report), RELAYS, "{report:#}");
+        assert!(what(&report, "binding").contains("no NAT"), "{report:#}");
+        assert!(what(&report, "allocate").contains(&host), "{report:#}");
+    }
+}
+
+#[test]
+fn a_chain_is_judged_and_named() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let certificates = Certificates::new(&lab);
+    let made = Tool::run(
+        Command::new("openssl")
+            .args(["req", "-x509", "-nodes", "-days", "5", "-subj", "/CN=the lab"])
+            .args(ECDSA)
+            .args(["-addext", &format!("subjectAltName=IP:{}", lab.v4.listen)])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+            .arg("-keyout")
+            .arg(certificates.path("turn.key"))
+            .arg("-out")
+            .arg(certificates.path("turn.pem")),
+        PATIENCE,
+    );
+    assert!(made.ok, "{}", made.output);
+    let tables = format!("[tls]\ncertificates = [{}]\n", certificates.entry("turn"));
+    let _server = relaying(&lab, tables);
+    let uri = format!("turns:{}", lab.v4.listen);
+    let ca = certificates.path("turn.pem").display().to_string();
+
+    let report = probe(&lab, &[&[uri.as_str(), "--ca", &ca][..], &ALICE].concat());
+    let expected = [&RELAYS[..2], &["tls ok", "chain warning"], &RELAYS[2..]].concat();
+    assert_eq!(steps(&report), expected, "it ends soon: {report:#}");
+    assert!(what(&report, "chain").contains("CN=the lab"), "{report:#}");
+    let report = probe(&lab, &[&[uri.as_str()][..], &ALICE].concat());
+    assert_eq!(steps(&report), ["resolve ok", "connect ok", "tls failed"], "{report:#}");
+}
+
+#[test]
+fn what_does_not_work_is_told_with_its_status() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let mut server = Server::start(&lab, &Config::for_lab(&lab));
+    let uri = format!("turn:{}", lab.v4.listen);
+    let status = |arguments: &[&str]| {
+        let mut command = lab.command(Host::Client, binary());
+        let out = command.arg("probe").args(arguments).output();
+        out.map(|out| out.status.code()).unwrap_or_default()
+    };
+    let wrong = ["--username", "alice", "--password", "wrong"];
+    let report = probe(&lab, &[&[uri.as_str()][..], &wrong].concat());
+    assert_eq!(steps(&report)[3..], ["allocate failed"], "{report:#}");
+    assert_eq!(status(&[&[uri.as_str()][..], &wrong].concat()), Some(2));
+
+    // The client's own host is no peer here.
+    let report = probe(&lab, &[&[uri.as_str()][..], &ALICE].concat());
+    assert_eq!(steps(&report)[3..], ["allocate ok", "permission warning"], "{report:#}");
+    assert_eq!(status(&[&[uri.as_str()][..], &ALICE].concat()), Some(1));
+
+    assert_eq!(status(&[&uri]), Some(0), "without credentials there is nothing to fail");
+    assert!(server.stop());
+    let report = probe(&lab, &[&uri]);
+    assert!(steps(&report).iter().any(|step| step == "binding failed"), "{report:#}");
+    let report = probe(&lab, &[&format!("{uri}?transport=tcp")]);
+    assert_eq!(steps(&report), ["resolve ok", "connect failed"], "{report:#}");
+}
+
+/// The NAT in front of the probe, of every kind.
+#[test]
+fn a_nat_is_known_by_its_behaviour() {
+    for (looks, mapping, filtering) in [
+        (Looks::Nowhere, "endpoint-independent", "endpoint-independent"),
+        (Looks::AtAddress, "address-dependent", "address-dependent"),
+        (Looks::AtPort, "address and port-dependent", "address and port-dependent"),
+    ] {
+        let Some(lab) = require(Lab::new()) else { return };
+        let to_client = Lab::end_towards(Host::Client);
+        lab.run(Host::Server, "ip", &["addr", "add", "10.77.1.3/24", "dev", &to_client]);
+        let mut config = Config::for_lab(&lab);
+        config.tables =
+            format!("[discovery]\naddresses = [\"{}\", \"10.77.1.3\"]\n", lab.v4.listen);
+        let server = Server::start(&lab, &config);
+        let uri = format!("stun:{}", lab.v4.listen);
+        assert_eq!(what(&probe(&lab, &[&uri]), "mapping"), "no NAT");
+        let Some(_nat) = require(Nat::start(&lab, looks, looks)) else { return };
+        // All that leaves for the server goes through the NAT, but for what the NAT sends.
+        let (inside, outside) = (INSIDE.to_string(), lab.v4.client.to_string());
+        for rule in [
+            &["rule", "add", "pref", "10", "from", &outside, "lookup", "main"][..],
+            &["rule", "add", "pref", "20", "to", "10.77.1.0/24", "lookup", "77"],
+            &["route", "replace", "default", "dev", "inside", "src", &inside, "table", "77"],
+        ] {
+            lab.run(Host::Client, "ip", rule);
+        }
+        let report = probe(&lab, &[&uri]);
+        assert!(what(&report, "mapping").starts_with(mapping), "{report:#}");
+        assert!(what(&report, "filtering").starts_with(filtering), "{report:#}");
+        drop(server);
+    }
+}
+
+/// coturn's server.
+#[test]
+fn other_servers_are_probed_as_well() {
+    let Some(()) = require(e2e::coturn()) else { return };
+    let Some(lab) = require(Lab::new()) else { return };
+    let host = lab.v4.listen.to_string();
+    let mut coturn = Running::start(
+        lab.command(Host::Server, "turnserver")
+            .args([
+                "-n",
+                "--log-file",
+                "stdout",
+                "--simple-log",
+                "--no-cli",
+                "--no-tls",
+                "--no-dtls",
+            ])
+            .args(["-L", &host, "-E", &host, "--use-auth-secret", "--realm", "turn.test"])
+            .args(["--static-auth-secret", "north-of-the-wall", "--pidfile", "/dev/null"]),
+    );
+    coturn.wait_for("IO method (admin thread)", Duration::from_secs(20));
+    for transport in ["udp", "tcp"] {
+        let uri = format!("turn:{host}?transport={transport}");
+        let report = probe(&lab, &[&uri, "--secret", "north-of-the-wall"]);
+        assert_eq!(steps(&report), RELAYS, "{report:#}");
+    }
+}

@@ -1,0 +1,117 @@
+//! TLS with the server: whether its certificate is one to trust, whose it is, and when it ends.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::link::{CONNECT_WITHIN, Link};
+use super::report::{Report, Step};
+use super::uri::Uri;
+
+const NAME: &str = "tls";
+
+/// So long before a certificate ends somebody should look at it.
+const WARN_DAYS: i64 = 14;
+
+/// Where systems keep the authorities that they trust.
+const BUNDLES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// Speaks TLS on a connection.
+pub(crate) fn shake_hands(
+    link: Link,
+    uri: &Uri,
+    ca: Option<&Path>,
+    report: &mut Report,
+) -> Option<Link> {
+    match handshake(link, uri, ca) {
+        Ok(stream) => {
+            let version = stream.conn.protocol_version().and_then(|version| version.as_str());
+            report.add(Step::ok(NAME, version.unwrap_or("TLS").replace('_', ".")));
+            for certificate in stream.conn.peer_certificates().unwrap_or_default() {
+                report.add(describe(certificate));
+            }
+            Some(Link::Tls(Box::new(stream), Vec::new()))
+        }
+        Err(error) => {
+            report.add(Step::failed(NAME, error.to_string()).advise(
+                "a certificate has to be for the name in the URI, in time, and with its chain \
+                 (fullchain.pem) up to an authority that this host trusts; name another with --ca",
+            ));
+            None
+        }
+    }
+}
+
+fn handshake(
+    link: Link,
+    uri: &Uri,
+    ca: Option<&Path>,
+) -> io::Result<StreamOwned<ClientConnection, std::net::TcpStream>> {
+    let Link::Tcp(socket, _) = link else {
+        return Err(io::Error::other("TLS needs a connection"));
+    };
+    socket.set_read_timeout(Some(CONNECT_WITHIN))?;
+    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots(ca)?)
+        .with_no_client_auth();
+    let name = match uri.host.parse::<IpAddr>() {
+        Ok(ip) => ServerName::from(ip),
+        Err(_) => ServerName::try_from(uri.host.clone()).map_err(io::Error::other)?,
+    };
+    let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+    let mut stream = StreamOwned::new(connection, socket);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock)?;
+    }
+    Ok(stream)
+}
+
+/// The authorities of this system, and those of a file.
+fn roots(ca: Option<&Path>) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let usual = BUNDLES.iter().map(PathBuf::from).find(|path| path.exists());
+    for path in named.or(usual).iter().map(PathBuf::as_path).chain(ca) {
+        let said = |error: &dyn std::fmt::Display| {
+            io::Error::other(format!("{}: {error}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(path).map_err(|error| said(&error))?;
+        let certificates: Vec<_> = certificates.filter_map(Result::ok).collect();
+        if certificates.is_empty() {
+            return Err(said(&"there is no certificate in it"));
+        }
+        roots.add_parsable_certificates(certificates);
+    }
+    if roots.is_empty() {
+        return Err(io::Error::other("this host trusts no authority: name one with --ca"));
+    }
+    Ok(roots)
+}
+
+/// Whose a certificate is, who says so, and until when.
+fn describe(certificate: &CertificateDer<'_>) -> Step {
+    const NAME: &str = "chain";
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
+        return Step::warning(NAME, "a certificate that cannot be read");
+    };
+    let ends = parsed.validity().not_after.timestamp();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let days = (ends - i64::try_from(now).unwrap_or(i64::MAX)) / 86_400;
+    let what = format!("{}, by {}, for {days} more days", parsed.subject(), parsed.issuer());
+    if days < WARN_DAYS {
+        Step::warning(NAME, what).advise("renew it")
+    } else {
+        Step::ok(NAME, what)
+    }
+}
