@@ -1,0 +1,31 @@
+//! How a connection begins: the header of a load balancer, a request of a web client, or neither. However it
+//! is cut, what is decided stays decided.
+
+use turn_session::proxy_protocol::{self, HEADER_MAX};
+use turn_session::{Asks, Speaks, asks, speaks};
+
+/// The first bytes of a connection.
+pub fn beginning(bytes: &[u8]) {
+    assert_eq!(speaks(bytes).is_none(), bytes.is_empty());
+    let whole = proxy_protocol::read(bytes);
+    let asked = asks(bytes);
+    match whole {
+        Ok(Some(header)) => assert!(header.len <= bytes.len().min(HEADER_MAX)),
+        Ok(None) => assert!(bytes.len() < HEADER_MAX, "waits for ever"),
+        Err(_) => {}
+    }
+    if let Asks::Challenge(token) = asked {
+        assert_eq!(speaks(bytes), Some(Speaks::Http));
+        assert!(!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
+    }
+    for len in 0..bytes.len().min(HEADER_MAX + 1) {
+        match proxy_protocol::read(&bytes[..len]) {
+            Ok(None) => {}
+            decided => assert_eq!(decided, whole, "{len} bytes"),
+        }
+        match asks(&bytes[..len]) {
+            Asks::Unfinished => {}
+            decided => assert_eq!(decided, asked, "{len} bytes"),
+        }
+    }
+}
