@@ -1,0 +1,184 @@
+//! What hostile and idle TLS clients cost the real binary.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use e2e::{Certificates, Config, Host, Lab, Server, Tool, require};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A Binding request.
+const BINDING: [u8; 20] = [0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
+
+/// Memory of the server for a client that has a TLS connection and says nothing, at most: its buffers are
+/// given back, the state of its encryption stays.
+const IDLE_KIB_MAX: u64 = 32;
+
+/// Idle clients; `TURNPIKE_IDLE=10000` makes it ten thousand.
+fn idle_clients() -> u64 {
+    std::env::var("TURNPIKE_IDLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
+}
+
+/// Whose certificate it is does not matter here.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+struct Scene {
+    lab: Lab,
+    server: Server,
+    client: Arc<ClientConfig>,
+    _certificates: Certificates,
+}
+
+impl Scene {
+    fn new(tables: &str) -> Option<Self> {
+        let lab = require(Lab::new())?;
+        let certificates = Certificates::new(&lab);
+        let mut config = Config::for_lab(&lab);
+        config.tables = format!("{tables}{}", certificates.simple());
+        let server = Server::start(&lab, &config);
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+            .with_no_client_auth();
+        Some(Self { lab, server, client: Arc::new(client), _certificates: certificates })
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = self.lab.connect(Host::Client, SocketAddr::new(self.lab.v4.listen, 3478));
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream
+    }
+
+    fn tls(&self) -> ClientConnection {
+        let name = ServerName::try_from("turn.example.org").expect("a name");
+        ClientConnection::new(Arc::clone(&self.client), name).expect("a client")
+    }
+
+    /// A client that has shaken hands and had an answer.
+    fn served(&self) -> io::Result<TcpStream> {
+        let (mut stream, mut tls) = (self.connect(), self.tls());
+        let mut over = rustls::Stream::new(&mut tls, &mut stream);
+        over.write_all(&BINDING)?;
+        let mut answer = [0; 32];
+        over.read_exact(&mut answer)?;
+        assert_eq!(answer[..2], [1, 1], "a success");
+        Ok(stream)
+    }
+
+    fn live(&self) -> u64 {
+        self.server.json(&["status"])["connections"]["live"].as_u64().expect("a number")
+    }
+
+    fn ended(&self, why: &str) -> u64 {
+        self.server.json(&["status"])["connections"]["ended"][why].as_u64().unwrap_or(0)
+    }
+}
+
+#[test]
+fn idle_tls_clients_take_little_memory() {
+    let clients = idle_clients();
+    let files = linux_net::raise_open_files().expect("a limit");
+    if files < clients + 1000 {
+        return e2e::skip(&format!(
+            "{clients} clients want as many files, and {files} may be open"
+        ));
+    }
+    let lines = "[tcp]\nconnections = 0\nconnections_per_address = 0\n";
+    let Some(scene) = Scene::new(lines) else { return };
+    // What the first ones make the server do once, it has done.
+    let mut held: Vec<TcpStream> = (0..50).map(|_| scene.served().expect("TLS")).collect();
+    let before = scene.server.resident_kib();
+    held.extend((0..clients).map(|_| scene.served().expect("TLS")));
+    let (after, live) = (scene.server.resident_kib(), scene.live());
+    let each = (after - before) as f64 / clients as f64;
+    println!(
+        "{clients} idle TLS clients: {before} KiB before, {after} KiB after, {each:.1} KiB each"
+    );
+    assert_eq!(live, clients + 50);
+    assert!(after - before <= IDLE_KIB_MAX * clients, "{each:.1} KiB each");
+}
+
+#[test]
+fn handshakes_that_never_end_are_ended() {
+    const HALF_OPEN: u64 = 500;
+    let Some(scene) = Scene::new("") else { return };
+    let mut hello = Vec::new();
+    scene.tls().write_tls(&mut hello).expect("a hello");
+    let half_open = |_| {
+        let mut stream = scene.connect();
+        stream.write_all(&hello).expect("sent");
+        stream
+    };
+    let _half_open: Vec<TcpStream> = (0..HALF_OPEN).map(half_open).collect();
+    let begun = Instant::now();
+    while scene.ended("no_message") < HALF_OPEN {
+        assert!(scene.served().is_ok(), "others are served");
+        assert!(begun.elapsed() < PATIENCE, "{} of {HALF_OPEN}", scene.ended("no_message"));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn records_that_are_too_long_and_wanting_it_anew_are_refused() {
+    let Some(scene) = Scene::new("") else { return };
+    let mut giant = scene.connect();
+    giant.write_all(&[&[0x16, 3, 1, 0xFF, 0xFF][..], &[0; 4000]].concat()).expect("sent");
+    let mut heard = Vec::new();
+    // A connection that is closed over unread bytes is reset.
+    let _ = giant.read_to_end(&mut heard);
+    assert_eq!(scene.ended("tls_failed"), 1, "{heard:?}");
+    // OpenSSL's client asks for another handshake when a line says so.
+    let to = format!("{}:3478", scene.lab.v4.listen);
+    let line = format!(
+        "(sleep 1; echo R; sleep 2) | timeout 20 openssl s_client -tls1_2 -connect {to} 2>&1"
+    );
+    let out = Tool::run(scene.lab.command(Host::Client, "sh").args(["-c", &line]), PATIENCE);
+    assert!(out.output.contains("RENEGOTIATING"), "{}", out.output);
+    assert!(out.output.contains("no renegotiation"), "{}", out.output);
+    assert!(scene.served().is_ok());
+}
