@@ -23,6 +23,7 @@ mod packet;
 mod rng;
 mod router;
 mod seeds;
+mod stream;
 mod trace;
 mod world;
 
@@ -32,4 +33,5 @@ pub use packet::{Body, Icmp, Packet};
 pub use rng::{Chance, Rng};
 pub use router::Router;
 pub use seeds::for_each_seed;
+pub use stream::{Heard, Stream};
 pub use world::{Host, LinkId, NodeId, Outbox, World};

@@ -55,6 +55,8 @@ type RequestKey = (FiveTuple, [u8; 12]);
 
 pub struct Driver {
     pub server: Server,
+    /// What all clients come over.
+    pub transport: Transport,
     pub policy: Arc<Policy>,
     pub book: Arc<LockedBook>,
     pub ledger: Ledger,
@@ -97,6 +99,7 @@ impl Driver {
         let mut driver = Self {
             ledger: Ledger::new(Arc::clone(&policy)),
             server,
+            transport: Transport::Udp,
             policy,
             book,
             fates: Fates::default(),
@@ -132,6 +135,20 @@ impl Driver {
         let five_tuple =
             FiveTuple { transport: Transport::Udp, client: ClientAddr(client), server };
         ClientPath { five_tuple, socket: SocketId(listener as u32) }
+    }
+
+    /// The path of a connection to one of the listeners.
+    pub fn stream_path(client: SocketAddr, listener: usize) -> ClientPath {
+        let mut path = Self::path(client, listener);
+        path.five_tuple.transport = Transport::Tcp;
+        path
+    }
+
+    /// A client's connection has ended.
+    pub fn close(&mut self, now: Now, path: &ClientPath) {
+        self.server.close(now, &path.five_tuple);
+        self.waiting.retain(|(five_tuple, _), _| *five_tuple != path.five_tuple);
+        self.drain(now.instant, None);
     }
 
     /// Whether a relay socket is open here.
@@ -221,7 +238,7 @@ impl Driver {
             Verdict::ToClient { socket, client, from, header: head, padding, .. } => {
                 self.fates.to_client += 1;
                 let server = listeners()[socket.0 as usize];
-                let five_tuple = FiveTuple { transport: Transport::Udp, client, server };
+                let five_tuple = FiveTuple { transport: self.transport, client, server };
                 let mut datagram = header[..usize::from(head)].to_vec();
                 datagram.extend_from_slice(payload);
                 datagram.resize(datagram.len() + usize::from(padding), 0);
@@ -409,6 +426,9 @@ impl Driver {
                     }
                 }
                 Command::SetRoute(route) => {
+                    if self.transport != Transport::Udp {
+                        self.violations.push(format!("{route:?} for a stream"));
+                    }
                     let before = self.routes.insert(route.id, *route);
                     if before == Some(*route) || !self.by_addr.contains_key(&route.relayed.0) {
                         self.violations.push(format!("{route:?} told twice, or without a socket"));
