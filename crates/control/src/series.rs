@@ -1,6 +1,6 @@
 //! The one list of what is counted: names, labels, and where each number is kept.
 
-use turn_proto::{DropReason, EndReason, Refusal};
+use turn_proto::{DropReason, EndReason, PeerRefusal, Refusal};
 
 turn_types::labels! {
     /// A direction on one of the two legs of a relay.
@@ -87,8 +87,15 @@ turn_types::labels! {
         TlsFailed => "tls_failed",
         /// It took nothing of what there was for it.
         Stuck => "stuck",
-        /// It had no allocation and said nothing for long.
+        /// It had no allocation and said nothing for long; or it was one with a peer's connection, one of the
+        /// two had said all, and the other nothing for long.
         Idle => "idle",
+        /// It was one with a peer's connection, and both ends had said all.
+        DataDone => "data_done",
+        /// It was one with a peer's connection, which broke.
+        PeerBroken => "peer_broken",
+        /// It was one with a peer's connection, and the allocation ended.
+        AllocationEnded => "allocation_ended",
     }
 }
 
@@ -233,6 +240,19 @@ pub enum Series {
     AssociationsEnded(AssociationEnd),
     /// Datagrams that DTLS itself had to send.
     DtlsOwn(DtlsOwn),
+    /// Connections with peers made: called by a client, or come by themselves and permitted.
+    PeersConnected,
+    /// Connections of peers closed as soon as they were accepted.
+    PeersRefused(PeerRefusal),
+    /// Connections with peers live now, those included that are being made.
+    PeersLive,
+    /// Clients told that a peer has connected.
+    ConnectionAttempts,
+    /// Bytes of connections that are relayed: read from one end, taken by the other.
+    PipedBytes(Leg),
+    /// Pieces of what a peer said, and indications that one has connected, that a client's connection ended
+    /// before it took.
+    PiecesUnsent,
     /// Datagrams that the kernel threw away because a receive buffer was full.
     KernelDrops,
     /// Receive calls that failed for want of memory or worse.
@@ -257,7 +277,12 @@ const CREATED: usize = LATE_ANSWERS + LateAnswer::ALL.len();
 const LIVE: usize = CREATED + 1;
 const STREAMS_ACCEPTED: usize = LIVE + 1;
 const STREAMS_LIVE: usize = STREAMS_ACCEPTED + 1;
-const KERNEL_DROPS: usize = STREAMS_LIVE + 1;
+const PEERS_CONNECTED: usize = STREAMS_LIVE + 1;
+const PEERS_LIVE: usize = PEERS_CONNECTED + 1;
+const CONNECTION_ATTEMPTS: usize = PEERS_LIVE + 1;
+const PIECES_UNSENT: usize = CONNECTION_ATTEMPTS + 1;
+const PIPED_BYTES: usize = PIECES_UNSENT + 1;
+const KERNEL_DROPS: usize = PIPED_BYTES + Leg::ALL.len();
 const RECEIVE_ERRORS: usize = KERNEL_DROPS + 1;
 const NOTICES_LOST: usize = RECEIVE_ERRORS + 1;
 const OCCUPANCY: usize = NOTICES_LOST + 1;
@@ -275,10 +300,11 @@ const ASSOCIATIONS_HALF_OPEN: usize = ASSOCIATIONS_LIVE + 1;
 const ASSOCIATIONS_REFUSED: usize = ASSOCIATIONS_HALF_OPEN + 1;
 const ASSOCIATIONS_ENDED: usize = ASSOCIATIONS_REFUSED + AssociationRefusal::ALL.len();
 const DTLS_OWN: usize = ASSOCIATIONS_ENDED + AssociationEnd::ALL.len();
+const PEERS_REFUSED: usize = DTLS_OWN + DtlsOwn::ALL.len();
 
 impl Series {
     /// How many there are.
-    pub const COUNT: usize = DTLS_OWN + DtlsOwn::ALL.len();
+    pub const COUNT: usize = PEERS_REFUSED + PeerRefusal::ALL.len();
 
     /// Every series, family by family.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -290,7 +316,7 @@ impl Series {
             .map(Self::Packets)
             .chain(legs.clone().map(Self::Bytes))
             .chain(legs.clone().map(Self::Offloaded))
-            .chain(legs.map(Self::OffloadedBytes))
+            .chain(legs.clone().map(Self::OffloadedBytes))
             .chain([Self::FlowsOffloaded])
             .chain(Fate::ALL.iter().copied().map(Self::Fate))
             .chain(DropReason::ALL.iter().copied().map(Self::Drop))
@@ -308,6 +334,11 @@ impl Series {
             .chain(AssociationRefusal::ALL.iter().copied().map(Self::AssociationsRefused))
             .chain(AssociationEnd::ALL.iter().copied().map(Self::AssociationsEnded))
             .chain(DtlsOwn::ALL.iter().copied().map(Self::DtlsOwn))
+            .chain([Self::PeersConnected, Self::PeersLive])
+            .chain(PeerRefusal::ALL.iter().copied().map(Self::PeersRefused))
+            .chain([Self::ConnectionAttempts])
+            .chain(legs.map(Self::PipedBytes))
+            .chain([Self::PiecesUnsent])
             .chain([Self::KernelDrops])
             .chain([Self::ReceiveErrors, Self::NoticesLost])
             .chain(buckets.map(|(histogram, bucket)| Self::Occupancy(histogram, bucket)))
@@ -342,6 +373,12 @@ impl Series {
             Self::AssociationsRefused(reason) => ASSOCIATIONS_REFUSED + reason.index(),
             Self::AssociationsEnded(end) => ASSOCIATIONS_ENDED + end.index(),
             Self::DtlsOwn(outcome) => DTLS_OWN + outcome.index(),
+            Self::PeersConnected => PEERS_CONNECTED,
+            Self::PeersLive => PEERS_LIVE,
+            Self::PeersRefused(reason) => PEERS_REFUSED + reason.index(),
+            Self::ConnectionAttempts => CONNECTION_ATTEMPTS,
+            Self::PipedBytes(leg) => PIPED_BYTES + leg.index(),
+            Self::PiecesUnsent => PIECES_UNSENT,
             Self::KernelDrops => KERNEL_DROPS,
             Self::ReceiveErrors => RECEIVE_ERRORS,
             Self::NoticesLost => NOTICES_LOST,
@@ -381,6 +418,12 @@ impl Series {
             Self::AssociationsRefused(_) => "dtls_associations_refused",
             Self::AssociationsEnded(_) => "dtls_associations_ended",
             Self::DtlsOwn(_) => "dtls_own_datagrams",
+            Self::PeersConnected => "peers_connected",
+            Self::PeersLive => "peers_live",
+            Self::PeersRefused(_) => "peers_refused",
+            Self::ConnectionAttempts => "connection_attempts",
+            Self::PipedBytes(_) => "piped_bytes",
+            Self::PiecesUnsent => "pieces_unsent",
             Self::KernelDrops => "kernel_drops",
             Self::ReceiveErrors => "receive_errors",
             Self::NoticesLost => "notices_lost",
@@ -396,7 +439,8 @@ impl Series {
             Self::Packets(leg)
             | Self::Bytes(leg)
             | Self::Offloaded(leg)
-            | Self::OffloadedBytes(leg) => Some(("leg", leg.label())),
+            | Self::OffloadedBytes(leg)
+            | Self::PipedBytes(leg) => Some(("leg", leg.label())),
             Self::Fate(fate) => Some(("fate", fate.label())),
             Self::Drop(reason) => Some(("reason", reason.label())),
             Self::LateAnswer(answer) => Some(("answer", answer.label())),
@@ -408,6 +452,7 @@ impl Series {
             Self::AssociationsRefused(reason) => Some(("reason", reason.label())),
             Self::AssociationsEnded(reason) => Some(("reason", reason.label())),
             Self::DtlsOwn(outcome) => Some(("outcome", outcome.label())),
+            Self::PeersRefused(reason) => Some(("reason", reason.label())),
             Self::FlowsOffloaded
             | Self::IcmpErrors
             | Self::AllocationsCreated
@@ -418,6 +463,10 @@ impl Series {
             | Self::AssociationsEstablished
             | Self::AssociationsLive
             | Self::AssociationsHalfOpen
+            | Self::PeersConnected
+            | Self::PeersLive
+            | Self::ConnectionAttempts
+            | Self::PiecesUnsent
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost
@@ -433,6 +482,7 @@ impl Series {
             | Self::StreamsLive
             | Self::AssociationsLive
             | Self::AssociationsHalfOpen
+            | Self::PeersLive
             | Self::FlowsOffloaded => Kind::Gauge,
             Self::Packets(_)
             | Self::Bytes(_)
@@ -454,6 +504,11 @@ impl Series {
             | Self::AssociationsRefused(_)
             | Self::AssociationsEnded(_)
             | Self::DtlsOwn(_)
+            | Self::PeersConnected
+            | Self::PeersRefused(_)
+            | Self::ConnectionAttempts
+            | Self::PipedBytes(_)
+            | Self::PiecesUnsent
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost

@@ -3,7 +3,7 @@
 use std::io;
 
 use control::{Asked, UserLookup};
-use turn_proto::{Command, Event, Notice, OpenRelayError, UserAnswer};
+use turn_proto::{Answer, Command, Event, Notice, OpenRelayError, UserAnswer};
 use turn_types::Now;
 
 use crate::egress::Ways;
@@ -32,17 +32,27 @@ impl Worker {
     pub(crate) fn hand_in(&mut self, now: Now, event: Event) {
         self.egress.make_room(&self.rx, &self.sockets);
         if let Some(answer) = self.server.handle_event(now, event, self.egress.reply_buffer()) {
-            if let Some(stream) = self.streams.get_mut(answer.to.socket) {
+            if let Some(stream) = self.streams.get_mut(answer.to.socket)
+                && !answer.held
+            {
                 stream.waiting = stream.waiting.saturating_sub(1);
             }
             let sent = if answer.error { Sent::LateError } else { Sent::LateSuccess };
-            let ways = Ways {
-                sockets: &self.sockets,
-                streams: &mut self.streams,
-                associations: &mut self.associations,
-            };
-            self.egress.answer(answer, sent, ways);
+            self.send_answer(answer, sent);
+            if answer.held {
+                self.release(answer.to.socket);
+            }
         }
+    }
+
+    /// Sends what the server has written for this answer.
+    pub(crate) fn send_answer(&mut self, answer: Answer, sent: Sent) {
+        let ways = Ways {
+            sockets: &self.sockets,
+            streams: &mut self.streams,
+            associations: &mut self.associations,
+        };
+        self.egress.answer(answer, sent, ways);
     }
 
     fn carry_out(&mut self, now: Now, command: Command) -> Option<Event> {
@@ -88,7 +98,7 @@ impl Worker {
                 self.fast_path.remove(id, &mut self.server, self.observer.counters());
                 None
             }
-            Command::Tcp(_) => unreachable!("no policy has TCP relayed"),
+            Command::Tcp(command) => self.carry_out_tcp(command),
         }
     }
 

@@ -12,8 +12,8 @@ use turn_types::{ClientAddr, ClientPath, FiveTuple, Marks, ServerAddr, SocketId,
 use crate::admission::NoPlace;
 use crate::egress::{Back, Datagram};
 use crate::limits::{
-    ACCEPTS_PER_TURN, ENDING_FOR, FIRST_MESSAGE_WITHIN, IDLE_FOR, MESSAGE_WITHIN, READS_PER_TURN,
-    STRANGERS_MESSAGE_BYTES, STUCK_FOR, SWEEP_STREAMS_EVERY,
+    ACCEPTS_PER_TURN, ENDING_FOR, FIRST_MESSAGE_WITHIN, HELD_FOR, IDLE_FOR, MESSAGE_WITHIN,
+    PIPE_STUCK_FOR, READS_PER_TURN, STRANGERS_MESSAGE_BYTES, STUCK_FOR, SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Trouble;
 use crate::streams::{Heard, ReadError, State, Stream};
@@ -28,6 +28,8 @@ struct Taken {
     waiting: u32,
     /// The connection is to be closed.
     end: Option<StreamEnd>,
+    /// What follows may be no messages.
+    held: bool,
 }
 
 const fn refusal(why: NoPlace) -> StreamRefusal {
@@ -130,6 +132,11 @@ impl Worker {
             self.make_room_to_receive();
             let Self { streams, rx, scratch, .. } = self;
             let Some(stream) = streams.get_mut(id) else { return };
+            match stream.state {
+                State::Data(connection) => return self.hear_client(id, connection),
+                State::Held => return self.look_at_held(id),
+                State::Proxied | State::New | State::Open | State::Answering | State::Ending => {}
+            }
             let (heard, more) = (stream.read(rx, scratch), stream.may_hold_more());
             if stream.wants_write() {
                 self.write_stream(id);
@@ -144,6 +151,14 @@ impl Worker {
             if !more {
                 return;
             }
+        }
+    }
+
+    /// A stream that is not read is told of only for its errors.
+    fn look_at_held(&mut self, id: SocketId) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if stream.socket.take_error().is_some() {
+            self.close_stream(id, StreamEnd::Broken);
         }
     }
 
@@ -191,7 +206,7 @@ impl Worker {
     }
 
     /// Takes a stream's bytes.
-    fn serve_stream(&mut self, id: SocketId, message: usize) {
+    pub(crate) fn serve_stream(&mut self, id: SocketId, message: usize) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         let mut start = 0;
         if stream.state == State::Proxied {
@@ -204,7 +219,7 @@ impl Worker {
         let (path, state, is_tls) = (stream.path, stream.state, stream.may_hold_more());
         let spoken = speaks(&self.rx.message(message).data[start..]);
         match (state, spoken) {
-            (State::Ending | State::Answering, _) => {}
+            (State::Ending | State::Answering | State::Held | State::Data(_), _) => {}
             (State::New, Some(Speaks::Http)) => self.answer_http(id, (message, start)),
             (State::New, Some(Speaks::Tls)) if !is_tls => self.begin_tls(id, (message, start)),
             (State::Proxied | State::New | State::Open, _) => {
@@ -217,7 +232,7 @@ impl Worker {
     /// Takes the whole messages of a stream's bytes.
     fn take_messages(&mut self, path: &ClientPath, (message, start): (usize, usize)) -> Taken {
         let (id, now) = (path.socket, self.now);
-        let mut taken = Taken { messages: 0, bytes: 0, waiting: 0, end: None };
+        let mut taken = Taken { messages: 0, bytes: 0, waiting: 0, end: None, held: false };
         loop {
             let start = start + taken.bytes;
             let bytes = &self.rx.message(message).data[start..];
@@ -247,6 +262,10 @@ impl Worker {
             taken.waiting += u32::from(verdict == Verdict::Wait);
             taken.messages += 1;
             taken.bytes += padded_len;
+            if verdict == Verdict::Hold {
+                taken.held = true;
+                return taken;
+            }
         }
     }
 
@@ -258,13 +277,26 @@ impl Worker {
             stream.waiting += taken.waiting;
             if taken.messages > 0 {
                 stream.heard = self.now.instant;
-                stream.state = State::Open;
+                stream.state = if taken.held { State::Held } else { State::Open };
             }
             stream.keep(&self.rx.message(message).data[start + taken.bytes..]);
         }
         self.settle(self.now);
+        if taken.held {
+            self.hold(id);
+        }
         if let Some(end) = taken.end {
             self.close_stream(id, end);
+        }
+    }
+
+    /// Reads no more of a stream, unless its request was answered already or has taken it away.
+    fn hold(&mut self, id: SocketId) {
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        if stream.state == State::Held
+            && self.sockets.change(&stream.socket, id, stream.interest()).is_err()
+        {
+            self.close_stream(id, StreamEnd::Broken);
         }
     }
 
@@ -298,6 +330,8 @@ impl Worker {
         });
         if told.is_err() {
             self.close_stream(id, StreamEnd::Broken);
+        } else if let State::Data(connection) = stream.state {
+            self.settle_pipe(connection);
         } else if stream.state == State::Answering && !stream.owes_answers() {
             self.close_stream(id, StreamEnd::ByClient);
         }
@@ -306,7 +340,15 @@ impl Worker {
     /// Ends a connection and what the client has by it.
     pub(crate) fn close_stream(&mut self, id: SocketId, end: StreamEnd) {
         let Some(mut stream) = self.streams.remove(id) else { return };
-        stream.part();
+        if let State::Data(connection) = stream.state {
+            self.server.connection_ended(connection);
+            // Unless all that was said has been passed on, it is to hear that something is missing.
+            if let Some(peer) = self.peers.remove(connection)
+                && !peer.is_done()
+            {
+                peer.socket.reset();
+            }
+        }
         for tag in stream.give_up() {
             self.egress.unsent(tag, DropReason::StreamClosed);
         }
@@ -314,12 +356,18 @@ impl Worker {
         let seconds = self.now.instant.saturating_since(stream.opened).as_secs();
         self.observer.stream_ended(self.now.instant, (client, server), end, seconds);
         self.server.close(self.now, &stream.path.five_tuple);
+        if end == StreamEnd::PeerBroken {
+            stream.reset();
+        } else {
+            stream.part();
+        }
         self.settle(self.now);
     }
 
     /// Ends the connections that have had their time. Called each second.
     pub(crate) fn sweep_streams(&mut self) {
         self.sockets.resume();
+        self.sockets.resume_relays();
         let now = self.now.instant;
         let since = |moment| now.saturating_since(moment);
         let mut ended = Vec::new();
@@ -332,6 +380,13 @@ impl Worker {
                 State::Answering if since(stream.heard) >= ENDING_FOR => Some(StreamEnd::ByClient),
                 State::Ending if since(stream.heard) >= ENDING_FOR => Some(StreamEnd::ByUs),
                 State::Proxied | State::New | State::Ending | State::Answering => None,
+                State::Held if since(stream.heard) >= HELD_FOR => Some(StreamEnd::Broken),
+                State::Data(_)
+                    if stream.blocked.is_some_and(|moment| since(moment) >= PIPE_STUCK_FOR) =>
+                {
+                    Some(StreamEnd::Stuck)
+                }
+                State::Held | State::Data(_) => None,
                 _ if stream.blocked.is_some_and(|moment| since(moment) >= STUCK_FOR) => {
                     Some(StreamEnd::Stuck)
                 }
@@ -347,6 +402,7 @@ impl Worker {
             };
             ended.extend(end.map(|end| (stream.path.socket, end)));
         }
+        ended.extend(self.peers.overdue(now).into_iter().map(|id| (id, StreamEnd::Idle)));
         for (id, end) in ended {
             self.close_stream(id, end);
         }

@@ -55,8 +55,11 @@ impl Worker {
     /// Takes one batch from a relay socket; false when it has nothing more.
     pub(crate) fn receive_from_peers(&mut self, relay: RelayId) -> bool {
         self.make_room_to_receive();
-        // Closed since it was reported.
-        let Some(socket) = self.sockets.relay(relay) else { return false };
+        // For TCP, or closed since it was reported.
+        let Some(socket) = self.sockets.relay(relay) else {
+            self.accept_peers(relay);
+            return false;
+        };
         let now = self.now;
         let mut intake = Intake { rx: &mut self.rx, observer: &mut self.observer, now };
         let messages = intake.receive(Leg::FromPeers, &socket.socket, &socket.losses);

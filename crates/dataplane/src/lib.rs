@@ -15,6 +15,7 @@ mod admission;
 mod associations;
 mod commands;
 mod connections;
+mod doors;
 mod dtls;
 mod egress;
 mod fast_path;
@@ -26,6 +27,9 @@ mod line_budget;
 mod listener;
 mod losses;
 mod observe;
+mod peer_commands;
+mod peers;
+mod pipes;
 mod ready;
 mod relay_sockets;
 mod sockets;
@@ -36,6 +40,7 @@ mod token;
 mod worker;
 
 pub use admission::{Admission, ConnectionLimits};
+pub use doors::Doors;
 pub use listener::Listener;
 pub use spawn::{Inlet, NetOptions, WorkerSpec, mailbox, spawn};
 
@@ -91,6 +96,26 @@ pub mod limits {
     /// answers alone are more the connection is closed. A picture of a video call has a tenth of it; a
     /// second of one at 2 Mbit/s as much: what is older is of no use to a call.
     pub const STREAM_BACKLOG_BYTES: usize = 256 << 10;
+
+    /// Bytes of what a peer said that may wait for its client before the peer is read again, and most that is
+    /// read of it at once: with as much the other way, a connection that is relayed keeps 200 KiB at most.
+    pub const PIPE_BYTES: usize = 64 << 10;
+
+    /// Peers' connections that may wait to be accepted at one relay; the worker takes them within a turn.
+    pub const PEERS_WAITING: u16 = 32;
+
+    /// Connections handed over by other workers that wait for one; of more, their requests are refused (508).
+    pub const ARRIVALS_WAITING: usize = 256;
+
+    /// How long a connection of which one end has said all may carry nothing the other way.
+    pub const HALF_CLOSED_FOR: Duration = Duration::from_mins(1);
+
+    /// How long one end of a relayed connection may take nothing of what there is for it. That costs a bounded
+    /// buffer alone, and programs do pause.
+    pub const PIPE_STUCK_FOR: Duration = Duration::from_mins(5);
+
+    /// How long a ConnectionBind may be without an answer: longer than its user may be looked up.
+    pub const HELD_FOR: Duration = Duration::from_secs(45);
 
     /// The longest message of who has no allocation: a request with a token and a certificate's worth of
     /// attributes. Its beginning may have to be kept for [`MESSAGE_WITHIN`].
@@ -153,5 +178,7 @@ pub mod limits {
 
     const _: () = assert!(MESSAGES_PER_RECEIVE <= MESSAGES_PER_GATHERING);
     const _: () = assert!(xdp_relay::limits::LEASE.as_secs() >= 3 * SWEEP_EVERY.as_secs());
+    const _: () = assert!(2 * PIPE_BYTES < STREAM_BACKLOG_BYTES);
+    const _: () = assert!(HELD_FOR.as_secs() > turn_proto::limits::PENDING_LIFETIME.as_secs());
     const _: () = assert!(ENDED_AT_ONCE < turn_proto::limits::NOTICES_MAX);
 }

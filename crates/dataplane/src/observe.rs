@@ -130,7 +130,16 @@ impl Observer {
     ) {
         self.count(Series::StreamsEnded(end), 1);
         let worker = self.worker.0;
-        if matches!(end, StreamEnd::ByClient | StreamEnd::Broken | StreamEnd::TlsFailed) {
+        let is_usual = matches!(
+            end,
+            StreamEnd::ByClient
+                | StreamEnd::Broken
+                | StreamEnd::TlsFailed
+                | StreamEnd::DataDone
+                | StreamEnd::PeerBroken
+                | StreamEnd::AllocationEnded
+        );
+        if is_usual {
             tracing::debug!(worker, %client, %server, reason = end.label(), seconds, "connection ended");
         } else if let Some(left_out) = self.streams.take(now) {
             let reason = end.label();

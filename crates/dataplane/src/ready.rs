@@ -1,7 +1,7 @@
 //! What one wait reported, sorted by what is to be done.
 
 use linux_net::Events;
-use turn_types::{RelayId, SocketId};
+use turn_types::{ConnectionId, RelayId, SocketId};
 
 use crate::limits::SOCKETS_PER_TURN;
 use crate::token::Token;
@@ -21,6 +21,9 @@ pub(crate) struct Ready {
     writable: Vec<SocketId>,
     /// Where connections wait to be accepted.
     acceptors: Vec<u32>,
+    /// Connections with peers: whether there is something to read (or they have ended), and whether they
+    /// take more.
+    peers: Vec<(ConnectionId, bool, bool)>,
 }
 
 impl Ready {
@@ -33,6 +36,7 @@ impl Ready {
             readable: Vec::with_capacity(capacity),
             writable: Vec::with_capacity(capacity),
             acceptors: Vec::with_capacity(capacity),
+            peers: Vec::with_capacity(capacity),
         }
     }
 
@@ -46,6 +50,7 @@ impl Ready {
         self.readable.clear();
         self.writable.clear();
         self.acceptors.clear();
+        self.peers.clear();
         let (mut woken, mut reported) = (false, 0);
         for event in events.iter() {
             reported += 1;
@@ -62,6 +67,11 @@ impl Ready {
                     if event.readable || event.error || event.hangup {
                         self.readable.push(id);
                     }
+                }
+                // As with streams.
+                Token::Peer(id) => {
+                    let readable = event.readable || event.error || event.hangup;
+                    self.peers.push((id, readable, event.writable));
                 }
                 Token::Relay(relay) => {
                     if event.readable {
@@ -139,6 +149,11 @@ impl Ready {
     /// The `index`-th stream that takes more.
     pub(crate) fn writable(&self, index: usize) -> Option<SocketId> {
         self.writable.get(index).copied()
+    }
+
+    /// The `index`-th connection with a peer: whether it is to be read, whether it takes more.
+    pub(crate) fn peer(&self, index: usize) -> Option<(ConnectionId, bool, bool)> {
+        self.peers.get(index).copied()
     }
 
     /// The `index`-th place where connections wait.

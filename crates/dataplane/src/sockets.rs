@@ -1,16 +1,17 @@
 //! All descriptors of one worker.
 
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
 use linux_net::{
-    Epoll, Events, Interest, SendSocket, SocketTable, TcpListener, TcpStream, UdpOptions,
-    UdpSocket, WakeReceiver,
+    Epoll, Events, Interest, SendSocket, SocketTable, TcpListener, TcpOptions, TcpStream,
+    UdpOptions, UdpSocket, WakeReceiver,
 };
-use turn_types::{RelayId, RelayedAddr, ServerAddr, SocketId};
+use turn_types::{ConnectionId, RelayId, RelayedAddr, ServerAddr, SocketId};
 
 use crate::NetOptions;
-use crate::limits::{RELAY_BUFFER_MAX, SOCKETS_PER_TURN};
+use crate::limits::{PEERS_WAITING, RELAY_BUFFER_MAX, SOCKETS_PER_TURN};
 use crate::listener::Listener;
 use crate::ready::Ready;
 use crate::relay_sockets::{RelaySocket, RelaySockets};
@@ -25,8 +26,21 @@ pub(crate) struct Sockets {
     listeners: Vec<Listener>,
     acceptors: Vec<TcpListener>,
     relays: RelaySockets,
+    /// Relays that listen for TCP.
+    listening: HashMap<RelayId, TcpListener>,
+    /// Those of which no connection can be taken now.
+    resting: Vec<RelayId>,
     net: NetOptions,
 }
+
+/// How connections with peers are: those that keep silent are asked whether they are there, and given up
+/// after a quarter of an hour of nothing.
+pub(crate) const PEER_OPTIONS: TcpOptions = TcpOptions {
+    reuse_port: true,
+    keepalive: Duration::from_mins(10),
+    unacknowledged: Duration::from_mins(1),
+    backlog: PEERS_WAITING,
+};
 
 impl Sockets {
     /// # Errors
@@ -46,7 +60,8 @@ impl Sockets {
         }
         let events = Events::new(SOCKETS_PER_TURN);
         let relays = RelaySockets::default();
-        Ok(Self { epoll, events, wake, listeners, acceptors, relays, net })
+        let (listening, resting) = (HashMap::new(), Vec::new());
+        Ok(Self { epoll, events, wake, listeners, acceptors, relays, listening, resting, net })
     }
 
     /// Waits until something is ready, or for `timeout`; `None` waits for ever. Wake-ups are taken
@@ -86,6 +101,26 @@ impl Sockets {
         }
     }
 
+    /// Waits for no more connections of peers at a relay, until they are to [resume](Self::resume_relays).
+    pub(crate) fn rest_relay(&mut self, relay: RelayId) {
+        self.peers_at(relay, Interest::ErrorsOnly);
+        self.resting.push(relay);
+    }
+
+    /// Waits for connections of peers everywhere.
+    pub(crate) fn resume_relays(&mut self) {
+        for relay in std::mem::take(&mut self.resting) {
+            self.peers_at(relay, Interest::Read);
+        }
+    }
+
+    fn peers_at(&self, relay: RelayId, interest: Interest) {
+        if let Some(listener) = self.listening(relay) {
+            // It fails only for what is not in the set.
+            drop(self.epoll.modify(listener, Token::Relay(relay).number(), interest));
+        }
+    }
+
     fn accept_at(&self, place: u32, interest: Interest) {
         if let Some(acceptor) = self.acceptor(place) {
             // It fails only for what is not in the set.
@@ -114,6 +149,54 @@ impl Sockets {
         self.epoll.modify(stream, Token::Stream(id).number(), interest)
     }
 
+    /// Waits for nothing of a stream any more: another worker may.
+    pub(crate) fn forget(&self, stream: &TcpStream) {
+        // It fails only for what is not in the set.
+        drop(self.epoll.delete(stream));
+    }
+
+    /// Waits for what comes of a peer.
+    ///
+    /// # Errors
+    /// No memory left for epoll.
+    pub(crate) fn watch_peer(
+        &self,
+        peer: &TcpStream,
+        id: ConnectionId,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.epoll.add(peer, Token::Peer(id).number(), interest)
+    }
+
+    /// Changes what is waited for of a peer.
+    ///
+    /// # Errors
+    /// It is not watched.
+    pub(crate) fn change_peer(
+        &self,
+        peer: &TcpStream,
+        id: ConnectionId,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.epoll.modify(peer, Token::Peer(id).number(), interest)
+    }
+
+    /// The listening socket of a relay that is for TCP.
+    pub(crate) fn listening(&self, relay: RelayId) -> Option<&TcpListener> {
+        self.listening.get(&relay)
+    }
+
+    /// Listens at a relayed address, in such a way that connections can leave from it.
+    ///
+    /// # Errors
+    /// Whatever the kernel says; nothing is left open then.
+    pub(crate) fn listen(&mut self, relay: RelayId, at: RelayedAddr) -> io::Result<()> {
+        let listener = TcpListener::bind(at.0, &PEER_OPTIONS)?;
+        self.epoll.add(&listener, Token::Relay(relay).number(), Interest::Read)?;
+        self.listening.insert(relay, listener);
+        Ok(())
+    }
+
     pub(crate) fn relay(&self, relay: RelayId) -> Option<&RelaySocket> {
         self.relays.get(relay)
     }
@@ -137,9 +220,10 @@ impl Sockets {
         Ok(())
     }
 
-    /// Closes a relay socket; its descriptor leaves the epoll set by that.
+    /// Closes a relay socket, for UDP or TCP; its descriptor leaves the epoll set by that.
     pub(crate) fn close_relay(&mut self, relay: RelayId) {
         self.relays.remove(relay);
+        self.listening.remove(&relay);
     }
 }
 
@@ -148,7 +232,7 @@ impl SocketTable for Sockets {
         match Token::of(socket.0) {
             Token::Relay(relay) => self.relay(relay).map(|relay| &relay.socket),
             Token::Listener(id) => self.listener(id).map(|listener| &listener.socket),
-            Token::Stream(_) | Token::Acceptor(_) | Token::Wake => None,
+            Token::Stream(_) | Token::Peer(_) | Token::Acceptor(_) | Token::Wake => None,
         }
     }
 }

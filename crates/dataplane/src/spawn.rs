@@ -14,6 +14,7 @@ use turn_types::{Prefix, WorkerId};
 use xdp_relay::Routes;
 
 use crate::admission::Admission;
+use crate::doors::{self, Arrivals, Door, Doors};
 use crate::listener::Listener;
 use crate::worker::Worker;
 
@@ -51,6 +52,8 @@ pub struct WorkerSpec {
     pub counters: Arc<WorkerCounters>,
     /// Its end of the mailbox.
     pub inlet: Inlet,
+    /// The ways to all workers, its own among them.
+    pub doors: Doors,
     /// Its routes in the kernel; `None` leaves all to the sockets.
     pub routes: Option<Routes>,
     /// How its sockets are to be.
@@ -82,6 +85,15 @@ impl Default for NetOptions {
 pub struct Inlet {
     pub(crate) inbox: Inbox,
     pub(crate) wake: WakeReceiver,
+    pub(crate) door: Door,
+    pub(crate) arrivals: Arrivals,
+}
+
+impl Doors {
+    /// The ways to the workers of these mailboxes, in the order of their ids.
+    pub fn of<'a>(inlets: impl IntoIterator<Item = &'a Inlet>) -> Self {
+        Self::new(inlets.into_iter().map(|inlet| inlet.door.clone()).collect())
+    }
 }
 
 /// A mailbox for one worker.
@@ -98,8 +110,10 @@ pub fn mailbox() -> io::Result<(Mailbox, Inlet)> {
     }
 
     let (waker, wake) = Waker::new()?;
-    let (mailbox, inbox) = control::mailbox(MAILBOX_CAPACITY, Arc::new(Knock(waker)));
-    Ok((mailbox, Inlet { inbox, wake }))
+    let knock = Arc::new(Knock(waker));
+    let (mailbox, inbox) = control::mailbox(MAILBOX_CAPACITY, Arc::clone(&knock) as _);
+    let (door, arrivals) = doors::door(knock);
+    Ok((mailbox, Inlet { inbox, wake, door, arrivals }))
 }
 
 /// Starts a worker. It runs until [`Request::Stop`](control::Request::Stop); that its thread ended

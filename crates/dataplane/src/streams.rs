@@ -1,11 +1,12 @@
 //! The connections of one worker's clients.
 
+use std::convert::Infallible;
 use std::io;
 
 use linux_net::{Interest, ReadOutcome, RxBatch, TcpStream};
 use turn_session::proxy_protocol::Ends;
 use turn_session::{OutQueue, Outgoing, Stuck, Tls, TlsConfig, TlsError};
-use turn_types::{ClientAddr, ClientPath, Instant, SocketId, Transport};
+use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, SocketId, Transport};
 
 use crate::admission::{Admitted, NoPlace};
 use crate::limits::STREAM_BACKLOG_BYTES;
@@ -43,6 +44,8 @@ pub(crate) struct Stream {
     pub(crate) waiting: u32,
     /// Since when it takes nothing of what there is to be sent; the kernel tells when it does again.
     pub(crate) blocked: Option<Instant>,
+    /// Where it is one with a peer's: whether it is to be read.
+    pub(crate) is_read: bool,
     place: Admitted,
 }
 
@@ -57,6 +60,10 @@ pub(crate) enum State {
     Open,
     /// The other end sends nothing more, and is still to have answers (RFC 8489 §6.2.2).
     Answering,
+    /// A ConnectionBind waits for its answer: what follows it may be no messages, and is not read.
+    Held,
+    /// It is one with this connection of a peer: what it says goes there, as it is.
+    Data(ConnectionId),
     /// It was told why it is of no use. What it still says is read and forgotten: a connection closed over
     /// unread bytes loses what was written last.
     Ending,
@@ -86,6 +93,7 @@ impl Stream {
             heard: now,
             waiting: 0,
             blocked: None,
+            is_read: true,
             place,
         }
     }
@@ -185,12 +193,52 @@ impl Stream {
     /// What is to be waited for.
     pub(crate) const fn interest(&self) -> Interest {
         match (self.state, self.blocked.is_some()) {
+            (State::Data(_), true) if self.is_read => Interest::ReadWrite,
+            (State::Data(_), false) if self.is_read => Interest::Read,
+            (State::Data(_) | State::Held, true) => Interest::Write,
+            (State::Data(_) | State::Held, false) => Interest::ErrorsOnce,
             // That nothing more comes would be told again and again.
             (State::Answering, true) => Interest::Write,
             (State::Answering, false) => Interest::ErrorsOnly,
             (_, true) => Interest::ReadWrite,
             (_, false) => Interest::Read,
         }
+    }
+
+    /// What was left over, as a message of the batch; `None`: nothing was.
+    pub(crate) fn reread(&mut self, rx: &mut RxBatch) -> Option<usize> {
+        let Self { partial, path, .. } = self;
+        let filled = rx.fill(path.five_tuple.client.0, |room| {
+            let Some(room) = room.get_mut(..partial.len()) else { return Ok(0) };
+            room.copy_from_slice(partial);
+            Ok::<_, Infallible>(partial.len())
+        });
+        let Ok(message) = filled;
+        if message.is_some() {
+            partial.clear();
+        }
+        message
+    }
+
+    /// What was left over, for good.
+    pub(crate) fn take_partial(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.partial)
+    }
+
+    /// How many bytes it has not taken.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Tells the other end that nothing more comes, behind all that was written.
+    pub(crate) fn end_sending(&mut self) {
+        self.part();
+        self.socket.end_sending();
+    }
+
+    /// Closes it so that the other end hears of a break.
+    pub(crate) fn reset(self) {
+        self.socket.reset();
     }
 
     /// Keeps the beginning of a message.
@@ -345,6 +393,18 @@ impl Streams {
             debug_assert_eq!(number(place, self.places[place as usize].turn), id);
             self.places[place as usize].stream = Some(Box::new(stream));
             self.live += 1;
+        }
+    }
+
+    /// The same for one that comes from elsewhere.
+    pub(crate) fn insert_boxed(&mut self, stream: Box<Stream>) {
+        let id = stream.path.socket;
+        if let Some(place) = self.free.pop() {
+            debug_assert_eq!(number(place, self.places[place as usize].turn), id);
+            self.places[place as usize].stream = Some(stream);
+            self.live += 1;
+            // What waits in it was not written there.
+            self.unsent.push(id);
         }
     }
 

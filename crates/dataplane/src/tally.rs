@@ -15,10 +15,13 @@ pub(crate) enum Sent {
     LateError,
     /// Of DTLS itself: cookies, handshakes, alerts.
     Dtls,
+    /// What a peer said on a connection that its client's is one with: no packet.
+    Piped,
+    ConnectionAttempt,
 }
 
 impl Sent {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 10] = [
         Self::Reply,
         Self::ErrorReply,
         Self::ToPeer,
@@ -27,11 +30,13 @@ impl Sent {
         Self::LateSuccess,
         Self::LateError,
         Self::Dtls,
+        Self::Piped,
+        Self::ConnectionAttempt,
     ];
 
-    /// What is counted when the kernel has taken it.
-    const fn taken(self) -> Series {
-        match self {
+    /// What is counted when the kernel has taken it; `None`: its bytes alone.
+    const fn taken(self) -> Option<Series> {
+        Some(match self {
             Self::Reply => Series::Fate(Fate::Reply),
             Self::ErrorReply => Series::Fate(Fate::ErrorReply),
             Self::ToPeer => Series::Fate(Fate::ToPeer),
@@ -40,7 +45,9 @@ impl Sent {
             Self::LateSuccess => Series::LateAnswer(LateAnswer::Success),
             Self::LateError => Series::LateAnswer(LateAnswer::Error),
             Self::Dtls => Series::DtlsOwn(DtlsOwn::Sent),
-        }
+            Self::ConnectionAttempt => Series::ConnectionAttempts,
+            Self::Piped => return None,
+        })
     }
 
     /// What is counted when it has not. The request of a late answer has its fate already.
@@ -51,6 +58,7 @@ impl Sent {
             }
             Self::LateSuccess | Self::LateError => Series::LateAnswer(LateAnswer::Unsent),
             Self::Dtls => Series::DtlsOwn(DtlsOwn::Unsent),
+            Self::Piped | Self::ConnectionAttempt => Series::PiecesUnsent,
         }
     }
 
@@ -63,7 +71,9 @@ impl Sent {
             | Self::IcmpReported
             | Self::LateSuccess
             | Self::LateError
-            | Self::Dtls => Leg::ToClients,
+            | Self::Dtls
+            | Self::Piped
+            | Self::ConnectionAttempt => Leg::ToClients,
         }
     }
 }
@@ -75,12 +85,12 @@ pub(crate) struct Tag {
     pub(crate) bytes: usize,
 }
 
-const KIND_BITS: u32 = 3;
+const KIND_BITS: u32 = 4;
 const _: () = assert!(Sent::ALL.len() <= 1 << KIND_BITS);
 
 impl Tag {
     pub(crate) const fn number(self) -> u32 {
-        // A datagram is shorter than 2^16 bytes.
+        // A datagram is shorter than 2^16 bytes, and what is read at once not much longer.
         (self.bytes as u32) << KIND_BITS | self.sent as u32
     }
 
@@ -115,10 +125,15 @@ impl Tally {
         for sent in Sent::ALL {
             let packets = std::mem::take(&mut self.packets[sent as usize]);
             let bytes = std::mem::take(&mut self.bytes[sent as usize]);
-            if packets > 0 {
-                counters.add(sent.taken(), packets);
+            if packets == 0 {
+                continue;
+            }
+            if let Some(taken) = sent.taken() {
+                counters.add(taken, packets);
                 counters.add(Series::Packets(sent.leg()), packets);
                 counters.add(Series::Bytes(sent.leg()), bytes);
+            } else {
+                counters.add(Series::PipedBytes(sent.leg()), bytes);
             }
         }
     }

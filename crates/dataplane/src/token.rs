@@ -1,14 +1,14 @@
 //! Numbers for sockets that are never reused.
 
 use linux_net::SendSocket;
-use turn_types::{RelayId, SocketId};
+use turn_types::{ConnectionId, RelayId, SocketId};
 
 use crate::streams::is_stream;
 
 /// What a number given to epoll, or to a transmit batch, stands for.
 ///
 /// A relay's number is its [`RelayId`], which no other relay will ever have: a late event or
-/// datagram of a closed relay finds nothing, and never its successor.
+/// datagram of a closed relay finds nothing, and never its successor. It listens for TCP or carries UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// The relay socket.
@@ -19,6 +19,8 @@ pub(crate) enum Token {
     Stream(SocketId),
     /// The socket that connections come to, by its place.
     Acceptor(u32),
+    /// A connection with a peer.
+    Peer(ConnectionId),
     /// The mailbox has something.
     Wake,
 }
@@ -29,6 +31,9 @@ const NOT_A_RELAY: u64 = 1 << 63;
 
 /// Set in the numbers of sockets that connections come to.
 const ACCEPTOR: u64 = 1 << 62;
+
+/// Set in the numbers of connections with peers.
+const PEER: u64 = 1 << 61;
 
 impl Token {
     pub(crate) const fn number(self) -> u64 {
@@ -41,6 +46,7 @@ impl Token {
                 NOT_A_RELAY | number as u64
             }
             Self::Acceptor(place) => NOT_A_RELAY | ACCEPTOR | place as u64,
+            Self::Peer(ConnectionId(number)) => NOT_A_RELAY | PEER | number as u64,
             Self::Wake => u64::MAX,
         }
     }
@@ -52,6 +58,8 @@ impl Token {
             Self::Relay(RelayId(number))
         } else if number & ACCEPTOR != 0 {
             Self::Acceptor(number as u32)
+        } else if number & PEER != 0 {
+            Self::Peer(ConnectionId(number as u32))
         } else if is_stream(SocketId(number as u32)) {
             Self::Stream(SocketId(number as u32))
         } else {
@@ -78,6 +86,8 @@ mod tests {
             Token::Stream(SocketId(1 << 31)),
             Token::Stream(SocketId(u32::MAX)),
             Token::Acceptor(0),
+            Token::Peer(ConnectionId(0)),
+            Token::Peer(ConnectionId(u32::MAX)),
             Token::Acceptor(u32::MAX >> 1),
             Token::Wake,
         ] {

@@ -10,11 +10,12 @@ use linux_net::{Clock, RxBatch, TxBatch};
 use turn_proto::{Server, ServerConfig};
 use turn_session::TlsConfig;
 use turn_session::dtls::DtlsConfig;
-use turn_types::{Instant, Now, Prefix, WorkerId};
+use turn_types::{Instant, Now, Prefix, SocketId, WorkerId};
 
 use crate::WorkerSpec;
 use crate::admission::Admission;
 use crate::associations::Associations;
+use crate::doors::{Arrivals, Doors};
 use crate::dtls::Aside;
 use crate::egress::Egress;
 use crate::fast_path::FastPath;
@@ -23,6 +24,7 @@ use crate::limits::{
     SOCKETS_PER_TURN, SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Observer;
+use crate::peers::Peers;
 use crate::ready::Ready;
 use crate::sockets::Sockets;
 use crate::streams::Streams;
@@ -33,6 +35,13 @@ pub(crate) struct Worker {
     pub(crate) server: Server,
     pub(crate) sockets: Sockets,
     pub(crate) streams: Streams,
+    pub(crate) peers: Peers,
+    /// Streams that may have been read further than they were served.
+    pub(crate) released: Vec<SocketId>,
+    pub(crate) doors: Doors,
+    pub(crate) arrivals: Arrivals,
+    /// There is something to be done in the next turn whatever happens.
+    pub(crate) is_busy: bool,
     pub(crate) admission: Arc<Admission>,
     /// Load balancers, which say who is behind them.
     pub(crate) proxies: Vec<Prefix>,
@@ -86,6 +95,11 @@ impl Worker {
             server: Server::new(config),
             sockets: Sockets::new((spec.listeners, spec.acceptors), spec.inlet.wake, spec.net)?,
             streams: Streams::default(),
+            peers: Peers::default(),
+            released: Vec::new(),
+            doors: spec.doors,
+            arrivals: spec.inlet.arrivals,
+            is_busy: false,
             admission: spec.admission,
             proxies: spec.proxies,
             tls: spec.tls,
@@ -117,10 +131,14 @@ impl Worker {
     pub(crate) fn run(mut self) {
         let mut more_requests = false;
         while !self.stopping {
-            self.wait(more_requests);
+            self.wait(more_requests || self.is_busy || !self.released.is_empty());
+            self.is_busy = false;
             self.serve_ready();
             self.serve_streams();
             more_requests = self.serve_inbox();
+            self.serve_arrivals();
+            self.serve_rested();
+            self.serve_released();
             self.serve_timeouts();
             if self.sweep_associations_at.is_some_and(|at| at <= self.now.instant) {
                 self.sweep_associations();
@@ -145,6 +163,7 @@ impl Worker {
                 self.fast_path.next_sweep(),
                 self.sweep_streams_at,
                 self.sweep_associations_at,
+                self.peers.next_waking(),
             ];
             due.into_iter().flatten().min().map(|due| due.saturating_since(self.now.instant))
         };
@@ -192,6 +211,10 @@ impl Worker {
             self.receive_from_stream(id);
         }
         for index in 0..SOCKETS_PER_TURN {
+            let Some((id, readable, writable)) = self.ready.peer(index) else { break };
+            self.serve_peer(id, readable, writable);
+        }
+        for index in 0..SOCKETS_PER_TURN {
             let Some(place) = self.ready.acceptor(index) else { break };
             self.accept(place);
         }
@@ -225,7 +248,8 @@ impl Worker {
 
     /// What is kept elsewhere than in the counters.
     fn publish(&mut self) {
-        let Self { rx, egress, observer, server, fast_path, streams, associations, .. } = self;
+        let Self { rx, egress, observer, server, fast_path, streams, associations, peers, .. } =
+            self;
         observer.publish(Histogram::ReceivedMessages, &rx.stats().messages_per_call);
         observer.publish(Histogram::ReceivedSegments, &rx.stats().segments_per_message);
         observer.publish(Histogram::SentSegments, &egress.stats().segments_per_send);
@@ -234,6 +258,7 @@ impl Worker {
         observer.set(Series::StreamsLive, streams.len() as u64);
         observer.set(Series::AssociationsLive, associations.len() as u64);
         observer.set(Series::AssociationsHalfOpen, associations.half_open() as u64);
+        observer.set(Series::PeersLive, peers.len() as u64);
         observer.set(Series::NoticesLost, server.notices_lost());
         while let Some(warning) = egress.take_warning() {
             observer.kernel_warning(warning);

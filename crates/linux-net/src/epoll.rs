@@ -19,6 +19,8 @@ pub enum Interest {
     ReadWrite,
     /// Only errors and hang-ups.
     ErrorsOnly,
+    /// The same, each told once: where nothing can be done about them for a while.
+    ErrorsOnce,
 }
 
 impl Interest {
@@ -29,6 +31,7 @@ impl Interest {
             Self::Write => write,
             Self::ReadWrite => read | write,
             Self::ErrorsOnly => 0,
+            Self::ErrorsOnce => libc::EPOLLET as u32,
         }
     }
 }

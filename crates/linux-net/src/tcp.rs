@@ -1,5 +1,7 @@
 //! TCP: listening, and streams that nobody waits for.
 
+mod outgoing;
+
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -12,9 +14,6 @@ use crate::address::{self, ADDRESS_BYTES};
 use crate::sys::{check, errno, set_option};
 use crate::udp::bound_address;
 
-/// Connections that wait to be accepted, by each socket; the kernel bounds it by `net.core.somaxconn`.
-const BACKLOG: c_int = 4096;
-
 /// What is asked of the connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions {
@@ -25,6 +24,9 @@ pub struct TcpOptions {
     pub keepalive: Duration,
     /// How long what was sent may stay unacknowledged before the connection is given up.
     pub unacknowledged: Duration,
+    /// Connections that may wait to be accepted, by each socket; the kernel bounds it by
+    /// `net.core.somaxconn`.
+    pub backlog: u16,
 }
 
 /// A socket that connections come to: non-blocking, close-on-exec, of one family.
@@ -58,7 +60,7 @@ impl TcpListener {
         // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
         check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) })?;
         // SAFETY: takes no pointers.
-        check(unsafe { libc::listen(fd.as_raw_fd(), BACKLOG) })?;
+        check(unsafe { libc::listen(fd.as_raw_fd(), c_int::from(options.backlog)) })?;
         let local = if addr.port() == 0 { bound_address(fd.as_fd())? } else { addr };
         Ok(Self { fd, local })
     }

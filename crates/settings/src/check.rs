@@ -63,6 +63,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
             enabled: file.tcp.enabled,
             connections: file.tcp.connections.get(),
             connections_per_address: file.tcp.connections_per_address.get(),
+            relaying: file.tcp.relaying,
             proxy_protocol: file.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect(),
             acme_redirect: file.tcp.acme_redirect.as_ref().map(|url| url.as_str().to_owned()),
         },

@@ -116,6 +116,7 @@ const ROWS: &[Row] = rows! {
     "tcp.enabled": tcp.enabled => bool::to_string,
     "tcp.connections": tcp.connections => u32::to_string,
     "tcp.connections_per_address": tcp.connections_per_address => u32::to_string,
+    "tcp.relaying": tcp.relaying => bool::to_string,
     "tcp.proxy_protocol": tcp.proxy_protocol => list,
     "tcp.acme_redirect": tcp.acme_redirect => |url: &Option<String>| optional(url.as_ref()),
     "tls.listen": tls.listen => list,

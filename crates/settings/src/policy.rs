@@ -114,7 +114,7 @@ impl Settings {
             alternate: self.redirect.clone(),
             strangers: self.strangers,
             rfc5766_clients: self.rfc5766_clients,
-            tcp_relaying: false,
+            tcp_relaying: self.tcp.relaying,
             rfc3489_clients: self.rfc3489_clients,
             discovery: self.discovery.clone(),
         })

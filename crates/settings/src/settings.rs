@@ -127,6 +127,8 @@ pub struct Tcp {
     pub connections: u32,
     /// Of one address; 0 is any number.
     pub connections_per_address: u32,
+    /// Whether TCP is relayed for them (RFC 6062).
+    pub relaying: bool,
     /// Where the PROXY protocol is spoken.
     pub proxy_protocol: Vec<Prefix>,
     /// Where certificate authorities are sent, with a token appended.

@@ -65,6 +65,7 @@ fn each_key_is_reported_once_with_both_values() {
         ("", "workers.count = 2", "restart workers.count: \"auto\" -> 2"),
         ("", "tcp.enabled = false", "restart tcp.enabled: true -> false"),
         ("", "tcp.connections = 5", "restart tcp.connections: 20000 -> 5"),
+        ("", "tcp.relaying = true", "live tcp.relaying: false -> true"),
         (
             "",
             "tcp.proxy_protocol = ['10.0.0.0/24']",
@@ -185,6 +186,7 @@ fn every_key_of_the_file_is_compared() {
         enabled = false
         connections = 1
         connections_per_address = 1
+        relaying = true
         proxy_protocol = ["10.0.0.0/24"]
         acme_redirect = "http://acme.example.org/"
         [quotas]

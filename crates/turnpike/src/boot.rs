@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use control::{
     LockedBook, OffloadInfo, RelayInfo, ServerInfo, UserDirectory, WorkerCounters, Workers,
 };
-use dataplane::{Admission, ConnectionLimits, NetOptions, WorkerSpec};
+use dataplane::{Admission, ConnectionLimits, Doors, NetOptions, WorkerSpec};
 use linux_net::{capabilities, raise_open_files, random_bytes};
 use settings::{OffloadMode, Settings, SettingsErrors};
 use turn_proto::{Policy, SharedBook, StrangerBudget};
@@ -85,6 +85,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
 
     let relays = policy.relay.iter().map(|relay| relay.local).collect();
     let (kernel_path, offload) = KernelPath::start(settings, &bound.addresses, relays);
+    let doors = Doors::of(&inlets);
     let mut threads = Vec::new();
     let parts = cores.into_iter().zip(bound.workers).zip(inlets).zip(counters);
     for (id, (((core, (listeners, acceptors)), inlet), counters)) in (0..).map(WorkerId).zip(parts)
@@ -106,6 +107,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
             directory: Arc::clone(&directory),
             counters,
             inlet,
+            doors: doors.clone(),
             routes: kernel_path.routes(id),
             net,
         };

@@ -135,10 +135,18 @@ fn is_free_for_tcp(address: SocketAddr) -> io::Result<()> {
     TcpListener::bind(address, &tcp_options(false)).map(drop)
 }
 
+/// Connections that may wait to be accepted by each worker; the kernel bounds it by `net.core.somaxconn`.
+const CONNECTIONS_WAITING: u16 = 4096;
+
 /// Keepalives end connections that nobody is at, and by that their allocations: after 90 seconds.
 fn tcp_options(reuse_port: bool) -> TcpOptions {
     let keepalive = Duration::from_secs(60);
-    TcpOptions { reuse_port, keepalive, unacknowledged: Duration::from_secs(30) }
+    TcpOptions {
+        reuse_port,
+        keepalive,
+        unacknowledged: Duration::from_secs(30),
+        backlog: CONNECTIONS_WAITING,
+    }
 }
 
 /// IPv6 wildcards are in the default configuration, for hosts that have IPv6.

@@ -1,6 +1,7 @@
 //! A worker of its own for each test, on loopback, and the people around it.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod data;
 pub(crate) mod dtls;
 pub(crate) mod end;
 pub(crate) mod stream;
@@ -17,7 +18,9 @@ use control::{
     UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::limits::REQUESTS_PER_TURN;
-use dataplane::{Admission, ConnectionLimits, Listener, NetOptions, WorkerSpec, mailbox, spawn};
+use dataplane::{
+    Admission, ConnectionLimits, Doors, Inlet, Listener, NetOptions, WorkerSpec, mailbox, spawn,
+};
 use linux_net::{TcpListener, TcpOptions};
 use turn_proto::{
     AllocationRecord, AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, RelayAddress,
@@ -91,43 +94,57 @@ impl World {
     }
 
     pub(crate) fn start(start: Start) -> Self {
-        let (listener, _) = Listener::bind(SocketAddr::new(start.listen, 0), &start.net).unwrap();
-        let server = listener.local_addr();
-        let mut listeners = vec![listener];
-        for ip in start.also {
-            listeners.push(Listener::bind(SocketAddr::new(ip, 0), &start.net).unwrap().0);
-        }
-        let also = listeners[1..].iter().map(Listener::local_addr).collect();
-        let long = Duration::from_secs(60);
-        let options = TcpOptions { reuse_port: true, keepalive: long, unacknowledged: long };
-        let acceptor = TcpListener::bind(server, &options).unwrap();
-        let (mailbox, inlet) = mailbox().unwrap();
-        let directory = Arc::new(Directory::default());
-        directory.answer_to.set(mailbox.clone()).unwrap();
-        let counters = Arc::new(WorkerCounters::new());
-        let policy = start.policy.clone();
-        let thread = spawn(WorkerSpec {
-            id: WorkerId(0),
-            core: None,
-            listeners,
-            acceptors: vec![acceptor],
-            proxies: start.proxies,
-            tls: start.tls,
-            dtls: start.dtls,
-            dtls_admission: Arc::new(Admission::new(start.limits)),
-            acme_redirect: start.acme_redirect,
-            admission: Arc::new(Admission::new(start.limits)),
-            policy: Arc::new(start.policy),
-            book: Arc::new(LockedBook::new()),
-            seed: [7; 32],
-            directory: Arc::clone(&directory) as _,
-            counters: Arc::clone(&counters),
-            inlet,
-            routes: None,
-            net: start.net,
-        })
-        .unwrap();
-        Self { server, also, mailbox, directory, policy, counters, thread: Some(thread) }
+        Self::start_many(start, 1).pop().unwrap()
+    }
+
+    /// Workers of one server, each with a port of its own, so that a client can choose among them.
+    pub(crate) fn start_many(start: Start, count: u16) -> Vec<Self> {
+        let ends: Vec<_> = (0..count).map(|_| mailbox().unwrap()).collect();
+        let doors = Doors::of(ends.iter().map(|(_, inlet)| inlet));
+        let admission = Arc::new(Admission::new(start.limits));
+        let dtls_admission = Arc::new(Admission::new(start.limits));
+        let (policy, book) = (Arc::new(start.policy), Arc::new(LockedBook::new()));
+        let (net, long) = (start.net, Duration::from_secs(60));
+        let options =
+            TcpOptions { reuse_port: true, keepalive: long, unacknowledged: long, backlog: 100 };
+        let start_one = |(id, (mailbox, inlet)): (u16, (Mailbox, Inlet))| {
+            let (listener, _) = Listener::bind(SocketAddr::new(start.listen, 0), &net).unwrap();
+            let server = listener.local_addr();
+            let mut listeners = vec![listener];
+            for ip in &start.also {
+                listeners.push(Listener::bind(SocketAddr::new(*ip, 0), &net).unwrap().0);
+            }
+            let also = listeners[1..].iter().map(Listener::local_addr).collect();
+            let acceptor = TcpListener::bind(server, &options).unwrap();
+            let directory = Arc::new(Directory::default());
+            directory.answer_to.set(mailbox.clone()).unwrap();
+            let counters = Arc::new(WorkerCounters::new());
+            let thread = spawn(WorkerSpec {
+                id: WorkerId(id),
+                core: None,
+                listeners,
+                acceptors: vec![acceptor],
+                proxies: start.proxies.clone(),
+                tls: start.tls.clone(),
+                dtls: start.dtls.clone(),
+                dtls_admission: Arc::clone(&dtls_admission),
+                acme_redirect: start.acme_redirect.clone(),
+                admission: Arc::clone(&admission),
+                policy: Arc::clone(&policy),
+                book: Arc::clone(&book) as _,
+                seed: [7; 32],
+                directory: Arc::clone(&directory) as _,
+                counters: Arc::clone(&counters),
+                inlet,
+                doors: doors.clone(),
+                routes: None,
+                net,
+            })
+            .unwrap();
+            let policy = Policy::clone(&policy);
+            Self { server, also, mailbox, directory, policy, counters, thread: Some(thread) }
+        };
+        (0..count).zip(ends).map(start_one).collect()
     }
 
     /// Asks the worker something and waits for its answer.
@@ -209,7 +226,7 @@ pub(crate) struct Directory {
 
 impl UserDirectory for Directory {
     fn find(&self, lookup: UserLookup) -> Asked {
-        assert_eq!((lookup.worker, &*lookup.realm), (WorkerId(0), REALM));
+        assert_eq!(&*lookup.realm, REALM);
         self.asked.lock().unwrap().push(lookup.user.clone());
         if *self.full.lock().unwrap() {
             return Asked::Refused;

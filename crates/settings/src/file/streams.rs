@@ -20,6 +20,12 @@ pub struct Tcp {
     /// company may come from one address.
     #[schemars(extend("x-applied" = "restart"))]
     pub connections_per_address: Count<0, 1_000_000>,
+    /// Whether clients over TCP and TLS may have TCP connections relayed as well as datagrams (RFC 6062):
+    /// to peers that `peers` allows, and from such as a client has permitted, by ports of `relay.ports`.
+    /// Calls do not need it. Each connection is two open files. What is relayed when it is switched off goes
+    /// on to its end.
+    #[schemars(extend("x-applied" = "live"))]
+    pub relaying: bool,
     /// Load balancers that say who is behind them by the PROXY protocol, version 1 or 2: every connection
     /// from there has to begin with it, in front of TLS as well, and no other may.
     #[schemars(example = serde_json::json!(["10.0.0.0/24"]), extend("x-applied" = "restart"))]
@@ -88,6 +94,7 @@ impl Default for Tcp {
             enabled: true,
             connections: Count::new(20_000),
             connections_per_address: Count::new(1000),
+            relaying: false,
             proxy_protocol: Vec::new(),
             acme_redirect: None,
         }
