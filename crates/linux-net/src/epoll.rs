@@ -1,4 +1,4 @@
-//! Waiting for descriptors: epoll, level-triggered.
+//! Waiting for descriptors: epoll, level-triggered but where it is asked otherwise.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -21,6 +21,9 @@ pub enum Interest {
     ErrorsOnly,
     /// The same, each told once: where nothing can be done about them for a while.
     ErrorsOnce,
+    /// Either, and told once each time when something comes or room appears (edge-triggered): whoever
+    /// hears it reads, and writes what waits, until nothing goes any more.
+    Changes,
 }
 
 impl Interest {
@@ -32,6 +35,7 @@ impl Interest {
             Self::ReadWrite => read | write,
             Self::ErrorsOnly => 0,
             Self::ErrorsOnce => libc::EPOLLET as u32,
+            Self::Changes => read | write | libc::EPOLLET as u32,
         }
     }
 }

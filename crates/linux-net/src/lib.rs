@@ -89,7 +89,7 @@ pub use random::random_bytes;
 pub use raw::{Heard, RAW_PAYLOAD_MAX, RawUdpSocket};
 pub use rlimit::raise_open_files;
 pub use rx::{FILL_BYTES, Received, RecvStats, RxBatch};
-pub use tcp::{ReadOutcome, TcpListener, TcpOptions, TcpStream};
+pub use tcp::{ConnectOptions, ReadOutcome, TcpListener, TcpOptions, TcpStream};
 pub use tx::{ArenaFull, Flow, Full, Part, SendSocket, TxBatch};
 pub use udp::{Applied, UdpOptions, UdpSocket};
 #[cfg(feature = "io-uring")]

@@ -133,11 +133,58 @@ pub enum ReadOutcome {
     Ended,
 }
 
+/// What is asked of a connection that is made from here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// The address to connect from; port 0 is any, `None` is any address as well.
+    pub local: Option<SocketAddr>,
+    /// Send buffer in bytes, as `SO_SNDBUF` takes it; 0 leaves its size to the kernel.
+    pub send_buffer: usize,
+    /// Resets the connection when it is closed, instead of ending it in good order: its port is free at
+    /// once, and what was not sent yet is lost.
+    pub reset: bool,
+}
+
 /// A connection: non-blocking, close-on-exec.
 #[derive(Debug)]
 pub struct TcpStream(std::net::TcpStream);
 
 impl TcpStream {
+    /// Begins to connect. That it is connected shows by room to write; that it cannot be, by an error
+    /// of reading or writing. Nothing can be written before.
+    ///
+    /// # Errors
+    /// No descriptors or ports left; an address that is not ours; where the kernel knows it at once,
+    /// that the other end cannot be reached.
+    pub fn connect(to: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
+        let fd = open(to)?;
+        let socket = fd.as_fd();
+        set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        if options.send_buffer > 0 {
+            let bytes = c_int::try_from(options.send_buffer).unwrap_or(c_int::MAX);
+            set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
+        }
+        if options.reset {
+            linger(socket, libc::linger { l_onoff: 1, l_linger: 0 })?;
+        }
+        let mut raw = [0; ADDRESS_BYTES];
+        if let Some(local) = options.local {
+            if local.port() == 0 {
+                // The port is chosen when it is known whom we talk to: more connections have room.
+                set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+            }
+            let len = address::encode(local, &mut raw) as socklen_t;
+            // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
+            check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) })?;
+        }
+        let len = address::encode(to, &mut raw) as socklen_t;
+        // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
+        match check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr().cast(), len) }) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+            Ok(_) | Err(_) => Ok(Self(std::net::TcpStream::from(fd))),
+        }
+    }
+
     /// The address of ours that it is connected to.
     ///
     /// # Errors
@@ -213,6 +260,21 @@ fn open(addr: SocketAddr) -> io::Result<OwnedFd> {
     let fd = check(unsafe { libc::socket(address::family(addr.ip()), kind, 0) })?;
     // SAFETY: the kernel has just given us this descriptor; nobody else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn linger(socket: BorrowedFd<'_>, value: libc::linger) -> io::Result<()> {
+    let len = size_of::<libc::linger>() as socklen_t;
+    // SAFETY: `value` lives until the call returns and the kernel reads exactly `len` bytes of it.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const value).cast(),
+            len,
+        )
+    };
+    check(result).map(drop)
 }
 
 fn keep_alive(socket: BorrowedFd<'_>, options: &TcpOptions) -> io::Result<()> {

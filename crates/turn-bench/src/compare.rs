@@ -5,6 +5,7 @@
 //! servers  how each is started, on the same terms      cells     under which loads
 //! ceiling  the same without a server, for what the generator can do
 //! cores    whose cores are whose                        lab       three hosts and the links between them
+//! certificate  one for the servers of a run
 //! rounds   A B A B …, after a round that calibrates     turn      one server's turn
 //! plan     what is asked of the clients' process        steps     that process
 //! summary  from runs to measures                        statistics, table
@@ -12,6 +13,7 @@
 
 mod ceiling;
 pub mod cells;
+mod certificate;
 mod cores;
 mod lab;
 pub(crate) mod machine;
@@ -35,8 +37,9 @@ use clap::Args;
 use crate::arguments::{OutputArgs, seconds};
 use crate::frames;
 use crate::outcome::{Compare, ComparedServer, Outcome};
-use crate::traffic::{Backend, Direction};
+use crate::traffic::{Backend, Direction, Transport};
 use cells::{Cell, CellList};
+use certificate::Certificate;
 use cores::Cores;
 use lab::{LISTEN, Lab, PEER, RELAY};
 use plan::Times;
@@ -49,6 +52,8 @@ pub(crate) use steps::run as run_steps;
 const PORTS: (u16, u16) = (10_000, 65_535);
 /// Where servers listen.
 const LISTEN_PORT: u16 = 3478;
+/// And for TLS.
+const TLS_PORT: u16 = 5349;
 /// What counts of a try while a maximum is searched.
 const ATTEMPT: Duration = Duration::from_millis(200);
 /// Before what counts, in each run.
@@ -62,7 +67,7 @@ pub struct CompareArgs {
     /// PATH), coturn=PATH, bare (a kernel forwarder, which is what any of them could be at most; frames
     /// alone), or NAME=COMMAND, a line of shell in which
     /// {listen}, {relay}, {peer}, {user}, {password}, {secret}, {realm}, {min_port}, {max_port} and
-    /// {workers} are filled in, and which stays in the foreground. May be given more than once;
+    /// {workers} are filled in, with --transport tls also {tls_listen}, {certificate} and {key}, and which stays in the foreground. May be given more than once;
     /// ratios are to the first [default: turnpike and coturn]
     #[arg(long, value_name = "SERVER")]
     pub server: Vec<ServerSpec>,
@@ -75,6 +80,12 @@ pub struct CompareArgs {
     /// and echo
     #[arg(long, value_name = "CELLS", default_value = "quick")]
     pub cells: CellList,
+    /// What clients are connected by: udp, tcp or tls. Over the last two clients send and receive by
+    /// sockets, and --backend is the peer's. Servers speak TLS with a certificate made for the run
+    /// (P-256), which nobody verifies; clients offer TLS 1.3 with AES-128-GCM and X25519 alone, so that
+    /// all servers do the same
+    #[arg(long, value_enum, default_value_t = Transport::Udp)]
+    pub transport: Transport,
     /// What sends and receives: sockets, or frames, which reach higher rates and arrive as from a
     /// card [default: frames where this kernel and these privileges allow them]
     #[arg(long, value_enum)]
@@ -117,15 +128,23 @@ fn part(text: &str) -> Result<f64, String> {
 pub fn run(args: &CompareArgs) -> Result<()> {
     ensure!(!args.duration.is_zero(), "--duration: a run takes longer than nothing");
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    args.transport.check()?;
     let cores = Cores::assign(args.server_cores)?;
     let machine = machine::describe(&cores);
     let backend = backend(args.backend)?;
-    let ends = ends(backend, args.receive, &args.cells.0)?;
+    let ends = if args.transport.is_stream() {
+        Ends { client: Backend::Sockets, peer: stream_peer(backend, args.receive)? }
+    } else {
+        ends(backend, args.receive, &args.cells.0)?
+    };
     if args.server.iter().any(|server| server.kind == ServerKind::Bare) {
         can_be_bare(ends, &args.cells.0)?;
     }
-    let lab = Lab::new(cores, backend)?;
-    let terms = terms(args.server_cores);
+    // What clients send by sockets as TCP does not come in clumps, whatever the peer does.
+    let links =
+        if args.transport.is_stream() { ends } else { Ends { client: backend, peer: backend } };
+    let lab = Lab::new(cores, links)?;
+    let terms = terms(args, &lab)?;
     let servers = prepare(&args.server, &terms, &lab)?;
     let times = Times { warm_up: WARM_UP, measured: args.duration, attempt: ATTEMPT };
     let (rounds, common) = (args.rounds, args.common);
@@ -138,6 +157,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         rounds,
         common,
         ends,
+        transport: args.transport,
         times,
     };
     let mut progress = Progress::new(comparison.estimate(), rounds, args.quiet);
@@ -145,8 +165,18 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     progress.finish();
     let command = std::env::args().collect();
     let servers = servers.into_iter().map(described).collect();
-    let compare =
-        Compare { machine, command, began, backend, rounds, servers, cells, failures, raw };
+    let compare = Compare {
+        machine,
+        command,
+        began,
+        backend: if args.transport.is_stream() { ends.peer } else { backend },
+        transport: args.transport,
+        rounds,
+        servers,
+        cells,
+        failures,
+        raw,
+    };
     let text = table::markdown(&compare);
     args.output.write(&Outcome::Compare(compare), text.trim_end())
 }
@@ -180,6 +210,16 @@ fn ends(backend: Backend, receive: Backend, cells: &[Cell]) -> Result<Ends> {
     }
 }
 
+/// What the peer of clients with connections does it by.
+fn stream_peer(backend: Backend, receive: Backend) -> Result<Backend> {
+    // Whoever says where frames are received means an end that sends frames, and clients do not.
+    ensure!(
+        receive == Backend::Frames,
+        "--receive sockets is for --transport udp; for a peer with sockets say --backend sockets"
+    );
+    Ok(backend)
+}
+
 /// Whether a forwarder can take a server's part: what is not relayed would be the work of the server
 /// beside it, and told as the forwarder's.
 fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
@@ -193,11 +233,18 @@ fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
     Ok(())
 }
 
-fn terms(workers: usize) -> Terms {
+fn terms(args: &CompareArgs, lab: &Lab) -> Result<Terms> {
+    let certificate = match args.transport {
+        Transport::Tls => Some(Certificate::make(lab.directory())?),
+        Transport::Udp | Transport::Tcp | Transport::Dtls => None,
+    };
     let secret: [u8; 16] = linux_net::random_bytes();
     let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
-    Terms {
+    Ok(Terms {
         listen: SocketAddr::from((LISTEN, LISTEN_PORT)),
+        tls_listen: SocketAddr::from((LISTEN, TLS_PORT)),
+        transport: args.transport,
+        certificate,
         relay: SocketAddr::from((RELAY, 0)),
         peer: SocketAddr::from((PEER, PEER_PORT)),
         user: "bench".to_owned(),
@@ -205,8 +252,8 @@ fn terms(workers: usize) -> Terms {
         secret,
         realm: "bench".to_owned(),
         ports: PORTS,
-        workers,
-    }
+        workers: args.server_cores,
+    })
 }
 
 /// Each server with a directory of its own.
@@ -238,6 +285,14 @@ fn described((server, prepared): (ServerSpec, Prepared)) -> ComparedServer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn over_streams_the_peer_alone_may_have_frames() {
+        let (frames, sockets) = (Backend::Frames, Backend::Sockets);
+        assert_eq!(stream_peer(frames, frames).ok(), Some(frames));
+        assert_eq!(stream_peer(sockets, frames).ok(), Some(sockets));
+        assert!(stream_peer(frames, sockets).is_err());
+    }
 
     #[test]
     fn sockets_receive_at_one_end_of_one_direction() {

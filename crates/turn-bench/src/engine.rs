@@ -10,12 +10,14 @@
 //!
 //! plan.rs       a run as both ends know it                control.rs   what they say to each other
 //! seam.rs       what makes packets, and what counts them: sockets here, frames elsewhere
-//! source.rs     packets by sockets                        pace.rs      when bursts are due
+//! client.rs     packets by whatever clients have          pace.rs      when bursts are due
+//! source.rs       by UDP sockets       streams.rs           by connections
 //! counts.rs     counters of all threads                   tally.rs     each packet once
 //! ```
 
 mod arguments;
 mod bench;
+mod client;
 mod clock;
 mod control;
 mod counts;
@@ -30,6 +32,7 @@ mod progress;
 mod receiver;
 mod seam;
 mod source;
+mod streams;
 mod summary;
 mod tally;
 

@@ -11,6 +11,7 @@ use clap::Args;
 use crate::arguments::OutputArgs;
 use crate::outcome::{Footprint, Outcome, ProcessMemory};
 use crate::session::{self, IN_FLIGHT, LoginArgs, SessionOptions};
+use crate::traffic::Transport;
 
 /// Allocations that are there before anything is measured, so that what a server makes once, for
 /// the first of them, is not counted.
@@ -25,6 +26,9 @@ pub struct FootprintArgs {
     /// The server; it must run on this host
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
+    /// What clients are connected by: udp, tcp or tls, whose certificate is not verified
+    #[arg(long, value_enum, default_value_t = Transport::Udp)]
+    pub transport: Transport,
     /// The server's process [default: whoever listens on --server]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
@@ -66,11 +70,13 @@ pub struct FootprintSpec {
 /// # Errors
 /// Why it could not be measured.
 pub fn run(args: &FootprintArgs) -> Result<()> {
+    args.transport.check()?;
     // Only its family counts without channels.
     let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
     let peer = args.channels.unwrap_or(nobody);
     let sessions = SessionOptions {
         local: args.local,
+        transport: args.transport,
         sessions: args.sessions,
         in_flight: args.in_flight,
         ..SessionOptions::new(args.server, args.login.login()?, peer)
@@ -88,7 +94,7 @@ pub fn run(args: &FootprintArgs) -> Result<()> {
 pub fn measure(spec: &FootprintSpec) -> Result<Footprint> {
     let pid = match spec.pid {
         Some(pid) => pid,
-        None => process::listener(spec.sessions.server)?,
+        None => process::listener(spec.sessions.server, spec.sessions.transport)?,
     };
     let process = process::name(pid)?;
     // What cannot be looked at is told before thousands of allocations are opened.
@@ -102,7 +108,8 @@ pub fn measure(spec: &FootprintSpec) -> Result<Footprint> {
     first.close();
     opened?;
     let allocations = spec.sessions.sessions;
-    Ok(Footprint { process, allocations, channels: spec.channels, before, after: after? })
+    let (transport, channels) = (spec.sessions.transport, spec.channels);
+    Ok(Footprint { process, transport, allocations, channels, before, after: after? })
 }
 
 fn settled(pid: u32) -> Result<ProcessMemory> {
@@ -137,18 +144,20 @@ impl Held {
 /// For people.
 #[must_use]
 pub fn describe(footprint: &Footprint) -> String {
-    let Footprint { process, allocations, channels, before, after } = footprint;
+    let Footprint { process, transport, allocations, channels, before, after } = footprint;
     let what = if *channels { "with a channel" } else { "with nothing in it" };
     let mib = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);
     let each = |part: fn(&ProcessMemory) -> u64| footprint.per_allocation(part);
     format!(
-        "{process}: {:.0} bytes of memory and {:.2} descriptors for each idle allocation {what}\n  \
+        "{process}: {:.0} bytes of memory and {:.2} descriptors for each idle allocation {what}, by \
+         {}\n  \
          by {allocations} allocations: resident {:.0} bytes each, proportional {:.0}, anonymous \
          {:.0}\n  \
          resident: {:.1} MiB before, {:.1} MiB after\n  \
          what the kernel keeps for each socket is not in these numbers",
         each(|memory| memory.pss),
         each(|memory| memory.descriptors),
+        transport.describe(),
         each(|memory| memory.rss),
         each(|memory| memory.pss),
         each(|memory| memory.anonymous),
@@ -171,6 +180,7 @@ mod tests {
         };
         let footprint = Footprint {
             process: "turnpike".to_owned(),
+            transport: Transport::Udp,
             allocations: 1000,
             channels: false,
             before: memory(1 << 20, 120),

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Args, ValueEnum};
 use turn_types::IpFamily;
 
@@ -13,6 +13,7 @@ use crate::engine::{PacketArgs, ServerPlace};
 use crate::outcome::Outcome;
 use crate::requests::{self, HostileSpec, Kind, RequestArgs, RequestSpec};
 use crate::session::LoginArgs;
+use crate::traffic::Transport;
 
 /// What a run is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -37,6 +38,10 @@ pub struct LoadArgs {
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
+    /// What clients are connected by: udp, tcp or tls, whose certificate is not verified. With --mode
+    /// alloc each allocation makes its own connection first
+    #[arg(long, value_enum, default_value_t = Transport::Udp)]
+    pub transport: Transport,
     /// Send from this address of this host [default: as the route has it]
     #[arg(long, value_name = "ADDR")]
     pub local: Option<IpAddr>,
@@ -71,6 +76,7 @@ pub struct LoadArgs {
 /// # Errors
 /// Why it could not be measured.
 pub fn run(args: &LoadArgs) -> Result<()> {
+    args.transport.check()?;
     match args.mode {
         Mode::Packet => run_packets(args),
         Mode::Alloc => run_requests(args, Kind::Allocation { release: !args.requests.no_release }),
@@ -82,6 +88,7 @@ pub fn run(args: &LoadArgs) -> Result<()> {
 fn run_packets(args: &LoadArgs) -> Result<()> {
     let place = ServerPlace {
         server: args.server,
+        transport: args.transport,
         local: args.local,
         login: args.login.login()?,
         in_flight: args.requests.in_flight,
@@ -104,6 +111,7 @@ fn run_requests(args: &LoadArgs, kind: Kind) -> Result<()> {
     let spec = RequestSpec {
         kind,
         server: args.server,
+        transport: args.transport,
         local: args.local,
         login,
         family: IpFamily::V4,
@@ -119,6 +127,7 @@ fn run_requests(args: &LoadArgs, kind: Kind) -> Result<()> {
 }
 
 fn run_hostile(args: &LoadArgs) -> Result<()> {
+    ensure!(args.transport == Transport::Udp, "--mode hostile sends datagrams: --transport udp");
     let spec = HostileSpec {
         variant: args.requests.variant.context("--mode hostile wants --variant")?,
         server: args.server,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::traffic::{Backend, TrafficSpec};
+use crate::traffic::{Backend, Direction, TrafficSpec, Transport};
 
 pub use compare::{
     Better, Compare, ComparedCell, ComparedServer, Machine, Measure, Ratio, RawStep, Spread,
@@ -53,11 +53,15 @@ pub struct Traffic {
     pub spec: TrafficSpec,
     /// What sent and received.
     pub backend: Backend,
+    /// What carried the packets between clients and the server.
+    #[serde(default)]
+    pub transport: Transport,
     /// Flows, each of an allocation of its own.
     pub flows: u32,
     /// Packets that the kernel took within the measured time.
     pub sent: u64,
-    /// Packets that the kernel would not take (no buffer, queue full), within the measured time.
+    /// Packets that the kernel would not take (no buffer, queue full), within the measured time. Over
+    /// a stream: those that the connections would not take because the server did not read them.
     pub refused: u64,
     /// The part of the packets asked for, 0 to 1, that the sender left out because it was late: the
     /// machine that sends could not keep the rate. 0 where no rate was asked for.
@@ -91,6 +95,17 @@ impl Traffic {
     #[must_use]
     pub fn loss(&self) -> f64 {
         loss(self.sent, self.delivered)
+    }
+
+    /// The part of the packets, 0 to 1, that clients had to send and their connections would not take,
+    /// since earlier ones were still on their way to the server: backpressure. 0 over datagrams, and
+    /// where clients do not send.
+    #[must_use]
+    pub fn held_back(&self) -> f64 {
+        if !self.transport.is_stream() || self.spec.direction == Direction::PeerToClient {
+            return 0.0;
+        }
+        loss(self.sent + self.refused, self.sent)
     }
 }
 
@@ -129,13 +144,16 @@ impl Latency {
 pub struct Requests {
     /// What was asked: `alloc`, `alloc without release`, `binding`.
     pub mode: String,
+    /// What carried them.
+    #[serde(default)]
+    pub transport: Transport,
     /// Whole exchanges (an allocation with its challenge is one) begun in the measured time.
     pub started: u64,
     /// Those that ended as they should, to the last answer.
     pub succeeded: u64,
     /// Those that were refused or never answered, by what the server said.
     pub failed: Vec<(String, u64)>,
-    /// Datagrams sent and received.
+    /// Messages sent and received: over UDP datagrams.
     pub datagrams: (u64, u64),
     /// The measured time.
     pub duration: Duration,

@@ -23,6 +23,7 @@ pub use text::describe;
 use crate::cpu::{Meters, Watch};
 use crate::outcome::{Latency, Requests};
 use crate::session::{self, Credentials, Login, Place, SessionOptions};
+use crate::traffic::Transport;
 use tally::Tally;
 use worker::{Share, Window, Worker};
 
@@ -64,6 +65,9 @@ pub struct RequestSpec {
     pub kind: Kind,
     /// The server.
     pub server: SocketAddr,
+    /// What carries messages to it. Over a stream each allocation has a connection of its own, which
+    /// is made for it.
+    pub transport: Transport,
     /// The address that clients send from; `None` is whichever the route gives.
     pub local: Option<IpAddr>,
     /// Who logs in; bindings want nobody.
@@ -84,7 +88,7 @@ pub struct RequestSpec {
 
 impl RequestSpec {
     fn place(&self) -> Place {
-        Place { server: self.server, local: self.local, receive_buffer: 0, gro: false }
+        Place { transport: self.transport, ..Place::of_datagrams(self.server, self.local) }
     }
 
     fn credentials(&self, client: u32) -> Credentials {
@@ -108,8 +112,12 @@ pub fn run(spec: &RequestSpec, watches: &[Watch]) -> Result<Requests> {
          `ulimit -Hn`",
         spec.in_flight
     );
+    ensure!(
+        !spec.transport.is_stream() || spec.kind != Kind::Allocation { release: false },
+        "--no-release wants UDP: an allocation over a connection ends with it"
+    );
     if let (Kind::Allocation { .. }, Some(login)) = (spec.kind, &spec.login) {
-        try_login(spec.server, spec.local, spec.family, login)?;
+        try_login(spec, login)?;
     }
     let mut meters = Meters::start(watches)?;
     let begin = Clock::instant() + SETTLE;
@@ -143,6 +151,7 @@ fn outcome(spec: &RequestSpec, tally: Tally, cores: Vec<crate::outcome::CoreUse>
     failed.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
     Requests {
         mode: spec.kind.name().to_owned(),
+        transport: spec.transport,
         started: tally.started,
         succeeded: tally.succeeded,
         failed,
@@ -176,14 +185,13 @@ fn shares(spec: &RequestSpec, begin: Instant, window: Window) -> Vec<Share> {
 }
 
 /// One allocation, opened and given back: what does not work at all is told before measuring.
-fn try_login(
-    server: SocketAddr,
-    local: Option<IpAddr>,
-    family: IpFamily,
-    login: &Login,
-) -> Result<()> {
-    let peer = SocketAddr::new(family.unspecified(), 0);
-    let options = SessionOptions { local, ..SessionOptions::new(server, login.clone(), peer) };
+fn try_login(spec: &RequestSpec, login: &Login) -> Result<()> {
+    let peer = SocketAddr::new(spec.family.unspecified(), 0);
+    let options = SessionOptions {
+        local: spec.local,
+        transport: spec.transport,
+        ..SessionOptions::new(spec.server, login.clone(), peer)
+    };
     let idle = session::open_idle(&options).context("before measuring, one allocation")?;
     session::close_idle(idle);
     Ok(())
@@ -201,6 +209,7 @@ mod tests {
         RequestSpec {
             kind: Kind::Binding,
             server: "127.0.0.1:9".parse().unwrap(),
+            transport: Transport::Udp,
             local: None,
             login: None,
             family: IpFamily::V4,

@@ -1,24 +1,27 @@
-//! Real TURN clients: a socket, an allocation and a channel each.
+//! Real TURN clients: a socket or a connection, an allocation and a channel each.
 //!
 //! [`open`] logs all of them in at the same time; while a run goes on, whoever receives keeps them
 //! alive ([`Session::take`], [`Session::drive`]); [`close`] gives everything back.
 //!
 //! ```text
-//! link.rs     a client and its socket     fleet.rs     many of them, one epoll
-//! login.rs    who logs in                 setup.rs     opening and closing all at the same time
-//!                                         trouble.rs   what went wrong, and what to do about it
+//! link.rs     a client and its wire       fleet.rs     many of them, one epoll
+//! wire.rs     a socket, or a connection   setup.rs     opening and closing all at the same time
+//! stream.rs   a connection                trouble.rs   what went wrong, and what to do about it
+//! tls.rs      TLS for it                  login.rs     who logs in
 //! ```
 
 mod fleet;
 mod link;
 mod login;
 mod setup;
+mod stream;
+mod tls;
 mod trouble;
+mod wire;
 
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context as _, Result};
-use linux_net::UdpSocket;
 use stun_wire::ChannelNumber;
 use turn_client::{Client, Incoming};
 use turn_types::{Instant, PeerAddr};
@@ -26,17 +29,30 @@ use turn_types::{Instant, PeerAddr};
 pub(crate) use link::{Link, Place};
 pub use login::{Credentials, Login, LoginArgs};
 use setup::{Want, close_links, open_links};
+pub(crate) use stream::RECEIVE_BYTES;
+pub use stream::SharedStream;
 pub use trouble::Trouble;
+pub use wire::Wire;
+
+use crate::traffic::Transport;
 
 /// Allocations asked for at the same time where nothing else is said: enough to keep any server
 /// busy, few enough not to overflow its socket.
 pub const IN_FLIGHT: u32 = 64;
+
+/// Send buffers of all connections together, in bytes, and the least and the most of one: enough for
+/// what is under way, and little enough that what a server cannot take shows soon.
+const SEND_BUFFERS: usize = 4 << 20;
+const SEND_BUFFER_MIN: usize = 32 << 10;
+const SEND_BUFFER_MAX: usize = 256 << 10;
 
 /// What sessions are wanted.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// The server.
     pub server: SocketAddr,
+    /// What carries messages to it.
+    pub transport: Transport,
     /// The address that clients send from; `None` is whichever the route gives.
     pub local: Option<IpAddr>,
     /// Who logs in.
@@ -47,18 +63,19 @@ pub struct SessionOptions {
     pub sessions: u32,
     /// Allocations asked for at the same time, 1 or more.
     pub in_flight: u32,
-    /// Receive buffer of each socket in bytes; 0 is what the system gives.
+    /// Receive buffer of each UDP socket in bytes; 0 is what the system gives.
     pub receive_buffer: usize,
     /// Whether equal datagrams may arrive merged (`UDP_GRO`).
     pub gro: bool,
 }
 
 impl SessionOptions {
-    /// One session, with the defaults for everything that has one.
+    /// One session over UDP, with the defaults for everything that has one.
     #[must_use]
     pub const fn new(server: SocketAddr, login: Login, peer: SocketAddr) -> Self {
         Self {
             server,
+            transport: Transport::Udp,
             local: None,
             login,
             peer,
@@ -72,8 +89,11 @@ impl SessionOptions {
     fn place(&self) -> Place {
         Place {
             server: self.server,
+            transport: self.transport,
             local: self.local,
             receive_buffer: self.receive_buffer,
+            send_buffer: (SEND_BUFFERS / self.sessions.max(1) as usize)
+                .clamp(SEND_BUFFER_MIN, SEND_BUFFER_MAX),
             gro: self.gro,
         }
     }
@@ -83,7 +103,7 @@ impl SessionOptions {
 #[derive(Debug)]
 pub struct Session {
     /// Connected to the server.
-    pub socket: UdpSocket,
+    pub wire: Wire,
     /// Keeps the allocation.
     pub client: Client,
     /// Where the peer reaches it.
@@ -95,7 +115,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Takes a datagram from the server. Data is for the caller; whatever else it was, call
+    /// Takes a datagram from the server, or a message cut from the stream. Data is for the caller; whatever else it was, call
     /// [`Session::drive`] next.
     pub fn take<'d>(&mut self, now: Instant, datagram: &'d [u8]) -> Incoming<'d> {
         self.client.handle_datagram(now, datagram)
@@ -111,8 +131,9 @@ impl Session {
             self.client.handle_timeout(now);
         }
         while let Some(request) = self.client.poll_transmit() {
-            // Lost, and sent again in time, like any other datagram that does not arrive.
-            let _ = self.socket.send(request);
+            // Lost, and sent again in time, like any other datagram that does not arrive. A connection
+            // that is broken tells whoever reads.
+            let _ = self.wire.send(request);
         }
         while let Some(event) = self.client.poll_event() {
             if let Some(trouble) = Trouble::at_runtime(&event) {
@@ -141,7 +162,7 @@ pub fn open(options: &SessionOptions) -> Result<Vec<Session>> {
             let peer = options.peer;
             let channel = link.client.channel_of(PeerAddr(peer)).context("the channel is gone")?;
             let relayed = link.relayed().context("the allocation is gone")?;
-            Ok(Session { socket: link.socket, client: link.client, relayed, channel, peer })
+            Ok(Session { wire: link.wire, client: link.client, relayed, channel, peer })
         })
         .collect()
 }
@@ -166,6 +187,6 @@ pub fn close_idle(idle: Vec<Idle>) -> usize {
 /// Gives all the allocations back, in bounded time, and returns how many the server did not
 /// confirm: those end by themselves when their lifetime does.
 pub fn close(sessions: Vec<Session>) -> usize {
-    let links = sessions.into_iter().map(|Session { socket, client, .. }| Link { socket, client });
+    let links = sessions.into_iter().map(|Session { wire, client, .. }| Link { wire, client });
     close_links(links.collect())
 }

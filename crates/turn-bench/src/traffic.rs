@@ -51,6 +51,77 @@ pub enum Direction {
     Echo,
 }
 
+/// What carries messages between clients and the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// UDP.
+    #[default]
+    Udp,
+    /// TCP, one connection for each client.
+    Tcp,
+    /// TLS 1.3 over TCP, always with the same cipher (AES-128-GCM) and the same exchange of keys
+    /// (X25519), so that servers can be compared. Certificates are not verified: this tool measures
+    /// servers, it does not judge them.
+    Tls,
+    /// DTLS over UDP. This build has no client for it.
+    Dtls,
+}
+
+impl Transport {
+    /// As on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+            Self::Dtls => "dtls",
+        }
+    }
+
+    /// As results name it. Clients offer one version and one suite only: nothing else is negotiated.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+            Self::Tls => "TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519)",
+            Self::Dtls => "DTLS",
+        }
+    }
+
+    /// Whether it delivers a stream of bytes: nothing is lost on it, and whoever sends too much is
+    /// held back.
+    #[must_use]
+    pub const fn is_stream(self) -> bool {
+        matches!(self, Self::Tcp | Self::Tls)
+    }
+
+    /// Whether this build has clients for it.
+    ///
+    /// # Errors
+    /// That it has none.
+    pub fn check(self) -> anyhow::Result<()> {
+        match self {
+            Self::Udp | Self::Tcp | Self::Tls => Ok(()),
+            Self::Dtls => anyhow::bail!(
+                "--transport dtls: this build has no DTLS client; udp, tcp and tls can be measured"
+            ),
+        }
+    }
+
+    /// As the protocol knows it.
+    pub(crate) const fn of_protocol(self) -> turn_types::Transport {
+        match self {
+            Self::Udp => turn_types::Transport::Udp,
+            Self::Tcp => turn_types::Transport::Tcp,
+            Self::Tls => turn_types::Transport::Tls,
+            Self::Dtls => turn_types::Transport::Dtls,
+        }
+    }
+}
+
 /// What hands packets to the kernel, and takes them from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -15,6 +15,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use super::cores::Cores;
+use super::rounds::Ends;
 use crate::traffic::Backend;
 use guardian::Guardian;
 
@@ -71,11 +72,11 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Builds hosts and links, and gives the work of each host's links to the host's cores.
+    /// Builds hosts and links for what clients and peer send by, and gives the work of each host's links to the host's cores.
     ///
     /// # Errors
     /// What this machine lacks or does not allow.
-    pub(crate) fn new(cores: Cores, backend: Backend) -> anyhow::Result<Self> {
+    pub(crate) fn new(cores: Cores, ends: Ends) -> anyhow::Result<Self> {
         guardian::remove_leftovers();
         let id = std::process::id();
         let directory = std::env::temp_dir().join(format!("turnpike-bench-{id}"));
@@ -94,8 +95,8 @@ impl Lab {
             lab.shell(host, "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6")?;
             lab.ip(host, &["link", "set", "lo", "up"])?;
         }
-        lab.link((Host::Client, CLIENT), (Host::Server, LISTEN), backend)?;
-        lab.link((Host::Peer, PEER), (Host::Server, RELAY), backend)?;
+        lab.link((Host::Client, CLIENT), (Host::Server, LISTEN), ends.client)?;
+        lab.link((Host::Peer, PEER), (Host::Server, RELAY), ends.peer)?;
         Ok(lab)
     }
 
@@ -239,9 +240,9 @@ mod tests {
 
     #[test]
     fn programs_run_in_their_host_and_nothing_remains() {
-        let Some(lab) = crate::testing::require(
-            Cores::assign(1).and_then(|cores| Lab::new(cores, Backend::Sockets)),
-        ) else {
+        let Some(lab) = crate::testing::require(Cores::assign(1).and_then(|cores| {
+            Lab::new(cores, Ends { client: Backend::Sockets, peer: Backend::Sockets })
+        })) else {
             return;
         };
         let run = |host, program, arguments: &[&str]| {

@@ -10,13 +10,15 @@ use super::cells::Cell;
 use crate::cpu::Watch;
 use crate::outcome::Outcome;
 use crate::session::Login;
-use crate::traffic::Backend;
+use crate::traffic::{Backend, Transport};
 
 /// All of one server's turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Plan {
     /// Where clients log in.
     pub(super) server: SocketAddr,
+    /// By what.
+    pub(super) transport: Transport,
     /// The server's process, whose memory is measured.
     pub(super) process: u32,
     /// Where the peer is.
@@ -142,6 +144,7 @@ mod tests {
     fn a_plan_arrives_as_it_was_written() {
         let plan = Plan {
             server: "10.78.1.1:3478".parse().unwrap(),
+            transport: Transport::Tls,
             process: 7,
             peer: "10.78.2.2:7000".parse().unwrap(),
             login: PlannedLogin::Secret { user: "u".into(), secret: "s".into() },

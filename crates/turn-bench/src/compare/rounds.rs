@@ -15,7 +15,7 @@ use super::summary;
 use super::turn::{self, News, Running};
 use crate::cpu::Watch;
 use crate::outcome::{ComparedCell, RawStep};
-use crate::traffic::Backend;
+use crate::traffic::{Backend, Transport};
 
 /// Where the peer is.
 pub(super) const PEER_PORT: u16 = 7000;
@@ -23,6 +23,8 @@ pub(super) const PEER_PORT: u16 = 7000;
 /// Where the first search begins, in packets per second: below what any server can do, since what
 /// drowns in packets takes long to answer again.
 const FIRST_GUESS: u32 = 50_000;
+/// The same over streams.
+const FIRST_STREAM_GUESS: u32 = 20_000;
 
 /// What the generator can do alone is searched again while it is not this many times what the best
 /// server did: a search that was disturbed ends too low.
@@ -40,14 +42,15 @@ pub(super) struct Comparison<'a> {
     /// The common rate to what the slowest server can do.
     pub(super) common: f64,
     pub(super) ends: Ends,
+    pub(super) transport: Transport,
     pub(super) times: Times,
 }
 
 /// What sends and receives at each end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
-    pub(super) client: Backend,
-    pub(super) peer: Backend,
+pub(crate) struct Ends {
+    pub(crate) client: Backend,
+    pub(crate) peer: Backend,
 }
 
 /// What came of it.
@@ -96,7 +99,9 @@ impl Comparison<'_> {
             .cells
             .iter()
             .zip(&rates)
-            .map(|(cell, rate)| summary::summarise(*cell, *rate, size, &results.raw))
+            .map(|(cell, rate)| {
+                summary::summarise((*cell, self.transport), *rate, size, &results.raw)
+            })
             .collect();
         Ok(results)
     }
@@ -119,9 +124,10 @@ impl Comparison<'_> {
 
     /// The steps of the round that does not count.
     fn calibration(&self) -> Vec<Step> {
+        let near = if self.transport.is_stream() { FIRST_STREAM_GUESS } else { FIRST_GUESS };
         let most = |cell: &Cell| match cell {
             Cell::Traffic { .. } | Cell::Allocations => {
-                Some(Step { cell: *cell, task: Task::Most { near: Some(FIRST_GUESS) } })
+                Some(Step { cell: *cell, task: Task::Most { near: Some(near) } })
             }
             Cell::Footprint => None,
         };
@@ -301,7 +307,8 @@ impl Comparison<'_> {
             .collect();
         watched.extend(peers);
         Plan {
-            server: terms.listen,
+            server: terms.clients_connect_to(),
+            transport: self.transport,
             process,
             peer: SocketAddr::from((PEER, PEER_PORT)),
             login,
@@ -340,7 +347,10 @@ fn seconds(step: &Step, times: &Times) -> f64 {
     let run = times.warm_up.as_secs_f64() + times.measured.as_secs_f64() + RUN_SECONDS;
     let tries = |count: f64| count * (times.attempt.as_secs_f64() + RUN_SECONDS);
     match (step.cell, step.task) {
-        (Cell::Traffic { .. }, Task::Most { near: None | Some(FIRST_GUESS) }) => tries(14.0) + run,
+        (
+            Cell::Traffic { .. },
+            Task::Most { near: None | Some(FIRST_GUESS | FIRST_STREAM_GUESS) },
+        ) => tries(14.0) + run,
         (Cell::Traffic { .. }, Task::Most { near: Some(_) }) => tries(5.0) + run,
         (_, Task::WarmUp) => 1.0,
         (_, Task::Memory) => 5.0,

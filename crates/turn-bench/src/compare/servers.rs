@@ -2,8 +2,9 @@
 //!
 //! All are given the same: one listener, one relay address, the same ports, the same shared secret
 //! for time-limited credentials, as many relaying threads as there are cores for the server, and
-//! no limits on allocations, rates or requests of strangers. TCP, TLS and DTLS are off, as the
-//! measured traffic is UDP. All else is as each server has it by default, logs included, which go
+//! no limits on allocations, rates, connections or requests of strangers. Transports that clients are
+//! not measured over are off where the server has a switch for them; for TLS all have the same
+//! certificate. All else is as each server has it by default, logs included, which go
 //! to a file of the run.
 
 mod coturn;
@@ -16,6 +17,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
+
+use super::certificate::Certificate;
+use crate::traffic::Transport;
 
 /// A server as the command line names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +101,12 @@ pub(crate) fn make_names_unique(servers: &mut [ServerSpec]) {
 pub(crate) struct Terms {
     /// Where it listens.
     pub(crate) listen: SocketAddr,
+    /// Where it listens for TLS.
+    pub(crate) tls_listen: SocketAddr,
+    /// What clients are connected by.
+    pub(crate) transport: Transport,
+    /// For TLS.
+    pub(crate) certificate: Option<Certificate>,
     /// Where it relays, but for the port.
     pub(crate) relay: SocketAddr,
     /// Whom clients want to reach.
@@ -113,6 +123,16 @@ pub(crate) struct Terms {
     pub(crate) ports: (u16, u16),
     /// Threads that relay.
     pub(crate) workers: usize,
+}
+
+impl Terms {
+    /// Where clients of the measured transport go.
+    pub(crate) const fn clients_connect_to(&self) -> SocketAddr {
+        match self.transport {
+            Transport::Udp | Transport::Tcp => self.listen,
+            Transport::Tls | Transport::Dtls => self.tls_listen,
+        }
+    }
 }
 
 /// A server that can be started.
@@ -175,11 +195,21 @@ fn version(program: &Path) -> String {
     said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
 }
 
+/// The same, for clients over TLS.
+#[cfg(test)]
+pub(crate) fn tls_terms() -> Terms {
+    let certificate = Certificate { chain: "/run/c.pem".into(), key: "/run/c.key".into() };
+    Terms { transport: Transport::Tls, certificate: Some(certificate), ..terms() }
+}
+
 /// Terms for tests.
 #[cfg(test)]
 pub(crate) fn terms() -> Terms {
     Terms {
         listen: "10.78.1.1:3478".parse().unwrap(),
+        tls_listen: "10.78.1.1:5349".parse().unwrap(),
+        transport: Transport::Udp,
+        certificate: None,
         relay: "10.78.2.1:0".parse().unwrap(),
         peer: "10.78.2.2:7000".parse().unwrap(),
         user: "bench".into(),

@@ -3,7 +3,7 @@
 //! A plan comes in on standard input; for each of its steps one line goes out before and one after.
 
 use std::io::{Write as _, stdin, stdout};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -19,7 +19,7 @@ use crate::frames::{End, FrameEnds};
 use crate::outcome::Outcome;
 use crate::requests::{self, Kind, RequestSpec};
 use crate::session::SessionOptions;
-use crate::traffic::{Backend, TrafficSpec};
+use crate::traffic::{Backend, TrafficSpec, Transport};
 
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -39,6 +39,8 @@ const FOOTPRINT: u32 = 5000;
 /// The part of the packets that may be lost at a rate that a server is said to deliver: more than
 /// is lost when something else takes a core for a moment, less than when a server cannot follow.
 const LOSS_MAX: f64 = 0.01;
+/// Over streams, where such a moment is made up for.
+const STREAM_LOSS_MAX: f64 = 0.001;
 /// A run that does not count, and its packets per second.
 const WARM_UP: Duration = Duration::from_millis(500);
 const WARM_UP_RATE: u32 = 20_000;
@@ -51,7 +53,10 @@ const WARM_UP_RATE: u32 = 20_000;
 pub(crate) fn run() -> Result<()> {
     let plan: Plan = serde_json::from_reader(stdin().lock())
         .context("the plan on standard input: this command is run by `turnpike-bench compare`")?;
-    wait_until_it_answers(plan.server)?;
+    match plan.transport {
+        Transport::Udp | Transport::Dtls => wait_until_it_answers(plan.server)?,
+        Transport::Tcp | Transport::Tls => wait_until_it_listens(plan.server)?,
+    }
     let mut runner = Runner { bench: open(&plan)?, plan: &plan };
     for step in &plan.steps {
         say(&Answer::Begun(*step))?;
@@ -104,6 +109,18 @@ fn wait_until_it_answers(server: SocketAddr) -> Result<()> {
     bail!("in {START_MAX:?} after its start the server did not answer a STUN Binding at {server}")
 }
 
+/// Connects until somebody takes the connection.
+fn wait_until_it_listens(server: SocketAddr) -> Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < START_MAX {
+        if TcpStream::connect_timeout(&server, START_MAX).is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(ANSWER);
+    }
+    bail!("in {START_MAX:?} after its start the server did not listen for connections at {server}")
+}
+
 fn open(plan: &Plan) -> Result<Option<Bench>> {
     let sessions = plan.steps.iter().map(|step| step.cell.flows()).max().unwrap_or(0);
     if sessions == 0 {
@@ -133,7 +150,10 @@ fn open(plan: &Plan) -> Result<Option<Bench>> {
 }
 
 fn session_options(plan: &Plan) -> SessionOptions {
-    SessionOptions::new(plan.server, plan.login.login(), plan.peer)
+    SessionOptions {
+        transport: plan.transport,
+        ..SessionOptions::new(plan.server, plan.login.login(), plan.peer)
+    }
 }
 
 struct Runner<'p> {
@@ -173,7 +193,9 @@ impl Runner<'_> {
                 Ok(None)
             }
             Task::Most { near } => {
-                let spec = FindMaxSpec { traffic, loss_max: LOSS_MAX, step: times.attempt, near };
+                let is_stream = self.plan.transport.is_stream();
+                let loss_max = if is_stream { STREAM_LOSS_MAX } else { LOSS_MAX };
+                let spec = FindMaxSpec { traffic, loss_max, step: times.attempt, near };
                 Ok(Some(Outcome::FindMax(bench.find_max(&spec, flows, backend)?)))
             }
             Task::CommonRate(rate) => {
@@ -188,6 +210,7 @@ impl Runner<'_> {
         let spec = RequestSpec {
             kind: Kind::Allocation { release: true },
             server: self.plan.server,
+            transport: self.plan.transport,
             local: None,
             login: Some(self.plan.login.login()),
             family: IpFamily::V4,

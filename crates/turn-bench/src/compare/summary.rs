@@ -7,6 +7,7 @@ use crate::outcome::{
     Better, ComparedCell, CoreUse, FindMax, Latency, Limit, Measure, Outcome, RawStep, Requests,
     Traffic,
 };
+use crate::traffic::Transport;
 
 /// A quantity that is read from the outcome of a step.
 struct Quantity {
@@ -77,6 +78,27 @@ const TRAFFIC: [Quantity; 8] = [
     },
 ];
 
+/// Of packets relayed to and from clients with connections, besides.
+const STREAMS: [Quantity; 2] = [
+    Quantity {
+        name: "server cores busy, at most",
+        unit: "%",
+        better: Better::Neither,
+        step: MOST,
+        of: |outcome| Some(100.0 * server_busy(&find_max(outcome)?.confirmed)?),
+    },
+    Quantity {
+        name: "held back at the common rate",
+        unit: "%",
+        better: Better::Lower,
+        step: COMMON_RATE,
+        of: |outcome| Some(100.0 * traffic(outcome)?.held_back()),
+    },
+];
+
+/// A server over streams whose cores were less busy than this was not the limit.
+const BUSY: f64 = 0.9;
+
 /// Of allocations.
 const ALLOCATIONS: [Quantity; 5] = [
     Quantity {
@@ -136,17 +158,18 @@ const FOOTPRINT: [Quantity; 1] = [Quantity {
 
 /// All that is said of a cell, by the runs of the rounds that count.
 pub(super) fn summarise(
-    cell: Cell,
+    (cell, transport): (Cell, Transport),
     common_rate: Option<u32>,
     (servers, rounds): (usize, u32),
     raw: &[RawStep],
 ) -> ComparedCell {
     let name = cell.to_string();
     let steps: Vec<_> = raw.iter().filter(|step| step.cell == name && step.round > 0).collect();
-    let quantities: &[Quantity] = match cell {
-        Cell::Traffic { .. } => &TRAFFIC,
-        Cell::Allocations => &ALLOCATIONS,
-        Cell::Footprint => &FOOTPRINT,
+    let (quantities, more): (&[Quantity], &[Quantity]) = match cell {
+        Cell::Traffic { .. } if transport.is_stream() => (&TRAFFIC, &STREAMS),
+        Cell::Traffic { .. } => (&TRAFFIC, &[]),
+        Cell::Allocations => (&ALLOCATIONS, &[]),
+        Cell::Footprint => (&FOOTPRINT, &[]),
     };
     let value = |quantity: &Quantity, server: usize, round: u32| {
         let step = steps.iter().find(|step| {
@@ -154,7 +177,7 @@ pub(super) fn summarise(
         })?;
         (quantity.of)(&step.outcome)
     };
-    let measures = quantities.iter().map(|quantity| {
+    let measures = quantities.iter().chain(more).map(|quantity| {
         let values = (0..servers)
             .map(|server| (1..=rounds).map(|round| value(quantity, server, round)).collect())
             .collect();
@@ -190,9 +213,22 @@ pub(super) fn most(outcome: &Outcome) -> Option<f64> {
 fn limited(steps: &[&RawStep], server: usize) -> u32 {
     let limited = steps.iter().filter(|step| {
         step.server == server
-            && find_max(&step.outcome).is_some_and(|found| found.limit == Limit::Generator)
+            && find_max(&step.outcome)
+                .is_some_and(|found| found.limit == Limit::Generator || has_time(&found.confirmed))
     });
     u32::try_from(limited.count()).unwrap_or(u32::MAX)
+}
+
+/// Over streams whoever receives too slowly holds the server back, which looks like the server's limit.
+fn has_time(run: &Traffic) -> bool {
+    run.transport.is_stream() && server_busy(run).is_some_and(|busy| busy < BUSY)
+}
+
+/// How busy the server's cores were, 0 to 1; `None` where they were not watched.
+fn server_busy(run: &Traffic) -> Option<f64> {
+    let busy: Vec<f64> =
+        run.cores.iter().filter(|core| is_server(core)).map(|core| core.busy).collect();
+    (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64)
 }
 
 fn find_max(outcome: &Outcome) -> Option<&FindMax> {

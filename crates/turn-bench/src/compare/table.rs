@@ -39,6 +39,10 @@ fn facts(out: &mut String, compare: &Compare) -> std::fmt::Result {
         let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
         writeln!(out, "- cores of the {role}: {}", cores.join(", "))?;
     }
+    if compare.transport.is_stream() {
+        let (over, by) = (compare.transport.describe(), compare.backend.name());
+        writeln!(out, "- clients by sockets over {over}; the peer by {by}")?;
+    }
     for server in &compare.servers {
         let version = if server.version.is_empty() { "version unknown" } else { &server.version };
         let program = server.command.first().map_or("", String::as_str);
@@ -129,9 +133,13 @@ fn notes(out: &mut String, compare: &Compare, names: &[&str]) -> std::fmt::Resul
         }
         for (name, rounds) in names.iter().zip(&cell.generator_limited) {
             if *rounds > 0 {
+                let why = if compare.transport.is_stream() {
+                    "the server delivered all that could be sent, or its cores were not full"
+                } else {
+                    "the server delivered all that could be sent"
+                };
                 notes.push(format!(
-                    "{}, {name}: in {rounds} of {} rounds the server delivered all that could be \
-                     sent; it may be able to do more (≥)",
+                    "{}, {name}: in {rounds} of {} rounds {why}; it may be able to do more (≥)",
                     cell.name, compare.rounds
                 ));
             }
@@ -190,6 +198,7 @@ fn digits(number: f64) -> String {
 mod tests {
     use super::*;
     use crate::compare::statistics::measure;
+    use crate::traffic::Transport;
 
     #[test]
     fn numbers_have_three_digits_that_count() {
@@ -238,6 +247,14 @@ mod tests {
             .map(|line| line.matches('|').count())
             .collect();
         assert_eq!(columns, [7; 4]);
+        assert!(!text.contains("clients by"), "{text}");
+        compare.transport = Transport::Tls;
+        let text = markdown(&compare);
+        for part in
+            ["over TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519); the peer by frames", "not full"]
+        {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
     }
 
     #[test]

@@ -8,19 +8,19 @@ use std::thread;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use crate::cpu::{Meters, Watch};
+use crate::engine::client::ClientSource;
 use crate::engine::clock::ClockId;
 use crate::engine::counts::Counts;
 use crate::engine::course::Course;
-use crate::engine::greeting::Greeting;
+use crate::engine::greeting::{Greeting, STREAM_TRIES, TRIES};
 use crate::engine::line::Line;
 use crate::engine::progress::Progress;
 use crate::engine::receiver::{Duty, Receiver};
 use crate::engine::seam::{Ends, Sink as _, Target};
-use crate::engine::source::SocketSource;
 use crate::outcome::Traffic;
 use crate::packet::HEADER;
 use crate::session::{self, Session, SessionOptions};
-use crate::traffic::{Backend, TrafficSpec};
+use crate::traffic::{Backend, TrafficSpec, Transport};
 
 /// The largest payload: with the headers of a relayed packet, in IPv6 too, it fits a link of 1500
 /// bytes.
@@ -50,10 +50,10 @@ pub struct BenchOptions {
 
 /// Open sessions, divided among threads.
 pub struct Bench {
-    sources: Vec<SocketSource>,
+    sources: Vec<ClientSource>,
     receivers: Vec<Receiver>,
     /// Sends on flow 0 while the sources are busy.
-    line: SocketSource,
+    line: ClientSource,
     counts: Counts,
     /// The peer's token for each flow, once it is known.
     tokens: Vec<u64>,
@@ -61,6 +61,7 @@ pub struct Bench {
     meters: Meters,
     ends: Option<Box<dyn Ends>>,
     peer: SocketAddr,
+    transport: Transport,
     quiet: bool,
 }
 
@@ -76,7 +77,7 @@ impl Bench {
         let sessions = session::open(&options.sessions)?;
         let count = sessions.len();
         let (senders, receivers) = (options.senders.max(1), options.receivers.max(1));
-        let handle = |session: &Session| session.socket.try_clone().context("a second handle");
+        let handle = |session: &Session| session.wire.share().context("a second handle");
         let line = vec![(target(0, &sessions[0]), handle(&sessions[0])?)];
         let mut handles: Vec<Vec<_>> = (0..senders.min(count)).map(|_| Vec::new()).collect();
         let mut members: Vec<Vec<_>> = (0..receivers.min(count)).map(|_| Vec::new()).collect();
@@ -89,14 +90,15 @@ impl Bench {
         }
         Ok(Self {
             counts: Counts::new(members.len()),
-            sources: handles.into_iter().map(SocketSource::of_sessions).collect(),
+            sources: handles.into_iter().map(ClientSource::of_sessions).collect(),
             receivers: members.into_iter().map(Receiver::new).collect::<Result<_>>()?,
-            line: SocketSource::of_sessions(line),
+            line: ClientSource::of_sessions(line),
             tokens: vec![0; count],
             clock: ClockId::own(),
             meters,
             ends: None,
             peer: options.sessions.peer,
+            transport: options.sessions.transport,
             quiet: options.quiet,
         })
     }
@@ -121,6 +123,10 @@ impl Bench {
         check(spec)?;
         ensure!(flows > 0, "a run has at least one flow");
         ensure!(flows <= self.sessions(), "{flows} flows want as many sessions");
+        ensure!(
+            backend == Backend::Sockets || !self.transport.is_stream(),
+            "clients send frames of UDP alone: leave out --backend frames"
+        );
         let ends = match (backend, &self.ends) {
             (Backend::Sockets, _) => None,
             (Backend::Frames, Some(ends)) => Some(&**ends),
@@ -138,6 +144,8 @@ impl Bench {
         let (told, words) = sync_channel(WORDS);
         let Self { sources, receivers, line, counts, tokens, meters, .. } = self;
         let (counts, clock, peer, quiet) = (&*counts, self.clock, self.peer, self.quiet);
+        let transport = self.transport;
+        let tries = if transport.is_stream() { STREAM_TRIES } else { TRIES };
         let result = thread::scope(|scope| {
             let receiving: Vec<_> = receivers
                 .iter_mut()
@@ -147,7 +155,8 @@ impl Bench {
                     scope.spawn(move || receiver.run(Duty { thread, counts, words: &told, halt }))
                 })
                 .collect();
-            let greeting = Greeting { run, sources, tokens, words: &words, halt: &halt, peer };
+            let greeting =
+                Greeting { run, sources, tokens, words: &words, halt: &halt, peer, tries };
             let outcome = greeting.greet(flows).and_then(|()| {
                 let line = Line { run, source: line, words: &words, halt: &halt, peer, asked: 0 };
                 let progress = Progress::new(quiet);
@@ -156,6 +165,7 @@ impl Bench {
                     spec,
                     flows,
                     backend,
+                    transport,
                     sources,
                     counts,
                     ends,
@@ -189,7 +199,7 @@ fn dropped(receivers: &[Receiver]) -> u64 {
 
 fn target(flow: u32, session: &Session) -> Target {
     let channel = Some(session.channel);
-    Target { flow, from: session.socket.local_addr(), to: session.client.server().0, channel }
+    Target { flow, from: session.wire.local_addr(), to: session.client.server().0, channel }
 }
 
 fn check(spec: &TrafficSpec) -> Result<()> {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::cpu::Meters;
+use crate::engine::client::ClientSource;
 use crate::engine::clock::{self, ClockId};
 use crate::engine::control::{Body, Report, START_LEAD};
 use crate::engine::counts::Counts;
@@ -14,10 +15,9 @@ use crate::engine::line::Line;
 use crate::engine::plan::Plan;
 use crate::engine::progress::{Progress, Sample};
 use crate::engine::seam::{Ends, Gauge, Sent, Sink, Source};
-use crate::engine::source::SocketSource;
 use crate::engine::tally::Tally;
 use crate::outcome::{CoreUse, Latency, Traffic};
-use crate::traffic::{Backend, Direction, TrafficSpec};
+use crate::traffic::{Backend, Direction, TrafficSpec, Transport};
 
 /// How long packets that were sent last may take to arrive.
 const GRACE: Duration = Duration::from_millis(200);
@@ -44,7 +44,8 @@ pub(crate) struct Course<'a> {
     pub(crate) spec: &'a TrafficSpec,
     pub(crate) flows: u32,
     pub(crate) backend: Backend,
-    pub(crate) sources: &'a mut [SocketSource],
+    pub(crate) transport: Transport,
+    pub(crate) sources: &'a mut [ClientSource],
     pub(crate) counts: &'a Counts,
     /// What sends and counts instead of sockets.
     pub(crate) ends: Option<&'a dyn Ends>,
@@ -135,7 +136,7 @@ impl Course<'_> {
     /// Runs the sources to their end.
     fn send(&mut self, begun: &Begun) -> Result<(Sent, Vec<CoreUse>)> {
         let plan = &begun.plan;
-        let targets = || self.sources.iter().flat_map(SocketSource::targets).collect::<Vec<_>>();
+        let targets = || self.sources.iter().flat_map(ClientSource::targets).collect::<Vec<_>>();
         let mut made = match self.ends {
             Some(ends) => ends.sources(plan, &targets())?,
             None => Vec::new(),
@@ -259,6 +260,7 @@ impl Course<'_> {
         Ok(Traffic {
             spec: *self.spec,
             backend: self.backend,
+            transport: self.transport,
             flows: self.flows,
             sent: sent.sent,
             refused: sent.refused,

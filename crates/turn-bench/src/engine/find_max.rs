@@ -49,6 +49,12 @@ const RETREAT: f64 = 0.95;
 /// The lowest rate tried, in packets per second.
 const RATE_MIN: f64 = 100.0;
 
+/// Over streams nothing is lost before all queues are full, and they are long. So a rate is not kept
+/// either where the clients were held back by more than this part of what they had to send, or where
+/// one packet in ten was under way for longer than this: then queues grow.
+const HELD_BACK_MAX: f64 = 0.001;
+const LATE_NANOS: u64 = 10_000_000;
+
 /// A generator that leaves out more of its schedule than this did not offer the rate.
 const BEHIND_MAX: f64 = 0.02;
 
@@ -109,8 +115,14 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
             self.limit = Limit::Generator;
             return Ok(offered(&flat_out));
         }
-        let (mut passed, mut failed) = (None, offered(&flat_out));
-        let mut rate = flat_out.delivered_per_second().max(failed * FIRST).max(RATE_MIN);
+        let delivered = flat_out.delivered_per_second();
+        let (mut passed, mut failed, mut rate) = if flat_out.transport.is_stream() {
+            // It took no more than went: what can be offered was not seen.
+            (None, f64::INFINITY, delivered.max(RATE_MIN))
+        } else {
+            let offered = offered(&flat_out);
+            (None, offered, delivered.max(offered * FIRST).max(RATE_MIN))
+        };
         for _ in 0..RATES_MAX {
             match self.try_rate(rate)? {
                 Tried::Passed => passed = Some(rate),
@@ -195,6 +207,7 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
             offered: offered(&traffic),
             delivered: traffic.delivered_per_second(),
             loss: traffic.loss(),
+            held_back: traffic.held_back(),
         });
         Ok(traffic)
     }
@@ -209,7 +222,8 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
             if self.passes(&traffic) {
                 return Ok(traffic);
             }
-            let better = best.as_ref().is_none_or(|best| traffic.loss() < best.loss());
+            let missing = |traffic: &Traffic| traffic.loss() + traffic.held_back();
+            let better = best.as_ref().is_none_or(|best| missing(&traffic) < missing(best));
             if better {
                 best = Some(traffic);
             }
@@ -224,7 +238,10 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
     }
 
     fn passes(&self, traffic: &Traffic) -> bool {
-        traffic.sent > 0 && traffic.loss() <= self.spec.loss_max
+        traffic.sent > 0
+            && traffic.loss() <= self.spec.loss_max
+            && traffic.held_back() <= HELD_BACK_MAX
+            && !is_late(traffic)
     }
 }
 
@@ -233,6 +250,12 @@ enum Tried {
     Failed,
     /// Nothing was lost, but this lower rate is all that was offered.
     NotOffered(f64),
+}
+
+/// Whether a stream's queues were growing. Without latencies (the two ends have different clocks) only
+/// what was held back tells.
+fn is_late(traffic: &Traffic) -> bool {
+    traffic.transport.is_stream() && traffic.latency.is_some_and(|latency| latency.p90 > LATE_NANOS)
 }
 
 /// Packets per second that were sent.

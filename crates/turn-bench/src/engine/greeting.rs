@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
+use crate::engine::client::ClientSource;
 use crate::engine::control::{Body, Message, Why};
 use crate::engine::receiver::Word;
-use crate::engine::source::SocketSource;
 
 /// Flows that are greeted at the same time: no server's socket overflows by so few.
 const IN_FLIGHT: usize = 128;
@@ -18,8 +18,10 @@ const IN_FLIGHT: usize = 128;
 /// When an answer is taken for lost.
 const REPEAT: Duration = Duration::from_millis(250);
 
-/// How often one flow is greeted in vain before the peer is taken for absent: 3 s.
-const TRIES: u32 = 12;
+/// How often one flow is greeted in vain before the peer is taken for absent: 3 s. Over a stream 15 s:
+/// what an earlier run sent too much goes before it.
+pub(crate) const TRIES: u32 = 12;
+pub(crate) const STREAM_TRIES: u32 = 60;
 
 /// How long to wait for a word before it is looked whether to repeat one.
 const LOOK: Duration = Duration::from_millis(10);
@@ -28,13 +30,15 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(crate) struct Greeting<'a> {
     pub(crate) run: u32,
     /// The flows, each with the source of its number modulo their count.
-    pub(crate) sources: &'a mut [SocketSource],
+    pub(crate) sources: &'a mut [ClientSource],
     /// The token of each flow, from earlier runs, or 0.
     pub(crate) tokens: &'a mut [u64],
     pub(crate) words: &'a Receiver<Word>,
     /// Set when a receiver failed.
     pub(crate) halt: &'a AtomicBool,
     pub(crate) peer: SocketAddr,
+    /// How often one flow is greeted in vain before the peer is taken for absent.
+    pub(crate) tries: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -90,14 +94,14 @@ impl Greeting<'_> {
         (done, flows): (u32, u32),
     ) -> Result<()> {
         let peer = self.peer;
-        if one.tries >= TRIES && done == 0 {
+        if one.tries >= self.tries && done == 0 {
             bail!(
                 "nothing answers at {peer} through the relay: is `turnpike-bench peer --listen \
                  {peer}` running there, and may the server send to it?"
             );
         }
         ensure!(
-            one.tries < TRIES,
+            one.tries < self.tries,
             "the peer at {peer} answers on {done} of {flows} flows, but not on flow {}: is the \
              server, or the way to the peer, overloaded?",
             one.flow

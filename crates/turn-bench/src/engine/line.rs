@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::engine::client::ClientSource;
 use crate::engine::control::{Body, Message, Report};
 use crate::engine::greeting::refusal;
 use crate::engine::receiver::Word;
-use crate::engine::source::SocketSource;
 
 /// When an answer is taken for lost.
 const REPEAT: Duration = Duration::from_millis(50);
@@ -19,7 +19,7 @@ const REPEAT: Duration = Duration::from_millis(50);
 pub(crate) struct Line<'a> {
     pub(crate) run: u32,
     /// Of flow 0 alone.
-    pub(crate) source: &'a mut SocketSource,
+    pub(crate) source: &'a mut ClientSource,
     pub(crate) words: &'a Receiver<Word>,
     /// Set when a receiver failed.
     pub(crate) halt: &'a AtomicBool,

@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use linux_net::{Clock, Epoll, Event, Events, Interest, RxBatch};
+use linux_net::{Clock, Epoll, Event, Events, RxBatch, UdpSocket};
 use stun_wire::{PacketKind, channel_data_rfc5766, classify_rfc5766};
 use turn_types::Instant;
 
@@ -13,7 +13,7 @@ use crate::engine::control::Message;
 use crate::engine::tally::{Arrived, Count, Seen};
 use crate::engine::{clock, counts::Counts};
 use crate::packet::Header;
-use crate::session::Session;
+use crate::session::{RECEIVE_BYTES, Session, SharedStream, Wire};
 
 /// The longest wait for packets, so that the end of a run is seen soon.
 const WAIT: Duration = Duration::from_millis(10);
@@ -21,6 +21,9 @@ const WAIT: Duration = Duration::from_millis(10);
 /// How often it is looked whether a session has something to do. Refreshes are begun a minute
 /// before they are needed, and retransmissions wait half a second.
 const UPKEEP_NANOS: u64 = 100_000_000;
+
+/// How often a stream is read before the next has its turn.
+const READS: usize = 4;
 
 /// Messages taken from one socket before the next has its turn.
 const MESSAGES: usize = 32;
@@ -35,6 +38,10 @@ pub(crate) struct Receiver {
     epoll: Epoll,
     events: Events,
     rx: RxBatch,
+    /// For what streams bring.
+    buffer: Vec<u8>,
+    /// The members, by their place, that are [unread](Member::unread).
+    unread: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -42,6 +49,8 @@ struct Member {
     flow: u32,
     session: Session,
     seen: Seen,
+    /// Whether it is a stream in which there may be more than was taken.
+    unread: bool,
 }
 
 /// What a receiver needs for one run.
@@ -62,11 +71,14 @@ impl Receiver {
     pub(crate) fn new(sessions: Vec<(u32, Session)>) -> Result<Self> {
         let epoll = Epoll::new().context("epoll")?;
         for (index, (_, session)) in sessions.iter().enumerate() {
-            epoll.add(&session.socket, index as u64, Interest::Read).context("epoll")?;
+            session.wire.watch(&epoll, index as u64).context("epoll")?;
         }
-        let member = |(flow, session)| Member { flow, session, seen: Seen::default() };
+        let member =
+            |(flow, session)| Member { flow, session, seen: Seen::default(), unread: false };
         let members = sessions.into_iter().map(member).collect();
-        Ok(Self { members, epoll, events: Events::new(256), rx: RxBatch::new(MESSAGES) })
+        let (events, rx) = (Events::new(256), RxBatch::new(MESSAGES));
+        let (buffer, unread) = (vec![0; RECEIVE_BYTES], Vec::new());
+        Ok(Self { members, epoll, events, rx, buffer, unread })
     }
 
     /// The sessions.
@@ -77,7 +89,10 @@ impl Receiver {
     /// Datagrams that the sockets lost since they were opened. A kernel that does not tell has
     /// lost none.
     pub(crate) fn dropped(&self) -> u64 {
-        let dropped = |member: &Member| u64::from(member.session.socket.dropped().unwrap_or(0));
+        let dropped = |member: &Member| match &member.session.wire {
+            Wire::Udp(socket) => u64::from(socket.dropped().unwrap_or(0)),
+            Wire::Stream(_) => 0,
+        };
         self.members.iter().map(dropped).sum()
     }
 
@@ -94,11 +109,31 @@ impl Receiver {
         self.members.iter_mut().for_each(|member| member.seen = Seen::default());
         let mut upkeep = 0;
         while !duty.halt.load(Relaxed) {
-            let Self { members, epoll, events, rx } = self;
-            epoll.wait(events, Some(WAIT)).context("epoll")?;
+            let Self { members, epoll, events, rx, buffer, unread } = self;
+            let patience = if unread.is_empty() { WAIT } else { Duration::ZERO };
+            epoll.wait(events, Some(patience)).context("epoll")?;
             for event in events.iter() {
                 // Tokens are indices.
-                members[event.token as usize].receive(event, rx, duty)?;
+                let index = event.token as usize;
+                let member = &mut members[index];
+                match &member.session.wire {
+                    Wire::Udp(_) => member.receive(event, rx, duty)?,
+                    Wire::Stream(_) if member.unread => {}
+                    Wire::Stream(_) => {
+                        member.unread = true;
+                        unread.push(index);
+                    }
+                }
+            }
+            // Each change of a stream is told once: what is left has to be remembered.
+            let mut place = 0;
+            while let Some(&index) = unread.get(place) {
+                members[index].unread = members[index].receive_stream(buffer, duty)?;
+                if members[index].unread {
+                    place += 1;
+                } else {
+                    unread.swap_remove(place);
+                }
             }
             if clock::now() >= upkeep {
                 upkeep = clock::now() + UPKEEP_NANOS;
@@ -121,12 +156,8 @@ impl Receiver {
 
 impl Member {
     fn receive(&mut self, event: Event, rx: &mut RxBatch, duty: Duty<'_>) -> Result<()> {
-        if event.error {
-            // ICMP about packets of the run: those are counted as lost, and a server that is gone
-            // shows when nothing is answered.
-            self.session.socket.recv_errors(|_| ()).context("the error queue of a socket")?;
-        }
-        let received = rx.recv(&self.session.socket).context("receiving from the server")?;
+        let Wire::Udp(socket) = &self.session.wire else { return Ok(()) };
+        let received = receive_datagrams(socket, event, rx)?;
         if received == 0 {
             return Ok(());
         }
@@ -135,18 +166,52 @@ impl Member {
         let mut spoken = false;
         for index in 0..received {
             for (_, datagram) in rx.message(index).segments() {
-                match classify_rfc5766(datagram) {
-                    PacketKind::ChannelData => self.take(datagram, &mut count, now, duty),
-                    PacketKind::Stun => {
-                        self.session.take(now, datagram);
-                        spoken = true;
-                    }
-                    PacketKind::Dtls | PacketKind::Other => count.tally.damaged += 1,
-                }
+                spoken |= self.hear(datagram, &mut count, now, duty);
             }
         }
         drop(count);
         if spoken { drive(&mut self.session, self.flow, now) } else { Ok(()) }
+    }
+
+    /// Takes what a stream has; whether there may be more.
+    fn receive_stream(&mut self, buffer: &mut [u8], duty: Duty<'_>) -> Result<bool> {
+        let Wire::Stream(stream) = &self.session.wire else { return Ok(false) };
+        let stream: SharedStream = stream.clone();
+        let (mut spoken, mut more) = (false, true);
+        for _ in 0..READS {
+            let now = Clock::instant();
+            let mut count = duty.counts.of(duty.thread);
+            let received = stream.lock().receive(buffer, |message| {
+                spoken |= self.hear(message, &mut count, now, duty);
+            });
+            drop(count);
+            more = received.with_context(|| format!("session {}", self.flow))?;
+            if !more {
+                break;
+            }
+        }
+        if spoken {
+            drive(&mut self.session, self.flow, Clock::instant())?;
+        }
+        Ok(more)
+    }
+
+    /// Takes a message; whether it was for the client.
+    fn hear(&mut self, message: &[u8], count: &mut Count, now: Instant, duty: Duty<'_>) -> bool {
+        match classify_rfc5766(message) {
+            PacketKind::ChannelData => {
+                self.take(message, count, now, duty);
+                false
+            }
+            PacketKind::Stun => {
+                self.session.take(now, message);
+                true
+            }
+            PacketKind::Dtls | PacketKind::Other => {
+                count.tally.damaged += 1;
+                false
+            }
+        }
     }
 
     fn take(&mut self, datagram: &[u8], count: &mut Count, now: Instant, duty: Duty<'_>) {
@@ -166,6 +231,15 @@ impl Member {
             count.tally.damaged += 1;
         }
     }
+}
+
+fn receive_datagrams(socket: &UdpSocket, event: Event, rx: &mut RxBatch) -> Result<usize> {
+    if event.error {
+        // ICMP about packets of the run: those are counted as lost, and a server that is gone
+        // shows when nothing is answered.
+        socket.recv_errors(|_| ()).context("the error queue of a socket")?;
+    }
+    rx.recv(socket).context("receiving from the server")
 }
 
 fn drive(session: &mut Session, flow: u32, now: Instant) -> Result<()> {

@@ -207,7 +207,7 @@ impl Source for SocketSource {
 
 /// Sleeps until then, or a part of it. The kernel wakes some 50 µs late; what became due in the
 /// meantime is sent together, as packets come from a network card.
-fn sleep_until(time: u64) {
+pub(super) fn sleep_until(time: u64) {
     let left = Duration::from_nanos(time.saturating_sub(clock::now()));
     thread::sleep(left.min(SLEEP_MAX));
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::engine::progress::micros;
 use crate::outcome::{CoreUse, FindMax, Latency, Limit, Traffic};
-use crate::traffic::{Direction, Shape};
+use crate::traffic::{Direction, Shape, Transport};
 
 /// Shares below this are not worth a word.
 const NEGLIGIBLE: f64 = 0.001;
@@ -22,7 +22,7 @@ impl Traffic {
             spec.size,
             self.flows,
             spec.duration.as_secs_f64(),
-            self.backend.name(),
+            way(self),
         );
         let sent_per_second = self.sent as f64 / spec.duration.as_secs_f64();
         // Writing to a string cannot fail.
@@ -60,7 +60,15 @@ impl Traffic {
             ));
         }
         let tried = (self.sent + self.refused).max(1) as f64;
-        if self.refused as f64 > NEGLIGIBLE * tried {
+        if self.held_back() > NEGLIGIBLE {
+            doubts.push(format!(
+                "backpressure: {} packets ({:.1} %) could not be sent because the connections were \
+                 full of earlier ones. The server, or the way to it, was the limit; they do not count \
+                 as sent",
+                self.refused,
+                100.0 * self.held_back()
+            ));
+        } else if self.refused as f64 > NEGLIGIBLE * tried {
             doubts.push(format!(
                 "the sender's own kernel refused {} packets (full queue, or too large for the \
                  link); they do not count as sent",
@@ -82,15 +90,21 @@ impl FindMax {
     /// What was found, in a few lines without an end of the last.
     #[must_use]
     pub fn summary(&self) -> String {
-        let mut text = String::from("    offered/s   delivered/s      lost\n");
+        let mut text = String::from("    offered/s   delivered/s      lost");
+        let is_stream = self.confirmed.transport.is_stream();
+        text.push_str(if is_stream { "  held back\n" } else { "\n" });
         for point in &self.points {
-            let _ = writeln!(
+            let _ = write!(
                 text,
                 "{:>13.0} {:>13.0} {:>8.3} %",
                 point.offered,
                 point.delivered,
                 100.0 * point.loss
             );
+            let _ = match is_stream {
+                true => writeln!(text, " {:>8.3} %", 100.0 * point.held_back),
+                false => writeln!(text),
+            };
         }
         let _ = write!(text, "\nconfirmed: {}", self.confirmed.summary());
         let limit = match self.limit {
@@ -109,6 +123,15 @@ impl FindMax {
         }
         text
     }
+}
+
+/// What sent, and by what clients are connected.
+fn way(traffic: &Traffic) -> String {
+    let by = traffic.backend.name();
+    if traffic.transport == Transport::Udp {
+        return by.to_owned();
+    }
+    format!("{by}, clients over {}", traffic.transport.describe())
 }
 
 fn latency(latency: Option<&Latency>) -> String {
@@ -174,6 +197,7 @@ mod tests {
         Traffic {
             spec,
             backend: Backend::Sockets,
+            transport: Transport::Udp,
             flows: 3,
             sent: 2000,
             refused: 0,
@@ -196,7 +220,9 @@ mod tests {
         {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        assert!(!text.contains("note:"), "{text}");
+        assert!(!text.contains("note:") && !text.contains("over"), "{text}");
+        let text = Traffic { transport: Transport::Tls, ..traffic() }.summary();
+        assert!(text.contains("by sockets, clients over TLS 1.3 (TLS_AES_128_GCM"), "{text}");
     }
 
     #[test]
@@ -209,6 +235,8 @@ mod tests {
         assert!(doubts(|t| t.behind = 0.031).contains("3.1 %"));
         assert!(doubts(|t| t.refused = 50).contains("refused 50 packets"));
         assert!(doubts(|t| t.dropped = 7).contains("7 packets arrived at sockets"));
+        let held = doubts(|t| (t.refused, t.transport) = (500, Transport::Tls));
+        assert!(held.starts_with("backpressure: 500 packets (20.0 %)"), "{held}");
         assert_eq!(doubts(|t| (t.behind, t.refused, t.dropped) = (0.0005, 1, 1)), "");
     }
 }

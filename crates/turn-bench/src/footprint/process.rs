@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use anyhow::{Context as _, Result, bail};
 
 use crate::outcome::ProcessMemory;
+use crate::traffic::Transport;
 
 /// The memory and the descriptors that a process has now.
 ///
@@ -40,15 +41,19 @@ fn field(text: &str, name: &str) -> Option<u64> {
     value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// The process that listens on this UDP address of this host.
+/// The state of a TCP socket that listens, as the kernel prints it.
+const LISTENS: &str = "0A";
+
+/// The process that listens on this address of this host, for UDP or TCP.
 ///
 /// # Errors
 /// None, several, or one that may not be looked at.
-pub(super) fn listener(server: SocketAddr) -> Result<u32> {
-    let inodes = sockets_at(server)?;
+pub(super) fn listener(server: SocketAddr, transport: Transport) -> Result<u32> {
+    let protocol = if transport.is_stream() { "TCP" } else { "UDP" };
+    let inodes = sockets_at(server, transport)?;
     if inodes.is_empty() {
         bail!(
-            "nothing listens on UDP {server} in this network namespace: is the server on another \
+            "nothing listens on {protocol} {server} in this network namespace: is the server on another \
              host, or in a namespace of its own? then say --pid there"
         );
     }
@@ -57,19 +62,32 @@ pub(super) fn listener(server: SocketAddr) -> Result<u32> {
     match owners.first_key_value() {
         Some((pid, _)) if owners.len() == 1 => Ok(*pid),
         Some(_) => {
-            bail!("several processes listen on UDP {server}: {}; say --pid", names.join(", "))
+            bail!(
+                "several processes listen on {protocol} {server}: {}; say --pid",
+                names.join(", ")
+            )
         }
-        None => bail!("whose the socket at UDP {server} is cannot be seen: say --pid, or be root"),
+        None => bail!(
+            "whose the socket at {protocol} {server} is cannot be seen: say --pid, or be root"
+        ),
     }
 }
 
 /// The inodes of the sockets that take what is sent to this address.
-fn sockets_at(server: SocketAddr) -> Result<BTreeSet<u64>> {
+fn sockets_at(server: SocketAddr, transport: Transport) -> Result<BTreeSet<u64>> {
     let mut inodes = BTreeSet::new();
-    for path in ["/proc/self/net/udp", "/proc/self/net/udp6"] {
+    let (paths, state) = if transport.is_stream() {
+        (["/proc/self/net/tcp", "/proc/self/net/tcp6"], Some(LISTENS))
+    } else {
+        (["/proc/self/net/udp", "/proc/self/net/udp6"], None)
+    };
+    for path in paths {
         // Without IPv6 in the kernel the second one is missing.
         let Ok(table) = fs::read_to_string(path) else { continue };
-        inodes.extend(table.lines().skip(1).filter_map(socket).filter_map(|(bound, inode)| {
+        let lines = table.lines().skip(1);
+        let lines = lines
+            .filter(|line| state.is_none_or(|state| line.split_whitespace().nth(3) == Some(state)));
+        inodes.extend(lines.filter_map(socket).filter_map(|(bound, inode)| {
             let takes = bound.ip() == server.ip() || bound.ip().is_unspecified();
             (takes && bound.port() == server.port()).then_some(inode)
         }));
@@ -168,9 +186,16 @@ mod tests {
     fn whoever_listens_is_found() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        assert_eq!(listener(address).unwrap(), std::process::id());
+        assert_eq!(listener(address, Transport::Udp).unwrap(), std::process::id());
         drop(socket);
-        let said = listener(address).unwrap_err().to_string();
-        assert!(said.contains("nothing listens"), "{said}");
+        let said = listener(address, Transport::Udp).unwrap_err().to_string();
+        assert!(said.contains("nothing listens on UDP"), "{said}");
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        assert_eq!(listener(address, Transport::Tls).unwrap(), std::process::id());
+        let connected = std::net::TcpStream::connect(address).unwrap();
+        let said =
+            listener(connected.local_addr().unwrap(), Transport::Tcp).unwrap_err().to_string();
+        assert!(said.contains("nothing listens on TCP"), "{said}");
     }
 }

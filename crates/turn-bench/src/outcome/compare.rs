@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
-use crate::traffic::Backend;
+use crate::traffic::{Backend, Transport};
 
 /// A comparison of servers, each measured once in every round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,8 +14,11 @@ pub struct Compare {
     pub command: Vec<String>,
     /// When it began, in seconds since 1970.
     pub began: u64,
-    /// What sent and received.
+    /// What sent and received; where clients have streams, what the peer did it by.
     pub backend: Backend,
+    /// What carried messages between clients and servers.
+    #[serde(default)]
+    pub transport: Transport,
     /// Rounds that count.
     pub rounds: u32,
     /// The servers, in the order of their turns. Ratios are to the first.
@@ -56,6 +59,7 @@ impl Compare {
             command: vec!["turnpike-bench".into(), "compare".into()],
             began: 7,
             backend: Backend::Frames,
+            transport: Transport::Udp,
             rounds: 6,
             servers: names.map(server).into(),
             cells: vec![cell],
@@ -104,8 +108,8 @@ pub struct ComparedCell {
     pub ceiling: Option<f64>,
     /// What was measured.
     pub measures: Vec<Measure>,
-    /// For each server, in how many rounds it delivered all that could be sent: what it delivers at
-    /// most is then a lower bound.
+    /// For each server, in how many rounds it delivered all that could be sent, or over streams had
+    /// cores to spare: what it delivers at most is then a lower bound.
     pub generator_limited: Vec<u32>,
 }
 

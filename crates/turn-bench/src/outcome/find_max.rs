@@ -25,7 +25,8 @@ pub struct FindMax {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// The server, or the way to it: a little more was lost.
+    /// The server, or the way to it: a little more was lost, or over streams came too late or was
+    /// held back.
     Server,
     /// Whoever sends: nothing was lost at all that it could send.
     Generator,
@@ -42,4 +43,8 @@ pub struct Point {
     pub delivered: f64,
     /// The part that did not, 0 to 1.
     pub loss: f64,
+    /// Over streams: the part that clients were to send and could not, 0 to 1
+    /// ([`Traffic::held_back`]).
+    #[serde(default)]
+    pub held_back: f64,
 }

@@ -2,11 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::traffic::Transport;
+
 /// What allocations without traffic cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
     /// What the server's process is called.
     pub process: String,
+    /// What the clients are connected by.
+    #[serde(default)]
+    pub transport: Transport,
     /// Allocations opened between `before` and `after`.
     pub allocations: u32,
     /// Whether each has a channel and a permission.

@@ -28,7 +28,12 @@ fn setting(compare: &Compare) -> Section {
             format!("{role} on core {}", cores.join(" and "))
         })
         .collect();
-    let sent_by = compare.backend.name();
+    let sent_by = if compare.transport.is_stream() {
+        let (over, by) = (compare.transport.describe(), compare.backend.name());
+        format!("sockets over {over}, the peer by {by}")
+    } else {
+        compare.backend.name().to_owned()
+    };
     let servers = compare.servers.iter().map(|server| {
         [&server.name, &server.version, &server.command.join(" ")]
             .map(|text| Cell::Words(text.clone()))

@@ -117,12 +117,15 @@ pub(super) fn legend(names: impl Iterator<Item = String>) -> String {
 fn name(outcome: &Outcome) -> String {
     let traffic = |run: &Traffic| {
         let TrafficSpec { shape, direction, size, .. } = run.spec;
-        format!("{shape:?}, {direction:?}, {} flows, {size} bytes", run.flows)
+        let over = run.transport.describe();
+        format!("{shape:?}, {direction:?}, {} flows, {size} bytes, {over}", run.flows)
     };
     match outcome {
         Outcome::Traffic(run) => traffic(run),
         Outcome::FindMax(found) => format!("highest rate: {}", traffic(&found.confirmed)),
-        Outcome::Requests(requests) => requests.mode.clone(),
+        Outcome::Requests(requests) => {
+            format!("{}, {}", requests.mode, requests.transport.describe())
+        }
         Outcome::Hostile(hostile) => format!("{}: a client beside it", hostile.variant),
         Outcome::Footprint(footprint) => footprint.process.clone(),
         Outcome::Compare(_) | Outcome::Lab(_) | Outcome::Programs(_) => String::new(),

@@ -17,6 +17,7 @@ use super::{Kind, RequestSpec, SETTLE, outcome, shares, sleep_until, text, try_l
 use crate::cpu::{Meters, Watch};
 use crate::outcome::Hostile;
 use crate::session::{Link, Login, Place};
+use crate::traffic::Transport;
 use datagrams::Datagrams;
 use sender::{Ear, Forger, Outlet};
 
@@ -83,7 +84,7 @@ pub struct HostileSpec {
 /// privileges; a core that cannot be watched.
 pub fn run_hostile(spec: &HostileSpec, watches: &[Watch]) -> Result<Hostile> {
     raise_open_files().context("raising the limit of open files")?;
-    try_login(spec.server, spec.local, IpFamily::V4, &spec.login)?;
+    try_login(&probe(spec), &spec.login)?;
     let (mut outlet, mut datagrams) = arm(spec)?;
     let ear = Ear::of(&outlet)?;
     let mut meters = Meters::start(watches)?;
@@ -125,6 +126,7 @@ fn probe(spec: &HostileSpec) -> RequestSpec {
     RequestSpec {
         kind: Kind::Allocation { release: true },
         server: spec.server,
+        transport: Transport::Udp,
         local: spec.local,
         login: Some(spec.login.clone()),
         family: IpFamily::V4,
@@ -143,7 +145,7 @@ fn arm(spec: &HostileSpec) -> Result<(Outlet, Datagrams)> {
         Variant::Spoofed => Some(Forger::open(spec.server, spec.sources)?),
         Variant::Garbage | Variant::Integrity | Variant::Unauthenticated => None,
     };
-    let place = Place { server: spec.server, local: spec.local, receive_buffer: 0, gro: false };
+    let place = Place::of_datagrams(spec.server, spec.local);
     let credentials = spec.login.credentials(0, Clock::now().unix);
     let mut links = (0..PORTS)
         .map(|_| Link::open(&place, &credentials).context("a socket"))
@@ -152,7 +154,9 @@ fn arm(spec: &HostileSpec) -> Result<(Outlet, Datagrams)> {
         .context("what is to be sent")?;
     let outlet = match forger {
         Some(forger) => Outlet::Forged(forger),
-        None => Outlet::Sockets(links.into_iter().map(|link| link.socket).collect()),
+        None => Outlet::Sockets(
+            links.into_iter().map(|link| link.wire.into_udp()).collect::<std::io::Result<_>>()?,
+        ),
     };
     Ok((outlet, datagrams))
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use linux_net::{UdpSocket, random_bytes};
+use linux_net::random_bytes;
 
-use crate::session::Place;
+use crate::session::{Place, Wire};
 
 /// The first of the ports taken in turn: above those of services.
 const FIRST: u32 = 10_000;
@@ -19,16 +19,20 @@ const COUNT: u32 = 50_000;
 static NEXT: LazyLock<AtomicU32> =
     LazyLock::new(|| AtomicU32::new(u32::from_be_bytes(random_bytes()) % COUNT));
 
-/// A socket on the next free port. The kernel, when asked for any port, may well give one back that
+/// A socket on the next free port, or a new connection: its port the kernel chooses, since servers
+/// know a connection from an earlier one. The kernel, when asked for any port, may well give one back that
 /// was closed a moment ago.
-pub(super) fn socket(place: &Place) -> io::Result<UdpSocket> {
+pub(super) fn wire(place: &Place) -> io::Result<Wire> {
+    if place.transport.is_stream() {
+        return place.wire();
+    }
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..COUNT {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
         // Below 60,000.
         match place.socket_at((FIRST + number) as u16) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
-            outcome => return outcome,
+            outcome => return outcome.map(Wire::Udp),
         }
     }
     Err(last)

@@ -7,22 +7,23 @@ use crate::outcome::{CoreUse, Latency, Requests};
 /// A run of requests in a few lines.
 #[must_use]
 pub fn describe(requests: &Requests) -> String {
-    let Requests { mode, started, succeeded, failed, datagrams, duration, latency, cores } =
+    let Requests { mode, transport, started, succeeded, failed, datagrams, duration, .. } =
         requests;
     let seconds = duration.as_secs_f64();
     let mut text = format!(
-        "{mode}: {:.0} per second ({succeeded} of {started} in {seconds} s)",
+        "{mode}, by {}: {:.0} per second ({succeeded} of {started} in {seconds} s)",
+        transport.describe(),
         *succeeded as f64 / seconds
     );
     for (why, times) in failed {
         let _ = write!(text, "\n  failed {times} times: {why}");
     }
     let (sent, received) = datagrams;
-    let _ = write!(text, "\n  datagrams: {sent} sent, {received} received");
-    if let Some(latency) = latency {
+    let _ = write!(text, "\n  messages: {sent} sent, {received} received");
+    if let Some(latency) = &requests.latency {
         let _ = write!(text, "\n  latency: {}", percentiles(latency));
     }
-    text.push_str(&busy_cores(cores));
+    text.push_str(&busy_cores(&requests.cores));
     if failed.iter().any(|(why, _)| why.contains("answer")) {
         text.push_str(
             "\n  A server may limit what it answers to strangers (turnpike: \
@@ -61,11 +62,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::traffic::Transport;
 
     #[test]
     fn rates_failures_and_latency_are_told() {
         let requests = Requests {
             mode: "alloc".to_owned(),
+            transport: Transport::Udp,
             started: 1001,
             succeeded: 1000,
             failed: vec![("Allocate: no answer".to_owned(), 1)],

@@ -1,5 +1,5 @@
-//! A thread that keeps a number of exchanges going: each on a socket of its own, one after the
-//! other.
+//! A thread that keeps a number of exchanges going: each on a socket or a connection of its own, one
+//! after the other.
 //!
 //! ```text
 //! allocation:  Allocate → 401 → Allocate with credentials → success → Refresh 0 → success
@@ -9,24 +9,22 @@
 //! Every allocation is asked for by a client that has never talked to the server, so each costs the
 //! server a challenge and the look-up of the user. Each has a port of its own, too: servers may keep
 //! what they know of a client for a while after it gave its allocation back, and refuse another one
-//! from the same port (coturn does).
+//! from the same port (coturn does). Over a stream each makes a connection first, which is part of the
+//! exchange; bindings share one.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use linux_net::{Clock, Epoll, Events, Interest, random_bytes};
+use linux_net::{Clock, Epoll, Events, random_bytes};
 use turn_client::{Client, ClientConfig, Event};
 use turn_types::{Instant, IpFamily};
 
 use super::tally::Tally;
 use super::{Kind, RequestSpec, ports};
-use crate::session::{Link, Place, Trouble};
+use crate::session::{Link, Place, RECEIVE_BYTES, Trouble, Wire};
 
 /// Events taken per wait.
 const EVENTS: usize = 256;
-
-/// The largest answer to a request; nothing else comes here.
-const DATAGRAM_MAX: usize = 2048;
 
 /// How often it is looked whether requests have to be sent again. Well below the half second after
 /// which the first one is.
@@ -98,6 +96,8 @@ pub(super) struct Worker {
     seed: [u8; 32],
     clients: u64,
     epoll: Epoll,
+    /// For what is received.
+    buffer: Vec<u8>,
     tally: Tally,
 }
 
@@ -111,7 +111,7 @@ impl Worker {
             let config = place.config(&credentials);
             let link = Link::open(&place, &credentials)
                 .with_context(|| format!("socket {} of {}", number + 1, share.in_flight))?;
-            epoll.add(&link.socket, u64::from(number), Interest::Read).context("epoll")?;
+            link.wire.watch(&epoll, u64::from(number)).context("epoll")?;
             slots.push(Slot { link, config, phase: Phase::Idle, began: Instant::ZERO });
         }
         Ok(Self {
@@ -125,6 +125,7 @@ impl Worker {
             seed: random_bytes(),
             clients: 0,
             epoll,
+            buffer: vec![0; RECEIVE_BYTES],
             tally: Tally::new()?,
         })
     }
@@ -201,7 +202,11 @@ impl Worker {
         match self.kind {
             Kind::Binding => slot.link.client.binding(now)?,
             Kind::Allocation { .. } => {
-                self.forget(index);
+                if self.place.transport.is_stream() {
+                    self.replace_wire(index)?;
+                } else {
+                    self.forget(index);
+                }
                 self.slots[index].link.allocate(now, self.family)?;
             }
         }
@@ -228,21 +233,35 @@ impl Worker {
     }
 
     fn receive(&mut self, index: usize, error: bool) -> Result<()> {
-        let mut datagram = [0; DATAGRAM_MAX];
-        let link = &mut self.slots[index].link;
-        let mut unreachable = None;
-        if error {
-            link.socket.recv_errors(|error| unreachable = error.icmp.map(|_| error))?;
-        }
-        if let Some(len) = link.socket.recv(&mut datagram)? {
-            let now = Clock::instant();
-            self.tally.received += u64::from(self.share.window.contains(now));
-            link.client.handle_datagram(now, &datagram[..len]);
+        let Self { slots, buffer, tally, share, .. } = self;
+        let Link { wire, client } = &mut slots[index].link;
+        let mut trouble = None;
+        let now = Clock::instant();
+        let mut take = |message: &[u8]| {
+            tally.received += u64::from(share.window.contains(now));
+            client.handle_datagram(now, message);
+        };
+        match wire {
+            Wire::Udp(socket) => {
+                if error {
+                    let told = |error: linux_net::SocketError| {
+                        trouble = error.icmp.map(|_| Trouble::Unreachable(error));
+                    };
+                    socket.recv_errors(told)?;
+                }
+                if let Some(len) = socket.recv(buffer)? {
+                    take(&buffer[..len]);
+                }
+            }
+            Wire::Stream(stream) => {
+                let received = stream.lock().receive_all(buffer, take);
+                trouble = received.err().map(|error| Trouble::Connection(error.to_string()));
+            }
         }
         self.settle(index)?;
-        match unreachable {
-            Some(error) if self.slots[index].phase != Phase::Idle => {
-                self.end(index, Err(Trouble::Unreachable(error)))
+        match trouble {
+            Some(trouble) if self.slots[index].phase != Phase::Idle => {
+                self.end(index, Err(trouble))
             }
             Some(_) | None => Ok(()),
         }
@@ -273,7 +292,7 @@ impl Worker {
                 }
                 Event::Released => {
                     self.end(index, Ok(()))?;
-                    self.replace_socket(index)?;
+                    self.move_on(index)?;
                 }
                 Event::Refreshed { .. }
                 | Event::PermissionReady { .. }
@@ -305,7 +324,7 @@ impl Worker {
             }
             Kind::Allocation { release: false } | Kind::Binding => {
                 self.end(index, Ok(()))?;
-                self.replace_socket(index)
+                self.move_on(index)
             }
         }
     }
@@ -329,16 +348,22 @@ impl Worker {
             }
             Err(trouble) => {
                 self.tally.fail(trouble.to_string(), u64::from(counts));
-                self.replace_socket(index)
+                self.replace_wire(index)
             }
         }
     }
 
+    /// After an allocation. Another connection is made when there is something to ask, as its making
+    /// is part of the exchange.
+    fn move_on(&mut self, index: usize) -> Result<()> {
+        if self.place.transport.is_stream() { Ok(()) } else { self.replace_wire(index) }
+    }
+
     /// The server may still know the old one's port, and answers to it may still come.
-    fn replace_socket(&mut self, index: usize) -> Result<()> {
-        let socket = ports::socket(&self.place).context("another socket")?;
-        self.epoll.add(&socket, index as u64, Interest::Read).context("epoll")?;
-        self.slots[index].link.socket = socket;
+    fn replace_wire(&mut self, index: usize) -> Result<()> {
+        let wire = ports::wire(&self.place).context("another socket")?;
+        wire.watch(&self.epoll, index as u64).context("epoll")?;
+        self.slots[index].link.wire = wire;
         self.forget(index);
         Ok(())
     }

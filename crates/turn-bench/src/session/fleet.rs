@@ -4,11 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 
-use linux_net::{Clock, Epoll, Events, Interest, RxBatch, SocketError};
+use linux_net::{Clock, Epoll, Events, RxBatch, SocketError};
 use turn_client::Event;
 use turn_types::Instant;
 
 use super::link::Link;
+use super::stream::RECEIVE_BYTES;
+use super::wire::Wire;
 
 /// Events taken per wait.
 const EVENTS: usize = 256;
@@ -23,6 +25,8 @@ pub(crate) enum Notice {
     Client(Event),
     /// The network said that the server cannot be reached.
     Unreachable(SocketError),
+    /// The connection is broken, or was never made: why.
+    Broken(String),
 }
 
 /// Clients, their sockets and their timers.
@@ -35,6 +39,8 @@ pub(crate) struct Fleet {
     epoll: Epoll,
     events: Events,
     rx: RxBatch,
+    /// For what streams bring.
+    buffer: Vec<u8>,
 }
 
 impl Fleet {
@@ -46,13 +52,14 @@ impl Fleet {
             epoll: Epoll::new()?,
             events: Events::new(EVENTS),
             rx: RxBatch::new(DATAGRAMS),
+            buffer: vec![0; RECEIVE_BYTES],
         })
     }
 
     /// Takes a client in and sends what it has to send already.
     pub(crate) fn add(&mut self, link: Link) -> io::Result<()> {
         let index = self.links.len();
-        self.epoll.add(&link.socket, index as u64, Interest::Read)?;
+        link.wire.watch(&self.epoll, index as u64)?;
         self.links.push(link);
         self.due.push(None);
         self.send(index);
@@ -87,17 +94,22 @@ impl Fleet {
         let ready: Vec<_> = self.events.iter().collect();
         for event in ready {
             let index = event.token as usize;
-            if event.error {
-                self.links[index].socket.recv_errors(|error| {
-                    if error.icmp.is_some() {
-                        tell(index, Notice::Unreachable(error));
-                    }
-                })?;
+            if let Wire::Udp(socket) = &self.links[index].wire {
+                if event.error {
+                    socket.recv_errors(|error| {
+                        if error.icmp.is_some() {
+                            tell(index, Notice::Unreachable(error));
+                        }
+                    })?;
+                }
+                if !event.readable {
+                    continue;
+                }
             }
-            if event.readable {
-                self.receive(index)?;
-                self.settle(index, &mut tell);
+            if let Err(why) = self.receive(index)? {
+                tell(index, Notice::Broken(why.to_string()));
             }
+            self.settle(index, &mut tell);
         }
         let now = Clock::instant();
         while let Some(&Reverse((due, index))) = self.timers.peek()
@@ -113,16 +125,28 @@ impl Fleet {
         Ok(())
     }
 
-    fn receive(&mut self, index: usize) -> io::Result<()> {
-        let link = &mut self.links[index];
-        let count = self.rx.recv(&link.socket)?;
-        let now = Clock::instant();
-        for message in 0..count {
-            for (_, datagram) in self.rx.message(message).segments() {
-                link.client.handle_datagram(now, datagram);
+    /// Takes what is there; within, what a connection is broken by.
+    fn receive(&mut self, index: usize) -> io::Result<io::Result<()>> {
+        let Link { wire, client } = &mut self.links[index];
+        match wire {
+            Wire::Udp(socket) => {
+                let count = self.rx.recv(socket)?;
+                let now = Clock::instant();
+                for message in 0..count {
+                    for (_, datagram) in self.rx.message(message).segments() {
+                        client.handle_datagram(now, datagram);
+                    }
+                }
+                Ok(Ok(()))
+            }
+            Wire::Stream(stream) => {
+                let now = Clock::instant();
+                let mut stream = stream.lock();
+                Ok(stream.receive_all(&mut self.buffer, |message| {
+                    client.handle_datagram(now, message);
+                }))
             }
         }
-        Ok(())
     }
 
     fn settle(&mut self, index: usize, tell: &mut impl FnMut(usize, Notice)) {

@@ -1,15 +1,19 @@
-//! A client and its socket.
+//! A client and what joins it to its server.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use linux_net::{UdpOptions, UdpSocket, random_bytes};
+use linux_net::{ConnectOptions, TcpStream, UdpOptions, UdpSocket, random_bytes};
 use turn_client::{AllocateOptions, Client, ClientConfig, Families, Retransmission};
 use turn_types::{Instant, IpFamily, ServerAddr};
 
 use super::login::Credentials;
+use super::stream::SharedStream;
+use super::tls;
 use super::trouble::Trouble;
+use super::wire::Wire;
+use crate::traffic::Transport;
 
 /// When requests are sent again: as RFC 8489 recommends, but given up after 7.5 s and not after
 /// 39.5. Whoever measures wants to hear of a silent server.
@@ -25,21 +29,47 @@ const RETRANSMISSION: Retransmission = Retransmission {
 pub(crate) struct Place {
     /// The server.
     pub(crate) server: SocketAddr,
+    /// What carries messages to it.
+    pub(crate) transport: Transport,
     /// The address that clients send from; `None` is whichever the route gives.
     pub(crate) local: Option<IpAddr>,
-    /// Receive buffer of each socket in bytes; 0 is what the system gives.
+    /// Receive buffer of each UDP socket in bytes; 0 is what the system gives.
     pub(crate) receive_buffer: usize,
+    /// Send buffer of each connection in bytes; 0 is what the system gives.
+    pub(crate) send_buffer: usize,
     /// Whether equal datagrams may arrive merged.
     pub(crate) gro: bool,
 }
 
 impl Place {
-    /// A socket on a port of its own, connected to the server.
-    pub(crate) fn socket(&self) -> io::Result<UdpSocket> {
-        self.socket_at(0)
+    /// Datagrams to and from this server, with everything else as the system has it.
+    pub(crate) const fn of_datagrams(server: SocketAddr, local: Option<IpAddr>) -> Self {
+        let transport = Transport::Udp;
+        Self { server, transport, local, receive_buffer: 0, send_buffer: 0, gro: false }
     }
 
-    /// A socket on this port, connected to the server; 0 is any that is free.
+    /// A socket on a port of its own, or a new connection that begins to be made.
+    pub(crate) fn wire(&self) -> io::Result<Wire> {
+        match self.transport {
+            Transport::Udp => self.socket_at(0).map(Wire::Udp),
+            Transport::Tcp => Ok(Wire::Stream(SharedStream::new(self.connect()?, None)?)),
+            Transport::Tls => {
+                let tls = tls::connection(self.server.ip())?;
+                Ok(Wire::Stream(SharedStream::new(self.connect()?, Some(tls))?))
+            }
+            Transport::Dtls => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// A connection. It is reset when it is closed: a server frees what was its client's all the same,
+    /// and the port can be used again at once.
+    fn connect(&self) -> io::Result<TcpStream> {
+        let local = self.local.map(|ip| SocketAddr::new(ip, 0));
+        let options = ConnectOptions { local, send_buffer: self.send_buffer, reset: true };
+        TcpStream::connect(self.server, &options)
+    }
+
+    /// A UDP socket on this port, connected to the server; 0 is any that is free.
     pub(crate) fn socket_at(&self, port: u16) -> io::Result<UdpSocket> {
         let unspecified = IpFamily::of(self.server.ip()).unspecified();
         let local = SocketAddr::new(self.local.unwrap_or(unspecified), port);
@@ -55,23 +85,24 @@ impl Place {
         ClientConfig {
             username: credentials.username.clone(),
             password: credentials.password.clone(),
+            transport: self.transport.of_protocol(),
             retransmission: RETRANSMISSION,
             ..ClientConfig::new(ServerAddr(self.server), "", "", random_bytes())
         }
     }
 }
 
-/// A client and its socket, which is connected to the server.
+/// A client and what joins it to its server.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) socket: UdpSocket,
+    pub(crate) wire: Wire,
     pub(crate) client: Client,
 }
 
 impl Link {
-    /// A client on a socket of its own.
+    /// A client on a socket or a connection of its own.
     pub(crate) fn open(place: &Place, credentials: &Credentials) -> io::Result<Self> {
-        Ok(Self { socket: place.socket()?, client: Client::new(place.config(credentials)) })
+        Ok(Self { wire: place.wire()?, client: Client::new(place.config(credentials)) })
     }
 
     /// Asks for an allocation of this family.
@@ -91,12 +122,13 @@ impl Link {
         allocation.relayed.iter().flatten().next().map(|relayed| relayed.0)
     }
 
-    /// Sends what the client wants to send, and returns how many datagrams that were. What the
-    /// kernel would not take is lost like any other datagram, and sent again in time.
+    /// Sends what the client wants to send, and returns how many messages that were. What the
+    /// kernel would not take is lost like any other datagram, and sent again in time; that a connection
+    /// is broken hears whoever receives.
     pub(crate) fn send(&mut self) -> u64 {
         let mut sent = 0;
         while let Some(request) = self.client.poll_transmit() {
-            sent += u64::from(self.socket.send(request).is_ok());
+            sent += u64::from(self.wire.send(request).unwrap_or(false));
         }
         sent
     }

@@ -112,6 +112,7 @@ fn start(options: &SessionOptions, want: Want, number: u32) -> Result<Link> {
 fn judge(notice: Notice, want: Want) -> Result<bool, Trouble> {
     let event = match notice {
         Notice::Unreachable(error) => return Err(Trouble::Unreachable(error)),
+        Notice::Broken(why) => return Err(Trouble::Connection(why)),
         Notice::Client(event) => event,
     };
     let ready = match want {
@@ -195,7 +196,7 @@ fn release(waiting: &mut Vec<Link>) -> io::Result<usize> {
         fleet.turn(deadline, |index, notice| {
             let done = matches!(notice, Notice::Client(Event::Released));
             let failed = match notice {
-                Notice::Unreachable(_) => true,
+                Notice::Unreachable(_) | Notice::Broken(_) => true,
                 Notice::Client(event) => Trouble::at_setup(event).is_some(),
             };
             if (done || failed) && !std::mem::replace(&mut ended[index], true) {

@@ -33,6 +33,8 @@ pub enum Trouble {
     Redirected,
     /// The network said that the server cannot be reached.
     Unreachable(SocketError),
+    /// The connection to the server is broken, or was never made: why.
+    Connection(String),
     /// The client itself would not.
     Client(RequestError),
 }
@@ -95,6 +97,11 @@ impl Trouble {
             Self::Unreachable(_) => Some(
                 "is the server running, and does it listen on this address? does a firewall \
                  refuse UDP there?",
+            ),
+            Self::Connection(_) => Some(
+                "is the server running, and does it speak this transport at this address and port? \
+                 how many connections does it take, of one address too (turnpike: tcp.connections, \
+                 tcp.connections_per_address)?",
             ),
             Self::Client(_) => None,
         }
@@ -166,6 +173,7 @@ impl fmt::Display for Trouble {
                 let what = std::io::Error::from_raw_os_error(error.errno);
                 write!(f, "{} cannot be reached: {what}", error.peer)
             }
+            Self::Connection(why) => write!(f, "the connection: {why}"),
             Self::Client(error) => error.fmt(f),
         }
     }

@@ -26,8 +26,9 @@ const MODERATION_NS: u32 = 50_000;
 
 /// Makes an end work as described above, on the cores of its host.
 pub(super) fn steer(lab: &Lab, host: Host, end: &str, backend: Backend) -> anyhow::Result<()> {
-    // Packets of local programs take the way of a driver only where TCP segmentation is off; there
-    // is no TCP here.
+    // Packets of local programs take the way of a driver only where TCP segmentation is off: who sends
+    // by TCP has its segments cut by the stack, as in front of a card that cannot, which is the same for
+    // all servers.
     let cut = match host {
         Host::Client | Host::Peer => " tx-udp-segmentation off",
         Host::Server => "",

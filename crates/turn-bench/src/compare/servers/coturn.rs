@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Prepared, Terms, find, version};
+use super::{Certificate, Prepared, Terms, find, version};
 
 pub(super) fn prepare(
     path: Option<&Path>,
@@ -23,7 +23,7 @@ pub(super) fn prepare(
 fn arguments(terms: &Terms, directory: &Path) -> Vec<String> {
     let Terms { listen, relay, peer, secret, realm, ports: (first, last), workers, .. } = terms;
     let file = |name: &str| directory.join(name).display().to_string();
-    [
+    let mut arguments = vec![
         // No configuration file but these.
         "-n".to_owned(),
         format!("--listening-ip={}", listen.ip()),
@@ -36,8 +36,6 @@ fn arguments(terms: &Terms, directory: &Path) -> Vec<String> {
         format!("--static-auth-secret={secret}"),
         format!("--allowed-peer-ip={}", peer.ip()),
         format!("--relay-threads={workers}"),
-        "--no-tcp".to_owned(),
-        "--no-tls".to_owned(),
         "--no-dtls".to_owned(),
         "--no-cli".to_owned(),
         format!("--userdb={}", file("turndb")),
@@ -45,14 +43,25 @@ fn arguments(terms: &Terms, directory: &Path) -> Vec<String> {
         format!("--log-file={}", file("turnserver.log")),
         "--simple-log".to_owned(),
         "--no-stdout-log".to_owned(),
-    ]
-    .into()
+    ];
+    if !terms.transport.is_stream() {
+        arguments.push("--no-tcp".to_owned());
+    }
+    match &terms.certificate {
+        Some(Certificate { chain, key }) => arguments.extend([
+            format!("--tls-listening-port={}", terms.tls_listen.port()),
+            format!("--cert={}", chain.display()),
+            format!("--pkey={}", key.display()),
+        ]),
+        None => arguments.push("--no-tls".to_owned()),
+    }
+    arguments
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::servers::terms;
+    use crate::compare::servers::{terms, tls_terms};
 
     #[test]
     fn what_was_agreed_is_said() {
@@ -66,8 +75,21 @@ mod tests {
             "--static-auth-secret=0123456789abcdef0123456789abcdef",
             "--relay-threads=2",
             "--userdb=/run/bench/turndb",
+            "--no-tcp",
+            "--no-tls",
         ] {
             assert!(arguments.iter().any(|given| given == argument), "{argument}");
         }
+    }
+
+    #[test]
+    fn tls_has_a_port_and_a_certificate() {
+        let arguments = arguments(&tls_terms(), Path::new("/run/bench"));
+        for argument in
+            ["--tls-listening-port=5349", "--cert=/run/c.pem", "--pkey=/run/c.key", "--no-dtls"]
+        {
+            assert!(arguments.iter().any(|given| given == argument), "{argument}");
+        }
+        assert!(!arguments.iter().any(|given| given == "--no-tls" || given == "--no-tcp"));
     }
 }

@@ -1,10 +1,23 @@
 //! Any other server, by a line of shell.
 
-use super::{Prepared, Terms};
+use std::path::PathBuf;
+
+use super::{Certificate, Prepared, Terms};
 
 /// What can be filled in.
-const PLACES: [&str; 10] = [
-    "listen", "relay", "peer", "user", "password", "secret", "realm", "min_port", "max_port",
+const PLACES: [&str; 13] = [
+    "listen",
+    "tls_listen",
+    "certificate",
+    "key",
+    "relay",
+    "peer",
+    "user",
+    "password",
+    "secret",
+    "realm",
+    "min_port",
+    "max_port",
     "workers",
 ];
 
@@ -39,8 +52,15 @@ pub(super) fn prepare(line: &str, terms: &Terms) -> Prepared {
 }
 
 fn filling(place: &str, terms: &Terms) -> String {
+    // Nothing, where no TLS is measured.
+    let file = |part: fn(&Certificate) -> &PathBuf| {
+        terms.certificate.as_ref().map(|one| part(one).display().to_string()).unwrap_or_default()
+    };
     match place {
         "listen" => terms.listen.to_string(),
+        "tls_listen" => terms.tls_listen.to_string(),
+        "certificate" => file(|certificate| &certificate.chain),
+        "key" => file(|certificate| &certificate.key),
         "relay" => terms.relay.ip().to_string(),
         "peer" => terms.peer.to_string(),
         "user" => terms.user.clone(),
@@ -57,16 +77,16 @@ fn filling(place: &str, terms: &Terms) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::servers::terms;
+    use crate::compare::servers::{terms, tls_terms};
 
     #[test]
     fn every_place_is_filled() {
         let line = PLACES.map(|place| format!("{{{place}}}")).join(" ");
         check(&line).unwrap();
-        let prepared = prepare(&line, &terms());
+        let prepared = prepare(&line, &tls_terms());
         assert_eq!(
             prepared.command[2],
-            "exec 10.78.1.1:3478 10.78.2.1 10.78.2.2:7000 bench password \
+            "exec 10.78.1.1:3478 10.78.1.1:5349 /run/c.pem /run/c.key 10.78.2.1 10.78.2.2:7000 bench password \
              0123456789abcdef0123456789abcdef bench 10000 65535 2"
         );
         assert!(prepared.knows_secret);

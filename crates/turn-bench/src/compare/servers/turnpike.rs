@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use super::{Prepared, Terms, find, version};
+use super::{Certificate, Prepared, Terms, find, version};
 
 pub(super) fn prepare(
     path: Option<&Path>,
@@ -36,6 +36,17 @@ fn configuration(terms: &Terms, offload: Option<&str>, directory: &Path) -> Stri
     let data = directory.join("data");
     let data = data.display();
     let offload = offload.map(|mode| format!("[offload]\nmode = '{mode}'\n")).unwrap_or_default();
+    // Named only where they are measured: older builds do not know them.
+    let tcp = if terms.transport.is_stream() {
+        "[tcp]\nconnections = 0\nconnections_per_address = 0\n"
+    } else {
+        ""
+    };
+    let tls = terms.certificate.as_ref().map(|Certificate { chain, key }| {
+        let (listen, chain, key) = (terms.tls_listen, chain.display(), key.display());
+        format!("[tls]\nlisten = ['{listen}']\ncertificates = [{{ chain = '{chain}', key = '{key}' }}]\n")
+    });
+    let tls = tls.unwrap_or_default();
     format!(
         "realm = '{realm}'\n\
          listen = ['{listen}']\n\
@@ -53,14 +64,14 @@ fn configuration(terms: &Terms, offload: Option<&str>, directory: &Path) -> Stri
          count = {workers}\n\
          [data]\n\
          directory = '{data}'\n\
-         {offload}"
+         {tcp}{tls}{offload}"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::servers::terms;
+    use crate::compare::servers::{terms, tls_terms};
 
     #[test]
     fn what_was_agreed_is_in_the_file() {
@@ -74,6 +85,19 @@ mod tests {
             "count = 2",
             "directory = '/run/bench/data'",
             "mode = 'tc'",
+        ] {
+            assert!(text.lines().any(|given| given == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("[tcp]") && !text.contains("[tls]"), "{text}");
+    }
+
+    #[test]
+    fn tls_has_a_port_and_a_certificate() {
+        let text = configuration(&tls_terms(), None, Path::new("/run/bench"));
+        for line in [
+            "connections_per_address = 0",
+            "listen = ['10.78.1.1:5349']",
+            "certificates = [{ chain = '/run/c.pem', key = '/run/c.key' }]",
         ] {
             assert!(text.lines().any(|given| given == line), "{line}\n{text}");
         }

@@ -1,7 +1,7 @@
 //! The search against servers that are functions of the rate.
 
 use super::*;
-use crate::traffic::{Direction, Shape};
+use crate::traffic::{Direction, Shape, Transport};
 
 /// A generator that sends at most `sends` packets per second, and a server that loses nothing up
 /// to `capacity` and delivers `overloaded` beyond it.
@@ -30,6 +30,7 @@ impl World {
         Traffic {
             spec: *spec,
             backend: Backend::Sockets,
+            transport: Transport::Udp,
             flows: 1,
             sent: (offered * seconds) as u64,
             refused: 0,

@@ -94,33 +94,35 @@ fn requests(username: &Arc<str>, place: &Place, links: &mut [Link]) -> Result<Re
 
 /// What the client answers to the server's challenge.
 fn challenged(link: &mut Link, first: &[u8]) -> Result<Vec<u8>> {
+    let Link { wire, client } = link;
+    let socket = wire.udp()?;
     let epoll = Epoll::new().context("epoll")?;
-    epoll.add(&link.socket, 0, Interest::Read).context("epoll")?;
+    epoll.add(socket, 0, Interest::Read).context("epoll")?;
     let mut events = Events::new(1);
     let deadline = Clock::instant() + PATIENCE;
     let mut request = first.to_vec();
     let mut buffer = [0; 2048];
     let mut answered = false;
     loop {
-        let _ = link.socket.send(&request);
+        let _ = socket.send(&request);
         let wait = Duration::from_millis(500);
         epoll.wait(&mut events, Some(wait)).context("epoll")?;
         let mut unreachable = None;
-        link.socket.recv_errors(|error| unreachable = error.icmp.map(|_| error))?;
+        socket.recv_errors(|error| unreachable = error.icmp.map(|_| error))?;
         if let Some(error) = unreachable {
             return Err(Trouble::Unreachable(error).into());
         }
-        while let Some(len) = link.socket.recv(&mut buffer)? {
-            link.client.handle_datagram(Clock::instant(), &buffer[..len]);
+        while let Some(len) = socket.recv(&mut buffer)? {
+            client.handle_datagram(Clock::instant(), &buffer[..len]);
             answered = true;
         }
-        if let Some(event) = link.client.poll_event() {
+        if let Some(event) = client.poll_event() {
             match Trouble::at_setup(event) {
                 Some(trouble) => return Err(trouble.into()),
                 None => bail!("the server gave an allocation to somebody without credentials"),
             }
         }
-        match link.client.poll_transmit() {
+        match client.poll_transmit() {
             Some(next) if answered => return Ok(next.to_vec()),
             Some(next) => request = next.to_vec(),
             None if Clock::instant() >= deadline => bail!("no answer to an Allocate"),

@@ -1,0 +1,68 @@
+//! What clients send packets by: UDP sockets, or connections.
+
+use anyhow::Result;
+
+use crate::engine::plan::Plan;
+use crate::engine::seam::{Gauge, Sent, Source, Target};
+use crate::engine::source::SocketSource;
+use crate::engine::streams::StreamSource;
+use crate::session::Wire;
+
+/// Sends on flows of clients. They are all of one kind.
+#[derive(Debug)]
+pub(crate) enum ClientSource {
+    Datagrams(SocketSource),
+    Streams(StreamSource),
+}
+
+impl ClientSource {
+    /// Sends every flow by a wire of its own.
+    pub(crate) fn of_sessions(flows: Vec<(Target, Wire)>) -> Self {
+        let (mut sockets, mut streams) = (Vec::new(), Vec::new());
+        for (target, wire) in flows {
+            match wire {
+                Wire::Udp(socket) => sockets.push((target, socket)),
+                Wire::Stream(stream) => streams.push((target, stream)),
+            }
+        }
+        if streams.is_empty() {
+            Self::Datagrams(SocketSource::of_sessions(sockets))
+        } else {
+            Self::Streams(StreamSource::new(streams))
+        }
+    }
+
+    /// Lets only flows below this number take part in runs.
+    pub(crate) fn restrict(&mut self, flows: u32) {
+        match self {
+            Self::Datagrams(source) => source.restrict(flows),
+            Self::Streams(source) => source.restrict(flows),
+        }
+    }
+
+    /// The flows that take part.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        match self {
+            Self::Datagrams(source) => source.targets().collect(),
+            Self::Streams(source) => source.targets().collect(),
+        }
+    }
+
+    /// Sends a payload on the flow at `index`. Whether it arrives is not known, nor whether the
+    /// kernel took it.
+    pub(crate) fn send_one(&mut self, index: usize, payload: &[u8]) {
+        match self {
+            Self::Datagrams(source) => source.send_one(index, payload),
+            Self::Streams(source) => source.send_one(index, payload),
+        }
+    }
+}
+
+impl Source for ClientSource {
+    fn run(&mut self, plan: &Plan, gauge: Gauge<'_>) -> Result<Sent> {
+        match self {
+            Self::Datagrams(source) => source.run(plan, gauge),
+            Self::Streams(source) => source.run(plan, gauge),
+        }
+    }
+}

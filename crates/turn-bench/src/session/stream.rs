@@ -1,0 +1,304 @@
+//! A connection to the server: messages in a stream of bytes, as they are or in TLS.
+//!
+//! What is sent is taken whole or not at all, so that a message is never cut: while the socket still
+//! owes a part of what it took, media is refused, and what must arrive is kept.
+
+use std::io::{self, BufRead as _, Write as _};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use linux_net::{ReadOutcome, TcpStream};
+use rustls::ClientConnection;
+use stun_wire::{Cut, next_message_rfc5766};
+
+/// Bytes of requests that may wait for the socket: more than a client and a run ever have in flight.
+const WAITING_MAX: usize = 64 * 1024;
+
+/// Room for what one read brings.
+pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
+
+/// One connection, of a thread that sends and of one that receives.
+#[derive(Clone, Debug)]
+pub struct SharedStream(Arc<Mutex<Stream>>);
+
+impl SharedStream {
+    pub(super) fn new(socket: TcpStream, tls: Option<ClientConnection>) -> io::Result<Self> {
+        let local = socket.local_addr()?;
+        let tls = tls.map(Box::new);
+        let (unsent, received, waiting) = (Vec::new(), Vec::new(), 0);
+        Ok(Self(Arc::new(Mutex::new(Stream { socket, local, tls, unsent, received, waiting }))))
+    }
+
+    /// For one thread alone. Whoever panicked with it may have left half a message behind, which the
+    /// server then complains of.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Stream> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    socket: TcpStream,
+    local: SocketAddr,
+    tls: Option<Box<ClientConnection>>,
+    /// Without TLS: what was to be sent and the socket has not taken. (TLS keeps its own.)
+    unsent: Vec<u8>,
+    /// What was received, decrypted, and is not a whole message yet.
+    received: Vec<u8>,
+    /// Bytes handed in since nothing waited the last time.
+    waiting: usize,
+}
+
+impl Stream {
+    /// The address it is connected from.
+    pub(crate) const fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Sends messages, padded as on a stream, if nothing waits before them; `false`: none of them, the
+    /// socket is full. In TLS each call makes a record of its own, or several above 16 KiB.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn offer(&mut self, messages: &[u8]) -> io::Result<bool> {
+        if !self.flush()? {
+            return Ok(false);
+        }
+        let Some(tls) = &mut self.tls else {
+            let taken = self.socket.write([messages, &[]])?;
+            if taken > 0 {
+                self.unsent.extend_from_slice(&messages[taken..]);
+            }
+            return Ok(taken > 0);
+        };
+        tls.writer().write_all(messages)?;
+        self.flush()?;
+        Ok(true)
+    }
+
+    /// Sends a message in any case, now or later; `false`: too much waits already.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<bool> {
+        if self.waiting + message.len() > WAITING_MAX {
+            self.flush()?;
+        }
+        if self.waiting + message.len() > WAITING_MAX {
+            return Ok(false);
+        }
+        self.waiting += message.len();
+        match &mut self.tls {
+            Some(tls) => tls.writer().write_all(message)?,
+            None => self.unsent.extend_from_slice(message),
+        }
+        self.flush()?;
+        Ok(true)
+    }
+
+    /// Writes what waits, as far as it goes; whether nothing waits any more.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        if let Some(tls) = &mut self.tls {
+            while tls.wants_write() {
+                match tls.write_tls(&mut &self.socket) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        while !self.unsent.is_empty() {
+            match self.socket.write([&self.unsent, &[]])? {
+                0 => return Ok(false),
+                taken => drop(self.unsent.drain(..taken)),
+            }
+        }
+        // Before the connection is secure, TLS itself keeps what is to be sent.
+        if self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking()) {
+            self.waiting = 0;
+        }
+        Ok(true)
+    }
+
+    /// Reads once and hands out whole messages, without their padding; `false` when nothing was
+    /// there. What has to be said in answer (TLS) is sent.
+    ///
+    /// # Errors
+    /// The connection is broken or ended; what came is no TLS, or neither STUN nor ChannelData.
+    pub(crate) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        // Room to write is told like something to read.
+        self.flush()?;
+        let len = match self.socket.read(buffer)? {
+            ReadOutcome::WouldBlock => return Ok(false),
+            ReadOutcome::Ended => {
+                let what = "the server closed the connection";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+            }
+            ReadOutcome::Read(len) => len,
+        };
+        let Self { tls, received, .. } = self;
+        match tls {
+            None if received.is_empty() => {
+                let taken = cut(&buffer[..len], &mut each)?;
+                received.extend_from_slice(&buffer[taken..len]);
+            }
+            None => {
+                received.extend_from_slice(&buffer[..len]);
+                drop(received.drain(..cut(received, &mut each)?));
+            }
+            Some(tls) => {
+                let outcome = decrypt(tls, &buffer[..len], received);
+                // Also what tells the other end of an error.
+                self.flush()?;
+                outcome?;
+                drop(self.received.drain(..cut(&self.received, &mut each)?));
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Stream {
+    /// [Receives](Self::receive) until nothing is there.
+    ///
+    /// # Errors
+    /// As [`Stream::receive`].
+    pub(crate) fn receive_all(
+        &mut self,
+        buffer: &mut [u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> io::Result<()> {
+        while self.receive(buffer, &mut each)? {}
+        Ok(())
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Decrypts all of it, and appends what it meant.
+fn decrypt(tls: &mut ClientConnection, mut bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
+    while !bytes.is_empty() {
+        tls.read_tls(&mut bytes)?;
+        tls.process_new_packets().map_err(|error| io::Error::other(format!("TLS: {error}")))?;
+        let mut reader = tls.reader();
+        // Nothing now, or nothing any more: the socket tells that as well.
+        while let Ok(chunk @ [_, ..]) = reader.fill_buf() {
+            plain.extend_from_slice(chunk);
+            let len = chunk.len();
+            reader.consume(len);
+        }
+    }
+    Ok(())
+}
+
+/// Hands out the whole messages in front, and returns how many bytes they are.
+fn cut(bytes: &[u8], each: &mut impl FnMut(&[u8])) -> io::Result<usize> {
+    let mut at = 0;
+    loop {
+        match next_message_rfc5766(&bytes[at..]) {
+            Cut::NeedMore { .. } => return Ok(at),
+            Cut::Message { len, padded_len } => {
+                each(&bytes[at..at + len]);
+                at += padded_len;
+            }
+            Cut::Garbage => {
+                let what = "the server sent what is neither STUN nor ChannelData";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    use linux_net::ConnectOptions;
+
+    use super::*;
+
+    /// A connection with small buffers, and its far end, which waits when it reads.
+    fn pair() -> (SharedStream, std::net::TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let options = ConnectOptions { send_buffer: 4096, ..ConnectOptions::default() };
+        let near = TcpStream::connect(listener.local_addr().unwrap(), &options).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        (SharedStream::new(near, None).unwrap(), far)
+    }
+
+    fn message(fill: u8) -> Vec<u8> {
+        [&[0x40, 0, 0, 5][..], &[fill; 5], &[0; 3]].concat()
+    }
+
+    #[test]
+    fn a_full_socket_refuses_media_whole_and_keeps_requests() {
+        let (near, mut far) = pair();
+        let media = message(1).repeat(1000);
+        let mut taken = 0;
+        while near.lock().offer(&media).unwrap() {
+            taken += 1;
+        }
+        assert!(taken > 0);
+        assert!(near.lock().send(&message(2)).unwrap(), "kept");
+        let mut all = vec![0; taken * media.len() + 12];
+        std::thread::scope(|scope| {
+            let reading = scope.spawn(|| far.read_exact(&mut all));
+            while !near.lock().flush().unwrap() {
+                std::thread::yield_now();
+            }
+            reading.join().unwrap().unwrap();
+        });
+        assert_eq!(all[..taken * media.len()], media.repeat(taken));
+        assert_eq!(all[taken * media.len()..], message(2));
+        assert!(near.lock().offer(&media).unwrap(), "there is room again");
+    }
+
+    #[test]
+    fn requests_that_wait_are_bounded() {
+        let (near, _far) = pair();
+        let media = message(1).repeat(1000);
+        while near.lock().offer(&media).unwrap() {}
+        let kept = (0..2 * WAITING_MAX / 12).filter(|_| near.lock().send(&message(2)).unwrap());
+        assert!((1..=WAITING_MAX / 12).contains(&kept.count()));
+    }
+
+    #[test]
+    fn messages_are_cut_wherever_the_bytes_are_parted() {
+        let (near, mut far) = pair();
+        let sent = [message(1), message(2), message(3)].concat();
+        let mut heard = Vec::new();
+        for part in sent.chunks(7) {
+            far.write_all(part).unwrap();
+            let mut buffer = [0; 64];
+            while !near.lock().receive(&mut buffer, |one| heard.push(one.to_vec())).unwrap() {
+                std::thread::yield_now();
+            }
+        }
+        let expected: Vec<_> = (1..=3).map(|fill| message(fill)[..9].to_vec()).collect();
+        assert_eq!(heard, expected, "without their padding");
+        far.write_all(&[0xFF; 8]).unwrap();
+        drop(far);
+        let mut ended = Ok(true);
+        while ended.is_ok() {
+            ended = near.lock().receive(&mut [0; 64], |_| panic!("a message"));
+        }
+        assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}

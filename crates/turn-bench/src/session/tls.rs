@@ -1,0 +1,98 @@
+//! TLS as a client that measures: one version, one cipher, one exchange of keys, and whatever
+//! certificate there is.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+
+/// Made once: all connections offer the same.
+static CONFIG: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(config);
+
+/// A connection that begins with the next bytes.
+pub(super) fn connection(server: IpAddr) -> io::Result<ClientConnection> {
+    let config = CONFIG.clone().map_err(io::Error::other)?;
+    let mut connection =
+        ClientConnection::new(config, ServerName::from(server)).map_err(io::Error::other)?;
+    // Whoever hands in messages has bounds of his own, and wants them taken whole.
+    connection.set_buffer_limit(None);
+    Ok(connection)
+}
+
+fn config() -> Result<Arc<ClientConfig>, Error> {
+    let provider = CryptoProvider {
+        cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
+        kx_groups: vec![aws_lc_rs::kx_group::X25519],
+        ..aws_lc_rs::default_provider()
+    };
+    let schemes = provider.signature_verification_algorithms.supported_schemes();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Anybody(schemes)))
+        .with_no_client_auth();
+    // Each handshake is a whole one, whatever the server remembers.
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
+
+/// Takes every certificate, with signatures of these schemes.
+#[derive(Debug)]
+struct Anybody(Vec<SignatureScheme>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{CipherSuite, NamedGroup};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_offered_but_what_results_say() {
+        let provider = Arc::clone(CONFIG.as_ref().unwrap().crypto_provider());
+        let suites: Vec<_> = provider.cipher_suites.iter().map(|suite| suite.suite()).collect();
+        assert_eq!(suites, [CipherSuite::TLS13_AES_128_GCM_SHA256]);
+        let groups: Vec<_> = provider.kx_groups.iter().map(|group| group.name()).collect();
+        assert_eq!(groups, [NamedGroup::X25519]);
+        connection("127.0.0.1".parse().unwrap()).unwrap();
+    }
+}
