@@ -82,8 +82,8 @@ pub struct CompareArgs {
     pub cells: CellList,
     /// What clients are connected by: udp, tcp or tls. Over the last two clients send and receive by
     /// sockets, and --backend is the peer's. Servers speak TLS with a certificate made for the run
-    /// (P-256), which nobody verifies; clients offer TLS 1.3 with AES-128-GCM and X25519 alone, so that
-    /// all servers do the same
+    /// (P-256), which nobody verifies; clients offer TLS 1.3 with AES-128-GCM and keys exchanged on P-256
+    /// alone, so that all servers do the same
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
     /// What sends and receives: sockets, or frames, which reach higher rates and arrive as from a

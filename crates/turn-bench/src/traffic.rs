@@ -61,7 +61,7 @@ pub enum Transport {
     /// TCP, one connection for each client.
     Tcp,
     /// TLS 1.3 over TCP, always with the same cipher (AES-128-GCM) and the same exchange of keys
-    /// (X25519), so that servers can be compared. Certificates are not verified: this tool measures
+    /// (on P-256), so that servers can be compared. Certificates are not verified: this tool measures
     /// servers, it does not judge them.
     Tls,
     /// DTLS over UDP. This build has no client for it.
@@ -86,7 +86,7 @@ impl Transport {
         match self {
             Self::Udp => "UDP",
             Self::Tcp => "TCP",
-            Self::Tls => "TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519)",
+            Self::Tls => "TLS 1.3 (TLS_AES_128_GCM_SHA256, P-256)",
             Self::Dtls => "DTLS",
         }
     }

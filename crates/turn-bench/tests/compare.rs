@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use turn_bench::outcome::{Compare, Outcome};
+use turn_bench::traffic::Transport;
 
 const BENCH: &str = env!("CARGO_BIN_EXE_turnpike-bench");
 
@@ -43,7 +44,8 @@ fn skip(reason: &str) {
 
 fn start(servers: [&str; 2], cells: &str, json: &Path) -> Child {
     let mut command = Command::new(BENCH);
-    command.args(["compare", "--rounds", "1", "--duration", "1", "--cells", cells]);
+    command.args(["compare", "--rounds", "1", "--duration", "1", "--cells"]);
+    command.args(cells.split(' '));
     command.args(servers.map(|server| format!("--server={server}")));
     command.arg("--json").arg(json).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
@@ -123,6 +125,35 @@ fn check(compare: &Compare) {
         }
     }
     assert!(compare.raw.iter().any(|step| step.round == 0));
+}
+
+#[test]
+fn two_servers_are_compared_over_tls() {
+    let Some(servers) = servers() else { return };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let json = json_file("tls");
+    let child = start(servers, "audio:2:c2p,audio:2:p2c --transport tls", &json);
+    let output = child.wait_with_output().unwrap();
+    if cannot(&output) {
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("over TLS 1.3 (TLS_AES_128_GCM_SHA256, P-256)"), "{text}");
+
+    let line = fs::read_to_string(&json).unwrap();
+    fs::remove_file(&json).unwrap();
+    let Outcome::Compare(compare) = serde_json::from_str(&line).unwrap() else {
+        panic!("{line}");
+    };
+    assert_eq!(compare.transport, Transport::Tls);
+    assert_eq!(compare.failures, Vec::<String>::new());
+    for cell in &compare.cells {
+        let most = &cell.measures[0];
+        assert_eq!(most.name, "delivered at most");
+        assert!(most.values.iter().flatten().flatten().all(|value| *value > 0.0), "{cell:?}");
+        assert!(cell.measures.iter().any(|measure| measure.name == "server cores busy, at most"));
+    }
 }
 
 #[test]

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use support::{Server, free_address};
+use support::{Server, TRANSPORTS, free_address};
 use turn_bench::engine::{Bench, BenchOptions, FindMaxSpec, Peer, PeerOptions};
 use turn_bench::outcome::Traffic;
 use turn_bench::session::SessionOptions;
-use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec};
+use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec, Transport};
 
 const DIRECTIONS: [Direction; 3] =
     [Direction::ClientToPeer, Direction::PeerToClient, Direction::Echo];
@@ -45,8 +45,12 @@ impl Drop for Running {
 }
 
 fn open(server: &Server, peer: SocketAddr, sessions: u32) -> Bench {
+    open_over(Transport::Udp, server, peer, sessions)
+}
+
+fn open_over(transport: Transport, server: &Server, peer: SocketAddr, sessions: u32) -> Bench {
     let mut options = SessionOptions::new(server.address, Server::login(), peer);
-    options.sessions = sessions;
+    (options.transport, options.sessions) = (transport, sessions);
     options.receive_buffer = 4 << 20;
     let (senders, receivers, watch) = (2, 2, Vec::new());
     Bench::open(&BenchOptions { sessions: options, senders, receivers, watch, quiet: true })
@@ -76,15 +80,40 @@ fn all_arrived(traffic: &Traffic) {
 
 #[test]
 fn at_a_modest_rate_everything_arrives_whichever_way_it_goes() {
-    let (server, peer) = (Server::start(""), Running::start());
-    let mut bench = open(&server, peer.address, 5);
-    for direction in DIRECTIONS {
-        for shape in [Shape::Audio, Shape::Video, Shape::Flood] {
-            let spec = spec(shape, direction, Some(3200));
-            all_arrived(&bench.run(&spec, 5, Backend::Sockets).unwrap());
+    let (server, peer) = (Server::start_secure(""), Running::start());
+    for transport in TRANSPORTS {
+        let mut bench = open_over(transport, &server, peer.address, 5);
+        for direction in DIRECTIONS {
+            for shape in [Shape::Audio, Shape::Video, Shape::Flood] {
+                let spec = spec(shape, direction, Some(3200));
+                let traffic = bench.run(&spec, 5, Backend::Sockets).unwrap();
+                assert_eq!(traffic.transport, transport);
+                all_arrived(&traffic);
+            }
         }
+        assert_eq!(bench.close(), 0);
     }
-    assert_eq!(bench.close(), 0);
+}
+
+#[test]
+fn whoever_sends_too_much_over_a_stream_is_held_back_and_the_next_run_is_none_the_worse() {
+    let (server, peer) = (Server::start_secure(""), Running::start());
+    for transport in [Transport::Tcp, Transport::Tls] {
+        let mut bench = open_over(transport, &server, peer.address, 4);
+        // No multiple of four bytes: all is padded.
+        let flood = TrafficSpec { size: 1201, ..spec(Shape::Flood, Direction::ClientToPeer, None) };
+        let flat_out = bench.run(&flood, 4, Backend::Sockets).unwrap();
+        assert!(flat_out.held_back() > 0.0 && flat_out.delivered > 0, "{flat_out:?}");
+        assert!(flat_out.delivered <= flat_out.sent, "{flat_out:?}");
+        let wrong = (flat_out.duplicates, flat_out.reordered, flat_out.damaged);
+        assert_eq!(wrong, (0, 0, 0), "{flat_out:?}");
+        for direction in DIRECTIONS {
+            let modest = spec(Shape::Audio, direction, Some(1000));
+            all_arrived(&bench.run(&modest, 4, Backend::Sockets).unwrap());
+        }
+        let frames = bench.run(&flood, 4, Backend::Frames).unwrap_err().to_string();
+        assert!(frames.contains("frames of UDP alone"), "{frames}");
+    }
 }
 
 #[test]
@@ -121,16 +150,18 @@ fn what_is_too_much_is_lost_and_counted_and_the_next_run_is_none_the_worse() {
 
 #[test]
 fn a_search_ends_with_a_rate_that_is_delivered() {
-    let (server, peer) = (Server::start(""), Running::start());
-    let mut bench = open(&server, peer.address, 2);
-    let traffic = spec(Shape::Audio, Direction::ClientToPeer, None);
-    let search =
-        FindMaxSpec { traffic, loss_max: 0.05, step: Duration::from_millis(100), near: None };
-    let found = bench.find_max(&search, 2, Backend::Sockets).unwrap();
-    assert!(found.confirmed.delivered > 0, "{found:?}");
-    assert_eq!(found.confirmed.spec.duration, traffic.duration);
-    let last = found.points.last().unwrap();
-    assert!(last.offered > 0.0 && last.delivered <= last.offered, "{found:?}");
+    let (server, peer) = (Server::start_secure(""), Running::start());
+    for transport in TRANSPORTS {
+        let mut bench = open_over(transport, &server, peer.address, 2);
+        let traffic = spec(Shape::Audio, Direction::ClientToPeer, None);
+        let search =
+            FindMaxSpec { traffic, loss_max: 0.05, step: Duration::from_millis(100), near: None };
+        let found = bench.find_max(&search, 2, Backend::Sockets).unwrap();
+        assert!(found.confirmed.delivered > 0, "{found:?}");
+        assert_eq!(found.confirmed.spec.duration, traffic.duration);
+        let last = found.points.last().unwrap();
+        assert!(last.offered > 0.0 && last.delivered <= last.offered, "{found:?}");
+    }
 }
 
 #[test]

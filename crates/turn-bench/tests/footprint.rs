@@ -5,6 +5,7 @@ mod support;
 use support::Server;
 use turn_bench::footprint::{FootprintSpec, measure};
 use turn_bench::session::SessionOptions;
+use turn_bench::traffic::Transport;
 
 #[test]
 fn each_allocation_costs_a_descriptor_and_some_memory() {
@@ -19,6 +20,17 @@ fn each_allocation_costs_a_descriptor_and_some_memory() {
         assert_eq!(footprint.after.descriptors - footprint.before.descriptors, 400);
         assert!(footprint.after.anonymous >= footprint.before.anonymous, "{footprint:?}");
     }
+}
+
+#[test]
+fn over_tls_it_is_a_connection_more() {
+    let server = Server::start_secure("");
+    let mut sessions =
+        SessionOptions::new(server.address, Server::login(), support::free_address());
+    (sessions.sessions, sessions.transport) = (50, Transport::Tls);
+    let footprint = measure(&FootprintSpec { sessions, pid: None, channels: false }).unwrap();
+    assert_eq!((footprint.process.as_str(), footprint.transport), ("turnpike", Transport::Tls));
+    assert_eq!(footprint.after.descriptors - footprint.before.descriptors, 100);
 }
 
 #[test]

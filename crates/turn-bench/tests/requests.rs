@@ -7,10 +7,11 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use support::Server;
+use support::{Server, TRANSPORTS};
 use turn_bench::outcome::Requests;
 use turn_bench::requests::{self, Kind, RequestSpec};
 use turn_bench::session::Login;
+use turn_bench::traffic::Transport;
 use turn_types::IpFamily;
 
 /// The limit of answers to strangers is not what these tests are about.
@@ -20,6 +21,7 @@ fn spec(server: SocketAddr, kind: Kind) -> RequestSpec {
     RequestSpec {
         kind,
         server,
+        transport: Transport::Udp,
         local: None,
         login: Some(Server::login()),
         family: IpFamily::V4,
@@ -45,13 +47,25 @@ fn assert_all_succeeded(requests: &Requests) {
 
 #[test]
 fn allocations_are_made_and_given_back() {
+    let server = Server::start_secure(OPEN_HANDED);
+    for transport in TRANSPORTS {
+        let mut spec = spec(server.address, Kind::Allocation { release: true });
+        (spec.threads, spec.transport) = (2, transport);
+        let requests = run(&spec);
+        assert_all_succeeded(&requests);
+        assert_eq!(requests.transport, transport);
+        // Challenge, allocation, release.
+        assert!(requests.datagrams.1 >= requests.succeeded, "{requests:?}");
+    }
+}
+
+#[test]
+fn an_allocation_cannot_outlive_its_connection() {
     let server = Server::start(OPEN_HANDED);
-    let mut spec = spec(server.address, Kind::Allocation { release: true });
-    spec.threads = 2;
-    let requests = run(&spec);
-    assert_all_succeeded(&requests);
-    // Challenge, allocation, release.
-    assert!(requests.datagrams.1 >= requests.succeeded, "{requests:?}");
+    let mut spec = spec(server.address, Kind::Allocation { release: false });
+    spec.transport = Transport::Tcp;
+    let said = requests::run(&spec, &[]).unwrap_err().to_string();
+    assert!(said.contains("--no-release wants UDP"), "{said}");
 }
 
 #[test]
@@ -86,9 +100,11 @@ fn a_fixed_rate_is_kept() {
 
 #[test]
 fn bindings_are_answered() {
-    let server = Server::start(OPEN_HANDED);
-    let requests = run(&RequestSpec { login: None, ..spec(server.address, Kind::Binding) });
-    assert_all_succeeded(&requests);
+    let server = Server::start_secure(OPEN_HANDED);
+    for transport in TRANSPORTS {
+        let spec = spec(server.address, Kind::Binding);
+        assert_all_succeeded(&run(&RequestSpec { login: None, transport, ..spec }));
+    }
 }
 
 #[test]

@@ -7,8 +7,9 @@ mod support;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use support::Server;
+use support::{Server, TRANSPORTS};
 use turn_bench::session::{self, Login, Session, SessionOptions};
+use turn_bench::traffic::Transport;
 
 fn options(server: &Server, sessions: u32) -> (SessionOptions, UdpSocket) {
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -26,15 +27,16 @@ fn refused(options: &SessionOptions) -> String {
 fn send(session: &Session, payload: &[u8]) {
     let mut datagram = [0; 100];
     let len = session.client.write_channel_data(&mut datagram, session.channel, payload).unwrap();
-    session.socket.send(&datagram[..len]).unwrap();
+    assert!(session.wire.send(&datagram[..len]).unwrap());
 }
 
 #[test]
 fn many_open_at_the_same_time_carry_data_and_are_given_back() {
     // As many as the quota allows, twice: the second time only if the first gave all back.
-    let server = Server::start("[quotas]\nallocations_per_user = 50");
-    let (options, peer) = options(&server, 50);
-    for _ in 0..2 {
+    let server = Server::start_secure("[quotas]\nallocations_per_user = 50");
+    let (mut options, peer) = options(&server, 50);
+    for transport in TRANSPORTS.into_iter().flat_map(|transport| [transport; 2]) {
+        options.transport = transport;
         let sessions = session::open(&options).unwrap();
         assert_eq!(sessions.len(), 50);
         for (number, session) in sessions.iter().enumerate() {
@@ -80,9 +82,23 @@ fn a_forbidden_peer_is_told_as_such() {
 #[test]
 fn nobody_there_is_told_at_once() {
     let nobody = support::free_address();
-    let options = SessionOptions::new(nobody, Login::password("alice", "p"), nobody);
+    let mut options = SessionOptions::new(nobody, Login::password("alice", "p"), nobody);
     let said = refused(&options);
     assert!(said.contains("cannot be reached") && said.contains("running"), "{said}");
+    for transport in [Transport::Tcp, Transport::Tls] {
+        options.transport = transport;
+        let said = refused(&options);
+        assert!(said.contains("refused"), "{said}");
+    }
+}
+
+#[test]
+fn a_server_without_tls_is_told_at_once() {
+    let server = Server::start("");
+    let (mut options, _peer) = options(&server, 2);
+    options.transport = Transport::Tls;
+    let said = refused(&options);
+    assert!(said.contains("0 of 2") && said.contains("speak this transport"), "{said}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::session::Wire;
 /// Sends on flows of clients. They are all of one kind.
 #[derive(Debug)]
 pub(crate) enum ClientSource {
-    Datagrams(SocketSource),
+    Datagrams(Box<SocketSource>),
     Streams(StreamSource),
 }
 
@@ -26,7 +26,7 @@ impl ClientSource {
             }
         }
         if streams.is_empty() {
-            Self::Datagrams(SocketSource::of_sessions(sockets))
+            Self::Datagrams(Box::new(SocketSource::of_sessions(sockets)))
         } else {
             Self::Streams(StreamSource::new(streams))
         }

@@ -80,6 +80,8 @@ struct Slot {
     phase: Phase,
     /// When the exchange began, or should have begun.
     began: Instant,
+    /// Its connection ended while nothing was asked.
+    broken: bool,
 }
 
 pub(super) struct Worker {
@@ -112,7 +114,13 @@ impl Worker {
             let link = Link::open(&place, &credentials)
                 .with_context(|| format!("socket {} of {}", number + 1, share.in_flight))?;
             link.wire.watch(&epoll, u64::from(number)).context("epoll")?;
-            slots.push(Slot { link, config, phase: Phase::Idle, began: Instant::ZERO });
+            slots.push(Slot {
+                link,
+                config,
+                phase: Phase::Idle,
+                began: Instant::ZERO,
+                broken: false,
+            });
         }
         Ok(Self {
             kind: spec.kind,
@@ -200,7 +208,12 @@ impl Worker {
         slot.phase = Phase::Asking;
         let now = Clock::instant();
         match self.kind {
-            Kind::Binding => slot.link.client.binding(now)?,
+            Kind::Binding => {
+                if slot.broken {
+                    self.replace_wire(index)?;
+                }
+                self.slots[index].link.client.binding(now)?;
+            }
             Kind::Allocation { .. } => {
                 if self.place.transport.is_stream() {
                     self.replace_wire(index)?;
@@ -263,7 +276,11 @@ impl Worker {
             Some(trouble) if self.slots[index].phase != Phase::Idle => {
                 self.end(index, Err(trouble))
             }
-            Some(_) | None => Ok(()),
+            Some(trouble) => {
+                self.slots[index].broken |= matches!(trouble, Trouble::Connection(_));
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 
@@ -364,6 +381,7 @@ impl Worker {
         let wire = ports::wire(&self.place).context("another socket")?;
         wire.watch(&self.epoll, index as u64).context("epoll")?;
         self.slots[index].link.wire = wire;
+        self.slots[index].broken = false;
         self.forget(index);
         Ok(())
     }

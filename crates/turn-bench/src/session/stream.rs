@@ -26,8 +26,9 @@ impl SharedStream {
     pub(super) fn new(socket: TcpStream, tls: Option<ClientConnection>) -> io::Result<Self> {
         let local = socket.local_addr()?;
         let tls = tls.map(Box::new);
-        let (unsent, received, waiting) = (Vec::new(), Vec::new(), 0);
-        Ok(Self(Arc::new(Mutex::new(Stream { socket, local, tls, unsent, received, waiting }))))
+        let (unsent, received, waiting, broken) = (Vec::new(), Vec::new(), 0, None);
+        let stream = Stream { socket, local, tls, unsent, received, waiting, broken };
+        Ok(Self(Arc::new(Mutex::new(stream))))
     }
 
     /// For one thread alone. Whoever panicked with it may have left half a message behind, which the
@@ -49,6 +50,8 @@ pub(crate) struct Stream {
     received: Vec<u8>,
     /// Bytes handed in since nothing waited the last time.
     waiting: usize,
+    /// What the connection broke of: the kernel says it once, to whoever writes first.
+    broken: Option<String>,
 }
 
 impl Stream {
@@ -67,7 +70,8 @@ impl Stream {
             return Ok(false);
         }
         let Some(tls) = &mut self.tls else {
-            let taken = self.socket.write([messages, &[]])?;
+            let taken = self.socket.write([messages, &[]]);
+            let taken = self.noted(taken)?;
             if taken > 0 {
                 self.unsent.extend_from_slice(&messages[taken..]);
             }
@@ -103,6 +107,19 @@ impl Stream {
     /// # Errors
     /// The connection is broken.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        let flushed = self.write_waiting();
+        self.noted(flushed)
+    }
+
+    /// Remembers the first error.
+    fn noted<T>(&mut self, outcome: io::Result<T>) -> io::Result<T> {
+        outcome.map_err(|error| {
+            let why = self.broken.get_or_insert_with(|| error.to_string());
+            io::Error::new(error.kind(), why.clone())
+        })
+    }
+
+    fn write_waiting(&mut self) -> io::Result<bool> {
         if let Some(tls) = &mut self.tls {
             while tls.wants_write() {
                 match tls.write_tls(&mut &self.socket) {

@@ -27,7 +27,8 @@ pub(super) fn connection(server: IpAddr) -> io::Result<ClientConnection> {
 fn config() -> Result<Arc<ClientConfig>, Error> {
     let provider = CryptoProvider {
         cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
-        kx_groups: vec![aws_lc_rs::kx_group::X25519],
+        // The one that all servers have: coturn has no other unless it is told.
+        kx_groups: vec![aws_lc_rs::kx_group::SECP256R1],
         ..aws_lc_rs::default_provider()
     };
     let schemes = provider.signature_verification_algorithms.supported_schemes();
@@ -92,7 +93,7 @@ mod tests {
         let suites: Vec<_> = provider.cipher_suites.iter().map(|suite| suite.suite()).collect();
         assert_eq!(suites, [CipherSuite::TLS13_AES_128_GCM_SHA256]);
         let groups: Vec<_> = provider.kx_groups.iter().map(|group| group.name()).collect();
-        assert_eq!(groups, [NamedGroup::X25519]);
+        assert_eq!(groups, [NamedGroup::secp256r1]);
         connection("127.0.0.1".parse().unwrap()).unwrap();
     }
 }

@@ -9,6 +9,10 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use turn_bench::session::Login;
+use turn_bench::traffic::Transport;
+
+/// What clients may be connected by.
+pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];
 
 /// The secret that the server shares.
 pub(crate) const SECRET: &str = "a-secret-of-the-tests";
@@ -30,13 +34,41 @@ impl Server {
         Self::start_at(free_address(), loopback, loopback, tables)
     }
 
-    /// Starts one that listens there, relays from one address, and lets a peer be reached.
-    pub(crate) fn start_at(address: SocketAddr, relay: IpAddr, peer: IpAddr, tables: &str) -> Self {
+    /// Starts one that speaks TLS too, where [`start`](Self::start) does not. The certificate is made by
+    /// `openssl`.
+    pub(crate) fn start_secure(tables: &str) -> Self {
+        let directory = Self::directory();
+        let (chain, key) = (directory.join("turn.pem"), directory.join("turn.key"));
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=turn.test"]);
+        openssl.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
+        openssl.arg("-keyout").arg(&key).arg("-out").arg(&chain);
+        let made = openssl.output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let (chain, key) = (chain.display(), key.display());
+        let loopback = Ipv4Addr::LOCALHOST.into();
+        let tables = format!(
+            "[tls]\nlisten = []\ncertificates = [{{ chain = \"{chain}\", key = \"{key}\" }}]\n{tables}"
+        );
+        let server = Self::start_at(free_address(), loopback, loopback, &tables);
+        // It has read them.
+        std::fs::remove_dir_all(&directory).unwrap();
+        server
+    }
+
+    /// A new directory.
+    fn directory() -> PathBuf {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("turnpike-bench-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    /// Starts one that listens there, relays from one address, and lets a peer be reached.
+    pub(crate) fn start_at(address: SocketAddr, relay: IpAddr, peer: IpAddr, tables: &str) -> Self {
+        let directory = Self::directory();
         let config = directory.join("turnpike.toml");
         let text = format!(
             "realm = \"turn.test\"\nlisten = [\"{address}\"]\n[auth]\nsecret = \"{SECRET}\"\n\
