@@ -67,7 +67,7 @@ pub struct CompareArgs {
     /// PATH), coturn=PATH, bare (a kernel forwarder, which is what any of them could be at most; frames
     /// alone), or NAME=COMMAND, a line of shell in which
     /// {listen}, {relay}, {peer}, {user}, {password}, {secret}, {realm}, {min_port}, {max_port} and
-    /// {workers} are filled in, with --transport tls also {tls_listen}, {certificate} and {key}, and which stays in the foreground. May be given more than once;
+    /// {workers} are filled in, with TLS also {tls_listen}, {certificate} and {key}, and which stays in the foreground. May be given more than once;
     /// ratios are to the first [default: turnpike and coturn]
     #[arg(long, value_name = "SERVER")]
     pub server: Vec<ServerSpec>,
@@ -80,10 +80,9 @@ pub struct CompareArgs {
     /// and echo
     #[arg(long, value_name = "CELLS", default_value = "quick")]
     pub cells: CellList,
-    /// What clients are connected by: udp, tcp or tls. Over the last two clients send and receive by
-    /// sockets, and --backend is the peer's. Servers speak TLS with a certificate made for the run
-    /// (P-256), which nobody verifies; clients offer TLS 1.3 with AES-128-GCM and keys exchanged on P-256
-    /// alone, so that all servers do the same
+    /// What clients are connected by. Over TCP and TLS clients send and receive by sockets, and --backend is the peer's. Servers speak TLS with a certificate made for the run
+    /// (P-256), which nobody verifies; clients offer one version (tls is 1.3; coturn 4.6 wants tls12),
+    /// AES-128-GCM and X25519 alone, so that all servers do the same
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
     /// What sends and receives: sockets, or frames, which reach higher rates and arrive as from a
@@ -235,7 +234,7 @@ fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
 
 fn terms(args: &CompareArgs, lab: &Lab) -> Result<Terms> {
     let certificate = match args.transport {
-        Transport::Tls => Some(Certificate::make(lab.directory())?),
+        Transport::Tls | Transport::Tls12 => Some(Certificate::make(lab.directory())?),
         Transport::Udp | Transport::Tcp | Transport::Dtls => None,
     };
     let secret: [u8; 16] = linux_net::random_bytes();

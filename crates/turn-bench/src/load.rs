@@ -38,7 +38,7 @@ pub struct LoadArgs {
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
-    /// What clients are connected by: udp, tcp or tls, whose certificate is not verified. With --mode
+    /// What clients are connected by: udp, tcp, or tls, whose certificate is not verified. With --mode
     /// alloc each allocation makes its own connection first
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,

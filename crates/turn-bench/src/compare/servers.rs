@@ -130,7 +130,7 @@ impl Terms {
     pub(crate) const fn clients_connect_to(&self) -> SocketAddr {
         match self.transport {
             Transport::Udp | Transport::Tcp => self.listen,
-            Transport::Tls | Transport::Dtls => self.tls_listen,
+            Transport::Tls | Transport::Tls12 | Transport::Dtls => self.tls_listen,
         }
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn run() -> Result<()> {
         .context("the plan on standard input: this command is run by `turnpike-bench compare`")?;
     match plan.transport {
         Transport::Udp | Transport::Dtls => wait_until_it_answers(plan.server)?,
-        Transport::Tcp | Transport::Tls => wait_until_it_listens(plan.server)?,
+        Transport::Tcp | Transport::Tls | Transport::Tls12 => wait_until_it_listens(plan.server)?,
     }
     let mut runner = Runner { bench: open(&plan)?, plan: &plan };
     for step in &plan.steps {

@@ -250,7 +250,8 @@ mod tests {
         assert!(!text.contains("clients by"), "{text}");
         compare.transport = Transport::Tls;
         let text = markdown(&compare);
-        for part in ["over TLS 1.3 (TLS_AES_128_GCM_SHA256, P-256); the peer by frames", "not full"]
+        for part in
+            ["over TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519); the peer by frames", "not full"]
         {
             assert!(text.contains(part), "{part}\n{text}");
         }

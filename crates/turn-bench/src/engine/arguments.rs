@@ -142,8 +142,8 @@ pub struct FindMaxArgs {
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
-    /// What clients are connected by: udp, tcp or tls, whose certificate is not verified. Over the last
-    /// two a rate is kept if besides at most 0.1 % was held back by full connections, and nine of ten
+    /// What clients are connected by: udp, tcp, or tls, whose certificate is not verified. Over connections
+    /// a rate is kept if besides at most 0.1 % was held back by full connections, and nine of ten
     /// packets took at most 10 ms
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,

@@ -53,12 +53,15 @@ impl Place {
         match self.transport {
             Transport::Udp => self.socket_at(0).map(Wire::Udp),
             Transport::Tcp => Ok(Wire::Stream(SharedStream::new(self.connect()?, None)?)),
-            Transport::Tls => {
-                let tls = tls::connection(self.server.ip())?;
-                Ok(Wire::Stream(SharedStream::new(self.connect()?, Some(tls))?))
-            }
+            Transport::Tls => self.secure(tls::Version::Tls13),
+            Transport::Tls12 => self.secure(tls::Version::Tls12),
             Transport::Dtls => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    fn secure(&self, version: tls::Version) -> io::Result<Wire> {
+        let tls = tls::connection(self.server.ip(), version)?;
+        Ok(Wire::Stream(SharedStream::new(self.connect()?, Some(tls))?))
     }
 
     /// A connection. It is reset when it is closed: a server frees what was its client's all the same,

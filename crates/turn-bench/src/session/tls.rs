@@ -1,4 +1,4 @@
-//! TLS as a client that measures: one version, one cipher, one exchange of keys, and whatever
+//! TLS as a client that measures: one version and one cipher at a time, one exchange of keys, and whatever
 //! certificate there is.
 
 use std::io;
@@ -9,14 +9,36 @@ use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme,
+    SupportedCipherSuite, SupportedProtocolVersion,
+};
 
-/// Made once: all connections offer the same.
-static CONFIG: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(config);
+/// Made once: all connections of a version offer the same.
+static TLS13: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
+    config(&rustls::version::TLS13, aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256)
+});
+static TLS12: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
+    let suite = aws_lc_rs::cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+    config(&rustls::version::TLS12, suite)
+});
+
+/// Which version is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// TLS 1.2.
+    Tls12,
+    /// TLS 1.3.
+    Tls13,
+}
 
 /// A connection that begins with the next bytes.
-pub(super) fn connection(server: IpAddr) -> io::Result<ClientConnection> {
-    let config = CONFIG.clone().map_err(io::Error::other)?;
+pub(super) fn connection(server: IpAddr, version: Version) -> io::Result<ClientConnection> {
+    let config = match version {
+        Version::Tls12 => TLS12.clone(),
+        Version::Tls13 => TLS13.clone(),
+    };
+    let config = config.map_err(io::Error::other)?;
     let mut connection =
         ClientConnection::new(config, ServerName::from(server)).map_err(io::Error::other)?;
     // Whoever hands in messages has bounds of his own, and wants them taken whole.
@@ -24,16 +46,18 @@ pub(super) fn connection(server: IpAddr) -> io::Result<ClientConnection> {
     Ok(connection)
 }
 
-fn config() -> Result<Arc<ClientConfig>, Error> {
+fn config(
+    version: &'static SupportedProtocolVersion,
+    suite: SupportedCipherSuite,
+) -> Result<Arc<ClientConfig>, Error> {
     let provider = CryptoProvider {
-        cipher_suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
-        // The one that all servers have: coturn has no other unless it is told.
-        kx_groups: vec![aws_lc_rs::kx_group::SECP256R1],
+        cipher_suites: vec![suite],
+        kx_groups: vec![aws_lc_rs::kx_group::X25519],
         ..aws_lc_rs::default_provider()
     };
     let schemes = provider.signature_verification_algorithms.supported_schemes();
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_protocol_versions(&[version])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Anybody(schemes)))
         .with_no_client_auth();
@@ -89,11 +113,16 @@ mod tests {
 
     #[test]
     fn nothing_is_offered_but_what_results_say() {
-        let provider = Arc::clone(CONFIG.as_ref().unwrap().crypto_provider());
-        let suites: Vec<_> = provider.cipher_suites.iter().map(|suite| suite.suite()).collect();
-        assert_eq!(suites, [CipherSuite::TLS13_AES_128_GCM_SHA256]);
-        let groups: Vec<_> = provider.kx_groups.iter().map(|group| group.name()).collect();
-        assert_eq!(groups, [NamedGroup::secp256r1]);
-        connection("127.0.0.1".parse().unwrap()).unwrap();
+        let offered = |config: &LazyLock<Result<Arc<ClientConfig>, Error>>| {
+            let provider = Arc::clone(config.as_ref().unwrap().crypto_provider());
+            let groups: Vec<_> = provider.kx_groups.iter().map(|group| group.name()).collect();
+            assert_eq!(groups, [NamedGroup::X25519]);
+            provider.cipher_suites.iter().map(|suite| suite.suite()).collect::<Vec<_>>()
+        };
+        assert_eq!(offered(&TLS13), [CipherSuite::TLS13_AES_128_GCM_SHA256]);
+        assert_eq!(offered(&TLS12), [CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
+        for version in [Version::Tls12, Version::Tls13] {
+            connection("127.0.0.1".parse().unwrap(), version).unwrap();
+        }
     }
 }

@@ -12,7 +12,8 @@ use turn_bench::session::Login;
 use turn_bench::traffic::Transport;
 
 /// What clients may be connected by.
-pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];
+pub(crate) const TRANSPORTS: [Transport; 4] =
+    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Tls12];
 
 /// The secret that the server shares.
 pub(crate) const SECRET: &str = "a-secret-of-the-tests";
