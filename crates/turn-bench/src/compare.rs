@@ -82,7 +82,7 @@ pub struct CompareArgs {
     pub cells: CellList,
     /// What clients are connected by. Over TCP and TLS clients send and receive by sockets, and --backend is the peer's. Servers speak TLS with a certificate made for the run
     /// (P-256), which nobody verifies; clients offer one version (tls is 1.3; coturn 4.6 wants tls12),
-    /// AES-128-GCM and X25519 alone, so that all servers do the same
+    /// one cipher (AES-128-GCM) and one exchange of keys alone, so that all servers do the same
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
     /// What sends and receives: sockets, or frames, which reach higher rates and arrive as from a

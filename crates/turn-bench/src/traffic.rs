@@ -64,7 +64,8 @@ pub enum Transport {
     /// (X25519), so that servers can be compared. Certificates are not verified: this tool measures
     /// servers, it does not judge them.
     Tls,
-    /// TLS 1.2, the same otherwise: coturn 4.6 of Debian 12 speaks nothing newer.
+    /// TLS 1.2, with the same cipher and keys exchanged on P-256: coturn 4.6 of Debian 12 speaks nothing
+    /// newer.
     Tls12,
     /// DTLS over UDP. This build has no client for it.
     Dtls,
@@ -90,7 +91,7 @@ impl Transport {
             Self::Udp => "UDP",
             Self::Tcp => "TCP",
             Self::Tls => "TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519)",
-            Self::Tls12 => "TLS 1.2 (ECDHE-ECDSA-AES128-GCM-SHA256, X25519)",
+            Self::Tls12 => "TLS 1.2 (ECDHE-ECDSA-AES128-GCM-SHA256, P-256)",
             Self::Dtls => "DTLS",
         }
     }

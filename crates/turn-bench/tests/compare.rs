@@ -139,7 +139,7 @@ fn two_servers_are_compared_over_tls() {
     }
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("over TLS 1.2 (ECDHE-ECDSA-AES128-GCM-SHA256, X25519)"), "{text}");
+    assert!(text.contains("over TLS 1.2 (ECDHE-ECDSA-AES128-GCM-SHA256, P-256)"), "{text}");
 
     let line = fs::read_to_string(&json).unwrap();
     fs::remove_file(&json).unwrap();

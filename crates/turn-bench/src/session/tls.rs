@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme,
@@ -16,11 +16,13 @@ use rustls::{
 
 /// Made once: all connections of a version offer the same.
 static TLS13: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
-    config(&rustls::version::TLS13, aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256)
+    let suite = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    config(&rustls::version::TLS13, suite, aws_lc_rs::kx_group::X25519)
 });
 static TLS12: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
     let suite = aws_lc_rs::cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
-    config(&rustls::version::TLS12, suite)
+    // In TLS 1.2 a certificate has to be on one of the curves that are offered (RFC 8422, 5.1).
+    config(&rustls::version::TLS12, suite, aws_lc_rs::kx_group::SECP256R1)
 });
 
 /// Which version is offered.
@@ -49,10 +51,11 @@ pub(super) fn connection(server: IpAddr, version: Version) -> io::Result<ClientC
 fn config(
     version: &'static SupportedProtocolVersion,
     suite: SupportedCipherSuite,
+    group: &'static dyn SupportedKxGroup,
 ) -> Result<Arc<ClientConfig>, Error> {
     let provider = CryptoProvider {
         cipher_suites: vec![suite],
-        kx_groups: vec![aws_lc_rs::kx_group::X25519],
+        kx_groups: vec![group],
         ..aws_lc_rs::default_provider()
     };
     let schemes = provider.signature_verification_algorithms.supported_schemes();
@@ -116,11 +119,13 @@ mod tests {
         let offered = |config: &LazyLock<Result<Arc<ClientConfig>, Error>>| {
             let provider = Arc::clone(config.as_ref().unwrap().crypto_provider());
             let groups: Vec<_> = provider.kx_groups.iter().map(|group| group.name()).collect();
-            assert_eq!(groups, [NamedGroup::X25519]);
-            provider.cipher_suites.iter().map(|suite| suite.suite()).collect::<Vec<_>>()
+            let suites: Vec<_> = provider.cipher_suites.iter().map(|suite| suite.suite()).collect();
+            (suites, groups)
         };
-        assert_eq!(offered(&TLS13), [CipherSuite::TLS13_AES_128_GCM_SHA256]);
-        assert_eq!(offered(&TLS12), [CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]);
+        let (suite, group) = (CipherSuite::TLS13_AES_128_GCM_SHA256, NamedGroup::X25519);
+        assert_eq!(offered(&TLS13), (vec![suite], vec![group]));
+        let suite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
+        assert_eq!(offered(&TLS12), (vec![suite], vec![NamedGroup::secp256r1]));
         for version in [Version::Tls12, Version::Tls13] {
             connection("127.0.0.1".parse().unwrap(), version).unwrap();
         }
