@@ -150,13 +150,13 @@ pub struct ConnectOptions {
 pub struct TcpStream(std::net::TcpStream);
 
 impl TcpStream {
-    /// Begins to connect. That it is connected shows by room to write; that it cannot be, by an error
+    /// Begins to connect as a client does, from any address if none is named. That it is connected shows by room to write; that it cannot be, by an error
     /// of reading or writing. Nothing can be written before.
     ///
     /// # Errors
     /// No descriptors or ports left; an address that is not ours; where the kernel knows it at once,
     /// that the other end cannot be reached.
-    pub fn connect(to: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
+    pub fn connect_to(to: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let fd = open(to)?;
         let socket = fd.as_fd();
         set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;

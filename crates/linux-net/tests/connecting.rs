@@ -29,7 +29,7 @@ fn a_connection_is_made_without_waiting_and_carries_bytes() {
     let listener = listen();
     let local: SocketAddr = "127.0.0.2:0".parse().unwrap();
     let options = ConnectOptions { local: Some(local), send_buffer: 16_384, reset: true };
-    let near = TcpStream::connect(listener.local_addr(), &options).unwrap();
+    let near = TcpStream::connect_to(listener.local_addr(), &options).unwrap();
     let epoll = Epoll::new().unwrap();
     epoll.add(&near, 1, Interest::Changes).unwrap();
     assert_eq!(told(&epoll, PATIENCE), Some((false, true)));
@@ -71,7 +71,7 @@ fn a_connection_is_made_without_waiting_and_carries_bytes() {
 #[test]
 fn a_connection_that_is_refused_is_told() {
     let nobody = listen().local_addr();
-    let refused = TcpStream::connect(nobody, &ConnectOptions::default()).and_then(|stream| {
+    let refused = TcpStream::connect_to(nobody, &ConnectOptions::default()).and_then(|stream| {
         let epoll = Epoll::new()?;
         epoll.add(&stream, 1, Interest::Changes)?;
         told(&epoll, PATIENCE);

@@ -69,7 +69,7 @@ impl Place {
     fn connect(&self) -> io::Result<TcpStream> {
         let local = self.local.map(|ip| SocketAddr::new(ip, 0));
         let options = ConnectOptions { local, send_buffer: self.send_buffer, reset: true };
-        TcpStream::connect(self.server, &options)
+        TcpStream::connect_to(self.server, &options)
     }
 
     /// A UDP socket on this port, connected to the server; 0 is any that is free.

@@ -254,7 +254,7 @@ mod tests {
     fn pair() -> (SharedStream, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let options = ConnectOptions { send_buffer: 4096, ..ConnectOptions::default() };
-        let near = TcpStream::connect(listener.local_addr().unwrap(), &options).unwrap();
+        let near = TcpStream::connect_to(listener.local_addr().unwrap(), &options).unwrap();
         let (far, _) = listener.accept().unwrap();
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         (SharedStream::new(near, None).unwrap(), far)
