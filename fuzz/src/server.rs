@@ -226,6 +226,10 @@ impl<'a> Session<'a> {
                 Command::CloseRelay { .. }
                 | Command::SetRoute(_)
                 | Command::RemoveRoute(_)
+                | Command::AskWorker { .. }
+                | Command::Fetch { .. }
+                | Command::HandOver(_)
+                | Command::Resume { .. }
                 | Command::Tcp(_),
                 _,
             ) => {

@@ -143,6 +143,9 @@ pub struct Allocations {
     pub live: u64,
     /// Made since the start.
     pub total: u64,
+    /// How often a client came to have another address and kept its own (RFC 8016).
+    #[serde(default)]
+    pub moved: u64,
 }
 
 /// Connections of clients.

@@ -214,6 +214,8 @@ pub enum Series {
     AllocationsCreated,
     /// Allocations ended.
     AllocationsEnded(EndReason),
+    /// Clients that came to have another 5-tuple and kept their allocation.
+    AllocationsMoved,
     /// Allocations live now.
     AllocationsLive,
     /// Connections of clients accepted.
@@ -274,7 +276,8 @@ const FATES: usize = FLOWS_OFFLOADED + 1;
 const ICMP_ERRORS: usize = FATES + Fate::ALL.len();
 const LATE_ANSWERS: usize = ICMP_ERRORS + 1;
 const CREATED: usize = LATE_ANSWERS + LateAnswer::ALL.len();
-const LIVE: usize = CREATED + 1;
+const MOVED: usize = CREATED + 1;
+const LIVE: usize = MOVED + 1;
 const STREAMS_ACCEPTED: usize = LIVE + 1;
 const STREAMS_LIVE: usize = STREAMS_ACCEPTED + 1;
 const PEERS_CONNECTED: usize = STREAMS_LIVE + 1;
@@ -323,7 +326,7 @@ impl Series {
             .chain([Self::IcmpErrors])
             .chain(LateAnswer::ALL.iter().copied().map(Self::LateAnswer))
             .chain(Refusal::ALL.iter().copied().map(Self::Refusal))
-            .chain([Self::AllocationsCreated])
+            .chain([Self::AllocationsCreated, Self::AllocationsMoved])
             .chain(EndReason::ALL.iter().copied().map(Self::AllocationsEnded))
             .chain([Self::AllocationsLive, Self::StreamsAccepted, Self::StreamsLive])
             .chain(StreamRefusal::ALL.iter().copied().map(Self::StreamsRefused))
@@ -359,6 +362,7 @@ impl Series {
             Self::LateAnswer(answer) => LATE_ANSWERS + answer.index(),
             Self::Refusal(reason) => REFUSALS + reason.index(),
             Self::AllocationsCreated => CREATED,
+            Self::AllocationsMoved => MOVED,
             Self::AllocationsEnded(reason) => ENDED + reason.index(),
             Self::AllocationsLive => LIVE,
             Self::StreamsAccepted => STREAMS_ACCEPTED,
@@ -404,6 +408,7 @@ impl Series {
             Self::LateAnswer(_) => "late_answers",
             Self::Refusal(_) => "refusals",
             Self::AllocationsCreated => "allocations_created",
+            Self::AllocationsMoved => "allocations_moved",
             Self::AllocationsEnded(_) => "allocations_ended",
             Self::AllocationsLive => "allocations_live",
             Self::StreamsAccepted => "streams_accepted",
@@ -456,6 +461,7 @@ impl Series {
             Self::FlowsOffloaded
             | Self::IcmpErrors
             | Self::AllocationsCreated
+            | Self::AllocationsMoved
             | Self::AllocationsLive
             | Self::StreamsAccepted
             | Self::StreamsLive
@@ -494,6 +500,7 @@ impl Series {
             | Self::LateAnswer(_)
             | Self::Refusal(_)
             | Self::AllocationsCreated
+            | Self::AllocationsMoved
             | Self::AllocationsEnded(_)
             | Self::StreamsAccepted
             | Self::StreamsRefused(_)

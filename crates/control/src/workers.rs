@@ -93,14 +93,11 @@ impl Workers {
     /// Ends an allocation; whether there was one.
     ///
     /// # Errors
-    /// [`ControlError`] when its worker does not answer.
+    /// [`ControlError`] when a worker does not answer.
     pub async fn end_session(&self, id: AllocationId) -> Result<bool, ControlError> {
-        if self.mailbox(id.worker()).is_none() {
-            return Ok(false);
-        }
-        let deadline = Instant::now() + ANSWER_DEADLINE;
-        let answer = self.ask(id.worker(), |reply| Request::End { id, reply })?;
-        gather(id.worker(), answer, deadline).await
+        // Its client may have taken it to any of them.
+        let ended = self.ask_all(|reply| Request::End { id, reply }).await?;
+        Ok(ended.contains(&true))
     }
 
     /// Makes every worker use a policy, and returns when all do.

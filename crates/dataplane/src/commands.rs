@@ -26,6 +26,9 @@ impl Worker {
             }
             self.observer.note(now.instant, &notice);
         }
+        while let Some(fetch) = self.leaving.pop() {
+            self.hand_over(now, fetch);
+        }
     }
 
     /// Hands the server an event, and gathers its answer to whoever waited for it.
@@ -98,6 +101,16 @@ impl Worker {
                 self.fast_path.remove(id, &mut self.server, self.observer.counters());
                 None
             }
+            Command::AskWorker { worker, question } => self.ask_worker(now, worker, *question),
+            Command::Fetch { worker, fetch } => {
+                self.ask_for_allocation(now, worker, fetch);
+                None
+            }
+            Command::HandOver(fetch) => {
+                self.leaving.push(fetch);
+                None
+            }
+            Command::Resume { pending } => Some(Event::Resumed { pending }),
             Command::Tcp(command) => self.carry_out_tcp(command),
         }
     }

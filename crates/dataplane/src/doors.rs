@@ -1,5 +1,6 @@
-//! From worker to worker: a client's connection whose peer's connection another worker has (RFC 6062). It
-//! is handed over once, whole: descriptor, TLS, and what was read of it.
+//! From worker to worker: a client's connection whose peer's connection another worker has (RFC 6062), which
+//! is handed over once, whole: descriptor, TLS, and what was read of it; and what is asked and told of
+//! clients that move (RFC 8016).
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,15 @@ use turn_proto::BindRequest;
 use turn_types::WorkerId;
 
 use crate::limits::ARRIVALS_WAITING;
+use crate::moves::Move;
 use crate::streams::Stream;
+
+/// What one worker hands another.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    Connection(Arrival),
+    Move(Move),
+}
 
 /// A connection on its way to another worker, and the ConnectionBind that takes it there.
 #[derive(Debug)]
@@ -19,18 +28,18 @@ pub(crate) struct Arrival {
     pub(crate) request: Box<BindRequest>,
 }
 
-/// Where connections come in to one worker.
+/// Where parcels come in to one worker.
 #[derive(Clone)]
 pub(crate) struct Door {
-    sender: SyncSender<Arrival>,
+    sender: SyncSender<Parcel>,
     wake: Arc<dyn Wake>,
 }
 
 /// What has come in.
 #[derive(Debug)]
-pub(crate) struct Arrivals(Receiver<Arrival>);
+pub(crate) struct Arrivals(Receiver<Parcel>);
 
-/// A way in to one worker: for a bounded number of connections that it has not looked at.
+/// A way in to one worker: for a bounded number of parcels that it has not looked at.
 pub(crate) fn door(wake: Arc<dyn Wake>) -> (Door, Arrivals) {
     let (sender, receiver) = sync_channel(ARRIVALS_WAITING);
     (Door { sender, wake }, Arrivals(receiver))
@@ -38,7 +47,7 @@ pub(crate) fn door(wake: Arc<dyn Wake>) -> (Door, Arrivals) {
 
 impl Arrivals {
     /// The next one.
-    pub(crate) fn take(&self) -> Option<Arrival> {
+    pub(crate) fn take(&self) -> Option<Parcel> {
         // Disconnected is no news: a worker has its own way in for as long as it lives.
         self.0.try_recv().ok()
     }
@@ -53,18 +62,18 @@ impl Doors {
         Self(doors.into())
     }
 
-    /// Hands a connection to a worker.
+    /// Hands a parcel to a worker.
     ///
     /// # Errors
-    /// The connection, when there is no such worker, when it is gone, or when too many wait there.
-    pub(crate) fn hand_over(&self, to: WorkerId, arrival: Arrival) -> Result<(), Arrival> {
-        let Some(door) = self.0.get(usize::from(to.0)) else { return Err(arrival) };
-        match door.sender.try_send(arrival) {
+    /// The parcel, when there is no such worker, when it is gone, or when too many wait there.
+    pub(crate) fn hand_over(&self, to: WorkerId, parcel: Parcel) -> Result<(), Parcel> {
+        let Some(door) = self.0.get(usize::from(to.0)) else { return Err(parcel) };
+        match door.sender.try_send(parcel) {
             Ok(()) => {
                 door.wake.wake();
                 Ok(())
             }
-            Err(TrySendError::Full(arrival) | TrySendError::Disconnected(arrival)) => Err(arrival),
+            Err(TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) => Err(parcel),
         }
     }
 

@@ -26,6 +26,7 @@ mod ingress;
 mod line_budget;
 mod listener;
 mod losses;
+mod moves;
 mod observe;
 mod peer_commands;
 mod peers;
@@ -104,7 +105,8 @@ pub mod limits {
     /// Peers' connections that may wait to be accepted at one relay; the worker takes them within a turn.
     pub const PEERS_WAITING: u16 = 32;
 
-    /// Connections handed over by other workers that wait for one; of more, their requests are refused (508).
+    /// What other workers have handed over and one has not taken yet: connections, of more of which the requests
+    /// are refused (508), and messages about clients that move, of more of which are told 500.
     pub const ARRIVALS_WAITING: usize = 256;
 
     /// How long a connection of which one end has said all may carry nothing the other way.

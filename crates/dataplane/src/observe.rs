@@ -33,10 +33,12 @@ pub(crate) enum Trouble {
     Accept,
     /// A load balancer does not say who is behind it.
     Proxy,
+    /// A worker takes no message from another.
+    Move,
 }
 
 impl Trouble {
-    const COUNT: usize = 8;
+    const COUNT: usize = 9;
 
     const fn text(self) -> &'static str {
         match self {
@@ -51,6 +53,7 @@ impl Trouble {
                 "datagrams were lost because a receive buffer was full; raise \
                  sockets.receive_buffer, or give the server more workers"
             }
+            Self::Move => "a worker takes no messages: clients cannot move to it for now",
             Self::Proxy => {
                 "a connection from tcp.proxy_protocol does not begin with a PROXY header: have the load \
                  balancer send one (version 1 or 2), or take its address out"
@@ -109,6 +112,16 @@ impl Observer {
         match notice {
             Notice::AllocationCreated(record) => self.created(record),
             Notice::AllocationEnded(record) => self.ended(record),
+            Notice::AllocationMoved { id, from, to } => {
+                self.count(Series::AllocationsMoved, 1);
+                tracing::debug!(
+                    worker = self.worker.0,
+                    id = %id,
+                    from = %from.client,
+                    client = %to.client,
+                    "client moved"
+                );
+            }
             Notice::Refused { path, method, user, reason } => {
                 self.refused(now, *reason);
                 // Without credentials is how every client begins.

@@ -9,7 +9,7 @@ use linux_net::{Interest, TcpStream};
 use turn_proto::{BindRequest, ConnectError, Event, OpenRelayError, TcpCommand};
 use turn_types::{ConnectionId, PeerAddr, PendingId, RelayId, SocketId};
 
-use crate::doors::Arrival;
+use crate::doors::{Arrival, Parcel};
 use crate::limits::ACCEPTS_PER_TURN;
 use crate::observe::Trouble;
 use crate::peers::{Peer, Phase};
@@ -157,7 +157,8 @@ impl Worker {
         if owner == self.id || !self.doors.lead_to(owner) {
             return self.receive_stream(arrival);
         }
-        if let Err(Arrival { stream, mut request }) = self.doors.hand_over(owner, arrival) {
+        let handed = self.doors.hand_over(owner, Parcel::Connection(arrival));
+        if let Err(Parcel::Connection(Arrival { stream, mut request })) = handed {
             let Some(id) = self.adopt(stream, &mut request) else { return };
             self.egress.make_room(&self.rx, &self.sockets);
             let reply = self.egress.reply_buffer();
@@ -171,8 +172,11 @@ impl Worker {
     /// Takes in what other workers have handed over.
     pub(crate) fn serve_arrivals(&mut self) {
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(arrival) = self.arrivals.take() else { return };
-            self.receive_stream(arrival);
+            match self.arrivals.take() {
+                Some(Parcel::Connection(arrival)) => self.receive_stream(arrival),
+                Some(Parcel::Move(message)) => self.serve_move(self.now, message),
+                None => return,
+            }
         }
         // There may be more.
         self.is_busy = true;

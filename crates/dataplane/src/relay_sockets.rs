@@ -32,8 +32,13 @@ impl RelaySockets {
         self.sockets.get(&relay)
     }
 
-    pub(crate) fn remove(&mut self, relay: RelayId) {
-        self.sockets.remove(&relay);
+    /// Adds one that another worker had.
+    pub(crate) fn adopt(&mut self, relay: RelayId, socket: RelaySocket) {
+        self.sockets.insert(relay, socket);
+    }
+
+    pub(crate) fn remove(&mut self, relay: RelayId) -> Option<RelaySocket> {
+        self.sockets.remove(&relay)
     }
 }
 

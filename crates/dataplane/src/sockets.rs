@@ -220,6 +220,24 @@ impl Sockets {
         Ok(())
     }
 
+    /// Takes a relay socket out, for another worker.
+    pub(crate) fn take_relay(&mut self, relay: RelayId) -> Option<RelaySocket> {
+        let socket = self.relays.remove(relay)?;
+        // It fails only for what is not in the set.
+        drop(self.epoll.delete(&socket.socket));
+        Some(socket)
+    }
+
+    /// Waits for packets on a relay socket that another worker had.
+    ///
+    /// # Errors
+    /// No memory left for epoll; the socket is closed then.
+    pub(crate) fn adopt_relay(&mut self, relay: RelayId, socket: RelaySocket) -> io::Result<()> {
+        self.epoll.add(&socket.socket, Token::Relay(relay).number(), Interest::Read)?;
+        self.relays.adopt(relay, socket);
+        Ok(())
+    }
+
     /// Closes a relay socket, for UDP or TCP; its descriptor leaves the epoll set by that.
     pub(crate) fn close_relay(&mut self, relay: RelayId) {
         self.relays.remove(relay);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use control::{Histogram, Inbox, Series, UserDirectory};
 use linux_net::{Clock, RxBatch, TxBatch};
-use turn_proto::{Server, ServerConfig};
+use turn_proto::{Fetch, Server, ServerConfig};
 use turn_session::TlsConfig;
 use turn_session::dtls::DtlsConfig;
 use turn_types::{Instant, Now, Prefix, SocketId, WorkerId};
@@ -68,6 +68,8 @@ pub(crate) struct Worker {
     pub(crate) fast_path: FastPath,
     pub(crate) directory: Arc<dyn UserDirectory>,
     pub(crate) inbox: Inbox,
+    /// Allocations to be handed over when what the server asked for is done.
+    pub(crate) leaving: Vec<Fetch>,
     pub(crate) stopping: bool,
     /// When this turn began: the time of all that is done in it.
     pub(crate) now: Now,
@@ -118,6 +120,7 @@ impl Worker {
             fast_path: FastPath::new(spec.routes),
             directory: spec.directory,
             inbox: spec.inlet.inbox,
+            leaving: Vec::new(),
             stopping: false,
             now: Clock::now(),
             ready: Ready::new(),

@@ -99,6 +99,20 @@ fn over_tcp() {
     assert_relayed(&scene.uclient_to(&identity, &options, &listen), 20);
 }
 
+#[test]
+fn moving_clients() {
+    // 8016-3.1.2-01, 8016-3.2.2-01, 8016-3.2.2-02: uclient asks for a ticket, closes its socket, and goes on
+    // from another port, which is any worker's.
+    let mobile = |config: &mut Config| config.top.push_str("mobility = true\n");
+    let Some(scene) = Scene::new(mobile) else { return };
+    for options in [&["-M", "-c", "-m", "8"][..], &["-M", "-c", "-m", "8", "-s"]] {
+        let options = [options, &["-n", "20", "-z", "5"]].concat();
+        assert_relayed(&scene.uclient(&options), 160);
+    }
+    let status = scene.server.json(&["status"]);
+    assert_eq!(status["allocations"]["moved"], 16, "{status:#}");
+}
+
 /// The keys of tokens that `uclient -J` has built in. Its own copies are a line break longer, which coturn
 /// cuts off.
 const TOKEN_KEYS: &str = "

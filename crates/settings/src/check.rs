@@ -34,6 +34,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         realm: file.realm.as_str().into(),
         software: file.software.map(|text| Arc::from(text.as_str())),
         listen: file.listen.iter().map(|endpoint| endpoint.0).collect(),
+        mobility: file.mobility,
         relay,
         auth,
         peers,

@@ -75,6 +75,7 @@ const ROWS: &[Row] = rows! {
     "realm": realm => quoted,
     "listen": listen => list,
     "software": software => |software: &Option<_>| optional(software.as_ref()),
+    "mobility": mobility => bool::to_string,
     "relay.addresses": relay.addresses => list,
     "relay.external": relay.external => |external: &crate::value::External| list(&external.0),
     "relay.ports": relay.ports => |ports: &crate::value::PortRange| format!("\"{}-{}\"", ports.min, ports.max),

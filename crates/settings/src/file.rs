@@ -36,6 +36,12 @@ pub struct File {
     /// are never told. Left out by default.
     #[schemars(example = &"Turnpike", extend("x-applied" = "live"))]
     pub software: Option<Text<1, 127>>,
+    /// Whether clients that ask for it may keep their allocation when they come to have another address
+    /// (RFC 8016), as a phone does that leaves a wireless network. Such an allocation goes on without a
+    /// connection until its lifetime ends. Those who ask where this is off are told 405, and have to ask
+    /// for an allocation without it.
+    #[schemars(extend("x-applied" = "live"))]
+    pub mobility: bool,
     /// The addresses and ports that are lent to clients.
     pub relay: Relay,
     /// Who may relay.
@@ -444,6 +450,7 @@ impl Default for File {
                 Endpoint((std::net::Ipv6Addr::UNSPECIFIED, 3478).into()),
             ],
             software: None,
+            mobility: false,
             relay: Relay::default(),
             auth: Auth::default(),
             peers: Peers::default(),

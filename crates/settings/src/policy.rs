@@ -113,6 +113,7 @@ impl Settings {
             peer_rules: PeerRules::new(&self.peers.allow, &self.peers.deny, &own),
             alternate: self.redirect.clone(),
             strangers: self.strangers,
+            mobility: self.mobility,
             rfc5766_clients: self.rfc5766_clients,
             tcp_relaying: self.tcp.relaying,
             rfc3489_clients: self.rfc3489_clients,

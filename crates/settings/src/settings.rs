@@ -26,6 +26,8 @@ pub struct Settings {
     pub software: Option<Arc<str>>,
     /// Where clients come to, over UDP and TCP; at least one, no two alike, port never 0.
     pub listen: Vec<SocketAddr>,
+    /// Whether clients may move.
+    pub mobility: bool,
     /// Where relayed addresses come from.
     pub relay: Relay,
     /// Who may relay.

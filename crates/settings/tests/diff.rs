@@ -33,6 +33,7 @@ fn each_key_is_reported_once_with_both_values() {
             "listen = ['203.0.113.7:3478']",
             "restart listen: [\"0.0.0.0:3478\", \"[::]:3478\"] -> [\"203.0.113.7:3478\"]",
         ),
+        ("", "mobility = true", "live mobility: false -> true"),
         ("", "software = 'Turnpike'", "live software: none -> \"Turnpike\""),
         (
             "",
@@ -161,6 +162,7 @@ fn every_key_of_the_file_is_compared() {
         realm = "other"
         listen = ["0.0.0.0:1"]
         software = "other"
+        mobility = true
         relay = { addresses = ["10.0.0.5"], external = "203.0.113.7", ports = "1024-1025" }
         auth = { secret = "0123456789abcdef", users = false, expiry_at_refresh = false, userhash = false, token_keys = [{ kid = "k", key = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" }], server_name = "other" }
         peers = { allow = ["10.0.0.0/8"], deny = ["192.0.2.0/24"] }

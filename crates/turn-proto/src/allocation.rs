@@ -1,6 +1,7 @@
 //! One allocation (RFC 8656 §6): who made it, over which 5-tuple, and what it holds. A dual
 //! allocation has two halves, one relayed address of each family, that end on their own.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use stun_wire::TransactionId;
@@ -13,6 +14,7 @@ use crate::bandwidth::Bucket;
 use crate::book::QuotaLease;
 use crate::channel::Channels;
 use crate::connection::PeerConnections;
+use crate::mobility::Mobility;
 use crate::notice::{AllocationRecord, EndReason, Refusal, Traffic};
 use crate::permission::Permissions;
 use crate::ports::PortLease;
@@ -47,6 +49,12 @@ impl Credentials {
         }
     }
 
+    /// Whether `who` may have the allocation at another 5-tuple. A token has to be the very one that
+    /// was shown last: others of its kid may be anybody's.
+    pub(crate) fn may_be_moved_by(&self, who: &Authenticated) -> bool {
+        self.are_of(who) && (!who.keys.are_of_token() || self.keys == who.keys)
+    }
+
     /// A token that prolongs an allocation seals what comes after it. Quotas count as before.
     pub(crate) fn renew(&mut self, who: &Authenticated) {
         if who.keys.are_of_token() {
@@ -77,7 +85,12 @@ pub(crate) struct Half {
 #[derive(Debug)]
 pub(crate) struct Allocation {
     pub(crate) id: AllocationId,
+    /// Where its client is, or was when it was [`Self::attached`] last.
     pub(crate) path: ClientPath,
+    /// Whether there is a way to its client; only one who may move can be without.
+    pub(crate) attached: bool,
+    /// What it has besides if its client may move.
+    pub(crate) mobility: Option<Box<Mobility>>,
     pub(crate) credentials: Credentials,
     /// Counts against the user until the allocation is gone.
     pub(crate) _quota: QuotaLease,

@@ -1,4 +1,5 @@
-//! What all workers share besides ports: quotas and reservations.
+//! What all workers share besides ports: quotas, reservations, and where an allocation is whose client
+//! may move.
 //!
 //! The [`Book`] is plain data without a lock; whoever implements [`SharedBook`] brings one. It is taken
 //! when an allocation begins or ends, never for a packet. Quotas are held through leases, so that an
@@ -8,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
 
-use turn_types::{Instant, RelayedAddr};
+use turn_types::{AllocationId, Instant, RelayedAddr, WorkerId};
 
 use crate::limits::{RESERVATIONS_MAX, RESERVATIONS_PER_ACCOUNT_MAX};
 use crate::notice::Refusal;
@@ -29,6 +30,8 @@ pub struct Book {
     total: u32,
     /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
     reservations: BTreeMap<[u8; 8], Reservation>,
+    /// Which worker has each allocation whose client may move; as many entries as allocations at most.
+    homes: BTreeMap<AllocationId, WorkerId>,
 }
 
 /// Whom a quota counts: a name within a realm.
@@ -71,7 +74,12 @@ impl Book {
     /// An empty book.
     #[must_use]
     pub const fn new() -> Self {
-        Self { accounts: BTreeMap::new(), total: 0, reservations: BTreeMap::new() }
+        Self {
+            accounts: BTreeMap::new(),
+            total: 0,
+            reservations: BTreeMap::new(),
+            homes: BTreeMap::new(),
+        }
     }
 
     /// Live allocations of an account.
@@ -154,6 +162,58 @@ impl fmt::Debug for QuotaLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("QuotaLease").field(&self.account).finish()
     }
+}
+
+/// Tells all workers where an allocation is; they are told otherwise when it is dropped.
+pub(crate) struct Home {
+    book: Arc<dyn SharedBook>,
+    allocation: AllocationId,
+}
+
+impl Home {
+    /// Whose home it is.
+    pub(crate) const fn allocation(&self) -> AllocationId {
+        self.allocation
+    }
+
+    /// The allocation has come to another worker.
+    pub(crate) fn moved_to(&self, worker: WorkerId) {
+        self.book.with(&mut |book| {
+            book.homes.insert(self.allocation, worker);
+        });
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        self.book.with(&mut |book| {
+            book.homes.remove(&self.allocation);
+        });
+    }
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Home").field(&self.allocation).finish()
+    }
+}
+
+/// Tells all workers that `worker` has an allocation.
+pub(crate) fn settle(
+    book: &Arc<dyn SharedBook>,
+    allocation: AllocationId,
+    worker: WorkerId,
+) -> Home {
+    let home = Home { book: Arc::clone(book), allocation };
+    home.moved_to(worker);
+    home
+}
+
+/// Which worker has an allocation, if its client may move.
+pub(crate) fn home_of(book: &Arc<dyn SharedBook>, allocation: AllocationId) -> Option<WorkerId> {
+    let mut home = None;
+    book.with(&mut |book| home = book.homes.get(&allocation).copied());
+    home
 }
 
 /// Takes a place for one allocation.

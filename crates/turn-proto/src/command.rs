@@ -4,13 +4,14 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use turn_types::{ConnectionId, PeerAddr, PendingId, RelayId, RelayedAddr};
+use turn_types::{ConnectionId, PeerAddr, PendingId, RelayId, RelayedAddr, WorkerId};
 
+use crate::handover::{Fetch, Question};
 use crate::request::connection_bind::BindRequest;
 use crate::route::{Route, RouteId};
 
 /// Something to be done outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Command {
     /// Look up a user's keys; answered by [`Event::UserFound`](crate::Event::UserFound).
     FindUser {
@@ -34,6 +35,31 @@ pub enum Command {
     CloseRelay {
         /// The socket.
         relay: RelayId,
+    },
+    /// Pass a question on to another worker, whose [`Server::answer_worker`](crate::Server::answer_worker)
+    /// answers it by [`Event::WorkerAnswered`](crate::Event::WorkerAnswered); if it cannot be passed on,
+    /// [`Question::unanswered`](crate::Question::unanswered) is the answer.
+    AskWorker {
+        /// Which.
+        worker: WorkerId,
+        /// What.
+        question: Box<Question>,
+    },
+    /// Ask another worker to hand an allocation over: to withdraw it, and then to let it depart. Answered
+    /// by [`Server::arrive`](crate::Server::arrive) or
+    /// [`Event::FetchFailed`](crate::Event::FetchFailed); if neither comes it is asked again.
+    Fetch {
+        /// Which.
+        worker: WorkerId,
+        /// What.
+        fetch: Fetch,
+    },
+    /// Hand an allocation over to a worker that has not asked yet: as if it had.
+    HandOver(Fetch),
+    /// Take a request up again; answered by [`Event::Resumed`](crate::Event::Resumed).
+    Resume {
+        /// To be repeated in the answer.
+        pending: PendingId,
     },
     /// A route is new, or anything in it but `id` has changed; not answered. Whoever ignores it, or
     /// any other, forwards less and nothing wrong.

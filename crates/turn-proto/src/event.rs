@@ -1,11 +1,14 @@
 //! What can happen to the server from outside, other than packets and time.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use turn_types::{ConnectionId, IpFamily, PendingId, RelayId, Secret};
 
+use crate::handover::{Fetch, WorkerAnswer};
+
 /// The answer to a [`Command`](crate::Command).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Event {
     /// A user was looked up.
     UserFound {
@@ -31,6 +34,15 @@ pub enum Event {
         connection: ConnectionId,
         /// Whether it is there.
         result: Result<(), ConnectError>,
+    },
+    /// Another worker has answered.
+    WorkerAnswered(Box<WorkerAnswer>),
+    /// Another worker does not hand an allocation over, or cannot be asked.
+    FetchFailed(Fetch),
+    /// A request is to be taken up again.
+    Resumed {
+        /// From the command.
+        pending: PendingId,
     },
 }
 

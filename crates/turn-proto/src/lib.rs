@@ -32,6 +32,7 @@ extern crate std;
 
 mod allocation;
 mod answer;
+mod arrivals;
 mod auth;
 mod bandwidth;
 mod book;
@@ -40,8 +41,10 @@ mod command;
 mod connection;
 mod discovery;
 mod event;
+mod handover;
 mod ip_header;
 pub mod limits;
+mod mobility;
 mod nonce;
 mod notice;
 mod outbox;
@@ -60,6 +63,7 @@ mod state;
 mod strangers;
 mod table;
 mod tcp;
+mod ticket;
 mod timer_wheel;
 mod verdict;
 
@@ -70,6 +74,7 @@ pub use book::{
 pub use command::{Command, TcpCommand, UserQuery};
 pub use discovery::DiscoverySockets;
 pub use event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
+pub use handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
 pub use notice::{AllocationRecord, EndReason, Notice, Refusal, Traffic};
 pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
 pub use policy::{

@@ -93,6 +93,15 @@ pub const REALM_BYTES_MAX: usize = 127;
 /// USERNAME in bytes that is parsed (RFC 8489 §14.3).
 pub const USERNAME_BYTES_MAX: usize = 763;
 
+/// Clients of other workers' allocations expected at one worker; beyond it they are told 508. One of
+/// each allocation, so that whoever keeps moving takes one place. They are small, and wait for as long
+/// as their allocations live.
+pub const ARRIVALS_MAX: usize = 4096;
+
+/// How long after an allocation was asked for it is asked for again: longer than another worker takes
+/// for a turn of its loop, however busy.
+pub const FETCH_AGAIN_AFTER: Duration = Duration::from_millis(250);
+
 /// Longest ACCESS-TOKEN that is decrypted, in bytes: one with a session key of 64 bytes has 106.
 pub const TOKEN_BYTES_MAX: usize = 512;
 

@@ -14,6 +14,15 @@ pub enum Notice {
     AllocationCreated(Box<AllocationRecord>),
     /// An allocation ended: the one record of what it used.
     AllocationEnded(Box<AllocationRecord>),
+    /// A client that may move has moved.
+    AllocationMoved {
+        /// Its allocation.
+        id: AllocationId,
+        /// Where it was.
+        from: FiveTuple,
+        /// Where it is.
+        to: FiveTuple,
+    },
     /// A request was refused.
     Refused {
         /// Who asked.
@@ -107,6 +116,8 @@ turn_types::labels! {
         Shutdown => "shutdown",
         /// Its relay address was taken away by a reload.
         RelayAddressRemoved => "relay_address_removed",
+        /// The system was out of memory when it moved with its client.
+        SystemExhausted => "system_exhausted",
         /// The client's connection ended (TCP, TLS, DTLS).
         ConnectionClosed => "connection_closed",
     }
@@ -194,6 +205,13 @@ turn_types::labels! {
         TunnelClient => "tunnel_client",
         /// The server is draining: no new allocations.
         Draining => "draining",
+        /// MOBILITY-TICKET where clients may not move.
+        MobilityForbidden => "mobility_forbidden",
+        /// MOBILITY-TICKET is none of ours, void, or of an allocation that has ended.
+        BadTicket => "bad_ticket",
+        /// The worker that has the allocation could not be asked, or the allocation was on its way
+        /// from one to another.
+        MoveUnavailable => "move_unavailable",
         /// The client is sent elsewhere.
         Redirected => "redirected",
     }
@@ -209,6 +227,7 @@ impl Refusal {
             | Self::PasswordAlgorithms
             | Self::BadRequest
             | Self::ChannelNumber
+            | Self::BadTicket
             | Self::ChannelConflict
             | Self::UnknownConnection => 400,
             Self::NoCredentials
@@ -219,6 +238,7 @@ impl Refusal {
             | Self::UnknownTokenKey
             | Self::CredentialExpired => 401,
             Self::PeerForbidden | Self::TunnelClient | Self::RelayProtocol => 403,
+            Self::MobilityForbidden => 405,
             Self::UnknownAttributes | Self::DontFragment => 420,
             Self::NoAllocation | Self::AllocationExists => 437,
             Self::StaleNonce | Self::ForeignNonce => 438,
@@ -229,7 +249,7 @@ impl Refusal {
             Self::ConnectionExists => 446,
             Self::ConnectionFailed => 447,
             Self::UserQuota => 486,
-            Self::UserDatabaseUnavailable | Self::NoCookie => 500,
+            Self::UserDatabaseUnavailable | Self::NoCookie | Self::MoveUnavailable => 500,
             Self::TotalQuota
             | Self::BadReservationToken
             | Self::PortsExhausted

@@ -9,6 +9,7 @@ use hashbrown::{HashMap, HashSet};
 use stun_wire::TransactionId;
 use turn_types::{ClientPath, FiveTuple, Instant, PendingId};
 
+use crate::handover::Asking;
 use crate::limits::{PENDING_CONNECTS_MAX, PENDING_LIFETIME, PENDING_MAX, PENDING_USERS_MAX};
 use crate::request::connect::Connecting;
 use crate::request::opening::Opening;
@@ -24,6 +25,10 @@ pub(crate) enum Waiting {
     Relay(Box<Opening>),
     /// For a peer to accept a connection.
     Connect(Box<Connecting>),
+    /// For another worker's answer to a Refresh by ticket.
+    Worker(Box<Asking>),
+    /// For an allocation that another worker has. The request is processed again when it is here.
+    Arrival(Parked),
 }
 
 /// A request as it came.
@@ -97,7 +102,7 @@ impl Pending {
         match waiting {
             Waiting::Relay(_) => drop(self.opening.insert(key.0)),
             Waiting::Connect(_) => self.connects += 1,
-            Waiting::User(_) => {}
+            Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {}
         }
         self.keys.insert(key);
         self.entries.insert(id, Entry { key, waiting });
@@ -109,7 +114,9 @@ impl Pending {
     pub(crate) fn opening(&mut self, id: PendingId) -> Option<&mut Opening> {
         match &mut self.entries.get_mut(&id)?.waiting {
             Waiting::Relay(opening) => Some(opening),
-            Waiting::User(_) | Waiting::Connect(_) => None,
+            Waiting::User(_) | Waiting::Connect(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {
+                None
+            }
         }
     }
 
@@ -120,7 +127,7 @@ impl Pending {
         match entry.waiting {
             Waiting::Relay(_) => drop(self.opening.remove(&entry.key.0)),
             Waiting::Connect(_) => self.connects -= 1,
-            Waiting::User(_) => {}
+            Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {}
         }
         self.forget_answered();
         Some(entry.waiting)
@@ -129,24 +136,48 @@ impl Pending {
     /// Ends the wait of a request for its user; `None` if it does not wait for that.
     pub(crate) fn take_user(&mut self, id: PendingId) -> Option<Parked> {
         match &self.entries.get(&id)?.waiting {
-            Waiting::Relay(_) | Waiting::Connect(_) => return None,
+            Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {
+                return None;
+            }
             Waiting::User(_) => {}
         }
         match self.take(id)? {
             Waiting::User(parked) => Some(parked),
-            Waiting::Relay(_) | Waiting::Connect(_) => None,
+            Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {
+                None
+            }
         }
     }
 
     /// Ends the wait of a Connect for its peer; `None` if it does not wait for that.
     pub(crate) fn take_connect(&mut self, id: PendingId) -> Option<Connecting> {
         match &self.entries.get(&id)?.waiting {
-            Waiting::Relay(_) | Waiting::User(_) => return None,
+            Waiting::Relay(_) | Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {
+                return None;
+            }
             Waiting::Connect(_) => {}
         }
         match self.take(id)? {
             Waiting::Connect(connecting) => Some(*connecting),
-            Waiting::Relay(_) | Waiting::User(_) => None,
+            Waiting::Relay(_) | Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => None,
+        }
+    }
+
+    /// Ends the wait of a Refresh for another worker's answer; `None` if it does not wait for that.
+    pub(crate) fn take_asking(&mut self, id: PendingId) -> Option<Asking> {
+        match self.take(id)? {
+            Waiting::Worker(asking) => Some(*asking),
+            Waiting::User(_) | Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Arrival(_) => {
+                None
+            }
+        }
+    }
+
+    /// Ends the wait of a request for its allocation; `None` if it does not wait for that.
+    pub(crate) fn take_arrival(&mut self, id: PendingId) -> Option<Parked> {
+        match self.take(id)? {
+            Waiting::Arrival(parked) => Some(parked),
+            Waiting::User(_) | Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Worker(_) => None,
         }
     }
 

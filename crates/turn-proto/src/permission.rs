@@ -60,6 +60,11 @@ impl Permissions {
         });
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Permission> {
+        self.sorted.iter()
+    }
+
     /// How many there are, including those that ran out and are not yet reclaimed.
     pub(crate) fn len(&self) -> usize {
         self.sorted.len()

@@ -35,6 +35,8 @@ pub struct Policy {
     pub alternate: Option<AlternateServer>,
     /// What strangers may make us say.
     pub strangers: StrangerBudget,
+    /// Whether clients may keep an allocation when they come to have another 5-tuple (RFC 8016).
+    pub mobility: bool,
     /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFE (RFC 5766 §11), and
     /// ADDITIONAL-ADDRESS-FAMILY under the number of its draft.
     pub rfc5766_clients: bool,

@@ -128,6 +128,9 @@ impl State {
             if !is_reachable(&permission.own, peer.port()) {
                 return Err(DropReason::OwnAddress);
             }
+            if !allocation.attached {
+                return Err(DropReason::StreamClosed);
+            }
             let five_tuple = allocation.path.five_tuple;
             let marks = marks_to_client(&five_tuple, packet.marks, peer.family())?;
             if !allocation.to_client.take(now, policy.quotas.bytes_per_second, len as u64) {
@@ -164,7 +167,7 @@ impl State {
         let allocation = self.table.get(slot);
         let half = allocation.half(peer.family(), now);
         let permission = allocation.permissions.live(peer.ip(), now);
-        if half.is_none() || permission.is_none() {
+        if half.is_none() || permission.is_none() || !allocation.attached {
             return Err(DropReason::IcmpIgnored);
         }
         let to = allocation.path;
@@ -178,7 +181,13 @@ impl State {
     }
 
     fn of_client(&mut self, packet: &FromClient<'_>) -> Result<&mut Allocation, DropReason> {
-        let slot = self.table.of_client(&packet.path.five_tuple).ok_or(DropReason::NoAllocation)?;
+        let five_tuple = &packet.path.five_tuple;
+        let Some(slot) = self.table.of_client(five_tuple) else {
+            return Err(self.data_before_arrival(five_tuple, packet.now));
+        };
+        if self.table.get(slot).expects(five_tuple) {
+            self.complete_move(packet.policy, packet.now, slot);
+        }
         let allocation = self.table.get_mut(slot);
         // One that has run out is reclaimed by its timer.
         if allocation.is_live(packet.now) { Ok(allocation) } else { Err(DropReason::NoAllocation) }

@@ -10,6 +10,7 @@ pub(crate) mod connect;
 pub(crate) mod connection_bind;
 pub(crate) mod create_permission;
 pub(crate) mod discovery;
+pub(crate) mod mobile;
 pub(crate) mod opening;
 pub(crate) mod refresh;
 
@@ -18,10 +19,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stun_wire::{AttributeType, Message, Method};
-use turn_types::{ClientPath, Now};
+use turn_types::{ClientPath, FiveTuple, Instant, Now};
 
 use crate::answer::{Responder, alternate_for, write_alternate};
-use crate::auth::{self, AuthStep, Authenticated};
+use crate::auth::{self, AuthStep, Authenticated, Known};
 use crate::command::{Command, UserQuery};
 use crate::discovery::Corner;
 use crate::event::UserAnswer;
@@ -32,6 +33,7 @@ use crate::policy::Policy;
 use crate::state::State;
 use crate::table::Slot;
 use crate::verdict::{DropReason, ReplyBuffer, Verdict};
+use mobile::Granted;
 
 /// A request and what it is judged by.
 #[derive(Clone, Copy, Debug)]
@@ -126,10 +128,17 @@ impl State {
         if self.pending.holds(&(path.five_tuple, message.transaction_id())) {
             return Verdict::Drop(DropReason::AlreadyPending);
         }
-        let slot = self.live_slot(now.instant, &path.five_tuple);
-        let known = slot.and_then(|slot| self.table.get(slot).credentials.known());
+        let known = self.known(now.instant, &path.five_tuple);
         let step = auth::authenticate(policy, now, path.five_tuple.client, &message, known);
         self.after_authentication(request, step, Charged::No, reply)
+    }
+
+    /// Who is known to be on a 5-tuple.
+    fn known(&mut self, now: Instant, five_tuple: &FiveTuple) -> Option<Known<'_>> {
+        match self.live_slot(now, five_tuple) {
+            Some(slot) => self.table.get(slot).credentials.known(),
+            None => self.arrivals.get(five_tuple, now)?.credentials.known(),
+        }
     }
 
     /// A request whose user has been looked up.
@@ -141,8 +150,7 @@ impl State {
     ) -> Verdict {
         let Request { policy, now, path, message } = *request;
         let client = path.five_tuple.client;
-        let slot = self.live_slot(now.instant, &path.five_tuple);
-        let known = slot.and_then(|slot| self.table.get(slot).credentials.known());
+        let known = self.known(now.instant, &path.five_tuple);
         let step = auth::authenticate_found(policy, now, client, &message, (known, answer));
         self.after_authentication(request, step, Charged::Yes, reply)
     }
@@ -202,9 +210,34 @@ impl State {
             return self.connection_bind(request, who, responder);
         }
         let five_tuple = &request.path.five_tuple;
-        let slot = self.live_slot(request.now.instant, five_tuple).ok_or(Refusal::NoAllocation)?;
+        let now = request.now.instant;
+        let Some(slot) = self.live_slot(now, five_tuple) else {
+            if let Some(arrival) = self.arrivals.get(five_tuple, now) {
+                if !arrival.credentials.are_of(&who) {
+                    return Err(Refusal::WrongUser);
+                }
+                if arrival.transaction == responder.transaction {
+                    return Ok(mobile::write(request.policy, responder, arrival.granted, reply));
+                }
+                return Ok(self.await_arrival(request));
+            }
+            return match request.message.method() {
+                Method::REFRESH => self.refresh_from_elsewhere(request, who, responder, reply),
+                _ => Err(Refusal::NoAllocation),
+            };
+        };
         if !self.table.get(slot).credentials.are_of(&who) {
             return Err(Refusal::WrongUser);
+        }
+        let answered = self.is_answered(slot, five_tuple, responder.transaction);
+        if let Some((lifetime, ticket)) =
+            answered.filter(|_| request.message.method() == Method::REFRESH)
+        {
+            let granted = Granted { lifetime, ticket: Some(ticket) };
+            return Ok(mobile::write(request.policy, responder, granted, reply));
+        }
+        if self.table.get(slot).expects(five_tuple) {
+            self.complete_move(request.policy, now, slot);
         }
         let own = OwnRequest { request: *request, slot, who: &who, responder };
         let verdict = match request.message.method() {

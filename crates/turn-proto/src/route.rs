@@ -91,9 +91,10 @@ impl State {
 }
 
 fn announce(allocation: &mut Allocation, policy: &Policy, now: Instant, outbox: &mut Outbox) {
-    let Allocation { id, path, halves, permissions, channels, .. } = allocation;
-    // Nobody else frames and unframes what a stream carries, or decrypts it.
-    if path.five_tuple.transport != Transport::Udp {
+    let Allocation { id, path, attached, halves, permissions, channels, .. } = allocation;
+    // Nobody else frames and unframes what a stream carries, or decrypts it, or knows of a client that
+    // is not there.
+    if path.five_tuple.transport != Transport::Udp || !*attached {
         return;
     }
     for channel in channels.iter_mut() {

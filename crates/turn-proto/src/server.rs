@@ -14,6 +14,7 @@ use turn_types::{
 use crate::book::SharedBook;
 use crate::command::Command;
 use crate::event::{Event, IcmpReport};
+use crate::handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
 use crate::notice::{AllocationRecord, EndReason, Notice, Traffic};
 use crate::pending::Parked;
 use crate::policy::Policy;
@@ -145,6 +146,22 @@ impl Server {
                 held = message.method() == Method::CONNECTION_BIND;
                 let request = Request { policy, now, path: &path, message };
                 (path, state.resume_request(&request, &answer, reply))
+            }
+            Event::WorkerAnswered(answer) => {
+                let (responder, verdict) =
+                    state.worker_answered(policy, now.instant, *answer, reply)?;
+                (responder.path, verdict)
+            }
+            Event::FetchFailed(fetch) => {
+                state.fetch_failed(&fetch.five_tuple);
+                return None;
+            }
+            Event::Resumed { pending } => {
+                let Parked { path, request } = state.pending.take_arrival(pending)?;
+                // It was parsed before it was kept.
+                let message = Message::parse(&request).ok()?;
+                let request = Request { policy, now, path: &path, message };
+                (path, state.handle_request(&request, reply))
             }
             Event::RelayOpened { pending, relay, result } => {
                 let opened = Opened { pending, relay, result };
@@ -301,10 +318,44 @@ impl Server {
         self.state.table.of_client(five_tuple).is_some()
     }
 
-    /// A client's connection has ended: its allocation ends, and what it waits for is forgotten. To be
+    /// A client's connection has ended: its allocation ends, unless the client may move and come back by
+    /// another 5-tuple, and what it waits for is forgotten. To be
     /// called, too, before the first message of a new connection of the same 5-tuple.
     pub fn close(&mut self, now: Now, five_tuple: &FiveTuple) {
-        self.state.close(five_tuple, now.instant);
+        self.state.close(&self.policy, five_tuple, now.instant);
+    }
+
+    /// Does what a client asks of an allocation here through another worker (RFC 8016). The answer goes
+    /// to [`WorkerAnswer::asker`].
+    pub fn answer_worker(&mut self, now: Now, question: Question) -> WorkerAnswer {
+        let Self { policy, state } = self;
+        state.answer_worker(policy, now, question)
+    }
+
+    /// Prepares an allocation to leave: withdraws its routes. False if it does not leave, as it has ended
+    /// or its client is expected elsewhere. Commands are to be carried out before it
+    /// [departs](Self::depart), so that what routes carried is still counted for it.
+    pub fn withdraw(&mut self, now: Now, fetch: &Fetch) -> bool {
+        self.state.withdraw(now.instant, fetch)
+    }
+
+    /// Lets an allocation leave that was [withdrawn](Self::withdraw), with its relay sockets.
+    pub fn depart(&mut self, fetch: &Fetch) -> Option<Departure> {
+        self.state.depart(fetch)
+    }
+
+    /// Takes an allocation back that could not leave; its relay sockets are called as before.
+    pub fn take_back(&mut self, now: Now, departure: Departure) {
+        let Self { policy, state } = self;
+        state.take_back(policy, now.instant, departure);
+    }
+
+    /// Takes an allocation that another worker had, and renames its relay sockets. Packets of theirs are
+    /// to be handed in by the new names.
+    #[must_use = "the relay sockets have other names"]
+    pub fn arrive(&mut self, now: Now, departure: Departure) -> [Option<Renamed>; 2] {
+        let Self { policy, state } = self;
+        state.arrive(policy, now.instant, departure)
     }
 
     /// Ends all allocations; requests that wait are forgotten.

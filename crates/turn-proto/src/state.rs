@@ -9,6 +9,7 @@ use core::net::{IpAddr, SocketAddr};
 use turn_types::{FiveTuple, Instant, IpFamily, WorkerId};
 
 use crate::allocation::index_of;
+use crate::arrivals::Arrivals;
 use crate::book::{self, SharedBook};
 use crate::notice::{EndReason, Notice};
 use crate::outbox::Outbox;
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub(crate) table: Table,
     pub(crate) pending: Pending,
     pub(crate) outbox: Outbox,
+    /// Clients of other workers' allocations who are about to be here.
+    pub(crate) arrivals: Arrivals,
     pub(crate) strangers: Strangers,
     /// No new allocations.
     pub(crate) draining: bool,
@@ -56,12 +59,14 @@ impl State {
     ) -> Self {
         let mut random = Random::new(seed);
         let (table, pending, strangers) = (random.hasher(), random.hasher(), random.hasher());
+        let arrivals = random.hasher();
         Self {
             worker,
             book,
             table: Table::new(table),
             pending: Pending::new(pending),
             outbox: Outbox::default(),
+            arrivals: Arrivals::new(arrivals),
             strangers: Strangers::new(strangers),
             draining: false,
             routes,
@@ -103,6 +108,9 @@ impl State {
         while let Some(waiting) = self.pending.take_expired(now) {
             self.abandon(waiting);
         }
+        if self.arrivals.next_sweep().is_some_and(|at| at <= now) {
+            self.arrivals.sweep(now);
+        }
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep_at = book::sweep(&self.book, now);
         }
@@ -110,10 +118,9 @@ impl State {
 
     /// When [`Self::handle_timeout`] has something to do.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        [self.table.next_timer(), self.pending.next_end(), self.sweep_at]
-            .into_iter()
-            .flatten()
-            .min()
+        let sweeps = [self.sweep_at, self.arrivals.next_sweep()];
+        let timers = [self.table.next_timer(), self.pending.next_end()];
+        timers.into_iter().chain(sweeps).flatten().min()
     }
 
     /// Has reservations looked at when this one runs out.
@@ -155,30 +162,40 @@ impl State {
     /// and channels towards peers that are forbidden now.
     pub(crate) fn apply(&mut self, policy: &Policy, now: Instant) {
         for slot in self.table.slots() {
-            let stays = |ip| policy.relay.iter().any(|relay| relay.local == ip);
-            let halves = &self.table.get(slot).halves;
-            if !halves.iter().flatten().any(|half| stays(half.local.ip())) {
-                self.end(slot, now, EndReason::RelayAddressRemoved);
-                continue;
-            }
-            self.close_halves(slot, |ip, _| stays(ip));
-            self.table.judge_peers(slot, &mut self.outbox, |ip| {
-                let named = to_public(policy, SocketAddr::new(ip, 0).into()).ip();
-                judge(policy, ip, named)
-            });
-            self.judge_connections(policy, slot);
-            self.announce(policy, now, slot);
-            self.table.arm(slot);
+            self.apply_to(policy, now, slot);
         }
     }
 
+    /// The same for one allocation.
+    pub(crate) fn apply_to(&mut self, policy: &Policy, now: Instant, slot: Slot) {
+        let stays = |ip| policy.relay.iter().any(|relay| relay.local == ip);
+        let halves = &self.table.get(slot).halves;
+        if !halves.iter().flatten().any(|half| stays(half.local.ip())) {
+            self.end(slot, now, EndReason::RelayAddressRemoved);
+            return;
+        }
+        self.close_halves(slot, |ip, _| stays(ip));
+        self.table.judge_peers(slot, &mut self.outbox, |ip| {
+            let named = to_public(policy, SocketAddr::new(ip, 0).into()).ip();
+            judge(policy, ip, named)
+        });
+        self.judge_connections(policy, slot);
+        self.announce(policy, now, slot);
+        self.table.arm(slot);
+    }
+
     /// A client's connection has ended, and with it all that the client has or waits for: nobody can
-    /// prolong it, or hear an answer. (A policy: the RFC does not say.)
-    pub(crate) fn close(&mut self, five_tuple: &FiveTuple, now: Instant) {
+    /// prolong it, or hear an answer. (A policy: the RFC does not say.) One who may move may do so from
+    /// elsewhere.
+    pub(crate) fn close(&mut self, policy: &Policy, five_tuple: &FiveTuple, now: Instant) {
         while let Some(waiting) = self.pending.take_of(five_tuple) {
             self.abandon(waiting);
         }
-        if let Some(slot) = self.table.of_client(five_tuple) {
+        self.arrivals.remove(five_tuple);
+        let Some(slot) = self.table.of_client(five_tuple) else { return };
+        if self.table.get(slot).mobility.is_some() {
+            self.lose_path(slot, five_tuple, policy, now);
+        } else {
             self.end(slot, now, EndReason::ConnectionClosed);
         }
     }

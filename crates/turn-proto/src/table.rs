@@ -9,12 +9,13 @@ use core::net::IpAddr;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use turn_types::{AllocationId, ConnectionId, FiveTuple, Instant, IpFamily, RelayId};
+use turn_types::{AllocationId, ClientPath, ConnectionId, FiveTuple, Instant, IpFamily, RelayId};
 
 use crate::allocation::{Allocation, Half, index_of};
 use crate::channel::Channel;
 use crate::command::TcpCommand;
 use crate::connection::{PeerConnection, Phase};
+use crate::mobility::Next;
 use crate::outbox::Outbox;
 use crate::permission::{OwnPorts, Permission};
 use crate::timer_wheel::TimerWheel;
@@ -120,7 +121,9 @@ impl Table {
             self.slots.push(None);
             Slot::try_from(self.slots.len() - 1).expect("fewer allocations than 2^32")
         });
-        self.by_client.insert(allocation.path.five_tuple, slot);
+        if allocation.attached {
+            self.by_client.insert(allocation.path.five_tuple, slot);
+        }
         self.by_id.insert(allocation.id, slot);
         for half in allocation.halves.iter().flatten() {
             self.by_relay.insert(half.relay, slot);
@@ -136,12 +139,104 @@ impl Table {
         let mut allocation =
             self.slots[slot as usize].take().expect("the indexes name only slots in use");
         allocation.halves = halves;
-        self.by_client.remove(&allocation.path.five_tuple);
+        if allocation.attached {
+            self.by_client.remove(&allocation.path.five_tuple);
+        }
+        if let Some(next) = allocation.mobility.as_ref().and_then(|mobility| mobility.next_here()) {
+            self.by_client.remove(&next.five_tuple);
+        }
         self.by_id.remove(&allocation.id);
         self.last_client = None;
         self.timers.cancel(slot);
         self.free.push(slot);
         allocation
+    }
+
+    /// Expects the client of an allocation at another 5-tuple, and no longer where it was expected before.
+    pub(crate) fn expect_at(&mut self, slot: Slot, next: Next) {
+        self.forget_next(slot);
+        if let Next::Here(path) = &next {
+            self.by_client.insert(path.five_tuple, slot);
+        }
+        if let Some(mobility) = &mut self.get_mut(slot).mobility {
+            mobility.next = Some(next);
+        }
+    }
+
+    /// No longer expects the client of an allocation elsewhere.
+    pub(crate) fn forget_next(&mut self, slot: Slot) {
+        let next = self.get_mut(slot).mobility.as_mut().and_then(|mobility| mobility.next.take());
+        if let Some(Next::Here(path)) = next {
+            self.by_client.remove(&path.five_tuple);
+            self.last_client = None;
+        }
+    }
+
+    /// Makes the path at which a client is expected its only one: the old 5-tuple, and the new path.
+    pub(crate) fn take_next_path(&mut self, slot: Slot) -> Option<(FiveTuple, ClientPath)> {
+        let mobility = self.get_mut(slot).mobility.as_mut()?;
+        let to = *mobility.next_here()?;
+        mobility.next = None;
+        self.detach(slot);
+        let allocation = self.get_mut(slot);
+        let from = core::mem::replace(&mut allocation.path, to).five_tuple;
+        allocation.attached = true;
+        Some((from, to))
+    }
+
+    /// Forgets the way to the client.
+    pub(crate) fn detach(&mut self, slot: Slot) {
+        let allocation = self.get_mut(slot);
+        let (attached, five_tuple) = (allocation.attached, allocation.path.five_tuple);
+        allocation.attached = false;
+        if attached {
+            self.by_client.remove(&five_tuple);
+            self.last_client = None;
+        }
+    }
+
+    /// Withdraws all routes of an allocation; they are told anew when it is announced.
+    pub(crate) fn withdraw_routes(&mut self, slot: Slot, outbox: &mut Outbox) {
+        let allocation = self.get_mut(slot);
+        let id = allocation.id;
+        for channel in allocation.channels.iter_mut() {
+            outbox.let_go(id, channel);
+            channel.announced = None;
+        }
+    }
+
+    /// Takes an allocation out as it is, for another worker.
+    pub(crate) fn remove_whole(&mut self, slot: Slot) -> Box<Allocation> {
+        let allocation =
+            self.slots[slot as usize].take().expect("the indexes name only slots in use");
+        for half in allocation.halves.iter().flatten() {
+            self.by_relay.remove(&half.relay);
+            for permission in allocation.permissions.iter() {
+                self.by_peer.remove(&(half.relay, permission.ip));
+            }
+        }
+        if allocation.attached {
+            self.by_client.remove(&allocation.path.five_tuple);
+        }
+        self.by_id.remove(&allocation.id);
+        (self.last_client, self.last_peer) = (None, None);
+        self.timers.cancel(slot);
+        self.free.push(slot);
+        allocation
+    }
+
+    /// Adds an allocation as it was elsewhere, with its permissions.
+    pub(crate) fn insert_whole(&mut self, allocation: Box<Allocation>) -> Slot {
+        let slot = self.insert(*allocation);
+        let Self { slots, by_peer, .. } = self;
+        let Some(allocation) = slots[slot as usize].as_deref() else { return slot };
+        for permission in allocation.permissions.iter() {
+            let half = &allocation.halves[index_of(IpFamily::of(permission.ip))];
+            if let Some(half) = half {
+                by_peer.insert((half.relay, permission.ip), slot);
+            }
+        }
+        slot
     }
 
     /// Takes one half out of an allocation, with its permissions and channels.

@@ -136,6 +136,8 @@ turn_types::labels! {
         AlreadyPending => "already_pending",
         /// An indication or ChannelData on a 5-tuple without an allocation (RFC 8656 §5).
         NoAllocation => "no_allocation",
+        /// Data on a new 5-tuple while the allocation is fetched from another worker (RFC 8016).
+        Moving => "moving",
         /// ChannelData shorter than it says (RFC 8656 §12.6).
         MalformedChannelData => "malformed_channel_data",
         /// ChannelData on a channel that is not bound (RFC 8656 §12.6).

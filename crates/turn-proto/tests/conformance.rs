@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// What keys begin with, the files, and how many requirements each has: none gets lost unnoticed.
-const FILES: [(&str, &str, usize); 8] = [
+const FILES: [(&str, &str, usize); 9] = [
     ("classic", "rfc3489", 7),
     ("5780", "rfc5780", 17),
     ("6062", "rfc6062", 23),
     ("7350", "rfc7350", 8),
     ("7443", "rfc7443", 3),
     ("7635", "rfc7635", 11),
+    ("8016", "rfc8016", 12),
     ("8489", "rfc8489", 108),
     ("8656", "rfc8656", 160),
 ];

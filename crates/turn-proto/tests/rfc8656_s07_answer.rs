@@ -381,7 +381,9 @@ mod waiting {
         let late = Event::RelayOpened { pending, relay, result: Ok(()) };
         assert!(world.handle_event(late).is_none());
         world.carry_out();
-        assert_eq!(world.held, [Command::CloseRelay { relay }]);
+        let closed =
+            matches!(world.held[..], [Command::CloseRelay { relay: this }] if this == relay);
+        assert!(closed, "{:?}", world.held);
     }
 
     #[test]
@@ -436,8 +438,7 @@ mod waiting {
         let request = client.sealed(&mut world, Method::ALLOCATE, allocate);
         world.hold = true;
         assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
-        let find = world.held.clone();
-        world.held.clear();
+        let find = std::mem::take(&mut world.held);
         world.hold = false;
         policy.relay.remove(0);
         world.held = find;

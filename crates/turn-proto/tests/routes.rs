@@ -298,9 +298,11 @@ fn whatever_ends_an_allocation_withdraws_first() {
                 Command::SetRoute(_)
                 | Command::FindUser { .. }
                 | Command::OpenRelay { .. }
-                | Command::Tcp(_) => {
-                    panic!("{command:?} at the end")
-                }
+                | Command::AskWorker { .. }
+                | Command::Fetch { .. }
+                | Command::HandOver(_)
+                | Command::Resume { .. }
+                | Command::Tcp(_) => panic!("{command:?} at the end"),
             }
         }
         withdrawn.sort_unstable();

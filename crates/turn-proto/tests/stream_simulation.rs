@@ -154,6 +154,10 @@ impl ServerNode {
                 Command::CloseRelay { .. }
                 | Command::SetRoute(_)
                 | Command::RemoveRoute(_)
+                | Command::AskWorker { .. }
+                | Command::Fetch { .. }
+                | Command::HandOver(_)
+                | Command::Resume { .. }
                 | Command::Tcp(_) => continue,
             };
             self.answers.push((at, answer));

@@ -41,6 +41,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         allocations: Allocations {
             live: totals.allocations_live(),
             total: totals.allocations_created(),
+            moved: totals.value(Series::AllocationsMoved),
         },
         connections: connections(&totals),
         associations: associations(&totals),

@@ -242,7 +242,8 @@ impl UserDirectory for Directory {
     }
 }
 
-fn alice() -> User {
+/// The one user there is.
+pub(crate) fn alice() -> User {
     let md5 = stun_wire::long_term_key_md5(USER, REALM, PASSWORD).unwrap();
     let sha256 = stun_wire::long_term_key_sha256(USER, REALM, PASSWORD).unwrap();
     let keys = UserKeys { md5: Secret::new(md5), sha256: Some(Secret::new(sha256)) };
@@ -293,6 +294,7 @@ pub(crate) fn policy() -> Policy {
         peer_rules: PeerRules::new(&allow, &[], &[LOCALHOST, LOCALHOST_V6, local]),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
+        mobility: false,
         rfc5766_clients: false,
         tcp_relaying: false,
         rfc3489_clients: false,

@@ -56,6 +56,7 @@ fn policy() -> Policy {
         peer_rules: PeerRules::new(&[], &[], &[]),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
+        mobility: false,
         rfc5766_clients: false,
         tcp_relaying: false,
         rfc3489_clients: false,

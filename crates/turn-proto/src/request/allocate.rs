@@ -36,6 +36,8 @@ pub(crate) struct Wanted {
     pub(crate) protocol: RelayProtocol,
     pub(crate) relayed: Relayed,
     pub(crate) lifetime: Option<u32>,
+    /// A ticket for moving (RFC 8016 §3.1).
+    pub(crate) ticket: bool,
 }
 
 /// Which relayed addresses it asks for.
@@ -61,7 +63,9 @@ impl State {
         if let Some(slot) = self.live_slot(now.instant, &path.five_tuple) {
             return self.allocate_again(request, slot, responder, reply);
         }
-        if self.pending.is_opening(&path.five_tuple) {
+        if self.pending.is_opening(&path.five_tuple)
+            || self.arrivals.get(&path.five_tuple, now.instant).is_some()
+        {
             return Err(Refusal::AllocationExists);
         }
         if is_tunnel(path.five_tuple.client.ip()) {
@@ -84,7 +88,13 @@ impl State {
         let account = Account { realm: Arc::clone(&policy.realm), name: Arc::clone(&who.account) };
         let quota = AllocationQuota { per_account, total };
         let quota = book::take_quota(&self.book, account, quota)?;
+        // Connections with peers end in the client's own connection, which cannot be taken elsewhere.
+        let may_move = policy.mobility && wanted.protocol == RelayProtocol::Udp;
+        if wanted.ticket && !(may_move && responder.is_sealed()) {
+            return Err(Refusal::MobilityForbidden);
+        }
         let lifetime = who.at_most(granted(&policy.lifetimes, wanted.lifetime), now.unix);
+        let lifetime = (lifetime, wanted.ticket);
         let mut opening = Opening::new(responder.clone(), who, lifetime, (wanted.protocol, quota));
         match wanted.relayed {
             Relayed::Reserved(token) => {
@@ -153,6 +163,11 @@ impl Wanted {
         if message.first(AttributeType::DONT_FRAGMENT).is_some() && wants_v6 && over_v4 {
             return Err(Refusal::DontFragment);
         }
+        let ticket = message.first(AttributeType::MOBILITY_TICKET);
+        if ticket.is_some_and(|ticket| !ticket.is_empty()) {
+            return Err(Refusal::BadRequest);
+        }
+        let ticket = ticket.is_some();
         let even_port = message.first(AttributeType::EVEN_PORT);
         let lifetime = match message.first(AttributeType::LIFETIME) {
             Some(value) => Some(value::lifetime(value).map_err(|_| Refusal::BadRequest)?),
@@ -163,7 +178,7 @@ impl Wanted {
                 return Err(Refusal::BadRequest);
             }
             let token = value::reservation_token(token).map_err(|_| Refusal::BadRequest)?;
-            return Ok(Self { protocol, relayed: Relayed::Reserved(token), lifetime });
+            return Ok(Self { protocol, relayed: Relayed::Reserved(token), lifetime, ticket });
         }
         if requested.is_some() && additional.is_some() {
             return Err(Refusal::BadRequest);
@@ -180,7 +195,7 @@ impl Wanted {
             Some(Ok(2)) => Relayed::Both(wish),
             Some(Ok(_) | Err(_)) => return Err(Refusal::BadRequest),
         };
-        Ok(Self { protocol, relayed, lifetime })
+        Ok(Self { protocol, relayed, lifetime, ticket })
     }
 }
 
@@ -246,6 +261,9 @@ pub(crate) fn write_allocation(
     builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, client.0);
     if let Some(token) = allocation.token {
         builder.reservation_token(token);
+    }
+    if let Some(mobility) = &allocation.mobility {
+        builder.mobility_ticket(mobility.ticket.as_bytes());
     }
     if let Some((family, reason)) = allocation.address_error {
         let code = reason.code();

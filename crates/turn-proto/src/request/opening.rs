@@ -20,6 +20,7 @@ use crate::command::Command;
 use crate::connection::PeerConnections;
 use crate::event::OpenRelayError;
 use crate::limits::PORT_ATTEMPTS_MAX;
+use crate::mobility::Mobility;
 use crate::notice::{Refusal, Traffic};
 use crate::pending::Waiting;
 use crate::permission::Permissions;
@@ -34,6 +35,8 @@ pub(crate) struct Opening {
     responder: Responder,
     who: Authenticated,
     lifetime: Duration,
+    /// Whether its client may move.
+    mobile: bool,
     quota: QuotaLease,
     protocol: RelayProtocol,
     sockets: [Socket; 2],
@@ -76,11 +79,12 @@ impl Opening {
     pub(crate) fn new(
         responder: Responder,
         who: Authenticated,
-        lifetime: Duration,
+        (lifetime, mobile): (Duration, bool),
         (protocol, quota): (RelayProtocol, QuotaLease),
     ) -> Self {
         let sockets = [Socket::NotWanted, Socket::NotWanted];
-        Self { responder, who, lifetime, quota, protocol, sockets, taken: Vec::new() }
+        let taken = Vec::new();
+        Self { responder, who, lifetime, mobile, quota, protocol, sockets, taken }
     }
 
     /// Claims the port of a reservation.
@@ -304,7 +308,8 @@ impl State {
                 return Err(reason);
             }
         };
-        let Opening { responder, who, lifetime, quota, protocol, sockets, taken: _ } = opening;
+        let Opening { responder, who, lifetime, mobile, quota, protocol, sockets, taken: _ } =
+            opening;
         let serves = |at: RelayedAddr| policy.relay.iter().any(|relay| relay.local == at.ip());
         let (mut halves, mut relayed, mut failed) = ([None, None], [None, None], None);
         for (family, socket) in IpFamily::ALL.into_iter().zip(sockets) {
@@ -326,9 +331,16 @@ impl State {
         if halves.iter().all(Option::is_none) {
             return Err(failed.map_or(Refusal::SystemExhausted, |(_, reason)| reason));
         }
+        let id = self.next_allocation();
+        let mobility = mobile.then(|| {
+            let home = book::settle(&self.book, id, self.worker);
+            Box::new(Mobility::new(policy, &mut self.random, home))
+        });
         let allocation = Allocation {
-            id: self.next_allocation(),
+            id,
             path: responder.path,
+            attached: true,
+            mobility,
             credentials: Credentials::of(&who, &policy.realm),
             _quota: quota,
             created: now,
@@ -373,7 +385,7 @@ impl State {
     /// Lets go of a request that will not be answered.
     pub(crate) fn abandon(&mut self, waiting: Waiting) {
         match waiting {
-            Waiting::User(_) => {}
+            Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {}
             Waiting::Relay(opening) => opening.abandon(self),
             Waiting::Connect(connecting) => self.close_connection(connecting.connection),
         }
@@ -384,14 +396,14 @@ impl State {
         AllocationId::new(self.worker, self.allocations_made)
     }
 
-    fn next_relay(&mut self) -> RelayId {
+    pub(crate) fn next_relay(&mut self) -> RelayId {
         self.relays_made += 1;
         RelayId(self.relays_made)
     }
 }
 
 impl Credentials {
-    fn of(who: &Authenticated, realm: &Arc<str>) -> Self {
+    pub(crate) fn of(who: &Authenticated, realm: &Arc<str>) -> Self {
         Self {
             user: Arc::clone(&who.user),
             account: Arc::clone(&who.account),

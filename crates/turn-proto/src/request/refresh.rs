@@ -1,28 +1,34 @@
 //! Refresh (RFC 8656 §8.2): prolongs an allocation or, with LIFETIME 0, ends it at once. In a dual
-//! allocation REQUESTED-ADDRESS-FAMILY names one half; without it both are meant.
+//! allocation REQUESTED-ADDRESS-FAMILY names one half; without it both are meant. With a mobility ticket
+//! see [`super::mobile`].
 
 use core::time::Duration;
 
-use stun_wire::{AttributeType, value};
-use turn_types::{Instant, IpFamily};
+use stun_wire::{AttributeType, Message, value};
+use turn_types::{Instant, IpFamily, Now};
 
 use super::OwnRequest;
 use super::allocate::{granted, seconds};
 use crate::allocation::index_of;
+use crate::auth::Authenticated;
 use crate::notice::{EndReason, Refusal};
+use crate::policy::Policy;
 use crate::state::State;
+use crate::table::Slot;
 use crate::verdict::{ReplyBuffer, Verdict};
 
-impl State {
-    pub(crate) fn refresh(
-        &mut self,
-        own: &OwnRequest<'_>,
-        reply: &mut ReplyBuffer,
-    ) -> Result<Verdict, Refusal> {
-        let policy = own.request.policy;
-        let now = own.request.now.instant;
-        let message = &own.request.message;
-        let asked = match message.first(AttributeType::LIFETIME) {
+/// What a well-formed Refresh asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    /// LIFETIME; 0 is the end.
+    lifetime: Option<u32>,
+    /// The half that is meant, if not all of it.
+    family: Option<IpFamily>,
+}
+
+impl Wish {
+    pub(crate) fn read(message: &Message<'_>) -> Result<Self, Refusal> {
+        let lifetime = match message.first(AttributeType::LIFETIME) {
             Some(value) => Some(value::lifetime(value).map_err(|_| Refusal::BadRequest)?),
             None => None,
         };
@@ -30,30 +36,55 @@ impl State {
             Some(value) => {
                 let number = value::address_family(value).map_err(|_| Refusal::BadRequest)?;
                 // A family that nobody has is one that this allocation does not have.
-                let family = IpFamily::from_wire(number).ok_or(Refusal::PeerFamilyMismatch)?;
-                let half = self.table.get(own.slot).half(family, now);
-                half.ok_or(Refusal::PeerFamilyMismatch)?;
-                Some(family)
+                Some(IpFamily::from_wire(number).ok_or(Refusal::PeerFamilyMismatch)?)
             }
             None => None,
         };
-        let lifetime = if asked == Some(0) {
-            self.delete(own, now, family);
-            Duration::ZERO
-        } else {
-            let lifetime = granted(&policy.lifetimes, asked);
-            let lifetime = own.who.at_most(lifetime, own.request.now.unix);
-            self.table.get_mut(own.slot).credentials.renew(own.who);
-            self.prolong(own, now + lifetime, family);
-            lifetime
-        };
+        Ok(Self { lifetime, family })
+    }
+}
+
+impl State {
+    pub(crate) fn refresh(
+        &mut self,
+        own: &OwnRequest<'_>,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        let message = &own.request.message;
+        if let Some(ticket) = message.first(AttributeType::MOBILITY_TICKET) {
+            return self.refresh_by_own_ticket(own, ticket, reply);
+        }
+        let wish = Wish::read(message)?;
+        let (policy, now) = (own.request.policy, own.request.now);
+        let lifetime = self.refresh_allocation(policy, now, own.slot, (own.who, wish))?;
         Ok(own.responder.success(policy, reply, |builder| {
             builder.lifetime(seconds(lifetime));
         }))
     }
 
-    fn delete(&mut self, own: &OwnRequest<'_>, now: Instant, family: Option<IpFamily>) {
-        let slot = own.slot;
+    /// Prolongs an allocation or a half of it, or ends it: the lifetime that it has from now on.
+    pub(crate) fn refresh_allocation(
+        &mut self,
+        policy: &Policy,
+        now: Now,
+        slot: Slot,
+        (who, wish): (&Authenticated, Wish),
+    ) -> Result<Duration, Refusal> {
+        if let Some(family) = wish.family {
+            let half = self.table.get(slot).half(family, now.instant);
+            half.ok_or(Refusal::PeerFamilyMismatch)?;
+        }
+        if wish.lifetime == Some(0) {
+            self.delete(slot, now.instant, wish.family);
+            return Ok(Duration::ZERO);
+        }
+        let lifetime = who.at_most(granted(&policy.lifetimes, wish.lifetime), now.unix);
+        self.table.get_mut(slot).credentials.renew(who);
+        self.prolong(slot, now.instant, lifetime, wish.family);
+        Ok(lifetime)
+    }
+
+    fn delete(&mut self, slot: Slot, now: Instant, family: Option<IpFamily>) {
         let keeps = |family: IpFamily| self.table.get(slot).half(family.other(), now).is_some();
         match family {
             Some(family) if keeps(family) => {
@@ -64,18 +95,17 @@ impl State {
         }
     }
 
-    fn prolong(&mut self, own: &OwnRequest<'_>, expires: Instant, family: Option<IpFamily>) {
-        let now = own.request.now.instant;
-        let allocation = self.table.get_mut(own.slot);
+    fn prolong(&mut self, slot: Slot, now: Instant, lifetime: Duration, family: Option<IpFamily>) {
+        let allocation = self.table.get_mut(slot);
         for each in IpFamily::ALL {
             let meant = family.is_none_or(|family| family == each);
             if let Some(half) = &mut allocation.halves[index_of(each)]
                 && meant
                 && now < half.expires
             {
-                half.expires = expires;
+                half.expires = now + lifetime;
             }
         }
-        self.table.arm(own.slot);
+        self.table.arm(slot);
     }
 }

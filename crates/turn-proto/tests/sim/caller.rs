@@ -28,6 +28,10 @@ pub fn settle(driver: &mut Driver, now: Now, first: Option<Sent>) -> Option<Sent
                 Command::CloseRelay { .. }
                 | Command::SetRoute(_)
                 | Command::RemoveRoute(_)
+                | Command::AskWorker { .. }
+                | Command::Fetch { .. }
+                | Command::HandOver(_)
+                | Command::Resume { .. }
                 | Command::Tcp(_) => {
                     continue;
                 }

@@ -314,6 +314,10 @@ impl Driver {
                 (pending, Event::RelayOpened { pending, relay, result })
             }
             Event::PeerConnected { pending, .. } => (pending, event),
+            Event::WorkerAnswered(_) | Event::FetchFailed(_) | Event::Resumed { .. } => {
+                self.violations.push(format!("{event:?} where nobody may move"));
+                return None;
+            }
         };
         let mut reply = [0; REPLY_MAX];
         // An answer to a question that was not asked, or not this one, changes nothing.
@@ -445,6 +449,12 @@ impl Driver {
                     self.wanted.insert(relay, at.0);
                     self.commands.push(command);
                 }
+                Command::AskWorker { .. }
+                | Command::Fetch { .. }
+                | Command::HandOver(_)
+                | Command::Resume { .. } => {
+                    self.violations.push(format!("{command:?} where nobody may move"));
+                }
                 Command::FindUser { pending, .. } => {
                     self.about.extend(key.map(|key| (pending, key)));
                     self.commands.push(command);
@@ -462,7 +472,7 @@ impl Driver {
                     *self.ended.entry(reason.unwrap_or(EndReason::Expired)).or_default() += 1;
                     self.judge(|this| this.ended(now, &record));
                 }
-                Notice::Refused { .. } => {}
+                Notice::AllocationMoved { .. } | Notice::Refused { .. } => {}
             }
         }
         self.commands.len() > before
@@ -489,6 +499,7 @@ impl Driver {
             | EndReason::EndedByOperator
             | EndReason::Shutdown
             | EndReason::RelayAddressRemoved
+            | EndReason::SystemExhausted
             | EndReason::ConnectionClosed => Ok(()),
         }
     }

@@ -70,6 +70,7 @@ pub fn policy() -> Policy {
         peer_rules: PeerRules::new(&allow, &[], &relay_ips()),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
+        mobility: false,
         rfc5766_clients: false,
         tcp_relaying: false,
         rfc3489_clients: false,

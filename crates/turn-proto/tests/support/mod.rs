@@ -104,6 +104,7 @@ pub fn policy() -> Policy {
         peer_rules: rules(&[]),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
+        mobility: false,
         rfc5766_clients: false,
         tcp_relaying: false,
         rfc3489_clients: false,
@@ -224,6 +225,10 @@ pub struct World {
     /// Commands are kept in `held` instead of carried out.
     pub hold: bool,
     pub held: Vec<Command>,
+    /// Commands that concern other workers.
+    pub outgoing: Vec<Command>,
+    /// Other workers share its book and its ports.
+    pub is_shared: bool,
     pub opened: u32,
     pub looked_up: u32,
     pub notices: Vec<Notice>,
@@ -245,9 +250,13 @@ impl World {
     }
 
     pub fn with(policy: Policy) -> Self {
-        let book = Arc::new(TestBook::default());
+        Self::worker(WorkerId(3), policy, Arc::new(TestBook::default()))
+    }
+
+    /// One of several workers with the same rules, ports and book.
+    pub fn worker(worker: WorkerId, policy: Policy, book: Arc<TestBook>) -> Self {
         let config = ServerConfig {
-            worker: WorkerId(3),
+            worker,
             policy: Arc::new(policy.clone()),
             book: Arc::clone(&book) as Arc<dyn SharedBook>,
             seed: SEED,
@@ -268,6 +277,8 @@ impl World {
             broken: BTreeSet::new(),
             hold: false,
             held: Vec::new(),
+            outgoing: Vec::new(),
+            is_shared: false,
             opened: 0,
             looked_up: 0,
             notices: Vec::new(),
@@ -426,7 +437,9 @@ impl World {
         let notices = std::mem::take(&mut self.notices);
         let reason = |notice: &Notice| match notice {
             Notice::Refused { reason, .. } => Some(*reason),
-            Notice::AllocationCreated(_) | Notice::AllocationEnded(_) => None,
+            Notice::AllocationCreated(_)
+            | Notice::AllocationEnded(_)
+            | Notice::AllocationMoved { .. } => None,
         };
         notices.iter().filter_map(reason).collect()
     }
@@ -436,7 +449,9 @@ impl World {
         let notices = std::mem::take(&mut self.notices);
         let end = |notice: &Notice| match notice {
             Notice::AllocationEnded(record) => record.end.map(|(reason, _)| reason),
-            Notice::AllocationCreated(_) | Notice::Refused { .. } => None,
+            Notice::AllocationCreated(_)
+            | Notice::AllocationMoved { .. }
+            | Notice::Refused { .. } => None,
         };
         notices.iter().filter_map(end).collect()
     }
@@ -500,6 +515,11 @@ impl World {
                 return None;
             }
             Command::Tcp(command) => return self.carry_out_tcp(command),
+            Command::Resume { pending } => Event::Resumed { pending },
+            Command::AskWorker { .. } | Command::Fetch { .. } | Command::HandOver(_) => {
+                self.outgoing.push(command);
+                return None;
+            }
         };
         self.handle_event(event)
     }
@@ -604,7 +624,7 @@ impl World {
     /// What must hold at any time: every port in use belongs to a socket, a reservation or a request
     /// on its way, and every allocation counts in the quota once.
     pub fn check(&self) {
-        if self.hold || !self.held.is_empty() {
+        if self.hold || !self.held.is_empty() || self.is_shared {
             return;
         }
         let used: u32 = self.policy.relay.iter().map(|relay| relay.ports.used()).sum();

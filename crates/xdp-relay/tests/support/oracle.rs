@@ -115,6 +115,7 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
         peer_rules: rules(&[], own),
         alternate: None,
         strangers: StrangerBudget { per_second: 0 },
+        mobility: false,
         rfc5766_clients: true,
         tcp_relaying: false,
         rfc3489_clients: false,
@@ -267,6 +268,10 @@ impl Oracle {
                     self.told.push(Told::Removed(id));
                 }
                 Command::FindUser { .. } => panic!("an open relay asks for nobody"),
+                Command::AskWorker { .. }
+                | Command::Fetch { .. }
+                | Command::HandOver(_)
+                | Command::Resume { .. } => panic!("nobody moves on an open relay"),
             }
         }
         while self.server.poll_notice().is_some() {}

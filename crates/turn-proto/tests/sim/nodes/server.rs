@@ -128,6 +128,10 @@ impl ServerNode {
             Command::CloseRelay { .. }
             | Command::SetRoute(_)
             | Command::RemoveRoute(_)
+            | Command::AskWorker { .. }
+            | Command::Fetch { .. }
+            | Command::HandOver(_)
+            | Command::Resume { .. }
             | Command::Tcp(_) => None,
         }
     }

@@ -1,0 +1,272 @@
+//! RFC 8016 over sockets: clients whose new 5-tuple is another worker's take their allocation there.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use control::{
+    Asked, LockedBook, Mailbox, Request, Series, SessionFilter, UserDirectory, UserLookup,
+    WorkerCounters,
+};
+use dataplane::{
+    Admission, ConnectionLimits, Doors, Listener, NetOptions, WorkerSpec, mailbox, spawn,
+};
+use stun_wire::{
+    AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method,
+    TransactionId, value,
+};
+use support::{LOCALHOST, PASSWORD, PATIENCE, PEER, REALM, USER, alice, policy};
+use turn_proto::{AllocationRecord, Policy, SharedBook, UserAnswer};
+use turn_types::WorkerId;
+
+const WORKERS: u16 = 2;
+const CHANNEL: [u8; 2] = [0x40, 0x00];
+
+/// Everybody is alice.
+struct Users;
+
+impl UserDirectory for Users {
+    fn find(&self, _: UserLookup) -> Asked {
+        Asked::Answered(UserAnswer::Known(alice()))
+    }
+}
+
+/// Two workers that share a port.
+struct Server {
+    addr: SocketAddr,
+    mailboxes: Vec<Mailbox>,
+    counters: Vec<Arc<WorkerCounters>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let net = NetOptions::default();
+        let (first, _) = Listener::bind(SocketAddr::new(LOCALHOST, 0), &net).unwrap();
+        let addr = first.local_addr();
+        let (second, _) = Listener::bind(addr, &net).unwrap();
+        let policy = Arc::new(Policy { mobility: true, ..policy() });
+        let book: Arc<dyn SharedBook> = Arc::new(LockedBook::new());
+        let mut posts = Vec::new();
+        let mut inlets = Vec::new();
+        for _ in 0..WORKERS {
+            let (mailbox, inlet) = mailbox().unwrap();
+            posts.push((mailbox, Arc::new(WorkerCounters::new())));
+            inlets.push(inlet);
+        }
+        let (mailboxes, counters): (Vec<_>, Vec<_>) = posts.iter().cloned().unzip();
+        let doors = Doors::of(&inlets);
+        let limits = ConnectionLimits { total: 0, per_address: 0 };
+        let admission = Arc::new(Admission::new(limits));
+        let mut threads = Vec::new();
+        for ((id, listener), inlet) in (0..).zip([first, second]).zip(inlets) {
+            let spec = WorkerSpec {
+                id: WorkerId(id),
+                core: None,
+                listeners: vec![listener],
+                acceptors: vec![],
+                proxies: vec![],
+                tls: None,
+                dtls: None,
+                dtls_admission: Arc::clone(&admission),
+                acme_redirect: None,
+                admission: Arc::clone(&admission),
+                policy: Arc::clone(&policy),
+                book: Arc::clone(&book),
+                seed: [id as u8; 32],
+                directory: Arc::new(Users),
+                counters: Arc::clone(&counters[usize::from(id)]),
+                inlet,
+                doors: doors.clone(),
+                routes: None,
+                net,
+            };
+            threads.push(spawn(spec).unwrap());
+        }
+        Self { addr, mailboxes, counters, threads }
+    }
+
+    /// The allocations of each worker.
+    fn sessions(&self) -> Vec<Vec<AllocationRecord>> {
+        let of = |mailbox: &Mailbox| {
+            let (sender, answer) = mpsc::channel();
+            let reply = Box::new(move |list| sender.send(list).unwrap());
+            let filter = SessionFilter::default();
+            mailbox.post(Request::List { filter, limit: 100, reply }).unwrap();
+            let list: Vec<control::Session> = answer.recv_timeout(PATIENCE).unwrap();
+            list.into_iter().map(|session| session.record).collect()
+        };
+        self.mailboxes.iter().map(of).collect()
+    }
+
+    fn moved(&self) -> u64 {
+        self.counters.iter().map(|c| c.value(Series::AllocationsMoved)).sum()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for mailbox in &self.mailboxes {
+            let _ = mailbox.post(Request::Stop);
+        }
+        for thread in self.threads.drain(..) {
+            assert!(thread.join().is_ok() || std::thread::panicking(), "a worker panicked");
+        }
+    }
+}
+
+/// A client at one port.
+struct Client {
+    socket: UdpSocket,
+    nonce: Vec<u8>,
+    transactions: u8,
+}
+
+impl Client {
+    fn new(server: &Server) -> Self {
+        let socket = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+        socket.connect(server.addr).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = Self { socket, nonce: Vec::new(), transactions: 0 };
+        let challenge = client.exchange(Method::ALLOCATE, |_| ());
+        let message = Message::parse(&challenge).unwrap();
+        client.nonce = message.first(AttributeType::NONCE).unwrap().to_vec();
+        client
+    }
+
+    fn exchange(&mut self, method: Method, write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
+        self.transactions += 1;
+        let mut out = [0; 1000];
+        let id = TransactionId([self.transactions; 12]);
+        let mut builder = MessageBuilder::new(&mut out, Class::Request, method, id);
+        write(&mut builder);
+        let len = if self.nonce.is_empty() {
+            builder.finish()
+        } else {
+            builder.username(USER).realm(REALM);
+            builder.attribute(AttributeType::NONCE, &self.nonce);
+            let key = stun_wire::long_term_key_md5(USER, REALM, PASSWORD).unwrap();
+            builder.integrity(IntegrityKind::Sha1, &IntegrityKey::new(&key)).finish()
+        };
+        self.socket.send(&out[..len.unwrap()]).unwrap();
+        loop {
+            let answer = self.receive();
+            if answer[0] & 0xC0 == 0 {
+                return answer;
+            }
+        }
+    }
+
+    fn receive(&self) -> Vec<u8> {
+        let mut buffer = [0; 2000];
+        let len = self.socket.recv(&mut buffer).unwrap();
+        buffer[..len].to_vec()
+    }
+
+    fn success(&mut self, method: Method, write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
+        let answer = self.exchange(method, write);
+        let message = Message::parse(&answer).unwrap();
+        let error = message.first(AttributeType::ERROR_CODE).map(value::error_code);
+        assert_eq!(message.class(), Class::Success, "{error:?}");
+        answer
+    }
+
+    /// Sends `data` by the channel until it is echoed at `peer`: what is sent while an allocation is on its
+    /// way is lost.
+    fn reach(&self, peer: &UdpSocket, data: u8) -> SocketAddr {
+        for _ in 0..100 {
+            self.socket.send(&[CHANNEL[0], CHANNEL[1], 0, 1, data]).unwrap();
+            let mut buffer = [0; 10];
+            if let Ok((1, from)) = peer.recv_from(&mut buffer)
+                && buffer[0] == data
+            {
+                return from;
+            }
+        }
+        panic!("the peer hears nothing");
+    }
+}
+
+fn ticket_of(answer: &[u8]) -> Vec<u8> {
+    Message::parse(answer).unwrap().first(AttributeType::MOBILITY_TICKET).unwrap().to_vec()
+}
+
+/// 8016-3.2.2-01, 8016-3.2.2-02, 8016-3.2.2-05: whichever worker a new 5-tuple is of.
+#[test]
+fn an_allocation_follows_its_client_through_all_workers() {
+    let server = Server::start();
+    let peer = UdpSocket::bind((PEER, 0)).unwrap();
+    peer.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+    let mut client = Client::new(&server);
+    let answer = client.success(Method::ALLOCATE, |b| {
+        b.requested_transport(17).mobility_ticket(&[]);
+    });
+    let mut ticket = ticket_of(&answer);
+    client.success(Method::CHANNEL_BIND, |b| {
+        b.attribute(AttributeType::CHANNEL_NUMBER, &[CHANNEL[0], CHANNEL[1], 0, 0]);
+        b.xor_address(AttributeType::XOR_PEER_ADDRESS, peer.local_addr().unwrap());
+    });
+    let relayed = client.reach(&peer, 0);
+
+    let mut homes = BTreeSet::new();
+    let mut crossed = 0;
+    let mut moves = 0;
+    let home = |server: &Server| server.sessions().iter().position(|list| list.len() == 1).unwrap();
+    homes.insert(home(&server));
+    // Each new port is any worker's: 2^-40 that one of them has none.
+    while moves < 40 && (crossed < 3 || homes.len() < 2) {
+        moves += 1;
+        let before = home(&server);
+        let mut next = Client::new(&server);
+        ticket = ticket_of(&next.success(Method::REFRESH, |b| {
+            b.mobility_ticket(&ticket);
+        }));
+        // Make before break: the old 5-tuple carries data both ways.
+        assert_eq!(client.reach(&peer, 100), relayed);
+        peer.send_to(b"old", relayed).unwrap();
+        assert_eq!(client.receive(), [&CHANNEL[..], &[0, 3], b"old"].concat());
+        // Then the new one.
+        assert_eq!(next.reach(&peer, moves), relayed, "the relayed address stays");
+        peer.send_to(b"new", relayed).unwrap();
+        assert_eq!(next.receive(), [&CHANNEL[..], &[0, 3], b"new"].concat());
+        let sessions = server.sessions();
+        assert_eq!(sessions.iter().map(Vec::len).sum::<usize>(), 1, "it is in one place");
+        let after = home(&server);
+        assert_eq!(sessions[after][0].five_tuple.client.0, next.socket.local_addr().unwrap());
+        crossed += usize::from(before != after);
+        homes.insert(after);
+        client = next;
+    }
+    assert_eq!((homes.len(), crossed >= 3), (2, true), "{moves} moves");
+    assert_eq!(server.moved(), u64::from(moves));
+
+    client.success(Method::REFRESH, |b| {
+        b.lifetime(0);
+    });
+    assert!(server.sessions().iter().all(Vec::is_empty));
+}
+
+/// A request is enough, and is answered.
+#[test]
+fn a_request_from_a_new_address_waits_for_the_allocation() {
+    let server = Server::start();
+    let mut client = Client::new(&server);
+    let answer = client.success(Method::ALLOCATE, |b| {
+        b.requested_transport(17).mobility_ticket(&[]);
+    });
+    let mut ticket = ticket_of(&answer);
+    for _ in 0..8 {
+        let mut next = Client::new(&server);
+        ticket = ticket_of(&next.success(Method::REFRESH, |b| {
+            b.mobility_ticket(&ticket);
+        }));
+        next.success(Method::CREATE_PERMISSION, |b| {
+            b.xor_address(AttributeType::XOR_PEER_ADDRESS, "127.0.0.2:9".parse().unwrap());
+        });
+    }
+    assert_eq!(server.moved(), 8);
+}

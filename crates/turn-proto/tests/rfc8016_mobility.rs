@@ -1,0 +1,400 @@
+//! RFC 8016: a client that comes to have another 5-tuple keeps its allocation. Here both 5-tuples are one
+//! worker's; `rfc8016_workers.rs` has moves between workers.
+#![allow(clippy::wildcard_enum_match_arm, reason = "whatever else there will be is a failure")]
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod support;
+
+use std::net::SocketAddr;
+
+use stun_wire::{AttributeType, IntegrityKind, Method};
+use support::forge::Forge;
+use support::*;
+use turn_proto::{DropReason, EndReason, Notice, Policy};
+use turn_types::{AllocationId, Transport};
+
+fn mobile() -> Policy {
+    Policy { mobility: true, ..policy() }
+}
+
+fn world() -> World {
+    World::with(mobile())
+}
+
+fn ticket_of(reply: &Reply) -> Vec<u8> {
+    reply.first(AttributeType::MOBILITY_TICKET).unwrap().to_vec()
+}
+
+/// The relayed address of an allocation whose client may move, and the ticket.
+fn allocate(world: &mut World, client: &mut Client) -> (SocketAddr, Vec<u8>) {
+    let reply = client.try_allocate(world, |b| {
+        b.mobility_ticket(&[]);
+    });
+    let reply = reply.success();
+    (reply.relayed()[0], ticket_of(&reply))
+}
+
+fn refresh_by(world: &mut World, client: &mut Client, ticket: &[u8]) -> Reply {
+    client.ask(world, Method::REFRESH, |b| {
+        b.mobility_ticket(ticket);
+    })
+}
+
+/// A client with a channel, and the same client at another port that has shown its ticket there.
+struct Moving {
+    world: World,
+    old: Client,
+    new: Client,
+    relayed: SocketAddr,
+    ticket: Vec<u8>,
+}
+
+impl Moving {
+    fn new() -> Self {
+        let mut world = world();
+        let mut old = Client::new(1000);
+        let (relayed, ticket) = allocate(&mut world, &mut old);
+        old.bind(&mut world, 0x4000, PEER).success();
+        let mut new = Client::new(2000);
+        let ticket = ticket_of(&refresh_by(&mut world, &mut new, &ticket).success());
+        Self { world, old, new, relayed, ticket }
+    }
+
+    /// Where a peer's datagram goes.
+    fn heard_at(&mut self) -> u16 {
+        match self.world.from_peer(self.relayed, PEER, b"to the client") {
+            Fate::ToClient { to, .. } => to.port(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// 8016-3.1.2-01
+#[test]
+fn an_empty_ticket_asks_for_one() {
+    let mut world = world();
+    let mut client = Client::new(1000);
+    let (_, ticket) = allocate(&mut world, &mut client);
+    assert!(ticket.len() >= 32);
+    let mut other = Client::new(1001);
+    let reply = other.try_allocate(&mut world, |_| ()).success();
+    assert!(!reply.has(AttributeType::MOBILITY_TICKET), "who does not ask is given none");
+    assert_eq!(refresh_by(&mut world, &mut Client::new(2000), &[]).refused(400).code(), Some(400));
+}
+
+/// 8016-3.1.2-02: 405 in both requests, and nothing is made.
+#[test]
+fn where_clients_may_not_move_they_are_told_so() {
+    let mut world = World::new();
+    let mut client = Client::new(1000);
+    let reply = client.try_allocate(&mut world, |b| {
+        b.mobility_ticket(&[]);
+    });
+    reply.refused(405);
+    assert_eq!(world.server.allocation_count(), 0);
+    client.allocate(&mut world);
+    refresh_by(&mut world, &mut client, &[7; 40]).refused(405);
+    refresh_by(&mut world, &mut Client::new(2000), &[7; 40]).refused(405);
+}
+
+/// 8016-3.1.2-03
+#[test]
+fn an_allocate_with_a_ticket_in_it_is_malformed() {
+    let mut world = world();
+    let mut client = Client::new(1000);
+    let reply = client.try_allocate(&mut world, |b| {
+        b.mobility_ticket(&[1; 16]);
+    });
+    reply.refused(400);
+}
+
+/// 8016-6-01: neither without authentication, nor where there is none.
+#[test]
+fn a_ticket_alone_is_no_credential() {
+    let mut moving = Moving::new();
+    let request = Forge::empty(&mut moving.new, Method::REFRESH)
+        .with(AttributeType::MOBILITY_TICKET, moving.ticket.clone())
+        .bare();
+    let reply = Client::new(3000).exchange(&mut moving.world, &request);
+    assert_eq!((reply.code(), reply.sealed), (Some(401), false));
+
+    let mut policy = mobile();
+    policy.auth.open = true;
+    let mut world = World::with(policy);
+    let mut client = Client::new(1000);
+    let request = Forge::empty(&mut client, Method::ALLOCATE)
+        .with(AttributeType::REQUESTED_TRANSPORT, [17, 0, 0, 0])
+        .with(AttributeType::MOBILITY_TICKET, [])
+        .bare();
+    assert_eq!(client.exchange(&mut world, &request).code(), Some(405));
+}
+
+/// 8016-3.2.2-01, 8016-3.2.2-02: the lifetime counts anew, and permissions and channels are there.
+#[test]
+fn a_client_keeps_its_allocation_at_another_address() {
+    let mut world = world();
+    let mut old = Client::new(1000);
+    let (relayed, ticket) = allocate(&mut world, &mut old);
+    old.bind(&mut world, 0x4000, PEER).success();
+    world.advance(secs(250));
+    let mut new = Client::at("203.0.113.200:7").sealing(Sealing::Sha256);
+    let reply = new.ask(&mut world, Method::REFRESH, |b| {
+        b.mobility_ticket(&ticket).lifetime(1200);
+    });
+    let reply = reply.success();
+    assert_eq!(reply.lifetime(), 1200);
+    assert_ne!(ticket_of(&reply), ticket);
+    let id = world.record().id;
+    assert_eq!(new.send_channel(&mut world, 0x4000, b"hi").to_peer(), b"hi");
+    assert_eq!(new.send(&mut world, PEER, b"ho").to_peer(), b"ho");
+    let heard = world.from_peer(relayed, PEER, b"yo");
+    assert!(matches!(&heard, Fate::ToClient { to, .. } if to.port() == 7), "{heard:?}");
+    let record = world.record();
+    assert_eq!((record.id, record.five_tuple), (id, new.path.five_tuple));
+    assert_eq!((world.opened, record.channels), (1, 1));
+    world.advance(secs(1000));
+    assert_eq!(world.server.allocation_count(), 1);
+}
+
+/// 8016-3.2.2-05: make before break.
+#[test]
+fn data_goes_to_the_old_address_until_the_client_sends_from_the_new_one() {
+    let mut moving = Moving::new();
+    assert_eq!(moving.heard_at(), 1000);
+    // The old one is as good as ever in the other direction, too.
+    assert_eq!(moving.old.send_channel(&mut moving.world, 0x4000, b"a").to_peer(), b"a");
+    moving.old.permit(&mut moving.world, &[PEER]).success();
+    assert_eq!(moving.heard_at(), 1000);
+    assert_eq!(moving.new.send_channel(&mut moving.world, 0x4000, b"b").to_peer(), b"b");
+    assert_eq!(moving.heard_at(), 2000);
+    let left = moving.old.send_channel(&mut moving.world, 0x4000, b"c").dropped();
+    assert_eq!(left, DropReason::NoAllocation);
+    moving.old.refresh(&mut moving.world, None).refused(437);
+    let told = moving.world.notices.iter().any(|notice| {
+        matches!(notice, Notice::AllocationMoved { from, to, .. }
+            if *from == moving.old.path.five_tuple && *to == moving.new.path.five_tuple)
+    });
+    assert!(told);
+}
+
+/// 8016-3.2.2-05: a Send indication and a request are as good as ChannelData.
+#[test]
+fn whatever_a_client_sends_from_the_new_address_completes_the_move() {
+    let mut moving = Moving::new();
+    moving.new.send(&mut moving.world, PEER, b"x").to_peer();
+    assert_eq!(moving.heard_at(), 2000);
+    let mut moving = Moving::new();
+    moving.new.permit(&mut moving.world, &[PEER]).success();
+    assert_eq!(moving.heard_at(), 2000);
+}
+
+/// 8016-3.2.2-07: the same request again is answered again; the ticket in it is good for nothing else.
+#[test]
+fn a_retransmission_is_answered_alike_and_the_old_ticket_is_void() {
+    let mut world = world();
+    let mut old = Client::new(1000);
+    let (relayed, ticket) = allocate(&mut world, &mut old);
+    old.permit(&mut world, &[PEER]).success();
+    let mut new = Client::new(2000);
+    let request = new.sealed(&mut world, Method::REFRESH, |b| {
+        b.mobility_ticket(&ticket);
+    });
+    let first = new.exchange(&mut world, &request).success();
+    world.advance(secs(1));
+    let again = new.exchange(&mut world, &request).success();
+    assert_eq!(first.bytes, again.bytes);
+    let heard = world.from_peer(relayed, PEER, b"x");
+    assert!(matches!(&heard, Fate::ToClient { to, .. } if to.port() == 1000), "not yet: {heard:?}");
+
+    refresh_by(&mut world, &mut Client::new(3000), &ticket).refused(400);
+    refresh_by(&mut world, &mut new, &ticket).refused(400);
+    refresh_by(&mut world, &mut Client::new(3000), &ticket_of(&first)).success();
+}
+
+/// 8016-3.2.2-03, 8016-3.3-01: whatever is no ticket of ours touches nothing.
+#[test]
+fn a_bad_ticket_is_refused_and_changes_nothing() {
+    let mut world = world();
+    let mut old = Client::new(1000);
+    let (_, ticket) = allocate(&mut world, &mut old);
+    let before = world.record();
+    let mut new = Client::new(2000);
+    for at in 0..ticket.len() {
+        let mut altered = ticket.clone();
+        altered[at] ^= 1;
+        refresh_by(&mut world, &mut new, &altered).refused(400);
+    }
+    for other in [vec![0; ticket.len()], vec![7; 5], ticket[1..].to_vec()] {
+        refresh_by(&mut world, &mut new, &other).refused(400);
+    }
+    let shown = world.record();
+    assert_eq!((shown.expires, shown.five_tuple), (before.expires, before.five_tuple));
+    // One of a server that had another key, and one of an allocation that has ended.
+    let mut policy = mobile();
+    policy.auth.nonce_key = turn_types::Secret::new([8; 32]);
+    let (_, foreign) = allocate(&mut World::with(policy), &mut Client::new(1000));
+    refresh_by(&mut world, &mut new, &foreign).refused(400);
+    old.refresh(&mut world, Some(0)).success();
+    refresh_by(&mut world, &mut new, &ticket).refused(400);
+}
+
+/// 8016-3.2.2-04
+#[test]
+fn the_ticket_of_another_user_is_refused() {
+    let mut world = world();
+    let mut old = Client::new(1000);
+    let (_, ticket) = allocate(&mut world, &mut old);
+    let before = world.record();
+    refresh_by(&mut world, &mut Client::new(2000).as_bob(), &ticket).refused(441);
+    assert_eq!(world.record().expires, before.expires);
+    refresh_by(&mut world, &mut Client::new(2001), &ticket).success();
+}
+
+/// 8016-3.2.2-06: on its own 5-tuple it is a Refresh like any other; on another allocation's it is refused.
+#[test]
+fn a_five_tuple_belongs_to_one_allocation() {
+    let mut world = world();
+    let (mut one, mut two) = (Client::new(1000), Client::new(1001));
+    let (_, first) = allocate(&mut world, &mut one);
+    let (_, second) = allocate(&mut world, &mut two);
+    refresh_by(&mut world, &mut two, &first).refused(437);
+    let next = ticket_of(&refresh_by(&mut world, &mut one, &first).success());
+    assert_ne!(next, first);
+    assert_eq!(world.server.allocation_count(), 2);
+    // The place where one is expected is taken as well.
+    let mut new = Client::new(2000);
+    refresh_by(&mut world, &mut new, &next).success();
+    refresh_by(&mut world, &mut new, &second).refused(437);
+    assert_eq!(new.try_allocate(&mut world, |_| ()).code(), Some(437));
+}
+
+#[test]
+fn a_client_may_change_its_mind() {
+    let mut moving = Moving::new();
+    let mut other = Client::new(3000);
+    refresh_by(&mut moving.world, &mut other, &moving.ticket).success();
+    let gone = moving.new.send_channel(&mut moving.world, 0x4000, b"x").dropped();
+    assert_eq!(gone, DropReason::NoAllocation);
+    assert_eq!(moving.heard_at(), 1000);
+    other.send_channel(&mut moving.world, 0x4000, b"x").to_peer();
+    assert_eq!(moving.heard_at(), 3000);
+}
+
+/// LIFETIME 0 by ticket ends what the client can no longer reach.
+#[test]
+fn an_allocation_can_be_given_back_from_elsewhere() {
+    let mut world = world();
+    let (_, ticket) = allocate(&mut world, &mut Client::new(1000));
+    let mut new = Client::new(2000);
+    let reply = new.ask(&mut world, Method::REFRESH, |b| {
+        b.mobility_ticket(&ticket).lifetime(0);
+    });
+    let reply = reply.success();
+    assert_eq!((reply.lifetime(), reply.has(AttributeType::MOBILITY_TICKET)), (0, false));
+    assert_eq!(world.ends(), [EndReason::Deleted]);
+    assert_eq!(new.try_allocate(&mut world, |_| ()).code(), None, "the 5-tuple is free");
+}
+
+/// The end of a connection does not end what its client may come back for; ports and quota stay taken.
+#[test]
+fn an_allocation_outlives_its_connection() {
+    let mut policy = mobile();
+    policy.quotas.allocations_per_user = 1;
+    let mut world = World::with(policy);
+    let mut old = Client::new(1000).over(Transport::Tcp);
+    let (relayed, ticket) = allocate(&mut world, &mut old);
+    old.bind(&mut world, 0x4000, PEER).success();
+    world.server.close(world.now, &old.path.five_tuple);
+    world.carry_out();
+    world.check();
+    assert_eq!(world.from_peer(relayed, PEER, b"x").dropped(), DropReason::StreamClosed);
+    let mut other = Client::new(1001);
+    other.try_allocate(&mut world, |_| ()).refused(486);
+
+    let mut new = Client::new(2000);
+    let next = ticket_of(&refresh_by(&mut world, &mut new, &ticket).success());
+    new.send_channel(&mut world, 0x4000, b"x").to_peer();
+    assert_eq!(world.from_peer(relayed, PEER, b"x").to_client()[4..], *b"x");
+    // The same 5-tuple may be that of a new connection; nobody mixes them up.
+    assert_eq!(old.refresh(&mut world, None).code(), Some(437));
+    new.refresh(&mut world, Some(0)).success();
+    refresh_by(&mut world, &mut Client::new(3000), &next).refused(400);
+    assert_eq!(world.server.allocation_count(), 0);
+}
+
+/// The end of the old connection is the end of the wait (RFC 8016 §3.2.2), and that of the new one takes
+/// nothing from the old.
+#[test]
+fn the_end_of_either_connection_leaves_the_other() {
+    for old_ends in [true, false] {
+        let mut world = world();
+        let mut old = Client::new(1000).over(Transport::Tcp);
+        let (relayed, ticket) = allocate(&mut world, &mut old);
+        old.permit(&mut world, &[PEER]).success();
+        let mut new = Client::new(2000).over(Transport::Tcp);
+        refresh_by(&mut world, &mut new, &ticket).success();
+        let (ended, left) = if old_ends { (&old, &new) } else { (&new, &old) };
+        world.server.close(world.now, &ended.path.five_tuple);
+        world.carry_out();
+        let heard = world.from_peer(relayed, PEER, b"x");
+        let port = left.path.five_tuple.client.port();
+        assert!(matches!(&heard, Fate::ToClient { to, .. } if to.port() == port), "{heard:?}");
+    }
+}
+
+/// Without its client an allocation ends when it would have.
+#[test]
+fn one_that_nobody_comes_back_for_ends_in_time() {
+    let mut world = world();
+    let mut old = Client::new(1000).over(Transport::Tcp);
+    allocate(&mut world, &mut old);
+    world.server.close(world.now, &old.path.five_tuple);
+    world.carry_out();
+    world.advance(secs(602));
+    assert_eq!(world.ends(), [EndReason::Expired]);
+}
+
+/// Routes follow: those of the old 5-tuple are withdrawn before those of the new one are told.
+#[test]
+fn routes_move_with_the_client() {
+    let mut moving = Moving::new();
+    let of =
+        |world: &World| world.routes.values().map(|route| route.five_tuple).collect::<Vec<_>>();
+    assert_eq!(of(&moving.world), [moving.old.path.five_tuple]);
+    moving.new.send_channel(&mut moving.world, 0x4000, b"x").to_peer();
+    assert_eq!(of(&moving.world), [moving.new.path.five_tuple]);
+    // To a stream nobody else forwards.
+    let mut stream = Client::new(3000).over(Transport::Tcp);
+    refresh_by(&mut moving.world, &mut stream, &moving.ticket).success();
+    stream.permit(&mut moving.world, &[PEER]).success();
+    assert!(moving.world.routes.is_empty());
+}
+
+/// 8016-3.3-01: a ticket shows nothing of whom it is for, and two are never alike.
+#[test]
+fn tickets_are_opaque() {
+    let mut world = world();
+    let (_, one) = allocate(&mut world, &mut Client::new(1000));
+    let (_, two) = allocate(&mut world, &mut Client::new(1001));
+    let ids: Vec<AllocationId> = world.server.allocations().map(|record| record.id).collect();
+    for (ticket, other) in [(&one, &two), (&two, &one)] {
+        assert!(ticket.windows(8).all(|bytes| !other.windows(8).any(|same| same == bytes)));
+        for id in &ids {
+            assert!(!ticket.windows(8).any(|bytes| bytes == id.0.to_be_bytes()));
+        }
+    }
+}
+
+/// Whoever is moving still has to be authentic: a wrong password is told so before the ticket is looked at.
+#[test]
+fn a_wrong_password_moves_nothing() {
+    let mut world = world();
+    let (_, ticket) = allocate(&mut world, &mut Client::new(1000));
+    let mut thief = Client::new(2000);
+    thief.password = "guessed";
+    let key = thief.key();
+    let request = Forge::new(&mut thief, &mut world, Method::REFRESH)
+        .with(AttributeType::MOBILITY_TICKET, ticket)
+        .sealed(IntegrityKind::Sha1, &key);
+    assert_eq!(thief.exchange(&mut world, &request).code(), Some(401));
+}

@@ -1,0 +1,414 @@
+//! RFC 8016 where the new 5-tuple is another worker's: the allocation follows its client, whole.
+#![allow(clippy::wildcard_enum_match_arm, reason = "whatever else there will be is a failure")]
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use stun_wire::{AttributeType, Method};
+use support::*;
+use turn_proto::{Command, DropReason, EndReason, Event, Fetch, Policy, Refusal};
+use turn_types::{ClientPath, SocketId, Transport, WorkerId};
+
+/// Workers of one server, and what passes between them.
+struct Workers {
+    worlds: [World; 3],
+    /// No message passes.
+    parted: bool,
+}
+
+impl Workers {
+    fn new() -> Self {
+        let policy = Policy { mobility: true, ..policy() };
+        let book = Arc::new(TestBook::default());
+        let worlds = [0, 1, 2].map(|id| {
+            let mut world = World::worker(WorkerId(id), policy.clone(), Arc::clone(&book));
+            world.is_shared = true;
+            world
+        });
+        Self { worlds, parted: false }
+    }
+
+    /// Carries messages between workers until there are none, as the data plane does. Returns the answers
+    /// to clients, by worker.
+    fn exchange(&mut self) -> Vec<(usize, ClientPath, Vec<u8>)> {
+        let mut answers = Vec::new();
+        while let Some((at, command)) = self.next_command() {
+            let answered = match command {
+                Command::AskWorker { worker, question } => {
+                    let answer = if self.parted {
+                        question.unanswered()
+                    } else {
+                        let other = &mut self.worlds[usize::from(worker.0)];
+                        let answer = other.server.answer_worker(other.now, *question);
+                        other.carry_out();
+                        answer
+                    };
+                    assert_eq!(answer.asker(), WorkerId(at as u16));
+                    self.hand_in(at, Event::WorkerAnswered(Box::new(answer)))
+                }
+                Command::Fetch { worker, fetch } => self.fetch(usize::from(worker.0), fetch),
+                Command::HandOver(fetch) => self.fetch(at, fetch),
+                other => panic!("{other:?}"),
+            };
+            answers.extend(answered);
+        }
+        self.check();
+        answers
+    }
+
+    fn next_command(&mut self) -> Option<(usize, Command)> {
+        let at = self.worlds.iter().position(|world| !world.outgoing.is_empty())?;
+        Some((at, self.worlds[at].outgoing.remove(0)))
+    }
+
+    fn fetch(&mut self, from: usize, fetch: Fetch) -> Vec<(usize, ClientPath, Vec<u8>)> {
+        let to = usize::from(fetch.asker.0);
+        let other = &mut self.worlds[from];
+        if self.parted || !other.server.withdraw(other.now, &fetch) {
+            return self.hand_in(to, Event::FetchFailed(fetch));
+        }
+        other.carry_out();
+        let departure = other.server.depart(&fetch).unwrap();
+        let sockets: Vec<_> = departure
+            .relays()
+            .map(|relay| (relay, other.sockets.remove(&relay).unwrap()))
+            .collect();
+        let world = &mut self.worlds[to];
+        for (old, new) in world.server.arrive(world.now, departure).into_iter().flatten() {
+            let (_, at) = sockets.iter().find(|(relay, _)| *relay == old).unwrap();
+            world.sockets.insert(new, *at);
+        }
+        let answers = world.carry_out();
+        answers.into_iter().map(|(path, bytes)| (to, path, bytes)).collect()
+    }
+
+    fn hand_in(&mut self, at: usize, event: Event) -> Vec<(usize, ClientPath, Vec<u8>)> {
+        let world = &mut self.worlds[at];
+        let first = world.handle_event(event);
+        let more = world.carry_out();
+        first.into_iter().chain(more).map(|(path, bytes)| (at, path, bytes)).collect()
+    }
+
+    /// Ports and quotas are those of live allocations, wherever they are.
+    fn check(&self) {
+        let sockets: usize = self.worlds.iter().map(|world| world.sockets.len()).sum();
+        let live: usize = self.worlds.iter().map(|world| world.server.allocation_count()).sum();
+        let used: u32 = self.worlds[0].policy.relay.iter().map(|relay| relay.ports.used()).sum();
+        assert_eq!(used as usize, sockets);
+        assert_eq!(self.worlds[0].book.0.lock().unwrap().allocations() as usize, live);
+    }
+
+    /// A request to one worker, and the answer, whoever had to be asked.
+    fn ask(&mut self, at: usize, client: &Client, request: &[u8]) -> Reply {
+        let bytes = match self.worlds[at].from_client(&client.path, request) {
+            Fate::Reply(bytes) => bytes,
+            Fate::Wait => {
+                let answers = self.exchange();
+                let [(worker, path, bytes)] = answers.as_slice() else { panic!("{answers:?}") };
+                assert_eq!((*worker, path), (at, &client.path));
+                bytes.clone()
+            }
+            other => panic!("{other:?}"),
+        };
+        client.decode(request, bytes)
+    }
+
+    fn refresh_by(&mut self, at: usize, client: &mut Client, ticket: &[u8]) -> Reply {
+        let request = client.sealed(&mut self.worlds[at], Method::REFRESH, |b| {
+            b.mobility_ticket(ticket);
+        });
+        self.ask(at, client, &request)
+    }
+
+    fn advance(&mut self, by: u64) {
+        for world in &mut self.worlds {
+            world.advance(secs(by));
+        }
+        self.exchange();
+    }
+
+    /// Which worker has the allocation, and where a peer's datagram goes.
+    fn heard_at(&mut self, relayed: SocketAddr) -> (usize, u16) {
+        let at = self.worlds.iter().position(|world| world.is_open(relayed)).unwrap();
+        match self.worlds[at].from_peer(relayed, PEER, b"to the client") {
+            Fate::ToClient { to, .. } => (at, to.port()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn ticket_of(reply: &Reply) -> Vec<u8> {
+    reply.first(AttributeType::MOBILITY_TICKET).unwrap().to_vec()
+}
+
+/// A client with a channel at worker 0, and the same client at worker 1 with the next ticket.
+struct Moving {
+    workers: Workers,
+    old: Client,
+    new: Client,
+    relayed: SocketAddr,
+    ticket: Vec<u8>,
+}
+
+impl Moving {
+    fn over(transport: Transport) -> Self {
+        let mut workers = Workers::new();
+        let mut old = Client::new(1000).over(transport);
+        let reply = old.try_allocate(&mut workers.worlds[0], |b| {
+            b.mobility_ticket(&[]);
+        });
+        let reply = reply.success();
+        let (relayed, ticket) = (reply.relayed()[0], ticket_of(&reply));
+        old.bind(&mut workers.worlds[0], 0x4000, PEER).success();
+        let mut new = Client::new(2000).over(transport);
+        new.path.socket = SocketId(9);
+        let ticket = ticket_of(&workers.refresh_by(1, &mut new, &ticket).success());
+        Self { workers, old, new, relayed, ticket }
+    }
+
+    fn new() -> Self {
+        Self::over(Transport::Udp)
+    }
+
+    /// Sends data from the new 5-tuple until the allocation is there.
+    fn arrive(&mut self) {
+        let first = self.new.send_channel(&mut self.workers.worlds[1], 0x4000, b"x").dropped();
+        assert_eq!(first, DropReason::Moving);
+        self.workers.exchange();
+        self.new.send_channel(&mut self.workers.worlds[1], 0x4000, b"y").to_peer();
+    }
+}
+
+/// 8016-3.2.2-05: it stays where it is until the client sends from the new 5-tuple, and then is there.
+#[test]
+fn an_allocation_follows_its_client_once_it_is_heard() {
+    let mut moving = Moving::new();
+    assert_eq!(moving.workers.heard_at(moving.relayed), (0, 1000));
+    moving.old.send_channel(&mut moving.workers.worlds[0], 0x4000, b"x").to_peer();
+    let before = moving.workers.worlds[0].record();
+    moving.arrive();
+    assert_eq!(moving.workers.heard_at(moving.relayed), (1, 2000));
+    let after = moving.workers.worlds[1].record();
+    assert_eq!(
+        (after.id, after.created, after.expires),
+        (before.id, before.created, before.expires)
+    );
+    assert_eq!(after.five_tuple, moving.new.path.five_tuple);
+    assert_eq!(after.traffic.to_peer_packets, before.traffic.to_peer_packets + 1, "it counts on");
+    let left = moving.old.send_channel(&mut moving.workers.worlds[0], 0x4000, b"z").dropped();
+    assert_eq!(left, DropReason::NoAllocation);
+    assert_eq!(moving.workers.worlds[0].server.allocation_count(), 0);
+    assert!(moving.workers.worlds[0].ends().is_empty(), "nothing has ended");
+}
+
+/// 8016-3.2.2-02: permissions, channels and all requests go on; and so does the end.
+#[test]
+fn it_is_whole_at_its_new_place() {
+    let mut moving = Moving::new();
+    moving.arrive();
+    let world = &mut moving.workers.worlds[1];
+    moving.new.send(world, PEER, b"x").to_peer();
+    moving.new.permit(world, &["192.0.2.11:1"]).success();
+    moving.new.refresh(world, Some(1200)).success();
+    moving.workers.advance(1201);
+    assert_eq!(moving.workers.worlds[1].ends(), [EndReason::Expired]);
+    moving.workers.check();
+}
+
+/// A request moves it as data does, and is answered by the worker that it came to.
+#[test]
+fn a_request_waits_for_its_allocation() {
+    let mut moving = Moving::new();
+    let request =
+        moving.new.sealed(&mut moving.workers.worlds[1], Method::CREATE_PERMISSION, |b| {
+            b.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
+        });
+    moving.workers.ask(1, &moving.new, &request).success();
+    assert_eq!(moving.workers.heard_at(moving.relayed), (1, 2000));
+}
+
+/// 8016-3.2.2-07: also between workers.
+#[test]
+fn a_retransmission_is_answered_alike() {
+    let mut workers = Workers::new();
+    let mut old = Client::new(1000);
+    let reply = old.try_allocate(&mut workers.worlds[0], |b| {
+        b.mobility_ticket(&[]);
+    });
+    let ticket = ticket_of(&reply.success());
+    let mut new = Client::new(2000);
+    let request = new.sealed(&mut workers.worlds[1], Method::REFRESH, |b| {
+        b.mobility_ticket(&ticket);
+    });
+    // One that comes while the other worker is asked is not asked twice.
+    assert!(matches!(workers.worlds[1].from_client(&new.path, &request), Fate::Wait));
+    let twice = workers.worlds[1].from_client(&new.path, &request).dropped();
+    assert_eq!(twice, DropReason::AlreadyPending);
+    let answers = workers.exchange();
+    let first = new.decode(&request, answers[0].2.clone()).success();
+    assert_eq!(workers.ask(1, &new, &request).success().bytes, first.bytes);
+    assert_eq!(workers.worlds[0].server.allocation_count(), 1, "it was not fetched for that");
+    workers.refresh_by(2, &mut Client::new(3000), &ticket).refused(400);
+    workers.refresh_by(2, &mut Client::new(3000), &ticket_of(&first)).success();
+}
+
+/// 8016-3.2.2-03, 8016-3.2.2-04
+#[test]
+fn the_worker_that_has_it_judges() {
+    let mut moving = Moving::new();
+    let (workers, ticket) = (&mut moving.workers, moving.ticket.clone());
+    workers.refresh_by(2, &mut Client::new(3000).as_bob(), &ticket).refused(441);
+    let mut altered = ticket.clone();
+    altered[20] ^= 1;
+    workers.refresh_by(2, &mut Client::new(3000), &altered).refused(400);
+    workers.refresh_by(2, &mut Client::new(3000), &ticket).success();
+    // Whoever is expected there is nobody else.
+    let mut thief = Client::new(3000).as_bob();
+    thief.refresh(&mut workers.worlds[2], None).refused(441);
+    let taken = Client::new(3000).try_allocate(&mut workers.worlds[2], |_| ());
+    assert_eq!(taken.code(), Some(437));
+}
+
+/// Back and forth, and with the first worker no longer knowing of it.
+#[test]
+fn a_client_may_move_again_and_again() {
+    let mut moving = Moving::new();
+    moving.arrive();
+    let mut ticket = moving.ticket.clone();
+    for (turn, at) in [2, 0, 1, 0].into_iter().enumerate() {
+        let mut client = Client::new(3000 + turn as u16);
+        ticket = ticket_of(&moving.workers.refresh_by(at, &mut client, &ticket).success());
+        client.send_channel(&mut moving.workers.worlds[at], 0x4000, b"x").dropped();
+        moving.workers.exchange();
+        client.send_channel(&mut moving.workers.worlds[at], 0x4000, b"x").to_peer();
+        assert_eq!(moving.workers.heard_at(moving.relayed), (at, 3000 + turn as u16));
+    }
+}
+
+/// The client was heard of at a third worker since: the second has nothing to fetch.
+#[test]
+fn the_last_ticket_counts() {
+    let mut moving = Moving::new();
+    let mut third = Client::new(3000);
+    moving.workers.refresh_by(2, &mut third, &moving.ticket).success();
+    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    moving.workers.exchange();
+    let gone = moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    assert_eq!(gone, DropReason::NoAllocation);
+    third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").dropped();
+    moving.workers.exchange();
+    third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").to_peer();
+}
+
+/// A worker that cannot be reached: 500, nothing is lost, and the same ticket is good later.
+#[test]
+fn a_worker_that_cannot_be_asked_is_a_reason_to_try_again() {
+    let mut moving = Moving::new();
+    moving.workers.parted = true;
+    let mut third = Client::new(3000);
+    moving.workers.refresh_by(2, &mut third, &moving.ticket).refused(500);
+    let refusals = moving.workers.worlds[2].refusals();
+    assert_eq!(refusals.last(), Some(&Refusal::MoveUnavailable));
+    assert_eq!(moving.workers.heard_at(moving.relayed), (0, 1000));
+    moving.workers.parted = false;
+    moving.workers.refresh_by(2, &mut third, &moving.ticket).success();
+}
+
+/// An answer that is lost on the way to fetch it: data is dropped, and it is asked for again.
+#[test]
+fn what_was_not_fetched_is_asked_for_again() {
+    let mut moving = Moving::new();
+    let world = &mut moving.workers.worlds[1];
+    moving.new.send_channel(world, 0x4000, b"x").dropped();
+    moving.new.send_channel(world, 0x4000, b"x").dropped();
+    assert_eq!(world.outgoing.len(), 1, "asked once");
+    world.outgoing.clear();
+    moving.workers.advance(1);
+    moving.arrive();
+}
+
+/// The end of the old connection sends it to where its client is about to be; without one it waits.
+#[test]
+fn the_end_of_the_old_connection_completes_the_move() {
+    let mut moving = Moving::over(Transport::Tcp);
+    let world = &mut moving.workers.worlds[0];
+    world.server.close(world.now, &moving.old.path.five_tuple);
+    world.carry_out();
+    moving.workers.exchange();
+    assert_eq!(moving.workers.heard_at(moving.relayed), (1, 2000));
+    // And if that one has ended by then, it waits there for another ticket.
+    let mut moving = Moving::over(Transport::Tcp);
+    for (at, client) in [(1, &moving.new), (0, &moving.old)] {
+        let world = &mut moving.workers.worlds[at];
+        world.server.close(world.now, &client.path.five_tuple);
+        world.carry_out();
+        moving.workers.exchange();
+    }
+    let lost = moving.workers.worlds[1].from_peer(moving.relayed, PEER, b"x").dropped();
+    assert_eq!(lost, DropReason::StreamClosed);
+    let mut third = Client::new(3000);
+    moving.workers.refresh_by(2, &mut third, &moving.ticket).success();
+    third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").dropped();
+    moving.workers.exchange();
+    assert_eq!(moving.workers.heard_at(moving.relayed), (2, 3000));
+}
+
+/// It could not leave: it goes on where it was.
+#[test]
+fn one_that_cannot_leave_stays() {
+    let mut moving = Moving::new();
+    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    let Some((1, Command::Fetch { fetch, .. })) = moving.workers.next_command() else { panic!() };
+    let world = &mut moving.workers.worlds[0];
+    assert!(world.server.withdraw(world.now, &fetch));
+    world.carry_out();
+    assert!(world.routes.is_empty(), "withdrawn before it leaves");
+    let departure = world.server.depart(&fetch).unwrap();
+    assert_eq!(world.server.allocation_count(), 0);
+    world.server.take_back(world.now, departure);
+    world.carry_out();
+    assert_eq!(world.routes.len(), 1);
+    assert_eq!(moving.workers.heard_at(moving.relayed), (0, 1000));
+    moving.workers.advance(1);
+    moving.arrive();
+}
+
+/// A reload that it missed on the way is made up for.
+#[test]
+fn rules_that_changed_on_the_way_hold() {
+    let mut moving = Moving::new();
+    let mut policy = moving.workers.worlds[1].policy.clone();
+    policy.peer_rules = turn_proto::PeerRules::new(&[], &["192.0.2.0/24".parse().unwrap()], &[]);
+    moving.workers.worlds[1].apply(policy);
+    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    moving.workers.exchange();
+    let forbidden = moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    assert_eq!(forbidden, DropReason::ChannelNotBound);
+}
+
+/// Routes are withdrawn at the old worker and told at the new one.
+#[test]
+fn routes_move_with_the_allocation() {
+    let mut moving = Moving::new();
+    assert_eq!(moving.workers.worlds[0].routes.len(), 1);
+    moving.arrive();
+    assert!(moving.workers.worlds[0].routes.is_empty());
+    let told: Vec<_> = moving.workers.worlds[1].routes.values().map(|r| r.five_tuple).collect();
+    assert_eq!(told, [moving.new.path.five_tuple]);
+}
+
+/// Who never comes is forgotten with the allocation.
+#[test]
+fn one_that_does_not_come_is_forgotten() {
+    let mut moving = Moving::new();
+    moving.workers.advance(602);
+    assert_eq!(moving.workers.worlds[0].ends(), [EndReason::Expired]);
+    let gone = moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    assert_eq!(gone, DropReason::NoAllocation);
+    assert_eq!(moving.workers.worlds[1].server.poll_timeout(), None, "nothing is left to run out");
+    let mut third = Client::new(3000);
+    moving.workers.refresh_by(2, &mut third, &moving.ticket).refused(400);
+}
