@@ -13,7 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 fn listen() -> TcpListener {
     let second = Duration::from_secs(1);
-    let options = TcpOptions { reuse_port: false, keepalive: second, unacknowledged: second };
+    let options =
+        TcpOptions { reuse_port: false, keepalive: second, unacknowledged: second, backlog: 8 };
     TcpListener::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap()
 }
 
