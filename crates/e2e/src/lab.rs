@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -144,6 +144,15 @@ impl Lab {
     #[must_use]
     pub fn connect(&self, host: Host, to: SocketAddr) -> TcpStream {
         self.open(host, move || TcpStream::connect(to))
+    }
+
+    /// A listener of a host.
+    ///
+    /// # Panics
+    /// When it cannot be had.
+    #[must_use]
+    pub fn listener(&self, host: Host, at: (IpAddr, u16)) -> TcpListener {
+        self.open(host, move || TcpListener::bind(SocketAddr::from(at)))
     }
 
     /// Opens a socket, which belongs to the namespace of the thread that opens it.

@@ -323,3 +323,26 @@ fn many_sessions_lose_nothing() {
     let sessions = scene.server.ask(&["sessions", "--json"]);
     assert!(sessions.ok, "{}", sessions.output);
 }
+
+#[test]
+fn tcp_is_relayed_between_two_clients() {
+    // RFC 6062. uclient calls itself: each of its clients is the peer of another.
+    let Some(lab) = require(Lab::new()) else { return };
+    if require(coturn()).is_none() {
+        return;
+    }
+    let mut config = Config::for_lab(&lab);
+    config.tables = "[tcp]\nrelaying = true\n".to_owned();
+    config.allow.push(lab.v4.relay.to_string());
+    let server = Server::start(&lab, &config);
+    let out = Tool::run(
+        lab.command(Host::Client, "turnutils_uclient")
+            .args(["-u", "alice", "-w", "correct-horse-battery", "-p", "3478"])
+            .args(["-T", "-n", "20", "-m", "2", "-l", "171", "-z", "5"])
+            .arg(lab.v4.listen.to_string()),
+        PATIENCE,
+    );
+    assert_relayed(&out, 40);
+    let status = server.json(&["status"]);
+    assert_eq!(status["traffic"]["to_peers"]["packets"], 0, "nothing over UDP: {status:#}");
+}

@@ -1,6 +1,7 @@
 // Relays datagrams through a TURN server with pion's client and compares what comes back.
 //
 // The peer is an echo server at PEER; every datagram must return unaltered.
+// With the transport tcp-relay the peer is an echo server for TCP, and is to call back.
 // Usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT TRANSPORT
 package main
 
@@ -8,6 +9,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -42,6 +44,10 @@ func main() {
 	check("binding", err)
 	fmt.Println("mapped address", mapped)
 
+	if os.Args[7] == "tcp-relay" {
+		relayTCP(client, server, os.Args[5], count)
+		return
+	}
 	relay, err := client.Allocate()
 	check("allocate", err)
 	fmt.Println("relayed address", relay.LocalAddr())
@@ -64,6 +70,44 @@ func main() {
 	fmt.Printf("echoed %d of %d\n", count, count)
 }
 
+// Relays TCP (RFC 6062): calls the peer, which echoes, and then echoes what a peer says that calls. Its connections for data are made here: pion takes the server's address for one of UDP.
+func relayTCP(client *turn.Client, server, peer string, pieces int) {
+	dial := func() net.Conn {
+		connection, err := net.Dial("tcp", server)
+		check("connect", err)
+		return connection
+	}
+	relay, err := client.AllocateTCP()
+	check("allocate", err)
+	address, err := net.ResolveTCPAddr("tcp", peer)
+	check("peer", err)
+	called, err := relay.DialWithConn(dial(), "tcp", peer)
+	check("dial", err)
+	sent := bytes.Repeat([]byte("a stream that comes back as it was sent "), 100*pieces)
+	go func() {
+		_, err := called.Write(sent)
+		check("send", err)
+	}()
+	heard := make([]byte, len(sent))
+	_, err = io.ReadFull(called, heard)
+	check("receive", err)
+	if !bytes.Equal(heard, sent) {
+		fail("the stream came back altered")
+	}
+	check("close", called.Close())
+	fmt.Printf("echoed %d bytes\n", len(sent))
+
+	check("permission", client.CreatePermission(address))
+	fmt.Println("relayed address", relay.Addr())
+	calling, err := relay.AcceptTCPWithConn(dial())
+	check("accept", err)
+	_, err = io.Copy(calling, calling)
+	check("echo", err)
+	check("close", calling.Close())
+	check("close", relay.Close())
+	fmt.Println("a peer was served")
+}
+
 // An association: each message is a record of its own, and there is one other end.
 type datagrams struct{ *dtls.Conn }
 
@@ -77,7 +121,7 @@ func (d datagrams) WriteTo(message []byte, _ net.Addr) (int, error) { return d.W
 // What carries the messages to the server.
 func open(transport, server string) net.PacketConn {
 	switch transport {
-	case "tcp":
+	case "tcp", "tcp-relay":
 		connection, err := net.Dial("tcp", server)
 		check("connect", err)
 		return turn.NewSTUNConn(connection)
