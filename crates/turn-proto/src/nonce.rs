@@ -1,12 +1,14 @@
 //! Nonces that need no memory (RFC 8489 §§9.2, 16; RFC 7616 §5).
 //!
-//! A nonce is the cookie that names the security features, the time it was made, and an HMAC over that
-//! and over the client's address and port. So a nonce given to one client is of no use to another, it
-//! cannot be made up or made younger, and its features cannot be argued away.
+//! A nonce is the cookie that names the security features, the time it was made, the client's port, and an
+//! HMAC over that and over the client's address. So a nonce given to one client is of no use to another, it
+//! cannot be made up or made younger, and its features cannot be argued away. The port is in it so that it
+//! can be told who had it where a client comes from another port with it: a connection that ConnectionBind
+//! is for (RFC 6062) has a port of its own.
 //!
 //! ```text
 //! obMatJos2 gAAA ....................... = 36 characters
-//! fixed     24   base64 of 4 bytes of unix time and 13 bytes of HMAC-SHA256
+//! fixed     24   base64 of 4 bytes of unix time, the port, and 11 bytes of HMAC-SHA256
 //!           feature bits
 //! ```
 
@@ -26,10 +28,14 @@ use crate::policy::NonceKey;
 
 /// Bytes of the time, in seconds modulo 2^32.
 const TIME_LEN: usize = 4;
-/// Bytes of the HMAC: 104 bits, so that guessing is hopeless and a challenge stays small.
-const TAG_LEN: usize = 13;
-/// Characters of time and HMAC in base64 without padding.
-const BODY_LEN: usize = ((TIME_LEN + TAG_LEN) * 4).div_ceil(3);
+/// Bytes of the port.
+const PORT_LEN: usize = 2;
+/// Bytes of both.
+const HEAD_LEN: usize = TIME_LEN + PORT_LEN;
+/// Bytes of the HMAC: 88 bits, so that guessing is hopeless and a challenge stays small.
+const TAG_LEN: usize = 11;
+/// Characters of time, port and HMAC in base64 without padding.
+const BODY_LEN: usize = ((HEAD_LEN + TAG_LEN) * 4).div_ceil(3);
 /// Characters of a nonce.
 const NONCE_LEN: usize = NONCE_COOKIE_LEN + BODY_LEN;
 
@@ -56,6 +62,15 @@ pub(crate) enum NonceState {
     Foreign,
 }
 
+/// From which ports of its client's address a nonce is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ports {
+    /// That to which it was given (RFC 8489 §9.2.4).
+    Own,
+    /// Any.
+    Any,
+}
+
 /// A nonce for `client`.
 pub(crate) fn mint(
     key: &NonceKey,
@@ -64,10 +79,11 @@ pub(crate) fn mint(
     features: SecurityFeatures,
 ) -> Nonce {
     let cookie = features.cookie();
-    let mut body = [0; TIME_LEN + TAG_LEN];
-    let (time, tag) = body.split_at_mut(TIME_LEN);
-    time.copy_from_slice(&seconds(now).to_be_bytes());
-    tag.copy_from_slice(&hmac(key, client, &cookie, time));
+    let mut body = [0; HEAD_LEN + TAG_LEN];
+    let (front, tag) = body.split_at_mut(HEAD_LEN);
+    front[..TIME_LEN].copy_from_slice(&seconds(now).to_be_bytes());
+    front[TIME_LEN..].copy_from_slice(&client.port().to_be_bytes());
+    tag.copy_from_slice(&hmac(key, client.ip(), &cookie, front));
     let mut nonce = [0; NONCE_LEN];
     let (head, rest) = nonce.split_at_mut(NONCE_COOKIE_LEN);
     head.copy_from_slice(&cookie);
@@ -81,41 +97,50 @@ pub(crate) fn judge(
     key: &NonceKey,
     now: UnixSeconds,
     lifetime: Duration,
-    client: ClientAddr,
+    (client, ports): (ClientAddr, Ports),
     nonce: &[u8],
 ) -> NonceState {
-    read(key, client, nonce).map_or(NonceState::Foreign, |(time, features)| {
-        // One from the future was made before the clock was set back: nobody knows its age.
-        let age = seconds(now).wrapping_sub(time);
-        if u64::from(age) <= lifetime.as_secs() {
-            NonceState::Fresh(features)
-        } else {
-            NonceState::Stale(features)
-        }
-    })
+    let of_client = |&(_, port, _): &(u32, u16, SecurityFeatures)| match ports {
+        Ports::Own => port == client.port(),
+        Ports::Any => true,
+    };
+    read(key, client.ip(), nonce).filter(of_client).map_or(
+        NonceState::Foreign,
+        |(time, _, features)| {
+            // One from the future was made before the clock was set back: nobody knows its age.
+            let age = seconds(now).wrapping_sub(time);
+            if u64::from(age) <= lifetime.as_secs() {
+                NonceState::Fresh(features)
+            } else {
+                NonceState::Stale(features)
+            }
+        },
+    )
 }
 
-/// When an authentic nonce was made, and the features it names.
-fn read(key: &NonceKey, client: ClientAddr, nonce: &[u8]) -> Option<(u32, SecurityFeatures)> {
+/// When an authentic nonce was made, for which port, and the features it names.
+fn read(key: &NonceKey, client: IpAddr, nonce: &[u8]) -> Option<(u32, u16, SecurityFeatures)> {
     let nonce: &[u8; NONCE_LEN] = nonce.try_into().ok()?;
     let (cookie, encoded) = nonce.split_first_chunk::<NONCE_COOKIE_LEN>()?;
-    let mut body = [0; TIME_LEN + TAG_LEN];
+    let mut body = [0; HEAD_LEN + TAG_LEN];
     // Refuses bits behind the last byte, so that no nonce has two spellings.
     BASE64_STANDARD_NO_PAD.decode_slice(encoded, &mut body).ok()?;
-    let (time, tag) = body.split_first_chunk::<TIME_LEN>()?;
-    let authentic: bool = hmac(key, client, cookie, time).ct_eq(tag).into();
+    let (front, tag) = body.split_first_chunk::<HEAD_LEN>()?;
+    let authentic: bool = hmac(key, client, cookie, front).ct_eq(tag).into();
+    let [a, b, c, d, port @ ..] = *front;
     let features = SecurityFeatures::of_nonce(core::str::from_utf8(nonce).ok()?)?;
-    authentic.then_some((u32::from_be_bytes(*time), features))
+    let time = u32::from_be_bytes([a, b, c, d]);
+    authentic.then_some((time, u16::from_be_bytes(port), features))
 }
 
-/// What ties a nonce to its features, its time and its client.
+/// What ties a nonce to its features, its time and port, and its client.
 fn hmac(
     key: &NonceKey,
-    client: ClientAddr,
+    client: IpAddr,
     cookie: &[u8; NONCE_COOKIE_LEN],
-    time: &[u8],
+    front: &[u8],
 ) -> [u8; TAG_LEN] {
-    let ip = match client.ip() {
+    let ip = match client {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     };
@@ -123,7 +148,7 @@ fn hmac(
     let mut block = Zeroizing::new([0; 64]);
     block[..32].copy_from_slice(key.expose());
     let mut mac = <Hmac<Sha256>>::new((&*block).into());
-    for part in [cookie, time, &ip.octets(), &client.port().to_be_bytes()] {
+    for part in [cookie, front, &ip.octets()] {
         mac.update(part); // each of fixed length, so that no two inputs are the same bytes
     }
     let mut tag = [0; TAG_LEN];

@@ -58,6 +58,30 @@ fn a_stranger_who_connects_is_sent_away() {
 }
 
 #[test]
+fn the_nonce_of_the_allocation_is_good_for_its_data_connections() {
+    // 6062-5.4-03. pion's client takes 438 to a ConnectionBind for a final word.
+    let mut world = world();
+    let mut client = alice(1);
+    allocate(&mut world, &mut client);
+    let connection = connect(&mut world, &mut client, PEER);
+    let mut other = Client::at("198.51.100.9:2").over(Transport::Tcp);
+    other.nonce = client.nonce.clone();
+    assert_eq!(
+        bind(&mut world, &mut other, connection).code(),
+        Some(438),
+        "from elsewhere it is not"
+    );
+    let mut data = alice(2);
+    data.nonce = client.nonce.clone();
+    // Sealed at once: it is not challenged first.
+    bind(&mut world, &mut data, connection).success();
+    let mut third = alice(3);
+    third.nonce = client.nonce;
+    let refused = third.try_allocate(&mut world, |_| ());
+    assert_eq!(refused.code(), Some(438), "for other requests it is not, either");
+}
+
+#[test]
 fn the_client_is_told_of_a_permitted_peer() {
     // 6062-5.3-02, 6062-6-01
     let mut world = world();

@@ -1,9 +1,9 @@
 //! What a request says about its sender, before anything of it is proved.
 
-use stun_wire::{AttributeType, Message, PasswordAlgorithm, userhash, value};
+use stun_wire::{AttributeType, Message, Method, PasswordAlgorithm, userhash, value};
 use turn_types::{ClientAddr, Now};
 
-use crate::nonce::{self, NonceState};
+use crate::nonce::{self, NonceState, Ports};
 use crate::notice::Refusal;
 use crate::policy::Policy;
 
@@ -52,8 +52,13 @@ impl<'a> Claim<'a> {
         let nonce = message.first(AttributeType::NONCE).ok_or(Refusal::IncompleteCredentials)?;
         let auth = &policy.auth;
         let lifetime = policy.lifetimes.nonce;
+        // What the client was given on the connection that has its allocation is good on those for data,
+        // where libraries in the field take 438 for a final word (RFC 6062 §4.3).
+        let ports =
+            if message.method() == Method::CONNECTION_BIND { Ports::Any } else { Ports::Own };
         // Every nonce of ours offers password algorithms, so its features need no second look.
-        let nonce_is_stale = match nonce::judge(&auth.nonce_key, now.unix, lifetime, from, nonce) {
+        let judged = nonce::judge(&auth.nonce_key, now.unix, lifetime, (from, ports), nonce);
+        let nonce_is_stale = match judged {
             NonceState::Fresh(_) => false,
             NonceState::Stale(_) => true,
             NonceState::Foreign => return Err(Refusal::ForeignNonce),

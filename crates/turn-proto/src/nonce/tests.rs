@@ -16,7 +16,7 @@ fn client(text: &str) -> ClientAddr {
 }
 
 fn judged(nonce: &[u8], seconds_later: u64, from: ClientAddr) -> NonceState {
-    judge(&KEY, UnixSeconds(BORN.0 + seconds_later), LIFETIME, from, nonce)
+    judge(&KEY, UnixSeconds(BORN.0 + seconds_later), LIFETIME, (from, Ports::Own), nonce)
 }
 
 #[test]
@@ -44,11 +44,14 @@ fn it_lives_as_long_as_it_may() {
     let nonce = mint(&KEY, BORN, at, FEATURES);
     assert_eq!(judged(nonce.as_bytes(), 600, at), NonceState::Fresh(FEATURES));
     assert_eq!(judged(nonce.as_bytes(), 601, at), NonceState::Stale(FEATURES));
-    let before = judge(&KEY, UnixSeconds(BORN.0 - 1), LIFETIME, at, nonce.as_bytes());
+    let before = judge(&KEY, UnixSeconds(BORN.0 - 1), LIFETIME, (at, Ports::Own), nonce.as_bytes());
     assert_eq!(before, NonceState::Stale(FEATURES), "from the future");
     let wrapped = mint(&KEY, UnixSeconds(u64::from(u32::MAX)), at, FEATURES);
     let after = UnixSeconds(u64::from(u32::MAX) + 5);
-    assert_eq!(judge(&KEY, after, LIFETIME, at, wrapped.as_bytes()), NonceState::Fresh(FEATURES));
+    assert_eq!(
+        judge(&KEY, after, LIFETIME, (at, Ports::Own), wrapped.as_bytes()),
+        NonceState::Fresh(FEATURES)
+    );
 }
 
 #[test]
@@ -70,11 +73,27 @@ fn it_is_for_one_address_and_port() {
 }
 
 #[test]
+fn where_any_port_will_do_the_address_still_counts() {
+    let nonce = mint(&KEY, BORN, client("198.51.100.7:4321"), FEATURES);
+    for (other, state) in [
+        ("198.51.100.7:4321", NonceState::Fresh(FEATURES)),
+        ("198.51.100.7:4322", NonceState::Fresh(FEATURES)),
+        ("198.51.100.8:4321", NonceState::Foreign),
+    ] {
+        let from = (client(other), Ports::Any);
+        assert_eq!(judge(&KEY, BORN, LIFETIME, from, nonce.as_bytes()), state, "{other}");
+    }
+}
+
+#[test]
 fn another_key_or_another_time_makes_another_one() {
     let at = client("198.51.100.7:4321");
     let nonce = mint(&KEY, BORN, at, FEATURES);
     let other = Secret::new([8; 32]);
-    assert_eq!(judge(&other, BORN, LIFETIME, at, nonce.as_bytes()), NonceState::Foreign);
+    assert_eq!(
+        judge(&other, BORN, LIFETIME, (at, Ports::Own), nonce.as_bytes()),
+        NonceState::Foreign
+    );
     assert_ne!(mint(&KEY, UnixSeconds(BORN.0 + 1), at, FEATURES), nonce);
 }
 
