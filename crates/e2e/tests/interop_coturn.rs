@@ -110,7 +110,8 @@ fn moving_clients() {
         assert_relayed(&scene.uclient(&options), 160);
     }
     let status = scene.server.json(&["status"]);
-    assert_eq!(status["allocations"]["moved"], 16, "{status:#}");
+    let moved = status["allocations"]["moved"].as_u64();
+    assert!(moved >= Some(16), "{status:#}");
 }
 
 /// The keys of tokens that `uclient -J` has built in. Its own copies are a line break longer, which coturn

@@ -17,7 +17,6 @@ use crate::command::Command;
 use crate::handover::Fetch;
 use crate::notice::Notice;
 use crate::policy::Policy;
-use crate::random::Random;
 use crate::state::State;
 use crate::table::Slot;
 use crate::ticket::{Ticket, TicketBody};
@@ -55,17 +54,17 @@ pub(crate) struct Answered {
 }
 
 impl Mobility {
-    pub(crate) fn new(policy: &Policy, random: &mut Random, home: Home) -> Self {
+    pub(crate) fn new(policy: &Policy, home: Home) -> Self {
         let body = TicketBody { allocation: home.allocation(), serial: 0 };
-        let ticket = Ticket::seal(&policy.auth.nonce_key, random, body);
+        let ticket = Ticket::seal(&policy.auth.nonce_key, body);
         Self { ticket, serial: 0, home, next: None, answered: None }
     }
 
     /// Makes the next ticket, which voids this one.
-    pub(crate) fn renew(&mut self, policy: &Policy, random: &mut Random) {
-        self.serial = self.serial.wrapping_add(1);
-        let body = TicketBody { allocation: self.home.allocation(), serial: self.serial };
-        self.ticket = Ticket::seal(&policy.auth.nonce_key, random, body);
+    pub(crate) fn renew(&mut self, policy: &Policy) {
+        let body = TicketBody { allocation: self.home.allocation(), serial: self.serial }.next();
+        self.serial = body.serial;
+        self.ticket = Ticket::seal(&policy.auth.nonce_key, body);
     }
 
     /// The path at this worker that its client is about to have.

@@ -75,7 +75,8 @@ fn an_empty_ticket_asks_for_one() {
     let mut world = world();
     let mut client = Client::new(1000);
     let (_, ticket) = allocate(&mut world, &mut client);
-    assert!(ticket.len() >= 32);
+    assert_eq!(ticket.len(), 32, "coturn's client has room for no more");
+    assert!(ticket.is_ascii() && !ticket.contains(&0), "and takes it for a string");
     let mut other = Client::new(1001);
     let reply = other.try_allocate(&mut world, |_| ()).success();
     assert!(!reply.has(AttributeType::MOBILITY_TICKET), "who does not ask is given none");
@@ -93,8 +94,8 @@ fn where_clients_may_not_move_they_are_told_so() {
     reply.refused(405);
     assert_eq!(world.server.allocation_count(), 0);
     client.allocate(&mut world);
-    refresh_by(&mut world, &mut client, &[7; 40]).refused(405);
-    refresh_by(&mut world, &mut Client::new(2000), &[7; 40]).refused(405);
+    refresh_by(&mut world, &mut client, &[7; 32]).refused(405);
+    refresh_by(&mut world, &mut Client::new(2000), &[7; 32]).refused(405);
 }
 
 /// 8016-3.1.2-03

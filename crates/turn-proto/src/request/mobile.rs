@@ -122,11 +122,10 @@ impl State {
         if self.table.of_id(resumption.ticket.allocation).is_none() {
             return Ok((slot, Granted { lifetime, ticket: None }));
         }
-        let Self { table, random, .. } = self;
-        let Some(mobility) = &mut table.get_mut(slot).mobility else {
+        let Some(mobility) = &mut self.table.get_mut(slot).mobility else {
             return Err(Refusal::BadTicket);
         };
-        mobility.renew(policy, random);
+        mobility.renew(policy);
         let Resumption { five_tuple, transaction, .. } = *resumption;
         mobility.answered = Some(Answered { five_tuple, transaction, lifetime });
         Ok((slot, Granted { lifetime, ticket: Some(mobility.ticket) }))

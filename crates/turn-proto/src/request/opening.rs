@@ -334,7 +334,7 @@ impl State {
         let id = self.next_allocation();
         let mobility = mobile.then(|| {
             let home = book::settle(&self.book, id, self.worker);
-            Box::new(Mobility::new(policy, &mut self.random, home))
+            Box::new(Mobility::new(policy, home))
         });
         let allocation = Allocation {
             id,
