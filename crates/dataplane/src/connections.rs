@@ -135,7 +135,12 @@ impl Worker {
             match stream.state {
                 State::Data(connection) => return self.hear_client(id, connection),
                 State::Held => return self.look_at_held(id),
-                State::Proxied | State::New | State::Open | State::Answering | State::Ending => {}
+                State::Proxied | State::New => match self.newcomers_left.checked_sub(1) {
+                    Some(left) => self.newcomers_left = left,
+                    // The kernel tells of it again.
+                    None => return,
+                },
+                State::Open | State::Answering | State::Ending => {}
             }
             let (heard, more) = (stream.read(rx, scratch), stream.may_hold_more());
             if stream.wants_write() {

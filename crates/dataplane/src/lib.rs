@@ -146,6 +146,11 @@ pub mod limits {
     /// are at their addresses, and may have many of these. Each has about 50 KB.
     pub const HALF_OPEN_MAX: usize = 512;
 
+    /// Connections that have said nothing whole yet and are read in one turn: each may want its part of a TLS
+    /// handshake, which takes 50 µs, or half a millisecond with RSA, and relayed packets wait for that long. The
+    /// others have their turn next.
+    pub const NEWCOMERS_PER_TURN: usize = 8;
+
     /// DTLS handshakes begun for one receive call: each takes half a millisecond, and relayed packets wait for that
     /// long. Clients whose turn it is not ask again a second later.
     pub const HANDSHAKES_PER_BATCH: usize = 16;

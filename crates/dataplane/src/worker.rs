@@ -21,7 +21,7 @@ use crate::egress::Egress;
 use crate::fast_path::FastPath;
 use crate::limits::{
     BYTES_PER_GATHERING, CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE,
-    SOCKETS_PER_TURN, SWEEP_STREAMS_EVERY,
+    NEWCOMERS_PER_TURN, SOCKETS_PER_TURN, SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Observer;
 use crate::peers::Peers;
@@ -74,6 +74,8 @@ pub(crate) struct Worker {
     /// When this turn began: the time of all that is done in it.
     pub(crate) now: Now,
     ready: Ready,
+    /// Connections that have said nothing whole, and may be read in this turn.
+    pub(crate) newcomers_left: usize,
     /// When connections are to be looked at; `None` while there are none.
     pub(crate) sweep_streams_at: Option<Instant>,
     /// When associations are to be looked at; `None` while there are none.
@@ -124,6 +126,7 @@ impl Worker {
             stopping: false,
             now: Clock::now(),
             ready: Ready::new(),
+            newcomers_left: 0,
             sweep_streams_at: None,
             sweep_associations_at: None,
             look_for_idle_at: Instant::ZERO,
@@ -205,6 +208,7 @@ impl Worker {
 
     /// Serves streams that are ready: each is read once, so that none makes the others wait.
     fn serve_streams(&mut self) {
+        self.newcomers_left = NEWCOMERS_PER_TURN;
         for index in 0..SOCKETS_PER_TURN {
             let Some(id) = self.ready.writable(index) else { break };
             self.write_stream(id);
