@@ -113,6 +113,12 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     if settings.listen.iter().all(|listener| listener.ip().is_loopback()) {
         warnings.push("listen: only this host itself can reach the listeners".to_owned());
     }
+    if settings.tls.client_authorities.is_some() {
+        warnings.push(
+            "tls.client_authorities: DTLS is off, for it asks clients for no certificates"
+                .to_owned(),
+        );
+    }
     warnings.extend(settings.peers.allow.iter().filter_map(wide));
     warnings
 }
@@ -196,6 +202,14 @@ mod tests {
         assert_eq!(warned(r#"["192.0.0.0/2"]"#).len(), 1);
         let none = warned(r#"["10.0.0.0/8", "192.168.0.0/17", "8.0.0.0/8", "fd00::/8"]"#);
         assert!(none.is_empty(), "{none:?}");
+    }
+
+    #[test]
+    fn what_certificates_of_clients_switch_off_is_said() {
+        let text =
+            "[auth]\nsecret = \"north-of-the-wall\"\n[tls]\nclient_authorities = \"ca.pem\"\n";
+        let warned = warnings(&load(text).unwrap());
+        assert!(warned.iter().any(|warning| warning.contains("DTLS is off")), "{warned:?}");
     }
 
     #[test]
