@@ -82,6 +82,7 @@ fn relays_tcp_to_peers_and_from_them() {
     call.read_to_end(&mut heard).expect("heard");
     saying.join().expect("said");
     assert!(heard == said, "{} bytes of {}", heard.len(), said.len());
+    let _told = lab.connect(Host::Peer, relayed);
     assert!(program.wait(PATIENCE), "{}", program.output());
     assert!(program.output().contains("a peer was served"), "{}", program.output());
     let status = server.json(&["status"]);

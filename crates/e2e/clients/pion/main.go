@@ -104,8 +104,13 @@ func relayTCP(client *turn.Client, server, peer string, pieces int) {
 	_, err = io.Copy(calling, calling)
 	check("echo", err)
 	check("close", calling.Close())
-	check("close", relay.Close())
 	fmt.Println("a peer was served")
+	// The end of the allocation is that of its connections, with what is on its way: so it is told when all
+	// has arrived.
+	told, err := relay.AcceptTCPWithConn(dial())
+	check("accept", err)
+	check("close", told.Close())
+	check("close", relay.Close())
 }
 
 // An association: each message is a record of its own, and there is one other end.
