@@ -8,14 +8,11 @@ use turn_session::dtls::{DtlsEngine, Exchange};
 use turn_types::{ClientPath, FiveTuple, Instant, Marks, SocketId};
 
 use crate::admission::Admitted;
+use crate::places::Places;
 use crate::sockets::Sockets;
 
 /// Set in the numbers of associations; those of listeners are small, and those of streams have the bit above.
 const ASSOCIATION: u32 = 1 << 30;
-
-/// How many a worker can have; the bits between these and [`ASSOCIATION`] tell one association from the next
-/// in the same place.
-const PLACE_BITS: u32 = 20;
 
 /// Whether a number is an association's.
 pub(crate) const fn is_association(id: SocketId) -> bool {
@@ -74,10 +71,9 @@ impl Association {
 pub(crate) type Key = (SocketAddr, SocketAddr);
 
 /// Associations by their numbers, and by their addresses.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Associations {
-    places: Vec<Place>,
-    free: Vec<u32>,
+    places: Places<Association>,
     /// Clients choose these: the table is keyed by the system's randomness.
     by_addresses: HashMap<Key, SocketId>,
     /// Those whose handshake is not done, the oldest first, and some of which it is.
@@ -90,35 +86,32 @@ pub(crate) struct Associations {
     pub(crate) plain: Vec<u8>,
 }
 
-#[derive(Debug, Default)]
-struct Place {
-    /// How many associations it had.
-    turn: u32,
-    association: Option<Box<Association>>,
+impl Default for Associations {
+    fn default() -> Self {
+        Self {
+            places: Places::new(ASSOCIATION),
+            by_addresses: HashMap::new(),
+            young: VecDeque::new(),
+            half_open: 0,
+            exchange: Exchange::default(),
+            plain: Vec::new(),
+        }
+    }
 }
 
 impl Associations {
     /// The number that the next association will have; `None` when there is no place.
     pub(crate) fn next_id(&mut self) -> Option<SocketId> {
-        if self.free.is_empty() {
-            let place = u32::try_from(self.places.len()).ok().filter(|n| n >> PLACE_BITS == 0)?;
-            self.places.push(Place::default());
-            self.free.push(place);
-        }
-        let place = *self.free.last()?;
-        Some(number(place, self.places[place as usize].turn))
+        self.places.next_id()
     }
 
     /// Adds an association under the number that [`next_id`](Self::next_id) gave.
     pub(crate) fn insert(&mut self, association: Association) {
         let id = association.path.socket;
-        if let Some(place) = self.free.pop() {
-            debug_assert_eq!(number(place, self.places[place as usize].turn), id);
-            self.by_addresses.insert(key(&association.path), id);
-            self.young.push_back(id);
-            self.half_open += 1;
-            self.places[place as usize].association = Some(Box::new(association));
-        }
+        self.by_addresses.insert(key(&association.path), id);
+        self.young.push_back(id);
+        self.half_open += 1;
+        self.places.insert(id, Box::new(association));
     }
 
     /// The association of two addresses.
@@ -127,8 +120,7 @@ impl Associations {
     }
 
     pub(crate) fn get_mut(&mut self, id: SocketId) -> Option<&mut Association> {
-        let place = self.places.get_mut(place_of(id))?;
-        place.association.as_deref_mut().filter(|association| association.path.socket == id)
+        self.places.get_mut(id)
     }
 
     /// An association, and where it says what it has to say.
@@ -136,17 +128,11 @@ impl Associations {
         &mut self,
         id: SocketId,
     ) -> Option<(&mut Association, &mut Exchange)> {
-        let place = self.places.get_mut(place_of(id))?;
-        let association = place.association.as_deref_mut()?;
-        (association.path.socket == id).then_some((association, &mut self.exchange))
+        Some((self.places.get_mut(id)?, &mut self.exchange))
     }
 
     pub(crate) fn remove(&mut self, id: SocketId) -> Option<Box<Association>> {
-        self.get_mut(id)?;
-        let place = &mut self.places[place_of(id)];
-        place.turn = place.turn.wrapping_add(1);
-        let association = place.association.take()?;
-        self.free.push(place_of(id) as u32);
+        let association = self.places.remove(id)?;
         self.by_addresses.remove(&key(&association.path));
         self.half_open -= usize::from(!association.established);
         Some(association)
@@ -163,7 +149,7 @@ impl Associations {
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.by_addresses.len()
+        self.places.len()
     }
 
     /// How many there are whose handshake is not done.
@@ -193,20 +179,12 @@ impl Associations {
 
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Association> {
-        self.places.iter().filter_map(|place| place.association.as_deref())
+        self.places.iter()
     }
 }
 
 fn key(path: &ClientPath) -> Key {
     (path.five_tuple.client.0, path.five_tuple.server.0)
-}
-
-const fn number(place: u32, turn: u32) -> SocketId {
-    SocketId(ASSOCIATION | (turn << PLACE_BITS) & (ASSOCIATION - 1) | place)
-}
-
-const fn place_of(id: SocketId) -> usize {
-    (id.0 & ((1 << PLACE_BITS) - 1)) as usize
 }
 
 #[cfg(test)]
@@ -215,12 +193,8 @@ mod tests {
 
     #[test]
     fn numbers_are_associations_and_nothing_else() {
-        for (place, turn) in [(0, 0), (1, 1), ((1 << PLACE_BITS) - 1, u32::MAX)] {
-            let id = number(place, turn);
-            assert!(is_association(id) && !crate::streams::is_stream(id));
-            assert_eq!(place_of(id), place as usize);
-        }
+        let id = Associations::default().next_id().unwrap();
+        assert!(is_association(id) && !crate::streams::is_stream(id));
         assert!(!is_association(SocketId(3)) && !is_association(SocketId(u32::MAX)));
-        assert_ne!(number(5, 1), number(5, 2));
     }
 }

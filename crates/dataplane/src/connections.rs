@@ -89,7 +89,7 @@ impl Worker {
         if is_proxy {
             stream.state = State::Proxied;
         }
-        self.streams.insert(stream);
+        self.streams.insert(Box::new(stream));
         Ok(())
     }
 

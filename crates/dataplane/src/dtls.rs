@@ -154,6 +154,11 @@ impl Worker {
                     self.observer.count(Series::Fate(Fate::Dtls), 1);
                     return known;
                 }
+                // Before anything is made for it.
+                if self.begun_in_batch >= HANDSHAKES_PER_BATCH {
+                    return self.refuse(from, AssociationRefusal::Busy);
+                }
+                self.begun_in_batch += 1;
                 let engine = config.begin(&hello).map_err(|_| AssociationRefusal::Resources);
                 let begun = engine.and_then(|engine| self.begin(from, engine, random));
                 begun.map_or_else(|why| self.refuse(from, why), Some)
@@ -190,7 +195,6 @@ impl Worker {
         let place = self.place_for(from)?;
         let id = self.associations.next_id().ok_or(AssociationRefusal::Total)?;
         self.observer.count(Series::AssociationsBegun, 1);
-        self.begun_in_batch += 1;
         let path = ClientPath { socket: id, ..from.path };
         let now = self.now.instant;
         let association = Association::new(engine, path, from.listener, random, now, place);
@@ -212,9 +216,6 @@ impl Worker {
     /// A place for an association. The client's previous one ends: it has shown by the cookie that it is
     /// there and has begun anew (RFC 6347 §4.2.8).
     fn place_for(&mut self, from: &Newcomer) -> Result<Admitted, AssociationRefusal> {
-        if self.begun_in_batch >= HANDSHAKES_PER_BATCH {
-            return Err(AssociationRefusal::Busy);
-        }
         if let Some(id) = from.known {
             self.end_association(id, AssociationEnd::Replaced);
         }

@@ -31,6 +31,7 @@ mod observe;
 mod peer_commands;
 mod peers;
 mod pipes;
+mod places;
 mod ready;
 mod relay_sockets;
 mod sockets;

@@ -209,7 +209,7 @@ impl Worker {
         self.sockets.watch(&stream.socket, id).ok()?;
         let asks = stream.interest();
         self.sockets.change(&stream.socket, id, asks).ok()?;
-        self.streams.insert_boxed(stream);
+        self.streams.insert(stream);
         Some(id)
     }
 

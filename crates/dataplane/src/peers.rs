@@ -1,6 +1,7 @@
 //! Connections with peers (RFC 6062), and what each knows of the client's connection that it is one with.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 
 use linux_net::{Interest, TcpStream};
@@ -151,7 +152,7 @@ impl Peer {
 pub(crate) struct Peers {
     all: HashMap<ConnectionId, Box<Peer>>,
     /// Those that rest, with the moment when the first direction goes on.
-    resting: Vec<(Instant, ConnectionId)>,
+    resting: BinaryHeap<Reverse<(Instant, ConnectionId)>>,
 }
 
 impl Peers {
@@ -173,18 +174,18 @@ impl Peers {
 
     /// Wakes a connection at this moment.
     pub(crate) fn rest(&mut self, id: ConnectionId, until: Instant) {
-        self.resting.push((until, id));
+        self.resting.push(Reverse((until, id)));
     }
 
     /// When the next one goes on.
     pub(crate) fn next_waking(&self) -> Option<Instant> {
-        self.resting.iter().map(|(until, _)| *until).min()
+        self.resting.peek().map(|Reverse((until, _))| *until)
     }
 
     /// One that has rested, with what rested of it let go on.
     pub(crate) fn pop_rested(&mut self, now: Instant) -> Option<ConnectionId> {
-        let place = self.resting.iter().position(|(until, _)| *until <= now)?;
-        let (_, id) = self.resting.swap_remove(place);
+        self.resting.peek().filter(|Reverse((until, _))| *until <= now)?;
+        let Reverse((_, id)) = self.resting.pop()?;
         if let Some(peer) = self.get_mut(id) {
             for way in [&mut peer.from_client, &mut peer.from_peer] {
                 way.rests_until = way.rests_until.filter(|until| now < *until);

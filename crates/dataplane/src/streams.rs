@@ -10,13 +10,10 @@ use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, SocketId, Transp
 
 use crate::admission::{Admitted, NoPlace};
 use crate::limits::STREAM_BACKLOG_BYTES;
+use crate::places::Places;
 
 /// Set in the numbers of streams; those of listeners are small.
 const STREAM: u32 = 1 << 31;
-
-/// How many a worker can have; the bits between these and [`STREAM`] tell one stream from the next in the
-/// same place.
-const PLACE_BITS: u32 = 20;
 
 /// What was left over is never all that there is room for: nothing read means that nothing came.
 const _: () = assert!(linux_net::FILL_BYTES > stun_wire::MESSAGE_LEN_MAX);
@@ -324,6 +321,10 @@ fn write_tls(
         let (one, two) = out.next();
         let taken = tls.write([one, two]);
         out.sent(taken, &mut *on_sent);
+        if taken == 0 && !tls.wants_write() {
+            // A handshake that waits for the other end: it is written on when that has been heard.
+            return Ok(true);
+        }
     }
 }
 
@@ -356,80 +357,53 @@ impl From<TlsError> for ReadError {
 }
 
 /// Streams by their numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Streams {
-    places: Vec<Place>,
-    free: Vec<u32>,
-    live: usize,
+    places: Places<Stream>,
     /// Those that were given something to send.
     unsent: Vec<SocketId>,
     /// Those that take no answers.
     stuck: Vec<SocketId>,
 }
 
-#[derive(Debug, Default)]
-struct Place {
-    /// How many streams it had.
-    turn: u32,
-    stream: Option<Box<Stream>>,
+impl Default for Streams {
+    fn default() -> Self {
+        Self { places: Places::new(STREAM), unsent: Vec::new(), stuck: Vec::new() }
+    }
 }
 
 impl Streams {
     /// The number that the next stream will have; `None` when there is no place.
     pub(crate) fn next_id(&mut self) -> Option<SocketId> {
-        if self.free.is_empty() {
-            let place = u32::try_from(self.places.len()).ok().filter(|n| n >> PLACE_BITS == 0)?;
-            self.places.push(Place::default());
-            self.free.push(place);
-        }
-        let place = *self.free.last()?;
-        Some(number(place, self.places[place as usize].turn))
+        self.places.next_id()
     }
 
     /// Adds a stream under the number that [`next_id`](Self::next_id) gave.
-    pub(crate) fn insert(&mut self, stream: Stream) {
+    pub(crate) fn insert(&mut self, stream: Box<Stream>) {
         let id = stream.path.socket;
-        if let Some(place) = self.free.pop() {
-            debug_assert_eq!(number(place, self.places[place as usize].turn), id);
-            self.places[place as usize].stream = Some(Box::new(stream));
-            self.live += 1;
-        }
-    }
-
-    /// The same for one that comes from elsewhere.
-    pub(crate) fn insert_boxed(&mut self, stream: Box<Stream>) {
-        let id = stream.path.socket;
-        if let Some(place) = self.free.pop() {
-            debug_assert_eq!(number(place, self.places[place as usize].turn), id);
-            self.places[place as usize].stream = Some(stream);
-            self.live += 1;
-            // What waits in it was not written there.
+        if !stream.out.is_empty() || stream.wants_write() {
+            // It comes from another worker, which has not written all.
             self.unsent.push(id);
         }
+        self.places.insert(id, stream);
     }
 
     pub(crate) fn get_mut(&mut self, id: SocketId) -> Option<&mut Stream> {
-        let place = self.places.get_mut(place_of(id))?;
-        place.stream.as_deref_mut().filter(|stream| stream.path.socket == id)
+        self.places.get_mut(id)
     }
 
     pub(crate) fn remove(&mut self, id: SocketId) -> Option<Box<Stream>> {
-        self.get_mut(id)?;
-        let place = &mut self.places[place_of(id)];
-        place.turn = place.turn.wrapping_add(1);
-        self.live -= 1;
-        self.free.push(place_of(id) as u32);
-        place.stream.take()
+        self.places.remove(id)
     }
 
     /// How many there are.
     pub(crate) const fn len(&self) -> usize {
-        self.live
+        self.places.len()
     }
 
     /// All of them.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
-        self.places.iter_mut().filter_map(|place| place.stream.as_deref_mut())
+        self.places.iter_mut()
     }
 
     /// Has a message sent. `on_drop` is told the tag of data that is dropped for it.
@@ -476,12 +450,4 @@ impl Streams {
 pub(crate) enum NotTaken {
     Gone,
     Stuck,
-}
-
-const fn number(place: u32, turn: u32) -> SocketId {
-    SocketId(STREAM | (turn << PLACE_BITS) & !STREAM | place)
-}
-
-const fn place_of(id: SocketId) -> usize {
-    (id.0 & ((1 << PLACE_BITS) - 1)) as usize
 }

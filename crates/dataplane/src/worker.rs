@@ -55,7 +55,7 @@ pub(crate) struct Worker {
     pub(crate) dtls: Option<DtlsConfig>,
     /// Datagrams for DTLS of the batch that is being served.
     pub(crate) aside: Vec<Aside>,
-    /// Associations begun for it.
+    /// Handshakes begun for it, also those that came to nothing.
     pub(crate) begun_in_batch: usize,
     /// Where the records are in a message that is being served, and what was in them.
     pub(crate) records: Vec<Range<usize>>,
