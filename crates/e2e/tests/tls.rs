@@ -1,19 +1,24 @@
 //! TLS with other people's clients: coturn's, and OpenSSL's.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use e2e::certificates::{ECDSA, RSA};
-use e2e::{Certificates, Config, Host, Lab, Running, Server, Tool, coturn, require};
+use e2e::certificates::ECDSA;
+use e2e::{Certificates, Host, Lab, Running, SecureScene, Tool, coturn, require};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Scene {
-    lab: Lab,
-    files: Certificates,
-    server: Server,
+struct Scene(SecureScene);
+
+impl Deref for Scene {
+    type Target = SecureScene;
+
+    fn deref(&self) -> &SecureScene {
+        &self.0
+    }
 }
 
 impl Scene {
@@ -21,19 +26,8 @@ impl Scene {
         Self::with("")
     }
 
-    /// With more lines in `[tls]`; `DIR` in them is the directory of the files.
     fn with(more: &str) -> Option<Self> {
-        let lab = require(Lab::new())?;
-        let files = Certificates::new(&lab);
-        files.make("turn", "turn.example.org", ECDSA, "90");
-        files.make("turn-rsa", "turn.example.org", RSA, "90");
-        files.make("other", "other.example.org *.other.example.org", ECDSA, "90");
-        let mut config = Config::for_lab(&lab);
-        let entries = ["turn", "turn-rsa", "other"].map(|file| files.entry(file)).join(", ");
-        let more = more.replace("DIR", &files.path("").display().to_string());
-        config.tables = format!("[tls]\ncertificates = [{entries}]\n{more}\n");
-        let server = Server::start(&lab, &config);
-        Some(Self { lab, files, server })
+        SecureScene::with(more).map(Self)
     }
 
     /// What OpenSSL's client says of a connection, with these options.

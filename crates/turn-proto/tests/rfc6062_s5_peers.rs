@@ -6,17 +6,10 @@ mod support;
 use std::net::SocketAddr;
 
 use stun_wire::*;
+use support::tcp::{alice, connect_request, tcp_world};
 use support::*;
 use turn_proto::*;
 use turn_types::*;
-
-fn world() -> World {
-    World::with(Policy { tcp_relaying: true, ..policy() })
-}
-
-fn alice(port: u16) -> Client {
-    Client::new(port).over(Transport::Tcp)
-}
 
 fn allocate(world: &mut World, client: &mut Client) -> SocketAddr {
     let reply = client.ask(world, Method::ALLOCATE, |builder| {
@@ -43,7 +36,7 @@ fn bind(world: &mut World, client: &mut Client, id: ConnectionId) -> Reply {
 #[test]
 fn a_stranger_who_connects_is_sent_away() {
     // 6062-5.3-01
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let relayed = allocate(&mut world, &mut client);
     let refused = world.peer_connects(relayed, PEER).unwrap_err();
@@ -60,7 +53,7 @@ fn a_stranger_who_connects_is_sent_away() {
 #[test]
 fn the_nonce_of_the_allocation_is_good_for_its_data_connections() {
     // 6062-5.4-03. pion's client takes 438 to a ConnectionBind for a final word.
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     let connection = connect(&mut world, &mut client, PEER);
@@ -84,7 +77,7 @@ fn the_nonce_of_the_allocation_is_good_for_its_data_connections() {
 #[test]
 fn the_client_is_told_of_a_permitted_peer() {
     // 6062-5.3-02, 6062-6-01
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let relayed = allocate(&mut world, &mut client);
     client.permit(&mut world, &[PEER]).success();
@@ -107,7 +100,7 @@ fn the_client_is_told_of_a_permitted_peer() {
 #[test]
 fn a_peers_connection_waits_thirty_seconds() {
     // 6062-5.3-02
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let relayed = allocate(&mut world, &mut client);
     client.permit(&mut world, &[PEER]).success();
@@ -124,7 +117,7 @@ fn a_peers_connection_waits_thirty_seconds() {
 
 #[test]
 fn a_client_has_as_many_connections_as_it_may() {
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let relayed = allocate(&mut world, &mut client);
     client.permit(&mut world, &[PEER]).success();
@@ -137,7 +130,7 @@ fn a_client_has_as_many_connections_as_it_may() {
 
 #[test]
 fn a_peer_on_this_host_is_another_relay() {
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let relayed = allocate(&mut world, &mut client);
     let other = allocate(&mut world, &mut alice(2));
@@ -193,7 +186,7 @@ fn an_allocation_takes_its_connections_with_it() {
         ),
     ];
     for (end, reason) in ends {
-        let mut world = world();
+        let mut world = tcp_world();
         let mut client = alice(1);
         let relayed = allocate(&mut world, &mut client);
         let bound = connect(&mut world, &mut client, PEER);
@@ -211,13 +204,11 @@ fn an_allocation_takes_its_connections_with_it() {
 #[test]
 fn who_goes_while_a_peer_is_called_is_not_waited_for() {
     // 6062-4.1-01
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     world.silent.insert(addr(PEER));
-    let request = client.sealed(&mut world, Method::CONNECT, |builder| {
-        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
-    });
+    let request = connect_request(&mut world, &mut client, PEER);
     assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
     world.server.close(world.now, &client.path.five_tuple);
     assert!(world.carry_out().is_empty(), "nobody hears an answer");
@@ -227,13 +218,11 @@ fn who_goes_while_a_peer_is_called_is_not_waited_for() {
 
 #[test]
 fn a_peer_that_answers_an_allocation_that_is_gone_is_closed() {
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     world.hold = true;
-    let request = client.sealed(&mut world, Method::CONNECT, |builder| {
-        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
-    });
+    let request = connect_request(&mut world, &mut client, PEER);
     assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
     let Command::Tcp(command) = world.held.remove(0) else { panic!() };
     let TcpCommand::Connect { pending, connection, .. } = command else { panic!() };
@@ -249,13 +238,11 @@ fn a_peer_that_answers_an_allocation_that_is_gone_is_closed() {
 
 #[test]
 fn a_deleted_allocation_still_answers_who_waits() {
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     world.silent.insert(addr(PEER));
-    let request = client.sealed(&mut world, Method::CONNECT, |builder| {
-        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
-    });
+    let request = connect_request(&mut world, &mut client, PEER);
     assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
     let id = world.record().id;
     assert!(world.server.end_allocation(world.now, id, EndReason::EndedByOperator));
@@ -268,7 +255,7 @@ fn a_deleted_allocation_still_answers_who_waits() {
 #[test]
 fn datagrams_are_not_for_tcp_allocations() {
     // 6062-4.1-01
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     client.permit(&mut world, &[PEER]).success();
@@ -280,7 +267,7 @@ fn datagrams_are_not_for_tcp_allocations() {
 
 #[test]
 fn a_reload_closes_connections_with_peers_that_are_forbidden() {
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     let gone = connect(&mut world, &mut client, PEER);

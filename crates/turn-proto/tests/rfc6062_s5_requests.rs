@@ -4,19 +4,12 @@
 mod support;
 
 use stun_wire::*;
+use support::tcp::{alice, connect_request, tcp_world};
 use support::*;
 use turn_proto::*;
 use turn_types::*;
 
 const PEER_2: &str = "192.0.2.10:5001";
-
-fn world() -> World {
-    World::with(Policy { tcp_relaying: true, ..policy() })
-}
-
-fn alice(port: u16) -> Client {
-    Client::new(port).over(Transport::Tcp)
-}
 
 fn try_allocate(
     world: &mut World,
@@ -61,7 +54,7 @@ fn tcp_is_relayed_only_where_it_is_served() {
         assert_eq!(fate.dropped(), DropReason::UnexpectedMethod, "there is no such method");
     }
 
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     for protocol in [0, 1, 33, 132, 255] {
         let reply = client.ask(&mut world, Method::ALLOCATE, |builder| {
@@ -75,7 +68,7 @@ fn tcp_is_relayed_only_where_it_is_served() {
 #[test]
 fn tcp_is_relayed_for_streams_alone() {
     // 6062-5.1-02
-    let mut world = world();
+    let mut world = tcp_world();
     for (port, transport) in [(1, Transport::Udp), (2, Transport::Dtls)] {
         let mut client = Client::new(port).over(transport);
         try_allocate(&mut world, &mut client, |_| ()).refused(400);
@@ -89,7 +82,7 @@ fn tcp_is_relayed_for_streams_alone() {
 #[test]
 fn what_is_said_of_datagrams_is_refused_before_anything_else() {
     // 6062-5.1-03
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let kinds = [
         (AttributeType::DONT_FRAGMENT, &[][..]),
@@ -114,7 +107,7 @@ fn what_is_said_of_datagrams_is_refused_before_anything_else() {
 #[test]
 fn a_relayed_address_is_listened_on_before_it_is_told() {
     // 6062-5.1-04
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let reply = try_allocate(&mut world, &mut client, |_| ()).success();
     assert!(!reply.has(AttributeType::RESERVATION_TOKEN));
@@ -130,7 +123,7 @@ fn a_relayed_address_is_listened_on_before_it_is_told() {
 
 #[test]
 fn a_port_that_is_taken_is_tried_elsewhere() {
-    let mut world = world();
+    let mut world = tcp_world();
     world.taken_ports = (49_152..65_000).collect();
     let mut client = alice(1);
     let reply = try_allocate(&mut world, &mut client, |_| ());
@@ -144,7 +137,7 @@ fn a_port_that_is_taken_is_tried_elsewhere() {
 #[test]
 fn connect_wants_an_allocation_of_its_own_kind() {
     // 6062-5.2-01
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     connect(&mut world, &mut client, PEER).refused(437);
     client.allocate(&mut world);
@@ -155,7 +148,7 @@ fn connect_wants_an_allocation_of_its_own_kind() {
 #[test]
 fn connect_wants_a_peer() {
     // 6062-5.2-02
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     client.ask(&mut world, Method::CONNECT, |_| ()).refused(400);
@@ -171,14 +164,12 @@ fn connect_wants_a_peer() {
 #[test]
 fn one_connection_with_each_peer() {
     // 6062-5.2-03
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     // In progress, pending, active.
     world.silent.insert(addr(PEER));
-    let first = client.sealed(&mut world, Method::CONNECT, |builder| {
-        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
-    });
+    let first = connect_request(&mut world, &mut client, PEER);
     assert!(matches!(world.from_client(&client.path, &first), Fate::Wait));
     let again = world.from_client(&client.path, &first);
     assert_eq!(again.dropped(), DropReason::AlreadyPending, "a retransmission");
@@ -197,7 +188,7 @@ fn one_connection_with_each_peer() {
 #[test]
 fn peers_are_judged_before_they_are_called() {
     // 6062-5.2-04
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let relayed = allocate(&mut world, &mut client);
     let mut datagrams = Client::new(9);
@@ -220,7 +211,7 @@ fn peers_are_judged_before_they_are_called() {
 
 #[test]
 fn a_datagram_is_not_for_a_port_that_relays_tcp() {
-    let mut world = world();
+    let mut world = tcp_world();
     let listening = allocate(&mut world, &mut alice(1)).to_string();
     let mut datagrams = Client::new(2);
     datagrams.allocate(&mut world);
@@ -232,7 +223,7 @@ fn a_datagram_is_not_for_a_port_that_relays_tcp() {
 #[test]
 fn a_peer_that_refuses_is_447_and_may_be_tried_again() {
     // 6062-5.2-06
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     world.refusing.insert(addr(PEER));
@@ -244,13 +235,11 @@ fn a_peer_that_refuses_is_447_and_may_be_tried_again() {
 #[test]
 fn a_peer_that_does_not_answer_is_given_thirty_seconds() {
     // 6062-5.2-06
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     world.silent.insert(addr(PEER));
-    let request = client.sealed(&mut world, Method::CONNECT, |builder| {
-        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
-    });
+    let request = connect_request(&mut world, &mut client, PEER);
     assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
     world.advance(std::time::Duration::from_millis(29_900));
     assert_eq!(world.connections.len(), 1);
@@ -265,7 +254,7 @@ fn a_peer_that_does_not_answer_is_given_thirty_seconds() {
 #[test]
 fn every_connection_has_a_number_of_its_own() {
     // 6062-5.2-07
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     let mut ids = std::collections::BTreeSet::new();
@@ -284,7 +273,7 @@ fn every_connection_has_a_number_of_its_own() {
 #[test]
 fn a_connection_waits_thirty_seconds_for_the_client() {
     // 6062-5.2-09
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     let id = id_of(&connect(&mut world, &mut client, PEER).success());
@@ -306,7 +295,7 @@ fn a_connection_waits_thirty_seconds_for_the_client() {
 #[test]
 fn a_data_connection_is_a_stream() {
     // 6062-5.4-01
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     let id = id_of(&connect(&mut world, &mut client, PEER).success());
@@ -319,7 +308,7 @@ fn a_data_connection_is_a_stream() {
 #[test]
 fn a_number_is_good_once() {
     // 6062-5.4-02
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     let id = id_of(&connect(&mut world, &mut client, PEER).success());
@@ -339,7 +328,7 @@ fn a_number_is_good_once() {
 #[test]
 fn only_the_user_of_the_allocation_has_its_connections() {
     // 6062-5.4-03
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     allocate(&mut world, &mut client);
     let id = id_of(&connect(&mut world, &mut client, PEER).success());
@@ -392,7 +381,7 @@ fn on_an_open_relay_a_number_is_good_from_home_alone() {
 
 #[test]
 fn a_request_goes_to_the_worker_that_its_number_names() {
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let elsewhere = ConnectionId::new(WorkerId(5), 7);
     let request = client.sealed(&mut world, Method::CONNECTION_BIND, |builder| {
@@ -412,7 +401,7 @@ fn a_request_goes_to_the_worker_that_its_number_names() {
 #[test]
 fn what_follows_a_connection_bind_is_held() {
     // 6062-5.4-04
-    let mut world = world();
+    let mut world = tcp_world();
     let mut client = alice(1);
     let request = client.sealed(&mut world, Method::CONNECTION_BIND, |builder| {
         builder.connection_id(1);

@@ -13,6 +13,7 @@
 pub mod answer;
 pub mod client;
 pub mod forge;
+pub mod tcp;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
