@@ -81,15 +81,22 @@ fn a_chain_is_judged_and_named() {
     assert!(made.ok, "{}", made.output);
     let tables = format!("[tls]\ncertificates = [{}]\n", certificates.entry("turn"));
     let _server = relaying(&lab, tables);
-    let uri = format!("turns:{}", lab.v4.listen);
     let ca = certificates.path("turn.pem").display().to_string();
-
-    let report = probe(&lab, &[&[uri.as_str(), "--ca", &ca][..], &ALICE].concat());
-    let expected = [&RELAYS[..2], &["tls ok", "chain warning"], &RELAYS[2..]].concat();
-    assert_eq!(steps(&report), expected, "it ends soon: {report:#}");
-    assert!(what(&report, "chain").contains("CN=the lab"), "{report:#}");
-    let report = probe(&lab, &[&[uri.as_str()][..], &ALICE].concat());
-    assert_eq!(steps(&report), ["resolve ok", "connect ok", "tls failed"], "{report:#}");
+    for (transport, step, version) in [("tcp", "tls", "TLSv1.3"), ("udp", "dtls", "DTLS 1.2")] {
+        let uri = format!("turns:{}?transport={transport}", lab.v4.listen);
+        let report = probe(&lab, &[&[uri.as_str(), "--ca", &ca][..], &ALICE].concat());
+        let secure = [&format!("{step} ok"), "chain warning"];
+        let expected = [&RELAYS[..2], &secure, &RELAYS[2..]].concat();
+        assert_eq!(steps(&report), expected, "it ends soon: {report:#}");
+        assert_eq!(what(&report, step), version, "{report:#}");
+        assert!(what(&report, "chain").contains("CN=the lab"), "{report:#}");
+        let report = probe(&lab, &[&[uri.as_str()][..], &ALICE].concat());
+        let failed = format!("{step} failed");
+        assert_eq!(steps(&report), ["resolve ok", "connect ok", &failed], "nobody's: {report:#}");
+        let uri = format!("turns:[{}]?transport={transport}", lab.v6.listen);
+        let report = probe(&lab, &[&uri, "--ca", &ca]);
+        assert_eq!(steps(&report), ["resolve ok", "connect ok", &failed], "another's: {report:#}");
+    }
 }
 
 #[test]

@@ -127,21 +127,23 @@ fn part(text: &str) -> Result<f64, String> {
 pub fn run(args: &CompareArgs) -> Result<()> {
     ensure!(!args.duration.is_zero(), "--duration: a run takes longer than nothing");
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    args.transport.check()?;
     let cores = Cores::assign(args.server_cores)?;
     let machine = machine::describe(&cores);
     let backend = backend(args.backend)?;
-    let ends = if args.transport.is_stream() {
-        Ends { client: Backend::Sockets, peer: stream_peer(backend, args.receive)? }
+    let ends = if args.transport.has_connections() {
+        Ends { client: Backend::Sockets, peer: connections_peer(backend, args.receive)? }
     } else {
         ends(backend, args.receive, &args.cells.0)?
     };
     if args.server.iter().any(|server| server.kind == ServerKind::Bare) {
         can_be_bare(ends, &args.cells.0)?;
     }
-    // What clients send by sockets as TCP does not come in clumps, whatever the peer does.
-    let links =
-        if args.transport.is_stream() { ends } else { Ends { client: backend, peer: backend } };
+    // What clients send by connections does not come in clumps, whatever the peer does.
+    let links = if args.transport.has_connections() {
+        ends
+    } else {
+        Ends { client: backend, peer: backend }
+    };
     let lab = Lab::new(cores, links)?;
     let terms = terms(args, &lab)?;
     let servers = prepare(&args.server, &terms, &lab)?;
@@ -168,7 +170,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         machine,
         command,
         began,
-        backend: if args.transport.is_stream() { ends.peer } else { backend },
+        backend: if args.transport.has_connections() { ends.peer } else { backend },
         transport: args.transport,
         rounds,
         servers,
@@ -210,7 +212,7 @@ fn ends(backend: Backend, receive: Backend, cells: &[Cell]) -> Result<Ends> {
 }
 
 /// What the peer of clients with connections does it by.
-fn stream_peer(backend: Backend, receive: Backend) -> Result<Backend> {
+fn connections_peer(backend: Backend, receive: Backend) -> Result<Backend> {
     // Whoever says where frames are received means an end that sends frames, and clients do not.
     ensure!(
         receive == Backend::Frames,
@@ -233,10 +235,11 @@ fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
 }
 
 fn terms(args: &CompareArgs, lab: &Lab) -> Result<Terms> {
-    let certificate = match args.transport {
-        Transport::Tls | Transport::Tls12 => Some(Certificate::make(lab.directory())?),
-        Transport::Udp | Transport::Tcp | Transport::Dtls => None,
-    };
+    let certificate = args
+        .transport
+        .has_certificates()
+        .then(|| Certificate::make(lab.directory()))
+        .transpose()?;
     let secret: [u8; 16] = linux_net::random_bytes();
     let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Terms {
@@ -286,11 +289,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn over_streams_the_peer_alone_may_have_frames() {
+    fn over_connections_the_peer_alone_may_have_frames() {
         let (frames, sockets) = (Backend::Frames, Backend::Sockets);
-        assert_eq!(stream_peer(frames, frames).ok(), Some(frames));
-        assert_eq!(stream_peer(sockets, frames).ok(), Some(sockets));
-        assert!(stream_peer(frames, sockets).is_err());
+        assert_eq!(connections_peer(frames, frames).ok(), Some(frames));
+        assert_eq!(connections_peer(sockets, frames).ok(), Some(sockets));
+        assert!(connections_peer(frames, sockets).is_err());
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! plan.rs       a run as both ends know it                control.rs   what they say to each other
 //! seam.rs       what makes packets, and what counts them: sockets here, frames elsewhere
 //! client.rs     packets by whatever clients have          pace.rs      when bursts are due
-//! source.rs       by UDP sockets       streams.rs           by connections
+//! source.rs       by UDP sockets       connections.rs       by connections
 //! counts.rs     counters of all threads                   tally.rs     each packet once
 //! ```
 
@@ -19,6 +19,7 @@ mod arguments;
 mod bench;
 mod client;
 mod clock;
+mod connections;
 mod control;
 mod counts;
 mod course;
@@ -32,7 +33,6 @@ mod progress;
 mod receiver;
 mod seam;
 mod source;
-mod streams;
 mod summary;
 mod tally;
 

@@ -70,7 +70,6 @@ pub struct FootprintSpec {
 /// # Errors
 /// Why it could not be measured.
 pub fn run(args: &FootprintArgs) -> Result<()> {
-    args.transport.check()?;
     // Only its family counts without channels.
     let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
     let peer = args.channels.unwrap_or(nobody);

@@ -76,7 +76,6 @@ pub struct LoadArgs {
 /// # Errors
 /// Why it could not be measured.
 pub fn run(args: &LoadArgs) -> Result<()> {
-    args.transport.check()?;
     match args.mode {
         Mode::Packet => run_packets(args),
         Mode::Alloc => run_requests(args, Kind::Allocation { release: !args.requests.no_release }),

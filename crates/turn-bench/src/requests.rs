@@ -113,7 +113,7 @@ pub fn run(spec: &RequestSpec, watches: &[Watch]) -> Result<Requests> {
         spec.in_flight
     );
     ensure!(
-        !spec.transport.is_stream() || spec.kind != Kind::Allocation { release: false },
+        !spec.transport.has_connections() || spec.kind != Kind::Allocation { release: false },
         "--no-release wants UDP: an allocation over a connection ends with it"
     );
     if let (Kind::Allocation { .. }, Some(login)) = (spec.kind, &spec.login) {

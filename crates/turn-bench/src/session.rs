@@ -4,12 +4,16 @@
 //! alive ([`Session::take`], [`Session::drive`]); [`close`] gives everything back.
 //!
 //! ```text
-//! link.rs     a client and its wire       fleet.rs     many of them, one epoll
-//! wire.rs     a socket, or a connection   setup.rs     opening and closing all at the same time
-//! stream.rs   a connection                trouble.rs   what went wrong, and what to do about it
-//! tls.rs      TLS for it                  login.rs     who logs in
+//! link.rs         a client and its wire        fleet.rs     many of them, one epoll
+//! wire.rs         a socket, or a connection    setup.rs     opening and closing all at the same time
+//! connection.rs   one of the next two          trouble.rs   what went wrong, and what to do about it
+//! stream.rs       over TCP; tls.rs, TLS        login.rs     who logs in
+//! association.rs  over UDP; dtls.rs, DTLS
 //! ```
 
+mod association;
+mod connection;
+mod dtls;
 mod fleet;
 mod link;
 mod login;
@@ -26,11 +30,11 @@ use stun_wire::ChannelNumber;
 use turn_client::{Client, Incoming};
 use turn_types::{Instant, PeerAddr};
 
+pub(crate) use connection::RECEIVE_BYTES;
+pub use connection::SharedConnection;
 pub(crate) use link::{Link, Place};
 pub use login::{Credentials, Login, LoginArgs};
 use setup::{Want, close_links, open_links};
-pub(crate) use stream::RECEIVE_BYTES;
-pub use stream::SharedStream;
 pub use trouble::Trouble;
 pub use wire::Wire;
 

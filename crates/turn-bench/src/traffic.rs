@@ -67,7 +67,7 @@ pub enum Transport {
     /// TLS 1.2, with the same cipher and keys exchanged on P-256: coturn 4.6 of Debian 12 speaks nothing
     /// newer.
     Tls12,
-    /// DTLS over UDP. This build has no client for it.
+    /// DTLS 1.2 over UDP, with the same cipher and exchange of keys as TLS 1.2.
     Dtls,
 }
 
@@ -92,7 +92,7 @@ impl Transport {
             Self::Tcp => "TCP",
             Self::Tls => "TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519)",
             Self::Tls12 => "TLS 1.2 (ECDHE-ECDSA-AES128-GCM-SHA256, P-256)",
-            Self::Dtls => "DTLS",
+            Self::Dtls => "DTLS 1.2 (ECDHE-ECDSA-AES128-GCM-SHA256, P-256)",
         }
     }
 
@@ -103,18 +103,17 @@ impl Transport {
         matches!(self, Self::Tcp | Self::Tls | Self::Tls12)
     }
 
-    /// Whether this build has clients for it.
-    ///
-    /// # Errors
-    /// That it has none.
-    pub fn check(self) -> anyhow::Result<()> {
-        match self {
-            Self::Udp | Self::Tcp | Self::Tls | Self::Tls12 => Ok(()),
-            Self::Dtls => anyhow::bail!(
-                "--transport dtls: this build has no DTLS client; udp, tcp, tls and tls12 can be \
-                 measured"
-            ),
-        }
+    /// Whether something is agreed on before the first message, and ends the allocation when it ends.
+    /// Frames cannot be made ready for it.
+    #[must_use]
+    pub const fn has_connections(self) -> bool {
+        !matches!(self, Self::Udp)
+    }
+
+    /// Whether the server shows a certificate.
+    #[must_use]
+    pub const fn has_certificates(self) -> bool {
+        matches!(self, Self::Tls | Self::Tls12 | Self::Dtls)
     }
 
     /// As the protocol knows it.

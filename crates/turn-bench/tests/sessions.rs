@@ -85,7 +85,7 @@ fn nobody_there_is_told_at_once() {
     let mut options = SessionOptions::new(nobody, Login::password("alice", "p"), nobody);
     let said = refused(&options);
     assert!(said.contains("cannot be reached") && said.contains("running"), "{said}");
-    for transport in [Transport::Tcp, Transport::Tls] {
+    for transport in [Transport::Tcp, Transport::Tls, Transport::Dtls] {
         options.transport = transport;
         let said = refused(&options);
         assert!(said.contains("refused"), "{said}");

@@ -463,7 +463,6 @@ fn the_reference_is_printed_in_both_forms() {
 fn a_probe_of_what_is_no_uri_is_refused_with_advice() {
     for (arguments, what) in [
         (&["probe", "example.org"][..], "has no scheme"),
-        (&["probe", "turns:example.org?transport=udp"], "does not speak DTLS"),
         (&["probe", "turn:example.org", "--username", "bob"], "belong together"),
         (&["probe", "turn:example.org", "--password", "x"], "belong together"),
         (&["probe"], "URI"),

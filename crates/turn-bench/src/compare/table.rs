@@ -39,7 +39,7 @@ fn facts(out: &mut String, compare: &Compare) -> std::fmt::Result {
         let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
         writeln!(out, "- cores of the {role}: {}", cores.join(", "))?;
     }
-    if compare.transport.is_stream() {
+    if compare.transport.has_connections() {
         let (over, by) = (compare.transport.describe(), compare.backend.name());
         writeln!(out, "- clients by sockets over {over}; the peer by {by}")?;
     }

@@ -87,10 +87,9 @@ impl PacketArgs {
     /// # Errors
     /// As [`Bench::open`] and [`FrameEnds::open`]; no peer was named.
     pub fn open(&self, place: ServerPlace, watch: &[Watch]) -> Result<(Bench, Backend)> {
-        place.transport.check()?;
         ensure!(
-            self.backend == Backend::Sockets || !place.transport.is_stream(),
-            "--backend frames is for --transport udp: the kernel makes the segments of TCP"
+            self.backend == Backend::Sockets || !place.transport.has_connections(),
+            "--backend frames is for --transport udp: packets of a connection cannot be made in advance"
         );
         let peer = self.peer.context(
             "--peer is missing: start `turnpike-bench peer --listen ADDR:PORT` where the server can \

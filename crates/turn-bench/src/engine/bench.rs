@@ -124,7 +124,7 @@ impl Bench {
         ensure!(flows > 0, "a run has at least one flow");
         ensure!(flows <= self.sessions(), "{flows} flows want as many sessions");
         ensure!(
-            backend == Backend::Sockets || !self.transport.is_stream(),
+            backend == Backend::Sockets || !self.transport.has_connections(),
             "clients send frames of UDP alone: leave out --backend frames"
         );
         let ends = match (backend, &self.ends) {

@@ -2,33 +2,33 @@
 
 use anyhow::Result;
 
+use crate::engine::connections::ConnectionSource;
 use crate::engine::plan::Plan;
 use crate::engine::seam::{Gauge, Sent, Source, Target};
 use crate::engine::source::SocketSource;
-use crate::engine::streams::StreamSource;
 use crate::session::Wire;
 
 /// Sends on flows of clients. They are all of one kind.
 #[derive(Debug)]
 pub(crate) enum ClientSource {
     Datagrams(Box<SocketSource>),
-    Streams(StreamSource),
+    Connections(ConnectionSource),
 }
 
 impl ClientSource {
     /// Sends every flow by a wire of its own.
     pub(crate) fn of_sessions(flows: Vec<(Target, Wire)>) -> Self {
-        let (mut sockets, mut streams) = (Vec::new(), Vec::new());
+        let (mut sockets, mut connections) = (Vec::new(), Vec::new());
         for (target, wire) in flows {
             match wire {
                 Wire::Udp(socket) => sockets.push((target, socket)),
-                Wire::Stream(stream) => streams.push((target, stream)),
+                Wire::Connection(connection) => connections.push((target, connection)),
             }
         }
-        if streams.is_empty() {
+        if connections.is_empty() {
             Self::Datagrams(Box::new(SocketSource::of_sessions(sockets)))
         } else {
-            Self::Streams(StreamSource::new(streams))
+            Self::Connections(ConnectionSource::new(connections))
         }
     }
 
@@ -36,7 +36,7 @@ impl ClientSource {
     pub(crate) fn restrict(&mut self, flows: u32) {
         match self {
             Self::Datagrams(source) => source.restrict(flows),
-            Self::Streams(source) => source.restrict(flows),
+            Self::Connections(source) => source.restrict(flows),
         }
     }
 
@@ -44,7 +44,7 @@ impl ClientSource {
     pub(crate) fn targets(&self) -> Vec<Target> {
         match self {
             Self::Datagrams(source) => source.targets().collect(),
-            Self::Streams(source) => source.targets().collect(),
+            Self::Connections(source) => source.targets().collect(),
         }
     }
 
@@ -53,7 +53,7 @@ impl ClientSource {
     pub(crate) fn send_one(&mut self, index: usize, payload: &[u8]) {
         match self {
             Self::Datagrams(source) => source.send_one(index, payload),
-            Self::Streams(source) => source.send_one(index, payload),
+            Self::Connections(source) => source.send_one(index, payload),
         }
     }
 }
@@ -62,7 +62,7 @@ impl Source for ClientSource {
     fn run(&mut self, plan: &Plan, gauge: Gauge<'_>) -> Result<Sent> {
         match self {
             Self::Datagrams(source) => source.run(plan, gauge),
-            Self::Streams(source) => source.run(plan, gauge),
+            Self::Connections(source) => source.run(plan, gauge),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::control::Message;
 use crate::engine::tally::{Arrived, Count, Seen};
 use crate::engine::{clock, counts::Counts};
 use crate::packet::Header;
-use crate::session::{RECEIVE_BYTES, Session, SharedStream, Wire};
+use crate::session::{RECEIVE_BYTES, Session, Wire};
 
 /// The longest wait for packets, so that the end of a run is seen soon.
 const WAIT: Duration = Duration::from_millis(10);
@@ -22,7 +22,7 @@ const WAIT: Duration = Duration::from_millis(10);
 /// before they are needed, and retransmissions wait half a second.
 const UPKEEP_NANOS: u64 = 100_000_000;
 
-/// How often a stream is read before the next has its turn.
+/// How often a connection is read before the next has its turn.
 const READS: usize = 4;
 
 /// Messages taken from one socket before the next has its turn.
@@ -38,7 +38,7 @@ pub(crate) struct Receiver {
     epoll: Epoll,
     events: Events,
     rx: RxBatch,
-    /// For what streams bring.
+    /// For what connections bring.
     buffer: Vec<u8>,
     /// The members, by their place, that are [unread](Member::unread).
     unread: Vec<usize>,
@@ -49,7 +49,7 @@ struct Member {
     flow: u32,
     session: Session,
     seen: Seen,
-    /// Whether it is a stream in which there may be more than was taken.
+    /// Whether it is a connection in which there may be more than was taken.
     unread: bool,
 }
 
@@ -91,7 +91,7 @@ impl Receiver {
     pub(crate) fn dropped(&self) -> u64 {
         let dropped = |member: &Member| match &member.session.wire {
             Wire::Udp(socket) => u64::from(socket.dropped().unwrap_or(0)),
-            Wire::Stream(_) => 0,
+            Wire::Connection(_) => 0,
         };
         self.members.iter().map(dropped).sum()
     }
@@ -118,17 +118,17 @@ impl Receiver {
                 let member = &mut members[index];
                 match &member.session.wire {
                     Wire::Udp(_) => member.receive(event, rx, duty)?,
-                    Wire::Stream(_) if member.unread => {}
-                    Wire::Stream(_) => {
+                    Wire::Connection(_) if member.unread => {}
+                    Wire::Connection(_) => {
                         member.unread = true;
                         unread.push(index);
                     }
                 }
             }
-            // Each change of a stream is told once: what is left has to be remembered.
+            // Each change of a connection is told once: what is left has to be remembered.
             let mut place = 0;
             while let Some(&index) = unread.get(place) {
-                members[index].unread = members[index].receive_stream(buffer, duty)?;
+                members[index].unread = members[index].read(buffer, duty)?;
                 if members[index].unread {
                     place += 1;
                 } else {
@@ -173,15 +173,15 @@ impl Member {
         if spoken { drive(&mut self.session, self.flow, now) } else { Ok(()) }
     }
 
-    /// Takes what a stream has; whether there may be more.
-    fn receive_stream(&mut self, buffer: &mut [u8], duty: Duty<'_>) -> Result<bool> {
-        let Wire::Stream(stream) = &self.session.wire else { return Ok(false) };
-        let stream: SharedStream = stream.clone();
+    /// Takes what a connection has; whether there may be more.
+    fn read(&mut self, buffer: &mut [u8], duty: Duty<'_>) -> Result<bool> {
+        let Wire::Connection(connection) = &self.session.wire else { return Ok(false) };
+        let connection = connection.clone();
         let (mut spoken, mut more) = (false, true);
         for _ in 0..READS {
             let now = Clock::instant();
             let mut count = duty.counts.of(duty.thread);
-            let received = stream.lock().receive(buffer, |message| {
+            let received = connection.lock().receive(buffer, |message| {
                 spoken |= self.hear(message, &mut count, now, duty);
             });
             drop(count);

@@ -28,7 +28,7 @@ fn setting(compare: &Compare) -> Section {
             format!("{role} on core {}", cores.join(" and "))
         })
         .collect();
-    let sent_by = if compare.transport.is_stream() {
+    let sent_by = if compare.transport.has_connections() {
         let (over, by) = (compare.transport.describe(), compare.backend.name());
         format!("sockets over {over}, the peer by {by}")
     } else {

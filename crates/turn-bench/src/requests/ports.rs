@@ -30,9 +30,9 @@ pub(super) fn wire(place: &Place) -> io::Result<Wire> {
     for _ in 0..COUNT {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
         // Below 60,000.
-        match place.socket_at((FIRST + number) as u16) {
+        match place.wire_at((FIRST + number) as u16) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
-            outcome => return outcome.map(Wire::Udp),
+            outcome => return outcome,
         }
     }
     Err(last)

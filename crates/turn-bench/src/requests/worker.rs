@@ -9,8 +9,8 @@
 //! Every allocation is asked for by a client that has never talked to the server, so each costs the
 //! server a challenge and the look-up of the user. Each has a port of its own, too: servers may keep
 //! what they know of a client for a while after it gave its allocation back, and refuse another one
-//! from the same port (coturn does). Over a stream each makes a connection first, which is part of the
-//! exchange; bindings share one.
+//! from the same port (coturn does). Over TCP, TLS and DTLS each makes a connection first, which is part of
+//! the exchange; bindings share one.
 
 use std::time::Duration;
 
@@ -215,7 +215,7 @@ impl Worker {
                 self.slots[index].link.client.binding(now)?;
             }
             Kind::Allocation { .. } => {
-                if self.place.transport.is_stream() {
+                if self.place.transport.has_connections() {
                     self.replace_wire(index)?;
                 } else {
                     self.forget(index);
@@ -266,8 +266,8 @@ impl Worker {
                     take(&buffer[..len]);
                 }
             }
-            Wire::Stream(stream) => {
-                let received = stream.lock().receive_all(buffer, take);
+            Wire::Connection(connection) => {
+                let received = connection.lock().receive_all(buffer, take);
                 trouble = received.err().map(|error| Trouble::Connection(error.to_string()));
             }
         }
@@ -373,7 +373,7 @@ impl Worker {
     /// After an allocation. Another connection is made when there is something to ask, as its making
     /// is part of the exchange.
     fn move_on(&mut self, index: usize) -> Result<()> {
-        if self.place.transport.is_stream() { Ok(()) } else { self.replace_wire(index) }
+        if self.place.transport.has_connections() { Ok(()) } else { self.replace_wire(index) }
     }
 
     /// The server may still know the old one's port, and answers to it may still come.

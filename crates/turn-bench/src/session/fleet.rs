@@ -8,8 +8,8 @@ use linux_net::{Clock, Epoll, Events, RxBatch, SocketError};
 use turn_client::Event;
 use turn_types::Instant;
 
+use super::connection::RECEIVE_BYTES;
 use super::link::Link;
-use super::stream::RECEIVE_BYTES;
 use super::wire::Wire;
 
 /// Events taken per wait.
@@ -39,7 +39,7 @@ pub(crate) struct Fleet {
     epoll: Epoll,
     events: Events,
     rx: RxBatch,
-    /// For what streams bring.
+    /// For what connections bring.
     buffer: Vec<u8>,
 }
 
@@ -139,10 +139,10 @@ impl Fleet {
                 }
                 Ok(Ok(()))
             }
-            Wire::Stream(stream) => {
+            Wire::Connection(connection) => {
                 let now = Clock::instant();
-                let mut stream = stream.lock();
-                Ok(stream.receive_all(&mut self.buffer, |message| {
+                let mut connection = connection.lock();
+                Ok(connection.receive_all(&mut self.buffer, |message| {
                     client.handle_datagram(now, message);
                 }))
             }

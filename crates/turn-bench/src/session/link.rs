@@ -8,8 +8,10 @@ use linux_net::{ConnectOptions, TcpStream, UdpOptions, UdpSocket, random_bytes};
 use turn_client::{AllocateOptions, Client, ClientConfig, Families, Retransmission};
 use turn_types::{Instant, IpFamily, ServerAddr};
 
+use super::association::Association;
+use super::connection::{Connection, SharedConnection};
 use super::login::Credentials;
-use super::stream::SharedStream;
+use super::stream::Stream;
 use super::tls;
 use super::trouble::Trouble;
 use super::wire::Wire;
@@ -50,18 +52,24 @@ impl Place {
 
     /// A socket on a port of its own, or a new connection that begins to be made.
     pub(crate) fn wire(&self) -> io::Result<Wire> {
-        match self.transport {
-            Transport::Udp => self.socket_at(0).map(Wire::Udp),
-            Transport::Tcp => Ok(Wire::Stream(SharedStream::new(self.connect()?, None)?)),
-            Transport::Tls => self.secure(tls::Version::Tls13),
-            Transport::Tls12 => self.secure(tls::Version::Tls12),
-            Transport::Dtls => Err(io::ErrorKind::Unsupported.into()),
-        }
+        self.wire_at(0)
     }
 
-    fn secure(&self, version: tls::Version) -> io::Result<Wire> {
+    /// The same, on this port if it is not 0. Streams leave their port to the kernel.
+    pub(crate) fn wire_at(&self, port: u16) -> io::Result<Wire> {
+        let connection = match self.transport {
+            Transport::Udp => return self.socket_at(port).map(Wire::Udp),
+            Transport::Tcp => Connection::Stream(Stream::new(self.connect()?, None)?),
+            Transport::Tls => Connection::Stream(self.secure(tls::Version::Tls13)?),
+            Transport::Tls12 => Connection::Stream(self.secure(tls::Version::Tls12)?),
+            Transport::Dtls => Connection::Association(Association::new(self.socket_at(port)?)?),
+        };
+        Ok(Wire::Connection(SharedConnection::new(connection)))
+    }
+
+    fn secure(&self, version: tls::Version) -> io::Result<Stream> {
         let tls = tls::connection(self.server.ip(), version)?;
-        Ok(Wire::Stream(SharedStream::new(self.connect()?, Some(tls))?))
+        Stream::new(self.connect()?, Some(tls))
     }
 
     /// A connection. It is reset when it is closed: a server frees what was its client's all the same,
@@ -73,7 +81,7 @@ impl Place {
     }
 
     /// A UDP socket on this port, connected to the server; 0 is any that is free.
-    pub(crate) fn socket_at(&self, port: u16) -> io::Result<UdpSocket> {
+    fn socket_at(&self, port: u16) -> io::Result<UdpSocket> {
         let unspecified = IpFamily::of(self.server.ip()).unspecified();
         let local = SocketAddr::new(self.local.unwrap_or(unspecified), port);
         let options =

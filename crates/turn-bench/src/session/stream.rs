@@ -6,7 +6,6 @@
 use std::io::{self, BufRead as _, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use linux_net::{ReadOutcome, TcpStream};
 use rustls::ClientConnection;
@@ -14,29 +13,6 @@ use stun_wire::{Cut, next_message_rfc5766};
 
 /// Bytes of requests that may wait for the socket: more than a client and a run ever have in flight.
 const WAITING_MAX: usize = 64 * 1024;
-
-/// Room for what one read brings.
-pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
-
-/// One connection, of a thread that sends and of one that receives.
-#[derive(Clone, Debug)]
-pub struct SharedStream(Arc<Mutex<Stream>>);
-
-impl SharedStream {
-    pub(super) fn new(socket: TcpStream, tls: Option<ClientConnection>) -> io::Result<Self> {
-        let local = socket.local_addr()?;
-        let tls = tls.map(Box::new);
-        let (unsent, received, waiting, broken) = (Vec::new(), Vec::new(), 0, None);
-        let stream = Stream { socket, local, tls, unsent, received, waiting, broken };
-        Ok(Self(Arc::new(Mutex::new(stream))))
-    }
-
-    /// For one thread alone. Whoever panicked with it may have left half a message behind, which the
-    /// server then complains of.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Stream> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A connection.
 #[derive(Debug)]
@@ -55,6 +31,14 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
+    /// A connection that begins to be made.
+    pub(super) fn new(socket: TcpStream, tls: Option<ClientConnection>) -> io::Result<Self> {
+        let local = socket.local_addr()?;
+        let tls = tls.map(Box::new);
+        let (unsent, received, waiting, broken) = (Vec::new(), Vec::new(), 0, None);
+        Ok(Self { socket, local, tls, unsent, received, waiting, broken })
+    }
+
     /// The address it is connected from.
     pub(crate) const fn local_addr(&self) -> SocketAddr {
         self.local
@@ -185,21 +169,6 @@ impl Stream {
     }
 }
 
-impl Stream {
-    /// [Receives](Self::receive) until nothing is there.
-    ///
-    /// # Errors
-    /// As [`Stream::receive`].
-    pub(crate) fn receive_all(
-        &mut self,
-        buffer: &mut [u8],
-        mut each: impl FnMut(&[u8]),
-    ) -> io::Result<()> {
-        while self.receive(buffer, &mut each)? {}
-        Ok(())
-    }
-}
-
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -251,13 +220,13 @@ mod tests {
     use super::*;
 
     /// A connection with small buffers, and its far end, which waits when it reads.
-    fn pair() -> (SharedStream, std::net::TcpStream) {
+    fn pair() -> (Stream, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let options = ConnectOptions { send_buffer: 4096, ..ConnectOptions::default() };
         let near = TcpStream::connect_to(listener.local_addr().unwrap(), &options).unwrap();
         let (far, _) = listener.accept().unwrap();
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        (SharedStream::new(near, None).unwrap(), far)
+        (Stream::new(near, None).unwrap(), far)
     }
 
     fn message(fill: u8) -> Vec<u8> {
@@ -266,45 +235,45 @@ mod tests {
 
     #[test]
     fn a_full_socket_refuses_media_whole_and_keeps_requests() {
-        let (near, mut far) = pair();
+        let (mut near, mut far) = pair();
         let media = message(1).repeat(1000);
         let mut taken = 0;
-        while near.lock().offer(&media).unwrap() {
+        while near.offer(&media).unwrap() {
             taken += 1;
         }
         assert!(taken > 0);
-        assert!(near.lock().send(&message(2)).unwrap(), "kept");
+        assert!(near.send(&message(2)).unwrap(), "kept");
         let mut all = vec![0; taken * media.len() + 12];
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| far.read_exact(&mut all));
-            while !near.lock().flush().unwrap() {
+            while !near.flush().unwrap() {
                 std::thread::yield_now();
             }
             reading.join().unwrap().unwrap();
         });
         assert_eq!(all[..taken * media.len()], media.repeat(taken));
         assert_eq!(all[taken * media.len()..], message(2));
-        assert!(near.lock().offer(&media).unwrap(), "there is room again");
+        assert!(near.offer(&media).unwrap(), "there is room again");
     }
 
     #[test]
     fn requests_that_wait_are_bounded() {
-        let (near, _far) = pair();
+        let (mut near, _far) = pair();
         let media = message(1).repeat(1000);
-        while near.lock().offer(&media).unwrap() {}
-        let kept = (0..2 * WAITING_MAX / 12).filter(|_| near.lock().send(&message(2)).unwrap());
+        while near.offer(&media).unwrap() {}
+        let kept = (0..2 * WAITING_MAX / 12).filter(|_| near.send(&message(2)).unwrap());
         assert!((1..=WAITING_MAX / 12).contains(&kept.count()));
     }
 
     #[test]
     fn messages_are_cut_wherever_the_bytes_are_parted() {
-        let (near, mut far) = pair();
+        let (mut near, mut far) = pair();
         let sent = [message(1), message(2), message(3)].concat();
         let mut heard = Vec::new();
         for part in sent.chunks(7) {
             far.write_all(part).unwrap();
             let mut buffer = [0; 64];
-            while !near.lock().receive(&mut buffer, |one| heard.push(one.to_vec())).unwrap() {
+            while !near.receive(&mut buffer, |one| heard.push(one.to_vec())).unwrap() {
                 std::thread::yield_now();
             }
         }
@@ -314,7 +283,7 @@ mod tests {
         drop(far);
         let mut ended = Ok(true);
         while ended.is_ok() {
-            ended = near.lock().receive(&mut [0; 64], |_| panic!("a message"));
+            ended = near.receive(&mut [0; 64], |_| panic!("a message"));
         }
         assert_eq!(ended.unwrap_err().kind(), io::ErrorKind::InvalidData);
     }

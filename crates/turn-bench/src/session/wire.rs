@@ -5,29 +5,29 @@ use std::net::SocketAddr;
 
 use linux_net::{Epoll, Interest, UdpSocket};
 
-use super::stream::SharedStream;
+use super::connection::SharedConnection;
 
 /// A socket that is connected to the server.
 #[derive(Debug)]
 pub enum Wire {
     /// Datagrams.
     Udp(UdpSocket),
-    /// A stream, over TCP or in TLS.
-    Stream(SharedStream),
+    /// Messages of a stream, over TCP or in TLS, or of a DTLS association.
+    Connection(SharedConnection),
 }
 
 impl Wire {
     /// Hands a message to the kernel, or keeps it until the connection takes it; whether it did.
     ///
     /// # Errors
-    /// Over UDP the kernel did not take it; over a stream the connection is broken.
+    /// Over UDP the kernel did not take it; else the connection is broken.
     pub fn send(&self, message: &[u8]) -> io::Result<bool> {
         match self {
             Self::Udp(socket) => match socket.send(message) {
                 Ok(()) => Ok(true),
                 Err(error) => Err(io::Error::other(format!("{error:?}"))),
             },
-            Self::Stream(stream) => stream.lock().send(message),
+            Self::Connection(connection) => connection.lock().send(message),
         }
     }
 
@@ -35,16 +35,18 @@ impl Wire {
     pub(crate) fn local_addr(&self) -> SocketAddr {
         match self {
             Self::Udp(socket) => socket.local_addr(),
-            Self::Stream(stream) => stream.lock().local_addr(),
+            Self::Connection(connection) => connection.lock().local_addr(),
         }
     }
 
-    /// Has this set of descriptors tell what comes. Of streams each change is told once: whoever hears
-    /// it reads until nothing is there, which also writes what waits.
+    /// Has this set of descriptors tell what comes. Of connections each change is told once: whoever
+    /// hears it reads until nothing is there, which also writes what waits.
     pub(crate) fn watch(&self, epoll: &Epoll, token: u64) -> io::Result<()> {
         match self {
             Self::Udp(socket) => epoll.add(socket, token, Interest::Read),
-            Self::Stream(stream) => epoll.add(&*stream.lock(), token, Interest::Changes),
+            Self::Connection(connection) => {
+                epoll.add(&*connection.lock(), token, Interest::Changes)
+            }
         }
     }
 
@@ -52,18 +54,18 @@ impl Wire {
     pub(crate) fn share(&self) -> io::Result<Self> {
         match self {
             Self::Udp(socket) => socket.try_clone().map(Self::Udp),
-            Self::Stream(stream) => Ok(Self::Stream(stream.clone())),
+            Self::Connection(connection) => Ok(Self::Connection(connection.clone())),
         }
     }
 
-    /// The socket of datagrams.
+    /// The socket of plain datagrams.
     ///
     /// # Errors
-    /// It is a stream.
+    /// It is a connection.
     pub(crate) fn into_udp(self) -> io::Result<UdpSocket> {
         match self {
             Self::Udp(socket) => Ok(socket),
-            Self::Stream(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Connection(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -71,7 +73,7 @@ impl Wire {
     pub(crate) fn udp(&self) -> io::Result<&UdpSocket> {
         match self {
             Self::Udp(socket) => Ok(socket),
-            Self::Stream(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Connection(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }

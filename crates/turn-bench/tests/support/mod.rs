@@ -12,8 +12,8 @@ use turn_bench::session::Login;
 use turn_bench::traffic::Transport;
 
 /// What clients may be connected by.
-pub(crate) const TRANSPORTS: [Transport; 4] =
-    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Tls12];
+pub(crate) const TRANSPORTS: [Transport; 5] =
+    [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Tls12, Transport::Dtls];
 
 /// The secret that the server shares.
 pub(crate) const SECRET: &str = "a-secret-of-the-tests";

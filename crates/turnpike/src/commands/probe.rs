@@ -1,6 +1,7 @@
 //! `turnpike probe URI`: what of a STUN or TURN server works from here, step by step, as one of its
 //! clients sees it.
 
+mod dtls;
 mod link;
 mod nat;
 mod relay;
@@ -36,10 +37,6 @@ pub(crate) struct Login {
 /// work, or nothing was tried.
 pub(crate) fn run(args: &cli::Probe) -> Result<ExitCode> {
     let uri: Uri = args.uri.parse().map_err(|error: String| Failure::usage(anyhow!(error)))?;
-    if uri.secure && uri.carrier == Carrier::Udp {
-        return Err(Failure::usage(anyhow!("the probe does not speak DTLS"))
-            .hint("try the same server over TLS: leave ?transport=udp out"));
-    }
     let login = login(args)?;
     let mut report = Report::new(args.uri.clone());
     // A step that fails ends the probe; it is in the report.
@@ -90,7 +87,7 @@ fn probe(uri: &Uri, login: Option<&Login>, args: &cli::Probe, report: &mut Repor
     let mut session = Session::new(link, server, login);
     let mapped = bind(&mut session, local, report)?;
     match uri.scheme {
-        Scheme::Stun if uri.carrier == Carrier::Udp => nat::look(server, report),
+        Scheme::Stun if uri.carrier == Carrier::Udp && !uri.secure => nat::look(server, report),
         Scheme::Stun => {}
         Scheme::Turn if login.is_none() => report.add(
             Step::skipped("allocate", "there are no credentials")
@@ -140,7 +137,12 @@ fn connect(uri: &Uri, server: SocketAddr, args: &cli::Probe, report: &mut Report
         }
     };
     report.add(Step::ok(NAME, format!("{} from {}", uri.carrier.word(), link.local())));
-    if uri.secure { tls::shake_hands(link, uri, args.ca.as_deref(), report) } else { Some(link) }
+    let ca = args.ca.as_deref();
+    match link {
+        Link::Udp(socket) if uri.secure => dtls::shake_hands(socket, uri, ca, report),
+        Link::Tcp(socket, _) if uri.secure => tls::shake_hands(socket, uri, ca, report),
+        Link::Udp(_) | Link::Tcp(..) | Link::Tls(..) | Link::Dtls(_) => Some(link),
+    }
 }
 
 /// A Binding: the first word that the server says.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Certificate, Prepared, Terms, find, version};
+use crate::traffic::Transport;
 
 pub(super) fn prepare(
     path: Option<&Path>,
@@ -36,7 +37,6 @@ fn arguments(terms: &Terms, directory: &Path) -> Vec<String> {
         format!("--static-auth-secret={secret}"),
         format!("--allowed-peer-ip={}", peer.ip()),
         format!("--relay-threads={workers}"),
-        "--no-dtls".to_owned(),
         "--no-cli".to_owned(),
         format!("--userdb={}", file("turndb")),
         format!("--pidfile={}", file("turnserver.pid")),
@@ -46,6 +46,9 @@ fn arguments(terms: &Terms, directory: &Path) -> Vec<String> {
     ];
     if !terms.transport.is_stream() {
         arguments.push("--no-tcp".to_owned());
+    }
+    if terms.transport != Transport::Dtls {
+        arguments.push("--no-dtls".to_owned());
     }
     match &terms.certificate {
         Some(Certificate { chain, key }) => arguments.extend([
@@ -77,6 +80,7 @@ mod tests {
             "--userdb=/run/bench/turndb",
             "--no-tcp",
             "--no-tls",
+            "--no-dtls",
         ] {
             assert!(arguments.iter().any(|given| given == argument), "{argument}");
         }
@@ -91,5 +95,13 @@ mod tests {
             assert!(arguments.iter().any(|given| given == argument), "{argument}");
         }
         assert!(!arguments.iter().any(|given| given == "--no-tls" || given == "--no-tcp"));
+    }
+
+    #[test]
+    fn dtls_is_on_where_it_is_measured() {
+        let terms = Terms { transport: Transport::Dtls, ..tls_terms() };
+        let arguments = arguments(&terms, Path::new("/run/bench"));
+        assert!(arguments.iter().any(|given| given == "--tls-listening-port=5349"));
+        assert!(!arguments.iter().any(|given| given == "--no-dtls"));
     }
 }

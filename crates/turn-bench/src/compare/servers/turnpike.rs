@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::{Certificate, Prepared, Terms, find, version};
+use crate::traffic::Transport;
 
 pub(super) fn prepare(
     path: Option<&Path>,
@@ -37,10 +38,12 @@ fn configuration(terms: &Terms, offload: Option<&str>, directory: &Path) -> Stri
     let data = data.display();
     let offload = offload.map(|mode| format!("[offload]\nmode = '{mode}'\n")).unwrap_or_default();
     // Named only where they are measured: older builds do not know them.
-    let tcp = if terms.transport.is_stream() {
-        "[tcp]\nconnections = 0\nconnections_per_address = 0\n"
-    } else {
-        ""
+    let connections = match terms.transport {
+        Transport::Udp => "",
+        Transport::Tcp | Transport::Tls | Transport::Tls12 => {
+            "[tcp]\nconnections = 0\nconnections_per_address = 0\n"
+        }
+        Transport::Dtls => "[dtls]\nassociations = 0\nassociations_per_address = 0\n",
     };
     let tls = terms.certificate.as_ref().map(|Certificate { chain, key }| {
         let (listen, chain, key) = (terms.tls_listen, chain.display(), key.display());
@@ -64,7 +67,7 @@ fn configuration(terms: &Terms, offload: Option<&str>, directory: &Path) -> Stri
          count = {workers}\n\
          [data]\n\
          directory = '{data}'\n\
-         {tcp}{tls}{offload}"
+         {connections}{tls}{offload}"
     )
 }
 
@@ -89,6 +92,16 @@ mod tests {
             assert!(text.lines().any(|given| given == line), "{line}\n{text}");
         }
         assert!(!text.contains("[tcp]") && !text.contains("[tls]"), "{text}");
+    }
+
+    #[test]
+    fn dtls_has_the_same_certificate_and_no_bounds() {
+        let terms = Terms { transport: Transport::Dtls, ..tls_terms() };
+        let text = configuration(&terms, None, Path::new("/run/bench"));
+        for line in ["associations_per_address = 0", "listen = ['10.78.1.1:5349']"] {
+            assert!(text.lines().any(|given| given == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("[tcp]"), "{text}");
     }
 
     #[test]

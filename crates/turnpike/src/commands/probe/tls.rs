@@ -1,7 +1,7 @@
 //! TLS with the server: whether its certificate is one to trust, whose it is, and when it ends.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,6 +18,10 @@ use super::uri::Uri;
 
 const NAME: &str = "tls";
 
+/// What to do when a handshake fails.
+pub(super) const CERTIFICATE_ADVICE: &str = "a certificate has to be for the name in the URI, in time, and with its chain (fullchain.pem) up to an \
+     authority that this host trusts; name another with --ca";
+
 /// So long before a certificate ends somebody should look at it.
 const WARN_DAYS: i64 = 14;
 
@@ -26,13 +30,13 @@ const BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// Speaks TLS on a connection.
-pub(crate) fn shake_hands(
-    link: Link,
+pub(super) fn shake_hands(
+    socket: TcpStream,
     uri: &Uri,
     ca: Option<&Path>,
     report: &mut Report,
 ) -> Option<Link> {
-    match handshake(link, uri, ca) {
+    match handshake(socket, uri, ca) {
         Ok(stream) => {
             let version = stream.conn.protocol_version().and_then(|version| version.as_str());
             report.add(Step::ok(NAME, version.unwrap_or("TLS").replace('_', ".")));
@@ -42,28 +46,24 @@ pub(crate) fn shake_hands(
             Some(Link::Tls(Box::new(stream), Vec::new()))
         }
         Err(error) => {
-            report.add(Step::failed(NAME, error.to_string()).advise(
-                "a certificate has to be for the name in the URI, in time, and with its chain \
-                 (fullchain.pem) up to an authority that this host trusts; name another with --ca",
-            ));
+            report.add(Step::failed(NAME, error.to_string()).advise(CERTIFICATE_ADVICE));
             None
         }
     }
 }
 
 fn handshake(
-    link: Link,
+    socket: TcpStream,
     uri: &Uri,
     ca: Option<&Path>,
-) -> io::Result<StreamOwned<ClientConnection, std::net::TcpStream>> {
-    let Link::Tcp(socket, _) = link else {
-        return Err(io::Error::other("TLS needs a connection"));
-    };
+) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
     socket.set_read_timeout(Some(CONNECT_WITHIN))?;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(authorities(ca)?);
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
-        .with_root_certificates(roots(ca)?)
+        .with_root_certificates(roots)
         .with_no_client_auth();
     let name = match uri.host.parse::<IpAddr>() {
         Ok(ip) => ServerName::from(ip),
@@ -78,8 +78,8 @@ fn handshake(
 }
 
 /// The authorities of this system, and those of a file.
-fn roots(ca: Option<&Path>) -> io::Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
+pub(super) fn authorities(ca: Option<&Path>) -> io::Result<Vec<CertificateDer<'static>>> {
+    let mut all = Vec::new();
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let usual = BUNDLES.iter().map(PathBuf::from).find(|path| path.exists());
     for path in named.or(usual).iter().map(PathBuf::as_path).chain(ca) {
@@ -91,16 +91,16 @@ fn roots(ca: Option<&Path>) -> io::Result<RootCertStore> {
         if certificates.is_empty() {
             return Err(said(&"there is no certificate in it"));
         }
-        roots.add_parsable_certificates(certificates);
+        all.extend(certificates);
     }
-    if roots.is_empty() {
+    if all.is_empty() {
         return Err(io::Error::other("this host trusts no authority: name one with --ca"));
     }
-    Ok(roots)
+    Ok(all)
 }
 
 /// Whose a certificate is, who says so, and until when.
-fn describe(certificate: &CertificateDer<'_>) -> Step {
+pub(super) fn describe(certificate: &CertificateDer<'_>) -> Step {
     const NAME: &str = "chain";
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
         return Step::warning(NAME, "a certificate that cannot be read");

@@ -1,4 +1,5 @@
-//! Packets by connections: what is due of one flow is one write, and in TLS one record.
+//! Packets by connections: what is due of one flow is one write of a stream, and in TLS one record; over DTLS
+//! flows take turns with every burst, and each packet is a datagram.
 //!
 //! A connection that is full takes nothing: those packets are counted as refused, like datagrams that
 //! find a queue full, and are not sent later. Media that is late is of no use.
@@ -15,12 +16,12 @@ use crate::engine::plan::Plan;
 use crate::engine::seam::{Gauge, Sent, Source, Target};
 use crate::engine::source::sleep_until;
 use crate::packet::{HEADER, Header};
-use crate::session::SharedStream;
+use crate::session::SharedConnection;
 
-/// Bursts taken off the schedule at once: what became due of a flow since its last turn goes together.
+/// Bursts taken off the schedule at once: what became due of a stream since its last turn goes together.
 const BURSTS_PER_LOOK: u64 = 1024;
 
-/// The same where there is no schedule.
+/// The same where there is no schedule, and for datagrams.
 const BURSTS_FLAT_OUT: u64 = 16;
 
 /// The most bytes of a write that holds more than one burst: what one record of TLS takes.
@@ -28,10 +29,12 @@ const WRITE_MAX: usize = 16 * 1024;
 
 /// Sends each flow by a connection of its own.
 #[derive(Debug)]
-pub(crate) struct StreamSource {
+pub(crate) struct ConnectionSource {
     ways: Vec<Way>,
     /// How many of the flows, from the first, take part in the next run.
     active: usize,
+    /// Bursts taken off the schedule at once.
+    together: u64,
     /// Messages of one write.
     messages: Vec<u8>,
 }
@@ -40,7 +43,7 @@ pub(crate) struct StreamSource {
 #[derive(Debug)]
 struct Way {
     target: Target,
-    stream: SharedStream,
+    connection: SharedConnection,
     sequence: u32,
 }
 
@@ -52,11 +55,14 @@ struct Turn {
     refused: u64,
 }
 
-impl StreamSource {
-    pub(crate) fn new(flows: Vec<(Target, SharedStream)>) -> Self {
-        let way = |(target, stream)| Way { target, stream, sequence: 0 };
+impl ConnectionSource {
+    pub(crate) fn new(flows: Vec<(Target, SharedConnection)>) -> Self {
+        let way = |(target, connection)| Way { target, connection, sequence: 0 };
         let ways: Vec<_> = flows.into_iter().map(way).collect();
-        Self { active: ways.len(), ways, messages: Vec::with_capacity(2 * WRITE_MAX) }
+        let datagrams = ways.iter().any(|way| way.connection.lock().sends_datagrams());
+        let together = if datagrams { BURSTS_FLAT_OUT } else { BURSTS_PER_LOOK };
+        let messages = Vec::with_capacity(2 * WRITE_MAX);
+        Self { active: ways.len(), ways, together, messages }
     }
 
     /// Lets only flows below this number take part in runs.
@@ -76,7 +82,7 @@ impl StreamSource {
         messages.clear();
         append(messages, ways[index].target, payload, 0);
         // A broken connection is told by who receives from it; what it did not take is asked again.
-        let _ = ways[index].stream.lock().send(messages);
+        let _ = ways[index].connection.lock().send(messages);
     }
 
     /// Sends the next bursts of a flow.
@@ -84,10 +90,10 @@ impl StreamSource {
         let size = usize::from(plan.spec.size).max(HEADER);
         let burst = u64::from(plan.spec.shape.burst());
         let Self { ways, messages, .. } = self;
-        let Way { target, stream, sequence } = &mut ways[index];
+        let Way { target, connection, sequence } = &mut ways[index];
         let flow = target.flow;
         let mut turn = Turn { at: clock::now(), ..Turn::default() };
-        let mut stream = stream.lock();
+        let mut connection = connection.lock();
         let mut packets = 0;
         messages.clear();
         for number in 1..=bursts {
@@ -99,8 +105,10 @@ impl StreamSource {
             packets += burst;
             let per_burst = messages.len() / (packets / burst) as usize;
             if number == bursts || messages.len() + per_burst > WRITE_MAX {
-                let taken = stream.offer(messages).with_context(|| format!("session {flow}"))?;
-                *(if taken { &mut turn.sent } else { &mut turn.refused }) += packets;
+                let taken = connection.offer(messages, packets);
+                let taken = taken.with_context(|| format!("session {flow}"))?;
+                turn.sent += taken;
+                turn.refused += packets - taken;
                 packets = 0;
                 messages.clear();
             }
@@ -121,7 +129,7 @@ fn append(messages: &mut Vec<u8>, target: Target, payload: &[u8], zeros: usize) 
     messages.resize(begin + padded_len(CHANNEL_HEADER_LEN + len), 0);
 }
 
-impl Source for StreamSource {
+impl Source for ConnectionSource {
     fn run(&mut self, plan: &Plan, gauge: Gauge<'_>) -> Result<Sent> {
         let mut done = Sent::default();
         let Ok(active @ 1..) = u32::try_from(self.active) else { return Ok(done) };
@@ -137,7 +145,7 @@ impl Source for StreamSource {
                     continue;
                 }
                 Due::Now(_) if plan.spec.rate.is_none() => BURSTS_FLAT_OUT,
-                Due::Now(bursts) => bursts.min(BURSTS_PER_LOOK),
+                Due::Now(bursts) => bursts.min(self.together),
             };
             let mut blocked = false;
             for place in 0..bursts.min(active) {

@@ -1,0 +1,149 @@
+//! DTLS with the server, judged like TLS.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use openssl::error::ErrorStack;
+use openssl::ssl::{
+    ErrorCode, Ssl, SslContext, SslMethod, SslOptions, SslStream, SslVerifyMode, SslVersion,
+};
+use openssl::x509::store::X509StoreBuilder;
+use openssl::x509::verify::X509VerifyFlags;
+use openssl::x509::{X509, X509VerifyResult};
+use rustls::pki_types::CertificateDer;
+
+use super::link::{CONNECT_WITHIN, Link};
+use super::report::{Report, Step};
+use super::tls::{CERTIFICATE_ADVICE, authorities, describe};
+use super::uri::Uri;
+
+const NAME: &str = "dtls";
+
+/// How often OpenSSL looks whether something has to be sent again.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The longest datagram of a handshake: what every path carries (RFC 8200 §5), less headers.
+const HANDSHAKE_DATAGRAM: u32 = 1200;
+
+/// Speaks DTLS by a socket.
+pub(super) fn shake_hands(
+    socket: UdpSocket,
+    uri: &Uri,
+    ca: Option<&Path>,
+    report: &mut Report,
+) -> Option<Link> {
+    let begun = begin(socket, uri, ca);
+    let stream = match begun.and_then(handshake) {
+        Ok(stream) => stream,
+        Err(error) => {
+            report.add(Step::failed(NAME, error.to_string()).advise(CERTIFICATE_ADVICE));
+            return None;
+        }
+    };
+    report.add(Step::ok(NAME, stream.ssl().version_str().replace("DTLSv", "DTLS ")));
+    for certificate in stream.ssl().peer_cert_chain().into_iter().flatten() {
+        if let Ok(der) = certificate.to_der() {
+            report.add(describe(&CertificateDer::from(der)));
+        }
+    }
+    Some(Link::Dtls(Box::new(stream)))
+}
+
+fn begin(socket: UdpSocket, uri: &Uri, ca: Option<&Path>) -> io::Result<SslStream<Datagrams>> {
+    socket.set_read_timeout(Some(LOOK))?;
+    let authorities = authorities(ca)?;
+    let begun = || {
+        let context = context(&authorities)?;
+        let mut ssl = Ssl::new(&context)?;
+        ssl.set_mtu(HANDSHAKE_DATAGRAM)?;
+        match uri.host.parse::<IpAddr>() {
+            Ok(ip) => ssl.param_mut().set_ip(ip)?,
+            Err(_) => {
+                ssl.set_hostname(&uri.host)?;
+                ssl.param_mut().set_host(&uri.host)?;
+            }
+        }
+        SslStream::new(ssl, Datagrams(socket))
+    };
+    begun().map_err(|error: ErrorStack| io::Error::other(format!("OpenSSL: {error}")))
+}
+
+fn context(authorities: &[CertificateDer<'_>]) -> Result<SslContext, ErrorStack> {
+    let mut store = X509StoreBuilder::new()?;
+    for authority in authorities {
+        // What cannot be read is nobody's authority.
+        if let Ok(authority) = X509::from_der(authority) {
+            store.add_cert(authority)?;
+        }
+    }
+    // Whoever is named is trusted, whether it is the last of a chain or not.
+    store.set_flags(X509VerifyFlags::PARTIAL_CHAIN)?;
+    let mut context = SslContext::builder(SslMethod::dtls())?;
+    context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
+    context.set_options(SslOptions::NO_QUERY_MTU);
+    context.set_verify(SslVerifyMode::PEER);
+    context.set_cert_store(store.build());
+    Ok(context.build())
+}
+
+fn handshake(mut stream: SslStream<Datagrams>) -> io::Result<SslStream<Datagrams>> {
+    let deadline = Instant::now() + CONNECT_WITHIN;
+    while let Err(error) = stream.connect() {
+        let verified = stream.ssl().verify_result();
+        if verified != X509VerifyResult::OK {
+            return Err(io::Error::other(verified.error_string()));
+        }
+        if error.code() != ErrorCode::WANT_READ {
+            return Err(io::Error::other(error));
+        }
+        if Instant::now() >= deadline {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody answers"));
+        }
+    }
+    Ok(stream)
+}
+
+/// The next message; `None` when none came in time.
+///
+/// # Errors
+/// The server has ended the association, or is not there any more.
+pub(super) fn receive(
+    stream: &mut SslStream<Datagrams>,
+    within: Duration,
+) -> io::Result<Option<Vec<u8>>> {
+    stream.get_ref().0.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
+    let mut message = vec![0; super::link::MESSAGE_MAX];
+    match stream.ssl_read(&mut message) {
+        Ok(len) => {
+            message.truncate(len);
+            Ok(Some(message))
+        }
+        Err(error) if error.code() == ErrorCode::WANT_READ => Ok(None),
+        Err(error) if error.code() == ErrorCode::ZERO_RETURN => {
+            Err(io::Error::other("the server ended the association"))
+        }
+        Err(error) => Err(io::Error::other(error)),
+    }
+}
+
+/// A socket that is connected to the server, as OpenSSL uses it: what comes late is no error.
+#[derive(Debug)]
+pub(super) struct Datagrams(pub(super) UdpSocket);
+
+impl Read for Datagrams {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.0.recv(room)
+    }
+}
+
+impl Write for Datagrams {
+    fn write(&mut self, datagram: &[u8]) -> io::Result<usize> {
+        self.0.send(datagram)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
