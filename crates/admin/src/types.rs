@@ -112,7 +112,7 @@ pub struct Offload {
     /// What the path takes of the kernel's memory.
     #[serde(default)]
     pub memory_bytes: u64,
-    /// What the kernel relayed past the sockets.
+    /// What the kernel relayed past the sockets, or handed over from peers of clients with connections.
     #[serde(default)]
     pub by_kernel: Traffic,
     /// What went over the sockets; with `by_kernel` it is the `traffic` of the server.

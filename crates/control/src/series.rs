@@ -194,7 +194,8 @@ pub enum Series {
     Packets(Leg),
     /// Their bytes of UDP payload.
     Bytes(Leg),
-    /// Datagrams that the kernel relayed past the sockets; none of them is in [`Self::Packets`].
+    /// Datagrams that the kernel relayed, or handed over, past the sockets; none of them is in
+    /// [`Self::Packets`].
     Offloaded(Leg),
     /// Their bytes of UDP payload.
     OffloadedBytes(Leg),

@@ -122,27 +122,10 @@ impl Egress {
     ) {
         let Ways { sockets, streams, associations } = ways;
         match verdict {
-            Verdict::ToClient { socket, header, padding, .. } if is_stream(socket) => {
-                let Self { tx, counters, .. } = self;
-                let header = written(tx, usize::from(header));
+            Verdict::ToClient { socket, .. } if has_connection(socket) => {
                 let Datagram { message, start, len } = datagram;
                 let data = &rx.message(message).data[start..start + len];
-                let padding = &ZEROS[..usize::from(padding)];
-                queue(streams, socket, [header, data, padding], (Sent::ToClient, counters));
-            }
-            Verdict::ToClient { socket, header, padding, marks, .. } if is_association(socket) => {
-                let header = written(&mut self.tx, usize::from(header));
-                let Datagram { message, start, len } = datagram;
-                let data = &rx.message(message).data[start..start + len];
-                let padding = &ZEROS[..usize::from(padding)];
-                associations.plain.clear();
-                for part in [header, data, padding] {
-                    associations.plain.extend_from_slice(part);
-                }
-                if self.tx.arena_space(associations.plain.len() + OVERHEAD_MAX).is_err() {
-                    self.flush(rx, sockets);
-                }
-                self.secured((associations, sockets), socket, marks, Sent::ToClient);
+                self.peer_bytes(verdict, data, rx, Ways { sockets, streams, associations });
             }
             Verdict::ToClient { socket, client, from, header, padding, marks } => {
                 let Some(listener) = sockets.listener(socket) else {
@@ -158,6 +141,46 @@ impl Egress {
                 }
             }
             Verdict::Drop(reason) => self.dropped(reason),
+            Verdict::Reply { .. }
+            | Verdict::ReplyFrom { .. }
+            | Verdict::ToPeer { .. }
+            | Verdict::Wait
+            | Verdict::Hold => {
+                unreachable!("peers speak no STUN with us")
+            }
+        }
+    }
+
+    /// The same where the client has a connection, wherever the data is.
+    pub(crate) fn peer_bytes(
+        &mut self,
+        verdict: Verdict,
+        data: &[u8],
+        rx: &RxBatch,
+        Ways { sockets, streams, associations }: Ways<'_>,
+    ) {
+        match verdict {
+            Verdict::ToClient { socket, header, padding, .. } if is_stream(socket) => {
+                let Self { tx, counters, .. } = self;
+                let header = written(tx, usize::from(header));
+                let padding = &ZEROS[..usize::from(padding)];
+                queue(streams, socket, [header, data, padding], (Sent::ToClient, counters));
+            }
+            Verdict::ToClient { socket, header, padding, marks, .. } if is_association(socket) => {
+                let header = written(&mut self.tx, usize::from(header));
+                let padding = &ZEROS[..usize::from(padding)];
+                associations.plain.clear();
+                for part in [header, data, padding] {
+                    associations.plain.extend_from_slice(part);
+                }
+                if self.tx.arena_space(associations.plain.len() + OVERHEAD_MAX).is_err() {
+                    self.flush(rx, sockets);
+                }
+                self.secured((associations, sockets), socket, marks, Sent::ToClient);
+            }
+            Verdict::Drop(reason) => self.dropped(reason),
+            // It was a connection's when it came, and has moved to a socket: that takes what comes next.
+            Verdict::ToClient { .. } => self.dropped(DropReason::Moving),
             Verdict::Reply { .. }
             | Verdict::ReplyFrom { .. }
             | Verdict::ToPeer { .. }
@@ -354,6 +377,11 @@ impl Egress {
             self.tally.refused(tag, DropReason::SendBufferFull, &self.counters);
         }
     }
+}
+
+/// Whether a client is not reached by datagrams as they are.
+const fn has_connection(socket: SocketId) -> bool {
+    is_stream(socket) || is_association(socket)
 }
 
 /// The longest answer, encrypted or with the PADDING behind it (RFC 5780).

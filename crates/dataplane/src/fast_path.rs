@@ -2,12 +2,13 @@
 //! what it carried: limits, statistics and records are the same whichever way packets went.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 
 use control::{Fate, Leg, Series, SessionOffload, WhyNot, WorkerCounters};
 use stun_wire::CHANNEL_HEADER_LEN;
 use turn_proto::{AllocationRecord, DropReason, Route, RouteId, Server, Traffic};
-use turn_types::{AllocationId, Instant, Transport};
-use xdp_relay::{Carried, Flow, FlowId, Routes, Trouble};
+use turn_types::{AllocationId, Instant, RelayId, Transport};
+use xdp_relay::{Carried, Flow, FlowId, Ring, Routes, Ticket, Trouble};
 
 use crate::limits::SWEEP_EVERY;
 
@@ -15,6 +16,8 @@ use crate::limits::SWEEP_EVERY;
 #[derive(Debug)]
 pub(crate) struct FastPath {
     routes: Option<Routes>,
+    /// Flows of clients with connections, of which the kernel hands over what peers send.
+    handed: HashMap<Ticket, Handing>,
     /// Channels that the kernel does not relay, and why.
     refused: BTreeMap<RouteId, WhyNot>,
     /// When the kernel is to be asked and told again; `None` while it has no route.
@@ -23,9 +26,24 @@ pub(crate) struct FastPath {
     last: HashMap<AllocationId, Traffic>,
 }
 
+/// What a handed over datagram says by its ticket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handing {
+    pub(crate) relay: RelayId,
+    pub(crate) relayed: SocketAddr,
+    pub(crate) peer: SocketAddr,
+}
+
 impl FastPath {
     pub(crate) fn new(routes: Option<Routes>) -> Self {
-        Self { routes, refused: BTreeMap::new(), sweep_at: None, last: HashMap::new() }
+        let (handed, last) = (HashMap::new(), HashMap::new());
+        Self { routes, handed, refused: BTreeMap::new(), sweep_at: None, last }
+    }
+
+    /// What the kernel hands over, and by which relay sockets it would have come.
+    pub(crate) fn handed(&mut self) -> Option<(&mut Ring, &HashMap<Ticket, Handing>)> {
+        let Self { routes, handed, .. } = self;
+        Some((routes.as_mut()?.ring()?, handed))
     }
 
     /// When [`Self::sweep`] is due.
@@ -49,6 +67,9 @@ impl FastPath {
             routes.renew(now);
             self.sweep_at = Some(now + SWEEP_EVERY);
         }
+        if route.five_tuple.transport != Transport::Udp {
+            return self.hand(now, route);
+        }
         let set = routes.set(now, flow_id(route.id), &flow(route));
         match &set {
             Ok(()) => drop(self.refused.remove(&route.id)),
@@ -61,8 +82,35 @@ impl FastPath {
         set
     }
 
+    /// Has the kernel hand over what the peer of a client with a connection sends.
+    fn hand(&mut self, now: Instant, route: &Route) -> Result<(), Trouble> {
+        let Self { routes, handed, .. } = self;
+        let Some(routes) = routes else { return Ok(()) };
+        let id = flow_id(route.id);
+        // What comes of ourselves comes by no interface.
+        if route.own || route.to_client_until <= now {
+            self.take_back(id);
+            return Ok(());
+        }
+        let ticket = routes.hand(id, &flow(route));
+        if ticket.is_err() {
+            self.take_back(id);
+        } else if let Ok(Some(ticket)) = ticket {
+            let Route { relay, relayed, peer, .. } = *route;
+            handed.insert(ticket, Handing { relay, relayed: relayed.0, peer: peer.0 });
+        }
+        ticket.map(drop)
+    }
+
+    fn take_back(&mut self, id: FlowId) {
+        if let Some(ticket) = self.routes.as_mut().and_then(|routes| routes.take_back(id)) {
+            self.handed.remove(&ticket);
+        }
+    }
+
     /// Takes a route out of the kernel.
     pub(crate) fn remove(&mut self, id: RouteId, server: &mut Server, counters: &WorkerCounters) {
+        self.take_back(flow_id(id));
         let Some(routes) = &mut self.routes else { return };
         self.refused.remove(&id);
         let carried = routes.remove(flow_id(id));
@@ -85,7 +133,7 @@ impl FastPath {
             // One that ended withdrew its routes.
             server.credit(id.allocation, traffic(&carried));
         });
-        self.sweep_at = (!routes.is_empty()).then(|| now + SWEEP_EVERY);
+        self.sweep_at = (!routes.is_idle()).then(|| now + SWEEP_EVERY);
     }
 
     /// How many channels the kernel relays.

@@ -10,7 +10,8 @@ use turn_types::{Now, PeerAddr, RelayId, SocketId};
 
 use crate::dtls::Aside;
 use crate::egress::{Back, Datagram, Ways};
-use crate::limits::MESSAGES_PER_RECEIVE;
+use crate::fast_path::Handing;
+use crate::limits::{HANDED_PER_TURN, MESSAGES_PER_RECEIVE};
 use crate::losses::Losses;
 use crate::observe::{Observer, Trouble};
 use crate::worker::Worker;
@@ -87,6 +88,48 @@ impl Worker {
         }
         self.settle(now);
         more
+    }
+}
+
+impl Worker {
+    /// Takes what the kernel hands over: datagrams of peers for clients with connections, which did not
+    /// come by their relay sockets.
+    pub(crate) fn receive_handed(&mut self) {
+        let now = self.now;
+        let (mut datagrams, mut bytes) = (0, 0);
+        let Some((ring, known)) = self.fast_path.handed() else { return };
+        while datagrams < HANDED_PER_TURN
+            && let Some(handed) = ring.next()
+        {
+            let payload = handed.payload();
+            datagrams += 1;
+            bytes += payload.len() as u64;
+            // One that is gone had its route withdrawn while this one waited.
+            let Some(Handing { relay, relayed, peer }) = known.get(&handed.ticket()).copied()
+            else {
+                self.egress.dropped(DropReason::RelayClosed);
+                continue;
+            };
+            if !handed.is_intact(peer, relayed) {
+                self.egress.dropped(DropReason::Checksum);
+                continue;
+            }
+            self.egress.make_room(&self.rx, &self.sockets);
+            let (marks, header) = (handed.marks(), self.egress.header_buffer());
+            let (peer, len) = (PeerAddr(peer), payload.len());
+            let verdict = self.server.handle_peer(now, relay, peer, marks, len, header);
+            let ways = Ways {
+                sockets: &self.sockets,
+                streams: &mut self.streams,
+                associations: &mut self.associations,
+            };
+            self.egress.peer_bytes(verdict, payload, &self.rx, ways);
+        }
+        if datagrams > 0 {
+            self.observer.count(Series::Offloaded(Leg::FromPeers), datagrams);
+            self.observer.count(Series::OffloadedBytes(Leg::FromPeers), bytes);
+            self.settle(now);
+        }
     }
 }
 

@@ -53,6 +53,9 @@ pub mod limits {
     /// Messages per receive call: what one socket is given before the next one has its turn.
     pub const MESSAGES_PER_RECEIVE: usize = 32;
 
+    /// Datagrams that are taken of what the kernel hands over before others have their turn.
+    pub const HANDED_PER_TURN: u64 = 1024;
+
     /// Messages gathered from all sockets before what they gave is sent: the more come together,
     /// the more of one flow leave as a run. It bounds how long the first of them waits. Each has a
     /// buffer of 64 KiB, of which a worker keeps what messages ever filled: 1.5 MiB of small ones,

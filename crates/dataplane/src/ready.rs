@@ -56,6 +56,8 @@ impl Ready {
             reported += 1;
             match Token::of(event.token) {
                 Token::Wake => woken = true,
+                // It is looked into in every turn.
+                Token::Ring => {}
                 // A receive call also clears an error that waits on the socket.
                 Token::Listener(id) => self.listeners.push((id, true)),
                 Token::Acceptor(place) => self.acceptors.push(place),

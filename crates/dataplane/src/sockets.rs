@@ -10,6 +10,8 @@ use linux_net::{
 };
 use turn_types::{ConnectionId, RelayId, RelayedAddr, ServerAddr, SocketId};
 
+use xdp_relay::Ring;
+
 use crate::NetOptions;
 use crate::limits::{PEERS_WAITING, RELAY_BUFFER_MAX, SOCKETS_PER_TURN};
 use crate::listener::Listener;
@@ -155,6 +157,14 @@ impl Sockets {
         drop(self.epoll.delete(stream));
     }
 
+    /// Waits for what the kernel hands over.
+    ///
+    /// # Errors
+    /// No memory left for epoll.
+    pub(crate) fn watch_ring(&self, ring: &Ring) -> io::Result<()> {
+        self.epoll.add(ring, Token::Ring.number(), Interest::Read)
+    }
+
     /// Waits for what comes of a peer.
     ///
     /// # Errors
@@ -250,7 +260,9 @@ impl SocketTable for Sockets {
         match Token::of(socket.0) {
             Token::Relay(relay) => self.relay(relay).map(|relay| &relay.socket),
             Token::Listener(id) => self.listener(id).map(|listener| &listener.socket),
-            Token::Stream(_) | Token::Peer(_) | Token::Acceptor(_) | Token::Wake => None,
+            Token::Stream(_) | Token::Peer(_) | Token::Acceptor(_) | Token::Ring | Token::Wake => {
+                None
+            }
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) enum Token {
     Acceptor(u32),
     /// A connection with a peer.
     Peer(ConnectionId),
+    /// What the kernel hands over.
+    Ring,
     /// The mailbox has something.
     Wake,
 }
@@ -28,6 +30,9 @@ pub(crate) enum Token {
 /// Set in every number that is not a relay's. Relays are counted from zero, and would need
 /// centuries to reach it.
 const NOT_A_RELAY: u64 = 1 << 63;
+
+/// No socket's: places of acceptors are small.
+const RING: u64 = u64::MAX - 1;
 
 /// Set in the numbers of sockets that connections come to.
 const ACCEPTOR: u64 = 1 << 62;
@@ -47,6 +52,7 @@ impl Token {
             }
             Self::Acceptor(place) => NOT_A_RELAY | ACCEPTOR | place as u64,
             Self::Peer(ConnectionId(number)) => NOT_A_RELAY | PEER | number as u64,
+            Self::Ring => RING,
             Self::Wake => u64::MAX,
         }
     }
@@ -54,6 +60,8 @@ impl Token {
     pub(crate) const fn of(number: u64) -> Self {
         if number == u64::MAX {
             Self::Wake
+        } else if number == RING {
+            Self::Ring
         } else if number & NOT_A_RELAY == 0 {
             Self::Relay(RelayId(number))
         } else if number & ACCEPTOR != 0 {
@@ -89,6 +97,7 @@ mod tests {
             Token::Peer(ConnectionId(0)),
             Token::Peer(ConnectionId(u32::MAX)),
             Token::Acceptor(u32::MAX >> 1),
+            Token::Ring,
             Token::Wake,
         ] {
             assert_eq!(Token::of(token.number()), token);

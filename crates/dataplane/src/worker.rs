@@ -94,10 +94,15 @@ impl Worker {
             routes: spec.routes.is_some(),
         };
         let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
+        let sockets = Sockets::new((spec.listeners, spec.acceptors), spec.inlet.wake, spec.net)?;
+        let mut fast_path = FastPath::new(spec.routes);
+        if let Some((ring, _)) = fast_path.handed() {
+            sockets.watch_ring(ring)?;
+        }
         Ok(Self {
             id: spec.id,
             server: Server::new(config),
-            sockets: Sockets::new((spec.listeners, spec.acceptors), spec.inlet.wake, spec.net)?,
+            sockets,
             streams: Streams::default(),
             peers: Peers::default(),
             released: Vec::new(),
@@ -119,7 +124,7 @@ impl Worker {
             rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
             egress: Egress::new(tx, Arc::clone(&spec.counters)),
             observer: Observer::new(spec.id, spec.counters),
-            fast_path: FastPath::new(spec.routes),
+            fast_path,
             directory: spec.directory,
             inbox: spec.inlet.inbox,
             leaving: Vec::new(),
@@ -140,6 +145,7 @@ impl Worker {
             self.wait(more_requests || self.is_busy || !self.released.is_empty());
             self.is_busy = false;
             self.serve_ready();
+            self.receive_handed();
             self.serve_streams();
             more_requests = self.serve_inbox();
             self.serve_arrivals();

@@ -10,7 +10,7 @@
 use alloc::boxed::Box;
 
 use stun_wire::ChannelNumber;
-use turn_types::{AllocationId, FiveTuple, Instant, PeerAddr, RelayedAddr, Transport};
+use turn_types::{AllocationId, FiveTuple, Instant, PeerAddr, RelayId, RelayedAddr};
 
 use crate::allocation::{Allocation, index_of};
 use crate::channel::Channel;
@@ -35,8 +35,12 @@ pub struct RouteId {
 pub struct Route {
     /// Which channel it is.
     pub id: RouteId,
-    /// Where the client's ChannelData comes from and goes to. The transport is UDP.
+    /// Where the client's ChannelData comes from and goes to. Where the transport is not UDP nobody else
+    /// frames and unframes what a stream carries, or decrypts it: data can be brought here faster than by
+    /// the relay socket, not forwarded.
     pub five_tuple: FiveTuple,
+    /// The relay socket.
+    pub relay: RelayId,
     /// What the relay socket is bound to.
     pub relayed: RelayedAddr,
     /// The peer, in the form that packets carry.
@@ -92,9 +96,8 @@ impl State {
 
 fn announce(allocation: &mut Allocation, policy: &Policy, now: Instant, outbox: &mut Outbox) {
     let Allocation { id, path, attached, halves, permissions, channels, .. } = allocation;
-    // Nobody else frames and unframes what a stream carries, or decrypts it, or knows of a client that
-    // is not there.
-    if path.five_tuple.transport != Transport::Udp || !*attached {
+    // Nobody else knows of a client that is not there.
+    if !*attached {
         return;
     }
     for channel in channels.iter_mut() {
@@ -103,6 +106,7 @@ fn announce(allocation: &mut Allocation, policy: &Policy, now: Instant, outbox: 
         let route = half.map(|half| Route {
             id: route_id,
             five_tuple: path.five_tuple,
+            relay: half.relay,
             relayed: half.local,
             peer: channel.peer,
             own: channel.own.is_some(),

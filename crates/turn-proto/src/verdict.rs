@@ -165,6 +165,8 @@ turn_types::labels! {
         TooLong => "too_long",
         /// ICMP of a type that is not reported, or about no live permission (RFC 8656 §11.5).
         IcmpIgnored => "icmp_ignored",
+        /// Its UDP checksum is wrong: damaged on its way (RFC 768). Sockets do not even show such.
+        Checksum => "checksum",
         /// The kernel handed over only part of a datagram.
         Truncated => "truncated",
         /// The socket's send buffer was full.

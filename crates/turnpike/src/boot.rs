@@ -84,7 +84,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let book: Arc<dyn SharedBook> = Arc::new(LockedBook::new());
 
     let relays = policy.relay.iter().map(|relay| relay.local).collect();
-    let (kernel_path, offload) = KernelPath::start(settings, &bound.addresses, relays);
+    let (kernel_path, mut offload) = KernelPath::start(settings, &bound.addresses, relays);
     let doors = Doors::of(&inlets);
     let mut threads = Vec::new();
     let parts = cores.into_iter().zip(bound.workers).zip(inlets).zip(counters);
@@ -114,6 +114,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
         threads.push(dataplane::spawn(spec).or_fail("cannot start a worker")?);
     }
 
+    offload.memory_bytes = kernel_path.memory();
     let mut warnings = bound.warnings;
     warnings.extend(few_files(files, &policy, settings));
     warnings.extend(advice(&policy, settings));

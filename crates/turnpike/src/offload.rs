@@ -52,7 +52,6 @@ impl KernelPath {
                     );
                 }
                 info.interfaces = told(offload.attached());
-                info.memory_bytes = offload.memory();
                 (Self(Some(Arc::new(Mutex::new(offload)))), info)
             }
             Err(why) => {
@@ -70,6 +69,11 @@ impl KernelPath {
                 tracing::warn!(worker = worker.0, %error, "the worker relays by sockets alone");
             })
             .ok()
+    }
+
+    /// Bytes of the kernel's memory that it takes, with what its workers have.
+    pub(crate) fn memory(&self) -> u64 {
+        self.offload().map_or(0, |offload| offload.memory())
     }
 
     /// Looks at the host's interfaces anew.

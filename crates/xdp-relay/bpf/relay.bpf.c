@@ -25,6 +25,8 @@ int relay_xdp(struct xdp_md *ctx)
 	struct link *link = bpf_map_lookup_elem(&links, &came_by);
 	if (!link || !link->known || __builtin_memcmp(link->mac, data, ETH_ALEN))
 		return XDP_PASS;
+	if (route->handed)
+		return hand_over(ctx, 0, &packet, route) ? XDP_PASS : XDP_DROP;
 
 	/* Step 3: whether it may take the route. */
 	if (make_plan(&packet, route, &plan))
@@ -89,6 +91,8 @@ int relay_tc(struct __sk_buff *skb)
 		passed(PASS_MERGED);
 		return NEXT;
 	}
+	if (route->handed)
+		return hand_over(skb, 1, &packet, route) ? NEXT : DROP;
 
 	/* Step 3: whether it may take the route. A checksum that is still to be made would be written
 	 * to where it was to be before. */

@@ -30,6 +30,7 @@
 const volatile __u32 processors = 1;   /* cells of a flow */
 const volatile __u32 look_up_from = 0; /* interface that looks up the way; 0: the one it came by */
 const volatile __u32 show_every = 0;   /* GRAINs between packets that the system is shown; 0: none */
+const volatile __u32 hands_over = 0;   /* whether the kernel has what it takes to fill rings */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -77,6 +78,18 @@ struct {
 	__type(key, __u32); /* an interface */
 	__type(value, struct link);
 } links SEC(".maps");
+
+struct ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, WORKERS_MAX);
+	__type(key, __u32); /* a worker */
+	__array(values, struct ring);
+} rings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -448,6 +461,72 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 	plan->grows = plan->data_grows + (route->to_v6 ? IPV6_LEN : IPV4_LEN) -
 		      (packet->v6 ? IPV6_LEN : IPV4_LEN);
 	return 0;
+}
+
+/* Whether a peer's datagram may be handed over to the worker of its client's connection: whoever it is
+ * for looks at it as if it had come by its socket. Negative: it is to come by that. */
+static __always_inline int may_be_handed(struct packet *packet, struct route *route, int tc)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	struct cell *cell = cell_of(route);
+	if (!cell || !holds(route, now))
+		return passed(PASS_EXPIRED);
+	if (!route->probe && is_to_be_shown(cell, route, now))
+		return passed(PASS_SHOWN);
+	if (tc && follows_merged(cell, route, now))
+		return passed(PASS_MERGED);
+	/* One that is still to be made can only be made by the system; IPv6 wants one. */
+	if (packet->check ? !has_checksum(packet, route) : packet->v6)
+		return passed(PASS_CHECKSUM);
+	return 0;
+}
+
+/* Copies the payload: each hook has a helper of its own. */
+static __always_inline long copy(void *ctx, int tc, __u32 at, void *to, __u32 len)
+{
+	return tc ? bpf_skb_load_bytes(ctx, at, to, len) : bpf_xdp_load_bytes(ctx, at, to, len);
+}
+
+static __always_inline int put_in(void *ring, void *ctx, int tc, struct packet *packet,
+				  struct route *route, const __u32 room)
+{
+	__u32 len = packet->payload;
+	/* The verifier is to see the bounds of the length that is used. */
+	asm volatile("" : "+r"(len));
+	if (len < 1 || len > room)
+		return passed(PASS_TOO_LONG);
+	struct handed *handed = bpf_ringbuf_reserve(ring, sizeof(*handed) + room, 0);
+	if (!handed)
+		return passed(PASS_RING);
+	handed->ticket = route->ticket;
+	handed->len = len;
+	handed->check = packet->check;
+	handed->ttl = packet->ttl;
+	handed->tos = packet->tos;
+	__u32 at = ETH_HLEN + (packet->v6 ? IPV6_LEN : IPV4_LEN) + sizeof(struct udphdr);
+	if (copy(ctx, tc, at, handed + 1, len)) {
+		bpf_ringbuf_discard(handed, BPF_RB_NO_WAKEUP);
+		return passed(PASS_TOO_LONG);
+	}
+	bpf_ringbuf_submit(handed, 0);
+	return 0;
+}
+
+/* Hands a peer's datagram over to the worker of its client's connection. Negative: it is to come by the
+ * socket. */
+static __always_inline int hand_over(void *ctx, int tc, struct packet *packet, struct route *route)
+{
+	if (!hands_over || may_be_handed(packet, route, tc))
+		return -1;
+	__u32 worker = route->worker;
+	void *ring = bpf_map_lookup_elem(&rings, &worker);
+	if (!ring)
+		return passed(PASS_RING);
+	if (packet->payload <= HANDED_SMALL)
+		return put_in(ring, ctx, tc, packet, route, HANDED_SMALL);
+	if (packet->payload <= HANDED_MIDDLE)
+		return put_in(ring, ctx, tc, packet, route, HANDED_MIDDLE);
+	return put_in(ring, ctx, tc, packet, route, HANDED_MAX);
 }
 
 /* Whether the program is only tried: frames of a trial come by the loopback, where it never hangs. */

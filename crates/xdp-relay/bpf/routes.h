@@ -34,8 +34,25 @@ struct route {
 	__u16 pseudo;    /* sum of the pseudo header as the packet comes, but for the length */
 	__u16 udp_change; /* what the UDP checksum's sum grows by, but for the length in ChannelData */
 	__u8 probe;       /* the program is tried with it: it asks for no way, and nothing leaves */
-	__u8 zero[5];
+	__u8 handed;      /* its client has a connection: the worker gets it by its ring */
+	__u8 zero[4];
+	__u64 ticket;     /* what the worker knows it by then */
 };
+
+/* A peer's datagram in the ring of a worker, in front of its payload. */
+struct handed {
+	__u64 ticket;
+	__u16 len;    /* bytes of payload; behind them is what was there before */
+	__be16 check; /* of UDP, as it came; 0: none. User space sees whether it is right */
+	__u8 ttl;
+	__u8 tos;
+	__u8 zero[2];
+};
+
+/* Bytes of payload that are set aside: what does not fit the last one is for the sockets. */
+#define HANDED_SMALL 256
+#define HANDED_MIDDLE 768
+#define HANDED_MAX 1504
 
 /* What one processor counts of a flow, which is the channel of a client in both directions. */
 struct cell {
@@ -95,5 +112,6 @@ enum pass {
 	PASS_LINK,         /* the way out is by a link that packets cannot leave by from here */
 	PASS_MERGED,       /* the system merged several packets */
 	PASS_ROOM,         /* there is no room for headers */
+	PASS_RING,         /* there is no room in the worker's ring, or it has none */
 	PASSES,
 };

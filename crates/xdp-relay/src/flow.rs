@@ -6,6 +6,7 @@ use std::time::Duration;
 use turn_types::Instant;
 
 use crate::layout::{RouteKey, RouteValue, address, key};
+use crate::ring::Ticket;
 
 /// Bytes of a ChannelData header.
 const CHANNEL_HEADER_LEN: u16 = 4;
@@ -71,14 +72,14 @@ impl Flow {
         let (outer, inner) = (Sum::between(client, server), Sum::between(relayed, peer));
         let to_peer = RouteValue {
             until: until(self.to_peer_until),
-            pseudo: outer_pseudo(client, server),
+            pseudo: pseudo(client, server).bytes(),
             udp_change: inner.less(outer).less(header).bytes(),
             ..self.value(relayed, peer, place)
         };
         let to_client = RouteValue {
             channel: channel.to_be_bytes(),
             until: until(self.to_client_until),
-            pseudo: outer_pseudo(peer, relayed),
+            pseudo: pseudo(peer, relayed).bytes(),
             udp_change: outer.plus(header).less(inner).bytes(),
             ..self.value(server, client, place)
         };
@@ -108,8 +109,16 @@ impl Flow {
             pseudo: [0; 2],
             udp_change: [0; 2],
             probe: u8::from(place.probe),
-            zero: [0; 5],
+            handed: 0,
+            zero: [0; 4],
+            ticket: 0,
         }
+    }
+
+    /// One entry: the peer's datagrams go to the worker, which knows them by the ticket.
+    pub(crate) fn handed(&self, place: Place, ticket: Ticket) -> (RouteKey, RouteValue) {
+        let (key, value) = self.entries(place).to_client;
+        (key, RouteValue { handed: 1, ticket: ticket.0, ..value })
     }
 }
 
@@ -140,7 +149,7 @@ impl Limit {
 
 /// The sum of 16-bit words that Internet checksums are made of (RFC 1071).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sum(u16);
+pub(crate) struct Sum(u16);
 
 impl Sum {
     fn of(bytes: &[u8]) -> Self {
@@ -149,17 +158,33 @@ impl Sum {
             .fold(Self(0), |sum, word| sum.add(u16::from_be_bytes([word[0], word[1]])))
     }
 
+    /// The same of as many bytes as there are, of which the last may have no other.
+    pub(crate) fn of_many(bytes: &[u8]) -> Self {
+        // Words of the machine's order sum to the same, swapped (RFC 1071 §2).
+        let words = bytes.chunks_exact(4);
+        let mut last = [0; 4];
+        last[..words.remainder().len()].copy_from_slice(words.remainder());
+        let sum: u64 = words
+            .filter_map(|word| word.first_chunk().copied())
+            .chain([last])
+            .map(|word| u64::from(u32::from_ne_bytes(word)))
+            .sum();
+        let [a, b, c, d] = [sum, sum >> 16, sum >> 32, sum >> 48].map(|part| part as u16);
+        let folded = Self(a).add(b).add(c).add(d);
+        Self(u16::from_be_bytes(folded.0.to_ne_bytes()))
+    }
+
     /// Of what a datagram between them has in its pseudo header and in its ports.
     fn between(one: SocketAddr, other: SocketAddr) -> Self {
         of_ip(one.ip()).plus(of_ip(other.ip())).add(one.port()).add(other.port())
     }
 
-    const fn add(self, word: u16) -> Self {
+    pub(crate) const fn add(self, word: u16) -> Self {
         let (sum, carried) = self.0.overflowing_add(word);
         Self(sum + carried as u16)
     }
 
-    const fn plus(self, other: Self) -> Self {
+    pub(crate) const fn plus(self, other: Self) -> Self {
         self.add(other.0)
     }
 
@@ -167,7 +192,7 @@ impl Sum {
         self.add(!other.0)
     }
 
-    const fn bytes(self) -> [u8; 2] {
+    pub(crate) const fn bytes(self) -> [u8; 2] {
         self.0.to_be_bytes()
     }
 }
@@ -180,6 +205,6 @@ fn of_ip(ip: IpAddr) -> Sum {
 }
 
 /// The pseudo header of a datagram as it comes, but for its length.
-fn outer_pseudo(from: SocketAddr, to: SocketAddr) -> [u8; 2] {
-    of_ip(from.ip()).plus(of_ip(to.ip())).add(UDP).bytes()
+pub(crate) fn pseudo(from: SocketAddr, to: SocketAddr) -> Sum {
+    of_ip(from.ip()).plus(of_ip(to.ip())).add(UDP)
 }

@@ -38,7 +38,9 @@ pub(crate) struct RouteValue {
     pub(crate) pseudo: [u8; 2],
     pub(crate) udp_change: [u8; 2],
     pub(crate) probe: u8,
-    pub(crate) zero: [u8; 5],
+    pub(crate) handed: u8,
+    pub(crate) zero: [u8; 4],
+    pub(crate) ticket: u64,
 }
 
 /// An interface.
@@ -58,7 +60,7 @@ impl LinkValue {
 }
 
 const _: () = assert!(size_of::<RouteKey>() == 40);
-const _: () = assert!(size_of::<RouteValue>() == 88);
+const _: () = assert!(size_of::<RouteValue>() == 96);
 const _: () = assert!(size_of::<LinkValue>() == 8);
 
 // SAFETY: bytes alone, and no padding.
@@ -87,6 +89,16 @@ pub(crate) mod cell {
 /// `GRAIN_BITS`.
 pub(crate) const GRAIN_BITS: u32 = 23;
 
+/// Bytes of `struct handed`, in front of a payload, and where its fields are.
+pub(crate) mod handed {
+    pub(crate) const TICKET: usize = 0;
+    pub(crate) const LEN: usize = 8;
+    pub(crate) const CHECK: usize = 10;
+    pub(crate) const TTL: usize = 12;
+    pub(crate) const TOS: usize = 13;
+    pub(crate) const SIZE: usize = 16;
+}
+
 /// Words of `struct bucket`.
 pub(crate) const BUCKET_WORDS: usize = 2;
 
@@ -97,7 +109,7 @@ pub(crate) const DOOR_WORDS: usize = 65_536 / 64;
 pub(crate) const WORKERS_MAX: usize = 256;
 
 /// `enum pass`: why a packet of a known route was left to user space, as metrics call it.
-pub(crate) const PASSES: [&str; 11] = [
+pub(crate) const PASSES: [&str; 12] = [
     "expired",
     "shown",
     "ttl",
@@ -109,6 +121,7 @@ pub(crate) const PASSES: [&str; 11] = [
     "link",
     "merged",
     "room",
+    "ring",
 ];
 
 /// An address as the programs have it: IPv4 as `::ffff:a.b.c.d`.

@@ -12,6 +12,7 @@ pub mod limits;
 mod object;
 mod path;
 mod pins;
+mod ring;
 mod routes;
 mod self_test;
 mod shared;
@@ -21,6 +22,7 @@ mod trouble;
 
 pub use flow::Flow;
 pub use path::{Comes, KernelPath, Link, Options, Ran, Verdict};
+pub use ring::{Handed, Ring, Ticket};
 pub use routes::{Carried, FlowId, OfAllocation, Routes};
 pub use start::{Attached, Offload, Wanted, start};
 pub use trouble::Trouble;

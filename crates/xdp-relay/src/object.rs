@@ -21,6 +21,9 @@ static RELAY: &[u8] =
 pub(crate) const XDP: &str = "relay_xdp";
 pub(crate) const TC: &str = "relay_tc";
 
+/// The rings of all workers.
+pub(crate) const RINGS: &str = "rings";
+
 /// The map of all routes.
 pub(crate) const ROUTES: &str = "routes";
 
@@ -46,6 +49,8 @@ pub(crate) struct Object {
     pub(crate) leases: Shared,
     /// Cells of a flow.
     pub(crate) processors: u32,
+    /// Whether the programs can fill rings (Linux 5.18).
+    pub(crate) hands_over: bool,
     /// `None` where there is nothing to pin them in.
     pub(crate) pins: Option<Pins>,
 }
@@ -55,6 +60,11 @@ const PINNED: [&str; 5] = [ROUTES, "cells", "buckets", "doors", "leases"];
 
 impl Object {
     pub(crate) fn make(making: Making) -> Result<Self, Trouble> {
+        // What a kernel lacks for rings it says when it is asked for programs that fill them.
+        Self::make_as(making, true).or_else(|_| Self::make_as(making, false))
+    }
+
+    fn make_as(making: Making, hands_over: bool) -> Result<Self, Trouble> {
         let processors = aya::util::nr_cpus().map_err(|(_, error)| Trouble::Kernel(error))?;
         let processors = u32::try_from(processors).unwrap_or(1);
         let Making { flows, look_up_from, show_every } = making;
@@ -67,6 +77,8 @@ impl Object {
         loader.override_global("processors", &processors, true);
         loader.override_global("look_up_from", &look_up_from, true);
         loader.override_global("show_every", &show_every, true);
+        let hands = u32::from(hands_over);
+        loader.override_global("hands_over", &hands, true);
         loader.map_max_entries("routes", 2 * flows);
         loader.map_max_entries("cells", cells);
         loader.map_max_entries("buckets", flows);
@@ -96,6 +108,7 @@ impl Object {
             doors,
             leases,
             processors,
+            hands_over,
             pins,
             ebpf,
         })
@@ -105,7 +118,9 @@ impl Object {
 /// A map of the object.
 pub(crate) fn map<'a>(ebpf: &'a Ebpf, name: &'static str) -> Result<&'a MapData, Trouble> {
     match ebpf.map(name) {
-        Some(Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data)) => Ok(data),
+        Some(
+            Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::ArrayOfMaps(data),
+        ) => Ok(data),
         _ => Err(Trouble::Missing(name)),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use aya::Ebpf;
@@ -17,9 +18,10 @@ use crate::layout::{
     BUCKET_WORDS, DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RouteKey, RouteValue,
     WORKERS_MAX, cell,
 };
-use crate::limits::LINKS_MAX;
-use crate::object::{Making, Object, ROUTES, TC, XDP, map, program};
+use crate::limits::{LINKS_MAX, RING_BYTES};
+use crate::object::{Making, Object, RINGS, ROUTES, TC, XDP, duplicate, map, program};
 use crate::pins::Pins;
+use crate::ring::Ring;
 use crate::routes::{Common, RouteMap, Routes, writer};
 use crate::slots::Slots;
 use crate::trouble::Trouble;
@@ -83,7 +85,7 @@ pub enum Verdict {
     Pass,
     /// It leaves by another device or by the same.
     Redirect,
-    /// It is over the bandwidth of its allocation.
+    /// It goes no further: it is over the bandwidth of its allocation, or was handed over to a worker.
     Drop,
     /// It was tried, and would have left.
     Tried,
@@ -95,6 +97,9 @@ pub enum Verdict {
 pub struct KernelPath {
     ebpf: Ebpf,
     trials: RouteMap,
+    hands_over: bool,
+    /// Rings made.
+    rings: AtomicU64,
     links: Array<MapData, LinkValue>,
     known: BTreeMap<u32, Link>,
     passes: PerCpuArray<MapData, u64>,
@@ -117,8 +122,18 @@ impl KernelPath {
     pub fn make(options: Options) -> Result<Self, Trouble> {
         let Options { flows, look_up_from, show_every } = options;
         let object = Object::make(Making { flows, look_up_from, show_every })?;
-        let Object { ebpf, links, passes, cells, buckets, doors, leases, processors, pins } =
-            object;
+        let Object {
+            ebpf,
+            links,
+            passes,
+            cells,
+            buckets,
+            doors,
+            leases,
+            processors,
+            hands_over,
+            pins,
+        } = object;
         let trials = writer(map(&ebpf, ROUTES)?)?;
         let (slots, limits) = (Slots::new(flows), Slots::new(flows));
         let common = Common { cells, buckets, doors, leases, processors, flows: slots, limits };
@@ -126,6 +141,8 @@ impl KernelPath {
         Ok(Self {
             ebpf,
             trials,
+            hands_over,
+            rings: AtomicU64::new(0),
             links,
             known,
             passes,
@@ -140,7 +157,19 @@ impl KernelPath {
     /// # Errors
     /// No descriptors left.
     pub fn routes(&self, worker: WorkerId) -> Result<Routes, Trouble> {
-        Routes::new(worker, Arc::clone(&self.common), map(&self.ebpf, ROUTES)?)
+        let ring = self.hands_over.then(|| self.ring(worker)).transpose()?;
+        self.rings.fetch_add(u64::from(self.hands_over), Relaxed);
+        Routes::new(worker, Arc::clone(&self.common), map(&self.ebpf, ROUTES)?, ring)
+    }
+
+    /// A worker's ring, in place of one that it had.
+    pub(crate) fn ring(&self, worker: WorkerId) -> Result<Ring, Trouble> {
+        Ring::make(worker, duplicate(map(&self.ebpf, RINGS)?)?)
+    }
+
+    /// Whether the programs can hand packets over.
+    pub(crate) const fn hands_over(&self) -> bool {
+        self.hands_over
     }
 
     /// Tells the programs of a device, or what is new of it.
@@ -209,7 +238,8 @@ impl KernelPath {
         PASSES.iter().enumerate().map(|(index, name)| (*name, count(index).unwrap_or(0))).collect()
     }
 
-    /// Bytes of memory that the maps take, whether flows use them or not.
+    /// Bytes of memory that the maps take, whether flows use them or not: with the rings of workers that
+    /// have [routes](Self::routes).
     #[must_use]
     pub fn memory(&self) -> u64 {
         // Of an entry of the kernel's hash tables, beside key and value.
@@ -218,7 +248,8 @@ impl KernelPath {
         let cells = self.common.processors as usize * cell::WORDS * 8;
         let flow = 2 * route + cells + BUCKET_WORDS * 8;
         let links = LINKS_MAX as usize * size_of::<LinkValue>();
-        (flow * self.flows as usize + links + 8 * (2 * DOOR_WORDS + WORKERS_MAX)) as u64
+        let fixed = flow * self.flows as usize + links + 8 * (2 * DOOR_WORDS + 2 * WORKERS_MAX);
+        fixed as u64 + self.rings.load(Relaxed) * u64::from(RING_BYTES)
     }
 
     pub(crate) fn common(&self) -> &Common {

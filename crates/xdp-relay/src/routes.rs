@@ -12,6 +12,7 @@ use crate::flow::{Entries, Flow, Place};
 use crate::layout::{BUCKET_WORDS, DOOR_WORDS, RouteKey, RouteValue, WORKERS_MAX, cell};
 use crate::limits::LEASE;
 use crate::object::duplicate;
+use crate::ring::{Ring, Ticket};
 use crate::shared::Shared;
 use crate::slots::Slots;
 use crate::trouble::Trouble;
@@ -153,6 +154,15 @@ struct Held {
     since: Instant,
 }
 
+/// A flow whose peer's datagrams are handed over.
+#[derive(Debug)]
+struct Handing {
+    key: RouteKey,
+    /// The flow that counts when the system was shown a packet.
+    place: u32,
+    ticket: Ticket,
+}
+
 /// The bucket of an allocation, and how many of its flows use it.
 #[derive(Debug)]
 struct Limited {
@@ -166,6 +176,12 @@ pub struct Routes {
     worker: WorkerId,
     common: Arc<Common>,
     map: RouteMap,
+    /// What is handed over to this worker, where the kernel can.
+    ring: Option<Ring>,
+    /// Flows of which it is.
+    handed: BTreeMap<FlowId, Handing>,
+    /// Counts tickets.
+    tickets: u64,
     held: BTreeMap<FlowId, Held>,
     allocations: HashMap<AllocationId, Limited>,
 }
@@ -175,9 +191,56 @@ impl Routes {
         worker: WorkerId,
         common: Arc<Common>,
         routes: &MapData,
+        ring: Option<Ring>,
     ) -> Result<Self, Trouble> {
         let map = writer(routes)?;
-        Ok(Self { worker, common, map, held: BTreeMap::new(), allocations: HashMap::new() })
+        let (handed, held, allocations) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
+        Ok(Self { worker, common, map, ring, handed, tickets: 0, held, allocations })
+    }
+
+    /// What is handed over to this worker; `None` where the kernel cannot.
+    pub const fn ring(&mut self) -> Option<&mut Ring> {
+        self.ring.as_mut()
+    }
+
+    /// Has the kernel hand over what a flow's peer sends, or go by what is new of it: for a client with a
+    /// connection. The other direction, and what the client may have, are the worker's. `None` where the
+    /// kernel cannot.
+    ///
+    /// # Errors
+    /// There is no place, or the kernel refused: then it is to be [taken back](Self::take_back).
+    pub fn hand(&mut self, id: FlowId, flow: &Flow) -> Result<Option<Ticket>, Trouble> {
+        if self.ring.is_none() {
+            return Ok(None);
+        }
+        let (place, ticket) = match self.handed.get(&id) {
+            Some(handing) => (handing.place, handing.ticket),
+            None => {
+                let place = self.common.flows.take().ok_or(Trouble::Full)?;
+                self.tickets += 1;
+                (place, Ticket(self.tickets))
+            }
+        };
+        let (worker, flow_label) = (self.worker.0, 0);
+        let entry =
+            flow.handed(Place { flow: place, bucket: 0, worker, flow_label, probe: false }, ticket);
+        let handing = Handing { key: entry.0, place, ticket };
+        if let Some(before) = self.handed.insert(id, handing)
+            && before.key != entry.0
+        {
+            drop(self.map.remove(&before.key));
+        }
+        self.common.open_doors(flow);
+        self.map.insert(entry.0, entry.1, 0).map(|()| Some(ticket)).map_err(refused)
+    }
+
+    /// Hands over nothing of a flow any more. Returns the ticket it had, by which some may still come.
+    pub fn take_back(&mut self, id: FlowId) -> Option<Ticket> {
+        let Handing { key, place, ticket } = self.handed.remove(&id)?;
+        // One that is not there any more is what is wanted.
+        drop(self.map.remove(&key));
+        self.common.flows.put_back(place);
+        Some(ticket)
     }
 
     /// Has the kernel relay a flow, or go by what is new of it.
@@ -270,6 +333,12 @@ impl Routes {
         self.held.is_empty()
     }
 
+    /// Whether there is something that holds only while it is [renewed](Self::renew).
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.handed.is_empty()
+    }
+
     /// Says that the worker is there: its routes hold for [`LEASE`] from now.
     pub fn renew(&self, now: Instant) {
         self.common.lease(self.worker.0, now + LEASE);
@@ -324,6 +393,10 @@ impl Drop for Routes {
         let ids: Vec<FlowId> = self.held.keys().copied().collect();
         for id in ids {
             self.remove(id);
+        }
+        let ids: Vec<FlowId> = self.handed.keys().copied().collect();
+        for id in ids {
+            self.take_back(id);
         }
     }
 }

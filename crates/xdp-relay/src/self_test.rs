@@ -4,7 +4,7 @@
 
 mod frame;
 
-use turn_types::Instant;
+use turn_types::{Instant, WorkerId};
 
 use self::frame::{Datagram, without_identification};
 use crate::device::Hook;
@@ -12,6 +12,7 @@ use crate::flow::{Entries, Flow, Place};
 use crate::layout::WORKERS_MAX;
 use crate::limits::LEASE;
 use crate::path::{KernelPath, Link, Verdict};
+use crate::ring::Ticket;
 use crate::trouble::Trouble;
 
 /// Hosts of the documentation's prefixes (RFC 5737, RFC 3849): client, server, relay, peer.
@@ -24,6 +25,9 @@ const CHANNEL: u16 = 0x4001;
 
 /// The trial is no worker's: it goes by the last lease.
 const NOBODY: u16 = WORKERS_MAX as u16 - 1;
+
+/// What the trial's worker would know it by.
+const TICKET: Ticket = Ticket(7);
 
 /// The number of the loopback, in every network namespace.
 const LOOPBACK: u32 = 1;
@@ -50,6 +54,43 @@ impl KernelPath {
                 let tried = self.try_both(hook, &flow);
                 self.take_out(&entries);
                 tried?;
+            }
+        }
+        if self.hands_over() { self.try_handing_over(now, hook) } else { Ok(()) }
+    }
+
+    /// Tries whether a worker gets what is handed over to it, whole and as it came.
+    fn try_handing_over(&mut self, now: Instant, hook: Hook) -> Result<(), Trouble> {
+        const TTL: u8 = 64;
+        let mut ring = self.ring(WorkerId(NOBODY))?;
+        for peer in [V4, V6] {
+            let flow = trial(now, V4, peer)?;
+            let place = Place { flow: 0, bucket: 0, worker: NOBODY, flow_label: 0, probe: true };
+            let mut entries = flow.entries(place);
+            entries.to_client = flow.handed(place, TICKET);
+            self.put(&flow, &entries, now + LEASE)?;
+            let Flow { peer, relayed, .. } = flow;
+            // Of each size that is set aside.
+            let payloads = [1, 256, 257, 768, 769, 1472].map(|len| vec![0x5A; len]);
+            let ran: Result<Vec<_>, _> = payloads
+                .iter()
+                .map(|payload| Datagram { from: peer, to: relayed, ttl: TTL, payload })
+                .map(|datagram| self.run(hook, &datagram.frame(), 1))
+                .collect();
+            self.take_out(&entries);
+            for (payload, ran) in payloads.iter().zip(ran?) {
+                let came = ring.next().is_some_and(|handed| {
+                    handed.ticket() == TICKET
+                        && handed.payload() == payload
+                        && handed.marks().ttl == TTL
+                        && handed.is_intact(peer, relayed)
+                });
+                if !came || ran.verdict != Verdict::Drop {
+                    let (len, verdict) = (payload.len(), ran.verdict);
+                    return Err(Trouble::SelfTest(format!(
+                        "{len} bytes from {peer} were not handed over: {verdict:?}"
+                    )));
+                }
             }
         }
         Ok(())

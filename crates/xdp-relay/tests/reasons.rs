@@ -22,7 +22,7 @@ use xdp_relay::{Comes, Link, Verdict};
 type Case = fn(Hook);
 
 /// By the names of the counters.
-const REASONS: [(&str, &[Hook], &[Case]); 11] = [
+const REASONS: [(&str, &[Hook], &[Case]); 12] = [
     ("expired", &HOOKS, &[no_lease, ended, no_permission]),
     ("shown", &HOOKS, &[shown]),
     ("ttl", &HOOKS, &[last_hop, last_hop_of_two]),
@@ -34,6 +34,8 @@ const REASONS: [(&str, &[Hook], &[Case]); 11] = [
     ("link", &HOOKS, &[no_leave, unknown]),
     ("merged", &[Hook::Tc], &[merged]),
     ("room", &[Hook::Xdp], &[no_room]),
+    // Of what is handed over: tests/handing.rs.
+    ("ring", &[], &[]),
 ];
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::{Host, Running, Tool, aioice, coturn, pion, require};
+use e2e::{Certificates, Config, Host, Lab, Running, Tool, aioice, coturn, pion, require};
 
 use crate::{Scene, by_xdp_and_tc, wait_until};
 
@@ -12,6 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn scene(mode: &str) -> Option<(Scene, [Running; 2])> {
     require(coturn())?;
     let scene = Scene::new(mode, |_, _| ())?;
+    let peers = echo_peers(&scene);
+    Some((scene, peers))
+}
+
+fn echo_peers(scene: &Scene) -> [Running; 2] {
     let peers = [scene.lab.v4.peer, scene.lab.v6.peer].map(|ip| {
         let mut command = scene.lab.command(Host::Peer, "turnutils_peer");
         Running::start(command.args(["-p", "3480", "-L", &ip.to_string()]))
@@ -25,7 +30,7 @@ fn scene(mode: &str) -> Option<(Scene, [Running; 2])> {
         || format!("both peers listen: {}", sockets()),
         || sockets().matches(":3480").count() == peers.len(),
     );
-    Some((scene, peers))
+    peers
 }
 
 /// So many packets to peers, and to clients, went through the kernel.
@@ -110,6 +115,51 @@ fn pion_echoes() {
         assert!(out.ok && out.output.contains("echoed 300 of 300"), "{mode}:\n{}", out.output);
         // It pads its ChannelData to four bytes.
         assert_by_kernel(&scene, 200, 200);
+    });
+}
+
+/// What peers send to clients with connections is handed over past the sockets.
+#[test]
+fn pion_echoes_over_connections() {
+    let Some(client) = require(pion()) else { return };
+    by_xdp_and_tc(|mode| {
+        let mut certificates = None;
+        let secure = |lab: &Lab, config: &mut Config| {
+            let certificates = certificates.insert(Certificates::new(lab));
+            config.tables.push_str(&certificates.simple());
+        };
+        let Some(scene) = Scene::new(mode, secure) else { return };
+        let _peers = echo_peers(&scene);
+        let handed_over = || scene.traffic("by_kernel")["from_peers"]["packets"].as_u64();
+        let mut least = 0;
+        for transport in ["tcp", "tls", "dtls"] {
+            let out = Tool::run(
+                scene.lab.command(Host::Client, &client).args([
+                    &format!("{}:3478", scene.lab.v4.listen),
+                    "alice",
+                    "correct-horse-battery",
+                    "turn.test",
+                    &format!("{}:3480", scene.lab.v4.peer),
+                    "300",
+                    transport,
+                ]),
+                PATIENCE,
+            );
+            let all_came = out.ok && out.output.contains("echoed 300 of 300");
+            assert!(all_came, "{mode}, {transport}:\n{}", out.output);
+            // The first ones come before the channel is there, and some are shown to the system.
+            least += 200;
+            wait_until(
+                || {
+                    format!(
+                        "{transport} by {mode}: {:?}, {:#}",
+                        handed_over(),
+                        scene.traffic("passed")
+                    )
+                },
+                || handed_over() >= Some(least),
+            );
+        }
     });
 }
 

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::ceiling::Forwarding;
 use super::cells::Cell;
+use super::cores::Cores;
 use super::lab::{Host, Lab, PEER};
 use super::plan::{Plan, PlannedLogin, Step, Task, Times};
 use super::progress::Progress;
@@ -30,6 +31,8 @@ const FIRST_STREAM_GUESS: u32 = 20_000;
 /// server did: a search that was disturbed ends too low.
 const CLEAR: f64 = 1.5;
 /// How often, at most.
+/// How much sooner the clients get a core that the peer shares: ten steps of a quarter each.
+const PEER_NICENESS: &str = "10";
 const CEILING_SEARCHES: u32 = 3;
 
 /// What is compared, and how.
@@ -278,7 +281,13 @@ impl Comparison<'_> {
     fn start_peer(&self) -> Result<Running> {
         let own = std::env::current_exe().context("finding this program")?;
         let cores = &self.lab.cores().peer;
-        let mut command = self.lab.command(Host::Peer, own)?;
+        let mut command = if self.peer_gives_way() {
+            let mut command = self.lab.command(Host::Peer, "nice")?;
+            command.args(["-n", PEER_NICENESS]).arg(own);
+            command
+        } else {
+            self.lab.command(Host::Peer, own)?
+        };
         command.args(["peer", "--listen", &format!("{PEER}:{PEER_PORT}")]);
         command.args(["--threads", &cores.len().to_string()]);
         if self.ends.peer == Backend::Frames {
@@ -286,6 +295,14 @@ impl Comparison<'_> {
             command.args(["--interface", &interface]);
         }
         Running::start(command, self.lab.directory().join("peer.log"))
+    }
+
+    /// Whether the peer, which looks at the clock all the time where it sends frames, shares a core with
+    /// clients that have to come to receive.
+    fn peer_gives_way(&self) -> bool {
+        let Cores { client, peer, .. } = self.lab.cores();
+        let shared = peer.iter().any(|core| client.contains(core));
+        shared && self.ends.peer == Backend::Frames && self.transport.has_connections()
     }
 
     fn plan(&self, process: u32, prepared: &Prepared, steps: &[Step]) -> Plan {

@@ -1,0 +1,111 @@
+//! Datagrams of peers that a worker takes from memory instead of from sockets, where its client has a
+//! connection: the program puts them there before the system has looked for a socket.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use aya::maps::ring_buf::RingBufItem;
+use aya::maps::{ArrayOfMaps, Map, MapData, RingBuf};
+use aya::{EbpfLoader, include_bytes_aligned};
+use turn_types::{Marks, WorkerId};
+
+use crate::flow::{Sum, pseudo};
+use crate::layout::handed;
+use crate::limits::RING_BYTES;
+use crate::trouble::Trouble;
+
+static RING: &[u8] = include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/ring.bpf.o"));
+
+/// A route by which datagrams are handed over, as its worker knows it. No other route of that worker
+/// ever has the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// What the programs hand over to one worker.
+pub struct Ring(RingBuf<MapData>);
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Ring").finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// A ring for a worker: the programs fill it from now on.
+    pub(crate) fn make(worker: WorkerId, rings: MapData) -> Result<Self, Trouble> {
+        let mut loader = EbpfLoader::new();
+        loader.btf(None);
+        loader.map_max_entries("ring", RING_BYTES);
+        let mut object = loader.load(RING).map_err(Trouble::of)?;
+        let map = object.take_map("ring").ok_or(Trouble::Missing("ring"))?;
+        let ring = RingBuf::try_from(map).map_err(Trouble::of)?;
+        let mut rings: ArrayOfMaps<_, RingBuf<MapData>> =
+            Map::ArrayOfMaps(rings).try_into().map_err(Trouble::of)?;
+        rings.set(u32::from(worker.0), &ring, 0).map_err(Trouble::of)?;
+        Ok(Self(ring))
+    }
+
+    /// The next datagram; `None`: there is none now. epoll tells of the next one.
+    #[expect(clippy::should_implement_trait, reason = "what is taken is borrowed from the ring")]
+    pub fn next(&mut self) -> Option<Handed<'_>> {
+        self.0.next().map(Handed)
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A datagram of a peer. Its room in the ring is given back when it is dropped.
+pub struct Handed<'a>(RingBufItem<'a>);
+
+impl fmt::Debug for Handed<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Handed").field("ticket", &self.ticket()).finish_non_exhaustive()
+    }
+}
+
+impl Handed<'_> {
+    /// By which route it came.
+    #[must_use]
+    pub fn ticket(&self) -> Ticket {
+        Ticket(u64::from_ne_bytes(self.field(handed::TICKET)))
+    }
+
+    /// What is in it.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        let len = usize::from(u16::from_ne_bytes(self.field(handed::LEN)));
+        self.0.get(handed::SIZE..).and_then(|payload| payload.get(..len)).unwrap_or_default()
+    }
+
+    /// TTL and traffic class. What may be fragmented is not told.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        let [ttl] = self.field(handed::TTL);
+        let [tos] = self.field(handed::TOS);
+        Marks { ttl, tos, ..Marks::DEFAULT }
+    }
+
+    /// Whether it is as `peer` sent it to `relayed`, by its checksum if it has one (RFC 768).
+    #[must_use]
+    pub fn is_intact(&self, peer: SocketAddr, relayed: SocketAddr) -> bool {
+        let check: [u8; 2] = self.field(handed::CHECK);
+        if check == [0; 2] {
+            return true;
+        }
+        let payload = self.payload();
+        let len = payload.len() as u16 + 8;
+        let sum = pseudo(peer, relayed).add(peer.port()).add(relayed.port());
+        let sum = sum.add(len).add(len).add(u16::from_be_bytes(check)).plus(Sum::of_many(payload));
+        // All ones, of the sum with its complement.
+        sum.bytes() == [0xFF; 2]
+    }
+
+    fn field<const LEN: usize>(&self, at: usize) -> [u8; LEN] {
+        self.0.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; LEN])
+    }
+}

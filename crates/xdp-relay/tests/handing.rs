@@ -1,0 +1,211 @@
+//! Datagrams of peers that are handed over to the worker of their client's connection.
+#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
+
+mod support;
+
+use std::time::Duration;
+
+use support::frame::{Check, Datagram};
+use support::inside;
+use support::world::{COMES, HOOKS, LOOPBACK};
+use turn_types::{AllocationId, Instant, WorkerId};
+use xdp_relay::device::Hook;
+use xdp_relay::limits::RING_BYTES;
+use xdp_relay::{Comes, Flow, FlowId, KernelPath, Link, Options, Routes, Ticket, Verdict};
+
+const V4: [&str; 2] = ["198.51.100.2:9", "198.51.100.1:1009"];
+const V6: [&str; 2] = ["[2001:db8:2::2]:9", "[2001:db8:2::1]:1009"];
+
+/// Bytes of an entry of the largest size, with what the kernel puts in front.
+const LARGEST: u32 = 1504 + 16 + 8;
+
+struct Hands {
+    path: KernelPath,
+    routes: Routes,
+}
+
+impl Hands {
+    fn new(show_every: Duration) -> Self {
+        let options = Options { flows: 1024, look_up_from: 1, show_every };
+        let mut path = KernelPath::make(options).unwrap();
+        path.know(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
+        let routes = path.routes(WorkerId(1)).unwrap();
+        Self { path, routes }
+    }
+
+    /// Hands over what the peer sends to the relayed address.
+    fn hand(&mut self, [peer, relayed]: [&str; 2]) -> Ticket {
+        self.hand_until([peer, relayed], Instant::FAR_FUTURE)
+    }
+
+    fn hand_until(&mut self, ends: [&str; 2], until: Instant) -> Ticket {
+        self.routes.renew(linux_net::Clock::instant());
+        self.routes.hand(id(ends), &flow(ends, until)).unwrap().unwrap()
+    }
+
+    fn run(&self, hook: Hook, frame: &[u8]) -> Verdict {
+        let ran = self.path.run(hook, frame, 1).unwrap();
+        assert_eq!(ran.frame, frame, "what is handed over or passes is as it was");
+        ran.verdict
+    }
+
+    /// Which counter rises when a frame passes.
+    fn passes(&self, hook: Hook, frame: &[u8], comes: Comes) -> Option<&'static str> {
+        let before = self.path.passed();
+        let ran = self.path.run_as(hook, frame, 1, comes).unwrap();
+        assert_eq!(ran.verdict, Verdict::Pass);
+        let after = self.path.passed();
+        let rose = before.iter().zip(&after).find(|(before, after)| before.1 < after.1);
+        rose.map(|(_, (name, _))| *name)
+    }
+}
+
+fn id([peer, _]: [&str; 2]) -> FlowId {
+    FlowId { allocation: AllocationId(if peer == V4[0] { 1 } else { 2 }), channel: 0x4000 }
+}
+
+fn flow([peer, relayed]: [&str; 2], until: Instant) -> Flow {
+    Flow {
+        client: "192.0.2.1:9".parse().unwrap(),
+        server: "192.0.2.2:3478".parse().unwrap(),
+        channel: 0x4000,
+        relayed: relayed.parse().unwrap(),
+        peer: peer.parse().unwrap(),
+        hairpin: false,
+        to_peer_until: until,
+        to_client_until: until,
+        bytes_per_second: 0,
+    }
+}
+
+fn datagram([peer, relayed]: [&str; 2], payload: &[u8]) -> Datagram {
+    Datagram {
+        from: peer.parse().unwrap(),
+        to: relayed.parse().unwrap(),
+        ttl: 33,
+        tos: 0xB8,
+        dont_fragment: true,
+        id: 1,
+        label: 0,
+        payload: payload.to_vec(),
+    }
+}
+
+fn frame(ends: [&str; 2], payload: &[u8]) -> Vec<u8> {
+    datagram(ends, payload).frame(COMES, Check::Right)
+}
+
+fn by_each_hook(run: fn(Hook)) {
+    for hook in HOOKS {
+        eprintln!("by {hook}");
+        inside(|| run(hook));
+    }
+}
+
+#[test]
+fn a_worker_gets_them_as_they_came() {
+    by_each_hook(|hook| {
+        let mut hands = Hands::new(Duration::ZERO);
+        let tickets = [V4, V6].map(|ends| (ends, hands.hand(ends)));
+        // One byte, the bounds of what is set aside, and as long as a link takes.
+        let lengths = [1, 2, 3, 255, 256, 257, 768, 769, 1452];
+        for len in lengths {
+            let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            for (ends, ticket) in tickets {
+                assert_eq!(hands.run(hook, &frame(ends, &payload)), Verdict::Drop, "{len}");
+                let [peer, relayed] = ends.map(|end| end.parse().unwrap());
+                let handed = hands.routes.ring().unwrap().next().unwrap();
+                assert_eq!((handed.ticket(), handed.payload()), (ticket, &payload[..]));
+                assert_eq!((handed.marks().ttl, handed.marks().tos), (33, 0xB8));
+                assert!(handed.is_intact(peer, relayed), "{len} bytes of {peer}");
+                assert!(!handed.is_intact(peer, peer), "{len} bytes of {peer}");
+            }
+        }
+        assert!(hands.routes.ring().unwrap().next().is_none());
+        assert!(hands.path.passed().iter().all(|(_, count)| *count == 0));
+    });
+}
+
+#[test]
+fn what_was_damaged_is_known_and_what_has_no_checksum_is_taken() {
+    by_each_hook(|hook| {
+        let mut hands = Hands::new(Duration::ZERO);
+        hands.hand(V4);
+        let [peer, relayed] = V4.map(|end| end.parse().unwrap());
+        let right = frame(V4, b"a few bytes");
+        for at in (42..right.len()).chain([40]) {
+            let mut damaged = right.clone();
+            damaged[at] ^= 0x10;
+            assert_eq!(hands.run(hook, &damaged), Verdict::Drop);
+            let handed = hands.routes.ring().unwrap().next().unwrap();
+            assert!(!handed.is_intact(peer, relayed), "at {at}");
+        }
+        let without = datagram(V4, b"a few bytes").frame(COMES, Check::Zero);
+        assert_eq!(hands.run(hook, &without), Verdict::Drop);
+        assert!(hands.routes.ring().unwrap().next().unwrap().is_intact(peer, relayed));
+    });
+}
+
+#[test]
+fn others_are_left_to_the_sockets() {
+    by_each_hook(|hook| {
+        let mut hands = Hands::new(Duration::ZERO);
+        let ticket = hands.hand(V4);
+        let [peer, relayed] = V4;
+        for ends in [["198.51.100.3:9", relayed], [&V4[0].replace(":9", ":10"), relayed], V6] {
+            assert_eq!(hands.passes(hook, &frame(ends, b"x"), Comes::Alone), None, "{ends:?}");
+        }
+        assert_eq!(
+            hands.passes(hook, &frame([peer, relayed], b""), Comes::Alone),
+            Some("too_long")
+        );
+        assert_eq!(hands.routes.take_back(id(V4)), Some(ticket));
+        assert_eq!(hands.passes(hook, &frame(V4, b"x"), Comes::Alone), None);
+        assert_ne!(hands.hand(V4), ticket, "what still waits is not the next one's");
+        assert!(hands.routes.ring().unwrap().next().is_none());
+    });
+}
+
+#[test]
+fn what_they_are_left_to_the_sockets_for_is_counted() {
+    by_each_hook(|hook| {
+        let mut hands = Hands::new(Duration::ZERO);
+        let now = linux_net::Clock::instant();
+        hands.hand_until(V4, Instant::from_nanos(now.as_nanos() - 1_000_000_000));
+        let right = frame(V4, b"x");
+        assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("expired"), "the permission");
+        hands.hand(V4);
+        hands.routes.renew(Instant::from_nanos(now.as_nanos() - 10_000_000_000));
+        assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("expired"), "the worker");
+        hands.routes.renew(now);
+        hands.hand(V6);
+        let unmade = datagram(V4, b"x").frame(COMES, Check::Pseudo);
+        assert_eq!(hands.passes(hook, &unmade, Comes::Alone), Some("checksum"));
+        let none = datagram(V6, b"x").frame(COMES, Check::Zero);
+        assert_eq!(hands.passes(hook, &none, Comes::Alone), Some("checksum"));
+        if hook == Hook::Tc {
+            assert_eq!(hands.passes(hook, &right, Comes::Merged(2)), Some("merged"));
+            assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("merged"), "right behind");
+        }
+        let mut shown = Hands::new(Duration::from_secs(30));
+        shown.hand(V4);
+        assert_eq!(shown.passes(hook, &right, Comes::Alone), Some("shown"), "the first");
+    });
+}
+
+#[test]
+fn a_ring_is_bounded_and_has_room_again() {
+    by_each_hook(|hook| {
+        let mut hands = Hands::new(Duration::ZERO);
+        hands.hand(V4);
+        let large = frame(V4, &[7; 1400]);
+        let most = RING_BYTES / LARGEST;
+        let ran = hands.path.run(hook, &large, 2 * most).unwrap();
+        assert_eq!(ran.verdict, Verdict::Pass, "the last of them");
+        assert_eq!(hands.passes(hook, &large, Comes::Alone), Some("ring"));
+        let ring = hands.routes.ring().unwrap();
+        let taken = std::iter::from_fn(|| ring.next().map(drop)).count();
+        assert!((most - 1..=most + 1).contains(&(taken as u32)), "{taken} of {most}");
+        assert_eq!(hands.run(hook, &large), Verdict::Drop, "there is room again");
+    });
+}
