@@ -25,8 +25,8 @@ const SIZE_MAX: u16 = 1400;
 const REFUSED: &str =
     "the kernel sends no frames made by a program (Linux 5.18 and CAP_NET_ADMIN are wanted)";
 
-/// `struct state` of `bpf/source.h`: thirteen words are given, seven come back.
-pub(super) type State = [u64; 20];
+/// `struct state` of `bpf/source.h`: thirteen words are given, nine come back.
+pub(super) type State = [u64; 22];
 const MISSED: usize = 14;
 const MADE: usize = 18;
 const MEASURED: usize = 19;
@@ -139,7 +139,7 @@ impl Source {
             run.pace.clump,
             run.pace.step,
         ];
-        let mut state: State = [0; 20];
+        let mut state: State = [0; 22];
         state[..given.len()].copy_from_slice(&given);
         maps.states.set(self.place.slot, state, 0).context("cannot write what a run is")?;
         drop(maps);

@@ -188,6 +188,25 @@ fn a_burst_is_made_when_it_is_due_and_then_whole() {
     assert_eq!(source.made().unwrap(), Made { all: 10, measured: 10, missed: 2 });
 }
 
+#[test]
+fn what_is_late_leaves_in_clumps_of_twice_as_many() {
+    if !privileged() {
+        return;
+    }
+    const CLUMP: u64 = 2_000_000;
+    const STEP: u64 = 100_000;
+    let mut source = source(&[flow(0, false, true)]);
+    // Late by four clumps, of twenty each.
+    let begin = crate::engine::now() - (4 * CLUMP + CLUMP / 8);
+    let pace = Pace { time: begin..u64::MAX, clump: CLUMP, step: STEP << 8 };
+    source.begin(&SourceRun { pace, ..run(100, 1) }).unwrap();
+    look(&source, 60);
+    let made = source.made().unwrap().all;
+    // The machine may have stopped us for longer than a clump.
+    let clumps = (crate::engine::now() - begin) / CLUMP - 3;
+    assert!((1..=clumps * (2 * CLUMP / STEP + 1)).contains(&made), "{made} in {clumps}");
+}
+
 /// Runs the program so many times; what it makes of the frame is nobody's.
 fn look(source: &Source, times: u32) {
     for _ in 0..times {
