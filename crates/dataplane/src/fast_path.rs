@@ -11,13 +11,14 @@ use turn_types::{AllocationId, Instant, RelayId, Transport};
 use xdp_relay::{Carried, Flow, FlowId, Ring, Routes, Ticket, Trouble};
 
 use crate::limits::SWEEP_EVERY;
+use crate::relay_sockets::ByNumber;
 
 /// Routes of this worker in the kernel, if there is a kernel path.
 #[derive(Debug)]
 pub(crate) struct FastPath {
     routes: Option<Routes>,
     /// Flows of clients with connections, of which the kernel hands over what peers send.
-    handed: HashMap<Ticket, Handing>,
+    handed: ByNumber<Ticket, Handing>,
     /// Channels that the kernel does not relay, and why.
     refused: BTreeMap<RouteId, WhyNot>,
     /// When the kernel is to be asked and told again; `None` while it has no route.
@@ -36,12 +37,12 @@ pub(crate) struct Handing {
 
 impl FastPath {
     pub(crate) fn new(routes: Option<Routes>) -> Self {
-        let (handed, last) = (HashMap::new(), HashMap::new());
+        let (handed, last) = (ByNumber::default(), HashMap::new());
         Self { routes, handed, refused: BTreeMap::new(), sweep_at: None, last }
     }
 
     /// What the kernel hands over, and by which relay sockets it would have come.
-    pub(crate) fn handed(&mut self) -> Option<(&mut Ring, &HashMap<Ticket, Handing>)> {
+    pub(crate) fn handed(&mut self) -> Option<(&mut Ring, &ByNumber<Ticket, Handing>)> {
         let Self { routes, handed, .. } = self;
         Some((routes.as_mut()?.ring()?, handed))
     }

@@ -15,10 +15,13 @@ pub(crate) struct RelaySocket {
     pub(crate) losses: Losses,
 }
 
+/// By keys that we count up ourselves.
+pub(crate) type ByNumber<K, V> = HashMap<K, V, BuildHasherDefault<CounterHasher>>;
+
 /// Relay sockets. Each is found with one look-up per batch, and closed by being removed.
 #[derive(Debug, Default)]
 pub(crate) struct RelaySockets {
-    sockets: HashMap<RelayId, RelaySocket, BuildHasherDefault<CounterHasher>>,
+    sockets: ByNumber<RelayId, RelaySocket>,
 }
 
 impl RelaySockets {
@@ -45,7 +48,7 @@ impl RelaySockets {
 /// For keys that we count up ourselves: nobody can choose them to collide. The multiplication
 /// carries the low bits, which differ, to the high bits, which the table compares by.
 #[derive(Debug, Default)]
-struct CounterHasher(u64);
+pub(crate) struct CounterHasher(u64);
 
 impl Hasher for CounterHasher {
     fn finish(&self) -> u64 {

@@ -245,7 +245,8 @@ impl PeerArgs {
                  its core: raise net.core.rmem_max, or run the peer with CAP_NET_ADMIN"
             );
         }
-        eprintln!("listening on {} with {threads} threads", peer.address());
+        let s = if threads == 1 { "" } else { "s" };
+        eprintln!("listening on {} with {threads} thread{s}", peer.address());
         peer.serve(&AtomicBool::new(false), self.stats)
     }
 }

@@ -155,8 +155,9 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
         number => format!("at most {}", output::grouped(u64::from(number))),
     };
     tracing::info!(
-        "{} workers; allocations: {} per user, {} in all",
+        "{} worker{}; allocations: {} per user, {} in all",
         info.workers,
+        if info.workers == 1 { "" } else { "s" },
         most(settings.quotas.allocations_per_user, "any number"),
         most(settings.quotas.allocations_total, "as many as ports allow"),
     );
