@@ -93,12 +93,20 @@ impl FastPath {
             self.take_back(id);
             return Ok(());
         }
+        let before = routes.ticket(id);
         let ticket = routes.hand(id, &flow(route));
-        if ticket.is_err() {
-            self.take_back(id);
-        } else if let Ok(Some(ticket)) = ticket {
-            let Route { relay, relayed, peer, .. } = *route;
-            handed.insert(ticket, Handing { relay, relayed: relayed.0, peer: peer.0 });
+        if let Some(before) = before
+            && routes.ticket(id) != Some(before)
+        {
+            handed.remove(&before);
+        }
+        match ticket {
+            Ok(Some(ticket)) => {
+                let Route { relay, relayed, peer, .. } = *route;
+                handed.insert(ticket, Handing { relay, relayed: relayed.0, peer: peer.0 });
+            }
+            Ok(None) => {}
+            Err(_) => self.take_back(id),
         }
         ticket.map(drop)
     }

@@ -11,7 +11,7 @@ use turn_types::{Now, PeerAddr, RelayId, SocketId};
 use crate::dtls::Aside;
 use crate::egress::{Back, Datagram, Ways};
 use crate::fast_path::Handing;
-use crate::limits::{HANDED_PER_TURN, MESSAGES_PER_RECEIVE};
+use crate::limits::{HANDED_AT_ONCE, HANDED_BYTES_AT_ONCE, MESSAGES_PER_RECEIVE};
 use crate::losses::Losses;
 use crate::observe::{Observer, Trouble};
 use crate::worker::Worker;
@@ -93,17 +93,17 @@ impl Worker {
 
 impl Worker {
     /// Takes what the kernel hands over: datagrams of peers for clients with connections, which did not
-    /// come by their relay sockets.
-    pub(crate) fn receive_handed(&mut self) {
+    /// come by their relay sockets. False when there is nothing more.
+    pub(crate) fn receive_handed(&mut self) -> bool {
         let now = self.now;
         let (mut datagrams, mut bytes) = (0, 0);
-        let Some((ring, known)) = self.fast_path.handed() else { return };
-        while datagrams < HANDED_PER_TURN
-            && let Some(handed) = ring.next()
-        {
+        let Some((ring, known)) = self.fast_path.handed() else { return false };
+        let mut is_full = false;
+        while !is_full && let Some(handed) = ring.next() {
             let payload = handed.payload();
             datagrams += 1;
             bytes += payload.len() as u64;
+            is_full = datagrams >= HANDED_AT_ONCE || bytes >= HANDED_BYTES_AT_ONCE;
             // One that is gone had its route withdrawn while this one waited.
             let Some(Handing { relay, relayed, peer }) = known.get(&handed.ticket()).copied()
             else {
@@ -130,6 +130,7 @@ impl Worker {
             self.observer.count(Series::OffloadedBytes(Leg::FromPeers), bytes);
             self.settle(now);
         }
+        is_full
     }
 }
 

@@ -53,8 +53,15 @@ pub mod limits {
     /// Messages per receive call: what one socket is given before the next one has its turn.
     pub const MESSAGES_PER_RECEIVE: usize = 32;
 
-    /// Datagrams that are taken of what the kernel hands over before others have their turn.
-    pub const HANDED_PER_TURN: u64 = 1024;
+    /// Datagrams that are taken of what the kernel hands over before they are written to connections: what is
+    /// written together costs less.
+    pub const HANDED_AT_ONCE: u64 = 512;
+
+    /// The same in bytes: half of what may wait for one connection, which may be all of it.
+    pub const HANDED_BYTES_AT_ONCE: u64 = STREAM_BACKLOG_BYTES as u64 / 2;
+
+    /// How often that is done before others have their turn.
+    pub const HANDED_ROUNDS: usize = 4;
 
     /// Messages gathered from all sockets before what they gave is sent: the more come together,
     /// the more of one flow leave as a run. It bounds how long the first of them waits. Each has a

@@ -20,8 +20,8 @@ use crate::dtls::Aside;
 use crate::egress::Egress;
 use crate::fast_path::FastPath;
 use crate::limits::{
-    BYTES_PER_GATHERING, CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE,
-    NEWCOMERS_PER_TURN, SOCKETS_PER_TURN, SWEEP_STREAMS_EVERY,
+    BYTES_PER_GATHERING, CIPHERTEXT_PER_READ, HANDED_ROUNDS, MESSAGES_PER_GATHERING,
+    MESSAGES_PER_RECEIVE, NEWCOMERS_PER_TURN, SOCKETS_PER_TURN, SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Observer;
 use crate::peers::Peers;
@@ -145,7 +145,7 @@ impl Worker {
             self.wait(more_requests || self.is_busy || !self.released.is_empty());
             self.is_busy = false;
             self.serve_ready();
-            self.receive_handed();
+            self.serve_handed();
             self.serve_streams();
             more_requests = self.serve_inbox();
             self.serve_arrivals();
@@ -209,6 +209,16 @@ impl Worker {
         for index in 0..SOCKETS_PER_TURN {
             let Some(relay) = self.ready.failed(index) else { break };
             self.serve_error_queue(relay);
+        }
+    }
+
+    /// Serves what the kernel hands over. Of what is left epoll tells again.
+    fn serve_handed(&mut self) {
+        for _ in 0..HANDED_ROUNDS {
+            if !self.receive_handed() {
+                break;
+            }
+            self.send_gathered();
         }
     }
 

@@ -85,7 +85,7 @@ impl Flow {
         };
         Entries {
             to_peer: (key(client, server, channel), to_peer),
-            to_client: (key(peer, relayed, 0), to_client),
+            to_client: (self.key_of_peer(), to_client),
         }
     }
 
@@ -113,6 +113,11 @@ impl Flow {
             zero: [0; 4],
             ticket: 0,
         }
+    }
+
+    /// What the peer's datagrams are known by.
+    pub(crate) fn key_of_peer(&self) -> RouteKey {
+        key(self.peer, self.relayed, 0)
     }
 
     /// One entry: the peer's datagrams go to the worker, which knows them by the ticket.

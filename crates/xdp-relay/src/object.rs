@@ -139,3 +139,22 @@ where
     let program = ebpf.program_mut(name).ok_or(Trouble::Missing(name))?;
     program.try_into().map_err(Trouble::of)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::missing_capabilities;
+
+    #[test]
+    fn programs_load_as_on_a_kernel_that_cannot_fill_rings() {
+        if !missing_capabilities().is_empty() {
+            // Tests of the programs say so, where they are not run.
+            return;
+        }
+        let making = Making { flows: 1024, look_up_from: 0, show_every: Duration::ZERO };
+        for hands_over in [false, true] {
+            let object = Object::make_as(making, hands_over).map_err(|error| error.to_string());
+            assert_eq!(object.map(|object| object.hands_over), Ok(hands_over));
+        }
+    }
+}

@@ -213,6 +213,10 @@ impl Routes {
         if self.ring.is_none() {
             return Ok(None);
         }
+        // A channel that was bound to another peer: what still waits is of the one before.
+        if self.handed.get(&id).is_some_and(|handing| handing.key != flow.key_of_peer()) {
+            self.take_back(id);
+        }
         let (place, ticket) = match self.handed.get(&id) {
             Some(handing) => (handing.place, handing.ticket),
             None => {
@@ -222,16 +226,17 @@ impl Routes {
             }
         };
         let (worker, flow_label) = (self.worker.0, 0);
-        let entry =
+        let (key, value) =
             flow.handed(Place { flow: place, bucket: 0, worker, flow_label, probe: false }, ticket);
-        let handing = Handing { key: entry.0, place, ticket };
-        if let Some(before) = self.handed.insert(id, handing)
-            && before.key != entry.0
-        {
-            drop(self.map.remove(&before.key));
-        }
+        self.handed.insert(id, Handing { key, place, ticket });
         self.common.open_doors(flow);
-        self.map.insert(entry.0, entry.1, 0).map(|()| Some(ticket)).map_err(refused)
+        self.map.insert(key, value, 0).map(|()| Some(ticket)).map_err(refused)
+    }
+
+    /// By what the worker knows what is handed over of a flow; `None` if nothing is.
+    #[must_use]
+    pub fn ticket(&self, id: FlowId) -> Option<Ticket> {
+        self.handed.get(&id).map(|handing| handing.ticket)
     }
 
     /// Hands over nothing of a flow any more. Returns the ticket it had, by which some may still come.

@@ -161,7 +161,15 @@ fn others_are_left_to_the_sockets() {
         );
         assert_eq!(hands.routes.take_back(id(V4)), Some(ticket));
         assert_eq!(hands.passes(hook, &frame(V4, b"x"), Comes::Alone), None);
-        assert_ne!(hands.hand(V4), ticket, "what still waits is not the next one's");
+        let next = hands.hand(V4);
+        assert_ne!(next, ticket, "what still waits is not the next one's");
+        // The channel is bound to another peer.
+        let elsewhere = ["198.51.100.9:9", V4[1]];
+        let other = flow(elsewhere, Instant::FAR_FUTURE);
+        let moved = hands.routes.hand(id(V4), &other).unwrap().unwrap();
+        assert_ne!(moved, next);
+        assert_eq!(hands.routes.ticket(id(V4)), Some(moved));
+        assert_eq!(hands.passes(hook, &frame(V4, b"x"), Comes::Alone), None, "the one before");
         assert!(hands.routes.ring().unwrap().next().is_none());
     });
 }
