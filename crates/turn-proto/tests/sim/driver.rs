@@ -430,11 +430,12 @@ impl Driver {
                     }
                 }
                 Command::SetRoute(route) => {
-                    if self.transport != Transport::Udp {
-                        self.violations.push(format!("{route:?} for a stream"));
+                    if route.five_tuple.transport != self.transport {
+                        self.violations.push(format!("{route:?} of another transport"));
                     }
                     let before = self.routes.insert(route.id, *route);
-                    if before == Some(*route) || !self.by_addr.contains_key(&route.relayed.0) {
+                    let socket = self.by_addr.get(&route.relayed.0);
+                    if before == Some(*route) || socket != Some(&route.relay) {
                         self.violations.push(format!("{route:?} told twice, or without a socket"));
                     }
                 }
