@@ -125,6 +125,9 @@ fn what_does_not_work_is_told_with_its_status() {
     assert!(steps(&report).iter().any(|step| step == "binding failed"), "{report:#}");
     let report = probe(&lab, &[&format!("{uri}?transport=tcp")]);
     assert_eq!(steps(&report), ["resolve ok", "connect failed"], "{report:#}");
+    let report = probe(&lab, &[&format!("turns:{}?transport=udp", lab.v4.listen)]);
+    assert_eq!(steps(&report), ["resolve ok", "connect ok", "dtls failed"], "{report:#}");
+    assert!(report.to_string().contains("whether the server listens"), "{report:#}");
 }
 
 /// The NAT in front of the probe, of every kind.

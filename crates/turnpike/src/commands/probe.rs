@@ -126,13 +126,7 @@ fn connect(uri: &Uri, server: SocketAddr, args: &cli::Probe, report: &mut Report
     let link = match link {
         Ok(link) => link,
         Err(error) => {
-            let advice = format!(
-                "see whether the server listens there (`ss -tulpn` on it) and whether a firewall \
-                 lets {} port {} in",
-                uri.carrier.word(),
-                server.port()
-            );
-            report.add(Step::failed(NAME, error.to_string()).advise(advice));
+            report.add(Step::failed(NAME, error.to_string()).advise(unreachable(uri)));
             return None;
         }
     };
@@ -143,6 +137,15 @@ fn connect(uri: &Uri, server: SocketAddr, args: &cli::Probe, report: &mut Report
         Link::Tcp(socket, _) if uri.secure => tls::shake_hands(socket, uri, ca, report),
         Link::Udp(_) | Link::Tcp(..) | Link::Tls(..) | Link::Dtls(_) => Some(link),
     }
+}
+
+/// What to do when nobody is there.
+fn unreachable(uri: &Uri) -> String {
+    format!(
+        "see whether the server listens there (`ss -tulpn` on it) and whether a firewall lets {} port {} in",
+        uri.carrier.word(),
+        uri.port
+    )
 }
 
 /// A Binding: the first word that the server says.

@@ -1,6 +1,6 @@
 //! DTLS with the server, judged like TLS.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use rustls::pki_types::CertificateDer;
 use super::link::{CONNECT_WITHIN, Link};
 use super::report::{Report, Step};
 use super::tls::{CERTIFICATE_ADVICE, authorities, describe};
+use super::unreachable;
 use super::uri::Uri;
 
 const NAME: &str = "dtls";
@@ -38,7 +39,10 @@ pub(super) fn shake_hands(
     let stream = match begun.and_then(handshake) {
         Ok(stream) => stream,
         Err(error) => {
-            report.add(Step::failed(NAME, error.to_string()).advise(CERTIFICATE_ADVICE));
+            // Of UDP it is only seen now whether somebody is there.
+            let nobody = matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::TimedOut);
+            let advice = if nobody { unreachable(uri) } else { CERTIFICATE_ADVICE.to_owned() };
+            report.add(Step::failed(NAME, error.to_string()).advise(advice));
             return None;
         }
     };
@@ -96,10 +100,10 @@ fn handshake(mut stream: SslStream<Datagrams>) -> io::Result<SslStream<Datagrams
             return Err(io::Error::other(verified.error_string()));
         }
         if error.code() != ErrorCode::WANT_READ {
-            return Err(io::Error::other(error));
+            return Err(error.into_io_error().unwrap_or_else(io::Error::other));
         }
         if Instant::now() >= deadline {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody answers"));
+            return Err(io::Error::new(ErrorKind::TimedOut, "nobody answers"));
         }
     }
     Ok(stream)

@@ -77,8 +77,8 @@ impl Step {
         };
         let time = self.milliseconds.map(|ms| format!(", {ms:.1} ms")).unwrap_or_default();
         let advice =
-            self.advice.as_ref().map(|text| format!("\n{:21}{text}", "")).unwrap_or_default();
-        format!("  {state:<8} {:<10}{}{time}{advice}", self.name, self.what)
+            self.advice.as_ref().map(|text| format!("\n{:22}{text}", "")).unwrap_or_default();
+        format!("  {state:<8} {:<11}{}{time}{advice}", self.name, self.what)
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
             Step::failed("binding", "no answer").advise("look").took(Duration::from_millis(2));
         assert_eq!(
             step.line(),
-            "  FAILED   binding   no answer, 2.0 ms\n                     look"
+            "  FAILED   binding    no answer, 2.0 ms\n                      look"
         );
     }
 }

@@ -46,7 +46,14 @@ pub(super) fn shake_hands(
             Some(Link::Tls(Box::new(stream), Vec::new()))
         }
         Err(error) => {
-            report.add(Step::failed(NAME, error.to_string()).advise(CERTIFICATE_ADVICE));
+            // As `openssl req -x509` makes them when nothing else is said.
+            let is_authority = error.to_string().contains("CaUsedAsEndEntity");
+            let why = if is_authority {
+                "the certificate is one of an authority (CA:TRUE), not of a server".to_owned()
+            } else {
+                error.to_string()
+            };
+            report.add(Step::failed(NAME, why).advise(CERTIFICATE_ADVICE));
             None
         }
     }
