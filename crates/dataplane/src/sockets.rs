@@ -9,7 +9,6 @@ use linux_net::{
     UdpOptions, UdpSocket, WakeReceiver,
 };
 use turn_types::{ConnectionId, RelayId, RelayedAddr, ServerAddr, SocketId};
-
 use xdp_relay::Ring;
 
 use crate::NetOptions;

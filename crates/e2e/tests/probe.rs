@@ -1,7 +1,7 @@
 //! `turnpike probe` against this server and against coturn's.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use e2e::certificates::ECDSA;
 use e2e::{
@@ -80,7 +80,7 @@ fn a_chain_is_judged_and_named() {
     );
     assert!(made.ok, "{}", made.output);
     let tables = format!("[tls]\ncertificates = [{}]\n", certificates.entry("turn"));
-    let _server = relaying(&lab, tables);
+    let server = relaying(&lab, tables);
     let ca = certificates.path("turn.pem").display().to_string();
     for (transport, step, version) in [("tcp", "tls", "TLSv1.3"), ("udp", "dtls", "DTLS 1.2")] {
         let uri = format!("turns:{}?transport={transport}", lab.v4.listen);
@@ -89,6 +89,10 @@ fn a_chain_is_judged_and_named() {
         let expected = [&RELAYS[..2], &secure, &RELAYS[2..]].concat();
         assert_eq!(steps(&report), expected, "it ends soon: {report:#}");
         assert_eq!(what(&report, step), version, "{report:#}");
+        let ended = Instant::now();
+        while server.json(&["status"])["associations"]["live"] != 0 {
+            assert!(ended.elapsed() < PATIENCE, "the probe's association stays");
+        }
         assert!(what(&report, "chain").contains("CN=the lab"), "{report:#}");
         let report = probe(&lab, &[&[uri.as_str()][..], &ALICE].concat());
         let failed = format!("{step} failed");

@@ -157,14 +157,14 @@ impl KernelPath {
     /// # Errors
     /// No descriptors left.
     pub fn routes(&self, worker: WorkerId) -> Result<Routes, Trouble> {
-        let ring = self.hands_over.then(|| self.ring(worker)).transpose()?;
+        let ring = self.hands_over.then(|| self.ring(worker, RING_BYTES)).transpose()?;
         self.rings.fetch_add(u64::from(self.hands_over), Relaxed);
         Routes::new(worker, Arc::clone(&self.common), map(&self.ebpf, ROUTES)?, ring)
     }
 
     /// A worker's ring, in place of one that it had.
-    pub(crate) fn ring(&self, worker: WorkerId) -> Result<Ring, Trouble> {
-        Ring::make(worker, duplicate(map(&self.ebpf, RINGS)?)?)
+    pub(crate) fn ring(&self, worker: WorkerId, bytes: u32) -> Result<Ring, Trouble> {
+        Ring::make(worker, duplicate(map(&self.ebpf, RINGS)?)?, bytes)
     }
 
     /// Whether the programs can hand packets over.

@@ -12,7 +12,6 @@ use turn_types::{Marks, WorkerId};
 
 use crate::flow::{Sum, pseudo};
 use crate::layout::handed;
-use crate::limits::RING_BYTES;
 use crate::trouble::Trouble;
 
 static RING: &[u8] = include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/ring.bpf.o"));
@@ -32,11 +31,12 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// A ring for a worker: the programs fill it from now on.
-    pub(crate) fn make(worker: WorkerId, rings: MapData) -> Result<Self, Trouble> {
+    /// A ring of so many bytes for a worker: the programs fill it from now on. The kernel keeps it until there
+    /// is another in its place.
+    pub(crate) fn make(worker: WorkerId, rings: MapData, bytes: u32) -> Result<Self, Trouble> {
         let mut loader = EbpfLoader::new();
         loader.btf(None);
-        loader.map_max_entries("ring", RING_BYTES);
+        loader.map_max_entries("ring", bytes);
         let mut object = loader.load(RING).map_err(Trouble::of)?;
         let map = object.take_map("ring").ok_or(Trouble::Missing("ring"))?;
         let ring = RingBuf::try_from(map).map_err(Trouble::of)?;

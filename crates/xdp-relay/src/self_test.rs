@@ -29,6 +29,9 @@ const NOBODY: u16 = WORKERS_MAX as u16 - 1;
 /// What the trial's worker would know it by.
 const TICKET: Ticket = Ticket(7);
 
+/// Bytes of the trial's ring: enough for one family's datagrams, and of any size of pages.
+const TRIAL_RING_BYTES: u32 = 64 << 10;
+
 /// The number of the loopback, in every network namespace.
 const LOOPBACK: u32 = 1;
 
@@ -62,7 +65,7 @@ impl KernelPath {
     /// Tries whether a worker gets what is handed over to it, whole and as it came.
     fn try_handing_over(&mut self, now: Instant, hook: Hook) -> Result<(), Trouble> {
         const TTL: u8 = 64;
-        let mut ring = self.ring(WorkerId(NOBODY))?;
+        let mut ring = self.ring(WorkerId(NOBODY), TRIAL_RING_BYTES)?;
         for peer in [V4, V6] {
             let flow = trial(now, V4, peer)?;
             let place = Place { flow: 0, bucket: 0, worker: NOBODY, flow_label: 0, probe: true };

@@ -30,9 +30,9 @@ const FIRST_STREAM_GUESS: u32 = 20_000;
 /// What the generator can do alone is searched again while it is not this many times what the best
 /// server did: a search that was disturbed ends too low.
 const CLEAR: f64 = 1.5;
-/// How often, at most.
 /// How much sooner the clients get a core that the peer shares: ten steps of a quarter each.
 const PEER_NICENESS: &str = "10";
+/// How often what the generator can do alone is searched, at most.
 const CEILING_SEARCHES: u32 = 3;
 
 /// What is compared, and how.

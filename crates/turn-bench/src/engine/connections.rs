@@ -33,8 +33,8 @@ pub(crate) struct ConnectionSource {
     ways: Vec<Way>,
     /// How many of the flows, from the first, take part in the next run.
     active: usize,
-    /// Bursts taken off the schedule at once.
-    together: u64,
+    /// Whether each packet is a datagram.
+    datagrams: bool,
     /// Messages of one write.
     messages: Vec<u8>,
 }
@@ -60,9 +60,8 @@ impl ConnectionSource {
         let way = |(target, connection)| Way { target, connection, sequence: 0 };
         let ways: Vec<_> = flows.into_iter().map(way).collect();
         let datagrams = ways.iter().any(|way| way.connection.lock().sends_datagrams());
-        let together = if datagrams { BURSTS_FLAT_OUT } else { BURSTS_PER_LOOK };
         let messages = Vec::with_capacity(2 * WRITE_MAX);
-        Self { active: ways.len(), ways, together, messages }
+        Self { active: ways.len(), ways, datagrams, messages }
     }
 
     /// Lets only flows below this number take part in runs.
@@ -136,6 +135,7 @@ impl Source for ConnectionSource {
         self.ways.iter_mut().for_each(|way| way.sequence = 0);
         let mut pacer = Pacer::new(plan, active);
         let active = u64::from(active);
+        let together = if self.datagrams { active.min(BURSTS_FLAT_OUT) } else { BURSTS_PER_LOOK };
         let mut next = 0;
         while !gauge.halted() {
             let bursts = match pacer.due(clock::now()) {
@@ -144,8 +144,8 @@ impl Source for ConnectionSource {
                     sleep_until(time);
                     continue;
                 }
-                Due::Now(_) if plan.spec.rate.is_none() => BURSTS_FLAT_OUT,
-                Due::Now(bursts) => bursts.min(self.together),
+                Due::Now(_) if plan.spec.rate.is_none() => together.min(BURSTS_FLAT_OUT),
+                Due::Now(bursts) => bursts.min(together),
             };
             let mut blocked = false;
             for place in 0..bursts.min(active) {

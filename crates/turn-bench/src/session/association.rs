@@ -18,7 +18,6 @@ const RECORD_HEADER: usize = 13;
 /// One association.
 pub(crate) struct Association {
     tls: SslStream<Datagrams>,
-    local: SocketAddr,
     /// What was to be sent last before the handshake was done: a client asks for one thing at a time.
     waiting: Vec<u8>,
 }
@@ -29,14 +28,13 @@ impl Association {
     /// # Errors
     /// The OpenSSL of this host lacks something.
     pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
-        let local = socket.local_addr();
         let datagrams = Datagrams { socket, records: Vec::new(), taken: 0, refused: 0 };
-        Ok(Self { tls: dtls::begin(datagrams)?, local, waiting: Vec::new() })
+        Ok(Self { tls: dtls::begin(datagrams)?, waiting: Vec::new() })
     }
 
     /// The address it is connected from.
-    pub(crate) const fn local_addr(&self) -> SocketAddr {
-        self.local
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.tls.get_ref().socket.local_addr()
     }
 
     /// Sends messages that are padded as on a stream, each by itself, and returns how many of them the
@@ -130,7 +128,7 @@ impl AsFd for Association {
 
 impl fmt::Debug for Association {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Association").field("local", &self.local).finish_non_exhaustive()
+        f.debug_struct("Association").field("local", &self.local_addr()).finish_non_exhaustive()
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum Connection {
 
 impl Connection {
     /// The address it is connected from.
-    pub(crate) const fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         match self {
             Self::Stream(stream) => stream.local_addr(),
             Self::Association(association) => association.local_addr(),

@@ -1,7 +1,7 @@
 //! DTLS with the server, judged like TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use openssl::x509::verify::X509VerifyFlags;
 use openssl::x509::{X509, X509VerifyResult};
 use rustls::pki_types::CertificateDer;
 
-use super::link::{CONNECT_WITHIN, Link};
+use super::link::{CONNECT_WITHIN, Link, MESSAGE_MAX};
 use super::report::{Report, Step};
 use super::tls::{CERTIFICATE_ADVICE, authorities, describe};
 use super::unreachable;
@@ -52,7 +52,48 @@ pub(super) fn shake_hands(
             report.add(describe(&CertificateDer::from(der)));
         }
     }
-    Some(Link::Dtls(Box::new(stream)))
+    Some(Link::Dtls(Box::new(Association(stream))))
+}
+
+/// An association, which is ended with this value: the server need not wait for more.
+#[derive(Debug)]
+pub(super) struct Association(SslStream<Datagrams>);
+
+impl Association {
+    pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.get_ref().0.local_addr()
+    }
+
+    pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        self.0.ssl_write(message).map(drop).map_err(io::Error::other)
+    }
+
+    /// The next message; `None` when none came in time.
+    ///
+    /// # Errors
+    /// The server has ended the association, or is not there any more.
+    pub(super) fn receive(&mut self, within: Duration) -> io::Result<Option<Vec<u8>>> {
+        self.0.get_ref().0.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
+        let mut message = vec![0; MESSAGE_MAX];
+        match self.0.ssl_read(&mut message) {
+            Ok(len) => {
+                message.truncate(len);
+                Ok(Some(message))
+            }
+            Err(error) if error.code() == ErrorCode::WANT_READ => Ok(None),
+            Err(error) if error.code() == ErrorCode::ZERO_RETURN => {
+                Err(io::Error::other("the server ended the association"))
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+impl Drop for Association {
+    fn drop(&mut self) {
+        // Whether the server hears it does not matter: it has its timeouts.
+        let _ = self.0.shutdown();
+    }
 }
 
 fn begin(socket: UdpSocket, uri: &Uri, ca: Option<&Path>) -> io::Result<SslStream<Datagrams>> {
@@ -109,32 +150,9 @@ fn handshake(mut stream: SslStream<Datagrams>) -> io::Result<SslStream<Datagrams
     Ok(stream)
 }
 
-/// The next message; `None` when none came in time.
-///
-/// # Errors
-/// The server has ended the association, or is not there any more.
-pub(super) fn receive(
-    stream: &mut SslStream<Datagrams>,
-    within: Duration,
-) -> io::Result<Option<Vec<u8>>> {
-    stream.get_ref().0.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
-    let mut message = vec![0; super::link::MESSAGE_MAX];
-    match stream.ssl_read(&mut message) {
-        Ok(len) => {
-            message.truncate(len);
-            Ok(Some(message))
-        }
-        Err(error) if error.code() == ErrorCode::WANT_READ => Ok(None),
-        Err(error) if error.code() == ErrorCode::ZERO_RETURN => {
-            Err(io::Error::other("the server ended the association"))
-        }
-        Err(error) => Err(io::Error::other(error)),
-    }
-}
-
 /// A socket that is connected to the server, as OpenSSL uses it: what comes late is no error.
 #[derive(Debug)]
-pub(super) struct Datagrams(pub(super) UdpSocket);
+struct Datagrams(UdpSocket);
 
 impl Read for Datagrams {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {

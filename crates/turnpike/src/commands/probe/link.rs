@@ -4,12 +4,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use openssl::ssl::SslStream;
 use rustls::{ClientConnection, StreamOwned};
 use stun_wire::{Cut, next_message};
 use turn_types::Transport;
 
-use super::dtls::{self, Datagrams};
+use super::dtls::Association;
 
 /// How long a connection may take to come about, and one to take what is written.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -23,7 +22,7 @@ pub(crate) enum Link {
     Udp(UdpSocket),
     Tcp(TcpStream, Vec<u8>),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>, Vec<u8>),
-    Dtls(Box<SslStream<Datagrams>>),
+    Dtls(Box<Association>),
 }
 
 impl Link {
@@ -50,7 +49,7 @@ impl Link {
             Self::Udp(socket) => socket.local_addr(),
             Self::Tcp(stream, _) => stream.local_addr(),
             Self::Tls(stream, _) => stream.sock.local_addr(),
-            Self::Dtls(stream) => stream.get_ref().0.local_addr(),
+            Self::Dtls(association) => association.local_addr(),
         };
         local.unwrap_or_else(|_| (Ipv4Addr::UNSPECIFIED, 0).into())
     }
@@ -69,7 +68,7 @@ impl Link {
             Self::Udp(socket) => socket.send(message).map(drop),
             Self::Tcp(stream, _) => stream.write_all(message),
             Self::Tls(stream, _) => stream.write_all(message).and_then(|()| stream.flush()),
-            Self::Dtls(stream) => stream.ssl_write(message).map(drop).map_err(io::Error::other),
+            Self::Dtls(association) => association.send(message),
         }
     }
 
@@ -90,7 +89,7 @@ impl Link {
                 set_timeout(&stream.sock, within)?;
                 receive_message(stream, kept)
             }
-            Self::Dtls(stream) => dtls::receive(stream, within),
+            Self::Dtls(association) => association.receive(within),
         }
     }
 }
