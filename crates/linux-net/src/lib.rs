@@ -73,7 +73,7 @@ mod wire;
 
 pub use affinity::{allowed_cores, pin_current_thread, pin_thread};
 pub use child::tie_to_parent;
-pub use clock::{Clock, thread_cpu_time};
+pub use clock::{Clock, process_cpu_time, thread_cpu_time};
 pub use epoll::{Epoll, Event, Events, Interest};
 pub use errno::SendError;
 pub use error_queue::{IcmpReport, SocketError};

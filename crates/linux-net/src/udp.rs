@@ -127,6 +127,13 @@ impl UdpSocket {
         IpFamily::of(self.local.ip())
     }
 
+    /// Has datagrams that come together arrive merged from now on, where the kernel can, or each alone.
+    /// What was merged before and waits arrives as one datagram when it is not asked for any more.
+    pub fn merge(&self, on: bool) {
+        // A kernel that cannot leaves each alone.
+        drop(set_option(self.fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, c_int::from(on)));
+    }
+
     /// A second handle of the same socket, so that one thread may receive by it while another
     /// sends. Only one of the two may send datagrams whose marks forbid fragmentation: each
     /// remembers for itself what it last told the kernel.

@@ -47,6 +47,7 @@ use progress::Progress;
 use rounds::{Comparison, Ends, PEER_PORT, Results};
 use servers::{Prepared, ServerKind, ServerSpec, Terms};
 pub(crate) use steps::run as run_steps;
+pub(crate) use table::notes;
 
 /// The ports of relayed addresses: enough for every cell, below none that is in use.
 const PORTS: (u16, u16) = (10_000, 65_535);

@@ -25,12 +25,13 @@ mod soaker;
 mod stat;
 
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use linux_net::process_cpu_time;
 use serde::{Deserialize, Serialize};
 
-use crate::outcome::CoreUse;
+use crate::outcome::{CoreUse, Used};
 use soaker::Soaker;
 use stat::Ticks;
 
@@ -58,21 +59,28 @@ impl FromStr for Watch {
     }
 }
 
-/// `--watch`, for every command that measures.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct WatchArguments {
+/// What is watched during the measured time, for every command that measures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
+pub struct Watched {
     /// Measure how busy this core is during the measured time, and call it by this role, such as
     /// `server=1`; may be given more than once. Only cores of this machine can be watched. A
     /// thread of lowest priority is kept on the core: others do not feel it, but the core does
     /// not sleep.
-    #[arg(long, value_name = "ROLE=CORE")]
-    pub watch: Vec<Watch>,
+    #[arg(long = "watch", value_name = "ROLE=CORE")]
+    pub cores: Vec<Watch>,
+    /// Measure how long the threads of this process ran during the measured time: of the server, what
+    /// it does itself. Work that the kernel does on its behalf outside of its system calls is not in
+    /// it. The process has to be on this machine.
+    #[arg(long = "pid", value_name = "PID")]
+    pub process: Option<u32>,
 }
 
-/// Meters of cores, kept for as long as there are runs to be measured.
+/// Meters of cores and of a process, kept for as long as there are runs to be measured.
 #[derive(Debug)]
 pub struct Meters {
     meters: Vec<Meter>,
+    /// The process, and how long it had run when measuring began.
+    process: Option<(u32, Duration)>,
     begun: Instant,
 }
 
@@ -90,25 +98,27 @@ impl Meters {
     ///
     /// # Errors
     /// A core that does not exist, or that this process may not use; one so busy that nothing at
-    /// all is left of it.
-    pub fn start(watches: &[Watch]) -> anyhow::Result<Self> {
+    /// all is left of it; a process that does not exist.
+    pub fn start(watched: &Watched) -> anyhow::Result<Self> {
         let begun = Instant::now();
-        let starting: Vec<_> = watches
+        let process = watched.process.map(started).transpose()?;
+        let starting: Vec<_> = watched
+            .cores
             .iter()
             .map(|watch| {
                 soaker::start(watch.core)
                     .with_context(|| format!("the meter of core {} ({})", watch.core, watch.role))
             })
             .collect::<Result<_, _>>()?;
-        let mut meters = Vec::with_capacity(watches.len());
-        for (watch, starting) in watches.iter().zip(starting) {
+        let mut meters = Vec::with_capacity(watched.cores.len());
+        for (watch, starting) in watched.cores.iter().zip(starting) {
             let soaker = starting
                 .calibrated()
                 .with_context(|| format!("the meter of core {} ({})", watch.core, watch.role))?;
             let meter = Meter { watch: watch.clone(), soaker, blocks: 0, ticks: Ticks::default() };
             meters.push(meter);
         }
-        let mut meters = Self { meters, begun };
+        let mut meters = Self { meters, process, begun };
         meters.begin();
         Ok(meters)
     }
@@ -120,11 +130,15 @@ impl Meters {
             meter.blocks = meter.soaker.blocks();
             meter.ticks = Ticks::of(meter.watch.core);
         }
+        if let Some((process, before)) = &mut self.process {
+            *before = process_cpu_time(*process).unwrap_or_default();
+        }
     }
 
-    /// How busy each core has been since the measured time began, in the order they were given.
+    /// How busy each core has been since the measured time began, in the order they were given, and
+    /// how long the process has run; `None` where it has ended.
     #[must_use]
-    pub fn end(&self) -> Vec<CoreUse> {
+    pub fn end(&self) -> Used {
         let seconds = self.begun.elapsed().as_secs_f64();
         let used = |meter: &Meter| CoreUse {
             role: meter.watch.role.clone(),
@@ -132,8 +146,17 @@ impl Meters {
             busy: busy(meter.soaker.blocks() - meter.blocks, meter.soaker.rate(), seconds),
             stat: Ticks::of(meter.watch.core).shares_since(&meter.ticks),
         };
-        self.meters.iter().map(used).collect()
+        let process = self
+            .process
+            .and_then(|(process, before)| process_cpu_time(process).ok()?.checked_sub(before));
+        Used { cores: self.meters.iter().map(used).collect(), process }
     }
+}
+
+fn started(process: u32) -> anyhow::Result<(u32, Duration)> {
+    let time = process_cpu_time(process)
+        .with_context(|| format!("--pid {process}: how long it has run"))?;
+    Ok((process, time))
 }
 
 /// The part of `seconds` that others had, when `blocks` got done where `rate` per second would have
@@ -146,6 +169,10 @@ fn busy(blocks: u64, rate: f64, seconds: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn cores<const N: usize>(cores: [Watch; N]) -> Watched {
+        Watched { cores: cores.into(), process: None }
+    }
 
     #[test]
     fn a_watch_is_a_role_and_a_core() {
@@ -168,20 +195,20 @@ mod tests {
     #[test]
     fn a_core_that_is_not_there_is_an_error_that_names_it() {
         let watch = Watch { role: "server".into(), core: 1023 };
-        let error = format!("{:#}", Meters::start(&[watch]).unwrap_err());
+        let error = format!("{:#}", Meters::start(&cores([watch])).unwrap_err());
         assert!(error.contains("core 1023 (server)"), "{error}");
     }
 
     #[test]
     fn a_core_that_a_thread_keeps_for_itself_is_seen_as_busy() {
         let core = linux_net::allowed_cores().unwrap()[0];
-        let mut meters = Meters::start(&[Watch { role: "server".into(), core }]).unwrap();
+        let mut meters = Meters::start(&cores([Watch { role: "server".into(), core }])).unwrap();
         std::thread::spawn(move || {
             linux_net::pin_current_thread(core).unwrap();
             meters.begin();
             let begun = linux_net::thread_cpu_time();
             while (linux_net::thread_cpu_time() - begun).as_millis() < 100 {}
-            let used = meters.end();
+            let used = meters.end().cores;
             assert_eq!((used[0].role.as_str(), used[0].core), ("server", core));
             // Others of this machine can only add to it.
             assert!(used[0].busy > 0.9, "{used:?}");
@@ -191,7 +218,23 @@ mod tests {
     }
 
     #[test]
+    fn of_a_process_its_threads_are_measured() {
+        let watched = Watched { process: Some(std::process::id()), ..Watched::default() };
+        let mut meters = Meters::start(&watched).unwrap();
+        let work = || while linux_net::thread_cpu_time() < Duration::from_millis(20) {};
+        std::thread::spawn(work).join().unwrap();
+        assert!(meters.end().process.unwrap() >= Duration::from_millis(20));
+        meters.begin();
+        std::thread::spawn(work).join().unwrap();
+        assert!(meters.end().process.unwrap() >= Duration::from_millis(20));
+
+        let gone = Watched { process: Some(u32::MAX), ..Watched::default() };
+        let error = format!("{:#}", Meters::start(&gone).unwrap_err());
+        assert!(error.contains("--pid 4294967295"), "{error}");
+    }
+
+    #[test]
     fn without_cores_nothing_is_measured() {
-        assert_eq!(Meters::start(&[]).unwrap().end(), []);
+        assert_eq!(Meters::start(&Watched::default()).unwrap().end(), Used::default());
     }
 }

@@ -26,7 +26,7 @@ pub struct FootprintArgs {
     /// The server; it must run on this host
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
-    /// What clients are connected by: udp, tcp, or tls, whose certificate is not verified
+    /// What clients are connected by. Certificates are not verified
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
     /// The server's process [default: whoever listens on --server]

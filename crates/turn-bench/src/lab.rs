@@ -25,7 +25,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use linux_net::{Clock, UdpSocket};
 
-use crate::cpu::{Meters, Watch};
+use crate::cpu::{Meters, Watch, Watched};
 use crate::outcome::{self, Lab, LabRow, Latency, Outcome};
 use generator::{Counted, Generator, GeneratorSockets, Load, Measured};
 use limit::Evidence;
@@ -66,7 +66,7 @@ pub fn main(options: &LabOptions) -> Result<()> {
 pub fn run(options: &LabOptions) -> Result<Lab> {
     let allowed = linux_net::allowed_cores().context("which cores may be used")?;
     let bench = Bench::new(options, Cores::divide(allowed, usize::from(options.threads))?)?;
-    let mut meters = Meters::start(&bench.watches())?;
+    let mut meters = Meters::start(&Watched { cores: bench.watches(), process: None })?;
     bench.run(&mut meters)
 }
 
@@ -244,7 +244,7 @@ impl<'a> Bench<'a> {
         let before = (drops(&relay.sockets)?, drops(&clients)?);
         meters.begin();
         sleep_until(end);
-        let cores = meters.end();
+        let cores = meters.end().cores;
         let after = (drops(&relay.sockets)?, drops(&clients)?);
         let seen = Seen {
             cores,

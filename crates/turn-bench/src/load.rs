@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use turn_types::IpFamily;
 
 use crate::arguments::{OutputArgs, Rate, seconds};
-use crate::cpu::WatchArguments;
+use crate::cpu::Watched;
 use crate::engine::{PacketArgs, ServerPlace};
 use crate::outcome::Outcome;
 use crate::requests::{self, HostileSpec, Kind, RequestArgs, RequestSpec};
@@ -38,7 +38,7 @@ pub struct LoadArgs {
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
-    /// What clients are connected by: udp, tcp, or tls, whose certificate is not verified. With --mode
+    /// What clients are connected by. Certificates are not verified. With --mode
     /// alloc each allocation makes its own connection first
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
@@ -63,9 +63,9 @@ pub struct LoadArgs {
     /// Of the modes alloc, binding and hostile.
     #[command(flatten)]
     pub requests: RequestArgs,
-    /// Cores to watch.
+    /// What to watch.
     #[command(flatten)]
-    pub watch: WatchArguments,
+    pub watched: Watched,
     /// Where the outcome goes.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -93,7 +93,7 @@ fn run_packets(args: &LoadArgs) -> Result<()> {
         in_flight: args.requests.in_flight,
     };
     let spec = args.packets.spec(args.rate.per_second(), args.warm_up, args.duration);
-    let (mut bench, backend) = args.packets.open(place, &args.watch.watch)?;
+    let (mut bench, backend) = args.packets.open(place, &args.watched)?;
     let result = bench.run(&spec, args.packets.sessions, backend);
     // Given back whatever came of the run.
     bench.close();
@@ -120,7 +120,7 @@ fn run_requests(args: &LoadArgs, kind: Kind) -> Result<()> {
         warm_up: args.warm_up,
         duration: args.duration,
     };
-    let requests = requests::run(&spec, &args.watch.watch)?;
+    let requests = requests::run(&spec, &args.watched)?;
     let text = requests::describe(&requests);
     args.output.write(&Outcome::Requests(requests), &text)
 }
@@ -137,7 +137,7 @@ fn run_hostile(args: &LoadArgs) -> Result<()> {
         warm_up: args.warm_up,
         duration: args.duration,
     };
-    let hostile = requests::run_hostile(&spec, &args.watch.watch)?;
+    let hostile = requests::run_hostile(&spec, &args.watched)?;
     let text = requests::describe_hostile(&hostile);
     args.output.write(&Outcome::Hostile(hostile), &text)
 }

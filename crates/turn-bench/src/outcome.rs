@@ -80,8 +80,9 @@ pub struct Traffic {
     /// From the sender's call to the receiver's, `None` when their clocks differ. For `Echo` there
     /// and back.
     pub latency: Option<Latency>,
-    /// How busy each core that was watched was during the measured time.
-    pub cores: Vec<CoreUse>,
+    /// What was watched during the measured time.
+    #[serde(flatten)]
+    pub used: Used,
 }
 
 impl Traffic {
@@ -160,8 +161,19 @@ pub struct Requests {
     /// From the first request of an exchange to what it was for: the allocation, the answer to a
     /// Binding. Giving an allocation back is part of its exchange, and not of this.
     pub latency: Option<Latency>,
-    /// How busy each core that was watched was during the measured time.
+    /// What was watched during the measured time.
+    #[serde(flatten)]
+    pub used: Used,
+}
+
+/// What was used of cores, and by a process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Used {
+    /// How busy each core that was watched was.
     pub cores: Vec<CoreUse>,
+    /// How long the threads of the process that was watched ran; `None` where none was.
+    #[serde(default)]
+    pub process: Option<Duration>,
 }
 
 /// How busy a core was, whoever used it.

@@ -114,9 +114,24 @@ mod tests {
             assert!(page.contains(part), "{part}\n{page}");
         }
         assert_eq!(page.matches("<rect class=\"bar").count(), 3, "two servers and their ratio");
-        for part in ["http", "<script", "<theirs>", "NaN", "inf "] {
+        for part in ["http", "<script", "<theirs>", "NaN", "inf ", "≥"] {
             assert!(!page.contains(part), "{part}\n{page}");
         }
+    }
+
+    #[test]
+    fn what_casts_doubt_on_figures_is_on_the_page() {
+        let mut compare = compare();
+        compare.cells[0].ceiling = Some(1_400_000.0);
+        compare.cells[0].generator_limited = vec![3, 0];
+        compare.failures.push("round 2: <gone>".into());
+        let page = render("Title", &["a.json".to_owned()], &[Outcome::Compare(compare)]);
+        for part in
+            ["≥ 400 k", "deliver 1.40 M/s", "ours: in 3 of 6 rounds", "round 2: &lt;gone&gt;"]
+        {
+            assert!(page.contains(part), "{part}\n{page}");
+        }
+        assert_eq!(page.matches('≥').count(), 2, "the figure and what it means\n{page}");
     }
 
     #[test]

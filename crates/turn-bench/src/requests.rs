@@ -20,8 +20,8 @@ pub use args::RequestArgs;
 pub use hostile::{HostileSpec, Variant, describe_hostile, run_hostile};
 pub use text::describe;
 
-use crate::cpu::{Meters, Watch};
-use crate::outcome::{Latency, Requests};
+use crate::cpu::{Meters, Watched};
+use crate::outcome::{Latency, Requests, Used};
 use crate::session::{self, Credentials, Login, Place, SessionOptions};
 use crate::traffic::Transport;
 use tally::Tally;
@@ -104,7 +104,7 @@ impl RequestSpec {
 /// # Errors
 /// The server does not answer, or refuses the login; a core that cannot be watched; too few
 /// descriptors or ports.
-pub fn run(spec: &RequestSpec, watches: &[Watch]) -> Result<Requests> {
+pub fn run(spec: &RequestSpec, watched: &Watched) -> Result<Requests> {
     let allowed = raise_open_files().context("raising the limit of open files")?;
     ensure!(
         allowed >= u64::from(spec.in_flight) + SPARE_DESCRIPTORS,
@@ -119,7 +119,7 @@ pub fn run(spec: &RequestSpec, watches: &[Watch]) -> Result<Requests> {
     if let (Kind::Allocation { .. }, Some(login)) = (spec.kind, &spec.login) {
         try_login(spec, login)?;
     }
-    let mut meters = Meters::start(watches)?;
+    let mut meters = Meters::start(watched)?;
     let begin = Clock::instant() + SETTLE;
     let start = begin + spec.warm_up;
     let window = Window { start, end: start + spec.duration };
@@ -127,14 +127,14 @@ pub fn run(spec: &RequestSpec, watches: &[Watch]) -> Result<Requests> {
         .into_iter()
         .map(|share| Worker::new(spec, share))
         .collect::<Result<Vec<_>>>()?;
-    let mut cores = Vec::new();
+    let mut used = Used::default();
     let tally = std::thread::scope(|scope| {
         let threads: Vec<_> =
             workers.into_iter().map(|worker| scope.spawn(|| worker.run())).collect();
         sleep_until(window.start);
         meters.begin();
         sleep_until(window.end);
-        cores = meters.end();
+        used = meters.end();
         let mut total = Tally::new()?;
         for thread in threads {
             let tally =
@@ -143,10 +143,10 @@ pub fn run(spec: &RequestSpec, watches: &[Watch]) -> Result<Requests> {
         }
         Ok::<_, anyhow::Error>(total)
     })?;
-    Ok(outcome(spec, tally, cores))
+    Ok(outcome(spec, tally, used))
 }
 
-fn outcome(spec: &RequestSpec, tally: Tally, cores: Vec<crate::outcome::CoreUse>) -> Requests {
+fn outcome(spec: &RequestSpec, tally: Tally, used: Used) -> Requests {
     let mut failed: Vec<_> = tally.failed.into_iter().collect();
     failed.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
     Requests {
@@ -158,7 +158,7 @@ fn outcome(spec: &RequestSpec, tally: Tally, cores: Vec<crate::outcome::CoreUse>
         datagrams: (tally.sent, tally.received),
         duration: spec.duration,
         latency: Latency::of(&tally.latency),
-        cores,
+        used,
     }
 }
 

@@ -124,6 +124,11 @@ fn check(compare: &Compare) {
             assert!(measure.values.iter().flatten().flatten().all(|value| *value > 0.0));
         }
     }
+    // Allocations are the work of the server's own threads.
+    let threads = compare.cells[1].measures.iter().filter(|one| one.name.contains("threads"));
+    let values: Vec<_> = threads.flat_map(|one| one.values.iter().flatten().flatten()).collect();
+    assert_eq!(values.len(), 4, "of two servers, at most and at the common rate");
+    assert!(values.iter().all(|value| **value > 0.0), "{values:?}");
     assert!(compare.raw.iter().any(|step| step.round == 0));
 }
 

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use support::{Server, TRANSPORTS, free_address};
+use turn_bench::cpu::Watched;
 use turn_bench::engine::{Bench, BenchOptions, FindMaxSpec, Peer, PeerOptions};
 use turn_bench::outcome::Traffic;
 use turn_bench::session::SessionOptions;
@@ -52,8 +53,8 @@ fn open_over(transport: Transport, server: &Server, peer: SocketAddr, sessions: 
     let mut options = SessionOptions::new(server.address, Server::login(), peer);
     (options.transport, options.sessions) = (transport, sessions);
     options.receive_buffer = 4 << 20;
-    let (senders, receivers, watch) = (2, 2, Vec::new());
-    Bench::open(&BenchOptions { sessions: options, senders, receivers, watch, quiet: true })
+    let (senders, receivers, watched) = (2, 2, Watched::default());
+    Bench::open(&BenchOptions { sessions: options, senders, receivers, watched, quiet: true })
         .unwrap()
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use links::{Chain, skipped};
 use support::Server;
+use turn_bench::cpu::Watched;
 use turn_bench::engine::{Bench, BenchOptions, Peer, PeerOptions};
 use turn_bench::frames::{End, FrameEnds};
 use turn_bench::outcome::Traffic;
@@ -70,8 +71,8 @@ fn all_that_is_sent_through_a_server_arrives_whichever_way_it_goes() {
         let peer = "10.77.2.2:9000".parse().unwrap();
         let mut sessions = SessionOptions::new(server.address, Server::login(), peer);
         sessions.sessions = FLOWS;
-        let (senders, receivers, watch) = (1, 1, Vec::new());
-        let options = BenchOptions { sessions, senders, receivers, watch, quiet: true };
+        let (senders, receivers, watched) = (1, 1, Watched::default());
+        let options = BenchOptions { sessions, senders, receivers, watched, quiet: true };
         let mut bench = Bench::open(&options).unwrap();
         // Two threads: each has some of the flows.
         bench.with_frames(Box::new(FrameEnds::open("to-server", End::Client, 2).unwrap()));

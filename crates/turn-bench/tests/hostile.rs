@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use linux_net::RawUdpSocket;
 use support::Server;
+use turn_bench::cpu::Watched;
 use turn_bench::outcome::Hostile;
 use turn_bench::requests::{HostileSpec, Variant, run_hostile};
 
@@ -28,7 +29,7 @@ fn spec(server: &Server, variant: Variant) -> HostileSpec {
 }
 
 fn run(server: &Server, variant: Variant) -> Hostile {
-    let hostile = run_hostile(&spec(server, variant), &[]).unwrap();
+    let hostile = run_hostile(&spec(server, variant), &Watched::default()).unwrap();
     assert!(hostile.sent > 0 && hostile.sent_bytes >= hostile.sent, "{hostile:?}");
     // A fixed rate is kept, as far as the machine can.
     assert!(hostile.sent + hostile.refused <= 1000, "{hostile:?}");
@@ -62,7 +63,8 @@ fn who_does_not_log_in_is_answered_and_counted() {
 #[test]
 fn a_limit_of_answers_is_seen() {
     let server = Server::start("[quotas]\nstranger_answers_per_second = 50");
-    let hostile = run_hostile(&spec(&server, Variant::Unauthenticated), &[]).unwrap();
+    let hostile =
+        run_hostile(&spec(&server, Variant::Unauthenticated), &Watched::default()).unwrap();
     assert!(hostile.answers < hostile.sent / 2, "{hostile:?}");
 }
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use support::{Server, TRANSPORTS};
+use turn_bench::cpu::Watched;
 use turn_bench::outcome::Requests;
 use turn_bench::requests::{self, Kind, RequestSpec};
 use turn_bench::session::Login;
@@ -34,7 +35,7 @@ fn spec(server: SocketAddr, kind: Kind) -> RequestSpec {
 }
 
 fn run(spec: &RequestSpec) -> Requests {
-    requests::run(spec, &[]).unwrap()
+    requests::run(spec, &Watched::default()).unwrap()
 }
 
 /// Everything that was begun ended well.
@@ -64,7 +65,7 @@ fn an_allocation_cannot_outlive_its_connection() {
     let server = Server::start(OPEN_HANDED);
     let mut spec = spec(server.address, Kind::Allocation { release: false });
     spec.transport = Transport::Tcp;
-    let said = requests::run(&spec, &[]).unwrap_err().to_string();
+    let said = requests::run(&spec, &Watched::default()).unwrap_err().to_string();
     assert!(said.contains("--no-release wants UDP"), "{said}");
 }
 
@@ -112,7 +113,7 @@ fn a_wrong_secret_is_told_before_measuring() {
     let server = Server::start("");
     let mut spec = spec(server.address, Kind::Allocation { release: true });
     spec.login = Some(Login::shared_secret("bench", "another"));
-    let said = format!("{:#}", requests::run(&spec, &[]).unwrap_err());
+    let said = format!("{:#}", requests::run(&spec, &Watched::default()).unwrap_err());
     assert!(said.contains("the secret is not the server's"), "{said}");
 }
 

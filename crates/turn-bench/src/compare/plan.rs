@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::cells::Cell;
-use crate::cpu::Watch;
+use crate::cpu::Watched;
 use crate::outcome::Outcome;
 use crate::session::Login;
 use crate::traffic::{Backend, Transport};
@@ -19,8 +19,6 @@ pub(super) struct Plan {
     pub(super) server: SocketAddr,
     /// By what.
     pub(super) transport: Transport,
-    /// The server's process, whose memory is measured.
-    pub(super) process: u32,
     /// Where the peer is.
     pub(super) peer: SocketAddr,
     /// As whom clients log in.
@@ -31,8 +29,8 @@ pub(super) struct Plan {
     pub(super) interface: String,
     /// Threads that send, and as many that receive.
     pub(super) threads: usize,
-    /// Cores to be watched.
-    pub(super) watch: Vec<Watch>,
+    /// Cores to be watched, and the server's process, whose memory is measured as well.
+    pub(super) watched: Watched,
     /// How long runs take.
     pub(super) times: Times,
     /// What to do, in this order.
@@ -145,13 +143,12 @@ mod tests {
         let plan = Plan {
             server: "10.78.1.1:3478".parse().unwrap(),
             transport: Transport::Tls,
-            process: 7,
             peer: "10.78.2.2:7000".parse().unwrap(),
             login: PlannedLogin::Secret { user: "u".into(), secret: "s".into() },
             backend: Backend::Sockets,
             interface: "c2s7".into(),
             threads: 1,
-            watch: vec!["server=1".parse().unwrap()],
+            watched: Watched { cores: vec!["server=1".parse().unwrap()], process: Some(7) },
             times: Times {
                 warm_up: Duration::from_millis(300),
                 measured: Duration::from_secs(1),

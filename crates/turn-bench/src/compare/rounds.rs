@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::servers::{Prepared, ServerKind, ServerSpec, Terms};
 use super::summary;
 use super::turn::{self, News, Running};
-use crate::cpu::Watch;
+use crate::cpu::{Watch, Watched};
 use crate::outcome::{ComparedCell, RawStep};
 use crate::traffic::{Backend, Transport};
 
@@ -181,6 +181,13 @@ impl Comparison<'_> {
         if steps.is_empty() {
             return Ok(());
         }
+        // It can do what the best server did: the search begins there.
+        for step in &mut steps {
+            if let Task::Most { near } = &mut step.task {
+                let best = summary::best(&step.cell.to_string(), results.raw.iter());
+                *near = best.map(whole).or(*near);
+            }
+        }
         let forwarding = Forwarding::begin(self.lab)?;
         let mut alone = Results::default();
         for _ in 0..CEILING_SEARCHES {
@@ -326,13 +333,12 @@ impl Comparison<'_> {
         Plan {
             server: terms.clients_connect_to(),
             transport: self.transport,
-            process,
             peer: SocketAddr::from((PEER, PEER_PORT)),
             login,
             backend: self.ends.client,
             interface: self.lab.interface(Host::Client, Host::Server),
             threads: cores.client.len(),
-            watch: watched,
+            watched: Watched { cores: watched, process: Some(process) },
             times: self.times,
             steps: steps.to_vec(),
         }

@@ -134,7 +134,7 @@ fn open(plan: &Plan) -> Result<Option<Bench>> {
         },
         senders: plan.threads,
         receivers: plan.threads,
-        watch: plan.watch.clone(),
+        watched: plan.watched.clone(),
         quiet: true,
     };
     // Before the sessions: a link that cannot be used is told at once.
@@ -220,14 +220,14 @@ impl Runner<'_> {
             warm_up: self.plan.times.warm_up,
             duration: self.plan.times.measured,
         };
-        let requests = requests::run(&spec, &self.plan.watch)?;
+        let requests = requests::run(&spec, &self.plan.watched)?;
         ensure!(requests.succeeded > 0, "no allocation succeeded: {:?}", requests.failed);
         Ok(Outcome::Requests(requests))
     }
 
     fn footprint(&self) -> Result<Outcome> {
         let sessions = SessionOptions { sessions: FOOTPRINT, ..session_options(self.plan) };
-        let spec = FootprintSpec { sessions, pid: Some(self.plan.process), channels: false };
+        let spec = FootprintSpec { sessions, pid: self.plan.watched.process, channels: false };
         footprint::measure(&spec).map(Outcome::Footprint)
     }
 }

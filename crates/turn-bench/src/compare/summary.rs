@@ -5,7 +5,7 @@ use super::plan::{COMMON_RATE, MEMORY, MOST};
 use super::statistics::measure;
 use crate::outcome::{
     Better, ComparedCell, CoreUse, FindMax, Latency, Limit, Measure, Outcome, RawStep, Requests,
-    Traffic,
+    Traffic, Used,
 };
 use crate::traffic::Transport;
 
@@ -18,8 +18,26 @@ struct Quantity {
     of: fn(&Outcome) -> Option<f64>,
 }
 
+/// Whether the server was the limit.
+const SERVER_BUSY: Quantity = Quantity {
+    name: "server cores busy, at most",
+    unit: "%",
+    better: Better::Neither,
+    step: MOST,
+    of: |outcome| busy_at_most(outcome, is_server),
+};
+
+/// Whether clients and peer were.
+const OTHERS_BUSY: Quantity = Quantity {
+    name: "other cores busy, at most",
+    unit: "%",
+    better: Better::Neither,
+    step: MOST,
+    of: |outcome| busy_at_most(outcome, is_other),
+};
+
 /// Of relayed packets.
-const TRAFFIC: [Quantity; 8] = [
+const TRAFFIC: [Quantity; 11] = [
     Quantity {
         name: "delivered at most",
         unit: "packets/s",
@@ -34,12 +52,24 @@ const TRAFFIC: [Quantity; 8] = [
         step: MOST,
         of: |outcome| per_packet(&find_max(outcome)?.confirmed, is_server),
     },
+    SERVER_BUSY,
+    OTHERS_BUSY,
     Quantity {
         name: "server cores per packet, at the common rate",
         unit: "ns",
         better: Better::Lower,
         step: COMMON_RATE,
         of: |outcome| per_packet(traffic(outcome)?, is_server),
+    },
+    Quantity {
+        name: "of that, the server's threads, at the common rate",
+        unit: "ns",
+        better: Better::Neither,
+        step: COMMON_RATE,
+        of: |outcome| {
+            let run = traffic(outcome)?;
+            threads(&run.used, run.delivered)
+        },
     },
     Quantity {
         name: "other cores per packet, at the common rate",
@@ -79,28 +109,20 @@ const TRAFFIC: [Quantity; 8] = [
 ];
 
 /// Of packets relayed to and from clients with connections, besides.
-const STREAMS: [Quantity; 2] = [
-    Quantity {
-        name: "server cores busy, at most",
-        unit: "%",
-        better: Better::Neither,
-        step: MOST,
-        of: |outcome| Some(100.0 * server_busy(&find_max(outcome)?.confirmed)?),
-    },
-    Quantity {
-        name: "held back at the common rate",
-        unit: "%",
-        better: Better::Lower,
-        step: COMMON_RATE,
-        of: |outcome| Some(100.0 * traffic(outcome)?.held_back()),
-    },
-];
+const STREAMS: [Quantity; 1] = [Quantity {
+    name: "held back at the common rate",
+    unit: "%",
+    better: Better::Lower,
+    step: COMMON_RATE,
+    of: |outcome| Some(100.0 * traffic(outcome)?.held_back()),
+}];
 
-/// A server over streams whose cores were less busy than this was not the limit.
-const BUSY: f64 = 0.9;
+/// A server whose cores were less busy than this, in percent, was not the limit where others can be
+/// without a sign of it.
+const BUSY: f64 = 90.0;
 
 /// Of allocations.
-const ALLOCATIONS: [Quantity; 5] = [
+const ALLOCATIONS: [Quantity; 9] = [
     Quantity {
         name: "allocations at most",
         unit: "per second",
@@ -116,11 +138,33 @@ const ALLOCATIONS: [Quantity; 5] = [
         of: |outcome| per_request(requests(outcome)?),
     },
     Quantity {
+        name: "of that, the server's threads, at most",
+        unit: "ns",
+        better: Better::Neither,
+        step: MOST,
+        of: |outcome| {
+            let run = requests(outcome)?;
+            threads(&run.used, run.succeeded)
+        },
+    },
+    SERVER_BUSY,
+    OTHERS_BUSY,
+    Quantity {
         name: "server cores per allocation, at the common rate",
         unit: "ns",
         better: Better::Lower,
         step: COMMON_RATE,
         of: |outcome| per_request(requests(outcome)?),
+    },
+    Quantity {
+        name: "of that, the server's threads, at the common rate",
+        unit: "ns",
+        better: Better::Neither,
+        step: COMMON_RATE,
+        of: |outcome| {
+            let run = requests(outcome)?;
+            threads(&run.used, run.succeeded)
+        },
     },
     Quantity {
         name: "time to an allocation, half of them",
@@ -213,22 +257,49 @@ pub(super) fn most(outcome: &Outcome) -> Option<f64> {
 fn limited(steps: &[&RawStep], server: usize) -> u32 {
     let limited = steps.iter().filter(|step| {
         step.server == server
-            && find_max(&step.outcome)
-                .is_some_and(|found| found.limit == Limit::Generator || has_time(&found.confirmed))
+            && (find_max(&step.outcome).is_some_and(|found| found.limit == Limit::Generator)
+                || has_time(step))
     });
     u32::try_from(limited.count()).unwrap_or(u32::MAX)
 }
 
-/// Over streams whoever receives too slowly holds the server back, which looks like the server's limit.
-fn has_time(run: &Traffic) -> bool {
-    run.transport.is_stream() && server_busy(run).is_some_and(|busy| busy < BUSY)
+/// Over streams whoever receives too slowly holds the server back, which looks like the server's limit;
+/// and who waits for an answer before asking on asks no more than it can.
+fn has_time(step: &RawStep) -> bool {
+    let waits_for_others = match &step.outcome {
+        Outcome::FindMax(found) => found.confirmed.transport.is_stream(),
+        Outcome::Requests(_) => step.step == MOST,
+        Outcome::Traffic(_)
+        | Outcome::Hostile(_)
+        | Outcome::Footprint(_)
+        | Outcome::Compare(_)
+        | Outcome::Lab(_)
+        | Outcome::Programs(_) => false,
+    };
+    waits_for_others && busy_at_most(&step.outcome, is_server).is_some_and(|busy| busy < BUSY)
 }
 
-/// How busy the server's cores were, 0 to 1; `None` where they were not watched.
-fn server_busy(run: &Traffic) -> Option<f64> {
+/// How busy cores were in a run of as much as possible, in percent; `None` where they were not watched.
+fn busy_at_most(outcome: &Outcome, whose: fn(&CoreUse) -> bool) -> Option<f64> {
+    let used = match outcome {
+        Outcome::FindMax(found) => &found.confirmed.used,
+        Outcome::Requests(requests) => &requests.used,
+        Outcome::Traffic(_)
+        | Outcome::Hostile(_)
+        | Outcome::Footprint(_)
+        | Outcome::Compare(_)
+        | Outcome::Lab(_)
+        | Outcome::Programs(_) => return None,
+    };
     let busy: Vec<f64> =
-        run.cores.iter().filter(|core| is_server(core)).map(|core| core.busy).collect();
-    (!busy.is_empty()).then(|| busy.iter().sum::<f64>() / busy.len() as f64)
+        used.cores.iter().filter(|core| whose(core)).map(|core| core.busy).collect();
+    (!busy.is_empty()).then(|| 100.0 * busy.iter().sum::<f64>() / busy.len() as f64)
+}
+
+/// Nanoseconds that the server's threads ran for each of so many.
+fn threads(used: &Used, count: u64) -> Option<f64> {
+    let ran = used.process?;
+    (count > 0).then(|| ran.as_secs_f64() * 1e9 / count as f64)
 }
 
 fn find_max(outcome: &Outcome) -> Option<&FindMax> {
@@ -248,11 +319,11 @@ fn per_second(requests: &Requests) -> f64 {
 }
 
 fn per_packet(traffic: &Traffic, whose: fn(&CoreUse) -> bool) -> Option<f64> {
-    nanos_per(&traffic.cores, whose, traffic.spec.duration.as_secs_f64(), traffic.delivered)
+    nanos_per(&traffic.used.cores, whose, traffic.spec.duration.as_secs_f64(), traffic.delivered)
 }
 
 fn per_request(requests: &Requests) -> Option<f64> {
-    nanos_per(&requests.cores, is_server, requests.duration.as_secs_f64(), requests.succeeded)
+    nanos_per(&requests.used.cores, is_server, requests.duration.as_secs_f64(), requests.succeeded)
 }
 
 /// Nanoseconds of the cores for each of so many; a core that has two roles counts once.

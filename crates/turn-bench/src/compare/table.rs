@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::cells::Cell;
 use crate::outcome::{Better, Compare, ComparedCell, Measure, Ratio, Spread, Verdict};
 
 /// The whole text.
@@ -29,7 +30,11 @@ fn write_all(out: &mut String, compare: &Compare) -> std::fmt::Result {
             row(out, cell, measure, &names)?;
         }
     }
-    notes(out, compare, &names)
+    let notes = notes(compare);
+    if !notes.is_empty() {
+        writeln!(out)?;
+    }
+    notes.iter().try_for_each(|note| writeln!(out, "- {note}"))
 }
 
 fn facts(out: &mut String, compare: &Compare) -> std::fmt::Result {
@@ -85,9 +90,7 @@ fn row(
     };
     write!(out, "| {} | {}{rate} |", cell.name, measure.name)?;
     for (server, spread) in measure.spreads.iter().enumerate() {
-        let bound = measure.name.contains("delivered")
-            && cell.generator_limited.get(server).is_some_and(|rounds| *rounds > 0);
-        let mark = if bound { "≥ " } else { "" };
+        let mark = if cell.is_bound(measure, server) { "≥ " } else { "" };
         let spread = spread.map_or_else(|| "–".to_owned(), |spread| value(&spread, &measure.unit));
         write!(out, " {mark}{spread} |")?;
     }
@@ -120,7 +123,9 @@ fn verdict(name: &str, ratio: &Ratio, better: Better) -> String {
     format!("{name} {direction} (p = {:.3})", ratio.chance)
 }
 
-fn notes(out: &mut String, compare: &Compare, names: &[&str]) -> std::fmt::Result {
+/// What the table does not show: what the generator can do alone, whose figures are bounds, what could
+/// not be measured.
+pub(crate) fn notes(compare: &Compare) -> Vec<String> {
     let mut notes = Vec::new();
     for cell in &compare.cells {
         if let Some(ceiling) = cell.ceiling {
@@ -131,25 +136,30 @@ fn notes(out: &mut String, compare: &Compare, names: &[&str]) -> std::fmt::Resul
                 scaled(ceiling)
             ));
         }
-        for (name, rounds) in names.iter().zip(&cell.generator_limited) {
-            if *rounds > 0 {
-                let why = if compare.transport.is_stream() {
-                    "the server delivered all that could be sent, or its cores were not full"
-                } else {
-                    "the server delivered all that could be sent"
-                };
-                notes.push(format!(
-                    "{}, {name}: in {rounds} of {} rounds {why}; it may be able to do more (≥)",
-                    cell.name, compare.rounds
-                ));
-            }
+        let bounds = compare.servers.iter().zip(&cell.generator_limited);
+        for (server, rounds) in bounds.filter(|(_, rounds)| **rounds > 0) {
+            notes.push(format!(
+                "{}, {}: in {rounds} of {} rounds {}; it may be able to do more (≥)",
+                cell.name,
+                server.name,
+                compare.rounds,
+                limit(compare, cell)
+            ));
         }
     }
     notes.extend(compare.failures.iter().cloned());
-    if !notes.is_empty() {
-        writeln!(out)?;
+    notes
+}
+
+/// Why a figure is a bound.
+fn limit(compare: &Compare, cell: &ComparedCell) -> &'static str {
+    if cell.name == Cell::Allocations.to_string() {
+        "the server's cores were not full"
+    } else if compare.transport.is_stream() {
+        "the server delivered all that could be sent, or its cores were not full"
+    } else {
+        "the server delivered all that could be sent"
     }
-    notes.iter().try_for_each(|note| writeln!(out, "- {note}"))
 }
 
 fn value(spread: &Spread, unit: &str) -> String {

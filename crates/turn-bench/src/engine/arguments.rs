@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use crate::arguments::{OutputArgs, seconds};
-use crate::cpu::{Watch, WatchArguments};
+use crate::cpu::Watched;
 use crate::engine::bench::{Bench, BenchOptions};
 use crate::engine::find_max::FindMaxSpec;
 use crate::engine::peer::{Peer, PeerOptions};
@@ -86,7 +86,7 @@ impl PacketArgs {
     ///
     /// # Errors
     /// As [`Bench::open`] and [`FrameEnds::open`]; no peer was named.
-    pub fn open(&self, place: ServerPlace, watch: &[Watch]) -> Result<(Bench, Backend)> {
+    pub fn open(&self, place: ServerPlace, watched: &Watched) -> Result<(Bench, Backend)> {
         ensure!(
             self.backend == Backend::Sockets || !place.transport.has_connections(),
             "--backend frames is for --transport udp: packets of a connection cannot be made in advance"
@@ -111,7 +111,7 @@ impl PacketArgs {
             sessions,
             senders: self.senders as usize,
             receivers: self.receivers as usize,
-            watch: watch.to_vec(),
+            watched: watched.clone(),
             quiet: self.quiet,
         })?;
         if let Some(ends) = ends {
@@ -141,7 +141,7 @@ pub struct FindMaxArgs {
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
-    /// What clients are connected by: udp, tcp, or tls, whose certificate is not verified. Over connections
+    /// What clients are connected by. Certificates are not verified. Over streams
     /// a rate is kept if besides at most 0.1 % was held back by full connections, and nine of ten
     /// packets took at most 10 ms
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
@@ -170,9 +170,9 @@ pub struct FindMaxArgs {
     /// Which packets.
     #[command(flatten)]
     pub packets: PacketArgs,
-    /// Cores to watch.
+    /// What to watch.
     #[command(flatten)]
-    pub watch: WatchArguments,
+    pub watched: Watched,
     /// Where the outcome goes.
     #[command(flatten)]
     pub output: OutputArgs,
@@ -198,7 +198,7 @@ impl FindMaxArgs {
             step: self.step,
             near: None,
         };
-        let (mut bench, backend) = self.packets.open(place, &self.watch.watch)?;
+        let (mut bench, backend) = self.packets.open(place, &self.watched)?;
         let result = bench.find_max(&spec, self.packets.sessions, backend);
         // Given back whatever came of the search.
         bench.close();

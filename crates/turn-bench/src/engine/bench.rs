@@ -7,7 +7,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
-use crate::cpu::{Meters, Watch};
+use crate::cpu::{Meters, Watched};
 use crate::engine::client::ClientSource;
 use crate::engine::clock::ClockId;
 use crate::engine::counts::Counts;
@@ -42,8 +42,8 @@ pub struct BenchOptions {
     pub senders: usize,
     /// Threads that receive, 1 or more.
     pub receivers: usize,
-    /// Cores to be watched during each run.
-    pub watch: Vec<Watch>,
+    /// What is watched during each run.
+    pub watched: Watched,
     /// Whether nothing is said on standard error while a run goes on.
     pub quiet: bool,
 }
@@ -66,14 +66,14 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Logs the sessions in and puts meters on the cores to be watched.
+    /// Logs the sessions in and puts meters on what is to be watched.
     ///
     /// # Errors
-    /// What the server said to a session; a core that cannot be watched.
+    /// What the server said to a session; a core or a process that cannot be watched.
     pub fn open(options: &BenchOptions) -> Result<Self> {
         ensure!(options.sessions.sessions > 0, "without sessions there is nothing to measure");
         // All that can fail without a server comes first.
-        let meters = Meters::start(&options.watch)?;
+        let meters = Meters::start(&options.watched)?;
         let sessions = session::open(&options.sessions)?;
         let count = sessions.len();
         let (senders, receivers) = (options.senders.max(1), options.receivers.max(1));

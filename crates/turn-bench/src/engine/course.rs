@@ -16,7 +16,7 @@ use crate::engine::plan::Plan;
 use crate::engine::progress::{Progress, Sample};
 use crate::engine::seam::{Ends, Gauge, Sent, Sink, Source};
 use crate::engine::tally::Tally;
-use crate::outcome::{CoreUse, Latency, Traffic};
+use crate::outcome::{Latency, Traffic, Used};
 use crate::traffic::{Backend, Direction, TrafficSpec, Transport};
 
 /// How long packets that were sent last may take to arrive.
@@ -83,7 +83,7 @@ impl Course<'_> {
         for sink in self.sinks() {
             sink.begin(&begun.plan, begun.one_clock || self.spec.direction == Direction::Echo)?;
         }
-        let (own, cores) = match self.spec.direction {
+        let (own, used) = match self.spec.direction {
             Direction::ClientToPeer | Direction::Echo => self.send(&begun)?,
             Direction::PeerToClient => {
                 (Sent::default(), self.watch(&begun, &[], || clock::now() >= begun.end())?)
@@ -93,7 +93,7 @@ impl Course<'_> {
         thread::sleep(GRACE);
         let report = self.last_report()?;
         let traffic = self.outcome(&own, &report)?;
-        Ok(Traffic { cores, ..traffic })
+        Ok(Traffic { used, ..traffic })
     }
 
     fn sinks(&self) -> impl Iterator<Item = &dyn Sink> {
@@ -134,7 +134,7 @@ impl Course<'_> {
     }
 
     /// Runs the sources to their end.
-    fn send(&mut self, begun: &Begun) -> Result<(Sent, Vec<CoreUse>)> {
+    fn send(&mut self, begun: &Begun) -> Result<(Sent, Used)> {
         let plan = &begun.plan;
         let targets = || self.sources.iter().flat_map(ClientSource::targets).collect::<Vec<_>>();
         let mut made = match self.ends {
@@ -171,14 +171,9 @@ impl Course<'_> {
     }
 
     /// Waits until it is over, asks the peer now and then, shows how it goes, and measures the
-    /// cores during the measured time.
-    fn watch(
-        &mut self,
-        begun: &Begun,
-        meters: &[Meter],
-        over: impl Fn() -> bool,
-    ) -> Result<Vec<CoreUse>> {
-        let (mut measuring, mut cores) = (false, None);
+    /// cores and the process during the measured time.
+    fn watch(&mut self, begun: &Begun, meters: &[Meter], over: impl Fn() -> bool) -> Result<Used> {
+        let (mut measuring, mut used) = (false, None);
         let mut ask = Instant::now();
         while !over() {
             let now = clock::now();
@@ -186,8 +181,8 @@ impl Course<'_> {
                 measuring = true;
                 self.meters.begin();
             }
-            if measuring && now >= begun.end() && cores.is_none() {
-                cores = Some(self.meters.end());
+            if measuring && now >= begun.end() && used.is_none() {
+                used = Some(self.meters.end());
             }
             if Instant::now() >= ask {
                 ask = Instant::now() + ASK;
@@ -200,7 +195,7 @@ impl Course<'_> {
                 self.show(meters, &report)?;
             }
         }
-        Ok(cores.unwrap_or_else(|| self.meters.end()))
+        Ok(used.unwrap_or_else(|| self.meters.end()))
     }
 
     fn show(&mut self, meters: &[Meter], report: &Report) -> Result<()> {
@@ -271,7 +266,7 @@ impl Course<'_> {
             damaged: choose(report.damaged, tally.damaged),
             dropped: report.dropped,
             latency,
-            cores: Vec::new(),
+            used: Used::default(),
         })
     }
 }

@@ -38,9 +38,14 @@ impl Traffic {
             self.damaged,
         );
         let _ = writeln!(text, "latency    {}", latency(self.latency.as_ref()));
-        self.cores.iter().for_each(|core| {
+        self.used.cores.iter().for_each(|core| {
             let _ = writeln!(text, "{}", core_line(core));
         });
+        if let Some(ran) = self.used.process {
+            let part = 100.0 * ran.as_secs_f64() / spec.duration.as_secs_f64();
+            let each = ran.as_nanos() / u128::from(self.delivered.max(1));
+            let _ = writeln!(text, "process    {part:.1} % of a core, {each} ns for each packet");
+        }
         self.doubts().iter().for_each(|doubt| {
             let _ = writeln!(text, "note: {doubt}");
         });
@@ -182,6 +187,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::outcome::Used;
     use crate::traffic::Backend;
     use crate::traffic::TrafficSpec;
 
@@ -208,7 +214,7 @@ mod tests {
             damaged: 0,
             dropped: 0,
             latency: Some(Latency { p50: 1500, ..Latency::default() }),
-            cores: Vec::new(),
+            used: Used::default(),
         }
     }
 
@@ -223,6 +229,14 @@ mod tests {
         assert!(!text.contains("note:") && !text.contains("over"), "{text}");
         let text = Traffic { transport: Transport::Tls, ..traffic() }.summary();
         assert!(text.contains("by sockets, clients over TLS 1.3 (TLS_AES_128_GCM"), "{text}");
+    }
+
+    #[test]
+    fn what_the_process_took_is_told_where_it_was_watched() {
+        assert!(!traffic().summary().contains("process"));
+        let used = Used { process: Some(Duration::from_millis(199)), ..Used::default() };
+        let text = Traffic { used, ..traffic() }.summary();
+        assert!(text.contains("process    10.0 % of a core, 100000 ns for each packet"), "{text}");
     }
 
     #[test]

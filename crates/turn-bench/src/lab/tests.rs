@@ -14,7 +14,7 @@ use super::protocol::SessionId;
 use super::relay::{Relay, RelaySockets, Tally};
 use super::strategy::Strategy;
 use super::{Bench, LabOptions, middle};
-use crate::cpu::Meters;
+use crate::cpu::{Meters, Watched};
 use crate::outcome::{Lab, LabRow};
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -216,7 +216,10 @@ fn lab(words: &[&str]) -> Lab {
     let cores = Cores { relay: vec![core], generator: vec![core] };
     let more = ["--sessions", "10", "--seconds", "0.1", "--quiet"];
     let options = options(&[words, &more].concat());
-    let lab = Bench::new(&options, cores).unwrap().run(&mut Meters::start(&[]).unwrap()).unwrap();
+    let lab = Bench::new(&options, cores)
+        .unwrap()
+        .run(&mut Meters::start(&Watched::default()).unwrap())
+        .unwrap();
     assert_eq!(lab.rows.len(), 2);
     for row in &lab.rows {
         assert!(row.delivered > 0 && row.delivered <= row.sent, "{row:?}");

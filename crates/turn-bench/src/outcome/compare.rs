@@ -113,6 +113,15 @@ pub struct ComparedCell {
     pub generator_limited: Vec<u32>,
 }
 
+impl ComparedCell {
+    /// Whether a quantity of a server is the least that it may be, since not the server was the limit.
+    #[must_use]
+    pub fn is_bound(&self, measure: &Measure, server: usize) -> bool {
+        measure.better == Better::Higher
+            && self.generator_limited.get(server).is_some_and(|rounds| *rounds > 0)
+    }
+}
+
 /// One quantity, of every server in every round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {

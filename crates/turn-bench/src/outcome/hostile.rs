@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CoreUse, Requests};
+use super::{Requests, Used};
 
 /// What became of a run of hostile traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,8 +26,9 @@ pub struct Hostile {
     pub probe: Requests,
     /// The measured time.
     pub duration: Duration,
-    /// How busy each core that was watched was during the measured time.
-    pub cores: Vec<CoreUse>,
+    /// What was watched during the measured time.
+    #[serde(flatten)]
+    pub used: Used,
 }
 
 impl Hostile {

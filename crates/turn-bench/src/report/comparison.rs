@@ -7,6 +7,7 @@ use super::page::{COLOURS, Cell, Section, cards, table};
 use super::runs;
 use super::units;
 use super::{escape, plot};
+use crate::compare::notes;
 use crate::outcome::{Better, Compare, ComparedCell, Latency, Measure, Ratio, Verdict};
 
 /// What `compare` calls the step at the rate that all servers are given alike.
@@ -196,10 +197,11 @@ fn figures(compare: &Compare) -> Section {
         cell.measures.iter().map(move |measure| {
             let write = units::writer(&measure.unit);
             let mut row = vec![Cell::Words(cell.name.clone()), Cell::Words(measure.name.clone())];
-            row.extend(measure.spreads.iter().map(|spread| {
+            row.extend(measure.spreads.iter().enumerate().map(|(server, spread)| {
+                let mark = if cell.is_bound(measure, server) { "≥ " } else { "" };
                 Cell::Figure(spread.map_or_else(
                     || "not measured".to_owned(),
-                    |spread| format!("{} ± {}", write(spread.median), write(spread.mad)),
+                    |spread| format!("{mark}{} ± {}", write(spread.median), write(spread.mad)),
                 ))
             }));
             let words: Vec<String> = measure.ratios.iter().flatten().map(verdict).collect();
@@ -210,8 +212,16 @@ fn figures(compare: &Compare) -> Section {
     Section {
         title: "Figures".to_owned(),
         lead: "Median of the rounds ± median distance from it.".to_owned(),
-        body: table(&heading, rows),
+        body: table(&heading, rows) + &list(&notes(compare)),
     }
+}
+
+fn list(notes: &[String]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let items: String = notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
+    format!("<ul>{items}</ul>")
 }
 
 fn verdict(ratio: &Ratio) -> String {

@@ -146,10 +146,10 @@ fn row(outcome: &Outcome) -> Option<Vec<Cell>> {
         (succeeded / run.duration.as_secs_f64(), 1.0 - succeeded / run.started.max(1) as f64)
     };
     let ((per_second, lost), cores) = match outcome {
-        Outcome::Traffic(run) => (traffic(run), &run.cores),
-        Outcome::FindMax(found) => (traffic(&found.confirmed), &found.confirmed.cores),
-        Outcome::Requests(run) => (requests(run), &run.cores),
-        Outcome::Hostile(hostile) => (requests(&hostile.probe), &hostile.cores),
+        Outcome::Traffic(run) => (traffic(run), &run.used.cores),
+        Outcome::FindMax(found) => (traffic(&found.confirmed), &found.confirmed.used.cores),
+        Outcome::Requests(run) => (requests(run), &run.used.cores),
+        Outcome::Hostile(hostile) => (requests(&hostile.probe), &hostile.used.cores),
         Outcome::Footprint(_) | Outcome::Compare(_) | Outcome::Lab(_) | Outcome::Programs(_) => {
             return None;
         }

@@ -14,8 +14,8 @@ use turn_types::{IpFamily, Prefix};
 
 use super::worker::{Window, Worker};
 use super::{Kind, RequestSpec, SETTLE, outcome, shares, sleep_until, text, try_login};
-use crate::cpu::{Meters, Watch};
-use crate::outcome::Hostile;
+use crate::cpu::{Meters, Watched};
+use crate::outcome::{Hostile, Used};
 use crate::session::{Link, Login, Place};
 use crate::traffic::Transport;
 use datagrams::Datagrams;
@@ -82,12 +82,12 @@ pub struct HostileSpec {
 /// # Errors
 /// The server does not answer, or refuses the login; sources cannot be forged for lack of
 /// privileges; a core that cannot be watched.
-pub fn run_hostile(spec: &HostileSpec, watches: &[Watch]) -> Result<Hostile> {
+pub fn run_hostile(spec: &HostileSpec, watched: &Watched) -> Result<Hostile> {
     raise_open_files().context("raising the limit of open files")?;
     try_login(&probe(spec), &spec.login)?;
     let (mut outlet, mut datagrams) = arm(spec)?;
     let ear = Ear::of(&outlet)?;
-    let mut meters = Meters::start(watches)?;
+    let mut meters = Meters::start(watched)?;
     let begin = Clock::instant() + SETTLE;
     let start = begin + spec.warm_up;
     let window = Window { start, end: start + spec.duration };
@@ -102,7 +102,7 @@ pub fn run_hostile(spec: &HostileSpec, watches: &[Watch]) -> Result<Hostile> {
         sleep_until(window.start);
         meters.begin();
         sleep_until(window.end);
-        let cores = meters.end();
+        let used = meters.end();
         let panicked = |_| anyhow!("a thread of the run has panicked");
         let sent = sending.join().map_err(panicked)?;
         let answers = listening.join().map_err(panicked)??;
@@ -114,9 +114,9 @@ pub fn run_hostile(spec: &HostileSpec, watches: &[Watch]) -> Result<Hostile> {
             refused: sent.refused,
             answers: answers.datagrams,
             answer_bytes: answers.bytes,
-            probe: outcome(&probe, tally, Vec::new()),
+            probe: outcome(&probe, tally, Used::default()),
             duration: spec.duration,
-            cores,
+            used,
         })
     })
 }
@@ -185,6 +185,6 @@ pub fn describe_hostile(hostile: &Hostile) -> String {
     for (why, times) in &probe.failed {
         text.push_str(&format!("\n  it failed {times} times: {why}"));
     }
-    text.push_str(&text::busy_cores(&hostile.cores));
+    text.push_str(&text::used(&hostile.used, hostile.duration, None));
     text
 }

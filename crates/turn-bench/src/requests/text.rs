@@ -1,8 +1,9 @@
 //! What was measured, for people.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use crate::outcome::{CoreUse, Latency, Requests};
+use crate::outcome::{Latency, Requests, Used};
 
 /// A run of requests in a few lines.
 #[must_use]
@@ -23,7 +24,7 @@ pub fn describe(requests: &Requests) -> String {
     if let Some(latency) = &requests.latency {
         let _ = write!(text, "\n  latency: {}", percentiles(latency));
     }
-    text.push_str(&busy_cores(&requests.cores));
+    text.push_str(&used(&requests.used, *duration, Some((*succeeded, mode))));
     if failed.iter().any(|(why, _)| why.contains("answer")) {
         text.push_str(
             "\n  A server may limit what it answers to strangers (turnpike: \
@@ -47,21 +48,28 @@ pub(super) fn percentiles(latency: &Latency) -> String {
     )
 }
 
-/// A line for each core that was watched.
-pub(super) fn busy_cores(cores: &[CoreUse]) -> String {
+/// A line for each core that was watched, and one for the process, with its part of each of so many.
+pub(super) fn used(used: &Used, duration: Duration, each: Option<(u64, &str)>) -> String {
     let mut text = String::new();
-    for core in cores {
+    for core in &used.cores {
         let _ =
             write!(text, "\n  core {} ({}): {:.1} % busy", core.core, core.role, core.busy * 100.0);
+    }
+    if let Some(ran) = used.process {
+        let part = 100.0 * ran.as_secs_f64() / duration.as_secs_f64();
+        let _ = write!(text, "\n  the process: {part:.1} % of a core");
+        if let Some((count @ 1.., what)) = each {
+            let micros = ran.as_secs_f64() * 1e6 / count as f64;
+            let _ = write!(text, ", {micros:.1} us for each {what}");
+        }
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+    use crate::outcome::CoreUse;
     use crate::traffic::Transport;
 
     #[test]
@@ -75,7 +83,15 @@ mod tests {
             datagrams: (3003, 3000),
             duration: Duration::from_secs(2),
             latency: Some(Latency { p50: 1_500_000, max: 3_000_000, ..Latency::default() }),
-            cores: vec![CoreUse { role: "server".to_owned(), core: 1, busy: 0.5, stat: [0.0; 6] }],
+            used: Used {
+                cores: vec![CoreUse {
+                    role: "server".to_owned(),
+                    core: 1,
+                    busy: 0.5,
+                    stat: [0.0; 6],
+                }],
+                process: Some(Duration::from_millis(60)),
+            },
         };
         let text = describe(&requests);
         for said in [
@@ -83,6 +99,7 @@ mod tests {
             "failed 1 times: Allocate: no answer",
             "p50 1.50 ms",
             "core 1 (server): 50.0 % busy",
+            "the process: 3.0 % of a core, 60.0 us for each alloc",
             "stranger_answers_per_second",
         ] {
             assert!(text.contains(said), "{said} is not in:\n{text}");

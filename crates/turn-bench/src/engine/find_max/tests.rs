@@ -1,6 +1,7 @@
 //! The search against servers that are functions of the rate.
 
 use super::*;
+use crate::outcome::Used;
 use crate::traffic::{Direction, Shape, Transport};
 
 /// A generator that sends at most `sends` packets per second, and a server that loses nothing up
@@ -41,7 +42,7 @@ impl World {
             damaged: 0,
             dropped: 0,
             latency: None,
-            cores: Vec::new(),
+            used: Used::default(),
         }
     }
 }
