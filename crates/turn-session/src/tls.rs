@@ -23,6 +23,8 @@ const PIECE_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct Tls {
     connection: Box<ServerConnection>,
+    /// The other end has said that nothing more comes.
+    has_ended: bool,
 }
 
 /// What is done with all TLS connections: certificates and rules.
@@ -53,7 +55,7 @@ impl Tls {
     pub fn new(config: &TlsConfig) -> Result<Self, TlsError> {
         let mut connection = ServerConnection::new(Arc::clone(&config.config))?;
         connection.set_buffer_limit(Some(CIPHERTEXT_BYTES));
-        Ok(Self { connection: Box::new(connection) })
+        Ok(Self { connection: Box::new(connection), has_ended: false })
     }
 
     /// How many bytes may be read from the network where there is `room` for what the other end meant, so
@@ -78,7 +80,7 @@ impl Tls {
         while !ciphertext.is_empty() {
             // It fails only where too much plaintext waits, of which `most` takes care.
             let taken = self.connection.read_tls(&mut ciphertext).unwrap_or(0);
-            self.connection.process_new_packets()?;
+            self.has_ended |= self.connection.process_new_packets()?.peer_has_closed();
             len += self.read(&mut room[len..]);
             if taken == 0 {
                 return Err(TlsError(rustls::Error::General(
@@ -130,6 +132,13 @@ impl Tls {
     /// Says that nothing more comes.
     pub fn end(&mut self) {
         self.connection.send_close_notify();
+    }
+
+    /// Whether the other end has said that nothing more comes (RFC 8446 §6.1), behind all that can be
+    /// [read](Self::read). It may leave the connection below open.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.has_ended
     }
 
     /// Whether both ends have agreed.

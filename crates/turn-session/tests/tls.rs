@@ -168,3 +168,20 @@ fn certificates_that_do_not_fit_their_keys_are_refused() {
         read(chain, key).unwrap_err();
     }
 }
+
+#[test]
+fn the_end_is_known_behind_all_that_was_said() {
+    let (mut tls, mut client) = agreed();
+    client.writer().write_all(b"the last of it").unwrap();
+    client.send_close_notify();
+    assert!(!tls.has_ended());
+    let mut room = [0; 4];
+    assert_eq!(tls.take(&from_client(&mut client), &mut room).unwrap(), 4);
+    assert!(tls.has_ended());
+    let mut rest = [0; 20];
+    assert_eq!(tls.read(&mut rest), 10);
+    assert_eq!(&[&room[..], &rest[..10]].concat(), b"the last of it");
+    // The server may go on.
+    assert_eq!(tls.write([b"and more", b""]), 8);
+    assert_eq!(to_client(&mut tls, &mut client), b"and more");
+}
