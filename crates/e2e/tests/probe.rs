@@ -104,6 +104,18 @@ fn a_chain_is_judged_and_named() {
 }
 
 #[test]
+fn the_certificate_of_an_authority_is_told_from_a_servers() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let certificates = Certificates::new(&lab);
+    // As `openssl req -x509` makes them when nothing else is said.
+    let _server = relaying(&lab, certificates.simple());
+    let ca = certificates.path("turn.pem").display().to_string();
+    let report = probe(&lab, &[&format!("turns:{}", lab.v4.listen), "--ca", &ca]);
+    assert_eq!(steps(&report), ["resolve ok", "connect ok", "tls failed"], "{report:#}");
+    assert!(what(&report, "tls").contains("one of an authority (CA:TRUE)"), "{report:#}");
+}
+
+#[test]
 fn what_does_not_work_is_told_with_its_status() {
     let Some(lab) = require(Lab::new()) else { return };
     let mut server = Server::start(&lab, &Config::for_lab(&lab));
