@@ -118,6 +118,7 @@ impl Worker {
     /// Hears what the kernel relayed.
     pub(crate) fn sweep(&mut self, now: Now) {
         self.fast_path.sweep(now.instant, &mut self.server, self.observer.counters());
+        self.sockets.merge(self.fast_path.listeners_merge());
     }
 
     /// Lets the server do what has become due, if anything has.

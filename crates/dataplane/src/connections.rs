@@ -157,6 +157,8 @@ impl Worker {
                 return;
             }
         }
+        // It may hold more, of which the kernel does not tell.
+        self.released.push(id);
     }
 
     /// A stream that is not read is told of only for its errors.

@@ -26,6 +26,7 @@ mod ingress;
 mod line_budget;
 mod listener;
 mod losses;
+mod merging;
 mod moves;
 mod observe;
 mod peer_commands;
@@ -190,6 +191,14 @@ pub mod limits {
     /// statistics lag behind by, and several times within what routes hold without a word
     /// ([`xdp_relay::limits::LEASE`]).
     pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+    /// Sweeps in a row by which packets came merged that nobody had asked for, until sockets ask for it
+    /// too: by one of them there may be some that were merged before.
+    pub const MERGED_SWEEPS: u32 = 2;
+
+    /// How long sockets then ask for it, before they see again whether packets come merged all the same:
+    /// that costs a few seconds in which bursts are cut up for them.
+    pub const MERGING_FOR: Duration = Duration::from_mins(10);
 
     /// How often one kind of trouble is logged.
     pub const TROUBLE_EVERY: Duration = Duration::from_secs(60);

@@ -204,3 +204,94 @@ impl Peers {
         streams.collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+    use std::time::Duration;
+
+    use linux_net::TcpOptions;
+
+    use super::*;
+
+    const MOMENT: Duration = Duration::from_millis(1);
+    const STREAM: SocketId = SocketId(7);
+
+    /// A connection that is one with a client's, and its other end.
+    fn bound(now: Instant) -> (Peer, std::net::TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let long = Duration::from_secs(60);
+        let options =
+            TcpOptions { reuse_port: false, keepalive: long, unacknowledged: long, backlog: 1 };
+        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let socket = TcpStream::connect(from, to, &options).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        (Peer::new(socket, Phase::Bound(STREAM), Interest::Read, now), far)
+    }
+
+    fn overdue(peer: Peer, now: Instant) -> bool {
+        let mut peers = Peers::default();
+        peers.insert(ConnectionId(1), peer);
+        let overdue = peers.overdue(now);
+        assert!(overdue.iter().all(|stream| *stream == STREAM));
+        !overdue.is_empty()
+    }
+
+    #[test]
+    fn who_is_half_closed_may_be_silent_for_a_while() {
+        let now = Instant::ZERO + Duration::from_secs(100);
+        let halves: [fn(&mut Peer); 2] =
+            [|peer| peer.from_client.ended = true, |peer| peer.from_peer.ended = true];
+        for close in halves {
+            let (mut peer, _far) = bound(now);
+            close(&mut peer);
+            assert!(!overdue(peer, now + (HALF_CLOSED_FOR - MOMENT)));
+            let (mut peer, _far) = bound(now);
+            close(&mut peer);
+            assert!(overdue(peer, now + HALF_CLOSED_FOR));
+            // Whoever still says something has longer.
+            let (mut peer, _far) = bound(now);
+            close(&mut peer);
+            assert_eq!(peer.say(b"more", now + HALF_CLOSED_FOR).unwrap(), 4);
+            assert!(!overdue(peer, now + (2 * HALF_CLOSED_FOR - MOMENT)));
+        }
+    }
+
+    #[test]
+    fn one_whose_both_ways_are_open_may_be_silent_for_ever() {
+        let now = Instant::ZERO + Duration::from_secs(100);
+        let (peer, _far) = bound(now);
+        assert!(!overdue(peer, now + 1000 * HALF_CLOSED_FOR));
+    }
+
+    #[test]
+    fn who_takes_nothing_is_not_waited_for_for_ever() {
+        let now = Instant::ZERO + Duration::from_secs(100);
+        let stuck = || {
+            let (mut peer, far) = bound(now);
+            let much = vec![0; 1 << 20];
+            // What the kernel takes is not in it.
+            while !peer.is_behind() {
+                peer.say(&much, now).unwrap();
+            }
+            // Nothing goes, and time does.
+            assert_eq!(peer.say_on(now + PIPE_STUCK_FOR / 2).unwrap(), 0);
+            (peer, far)
+        };
+        let (peer, _far) = stuck();
+        assert!(!overdue(peer, now + (PIPE_STUCK_FOR - MOMENT)));
+        let (peer, _far) = stuck();
+        assert!(overdue(peer, now + PIPE_STUCK_FOR));
+        // Who takes some has as long again.
+        let (mut peer, mut far) = stuck();
+        let later = now + PIPE_STUCK_FOR;
+        let mut room = vec![0; 1 << 20];
+        while peer.say_on(later).unwrap() == 0 {
+            far.read_exact(&mut room[..1]).unwrap();
+            let _ = far.read(&mut room).unwrap();
+        }
+        assert!(!overdue(peer, later + (PIPE_STUCK_FOR - MOMENT)));
+    }
+}

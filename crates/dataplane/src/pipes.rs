@@ -60,11 +60,13 @@ impl Worker {
         for _ in 0..READS_PER_TURN {
             match self.client_to_peer(id, connection) {
                 Moved::Bytes => {}
-                Moved::Nothing => break,
+                Moved::Nothing => return self.settle_pipe(connection),
                 Moved::SourceBroken => return self.close_stream(id, StreamEnd::Broken),
                 Moved::SinkBroken => return self.close_stream(id, StreamEnd::PeerBroken),
             }
         }
+        // It may hold more, of which the kernel does not tell.
+        self.released.push(id);
         self.settle_pipe(connection);
     }
 
@@ -180,7 +182,7 @@ impl Worker {
             peer.socket.end_sending();
             peer.from_client.told = true;
         }
-        if peer.from_peer.ended && !peer.from_peer.told && stream.unsent_bytes() == 0 {
+        if peer.from_peer.ended && !peer.from_peer.told && stream.is_flushed() {
             stream.end_sending();
             peer.from_peer.told = true;
         }

@@ -32,6 +32,8 @@ pub(crate) struct Sockets {
     /// Those of which no connection can be taken now.
     resting: Vec<RelayId>,
     net: NetOptions,
+    /// Whether listeners ask for merged packets.
+    listeners_merge: bool,
 }
 
 /// How connections with peers are: those that keep silent are asked whether they are there, and given up
@@ -62,7 +64,19 @@ impl Sockets {
         let events = Events::new(SOCKETS_PER_TURN);
         let relays = RelaySockets::default();
         let (listening, resting) = (HashMap::new(), Vec::new());
-        Ok(Self { epoll, events, wake, listeners, acceptors, relays, listening, resting, net })
+        let listeners_merge = net.gro;
+        Ok(Self {
+            epoll,
+            events,
+            wake,
+            listeners,
+            acceptors,
+            relays,
+            listening,
+            resting,
+            net,
+            listeners_merge,
+        })
     }
 
     /// Waits until something is ready, or for `timeout`; `None` waits for ever. Wake-ups are taken
@@ -245,6 +259,17 @@ impl Sockets {
         self.epoll.add(&socket.socket, Token::Relay(relay).number(), Interest::Read)?;
         self.relays.adopt(relay, socket);
         Ok(())
+    }
+
+    /// Has listeners ask for merged packets, or cease to.
+    pub(crate) fn merge(&mut self, wanted: bool) {
+        let merges = self.net.gro && wanted;
+        if merges != std::mem::replace(&mut self.listeners_merge, merges) {
+            // What a client sent and waits already, merged, comes as one datagram when it is not asked for
+            // any more: of ChannelData the length in front shows it, so that none of it is taken for one
+            // payload.
+            self.listeners.iter().for_each(|listener| listener.socket.merge(merges));
+        }
     }
 
     /// Closes a relay socket, for UDP or TCP; its descriptor leaves the epoll set by that.

@@ -129,14 +129,12 @@ impl Stream {
             };
             Ok::<_, ReadError>(if len == 0 { 0 } else { front.len() + len })
         })?;
-        Ok(match (filled, outcome) {
-            (Some(index), _) => {
-                self.partial.clear();
-                Heard::Bytes(index)
-            }
-            (None, ReadOutcome::Ended) => Heard::Ended,
-            (None, _) => Heard::Nothing,
-        })
+        if let Some(index) = filled {
+            self.partial.clear();
+            return Ok(Heard::Bytes(index));
+        }
+        let has_ended = outcome == ReadOutcome::Ended || tls.as_ref().is_some_and(Tls::has_ended);
+        Ok(if has_ended { Heard::Ended } else { Heard::Nothing })
     }
 
     /// A load balancer has said who is behind it, or that it is itself.
@@ -184,7 +182,12 @@ impl Stream {
 
     /// Whether there are answers that it is still to have.
     pub(crate) fn owes_answers(&self) -> bool {
-        self.waiting > 0 || !self.out.is_empty()
+        self.waiting > 0 || !self.is_flushed()
+    }
+
+    /// Whether the kernel has all that was to be written.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.out.is_empty() && !self.wants_write()
     }
 
     /// What is to be waited for.
@@ -381,7 +384,7 @@ impl Streams {
     /// Adds a stream under the number that [`next_id`](Self::next_id) gave.
     pub(crate) fn insert(&mut self, stream: Box<Stream>) {
         let id = stream.path.socket;
-        if !stream.out.is_empty() || stream.wants_write() {
+        if !stream.is_flushed() {
             // It comes from another worker, which has not written all.
             self.unsent.push(id);
         }

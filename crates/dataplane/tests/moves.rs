@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use control::{
     Asked, LockedBook, Mailbox, Request, Series, SessionFilter, UserDirectory, UserLookup,
@@ -19,9 +20,11 @@ use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method,
     TransactionId, value,
 };
-use support::{LOCALHOST, PASSWORD, PATIENCE, PEER, REALM, USER, alice, policy};
+use support::dtls::{DtlsUser, config};
+use support::stream::StreamUser;
+use support::{LOCALHOST, PASSWORD, PATIENCE, PEER, REALM, Start, USER, World, alice, policy};
 use turn_proto::{AllocationRecord, Policy, SharedBook, UserAnswer};
-use turn_types::WorkerId;
+use turn_types::{Transport, WorkerId};
 
 const WORKERS: u16 = 2;
 const CHANNEL: [u8; 2] = [0x40, 0x00];
@@ -119,19 +122,68 @@ impl Drop for Server {
     }
 }
 
-/// A client at one port.
-struct Client {
-    socket: UdpSocket,
+/// What carries a client's messages.
+trait Way {
+    fn write(&mut self, message: &[u8]);
+    fn read(&mut self) -> Vec<u8>;
+}
+
+impl Way for UdpSocket {
+    fn write(&mut self, message: &[u8]) {
+        self.send(message).unwrap();
+    }
+
+    fn read(&mut self) -> Vec<u8> {
+        let mut buffer = [0; 2000];
+        let len = self.recv(&mut buffer).unwrap();
+        buffer[..len].to_vec()
+    }
+}
+
+impl Way for StreamUser {
+    fn write(&mut self, message: &[u8]) {
+        let padding = &[0; 3][..message.len().next_multiple_of(4) - message.len()];
+        Self::write(self, &[message, padding].concat());
+    }
+
+    fn read(&mut self) -> Vec<u8> {
+        Self::read(self).unwrap()
+    }
+}
+
+impl Way for DtlsUser {
+    fn write(&mut self, message: &[u8]) {
+        Self::write(self, message);
+    }
+
+    fn read(&mut self) -> Vec<u8> {
+        Self::read(self).unwrap()
+    }
+}
+
+/// A client by one way.
+struct Client<W = UdpSocket> {
+    way: W,
     nonce: Vec<u8>,
     transactions: u8,
 }
 
 impl Client {
     fn new(server: &Server) -> Self {
-        let socket = UdpSocket::bind((LOCALHOST, 0)).unwrap();
-        socket.connect(server.addr).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut client = Self { socket, nonce: Vec::new(), transactions: 0 };
+        Self::over(connected(server.addr))
+    }
+}
+
+fn connected(server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+    socket.connect(server).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+impl<W: Way> Client<W> {
+    fn over(way: W) -> Self {
+        let mut client = Self { way, nonce: Vec::new(), transactions: 0 };
         let challenge = client.exchange(Method::ALLOCATE, |_| ());
         let message = Message::parse(&challenge).unwrap();
         client.nonce = message.first(AttributeType::NONCE).unwrap().to_vec();
@@ -152,19 +204,13 @@ impl Client {
             let key = stun_wire::long_term_key_md5(USER, REALM, PASSWORD).unwrap();
             builder.integrity(IntegrityKind::Sha1, &IntegrityKey::new(&key)).finish()
         };
-        self.socket.send(&out[..len.unwrap()]).unwrap();
+        self.way.write(&out[..len.unwrap()]);
         loop {
-            let answer = self.receive();
+            let answer = self.way.read();
             if answer[0] & 0xC0 == 0 {
                 return answer;
             }
         }
-    }
-
-    fn receive(&self) -> Vec<u8> {
-        let mut buffer = [0; 2000];
-        let len = self.socket.recv(&mut buffer).unwrap();
-        buffer[..len].to_vec()
     }
 
     fn success(&mut self, method: Method, write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
@@ -175,11 +221,39 @@ impl Client {
         answer
     }
 
+    /// Allocates; the ticket that it moves by.
+    fn allocate(&mut self) -> Vec<u8> {
+        ticket_of(&self.success(Method::ALLOCATE, |b| {
+            b.requested_transport(17).mobility_ticket(&[]);
+        }))
+    }
+
+    /// Takes the allocation of this ticket; the next ticket.
+    fn take(&mut self, ticket: &[u8]) -> Vec<u8> {
+        ticket_of(&self.success(Method::REFRESH, |b| {
+            b.mobility_ticket(ticket);
+        }))
+    }
+
+    fn bind(&mut self, peer: &UdpSocket) {
+        self.success(Method::CHANNEL_BIND, |b| {
+            b.attribute(AttributeType::CHANNEL_NUMBER, &[CHANNEL[0], CHANNEL[1], 0, 0]);
+            b.xor_address(AttributeType::XOR_PEER_ADDRESS, peer.local_addr().unwrap());
+        });
+    }
+
+    /// Data goes both ways, from the same relayed address as ever.
+    fn talk(&mut self, peer: &UdpSocket, relayed: SocketAddr, data: u8) {
+        assert_eq!(self.reach(peer, data), relayed);
+        peer.send_to(b"back", relayed).unwrap();
+        assert_eq!(self.way.read(), [&CHANNEL[..], &[0, 4], b"back"].concat());
+    }
+
     /// Sends `data` by the channel until it is echoed at `peer`: what is sent while an allocation is on its
     /// way is lost.
-    fn reach(&self, peer: &UdpSocket, data: u8) -> SocketAddr {
+    fn reach(&mut self, peer: &UdpSocket, data: u8) -> SocketAddr {
         for _ in 0..100 {
-            self.socket.send(&[CHANNEL[0], CHANNEL[1], 0, 1, data]).unwrap();
+            self.way.write(&[CHANNEL[0], CHANNEL[1], 0, 1, data]);
             let mut buffer = [0; 10];
             if let Ok((1, from)) = peer.recv_from(&mut buffer)
                 && buffer[0] == data
@@ -200,16 +274,10 @@ fn ticket_of(answer: &[u8]) -> Vec<u8> {
 fn an_allocation_follows_its_client_through_all_workers() {
     let server = Server::start();
     let peer = UdpSocket::bind((PEER, 0)).unwrap();
-    peer.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+    peer.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut client = Client::new(&server);
-    let answer = client.success(Method::ALLOCATE, |b| {
-        b.requested_transport(17).mobility_ticket(&[]);
-    });
-    let mut ticket = ticket_of(&answer);
-    client.success(Method::CHANNEL_BIND, |b| {
-        b.attribute(AttributeType::CHANNEL_NUMBER, &[CHANNEL[0], CHANNEL[1], 0, 0]);
-        b.xor_address(AttributeType::XOR_PEER_ADDRESS, peer.local_addr().unwrap());
-    });
+    let mut ticket = client.allocate();
+    client.bind(&peer);
     let relayed = client.reach(&peer, 0);
 
     let mut homes = BTreeSet::new();
@@ -222,21 +290,19 @@ fn an_allocation_follows_its_client_through_all_workers() {
         moves += 1;
         let before = home(&server);
         let mut next = Client::new(&server);
-        ticket = ticket_of(&next.success(Method::REFRESH, |b| {
-            b.mobility_ticket(&ticket);
-        }));
+        ticket = next.take(&ticket);
         // Make before break: the old 5-tuple carries data both ways.
         assert_eq!(client.reach(&peer, 100), relayed);
         peer.send_to(b"old", relayed).unwrap();
-        assert_eq!(client.receive(), [&CHANNEL[..], &[0, 3], b"old"].concat());
+        assert_eq!(client.way.read(), [&CHANNEL[..], &[0, 3], b"old"].concat());
         // Then the new one.
         assert_eq!(next.reach(&peer, moves), relayed, "the relayed address stays");
         peer.send_to(b"new", relayed).unwrap();
-        assert_eq!(next.receive(), [&CHANNEL[..], &[0, 3], b"new"].concat());
+        assert_eq!(next.way.read(), [&CHANNEL[..], &[0, 3], b"new"].concat());
         let sessions = server.sessions();
         assert_eq!(sessions.iter().map(Vec::len).sum::<usize>(), 1, "it is in one place");
         let after = home(&server);
-        assert_eq!(sessions[after][0].five_tuple.client.0, next.socket.local_addr().unwrap());
+        assert_eq!(sessions[after][0].five_tuple.client.0, next.way.local_addr().unwrap());
         crossed += usize::from(before != after);
         homes.insert(after);
         client = next;
@@ -250,20 +316,62 @@ fn an_allocation_follows_its_client_through_all_workers() {
     assert!(server.sessions().iter().all(Vec::is_empty));
 }
 
+/// 8016-3.2.2-01: whatever carried it before and carries it now, and at whichever worker; also when the old
+/// way is gone first.
+#[test]
+fn an_allocation_changes_from_one_transport_to_another() {
+    let policy = Policy { mobility: true, ..policy() };
+    let start = Start { policy, dtls: Some(config()), ..Start::default() };
+    let worlds = World::start_many(start, WORKERS);
+    let [here, there] = [worlds[0].server, worlds[1].server];
+    let peer = UdpSocket::bind((PEER, 0)).unwrap();
+    peer.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+
+    let mut by_tcp = Client::over(StreamUser::connect(here));
+    let ticket = by_tcp.allocate();
+    by_tcp.bind(&peer);
+    let relayed = by_tcp.reach(&peer, 1);
+    drop(by_tcp);
+
+    let mut by_dtls = Client::over(DtlsUser::connect(there));
+    let ticket = by_dtls.take(&ticket);
+    by_dtls.talk(&peer, relayed, 2);
+
+    let mut by_tcp = Client::over(StreamUser::connect(here));
+    let ticket = by_tcp.take(&ticket);
+    by_tcp.talk(&peer, relayed, 3);
+    // What is over has no part in it any more.
+    by_dtls.way.stream.shutdown().unwrap();
+    by_tcp.talk(&peer, relayed, 4);
+
+    let mut by_udp = Client::over(connected(here));
+    let ticket = by_udp.take(&ticket);
+    by_udp.talk(&peer, relayed, 5);
+    drop(by_tcp);
+    by_udp.talk(&peer, relayed, 6);
+
+    let mut by_dtls = Client::over(DtlsUser::connect(here));
+    by_dtls.take(&ticket);
+    by_dtls.talk(&peer, relayed, 7);
+    let sessions: Vec<_> = worlds.iter().flat_map(World::all_sessions).collect();
+    assert_eq!(sessions.len(), 1);
+    assert_eq!(sessions[0].five_tuple.transport, Transport::Dtls);
+    assert_eq!(worlds.iter().map(|world| world.count(Series::AllocationsMoved)).sum::<u64>(), 4);
+    by_dtls.success(Method::REFRESH, |b| {
+        b.lifetime(0);
+    });
+    assert!(worlds.iter().all(|world| world.all_sessions().is_empty()));
+}
+
 /// A request is enough, and is answered.
 #[test]
 fn a_request_from_a_new_address_waits_for_the_allocation() {
     let server = Server::start();
     let mut client = Client::new(&server);
-    let answer = client.success(Method::ALLOCATE, |b| {
-        b.requested_transport(17).mobility_ticket(&[]);
-    });
-    let mut ticket = ticket_of(&answer);
+    let mut ticket = client.allocate();
     for _ in 0..8 {
         let mut next = Client::new(&server);
-        ticket = ticket_of(&next.success(Method::REFRESH, |b| {
-            b.mobility_ticket(&ticket);
-        }));
+        ticket = next.take(&ticket);
         next.success(Method::CREATE_PERMISSION, |b| {
             b.xor_address(AttributeType::XOR_PEER_ADDRESS, "127.0.0.2:9".parse().unwrap());
         });

@@ -11,7 +11,7 @@ use control::{Leg, Series, StreamEnd};
 use dataplane::limits::PIPE_BYTES;
 use stun_wire::{Message, Method};
 use support::data::{Alice, Caller, code_of};
-use support::{LOCALHOST, PATIENCE, PEER, Start, World, policy};
+use support::{LOCALHOST, PATIENCE, PEER, Start, World, policy, tls};
 use turn_proto::{PeerRefusal, Policy};
 
 fn start() -> Start {
@@ -20,6 +20,14 @@ fn start() -> Start {
 
 fn world() -> World {
     World::start(start())
+}
+
+/// Servers, and where clients reach them: over TCP, and over TLS.
+fn doors() -> [(World, SocketAddr); 2] {
+    let plain = world();
+    let secured = World::start(Start { tls: Some(tls::config()), ..start() });
+    let (here, tunnel) = (plain.server, tls::tunnel(secured.server));
+    [(plain, here), (secured, tunnel)]
 }
 
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -67,11 +75,15 @@ struct Pipe {
 
 impl Pipe {
     fn new(world: &World) -> Self {
-        let (mut alice, relayed) = Alice::allocated(world.server);
+        Self::to(world.server)
+    }
+
+    fn to(server: SocketAddr) -> Self {
+        let (mut alice, relayed) = Alice::allocated(server);
         let listener = listener();
         let connection = alice.call(listener.local_addr().unwrap()).unwrap();
         let (peer, _) = answer(&listener);
-        let data = Alice::data(world.server, connection, b"");
+        let data = Alice::data(server, connection, b"");
         Self { alice, relayed, data, peer }
     }
 }
@@ -100,9 +112,14 @@ fn a_client_calls_a_peer_from_its_relayed_address() {
 #[test]
 fn much_goes_both_ways_at_once() {
     // 6062-5.4-04
-    let world = world();
+    for (world, server) in doors() {
+        carries_much(&world, server);
+    }
+}
+
+fn carries_much(world: &World, server: SocketAddr) {
     let bytes = noise(200_000);
-    let (mut alice, _) = Alice::allocated(world.server);
+    let (mut alice, _) = Alice::allocated(server);
     let listener = listener();
     let connection = alice.call(listener.local_addr().unwrap()).unwrap();
     let (mut peer, _) = answer(&listener);
@@ -112,7 +129,7 @@ fn much_goes_both_ways_at_once() {
         speaker.write_all(&said).unwrap();
         speaker.shutdown(Shutdown::Write).unwrap();
     });
-    let mut client = Alice::connect(world.server);
+    let mut client = Alice::connect(server);
     let request = client.bind_request(connection);
     let mut writer = client.socket.try_clone().unwrap();
     let writing = std::thread::spawn(move || {
@@ -263,8 +280,13 @@ fn who_takes_nothing_makes_the_other_wait() {
 #[test]
 fn one_end_may_go_on_when_the_other_has_said_all() {
     // 6062-5.5-02
-    let world = world();
-    let Pipe { alice: _alice, mut data, mut peer, .. } = Pipe::new(&world);
+    for (world, server) in doors() {
+        ends_by_halves(&world, server);
+    }
+}
+
+fn ends_by_halves(world: &World, server: SocketAddr) {
+    let Pipe { alice: _alice, mut data, mut peer, .. } = Pipe::to(server);
     data.socket.write_all(b"the last of it").unwrap();
     data.socket.shutdown(Shutdown::Write).unwrap();
     let mut heard = Vec::new();
@@ -276,7 +298,7 @@ fn one_end_may_go_on_when_the_other_has_said_all() {
     drop(peer);
     assert_eq!(data.hear_all(), b"and the end");
 
-    let Pipe { alice: _alice, mut data, mut peer, .. } = Pipe::new(&world);
+    let Pipe { alice: _alice, mut data, mut peer, .. } = Pipe::to(server);
     peer.write_all(b"the last of it").unwrap();
     peer.shutdown(Shutdown::Write).unwrap();
     assert_eq!(data.hear_all(), b"the last of it");
@@ -290,6 +312,50 @@ fn one_end_may_go_on_when_the_other_has_said_all() {
     // A peer that has gone can be called again.
     assert!(world.all_sessions().iter().all(|record| record.connections == 0));
     world.assert_adds_up();
+}
+
+#[test]
+fn all_that_was_said_before_the_end_comes_before_it() {
+    // 6062-5.5-02
+    for (world, server) in doors() {
+        let read = || world.count(Series::PipedBytes(Leg::FromPeers));
+        let at_rest = |what| {
+            let mut before = u64::MAX;
+            eventually(what, || {
+                std::thread::sleep(Duration::from_millis(20));
+                let now = read();
+                now == std::mem::replace(&mut before, now) && now > 0
+            });
+        };
+        // As much as there is room for on the way to a client that takes nothing.
+        let Pipe { alice: _alice, data: _data, peer, .. } = Pipe::to(server);
+        let _speaking = said_by(peer, noise(16 << 20));
+        at_rest("the way is full");
+        let room = read() as usize;
+        // So the end comes when something waits at any of its places.
+        for less in (0..48).map(|step| step * 4096) {
+            let before = read();
+            let Pipe { alice: _alice, mut data, peer, .. } = Pipe::to(server);
+            let bytes = noise(room - less);
+            let speaking = said_by(peer, bytes.clone());
+            at_rest("it is full, or all is said");
+            assert!(read() > before);
+            let heard = data.hear_all();
+            assert_eq!(heard.len(), bytes.len(), "{less} less than there is room for");
+            assert!(heard == bytes);
+            speaking.join().unwrap();
+        }
+        world.assert_adds_up();
+    }
+}
+
+/// Says all this and ends.
+fn said_by(mut peer: TcpStream, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        // Whom nobody hears to the end is interrupted.
+        let _ = peer.write_all(&bytes);
+        let _ = peer.shutdown(Shutdown::Write);
+    })
 }
 
 #[test]
@@ -401,16 +467,22 @@ fn a_connection_whose_bind_is_refused_goes_on() {
 
 #[test]
 fn a_data_connection_is_taken_to_the_worker_of_its_peer() {
-    let mut worlds = World::start_many(start(), 2);
+    are_taken(start(), |world| world.server);
+    let secured = Start { tls: Some(tls::config()), ..start() };
+    are_taken(secured, |world| tls::tunnel(world.server));
+}
+
+fn are_taken(start: Start, door: fn(&World) -> SocketAddr) {
+    let mut worlds = World::start_many(start, 2);
     let (there, here) = (worlds.pop().unwrap(), worlds.pop().unwrap());
     for (home, arrival) in [(&here, &there), (&there, &here), (&there, &there)] {
-        let (mut alice, _) = Alice::allocated(home.server);
+        let (mut alice, _) = Alice::allocated(door(home));
         let listener = listener();
         let connection = alice.call(listener.local_addr().unwrap()).unwrap();
         let (mut peer, _) = answer(&listener);
         let bytes = noise(200_000);
         peer.write_all(b"early").unwrap();
-        let mut data = Alice::data(arrival.server, connection, b"pipelined");
+        let mut data = Alice::data(door(arrival), connection, b"pipelined");
         assert_eq!(data.hear(5), b"early");
         let mut writer = data.socket.try_clone().unwrap();
         let said = bytes.clone();
@@ -426,7 +498,7 @@ fn a_data_connection_is_taken_to_the_worker_of_its_peer() {
     }
     assert_eq!(there.count(Series::StreamsLive) + here.count(Series::StreamsLive), 0);
     // What was refused elsewhere stays there, and may go on.
-    let mut lost = Alice::connect(here.server);
+    let mut lost = Alice::connect(door(&here));
     let refused = lost.bind_request(1 << 22);
     lost.socket.write_all(&refused).unwrap();
     assert_eq!(code_of(&lost.read()), Some(400));

@@ -364,14 +364,15 @@ static __always_inline void came_merged(struct route *route)
 	*merged = grain(bpf_ktime_get_coarse_ns());
 }
 
-/* Whether this one is behind some that did, with no pause between. */
+/* Whether this one is behind some that did, and not long after. */
 static __always_inline int follows_merged(struct cell *cell, struct route *route, __u64 now)
 {
 	__u16 *merged = route->channel ? &cell->to_client_merged : &cell->to_peer_merged;
 	if (!*merged)
 		return 0;
 	int follows = since(*merged, now) < STAY_GRAINS;
-	*merged = follows ? grain(now) : 0;
+	if (!follows)
+		*merged = 0;
 	return follows;
 }
 

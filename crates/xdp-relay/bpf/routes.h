@@ -66,7 +66,7 @@ struct cell {
 	/* When, in GRAINs of time; 0: never. They come round every nine minutes. */
 	__u16 to_peer_shown; /* one was last left to user space for the system to see */
 	__u16 to_client_shown;
-	__u16 to_peer_merged; /* some last came merged, or behind such */
+	__u16 to_peer_merged; /* some last came merged */
 	__u16 to_client_merged;
 };
 
@@ -95,8 +95,10 @@ struct link {
 #define WORKERS_MAX 256
 #define GRAIN_BITS 23 /* of nanoseconds: about eight milliseconds */
 
-/* Behind merged packets, which sockets take, the others of that direction stay with the sockets until
- * none has come for so many GRAINs (8 to 16 ms): they may not overtake what the sockets still have. */
+/* Behind merged packets, which sockets take, the others of that direction stay with the sockets for so
+ * many GRAINs (8 to 16 ms): they may not overtake what the sockets still have. It is not until there is a
+ * pause: where sockets cannot follow, packets wait, and what waits is merged, so that ever more would be
+ * left to the sockets. */
 #define STAY_GRAINS 2
 
 /* Why a packet of a known route was left to user space. */

@@ -82,6 +82,10 @@ pub(crate) mod cell {
     pub(crate) const TO_PEER_OVER: usize = 4;
     pub(crate) const TO_CLIENT_OVER: usize = 5;
     pub(crate) const SEEN: usize = 6;
+    /// `to_peer_shown` and what is behind it.
+    pub(crate) const MOMENTS: usize = 7;
+    /// Where in it `to_peer_merged` is: this machine is little-endian.
+    pub(crate) const TO_PEER_MERGED_SHIFT: u32 = 32;
     /// How many there are.
     pub(crate) const WORDS: usize = 8;
 }

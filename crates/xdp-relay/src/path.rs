@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use aya::Ebpf;
@@ -136,7 +136,9 @@ impl KernelPath {
         } = object;
         let trials = writer(map(&ebpf, ROUTES)?)?;
         let (slots, limits) = (Slots::new(flows), Slots::new(flows));
-        let common = Common { cells, buckets, doors, leases, processors, flows: slots, limits };
+        let by_tc = AtomicBool::new(false);
+        let common =
+            Common { cells, buckets, doors, leases, processors, by_tc, flows: slots, limits };
         let known = BTreeMap::new();
         Ok(Self {
             ebpf,
@@ -209,7 +211,11 @@ impl KernelPath {
         match hook {
             Hook::Xdp => self.attach_xdp(index, XdpMode::Driver),
             Hook::XdpGeneric => self.attach_xdp(index, XdpMode::Skb),
-            Hook::Tc => self.attach_tc(interface),
+            Hook::Tc => {
+                self.attach_tc(interface)?;
+                self.common.by_tc.store(true, Relaxed);
+                Ok(())
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use aya::maps::{self, Map, MapData, MapError};
 use turn_types::{AllocationId, Instant, WorkerId};
@@ -98,6 +98,8 @@ pub(crate) struct Common {
     pub(crate) leases: Shared,
     /// Cells of a flow.
     pub(crate) processors: u32,
+    /// There is a program at tc, which sees what the system merged.
+    pub(crate) by_tc: AtomicBool,
     pub(crate) flows: Slots,
     pub(crate) limits: Slots,
 }
@@ -121,6 +123,15 @@ impl Common {
             seen = seen.max(word(cell::SEEN));
         }
         (sum, Instant::from_nanos(seen))
+    }
+
+    /// When packets of a flow's client last came merged: a number that is another when some did since; 0
+    /// is never, or long ago.
+    fn merged(&self, flow: u32) -> u64 {
+        let start = flow as usize * self.processors as usize * cell::WORDS;
+        let words = &self.cells.words()[start..][..self.processors as usize * cell::WORDS];
+        let moments = words.chunks_exact(cell::WORDS).map(|cell| cell[cell::MOMENTS].load(Relaxed));
+        moments.map(|moments| moments >> cell::TO_PEER_MERGED_SHIFT & 0xFFFF).sum()
     }
 
     /// Has the routes of a worker hold until then.
@@ -152,6 +163,8 @@ struct Held {
     before: Carried,
     /// When it came into the kernel.
     since: Instant,
+    /// When packets last came merged, as was seen last.
+    merged: u64,
 }
 
 /// A flow whose peer's datagrams are handed over.
@@ -296,9 +309,20 @@ impl Routes {
         total.less(&held.before)
     }
 
-    /// Tells what each flow carried since it was last told, of those that carried something.
-    pub fn sweep(&mut self, mut told: impl FnMut(FlowId, Carried)) {
+    /// Whether a program at tc may find packets merged, which it leaves to the sockets.
+    #[must_use]
+    pub fn is_by_tc(&self) -> bool {
+        self.common.by_tc.load(Relaxed)
+    }
+
+    /// Tells what each flow carried since it was last told, of those that carried something. Returns
+    /// whether packets of any client came merged; what is handed over is in neither.
+    pub fn sweep(&mut self, mut told: impl FnMut(FlowId, Carried)) -> bool {
+        let mut came_merged = false;
         for (id, held) in &mut self.held {
+            let merged = self.common.merged(held.place.flow);
+            let before = std::mem::replace(&mut held.merged, merged);
+            came_merged |= merged != 0 && merged != before;
             let (total, _) = self.common.counted(held.place.flow);
             let carried = total.less(&held.before);
             if !carried.is_nothing() {
@@ -306,6 +330,7 @@ impl Routes {
                 told(*id, carried);
             }
         }
+        came_merged
     }
 
     /// What the kernel does for an allocation; `None` if it has none of its flows.
@@ -385,6 +410,7 @@ impl Routes {
             at_first: before,
             before,
             since: now,
+            merged: common.merged(slot),
         };
         self.held.insert(id, held);
         Ok(place)

@@ -375,15 +375,22 @@ fn merged(hook: Hook) {
             let judged = world.judge_as(hook, &merged, Comes::Merged(segments));
             assert_eq!((judged.verdict, judged.passed), (Verdict::Pass, Some("merged")));
         }
-        // What comes alone behind them must not overtake them: it goes their way, until there is a
-        // pause. Other directions and flows do not.
+        assert_eq!(world.came_merged(), !to_client, "of clients' it is told");
+        assert!(!world.came_merged(), "once");
+        // What comes alone behind them must not overtake them: it goes their way for a moment, whether
+        // there is a pause or not. Other directions and flows do not.
         assert_eq!(world.passed(hook, frame), Some("merged"));
         assert_eq!(world.passed(hook, frame), Some("merged"));
         if number > 0 {
             world.relayed(hook, &other);
         }
-        std::thread::sleep(Duration::from_millis(50));
+        let begun = std::time::Instant::now();
+        while world.judge_as(hook, frame, Comes::Alone).passed == Some("merged") {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it stays with the sockets");
+            std::thread::sleep(Duration::from_millis(1));
+        }
         world.relayed(hook, frame);
+        assert!(!world.came_merged());
     }
 }
 

@@ -2,29 +2,21 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use openssl::ssl::{ErrorCode, Ssl, SslContext, SslMethod, SslOptions, SslStream, SslVerifyMode};
 use stun_wire::ChannelNumber;
 use turn_client::{AllocateOptions, Client, ClientConfig, Event, Incoming};
 use turn_session::dtls::{Cookies, DtlsConfig, Front};
-use turn_session::{Certificate, Certificates};
 use turn_types::{IpFamily, PeerAddr, ServerAddr, Transport};
 
+use super::tls::certificates;
 use super::user::now;
 use super::{PASSWORD, PATIENCE, USER};
 
 /// DTLS with a certificate that signs itself.
 pub(crate) fn config() -> DtlsConfig {
-    let names = ["turn.example.org".to_owned()];
-    let rcgen::CertifiedKey { cert, signing_key } =
-        rcgen::generate_simple_self_signed(names).unwrap();
-    let key = signing_key.serialize_pem();
-    let certificate = Certificate::read(cert.pem().as_bytes(), key.as_bytes()).unwrap();
-    let certificates = Arc::new(Certificates::default());
-    certificates.replace(vec![certificate]);
-    DtlsConfig::new(certificates, Front::new(Cookies::new(&[7; 32]))).unwrap()
+    DtlsConfig::new(certificates(), Front::new(Cookies::new(&[7; 32]))).unwrap()
 }
 
 /// A connected socket, whose datagrams are read one by one.

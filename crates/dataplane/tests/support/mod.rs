@@ -5,6 +5,7 @@ pub(crate) mod data;
 pub(crate) mod dtls;
 pub(crate) mod end;
 pub(crate) mod stream;
+pub(crate) mod tls;
 pub(crate) mod user;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,0 +1,139 @@
+//! TLS for clients that know TCP alone: what they say to a tunnel's end goes to the server in records, and
+//! the ends of their streams as alerts.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openssl::ssl::{ErrorCode, Ssl, SslContext, SslMethod, SslStream, SslVerifyMode};
+use turn_session::{Certificate, Certificates, TlsConfig, tls_config};
+
+use super::LOCALHOST;
+
+/// How long a tunnel in which nothing goes is left alone.
+const NAP: Duration = Duration::from_millis(1);
+
+/// A certificate that signs itself.
+pub(crate) fn certificates() -> Arc<Certificates> {
+    let names = ["turn.example.org".to_owned()];
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(names).unwrap();
+    let key = signing_key.serialize_pem();
+    let certificate = Certificate::read(cert.pem().as_bytes(), key.as_bytes()).unwrap();
+    let certificates = Arc::new(Certificates::default());
+    certificates.replace(vec![certificate]);
+    certificates
+}
+
+/// TLS with it.
+pub(crate) fn config() -> TlsConfig {
+    tls_config(certificates(), None).unwrap()
+}
+
+/// Where clients connect to reach a server over TLS, each by a connection of its own.
+pub(crate) fn tunnel(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
+    let here = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.unwrap();
+            std::thread::spawn(move || carry(&client, secured(server)));
+        }
+    });
+    here
+}
+
+/// A connection to the server whose handshake is done.
+fn secured(server: SocketAddr) -> SslStream<TcpStream> {
+    let mut context = SslContext::builder(SslMethod::tls_client()).unwrap();
+    context.set_verify(SslVerifyMode::NONE);
+    let socket = TcpStream::connect(server).unwrap();
+    socket.set_nodelay(true).unwrap();
+    let mut stream = SslStream::new(Ssl::new(&context.build()).unwrap(), socket).unwrap();
+    stream.connect().unwrap();
+    stream.get_ref().set_nonblocking(true).unwrap();
+    stream
+}
+
+/// Bytes on their way in one direction.
+#[derive(Default)]
+struct Half {
+    waiting: Vec<u8>,
+    /// Nothing more will come.
+    ended: bool,
+    /// The other end knows.
+    told: bool,
+}
+
+/// Carries bytes and ends in both directions until both have ended, or one side is gone.
+fn carry(mut client: &TcpStream, mut server: SslStream<TcpStream>) {
+    client.set_nonblocking(true).unwrap();
+    let (mut up, mut down) = (Half::default(), Half::default());
+    while !(up.told && down.told) {
+        let mut room = [0; 16_384];
+        let read = up.read(|| client.read(&mut room));
+        up.waiting.extend_from_slice(&room[..read]);
+        let wrote = up.write(|bytes| told(server.ssl_write(bytes)));
+        if up.ended && up.waiting.is_empty() && !up.told {
+            up.told = true;
+            let _ = server.shutdown();
+        }
+        let came = down.read(|| told(server.ssl_read(&mut room)));
+        down.waiting.extend_from_slice(&room[..came]);
+        let went = down.write(|bytes| client.write(bytes));
+        if down.ended && down.waiting.is_empty() && !down.told {
+            down.told = true;
+            let _ = client.shutdown(Shutdown::Write);
+        }
+        if read + wrote + came + went == 0 {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+impl Half {
+    /// How much came; a source that fails has ended.
+    fn read(&mut self, read: impl FnOnce() -> io::Result<usize>) -> usize {
+        // What goes no further is not taken.
+        if self.ended || !self.waiting.is_empty() {
+            return 0;
+        }
+        match read() {
+            Ok(len @ 1..) => len,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Ok(0) | Err(_) => {
+                self.ended = true;
+                0
+            }
+        }
+    }
+
+    /// How much went; for a sink that fails nothing waits any more.
+    fn write(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> usize {
+        if self.waiting.is_empty() {
+            return 0;
+        }
+        match write(&self.waiting) {
+            Ok(len) => self.waiting.drain(..len).len(),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+            Err(_) => {
+                self.waiting.clear();
+                self.ended = true;
+                0
+            }
+        }
+    }
+}
+
+/// The end of a TLS connection is the end of a stream.
+fn told(done: Result<usize, openssl::ssl::Error>) -> io::Result<usize> {
+    match done {
+        Ok(len) => Ok(len),
+        Err(error) => match error.code() {
+            ErrorCode::ZERO_RETURN => Ok(0),
+            ErrorCode::WANT_READ | ErrorCode::WANT_WRITE => Err(ErrorKind::WouldBlock.into()),
+            _ => Err(io::Error::other(error)),
+        },
+    }
+}
