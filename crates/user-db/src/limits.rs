@@ -15,6 +15,9 @@ pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// milliseconds, so this much means that something is stuck.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Until SQLite is asked again what it does not wait for by itself: far longer than the other takes.
+pub(crate) const BUSY_NAP: Duration = Duration::from_millis(5);
+
 /// Questions waiting for the directory's thread. At 20 µs for each this is 160 ms of work; beyond it
 /// an answer would come after the client's first retransmission (500 ms) under load, so a worker is
 /// told at once that there is none.

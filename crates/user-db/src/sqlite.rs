@@ -6,12 +6,13 @@
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use turn_types::Secret;
 
 use crate::error::StoreError;
-use crate::limits::BUSY_TIMEOUT;
+use crate::limits::{BUSY_NAP, BUSY_TIMEOUT};
 use crate::store::{NewUser, Page, UserKeys, UserQuery, UserRecord, UserStore, UserSummary};
 
 /// The version of the tables below. A change of theirs adds a step to [`SqliteStore::migrate`].
@@ -272,7 +273,7 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        write_ahead(&connection)?;
         // A user who was added stays added when the power fails.
         connection.pragma_update(None, "synchronous", "FULL")?;
         Ok(connection)
@@ -280,10 +281,29 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(|error| slip(path, &error))
 }
 
+/// Sets WAL mode. For a new file of which several processes want it at once SQLite tells some that it is
+/// busy without waiting, lest they wait for each other: so it is asked again.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + BUSY_TIMEOUT;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())) {
+            Err(error) if is_busy(&error) && Instant::now() < deadline => {
+                std::thread::sleep(BUSY_NAP);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
 fn slip(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy { path },
+        _ if is_busy(error) => StoreError::Busy { path },
         Some(ErrorCode::NotADatabase) => StoreError::NotADatabase { path },
         _ => StoreError::Database { path, what: error.to_string() },
     }

@@ -8,6 +8,7 @@ pub(crate) mod stream;
 pub(crate) mod tls;
 pub(crate) mod user;
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
@@ -89,6 +90,18 @@ impl Default for Start {
     }
 }
 
+/// Where clients send to and connect to: a port that the system gives for UDP, and that nothing has for TCP.
+fn both_on_a_port(ip: IpAddr, net: &NetOptions, options: &TcpOptions) -> (Listener, TcpListener) {
+    for _ in 0..100 {
+        let (listener, _) = Listener::bind(SocketAddr::new(ip, 0), net).unwrap();
+        match TcpListener::bind(listener.local_addr(), options) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            acceptor => return (listener, acceptor.unwrap()),
+        }
+    }
+    panic!("a hundred ports in a row are taken");
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         Self::start(Start::default())
@@ -109,14 +122,13 @@ impl World {
         let options =
             TcpOptions { reuse_port: true, keepalive: long, unacknowledged: long, backlog: 100 };
         let start_one = |(id, (mailbox, inlet)): (u16, (Mailbox, Inlet))| {
-            let (listener, _) = Listener::bind(SocketAddr::new(start.listen, 0), &net).unwrap();
+            let (listener, acceptor) = both_on_a_port(start.listen, &net, &options);
             let server = listener.local_addr();
             let mut listeners = vec![listener];
             for ip in &start.also {
                 listeners.push(Listener::bind(SocketAddr::new(*ip, 0), &net).unwrap().0);
             }
             let also = listeners[1..].iter().map(Listener::local_addr).collect();
-            let acceptor = TcpListener::bind(server, &options).unwrap();
             let directory = Arc::new(Directory::default());
             directory.answer_to.set(mailbox.clone()).unwrap();
             let counters = Arc::new(WorkerCounters::new());
