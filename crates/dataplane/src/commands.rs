@@ -92,8 +92,14 @@ impl Worker {
             Command::SetRoute(route) => {
                 let counters = self.observer.counters();
                 let set = self.fast_path.set(now.instant, &route, &mut self.server, counters);
-                if let Err(error) = set {
-                    self.observer.warn(now.instant, Trouble::KernelPath, &error);
+                match set {
+                    Ok(()) if self.fast_path.takes_at_tc(&route) => {
+                        self.sockets.routed_at_tc(route.relay, now.instant);
+                    }
+                    Ok(()) => {}
+                    Err(error) => {
+                        self.observer.warn(now.instant, Trouble::KernelPath, &error);
+                    }
                 }
                 None
             }

@@ -150,6 +150,12 @@ impl FastPath {
         self.sweep_at = (!routes.is_idle()).then(|| now + SWEEP_EVERY);
     }
 
+    /// Whether a program at tc takes what is to go by this route, which the kernel has.
+    pub(crate) fn takes_at_tc(&self, route: &Route) -> bool {
+        route.five_tuple.transport == Transport::Udp
+            && self.routes.as_ref().is_some_and(Routes::is_by_tc)
+    }
+
     /// Whether listeners are to ask the kernel for merged packets.
     pub(crate) const fn listeners_merge(&self) -> bool {
         self.merging.is_asked_for()

@@ -62,8 +62,11 @@ impl Worker {
             return false;
         };
         let now = self.now;
+        let before = self.rx.stats().datagrams;
         let mut intake = Intake { rx: &mut self.rx, observer: &mut self.observer, now };
         let messages = intake.receive(Leg::FromPeers, &socket.socket, &socket.losses);
+        let came = self.rx.stats().datagrams - before;
+        socket.merging.received(now.instant, came, &socket.socket);
         let more = messages.len() == MESSAGES_PER_RECEIVE;
         for index in messages {
             let message = self.rx.message(index);

@@ -200,6 +200,18 @@ pub mod limits {
     /// that costs a few seconds in which bursts are cut up for them.
     pub const MERGING_FOR: Duration = Duration::from_mins(10);
 
+    /// Datagrams within [`UNMERGED_WITHIN`] that the system brings to a relay socket alone, though the
+    /// program at tc has its routes, until the socket asks for them merged: far more than that program leaves
+    /// to the socket where it can relay, and what they cost more is nothing by then.
+    pub const UNMERGED_MAX: u64 = 256;
+
+    /// See [`UNMERGED_MAX`].
+    pub const UNMERGED_WITHIN: Duration = Duration::from_secs(1);
+
+    /// How long a relay socket then asks, before it sees whether the program relays them now: which costs
+    /// [`UNMERGED_MAX`] datagrams where it does not.
+    pub const RELAY_MERGING_FOR: Duration = Duration::from_mins(1);
+
     /// How often one kind of trouble is logged.
     pub const TROUBLE_EVERY: Duration = Duration::from_secs(60);
 

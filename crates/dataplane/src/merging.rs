@@ -1,18 +1,23 @@
-//! Whether the sockets that clients send to ask the kernel to merge packets that come together (UDP GRO).
+//! Whether sockets ask the kernel to merge packets that come together (UDP GRO).
 //!
 //! Merged packets are the sockets' alone: the program at tc leaves them to them, for each datagram of a
 //! burst has a header of its own. Where sockets do all, a burst is several times cheaper merged. Where the
 //! program relays, it is not: it takes each packet for less than a socket takes its share of a burst, and
-//! what waits in front of sockets that cannot follow is merged more and more. So listeners ask for it only
-//! while packets come merged whoever asks: from senders on this machine that hand over several as one, or
-//! where the system merges for its own sake. Relay sockets always ask: what other relay sockets of this
-//! server send them comes by no program, and in bursts.
+//! what waits in front of sockets that cannot follow is merged more and more. So there sockets do not ask.
+//!
+//! Listeners, to which all clients send, ask all the same while packets come merged whoever asks: from
+//! senders on this machine that hand over several as one, or where the system merges for its own sake. A
+//! relay socket asks while many packets come to it though the program has its routes: from other relay sockets
+//! of this server, by an interface without a program, or for any reason that the program has to leave them.
 
+use std::cell::Cell;
+
+use linux_net::UdpSocket;
 use turn_types::Instant;
 
-use crate::limits::{MERGED_SWEEPS, MERGING_FOR};
+use crate::limits::{MERGED_SWEEPS, MERGING_FOR, RELAY_MERGING_FOR, UNMERGED_MAX, UNMERGED_WITHIN};
 
-/// What was seen since the last look.
+/// What listeners' packets were seen to be since the last look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
     /// A program at tc relays flows.
@@ -21,7 +26,7 @@ pub(crate) struct Seen {
     pub(crate) came_merged: bool,
 }
 
-/// Whether to ask.
+/// Whether listeners ask.
 #[derive(Debug, Default)]
 pub(crate) struct Merging {
     by_tc: bool,
@@ -55,9 +60,56 @@ impl Merging {
     }
 }
 
+/// Whether a relay socket asks.
+#[derive(Debug, Default)]
+pub(crate) struct RelayMerging(Cell<Asks>);
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Asks {
+    /// No program at tc has a route of it.
+    #[default]
+    Always,
+    /// A program has, and may as well try again from then on.
+    Until(Instant),
+    /// Since a second began, in which so many came all the same.
+    Not { since: Instant, datagrams: u64 },
+}
+
+impl RelayMerging {
+    /// A program at tc has a route of the socket now.
+    pub(crate) fn routed(&self, now: Instant) {
+        if matches!(self.0.get(), Asks::Always) {
+            self.0.set(Asks::Until(now));
+        }
+    }
+
+    /// Judges by what the system brought, `datagrams` of them, and by whether the socket could cease.
+    pub(crate) fn received(&self, now: Instant, datagrams: u64, socket: &UdpSocket) {
+        self.0.set(match self.0.get() {
+            Asks::Until(until) if until <= now && socket.cease_merging() => {
+                Asks::Not { since: now, datagrams: 0 }
+            }
+            Asks::Not { since, datagrams: before } if now < since + UNMERGED_WITHIN => {
+                let datagrams = before + datagrams;
+                if datagrams > UNMERGED_MAX {
+                    socket.merge(true);
+                    Asks::Until(now + RELAY_MERGING_FOR)
+                } else {
+                    Asks::Not { since, datagrams }
+                }
+            }
+            Asks::Not { .. } => Asks::Not { since: now, datagrams },
+            asks @ (Asks::Always | Asks::Until(_)) => asks,
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use linux_net::{Flow, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions};
+    use turn_types::Marks;
 
     use super::*;
 
@@ -103,5 +155,52 @@ mod tests {
         assert_eq!(looks(&mut merging, end - 1, &[MERGED]), [true]);
         assert_eq!(looks(&mut merging, end, &[MERGED, MERGED]), [false; 2]);
         assert_eq!(looks(&mut merging, end + 2, &[TC]), [false], "they have ceased");
+    }
+
+    fn socket() -> UdpSocket {
+        UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap().0
+    }
+
+    /// As how many messages a socket receives a peer's burst of so many datagrams.
+    fn messages_of_a_burst(relay: &UdpSocket, datagrams: u32) -> usize {
+        let peer = socket();
+        let to = Flow {
+            socket: SendSocket(0),
+            to: relay.local_addr(),
+            from: None,
+            marks: Marks::DEFAULT,
+        };
+        let mut burst = TxBatch::new();
+        for tag in 0..datagrams {
+            let part = burst.arena_write(&[7; 100]).unwrap();
+            burst.push(to, &[part], tag).unwrap();
+        }
+        let mut rx = RxBatch::new(64);
+        burst.flush(&rx, &peer, &mut SendStats::default(), |_, error| panic!("{error:?}"));
+        rx.recv(relay).unwrap()
+    }
+
+    #[test]
+    fn a_relay_socket_asks_while_the_system_brings_it_much() {
+        let relay = socket();
+        let merging = RelayMerging::default();
+        let mut second = 0;
+        // Whether it asks after having been brought so many, in a second of their own.
+        let mut asks = |datagrams| {
+            second += 1;
+            merging.received(at(second), 1, &relay);
+            merging.received(at(second), datagrams - 1, &relay);
+            messages_of_a_burst(&relay, 8) == 1
+        };
+        assert!(asks(2), "no program has a route of it");
+        merging.routed(at(0));
+        assert!(!asks(2));
+        assert!(!asks(UNMERGED_MAX), "some are left to it");
+        merging.routed(at(0));
+        assert!(!asks(2), "one more route is nothing new");
+        assert!(asks(UNMERGED_MAX + 1), "the program takes none");
+        let again = RELAY_MERGING_FOR.as_secs();
+        assert!((1..again).all(|_| asks(2)));
+        assert!(!asks(2), "it may take them now");
     }
 }

@@ -8,7 +8,7 @@ use linux_net::{
     Epoll, Events, Interest, SendSocket, SocketTable, TcpListener, TcpOptions, TcpStream,
     UdpOptions, UdpSocket, WakeReceiver,
 };
-use turn_types::{ConnectionId, RelayId, RelayedAddr, ServerAddr, SocketId};
+use turn_types::{ConnectionId, Instant, RelayId, RelayedAddr, ServerAddr, SocketId};
 use xdp_relay::Ring;
 
 use crate::NetOptions;
@@ -259,6 +259,16 @@ impl Sockets {
         self.epoll.add(&socket.socket, Token::Relay(relay).number(), Interest::Read)?;
         self.relays.adopt(relay, socket);
         Ok(())
+    }
+
+    /// A program at tc has a route of a relay socket now.
+    pub(crate) fn routed_at_tc(&self, relay: RelayId, now: Instant) {
+        // One that never asks is not to begin.
+        if self.net.gro
+            && let Some(relay) = self.relay(relay)
+        {
+            relay.merging.routed(now);
+        }
     }
 
     /// Has listeners ask for merged packets, or cease to.

@@ -137,6 +137,18 @@ impl Lab {
         self.open(host, move || UdpSocket::bind(SocketAddr::from(at)))
     }
 
+    /// A UDP socket of a host that sends bursts at once, bound to an address of it; port 0 is any.
+    ///
+    /// # Panics
+    /// When it cannot be had.
+    #[must_use]
+    #[track_caller]
+    pub fn burst_socket(&self, host: Host, at: (IpAddr, u16)) -> linux_net::UdpSocket {
+        let options = linux_net::UdpOptions::default();
+        let bind = move || linux_net::UdpSocket::bind(SocketAddr::from(at), &options);
+        self.open(host, bind).0
+    }
+
     /// A connection from a host.
     ///
     /// # Panics

@@ -14,7 +14,10 @@ use crate::sys::{check, option, set_option};
 /// Of `asm-generic/socket.h`; the C library's bindings do not have it.
 const SO_MEMINFO: c_int = 55;
 
-/// The place of the count of lost datagrams in the answer to it.
+/// The place of the bytes that wait to be received in the answer to it.
+const SK_MEMINFO_RMEM_ALLOC: usize = libc::SK_MEMINFO_RMEM_ALLOC as usize;
+
+/// The place of the count of lost datagrams.
 const SK_MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
 
 /// What is asked of a socket.
@@ -132,6 +135,24 @@ impl UdpSocket {
     pub fn merge(&self, on: bool) {
         // A kernel that cannot leaves each alone.
         drop(set_option(self.fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, c_int::from(on)));
+    }
+
+    /// Has datagrams arrive each alone from now on, if none waits that may have been merged. False when
+    /// something waits: then nothing is different.
+    #[must_use]
+    pub fn cease_merging(&self) -> bool {
+        // First, so that whatever comes after the look is not merged.
+        self.merge(false);
+        let is_empty = self.is_empty();
+        if !is_empty {
+            self.merge(true);
+        }
+        is_empty
+    }
+
+    /// Whether neither a datagram nor an error waits; a kernel that does not tell has one.
+    fn is_empty(&self) -> bool {
+        memory_info(self.as_fd()).is_ok_and(|info| info[SK_MEMINFO_RMEM_ALLOC] == 0)
     }
 
     /// A second handle of the same socket, so that one thread may receive by it while another

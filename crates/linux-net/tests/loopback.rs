@@ -5,7 +5,7 @@ mod support;
 use std::net::IpAddr;
 
 use linux_net::{Flow, Part, RxBatch, SendError, SendSocket, SendStats, TxBatch, UdpOptions};
-use support::{V4, V6, bind, bind_with, flow, receive, send, sizes, try_send};
+use support::{V4, V6, bind, bind_with, flow, receive, send, sizes, try_send, wait};
 use turn_types::Marks;
 
 #[test]
@@ -27,6 +27,32 @@ fn without_gro_a_run_arrives_as_its_datagrams() {
     let receiver = bind_with(V4, &UdpOptions { gro: false, ..UdpOptions::default() });
     send(&bind(V4), flow(receiver.local_addr()), &[&[1; 200], &[2; 200], &[3; 10]]);
     assert_eq!(sizes(&receive(&receiver, 3)), [[200], [200], [10]]);
+}
+
+#[test]
+fn merging_ceases_when_nothing_waits_and_may_begin_at_any_time() {
+    let run: [&[u8]; 3] = [&[1; 200], &[2; 200], &[3; 10]];
+    for family in [V4, V6] {
+        let (sender, receiver) = (bind(family), bind(family));
+        let to = flow(receiver.local_addr());
+        send(&sender, to, &run);
+        wait(&receiver);
+        assert!(!receiver.cease_merging(), "{family}: one that waits is merged");
+        assert_eq!(
+            sizes(&receive(&receiver, 3)),
+            [[200, 200, 10]],
+            "{family}: with its boundaries"
+        );
+        assert!(receiver.cease_merging(), "{family}: nothing waits");
+        send(&sender, to, &run);
+        assert_eq!(sizes(&receive(&receiver, 3)), [[200], [200], [10]], "{family}");
+        send(&sender, to, &run);
+        wait(&receiver);
+        receiver.merge(true);
+        send(&sender, to, &run);
+        let mixed = [vec![200], vec![200], vec![10], vec![200, 200, 10]];
+        assert_eq!(sizes(&receive(&receiver, 6)), mixed, "{family}");
+    }
 }
 
 #[test]
@@ -135,7 +161,7 @@ fn an_address_that_is_not_ours_fails_its_datagrams() {
 fn payload_goes_from_receive_to_send_with_a_header_in_front() {
     let (client, server, relay, peer) = (bind(V4), bind(V4), bind(V4), bind(V4));
     send(&client, flow(server.local_addr()), &[b"hdr1AAAA", b"hdr2BBBB", b"hdr3CC"]);
-    support::wait(&server);
+    wait(&server);
     let mut rx = RxBatch::new(4);
     assert_eq!(rx.recv(&server).unwrap(), 1);
     let (mut tx, mut stats) = (TxBatch::new(), SendStats::default());

@@ -300,7 +300,7 @@ pub struct Sockets {
     pub send_buffer: Bytes<{ 64 << 10 }, { 256 << 20 }>,
     /// Whether the kernel may hand over several packets of one sender at once (UDP GRO). Off costs
     /// speed; for finding faults of a network card or its driver. Where a program at tc relays (see
-    /// `offload.mode`) listeners use it only while packets come merged anyway.
+    /// `offload.mode`) sockets use it only while many packets come to them all the same.
     #[schemars(extend("x-applied" = "restart"))]
     pub gro: bool,
     /// Whether several packets to one receiver are handed to the kernel at once (UDP GSO). Off costs

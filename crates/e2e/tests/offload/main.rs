@@ -1,6 +1,7 @@
 //! The kernel path of the real binary: what it relays is what sockets would have relayed, and it ends
 //! when they would have ended.
 
+mod bursts;
 mod clients;
 mod devices;
 mod ends;
