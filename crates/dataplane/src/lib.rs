@@ -203,7 +203,7 @@ pub mod limits {
     /// Datagrams within [`UNMERGED_WITHIN`] that the system brings to a relay socket alone, though the
     /// program at tc has its routes, until the socket asks for them merged: far more than that program leaves
     /// to the socket where it can relay, and what they cost more is nothing by then.
-    pub const UNMERGED_MAX: u64 = 256;
+    pub const UNMERGED_MAX: u64 = 64;
 
     /// See [`UNMERGED_MAX`].
     pub const UNMERGED_WITHIN: Duration = Duration::from_secs(1);
