@@ -30,6 +30,15 @@ impl Scene {
         SecureScene::with(more).map(Self)
     }
 
+    /// Waits until the server has said so: it writes its log a little later than it acts.
+    fn wait_until_said(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.server.process.output().contains(text) {
+            assert!(begun.elapsed() < PATIENCE, "no {text:?} in\n{}", self.server.process.output());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
     /// What OpenSSL's client says of a connection, with these options.
     fn s_client(&self, options: &[&str]) -> String {
         let to = format!("{}:3478", self.lab.v4.listen);
@@ -98,16 +107,12 @@ fn sessions_are_resumed_also_after_new_certificates() {
         assert!(begun.elapsed() < PATIENCE, "the new certificate is never seen");
         std::thread::sleep(Duration::from_millis(200));
     }
-    assert_has(&scene.server.process.output(), "turn.pem ends in 4 d");
+    scene.wait_until_said("turn.pem ends in 4 d");
     assert_has(&scene.s_client(&["-tls1_2", &format!("-sess_in {session}")]), "Reused, TLSv1.2");
     // A broken one changes nothing.
     let now = serial();
     fs::write(scene.files.path("turn.pem"), "nonsense").expect("written");
-    let begun = Instant::now();
-    while !scene.server.process.output().contains("cannot be used") {
-        assert!(begun.elapsed() < PATIENCE, "nothing is said of it");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    scene.wait_until_said("cannot be used");
     assert_eq!(serial(), now);
 }
 
