@@ -212,6 +212,10 @@ pub mod limits {
     /// [`UNMERGED_MAX`] datagrams where it does not.
     pub const RELAY_MERGING_FOR: Duration = Duration::from_mins(1);
 
+    /// Until a relay socket that is to cease, and at which something waited, is looked at again: looking
+    /// takes three system calls, and under load there may always be something.
+    pub const CEASE_AGAIN_AFTER: Duration = Duration::from_millis(10);
+
     /// How often one kind of trouble is logged.
     pub const TROUBLE_EVERY: Duration = Duration::from_secs(60);
 

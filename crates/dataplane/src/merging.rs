@@ -15,7 +15,9 @@ use std::cell::Cell;
 use linux_net::UdpSocket;
 use turn_types::Instant;
 
-use crate::limits::{MERGED_SWEEPS, MERGING_FOR, RELAY_MERGING_FOR, UNMERGED_MAX, UNMERGED_WITHIN};
+use crate::limits::{
+    CEASE_AGAIN_AFTER, MERGED_SWEEPS, MERGING_FOR, RELAY_MERGING_FOR, UNMERGED_MAX, UNMERGED_WITHIN,
+};
 
 /// What listeners' packets were seen to be since the last look.
 #[derive(Clone, Copy, Debug)]
@@ -86,8 +88,12 @@ impl RelayMerging {
     /// Judges by what the system brought, `datagrams` of them, and by whether the socket could cease.
     pub(crate) fn received(&self, now: Instant, datagrams: u64, socket: &UdpSocket) {
         self.0.set(match self.0.get() {
-            Asks::Until(until) if until <= now && socket.cease_merging() => {
-                Asks::Not { since: now, datagrams: 0 }
+            Asks::Until(until) if until <= now => {
+                if socket.cease_merging() {
+                    Asks::Not { since: now, datagrams: 0 }
+                } else {
+                    Asks::Until(now + CEASE_AGAIN_AFTER)
+                }
             }
             Asks::Not { since, datagrams: before } if now < since + UNMERGED_WITHIN => {
                 let datagrams = before + datagrams;
@@ -202,5 +208,21 @@ mod tests {
         let again = RELAY_MERGING_FOR.as_secs();
         assert!((1..again).all(|_| asks(2)));
         assert!(!asks(2), "it may take them now");
+    }
+
+    #[test]
+    fn a_relay_socket_at_which_something_waits_is_not_looked_at_all_the_time() {
+        let (relay, merging) = (socket(), RelayMerging::default());
+        merging.routed(at(1));
+        std::net::UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .send_to(b"waits", relay.local_addr())
+            .unwrap();
+        merging.received(at(1), 1, &relay);
+        assert_eq!(RxBatch::new(1).recv(&relay).unwrap(), 1);
+        merging.received(at(1), 1, &relay);
+        assert_eq!(messages_of_a_burst(&relay, 8), 1, "it asks until it is looked at again");
+        merging.received(at(1) + CEASE_AGAIN_AFTER, 1, &relay);
+        assert_eq!(messages_of_a_burst(&relay, 8), 8);
     }
 }

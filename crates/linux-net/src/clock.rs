@@ -98,6 +98,7 @@ mod tests {
         assert!(second.instant >= first.instant);
         assert!(first.unix >= UnixSeconds(1_700_000_000), "{first:?}");
     }
+
     #[test]
     fn a_process_is_as_old_as_its_threads_whether_they_still_run_or_not() {
         let own = std::process::id();

@@ -5,7 +5,7 @@ use super::plan::{COMMON_RATE, MEMORY, MOST};
 use super::statistics::measure;
 use crate::outcome::{
     Better, ComparedCell, CoreUse, FindMax, Latency, Limit, Measure, Outcome, RawStep, Requests,
-    Traffic, Used,
+    Traffic,
 };
 use crate::traffic::Transport;
 
@@ -36,6 +36,15 @@ const OTHERS_BUSY: Quantity = Quantity {
     of: |outcome| busy_at_most(outcome, is_other),
 };
 
+/// What the server does itself, of packets and of allocations.
+const THREADS: Quantity = Quantity {
+    name: "of that, the server's threads, at the common rate",
+    unit: "ns",
+    better: Better::Neither,
+    step: COMMON_RATE,
+    of: threads,
+};
+
 /// Of relayed packets.
 const TRAFFIC: [Quantity; 11] = [
     Quantity {
@@ -61,16 +70,7 @@ const TRAFFIC: [Quantity; 11] = [
         step: COMMON_RATE,
         of: |outcome| per_packet(traffic(outcome)?, is_server),
     },
-    Quantity {
-        name: "of that, the server's threads, at the common rate",
-        unit: "ns",
-        better: Better::Neither,
-        step: COMMON_RATE,
-        of: |outcome| {
-            let run = traffic(outcome)?;
-            threads(&run.used, run.delivered)
-        },
-    },
+    THREADS,
     Quantity {
         name: "other cores per packet, at the common rate",
         unit: "ns",
@@ -142,10 +142,7 @@ const ALLOCATIONS: [Quantity; 9] = [
         unit: "ns",
         better: Better::Neither,
         step: MOST,
-        of: |outcome| {
-            let run = requests(outcome)?;
-            threads(&run.used, run.succeeded)
-        },
+        of: threads,
     },
     SERVER_BUSY,
     OTHERS_BUSY,
@@ -156,16 +153,7 @@ const ALLOCATIONS: [Quantity; 9] = [
         step: COMMON_RATE,
         of: |outcome| per_request(requests(outcome)?),
     },
-    Quantity {
-        name: "of that, the server's threads, at the common rate",
-        unit: "ns",
-        better: Better::Neither,
-        step: COMMON_RATE,
-        of: |outcome| {
-            let run = requests(outcome)?;
-            threads(&run.used, run.succeeded)
-        },
-    },
+    THREADS,
     Quantity {
         name: "time to an allocation, half of them",
         unit: "ns",
@@ -296,8 +284,11 @@ fn busy_at_most(outcome: &Outcome, whose: fn(&CoreUse) -> bool) -> Option<f64> {
     (!busy.is_empty()).then(|| 100.0 * busy.iter().sum::<f64>() / busy.len() as f64)
 }
 
-/// Nanoseconds that the server's threads ran for each of so many.
-fn threads(used: &Used, count: u64) -> Option<f64> {
+/// Nanoseconds that the server's threads ran for each packet or allocation.
+fn threads(outcome: &Outcome) -> Option<f64> {
+    let packets = traffic(outcome).map(|run| (&run.used, run.delivered));
+    let done = packets.or_else(|| requests(outcome).map(|run| (&run.used, run.succeeded)));
+    let (used, count) = done?;
     let ran = used.process?;
     (count > 0).then(|| ran.as_secs_f64() * 1e9 / count as f64)
 }
