@@ -1,15 +1,17 @@
 //! How many connections there may be, over all workers.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use turn_types::Prefix;
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// In all; 0 is any number.
     pub total: u32,
-    /// From one address, or one /64 of IPv6, which is one customer; 0 is any number.
+    /// From one [customer](Prefix::customer); 0 is any number.
     pub per_address: u32,
 }
 
@@ -23,7 +25,7 @@ pub struct Admission {
 #[derive(Debug, Default)]
 struct Counts {
     total: u32,
-    by_address: HashMap<IpAddr, u32>,
+    by_customer: HashMap<Prefix, u32>,
 }
 
 /// A connection's place; it is given back with this value.
@@ -31,7 +33,7 @@ struct Counts {
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
     /// Whose; `None`: of whoever is behind a load balancer that has not said it yet.
-    address: Option<IpAddr>,
+    customer: Option<Prefix>,
 }
 
 /// There is no place for a connection.
@@ -64,7 +66,7 @@ impl Admission {
             return Err(NoPlace::Total);
         }
         counts.total += 1;
-        Ok(Admitted { admission: Arc::clone(self), address: None })
+        Ok(Admitted { admission: Arc::clone(self), customer: None })
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -76,16 +78,16 @@ impl Admission {
 impl Admitted {
     /// Now it is known whose it is.
     pub(crate) fn belongs_to(&mut self, client: IpAddr) -> Result<(), NoPlace> {
-        let address = customer(client);
+        let customer = Prefix::customer(client);
         let most = self.admission.limits.per_address;
         let mut counts = self.admission.counts();
-        let of_address = counts.by_address.entry(address).or_default();
+        let of_customer = counts.by_customer.entry(customer).or_default();
         // It has an entry then: nothing was added.
-        if most > 0 && *of_address >= most {
+        if most > 0 && *of_customer >= most {
             return Err(NoPlace::Address);
         }
-        *of_address += 1;
-        self.address = Some(address);
+        *of_customer += 1;
+        self.customer = Some(customer);
         Ok(())
     }
 }
@@ -94,21 +96,13 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let mut counts = self.admission.counts();
         counts.total -= 1;
-        let Some(address) = self.address else { return };
-        if let Some(count) = counts.by_address.get_mut(&address) {
+        let Some(customer) = self.customer else { return };
+        if let Some(count) = counts.by_customer.get_mut(&customer) {
             *count -= 1;
             if *count == 0 {
-                counts.by_address.remove(&address);
+                counts.by_customer.remove(&customer);
             }
         }
-    }
-}
-
-/// Whoever has an address of IPv6 has its whole /64.
-fn customer(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        v4 @ IpAddr::V4(_) => v4,
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 
@@ -133,7 +127,7 @@ mod tests {
         let again = from("192.0.2.1").unwrap();
         drop((third, again));
         assert_eq!(admission.counts().total, 1);
-        assert_eq!(admission.counts().by_address.len(), 1, "nobody is remembered");
+        assert_eq!(admission.counts().by_customer.len(), 1, "nobody is remembered");
     }
 
     #[test]

@@ -59,8 +59,8 @@ mod relay;
 mod request;
 mod route;
 mod server;
+mod source_budget;
 mod state;
-mod strangers;
 mod table;
 mod tcp;
 mod ticket;
@@ -85,6 +85,7 @@ pub use ports::{PortLease, PortRange, PortWish, RelayPorts};
 pub use request::connection_bind::BindRequest;
 pub use route::{Route, RouteId};
 pub use server::{Server, ServerConfig};
+pub use source_budget::SourceBudget;
 pub use tcp::Towards;
 pub use verdict::{
     Answer, DropReason, HEADER_MAX, HeaderBuffer, PeerRefusal, REPLY_MAX, ReplyBuffer, Verdict,

@@ -76,8 +76,8 @@ pub const RESERVATIONS_PER_ACCOUNT_MAX: usize = 32;
 /// for long by what was carried before the rate was lowered.
 pub const CARRIED_DEBT_MAX: Duration = Duration::from_secs(10);
 
-/// Buckets of the stranger budget in one worker: 4096 x 8 bytes; prefixes that collide share.
-pub const STRANGER_BUCKETS: usize = 4096;
+/// Buckets of one [`SourceBudget`](crate::SourceBudget): 4096 x 8 bytes; sources that collide share.
+pub const SOURCE_BUCKETS: usize = 4096;
 
 /// Most PADDING in one answer (RFC 5780 §6.1): the MTU of Ethernet, which is what the way to almost any
 /// client carries. An answer never has more than its request had.

@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stun_wire::{AttributeType, Message, Method};
-use turn_types::{ClientPath, FiveTuple, Instant, Now};
+use turn_types::{ClientPath, FiveTuple, Instant, Now, Prefix};
 
 use crate::answer::{Responder, alternate_for, write_alternate};
 use crate::auth::{self, AuthStep, Authenticated, Known};
@@ -338,7 +338,7 @@ impl State {
     pub(crate) fn may_answer_stranger(&mut self, request: &Request<'_>) -> bool {
         let per_second = request.policy.strangers.per_second;
         let ip = request.path.five_tuple.client.ip();
-        self.strangers.take(request.now.instant, ip, per_second)
+        self.strangers.take(request.now.instant, Prefix::network(ip), per_second)
     }
 
     pub(crate) fn tell_refusal(&mut self, responder: &Responder, reason: Refusal) {

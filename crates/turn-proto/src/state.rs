@@ -17,7 +17,7 @@ use crate::peers::{judge, to_public};
 use crate::pending::Pending;
 use crate::policy::Policy;
 use crate::random::Random;
-use crate::strangers::Strangers;
+use crate::source_budget::SourceBudget;
 use crate::table::{Slot, Table};
 
 pub(crate) struct State {
@@ -28,7 +28,7 @@ pub(crate) struct State {
     pub(crate) outbox: Outbox,
     /// Clients of other workers' allocations who are about to be here.
     pub(crate) arrivals: Arrivals,
-    pub(crate) strangers: Strangers,
+    pub(crate) strangers: SourceBudget,
     /// No new allocations.
     pub(crate) draining: bool,
     /// Whether routes are told.
@@ -67,7 +67,7 @@ impl State {
             pending: Pending::new(pending),
             outbox: Outbox::default(),
             arrivals: Arrivals::new(arrivals),
-            strangers: Strangers::new(strangers),
+            strangers: SourceBudget::new(strangers),
             draining: false,
             routes,
             allocations_made: 0,

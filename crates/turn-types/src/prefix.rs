@@ -80,6 +80,32 @@ impl Prefix {
         Self { bits: mapped(ip), len: 128, v4: ip.is_ipv4() }
     }
 
+    /// One customer of an access provider: an IPv4 address, or the /64 that a host of IPv6 chooses its
+    /// addresses from. Limits for sources that have proved their address count by it.
+    #[must_use]
+    pub const fn customer(ip: IpAddr) -> Self {
+        Self::around(ip, 32, 64)
+    }
+
+    /// One network: the /24 of an IPv4 address, the /48 of an IPv6 address. Budgets for answers to sources
+    /// that may be forged count by it: a victim of reflection is a network, and forging the addresses of
+    /// one costs nothing.
+    #[must_use]
+    pub const fn network(ip: IpAddr) -> Self {
+        Self::around(ip, 24, 48)
+    }
+
+    /// The prefix of a length for each family that the address lies in. An IPv4-mapped address is one of
+    /// IPv4.
+    const fn around(ip: IpAddr, v4_len: u8, v6_len: u8) -> Self {
+        let ip = ip.to_canonical();
+        let (v4, len) = match ip {
+            IpAddr::V4(_) => (true, v4_len + 96),
+            IpAddr::V6(_) => (false, v6_len),
+        };
+        Self { bits: mapped(ip) & mask(len), len, v4 }
+    }
+
     /// Whether the address lies in the prefix. The caller decides what an address embedded in
     /// another means: this compares the family as it stands, IPv4-mapped equal to IPv4.
     #[must_use]
@@ -129,6 +155,19 @@ impl fmt::Display for Prefix {
 mod tests {
     use super::*;
     use std::string::ToString;
+
+    #[test]
+    fn sources_are_counted_by_customer_and_by_network() {
+        for (ip, customer, network) in [
+            ("192.0.2.7", "192.0.2.7/32", "192.0.2.0/24"),
+            ("::ffff:192.0.2.7", "192.0.2.7/32", "192.0.2.0/24"),
+            ("2001:db8:1:2:3::4", "2001:db8:1:2::/64", "2001:db8:1::/48"),
+        ] {
+            let ip: IpAddr = ip.parse().unwrap();
+            assert_eq!(Prefix::customer(ip), customer.parse().unwrap());
+            assert_eq!(Prefix::network(ip), network.parse().unwrap());
+        }
+    }
 
     #[test]
     fn reads_writes_and_contains() {

@@ -10,7 +10,7 @@ use stun_wire::{
     AttributeType, ChangeRequest, Class, ClassicMessage, Message, MessageBuilder, Method,
     reason_phrase, value,
 };
-use turn_types::{ClientPath, Now, PeerAddr, ServerAddr, Transport};
+use turn_types::{ClientPath, Now, PeerAddr, Prefix, ServerAddr, Transport};
 
 use crate::discovery::Corner;
 use crate::limits::UNKNOWN_LISTED_MAX;
@@ -125,7 +125,7 @@ impl State {
     fn charge(&mut self, from: &FromClassic<'_>) -> Result<(), DropReason> {
         let per_second = from.policy.strangers.per_second;
         let ip = from.path.five_tuple.client.ip();
-        let granted = self.strangers.take(from.now.instant, ip, per_second);
+        let granted = self.strangers.take(from.now.instant, Prefix::network(ip), per_second);
         if granted { Ok(()) } else { Err(DropReason::StrangerBudget) }
     }
 }
