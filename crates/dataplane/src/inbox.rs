@@ -20,6 +20,7 @@ impl Worker {
     fn serve_request(&mut self, now: Now, request: Request) {
         match request {
             Request::Apply { policy, done } => {
+                self.sockets.exclude_listening_ports(&policy);
                 self.server.apply(now, policy);
                 self.settle(now);
                 done(());

@@ -56,8 +56,8 @@ impl Worker {
         relay: RelayId,
         peer: PeerAddr,
     ) -> io::Result<()> {
-        let from = self.sockets.listening(relay).ok_or(io::ErrorKind::NotFound)?.local_addr();
-        let socket = TcpStream::connect(from, peer.0, &PEER_OPTIONS)?;
+        let listener = self.sockets.listening(relay).ok_or(io::ErrorKind::NotFound)?;
+        let socket = listener.connect(peer.0, &PEER_OPTIONS)?;
         self.sockets.watch_peer(&socket, connection, Interest::Write)?;
         let phase = Phase::Connecting(pending);
         let peer = Peer::new(socket, phase, Interest::Write, self.now.instant);

@@ -208,10 +208,10 @@ impl Peers {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
-    use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+    use std::net::{Ipv4Addr, TcpListener};
     use std::time::Duration;
 
-    use linux_net::TcpOptions;
+    use linux_net::ConnectOptions;
 
     use super::*;
 
@@ -222,11 +222,7 @@ mod tests {
     fn bound(now: Instant) -> (Peer, std::net::TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let to = listener.local_addr().unwrap();
-        let long = Duration::from_secs(60);
-        let options =
-            TcpOptions { reuse_port: false, keepalive: long, unacknowledged: long, backlog: 1 };
-        let from = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let socket = TcpStream::connect(from, to, &options).unwrap();
+        let socket = TcpStream::connect_to(to, &ConnectOptions::default()).unwrap();
         let (far, _) = listener.accept().unwrap();
         (Peer::new(socket, Phase::Bound(STREAM), Interest::Read, now), far)
     }

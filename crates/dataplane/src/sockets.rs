@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use linux_net::{
     Epoll, Events, Interest, SendSocket, SocketTable, TcpListener, TcpOptions, TcpStream,
     UdpOptions, UdpSocket, WakeReceiver,
 };
+use turn_proto::Policy;
 use turn_types::{ConnectionId, Instant, RelayId, RelayedAddr, ServerAddr, SocketId};
 use xdp_relay::Ring;
 
@@ -37,9 +39,10 @@ pub(crate) struct Sockets {
 }
 
 /// How connections with peers are: those that keep silent are asked whether they are there, and given up
-/// after a quarter of an hour of nothing.
+/// after a quarter of an hour of nothing. Relays share their ports with nobody: the kernel prefers a relay,
+/// whose address is specific, to listeners of the same port at the wildcard address.
 pub(crate) const PEER_OPTIONS: TcpOptions = TcpOptions {
-    reuse_port: true,
+    reuse_port: false,
     keepalive: Duration::from_mins(10),
     unacknowledged: Duration::from_mins(1),
     backlog: PEERS_WAITING,
@@ -98,6 +101,21 @@ impl Sockets {
     /// The listener that hears at an address, and its number.
     pub(crate) fn listener_at(&self, at: ServerAddr) -> Option<(SocketId, &Listener)> {
         (0..).map(SocketId).zip(&self.listeners).find(|(_, listener)| listener.hears_at(at))
+    }
+
+    /// Excludes the ports that this server listens on from those that may be relayed by. The kernel would
+    /// refuse them; so they are not even tried, whatever rules come while the listeners stand.
+    pub(crate) fn exclude_listening_ports(&self, policy: &Policy) {
+        let datagrams = self.listeners.iter().map(Listener::local_addr);
+        let connections = self.acceptors.iter().map(TcpListener::local_addr);
+        for at in datagrams.chain(connections) {
+            let same_family = |ip: IpAddr| at.is_ipv4() == ip.is_ipv4();
+            for relay in &policy.relay {
+                if at.ip() == relay.local || at.ip().is_unspecified() && same_family(relay.local) {
+                    relay.ports.exclude(at.port());
+                }
+            }
+        }
     }
 
     pub(crate) fn acceptor(&self, place: u32) -> Option<&TcpListener> {
@@ -209,10 +227,11 @@ impl Sockets {
         self.listening.get(&relay)
     }
 
-    /// Listens at a relayed address, in such a way that connections can leave from it.
+    /// Listens at a relayed address, from which connections can [leave](TcpListener::connect) as well.
     ///
     /// # Errors
-    /// Whatever the kernel says; nothing is left open then.
+    /// Whatever the kernel says, such as that somebody listens there, or at the wildcard address; nothing is
+    /// left open then.
     pub(crate) fn listen(&mut self, relay: RelayId, at: RelayedAddr) -> io::Result<()> {
         let listener = TcpListener::bind(at.0, &PEER_OPTIONS)?;
         self.epoll.add(&listener, Token::Relay(relay).number(), Interest::Read)?;

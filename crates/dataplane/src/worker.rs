@@ -86,6 +86,8 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(spec: WorkerSpec) -> io::Result<Self> {
+        let sockets = Sockets::new((spec.listeners, spec.acceptors), spec.inlet.wake, spec.net)?;
+        sockets.exclude_listening_ports(&spec.policy);
         let config = ServerConfig {
             worker: spec.id,
             policy: spec.policy,
@@ -94,7 +96,6 @@ impl Worker {
             routes: spec.routes.is_some(),
         };
         let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
-        let sockets = Sockets::new((spec.listeners, spec.acceptors), spec.inlet.wake, spec.net)?;
         let mut fast_path = FastPath::new(spec.routes);
         if let Some((ring, _)) = fast_path.handed() {
             sockets.watch_ring(ring)?;

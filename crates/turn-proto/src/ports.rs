@@ -87,11 +87,13 @@ const DRAWS: u64 = 16;
 /// The even ports of a word. A port and its odd successor are always in the same word.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// The ports of one relay address. 24 KiB. A number is in use for UDP and TCP at once, though they are
+/// The ports of one relay address. 32 KiB. A number is in use for UDP and TCP at once, though they are
 /// different ports: what is free in one table is free in both.
 pub struct RelayPorts {
     /// One bit per port, set while it is in use.
     words: Box<[AtomicU64; WORDS]>,
+    /// One bit per port that is never claimed, set for good.
+    excluded: Box<[AtomicU64; WORDS]>,
     /// One bit per port, set while a relay socket is bound to it.
     open: Box<[AtomicU64; WORDS]>,
     /// One bit per port, set while a relay listens on it: the same for TCP.
@@ -103,7 +105,14 @@ impl RelayPorts {
     #[must_use]
     pub fn new() -> Arc<Self> {
         let none = || Box::new([const { AtomicU64::new(0) }; WORDS]);
-        Arc::new(Self { words: none(), open: none(), listening: none() })
+        Arc::new(Self { words: none(), excluded: none(), open: none(), listening: none() })
+    }
+
+    /// Never gives a port away again: a listener has it, of this server or another. A lease that there is
+    /// stays as it is.
+    pub fn exclude(&self, port: u16) {
+        let (index, bit) = place(port);
+        self.excluded[index].fetch_or(bit, Ordering::Relaxed);
     }
 
     /// Takes a free port, or two for [`PortWish::EvenWithNext`]. Every free port that fits is equally
@@ -188,7 +197,9 @@ impl RelayPorts {
         if mask == 0 {
             return 0;
         }
-        let free = !self.words[index].load(Ordering::Relaxed) & mask;
+        let [used, excluded] =
+            [&self.words, &self.excluded].map(|table| table[index].load(Ordering::Relaxed));
+        let free = !used & !excluded & mask;
         match wish {
             PortWish::Any => free,
             PortWish::Even => free & EVEN,

@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use linux_net::{ReadOutcome, TcpOptions};
+use linux_net::{ConnectOptions, ReadOutcome};
 use stun_wire::{
     AttributeType, Class, Cut, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method,
     TransactionId, long_term_key_md5, next_message, value,
@@ -179,11 +179,9 @@ pub(crate) struct Caller(linux_net::TcpStream);
 
 impl Caller {
     pub(crate) fn call(from: IpAddr, to: SocketAddr) -> Self {
-        let long = Duration::from_secs(60);
-        let options =
-            TcpOptions { reuse_port: false, keepalive: long, unacknowledged: long, backlog: 1 };
-        let from = SocketAddr::new(from, 0);
-        let socket = linux_net::TcpStream::connect(from, to, &options).unwrap();
+        let local = Some(SocketAddr::new(from, 0));
+        let options = ConnectOptions { local, ..ConnectOptions::default() };
+        let socket = linux_net::TcpStream::connect_to(to, &options).unwrap();
         Self(socket)
     }
 

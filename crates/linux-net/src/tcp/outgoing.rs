@@ -1,4 +1,4 @@
-//! Connections that we make, from an address and port where we listen as well.
+//! Connections made from the address and port of a listener.
 
 use std::io;
 use std::mem::size_of;
@@ -7,30 +7,34 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libc::{c_int, socklen_t};
 
-use super::{TcpOptions, TcpStream, keep_alive, open};
+use super::{TcpListener, TcpOptions, TcpStream, keep_alive, open};
 use crate::address::{self, ADDRESS_BYTES};
 use crate::sys::{check, set_option};
 
-impl TcpStream {
-    /// Begins to connect from `from` to `to`. There may be a listener at `from`, and other connections, each
-    /// with [`TcpOptions::reuse_port`]. When the connection takes something it is made, or has failed:
-    /// [`take_error`](Self::take_error).
+impl TcpListener {
+    /// Begins to connect to `to` from the address and port of this listener, which goes on listening. When
+    /// the connection takes something it is made, or has failed: [`take_error`](TcpStream::take_error).
+    ///
+    /// The kernel lets a second socket have a listener's port only if both have `SO_REUSEPORT` at that
+    /// moment. The listener has it for no longer: with it, it would share its port with listeners at the
+    /// wildcard address, and the kernel would prefer it to them.
     ///
     /// # Errors
     /// It has failed at once: no descriptors left, no way there, the same two ends are connected.
-    pub fn connect(from: SocketAddr, to: SocketAddr, options: &TcpOptions) -> io::Result<Self> {
+    pub fn connect(&self, to: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
         let fd = open(to)?;
         let socket = fd.as_fd();
         set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        if options.reuse_port {
-            set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-        }
+        set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         keep_alive(socket, options)?;
         let mut raw = [0; ADDRESS_BYTES];
-        let len = address::encode(from, &mut raw) as socklen_t;
+        let len = address::encode(self.local, &mut raw) as socklen_t;
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
-        check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) })?;
+        let bound = check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) });
+        set_option(self.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 0)?;
+        bound?;
         let len = address::encode(to, &mut raw) as socklen_t;
         // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
         let begun = check(unsafe { libc::connect(fd.as_raw_fd(), raw.as_ptr().cast(), len) });
@@ -39,9 +43,11 @@ impl TcpStream {
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
             Err(error) => return Err(error),
         }
-        Ok(Self(std::net::TcpStream::from(fd)))
+        Ok(TcpStream(std::net::TcpStream::from(fd)))
     }
+}
 
+impl TcpStream {
     /// The error that waits on the connection, if one does.
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
@@ -58,5 +64,81 @@ impl TcpStream {
         // If it fails the other end hears of an end, which is the best that is left.
         // SAFETY: `linger` lives until the call returns and the kernel reads exactly `len` bytes of it.
         unsafe { libc::setsockopt(fd, level, name, (&raw const linger).cast(), len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::IpAddr;
+    use std::time::Duration;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+    const ALONE: TcpOptions =
+        TcpOptions { reuse_port: false, keepalive: LONG, unacknowledged: LONG, backlog: 8 };
+
+    /// A listener of another program of the same user that shares its port; on `::` for IPv4 as well.
+    fn foreign(at: &str) -> std::net::TcpListener {
+        let listener = std::net::TcpListener::bind(at).unwrap();
+        set_option(listener.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).unwrap();
+        listener
+    }
+
+    #[test]
+    fn a_listener_that_shares_nothing_takes_no_port_that_another_listens_on() {
+        let specific: [IpAddr; 2] = [[127, 0, 0, 9].into(), "::1".parse().unwrap()];
+        for (wildcard, meets) in [("0.0.0.0:0", [true, false]), ("[::]:0", [true, true])] {
+            let foreign = foreign(wildcard);
+            let port = foreign.local_addr().unwrap().port();
+            for (ip, meets) in specific.into_iter().zip(meets) {
+                let bound = TcpListener::bind((ip, port).into(), &ALONE);
+                let taken = bound.is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
+                assert_eq!(taken, meets, "{ip} beside {wildcard}");
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_comes_to_share_the_port_of_a_listener_that_has_connected() {
+        for ip in ["127.0.0.1", "::1"] {
+            let peer = std::net::TcpListener::bind((ip, 0)).unwrap();
+            let listener =
+                TcpListener::bind(SocketAddr::new(ip.parse().unwrap(), 0), &ALONE).unwrap();
+            let local = listener.local_addr();
+            let near = listener.connect(peer.local_addr().unwrap(), &ALONE).unwrap();
+            let (_far, from) = peer.accept().unwrap();
+            assert_eq!((from, near.local_addr().unwrap()), (local, local));
+            // It still listens.
+            let _caller = std::net::TcpStream::connect(local).unwrap();
+
+            let sharing = TcpOptions { reuse_port: true, ..ALONE };
+            let wildcard = if ip == "::1" { "[::]:0" } else { "0.0.0.0:0" };
+            let mut wildcard: SocketAddr = wildcard.parse().unwrap();
+            wildcard.set_port(local.port());
+            let Err(error) = TcpListener::bind(wildcard, &sharing) else { panic!("{ip}: shared") };
+            assert_eq!(error.kind(), ErrorKind::AddrInUse);
+            // The connection alone stands in nobody's way: the port is free for the next relay.
+            drop(listener);
+            TcpListener::bind(local, &ALONE).unwrap();
+        }
+    }
+
+    #[test]
+    fn many_connections_leave_from_one_port() {
+        let peers: Vec<_> =
+            (0..3).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap(), &ALONE).unwrap();
+        let streams: Vec<_> = peers
+            .iter()
+            .map(|peer| listener.connect(peer.local_addr().unwrap(), &ALONE).unwrap())
+            .collect();
+        for peer in &peers {
+            assert_eq!(peer.accept().unwrap().1, listener.local_addr());
+        }
+        let again = listener.connect(peers[0].local_addr().unwrap(), &ALONE);
+        assert!(again.is_err(), "these two ends are connected");
+        drop(streams);
     }
 }

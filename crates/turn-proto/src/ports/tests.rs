@@ -49,6 +49,25 @@ fn every_port_of_a_range_is_given_once_and_none_outside() {
 }
 
 #[test]
+fn an_excluded_port_is_never_given() {
+    let ports = RelayPorts::new();
+    let lease = ports.claim(range(2001, 2001), PortWish::Any, 0).unwrap();
+    for port in [2000, 2001, 2005] {
+        ports.exclude(port);
+    }
+    assert_eq!(ports.used(), 1, "it is no relay's");
+    drop(lease);
+    let claim = |wish, random| ports.claim(range(2000, 2005), wish, random);
+    for random in 0..100 {
+        let port = claim(PortWish::Any, random).unwrap().0.port();
+        assert!((2002..=2004).contains(&port), "{port}");
+        let (even, next) = claim(PortWish::EvenWithNext, random).unwrap();
+        assert_eq!((even.port(), next.unwrap().port()), (2002, 2003));
+    }
+    assert!(ports.claim(range(2000, 2001), PortWish::Any, 7).is_none());
+}
+
+#[test]
 fn the_last_free_port_is_found_wherever_the_search_begins() {
     let ports = RelayPorts::new();
     let all: Vec<_> =
