@@ -90,6 +90,8 @@ turn_types::labels! {
         /// It had no allocation and said nothing for long; or it was one with a peer's connection, one of the
         /// two had said all, and the other nothing for long.
         Idle => "idle",
+        /// Another connection came with the same addresses and ports, so that this one had ended.
+        Replaced => "replaced",
         /// It was one with a peer's connection, and both ends had said all.
         DataDone => "data_done",
         /// It was one with a peer's connection, which broke.

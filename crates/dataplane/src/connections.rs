@@ -80,9 +80,6 @@ impl Worker {
             client: ClientAddr(from),
             server: ServerAddr(server),
         };
-        // One that ended and of which that is not known yet.
-        self.server.close(self.now, &five_tuple);
-        self.settle(self.now);
         self.observer.count(Series::StreamsAccepted, 1);
         let path = ClientPath { five_tuple, socket: id };
         let mut stream = Stream::new(socket, path, now, place);
@@ -90,7 +87,19 @@ impl Worker {
             stream.state = State::Proxied;
         }
         self.streams.insert(Box::new(stream));
+        if !is_proxy {
+            self.take_addresses(id);
+        }
         Ok(())
+    }
+
+    /// Gives a stream its addresses. One that had them before has ended, without our knowing yet; it must
+    /// neither say nor end anything in the new one's name.
+    pub(crate) fn take_addresses(&mut self, id: SocketId) {
+        if let Some(before) = self.streams.with_addresses_of(id) {
+            self.close_stream(before, StreamEnd::Replaced);
+        }
+        self.streams.take_addresses(id);
     }
 
     /// Takes what a load balancer says first, and returns how many bytes that is; `None`: it has not, or
@@ -120,9 +129,7 @@ impl Worker {
             self.close_stream(id, StreamEnd::ByUs);
             return None;
         }
-        let five_tuple = stream.path.five_tuple;
-        self.server.close(self.now, &five_tuple);
-        self.settle(self.now);
+        self.take_addresses(id);
         Some(header.len)
     }
 
@@ -346,6 +353,7 @@ impl Worker {
 
     /// Ends a connection and what the client has by it.
     pub(crate) fn close_stream(&mut self, id: SocketId, end: StreamEnd) {
+        let has_addresses = self.streams.has_addresses(id);
         let Some(mut stream) = self.streams.remove(id) else { return };
         if let State::Data(connection) = stream.state {
             self.server.connection_ended(connection);
@@ -362,7 +370,9 @@ impl Worker {
         let FiveTuple { client, server, .. } = stream.path.five_tuple;
         let seconds = self.now.instant.saturating_since(stream.opened).as_secs();
         self.observer.stream_ended(self.now.instant, (client, server), end, seconds);
-        self.server.close(self.now, &stream.path.five_tuple);
+        if has_addresses {
+            self.server.close(self.now, &stream.path.five_tuple);
+        }
         if end == StreamEnd::PeerBroken {
             stream.reset();
         } else {

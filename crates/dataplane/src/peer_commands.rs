@@ -210,6 +210,7 @@ impl Worker {
         let asks = stream.interest();
         self.sockets.change(&stream.socket, id, asks).ok()?;
         self.streams.insert(stream);
+        self.take_addresses(id);
         Some(id)
     }
 

@@ -1,12 +1,14 @@
 //! The connections of one worker's clients.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 
 use linux_net::{Interest, ReadOutcome, RxBatch, TcpStream};
 use turn_session::proxy_protocol::Ends;
 use turn_session::{OutQueue, Outgoing, Stuck, Tls, TlsConfig, TlsError};
-use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, SocketId, Transport};
+use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, ServerAddr, SocketId, Transport};
 
 use crate::admission::{Admitted, NoPlace};
 use crate::limits::STREAM_BACKLOG_BYTES;
@@ -137,17 +139,24 @@ impl Stream {
         Ok(if has_ended { Heard::Ended } else { Heard::Nothing })
     }
 
-    /// A load balancer has said who is behind it, or that it is itself.
+    /// A load balancer has said who is behind it and which of its addresses that one connected to, or that it
+    /// is itself.
     ///
     /// # Errors
-    /// That one has as many connections as it may have.
+    /// The client has as many connections as it may have.
     pub(crate) fn introduced(&mut self, ends: Option<Ends>) -> Result<(), NoPlace> {
-        let client = &mut self.path.five_tuple.client;
-        if let Some(ends) = ends {
-            *client = ClientAddr(ends.client);
+        let five_tuple = &mut self.path.five_tuple;
+        if let Some(Ends { client, server }) = ends {
+            five_tuple.client = ClientAddr(client);
+            five_tuple.server = ServerAddr(server);
         }
         self.state = State::New;
-        self.place.belongs_to(client.0.ip())
+        self.place.belongs_to(five_tuple.client.0.ip())
+    }
+
+    /// Both ends, as the client sees them.
+    const fn addresses(&self) -> Addresses {
+        (self.path.five_tuple.client.0, self.path.five_tuple.server.0)
     }
 
     /// Begins TLS with what came first.
@@ -359,10 +368,15 @@ impl From<TlsError> for ReadError {
     }
 }
 
+/// The client's address and ours.
+type Addresses = (SocketAddr, SocketAddr);
+
 /// Streams by their numbers.
 #[derive(Debug)]
 pub(crate) struct Streams {
     places: Places<Stream>,
+    /// The one stream that has these addresses. Those that a load balancer has not introduced have none.
+    by_addresses: HashMap<Addresses, SocketId>,
     /// Those that were given something to send.
     unsent: Vec<SocketId>,
     /// Those that take no answers.
@@ -371,7 +385,12 @@ pub(crate) struct Streams {
 
 impl Default for Streams {
     fn default() -> Self {
-        Self { places: Places::new(STREAM), unsent: Vec::new(), stuck: Vec::new() }
+        Self {
+            places: Places::new(STREAM),
+            by_addresses: HashMap::new(),
+            unsent: Vec::new(),
+            stuck: Vec::new(),
+        }
     }
 }
 
@@ -396,7 +415,31 @@ impl Streams {
     }
 
     pub(crate) fn remove(&mut self, id: SocketId) -> Option<Box<Stream>> {
-        self.places.remove(id)
+        let has_addresses = self.has_addresses(id);
+        let stream = self.places.remove(id)?;
+        if has_addresses {
+            self.by_addresses.remove(&stream.addresses());
+        }
+        Some(stream)
+    }
+
+    /// The other stream that has the addresses that this one is to have.
+    pub(crate) fn with_addresses_of(&mut self, id: SocketId) -> Option<SocketId> {
+        let addresses = self.places.get_mut(id)?.addresses();
+        self.by_addresses.get(&addresses).copied().filter(|holder| *holder != id)
+    }
+
+    /// Gives a stream its addresses.
+    pub(crate) fn take_addresses(&mut self, id: SocketId) {
+        if let Some(stream) = self.places.get_mut(id) {
+            self.by_addresses.insert(stream.addresses(), id);
+        }
+    }
+
+    /// Whether a stream has its addresses: the allocation of their 5-tuple is its own then.
+    pub(crate) fn has_addresses(&mut self, id: SocketId) -> bool {
+        let Some(stream) = self.places.get_mut(id) else { return false };
+        self.by_addresses.get(&stream.addresses()) == Some(&id)
     }
 
     /// How many there are.

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use control::{Series, StreamEnd, StreamRefusal};
 use dataplane::ConnectionLimits;
-use support::stream::StreamUser;
-use support::{PATIENCE, Start, World};
+use support::end::End;
+use support::stream::{StreamUser, framed};
+use support::{PATIENCE, PEER, Start, World};
 
 const CLIENT: &str = "192.0.2.77:4660";
 const LINE: &[u8] = b"PROXY TCP4 192.0.2.77 198.51.100.2 4660 3478\r\n";
@@ -76,4 +77,52 @@ fn places_are_counted_for_who_is_behind_it() {
     let mut other = StreamUser::connect(world.server);
     other.write(b"PROXY TCP4 192.0.2.78 198.51.100.2 4660 3478\r\n");
     other.allocate();
+}
+
+/// One client port towards two addresses of the load balancer, as behind a NAT that keeps ports.
+#[test]
+fn connections_to_different_addresses_of_the_load_balancer_do_not_meet() {
+    let world = world(0);
+    let mut peer = End::at(PEER);
+    let mut alice = StreamUser::connect(world.server);
+    alice.write(LINE);
+    alice.allocate();
+    let channel = alice.bind_channel(peer.addr());
+    let mut bob = StreamUser::connect(world.server);
+    bob.write(b"PROXY TCP4 192.0.2.77 198.51.100.3 4660 3478\r\n");
+    bob.allocate();
+    let mut servers: Vec<_> =
+        world.all_sessions().iter().map(|s| s.five_tuple.server.to_string()).collect();
+    servers.sort();
+    assert_eq!(servers, ["198.51.100.2:3478", "198.51.100.3:3478"]);
+    // Bob has no channel: what he sends by the number of Alice's goes nowhere.
+    bob.write(&framed(channel, b"not hers"));
+    alice.write(&framed(channel, b"hers"));
+    let said = peer.receive();
+    assert_eq!((&said.bytes[..], said.from), (&b"hers"[..], alice.relayed()));
+    drop(bob);
+    eventually("he is gone", || world.all_sessions().len() == 1);
+    alice.write(&framed(channel, b"still here"));
+    assert_eq!(peer.receive().bytes, b"still here");
+}
+
+/// Two load balancers that know different clients by one address, or a connection whose end is not known yet.
+#[test]
+fn a_connection_of_the_same_addresses_replaces_the_one_before() {
+    let world = world(0);
+    let mut peer = End::at(PEER);
+    let mut before = StreamUser::connect(world.server);
+    before.write(LINE);
+    before.allocate();
+    let mut after = StreamUser::connect(world.server);
+    after.write(LINE);
+    after.allocate();
+    // What the first one still says is not taken for the second one's.
+    assert_eq!(before.read(), None);
+    eventually("counted", || world.count(Series::StreamsEnded(StreamEnd::Replaced)) == 1);
+    drop(before);
+    let channel = after.bind_channel(peer.addr());
+    after.write(&framed(channel, b"here"));
+    assert_eq!(peer.receive().bytes, b"here");
+    assert_eq!(world.all_sessions().len(), 1);
 }
