@@ -12,21 +12,13 @@ use dataplane::limits::{HALF_OPEN_MAX, HANDSHAKES_PER_BATCH};
 use support::dtls::{DtlsUser, config, cookie, hello, receive, socket};
 use support::end::End;
 use support::user::TurnUser;
-use support::{LOCALHOST, LOCALHOST_V6, PATIENCE, PEER, Start, World};
+use support::{LOCALHOST, LOCALHOST_V6, PEER, Start, World};
+use test_support::eventually;
 use turn_proto::{DropReason, EndReason};
 use turn_types::{IpFamily, Marks, Transport};
 
 fn world() -> World {
     World::start(Start { dtls: Some(config()), ..Start::default() })
-}
-
-/// Waits until this is so.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

@@ -4,13 +4,13 @@
 mod support;
 
 use std::io::Read as _;
-use std::time::{Duration, Instant};
 
 use control::{Series, StreamEnd, StreamRefusal};
 use dataplane::ConnectionLimits;
 use support::end::End;
 use support::stream::{StreamUser, framed};
-use support::{PATIENCE, PEER, Start, World};
+use support::{PEER, Start, World};
+use test_support::eventually;
 
 const CLIENT: &str = "192.0.2.77:4660";
 const LINE: &[u8] = b"PROXY TCP4 192.0.2.77 198.51.100.2 4660 3478\r\n";
@@ -19,14 +19,6 @@ fn world(per_address: u32) -> World {
     let limits = ConnectionLimits { total: 0, per_address };
     let proxies = vec!["127.0.0.0/8".parse().unwrap()];
     World::start(Start { limits, proxies, ..Start::default() })
-}
-
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]

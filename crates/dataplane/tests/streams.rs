@@ -5,7 +5,7 @@ mod support;
 
 use std::io::Read as _;
 use std::net::{TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use control::{Series, StreamEnd, StreamRefusal};
 use dataplane::ConnectionLimits;
@@ -13,17 +13,9 @@ use dataplane::limits::STREAM_BACKLOG_BYTES;
 use support::end::End;
 use support::stream::{StreamUser, framed};
 use support::{LOCALHOST, LOCALHOST_V6, PATIENCE, PEER, Start, World};
+use test_support::eventually;
 use turn_client::AllocateOptions;
 use turn_proto::{DropReason, EndReason};
-
-/// Waits until this is so.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 #[test]
 fn channel_data_of_any_length_goes_both_ways_padded() {

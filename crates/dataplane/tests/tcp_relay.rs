@@ -12,6 +12,7 @@ use dataplane::limits::PIPE_BYTES;
 use stun_wire::{Message, Method};
 use support::data::{Alice, Caller, code_of};
 use support::{LOCALHOST, PATIENCE, PEER, Start, World, policy, tls};
+use test_support::eventually;
 use turn_proto::{PeerRefusal, Policy};
 
 fn start() -> Start {
@@ -28,14 +29,6 @@ fn doors() -> [(World, SocketAddr); 2] {
     let secured = World::start(Start { tls: Some(tls::config()), ..start() });
     let (here, tunnel) = (plain.server, tls::tunnel(secured.server));
     [(plain, here), (secured, tunnel)]
-}
-
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A peer that waits for calls.

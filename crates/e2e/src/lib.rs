@@ -11,7 +11,6 @@ mod lab;
 mod nat;
 mod secure;
 mod server;
-mod skip;
 mod tool;
 
 pub use caller::Caller;
@@ -21,5 +20,5 @@ pub use lab::{Addresses, Host, Lab};
 pub use nat::{INSIDE, Looks, Nat};
 pub use secure::SecureScene;
 pub use server::{Account, Config, Server, binary};
-pub use skip::{require, skip};
+pub use test_support::{require, skip};
 pub use tool::{Running, Tool, repository};

@@ -124,9 +124,7 @@ fn idle_tls_clients_take_little_memory() {
     let clients = idle_clients();
     let files = linux_net::raise_open_files().expect("a limit");
     if files < clients + 1000 {
-        return e2e::skip(&format!(
-            "{clients} clients want as many files, and {files} may be open"
-        ));
+        return e2e::skip(format!("{clients} clients want as many files, and {files} may be open"));
     }
     let lines = "[tcp]\nconnections = 0\nconnections_per_address = 0\n";
     let Some(scene) = Scene::new(lines) else { return };

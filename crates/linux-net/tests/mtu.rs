@@ -9,7 +9,7 @@ mod support;
 use std::process::Command;
 
 use linux_net::{Flow, IcmpReport, RxBatch, SendError, SendStats, TxBatch, Warning};
-use support::{V4, V6, bind, errors, flow, receive, send, sizes, skip, try_send};
+use support::{V4, V6, bind, errors, flow, receive, send, sizes, try_send};
 use turn_types::{IpFamily, Marks};
 
 /// Set in the inner run; its value is of no interest.
@@ -62,7 +62,7 @@ fn inside(test: &str, setup: &str) -> bool {
     let unshare = ["-r", "-n", "sh", "-ec"];
     let permitted = Command::new("unshare").args(unshare).arg("ip link set lo up").output();
     if !permitted.is_ok_and(|output| output.status.success()) {
-        skip(test, "network namespaces are not permitted here");
+        test_support::skip("network namespaces are not permitted here");
         return false;
     }
     let output = Command::new("unshare")

@@ -13,10 +13,7 @@ fn a_forged_source_is_seen_and_its_answer_heard() {
     let raw = match RawUdpSocket::open(Ipv4Addr::LOCALHOST) {
         Ok(raw) => raw,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return support::skip(
-                "a_forged_source_is_seen_and_its_answer_heard",
-                "raw sockets want CAP_NET_RAW",
-            );
+            return test_support::skip("raw sockets want CAP_NET_RAW");
         }
         Err(error) => panic!("{error}"),
     };

@@ -19,19 +19,9 @@ fn ring(buffers: usize) -> Option<(UringUdp, SocketAddr)> {
             // Whoever forbids io_uring, or does not have it, says so in one of these ways.
             let known = [libc::ENOSYS, libc::EPERM, libc::EACCES, libc::EINVAL];
             assert!(known.contains(&error.raw_os_error().unwrap()), "{error}");
-            skipped(&error.to_string());
+            test_support::skip(format!("no io_uring here: {error}"));
             None
         }
-    }
-}
-
-fn skipped(reason: &str) {
-    use std::io::Write as _;
-    eprintln!("skipped: no io_uring here ({reason})");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS")
-        && let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path)
-    {
-        drop(writeln!(file, "uring: no io_uring here ({reason})"));
     }
 }
 

@@ -13,8 +13,7 @@
 //!
 //! Everything that happens follows from the seed: time is virtual, randomness comes from [`Rng`],
 //! and events at the same instant happen in the order in which they were caused. A checker that
-//! fails, or a panic inside [`for_each_seed`], prints the seed; `SEED=... cargo test` runs that
-//! one alone.
+//! fails prints the seed; tests draw theirs with `test_support::for_each_seed`.
 #![forbid(unsafe_code)]
 
 mod link;
@@ -22,7 +21,6 @@ mod nat;
 mod packet;
 mod rng;
 mod router;
-mod seeds;
 mod stream;
 mod trace;
 mod world;
@@ -32,6 +30,5 @@ pub use nat::{Dependence, Nat, NatConfig};
 pub use packet::{Body, Icmp, Packet};
 pub use rng::{Chance, Rng};
 pub use router::Router;
-pub use seeds::for_each_seed;
 pub use stream::{Heard, Stream};
 pub use world::{Host, LinkId, NodeId, Outbox, World};

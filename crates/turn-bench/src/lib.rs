@@ -28,6 +28,3 @@ pub mod report;
 pub mod requests;
 pub mod session;
 pub mod traffic;
-
-#[cfg(test)]
-mod testing;

@@ -163,8 +163,9 @@ fn row(cell: &Cell, world: &World) -> Result<ProgramRow> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use test_support::require;
+
     use super::*;
-    use crate::testing::require;
 
     #[test]
     fn everything_is_measured_by_each_hook() {

@@ -2,13 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use test_support::skip;
 use turn_bench::outcome::{Compare, Outcome};
 use turn_bench::traffic::Transport;
 
@@ -30,15 +30,6 @@ fn servers() -> Option<[&'static str; 2]> {
             skip("there is neither turnpike beside turnpike-bench nor coturn in PATH");
             None
         }
-    }
-}
-
-fn skip(reason: &str) {
-    let line = format!("{}: {}\n", thread::current().name().unwrap_or("test"), reason.trim());
-    eprint!("skipped {line}");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS") {
-        let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-        file.write_all(line.as_bytes()).unwrap();
     }
 }
 

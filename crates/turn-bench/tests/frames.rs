@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use links::{Chain, skipped};
+use links::Chain;
+use test_support::require;
 use turn_bench::frames::{
     Forwarder, FrameFlow, Hop, Link, Mac, Pace, Port, Reflector, SinkTally, Source, SourceRun,
     Watch, probe,
@@ -85,7 +86,7 @@ fn hears(chain: &Chain, server: &str) -> bool {
 
 #[test]
 fn what_a_source_sends_a_sink_counts() {
-    let Some(chain) = skipped(Chain::new()) else { return };
+    let Some(chain) = require(Chain::new()) else { return };
     let sink = chain.within("server", || Port::attach("to-client").unwrap());
     chain.within("client", || {
         let link = Link::read("to-server").unwrap();
@@ -114,7 +115,7 @@ fn what_a_source_sends_a_sink_counts() {
 
 #[test]
 fn a_sink_lets_all_else_pass_and_leaves_the_link_as_it_was() {
-    let Some(chain) = skipped(Chain::new()) else { return };
+    let Some(chain) = require(Chain::new()) else { return };
     let has_program = || chain.link_details("server", "to-client").contains("\"xdp\"");
     let sink = chain.within("server", || Port::attach("to-client").unwrap());
     watch(&sink);
@@ -131,7 +132,7 @@ fn a_sink_lets_all_else_pass_and_leaves_the_link_as_it_was() {
 
 #[test]
 fn a_bare_forwarder_carries_frames_both_ways_and_an_echo_comes_back() {
-    let Some(chain) = skipped(Chain::new()) else { return };
+    let Some(chain) = require(Chain::new()) else { return };
     let link = |host: &str, end: &str| chain.within(host, || Link::read(end).unwrap());
     let (at_client, at_peer) = (link("client", "to-server"), link("peer", "to-server"));
     let (client, peer) = (at_client.mac, at_peer.mac);
@@ -171,7 +172,7 @@ fn a_bare_forwarder_carries_frames_both_ways_and_an_echo_comes_back() {
 
 #[test]
 fn a_link_whose_other_end_takes_no_frames_is_named() {
-    let Some(chain) = skipped(Chain::new()) else { return };
+    let Some(chain) = require(Chain::new()) else { return };
     chain.within("client", || {
         let link = Link::read("to-server").unwrap();
         let refused = probe(&link).unwrap_err().to_string();

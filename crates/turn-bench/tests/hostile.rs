@@ -71,7 +71,7 @@ fn a_limit_of_answers_is_seen() {
 #[test]
 fn answers_to_forged_addresses_are_counted() {
     if let Err(error) = RawUdpSocket::open(std::net::Ipv4Addr::LOCALHOST) {
-        return support::skip(&format!("forging addresses wants CAP_NET_RAW: {error}"));
+        return test_support::skip(format!("forging addresses wants CAP_NET_RAW: {error}"));
     }
     let server = Server::start(OPEN_HANDED);
     let hostile = run(&server, Variant::Spoofed);

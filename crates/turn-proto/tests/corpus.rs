@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use netsim::{Rng, for_each_seed};
+use netsim::Rng;
+use test_support::for_each_seed;
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/server_session");

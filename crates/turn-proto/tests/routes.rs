@@ -8,8 +8,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use client::channel_message;
-use netsim::{Rng, for_each_seed};
+use netsim::Rng;
 use support::*;
+use test_support::for_each_seed;
 use turn_proto::*;
 use turn_types::*;
 

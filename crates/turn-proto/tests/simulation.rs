@@ -17,11 +17,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use netsim::{Chance, LinkConfig, LinkId, Nat, NatConfig, NodeId, Rng, World, for_each_seed};
+use netsim::{Chance, LinkConfig, LinkId, Nat, NatConfig, NodeId, Rng, World};
 use nodes::Surroundings;
 use nodes::{Board, ClientNode, ClientPlan, HostileNode, Node, PeerNode, ServerNode, SharedTap};
 use sim::driver::{Driver, Fates};
 use sim::setup::{USERS, addr, listeners, password_of, policy, relay_ips};
+use test_support::for_each_seed;
 use turn_client::{AlgorithmChoice, Client, ClientConfig};
 use turn_proto::{DropReason, EndReason, PeerRules, Policy, PortRange, RelayAddress};
 use turn_types::{PeerAddr, PendingId, Prefix};

@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use netsim::{Body, Host, LinkConfig, NodeId, Outbox, Packet, Rng, Stream, World, for_each_seed};
+use netsim::{Body, Host, LinkConfig, NodeId, Outbox, Packet, Rng, Stream, World};
 use sim::driver::{Driver, Sent};
 use sim::setup::{USERS, addr, listeners, look_up, password_of, policy, relay_ips};
 use stun_wire::{ChannelNumber, Cut, next_message};
+use test_support::for_each_seed;
 use turn_client::{AllocateOptions, Client, ClientConfig, Event as ClientEvent, Incoming};
 use turn_proto::{Command, EndReason, Event};
 use turn_types::{Instant, Now, PeerAddr, Prefix, Transport};

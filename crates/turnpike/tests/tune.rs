@@ -3,12 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
-use std::fs::OpenOptions;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
+use test_support::require;
 
 /// The veth of the test, in its own namespace.
 const VETH: &str = "tune0";
@@ -110,15 +110,7 @@ impl Drop for Namespace {
 
 /// The namespace, or none after saying why the test is skipped.
 fn namespace(test: &str) -> Option<Namespace> {
-    let made = Namespace::new(test);
-    if let Err(reason) = &made {
-        eprintln!("skipped {test}: {reason}");
-        if let Some(path) = std::env::var_os("TURNPIKE_SKIPS") {
-            let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
-            file.write_all(format!("{test}: {reason}\n").as_bytes()).unwrap();
-        }
-    }
-    made.ok()
+    require(Namespace::new(test))
 }
 
 fn statuses(check: &Value) -> Vec<&str> {

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use netsim::{Rng, for_each_seed};
+use netsim::Rng;
 use support::frame::{Check, Datagram, ETHERNET};
 use support::network::{GATEWAY, ip, near};
 use support::random::{Client, Known, SPECIAL, four, make, populate};
 use support::world::{COMES, HOOKS, flow, hex, is_runnable};
 use support::{World, inside};
+use test_support::for_each_seed;
 use xdp_relay::device::Hook;
 use xdp_relay::{Carried, Comes, Flow, FlowId, Verdict};
 

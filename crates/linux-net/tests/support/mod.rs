@@ -125,12 +125,3 @@ pub(crate) fn errors(socket: &UdpSocket) -> Vec<SocketError> {
     assert_eq!(count, errors.len());
     errors
 }
-
-/// Reports a test that cannot run here, in the file that `make test` counts.
-pub(crate) fn skip(test: &str, reason: &str) {
-    eprintln!("skipped {test}: {reason}");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-        std::io::Write::write_all(&mut file, format!("{test}: {reason}\n").as_bytes()).unwrap();
-    }
-}

@@ -90,11 +90,8 @@ pub(crate) fn append_sha256(message: &mut Vec<u8>, key: &[u8]) {
     append(message, 0x001C, &mac.finalize().into_bytes());
 }
 
-/// Properties are tested with the same cases each time; `PROPTEST_RNG_SEED=` tries others.
+/// Properties are tested with other cases in each run; `SEED=n` repeats one.
 pub(crate) fn seeded(cases: u32) -> ProptestConfig {
-    let mut config = ProptestConfig { cases, failure_persistence: None, ..Default::default() };
-    if config.rng_seed == RngSeed::Random {
-        config.rng_seed = RngSeed::Fixed(8489);
-    }
-    config
+    let rng_seed = RngSeed::Fixed(test_support::fresh_seed());
+    ProptestConfig { cases, rng_seed, failure_persistence: None, ..Default::default() }
 }

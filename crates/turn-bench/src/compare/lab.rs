@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn programs_run_in_their_host_and_nothing_remains() {
-        let Some(lab) = crate::testing::require(Cores::assign(1).and_then(|cores| {
+        let Some(lab) = test_support::require(Cores::assign(1).and_then(|cores| {
             Lab::new(cores, Ends { client: Backend::Sockets, peer: Backend::Sockets })
         })) else {
             return;

@@ -1,6 +1,5 @@
 //! What tests of the programs share: frames written and read by other code than the programs'.
 
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use aya::programs::{TestRun as _, Xdp};
@@ -18,14 +17,7 @@ pub(super) fn privileged() -> bool {
         Err(Unavailable::Failed(error)) => panic!("{error:#}"),
         Err(reason @ (Unavailable::Privileges(_) | Unavailable::Kernel(_))) => reason,
     };
-    let thread = std::thread::current();
-    let line = format!("{}: {reason}\n", thread.name().unwrap_or("test"));
-    eprint!("skipped {line}");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS")
-        && let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path)
-    {
-        drop(file.write_all(line.as_bytes()));
-    }
+    test_support::skip(reason);
     false
 }
 

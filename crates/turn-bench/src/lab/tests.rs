@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::ValueEnum as _;
 use linux_net::{Clock, RxBatch, UdpOptions};
+use test_support::skip;
 
 use super::generator::{Generator, GeneratorSockets, Load, Measured};
 use super::limit::Limit;
@@ -24,22 +25,11 @@ const THREADS: usize = 2;
 fn with_each(test: impl Fn(Strategy, Relay)) {
     for strategy in Strategy::value_variants() {
         if let Err(reason) = strategy.available() {
-            skipped(&format!("{strategy}: {reason}"));
+            skip(format!("{strategy}: {reason}"));
             continue;
         }
         let sockets = RelaySockets::open(LOCALHOST, THREADS, *strategy).unwrap();
         test(*strategy, Relay::start(*strategy, sockets, None).unwrap());
-    }
-}
-
-/// Says why a test could not run, where `make test` counts it.
-fn skipped(reason: &str) {
-    use std::io::Write as _;
-    eprintln!("skipped {reason}");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS")
-        && let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path)
-    {
-        drop(writeln!(file, "lab: {reason}"));
     }
 }
 
@@ -242,7 +232,7 @@ fn a_lab_on_the_loopback_measures_what_was_asked_for() {
 #[test]
 fn a_lab_with_namespaces_measures_and_leaves_nothing_behind() {
     if let Place::Loopback(reason) = Place::make(&Cores { relay: vec![0], generator: vec![0] }) {
-        return skipped(&reason);
+        return skip(reason);
     }
     let words = ["--strategy", "lock", "--strategy", "batched", "--rounds", "2"];
     assert_eq!(lab(&words).place, "a link between two network namespaces");

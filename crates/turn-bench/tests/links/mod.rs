@@ -10,8 +10,6 @@ use std::thread;
 use linux_net::{enter_network_namespace, new_network_namespace};
 use turn_bench::frames::Unavailable;
 
-use crate::support::skip;
-
 /// The hosts. They go with this value, however the test ends.
 pub(crate) struct Chain {
     client: File,
@@ -101,9 +99,4 @@ fn tool(name: &str, arguments: &[&str]) -> Result<String, String> {
         Ok(Output { stderr, .. }) => Err(String::from_utf8_lossy(&stderr).trim().to_owned()),
         Err(error) => Err(format!("the command {name}: {error}")),
     }
-}
-
-/// The value, or `None` after saying why the test is skipped.
-pub(crate) fn skipped<T>(wanted: Result<T, String>) -> Option<T> {
-    wanted.map_err(|reason| skip(&reason)).ok()
 }

@@ -128,15 +128,3 @@ fn binary() -> PathBuf {
     assert!(path.exists(), "{} is missing: `cargo build -p turnpike`", path.display());
     path
 }
-
-/// Says that the calling test cannot run here, also in the file that `TURNPIKE_SKIPS` names, from
-/// which `make test` counts.
-pub(crate) fn skip(reason: &str) {
-    let line = format!("{}: {reason}\n", std::thread::current().name().unwrap_or("test"));
-    eprint!("skipped {line}");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
-        // One write of one short line: appends of parallel tests do not mix.
-        std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
-    }
-}

@@ -103,13 +103,15 @@ fn either_end_says_that_it_goes() {
     assert_eq!(error.code(), ErrorCode::ZERO_RETURN);
 }
 
-/// One datagram of ten is lost, either way; which ones is drawn from a seed. All handshakes go on side by
+/// One datagram of ten is lost, either way; which ones is drawn from a fresh seed. All handshakes go on side by
 /// side, for OpenSSL's timers begin at a second.
 #[test]
 fn handshakes_survive_the_loss_of_every_tenth_datagram() {
     let config = config();
+    let first = test_support::fresh_seed();
+    let seeds = (first..first + 40).map(|seed| seed * 7919 + 1);
     let mut pairs: Vec<_> =
-        (0..40_u64).map(|seed| (client(), Server::new(config.clone()), seed * 7919 + 1)).collect();
+        seeds.map(|seed| (client(), Server::new(config.clone()), seed)).collect();
     let began = Instant::now();
     let mut lost = 0;
     loop {
@@ -182,14 +184,10 @@ fn a_client_may_have_sent_its_first_hello_many_times() {
         assert!(began.elapsed() < Duration::from_secs(20));
         std::thread::sleep(Duration::from_millis(20));
     }
-    let answered = Instant::now();
     client.get_mut().incoming.append(&mut server.out);
+    // Nothing is waited for: were a record taken for a repeated one, the handshake would stand still here.
     carry(&mut client, &mut server, &mut || false).unwrap();
     assert!(server.is_established() && client.ssl().is_init_finished());
-    assert!(
-        answered.elapsed() < Duration::from_millis(900),
-        "a record was taken for a repeated one"
-    );
 }
 
 #[test]

@@ -1,25 +1,15 @@
 //! What tests of devices share: network namespaces, and a program that asks for a packet's way.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::{Command, Output};
 use std::thread;
 
-use super::{Device, devices, missing_capabilities};
+use test_support::skip;
 
-/// Says that the calling test is skipped, as `make test` counts it.
-pub(super) fn skip(reason: &str) {
-    let thread = thread::current();
-    let line = format!("{}: {reason}\n", thread.name().unwrap_or("test"));
-    eprint!("skipped {line}");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS")
-        && let Ok(mut file) = File::options().append(true).create(true).open(path)
-    {
-        drop(file.write_all(line.as_bytes()));
-    }
-}
+use super::{Device, devices, missing_capabilities};
 
 /// A network namespace that leaves nothing behind; `None`, after saying so: the process may not.
 pub(super) fn namespace() -> Option<Namespace> {
@@ -37,7 +27,7 @@ pub(super) fn namespace() -> Option<Namespace> {
 pub(super) fn may_load() -> bool {
     let missing = missing_capabilities();
     if !missing.is_empty() {
-        skip(&format!("BPF programs want {}", missing.join(" and ")));
+        skip(format!("BPF programs want {}", missing.join(" and ")));
     }
     missing.is_empty()
 }

@@ -104,7 +104,7 @@ fn features_are_told_whole_or_not_at_all() {
 fn a_veth_sends_what_is_redirected_while_its_other_end_takes_it() {
     let Some(host) = namespace() else { return };
     if kernel_is_older_than((6, 3)) {
-        return testing::skip("what drivers do of XDP is told by Linux 6.3 and newer");
+        return test_support::skip("what drivers do of XDP is told by Linux 6.3 and newer");
     }
     host.ip("link add v0 type veth peer name v1
         link set v0 up

@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::frame::{Mac, Macs};
+use test_support::skip;
 use xdp_relay::device::{devices, missing_capabilities};
 
 /// Addresses of this host: on the link of clients, on the link of peers.
@@ -41,7 +42,7 @@ static ONE: Mutex<()> = Mutex::new(());
 pub fn inside(test: impl FnOnce() + Send) {
     let missing = missing_capabilities();
     if !missing.is_empty() {
-        return skip(&format!("BPF programs want {}", missing.join(" and ")));
+        return skip(format!("BPF programs want {}", missing.join(" and ")));
     }
     let namespace = match linux_net::new_network_namespace() {
         Ok(file) => file,
@@ -58,22 +59,6 @@ pub fn inside(test: impl FnOnce() + Send) {
         });
         inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
-}
-
-fn skip(reason: &str) {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let thread = thread::current();
-    let line = format!("{}: {reason}\n", thread.name().unwrap_or("test"));
-    // Once for each test, which may want several namespaces.
-    if !TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(line.clone()) {
-        return;
-    }
-    eprint!("skipped {line}");
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS")
-        && let Ok(mut file) = File::options().append(true).create(true).open(path)
-    {
-        drop(file.write_all(line.as_bytes()));
-    }
 }
 
 /// Runs commands of `ip` that must not fail, one a line, in the namespace of the calling thread.

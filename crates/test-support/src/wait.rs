@@ -1,0 +1,19 @@
+//! Bounded waits for another thread or process.
+
+use std::time::{Duration, Instant};
+
+/// Time until a wait counts as failed. Only a failing test takes that long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Waits until `condition` holds, polling every 5 ms.
+///
+/// # Panics
+/// With `what` when it still does not hold after 10 s.
+#[track_caller]
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
