@@ -122,6 +122,15 @@ impl Observer {
                     "client moved"
                 );
             }
+            // At most one a minute for each budget.
+            Notice::BudgetSpent { budget, source } => {
+                tracing::warn!(
+                    worker = self.worker.0,
+                    %source,
+                    budget = budget.label(),
+                    "clients of this network get no answers for now: its budget is spent"
+                );
+            }
             Notice::Refused { path, method, user, reason } => {
                 self.refused(now, *reason);
                 // Without credentials is how every client begins.

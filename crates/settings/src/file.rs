@@ -209,9 +209,17 @@ pub struct Quotas {
     /// Payload per second that one allocation may carry, in each direction; `"0 B"` is any amount.
     #[schemars(example = &"2 MiB", extend("x-applied" = "live"))]
     pub bytes_per_second: Bytes<0, { 1 << 40 }>,
-    /// Answers per second to clients that have not proven who they are, STUN Binding included, for one
-    /// network of clients (a /24 of IPv4, a /48 of IPv6); 0 is any number. It bounds what somebody
-    /// with a forged address can make this host send to others.
+    /// Responses per second to requests without credentials from one network of clients (a /24 of IPv4, a
+    /// /48 of IPv6); 0 is any number. It bounds what forged source addresses make this host send to
+    /// others: with the default, about 2 Mbit/s to any network. One half is for STUN Binding, the
+    /// other for the first step of a login (401, 438), so that neither uses up the other's. Of each half,
+    /// a half is kept for addresses that ask seldom: when some addresses of a network ask too often, each of
+    /// the others still gets about two responses a second.
+    ///
+    /// Clients whose address is no forgery (they came over TCP, TLS or DTLS, or sent a nonce that was given to
+    /// their address) take nothing of that. They have as many responses for each address (a /64 of IPv6).
+    /// When a budget is spent, `turnpike status` counts packets dropped for `stranger_budget` or
+    /// `proved_address_budget`, and the log names the network once a minute.
     #[schemars(extend("x-applied" = "live"))]
     pub stranger_answers_per_second: Count<0, 1_000_000>,
 }
@@ -508,7 +516,7 @@ impl Default for Quotas {
             permissions: Count::new(128),
             channels: Count::new(128),
             bytes_per_second: Bytes::new(0),
-            stranger_answers_per_second: Count::new(1000),
+            stranger_answers_per_second: Count::new(2000),
         }
     }
 }

@@ -55,7 +55,7 @@ fn each_key_is_reported_once_with_both_values() {
         (
             "",
             "quotas.stranger_answers_per_second = 5",
-            "live quotas.stranger_answers_per_second: 1000 -> 5",
+            "live quotas.stranger_answers_per_second: 2000 -> 5",
         ),
         ("", "lifetimes.nonce = '90 s'", "live lifetimes.nonce: \"10 min\" -> \"90 s\""),
         (

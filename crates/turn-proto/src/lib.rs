@@ -57,6 +57,7 @@ mod ports;
 mod random;
 mod relay;
 mod request;
+mod response_budget;
 mod route;
 mod server;
 mod source_budget;
@@ -75,7 +76,7 @@ pub use command::{Command, TcpCommand, UserQuery};
 pub use discovery::DiscoverySockets;
 pub use event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
 pub use handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
-pub use notice::{AllocationRecord, EndReason, Notice, Refusal, Traffic};
+pub use notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};
 pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
 pub use policy::{
     AlternateServer, AuthPolicy, Lifetimes, NonceKey, Policy, Quotas, RelayAddress, SharedSecret,

@@ -79,6 +79,9 @@ pub const CARRIED_DEBT_MAX: Duration = Duration::from_secs(10);
 /// Buckets of one [`SourceBudget`](crate::SourceBudget): 4096 x 8 bytes; sources that collide share.
 pub const SOURCE_BUCKETS: usize = 4096;
 
+/// Buckets where customers are counted, of which there are more than networks: 128 KiB.
+pub const CUSTOMER_BUCKETS: usize = 4 * SOURCE_BUCKETS;
+
 /// Most PADDING in one answer (RFC 5780 §6.1): the MTU of Ethernet, which is what the way to almost any
 /// client carries. An answer never has more than its request had.
 pub const PADDING_MAX: u16 = 1500;

@@ -5,7 +5,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use stun_wire::Method;
-use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, RelayProtocol, RelayedAddr};
+use turn_types::{
+    AllocationId, ClientPath, FiveTuple, Instant, Prefix, RelayProtocol, RelayedAddr,
+};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,13 @@ pub enum Notice {
         user: Option<Arc<str>>,
         /// Why not.
         reason: Refusal,
+    },
+    /// A source has used up a budget and gets no answers for now. At most one a minute for each budget.
+    BudgetSpent {
+        /// The budget.
+        budget: Budget,
+        /// The network or customer.
+        source: Prefix,
     },
 }
 
@@ -100,6 +109,18 @@ impl Traffic {
         *to_client_packets = to_client_packets.saturating_add(other.to_client_packets);
         *to_client_bytes = to_client_bytes.saturating_add(other.to_client_bytes);
         *dropped_packets = dropped_packets.saturating_add(other.dropped_packets);
+    }
+}
+
+turn_types::labels! {
+    /// A budget of what unauthenticated sources can cause.
+    Budget {
+        /// Binding responses to a network whose addresses may be forged.
+        Bindings => "bindings",
+        /// Other responses to a network whose addresses may be forged.
+        Challenges => "challenges",
+        /// Unauthenticated responses to a customer whose address was proved.
+        ProvedAddress => "proved_address",
     }
 }
 

@@ -167,11 +167,11 @@ pub struct AlternateServer {
     pub domain: Option<String>,
 }
 
-/// A bound on what strangers can make the server send: answers to unauthenticated requests per
-/// prefix (/24 of IPv4, /48 of IPv6).
+/// Bound on responses to unauthenticated requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StrangerBudget {
-    /// Answers per second and prefix; 0 is unlimited.
+    /// Responses per second to one network (/24 of IPv4, /48 of IPv6) whose addresses may be forged, and as
+    /// many to one customer (an address of IPv4, /64 of IPv6) whose address was proved; 0 is unlimited.
     pub per_second: u32,
 }
 

@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stun_wire::{AttributeType, Message, Method};
-use turn_types::{ClientPath, FiveTuple, Instant, Now, Prefix};
+use turn_types::{ClientPath, FiveTuple, Instant, Now};
 
 use crate::answer::{Responder, alternate_for, write_alternate};
 use crate::auth::{self, AuthStep, Authenticated, Known};
@@ -30,6 +30,7 @@ use crate::limits::{UNKNOWN_LISTED_MAX, WAITING_REQUEST_MAX};
 use crate::notice::{Notice, Refusal};
 use crate::pending::{Parked, Waiting};
 use crate::policy::Policy;
+use crate::response_budget::SourceAddress;
 use crate::state::State;
 use crate::table::Slot;
 use crate::verdict::{DropReason, ReplyBuffer, Verdict};
@@ -42,6 +43,13 @@ pub(crate) struct Request<'a> {
     pub(crate) now: Now,
     pub(crate) path: &'a ClientPath,
     pub(crate) message: Message<'a>,
+}
+
+impl Request<'_> {
+    /// Whether its source address is proved before anything in it is looked at.
+    pub(crate) const fn source_address(&self) -> SourceAddress {
+        SourceAddress::of(self.path.five_tuple.transport)
+    }
 }
 
 /// An authenticated request on a 5-tuple that has an allocation of the same user.
@@ -104,7 +112,7 @@ pub(crate) fn is_request_method(policy: &Policy, method: Method) -> bool {
     )
 }
 
-/// Whether the budget of strangers has been charged for a request already.
+/// Whether a response to a request has been charged already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Charged {
     No,
@@ -166,8 +174,10 @@ impl State {
         match step {
             AuthStep::Authenticated(who) => {
                 let responder = responder.authenticated(Arc::clone(&who.user), who.seal.clone());
-                if !responder.is_sealed() && !self.may_answer_stranger(request) {
-                    return Verdict::Drop(DropReason::StrangerBudget);
+                if !responder.is_sealed()
+                    && let Err(spent) = self.charge(request, request.source_address())
+                {
+                    return Verdict::Drop(spent);
                 }
                 match self.authenticated(request, who, &responder, reply) {
                     Ok(verdict) => verdict,
@@ -175,17 +185,24 @@ impl State {
                 }
             }
             AuthStep::NeedUser { user, known } => {
-                // What strangers may have looked up is bounded like what they may have answered.
-                if !known && !self.may_answer_stranger(request) {
-                    return Verdict::Drop(DropReason::StrangerBudget);
+                // A look-up is charged as the response to it; behind a nonce of ours, see `authenticate`.
+                if !known && let Err(spent) = self.charge(request, SourceAddress::Proved) {
+                    return Verdict::Drop(spent);
                 }
                 self.wait_for_user(request, user, &responder, reply)
             }
             AuthStep::Refuse { reason, user } => {
-                // Who has proved a name is no stranger, and nobody pays twice.
+                // Everything else is judged behind a nonce that was given to this address.
+                let before_nonce = matches!(
+                    reason,
+                    Refusal::NoCredentials | Refusal::IncompleteCredentials | Refusal::ForeignNonce
+                );
+                let address =
+                    if before_nonce { request.source_address() } else { SourceAddress::Proved };
+                // An authenticated request is free, and none is charged twice.
                 let free = user.is_some() || charged == Charged::Yes;
-                if !free && !self.may_answer_stranger(request) {
-                    return Verdict::Drop(DropReason::StrangerBudget);
+                if !free && let Err(spent) = self.charge(request, address) {
+                    return Verdict::Drop(spent);
                 }
                 self.challenge(request, &responder.named(user), reason, reply)
             }
@@ -301,7 +318,7 @@ impl State {
         })
     }
 
-    /// Refuses a stranger, within the budget of their prefix.
+    /// Refuses an unauthenticated request, within the budget of its source.
     pub(crate) fn refuse_stranger(
         &mut self,
         request: &Request<'_>,
@@ -309,8 +326,8 @@ impl State {
         reason: Refusal,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        if !self.may_answer_stranger(request) {
-            return Verdict::Drop(DropReason::StrangerBudget);
+        if let Err(spent) = self.charge(request, request.source_address()) {
+            return Verdict::Drop(spent);
         }
         self.challenge(request, responder, reason, reply)
     }
@@ -334,11 +351,15 @@ impl State {
         })
     }
 
-    /// Takes one answer out of the budget of the sender's prefix.
-    pub(crate) fn may_answer_stranger(&mut self, request: &Request<'_>) -> bool {
-        let per_second = request.policy.strangers.per_second;
-        let ip = request.path.five_tuple.client.ip();
-        self.strangers.take(request.now.instant, Prefix::network(ip), per_second)
+    /// Takes one unauthenticated response to a request out of its budget.
+    pub(crate) fn charge(
+        &mut self,
+        request: &Request<'_>,
+        address: SourceAddress,
+    ) -> Result<(), DropReason> {
+        let rate = (request.policy.strangers, request.now.instant);
+        let of = (&request.path.five_tuple, request.message.method());
+        self.charge_response(rate, of, address)
     }
 
     pub(crate) fn tell_refusal(&mut self, responder: &Responder, reason: Refusal) {

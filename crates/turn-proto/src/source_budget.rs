@@ -20,10 +20,16 @@ pub struct SourceBudget {
 }
 
 impl SourceBudget {
-    /// Full buckets.
+    /// [`SOURCE_BUCKETS`] full buckets.
     #[must_use]
     pub fn new(hasher: RandomState) -> Self {
-        Self { full_at: vec![Instant::ZERO; SOURCE_BUCKETS].into_boxed_slice(), hasher }
+        Self::with_buckets(hasher, SOURCE_BUCKETS)
+    }
+
+    /// So many full buckets, at least one.
+    #[must_use]
+    pub fn with_buckets(hasher: RandomState, buckets: usize) -> Self {
+        Self { full_at: vec![Instant::ZERO; buckets.max(1)].into_boxed_slice(), hasher }
     }
 
     /// Takes one out of the budget of `per_second` for each source, of which a second's worth may be spent
@@ -36,7 +42,8 @@ impl SourceBudget {
     /// Takes `cost` out of a bucket that holds `burst` and refills in as much time. False when it holds
     /// less: nothing is taken then.
     pub fn spend(&mut self, now: Instant, source: Prefix, cost: Duration, burst: Duration) -> bool {
-        let full_at = &mut self.full_at[bucket(&self.hasher, source)];
+        let bucket = bucket(&self.hasher, self.full_at.len(), source);
+        let full_at = &mut self.full_at[bucket];
         let after = (*full_at).max(now) + cost;
         if after.saturating_since(now) > burst {
             return false;
@@ -46,9 +53,9 @@ impl SourceBudget {
     }
 }
 
-fn bucket(hasher: &RandomState, source: Prefix) -> usize {
+fn bucket(hasher: &RandomState, buckets: usize, source: Prefix) -> usize {
     // The modulus keeps it within the table, whose length fits.
-    (hasher.hash_one(source) % SOURCE_BUCKETS as u64) as usize
+    (hasher.hash_one(source) % buckets as u64) as usize
 }
 
 #[cfg(test)]
@@ -122,7 +129,9 @@ mod tests {
     fn prefixes_spread_over_the_buckets_and_the_seed_decides_where() {
         let buckets = |hasher: &RandomState| -> Vec<usize> {
             (0..1000u32)
-                .map(|i| bucket(hasher, Prefix::network(IpAddr::V4((i << 8).into()))))
+                .map(|i| {
+                    bucket(hasher, SOURCE_BUCKETS, Prefix::network(IpAddr::V4((i << 8).into())))
+                })
                 .collect()
         };
         let one = buckets(&RandomState::with_seeds(1, 2, 3, 4));

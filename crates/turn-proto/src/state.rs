@@ -17,7 +17,7 @@ use crate::peers::{judge, to_public};
 use crate::pending::Pending;
 use crate::policy::Policy;
 use crate::random::Random;
-use crate::source_budget::SourceBudget;
+use crate::response_budget::{ResponseBudget, SpentBudgets};
 use crate::table::{Slot, Table};
 
 pub(crate) struct State {
@@ -28,7 +28,9 @@ pub(crate) struct State {
     pub(crate) outbox: Outbox,
     /// Clients of other workers' allocations who are about to be here.
     pub(crate) arrivals: Arrivals,
-    pub(crate) strangers: SourceBudget,
+    /// Responses to requests that prove no user.
+    pub(crate) responses: ResponseBudget,
+    pub(crate) spent: SpentBudgets,
     /// No new allocations.
     pub(crate) draining: bool,
     /// Whether routes are told.
@@ -58,7 +60,7 @@ impl State {
         routes: bool,
     ) -> Self {
         let mut random = Random::new(seed);
-        let (table, pending, strangers) = (random.hasher(), random.hasher(), random.hasher());
+        let (table, pending) = (random.hasher(), random.hasher());
         let arrivals = random.hasher();
         Self {
             worker,
@@ -67,7 +69,8 @@ impl State {
             pending: Pending::new(pending),
             outbox: Outbox::default(),
             arrivals: Arrivals::new(arrivals),
-            strangers: SourceBudget::new(strangers),
+            responses: ResponseBudget::new(&mut random),
+            spent: SpentBudgets::default(),
             draining: false,
             routes,
             allocations_made: 0,

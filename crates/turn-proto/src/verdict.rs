@@ -128,8 +128,10 @@ turn_types::labels! {
         BindingIndication => "binding_indication",
         /// An indication with an unknown comprehension-required attribute (RFC 8489 §6.3.2).
         UnknownAttribute => "unknown_attribute",
-        /// Strangers of this prefix used up their budget of answers.
+        /// The network, whose addresses may be forged, used up its budget of unauthenticated responses.
         StrangerBudget => "stranger_budget",
+        /// The client, whose address was proved, used up its budget of unauthenticated responses.
+        ProvedAddressBudget => "proved_address_budget",
         /// Too many requests wait for an answer from outside.
         TooManyPending => "too_many_pending",
         /// A retransmission of a request that still waits.

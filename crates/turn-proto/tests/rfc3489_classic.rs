@@ -217,7 +217,7 @@ fn known_attributes_are_ignored_and_noise_is_dropped() {
 
 #[test]
 fn classic_clients_are_strangers() {
-    let policy = Policy { strangers: StrangerBudget { per_second: 2 }, ..discovering() };
+    let policy = Policy { strangers: StrangerBudget { per_second: 4 }, ..discovering() };
     let mut world = World::with(policy);
     let client = Client::new(4000);
     let changed = binding(|builder| {

@@ -332,10 +332,11 @@ fn nobody_is_sent_elsewhere_for_discovery() {
     assert!(answered.message().first(AttributeType::ALTERNATE_SERVER).is_none());
 }
 
-/// Wherever the answer comes from or goes to, it is one of the budget.
+/// Wherever the answer comes from or goes to, it is one of the budget: half of the figure is for Binding, and
+/// a second of that is granted at once.
 #[test]
 fn strangers_have_one_budget_for_all_addresses() {
-    let policy = Policy { strangers: StrangerBudget { per_second: 4 }, ..discovering() };
+    let policy = Policy { strangers: StrangerBudget { per_second: 8 }, ..discovering() };
     let mut world = World::with(policy);
     for (ip, port) in CORNERS {
         ask(&mut world, &mut client_of(V4[ip][port]), change(true, true));

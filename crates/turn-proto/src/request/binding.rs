@@ -8,7 +8,7 @@ use crate::answer::Responder;
 use crate::discovery::Corner;
 use crate::notice::Refusal;
 use crate::state::State;
-use crate::verdict::{DropReason, ReplyBuffer, Verdict};
+use crate::verdict::{ReplyBuffer, Verdict};
 
 impl State {
     pub(crate) fn answer_binding(
@@ -25,8 +25,8 @@ impl State {
         if let Some(corner) = Corner::of(policy, path) {
             return self.answer_discovery(request, (&responder, corner), reply);
         }
-        if !self.may_answer_stranger(request) {
-            return Verdict::Drop(DropReason::StrangerBudget);
+        if let Err(spent) = self.charge(request, request.source_address()) {
+            return Verdict::Drop(spent);
         }
         responder.success(policy, reply, |builder| {
             builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, path.five_tuple.client.0);

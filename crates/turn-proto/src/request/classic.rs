@@ -10,13 +10,14 @@ use stun_wire::{
     AttributeType, ChangeRequest, Class, ClassicMessage, Message, MessageBuilder, Method,
     reason_phrase, value,
 };
-use turn_types::{ClientPath, Now, PeerAddr, Prefix, ServerAddr, Transport};
+use turn_types::{ClientPath, Now, PeerAddr, ServerAddr, Transport};
 
 use crate::discovery::Corner;
 use crate::limits::UNKNOWN_LISTED_MAX;
 use crate::notice::{Notice, Refusal};
 use crate::peers::to_public;
 use crate::policy::Policy;
+use crate::response_budget::SourceAddress;
 use crate::state::State;
 use crate::verdict::{DropReason, ReplyBuffer, Verdict};
 
@@ -74,7 +75,7 @@ impl State {
         let Ok(change) = change.transpose().map(Option::unwrap_or_default) else {
             return self.refuse_classic(from, message, Refusal::BadRequest, reply);
         };
-        self.charge(from)?;
+        self.charge_classic(from)?;
 
         let origin = corner.map(|corner| corner.changed(change));
         let source = origin.map_or_else(|| source_of(policy, path), |origin| origin.public());
@@ -104,7 +105,7 @@ impl State {
         reason: Refusal,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, DropReason> {
-        self.charge(from)?;
+        self.charge_classic(from)?;
         let (method, id) = (message.method(), message.transaction_id());
         self.outbox.notice(Notice::Refused { path: *from.path, method, user: None, reason });
         let mut builder = MessageBuilder::new_classic(reply, Class::Error, method, id);
@@ -121,12 +122,12 @@ impl State {
         Ok(Verdict::Reply { len: finish(builder)?, error: true })
     }
 
-    /// Takes the answer out of the strangers' budget.
-    fn charge(&mut self, from: &FromClassic<'_>) -> Result<(), DropReason> {
-        let per_second = from.policy.strangers.per_second;
-        let ip = from.path.five_tuple.client.ip();
-        let granted = self.strangers.take(from.now.instant, Prefix::network(ip), per_second);
-        if granted { Ok(()) } else { Err(DropReason::StrangerBudget) }
+    /// Takes the response out of the budget of Binding responses.
+    fn charge_classic(&mut self, from: &FromClassic<'_>) -> Result<(), DropReason> {
+        let FromClassic { policy, now, path, .. } = *from;
+        let address = SourceAddress::of(path.five_tuple.transport);
+        let of = (&path.five_tuple, Method::BINDING);
+        self.charge_response((policy.strangers, now.instant), of, address)
     }
 }
 

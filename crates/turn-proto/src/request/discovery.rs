@@ -46,8 +46,8 @@ impl State {
             Ok(wish) => wish,
             Err(reason) => return self.refuse_stranger(request, responder, reason, reply),
         };
-        if !self.may_answer_stranger(request) {
-            return Verdict::Drop(DropReason::StrangerBudget);
+        if let Err(spent) = self.charge(request, request.source_address()) {
+            return Verdict::Drop(spent);
         }
         let client = path.five_tuple.client;
         let origin = corner.changed(wish.change);

@@ -473,7 +473,9 @@ impl Driver {
                     *self.ended.entry(reason.unwrap_or(EndReason::Expired)).or_default() += 1;
                     self.judge(|this| this.ended(now, &record));
                 }
-                Notice::AllocationMoved { .. } | Notice::Refused { .. } => {}
+                Notice::AllocationMoved { .. }
+                | Notice::Refused { .. }
+                | Notice::BudgetSpent { .. } => {}
             }
         }
         self.commands.len() > before

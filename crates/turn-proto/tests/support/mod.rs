@@ -440,7 +440,8 @@ impl World {
             Notice::Refused { reason, .. } => Some(*reason),
             Notice::AllocationCreated(_)
             | Notice::AllocationEnded(_)
-            | Notice::AllocationMoved { .. } => None,
+            | Notice::AllocationMoved { .. }
+            | Notice::BudgetSpent { .. } => None,
         };
         notices.iter().filter_map(reason).collect()
     }
@@ -452,6 +453,7 @@ impl World {
             Notice::AllocationEnded(record) => record.end.map(|(reason, _)| reason),
             Notice::AllocationCreated(_)
             | Notice::AllocationMoved { .. }
+            | Notice::BudgetSpent { .. }
             | Notice::Refused { .. } => None,
         };
         notices.iter().filter_map(end).collect()
