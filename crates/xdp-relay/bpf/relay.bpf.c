@@ -18,8 +18,8 @@ int relay_xdp(struct xdp_md *ctx)
 		return XDP_PASS;
 
 	/* Step 2: of a route, and for this host: a switch may send us what others are to have. */
-	struct route *route = find_route(udp, end, &packet, 0);
-	if (!route)
+	struct route *route = &plan.route;
+	if (!find_route(udp, end, &packet, 0, route))
 		return XDP_PASS;
 	__u32 came_by = ctx->ingress_ifindex;
 	struct link *link = bpf_map_lookup_elem(&links, &came_by);
@@ -29,12 +29,12 @@ int relay_xdp(struct xdp_md *ctx)
 		return hand_over(ctx, 0, &packet, route) ? XDP_PASS : XDP_DROP;
 
 	/* Step 3: whether it may take the route. */
-	if (make_plan(&packet, route, &plan))
+	int trial = is_trial(came_by, route);
+	if (make_plan(&packet, &plan, 0))
 		return XDP_PASS;
 
 	/* Steps 4 and 5: the way, as the system would take it. */
 	ask_way(came_by, &plan);
-	int trial = is_trial(came_by, route);
 	if (!trial &&
 	    judge_way(bpf_fib_lookup(ctx, &plan.way, sizeof(plan.way), 0), &plan, LEAVE_XDP))
 		return XDP_PASS;
@@ -83,8 +83,8 @@ int relay_tc(struct __sk_buff *skb)
 
 	/* Step 2: of a route. What the system merged has the headers of its first datagram alone. */
 	int merged = skb->gso_segs > 1;
-	struct route *route = find_route(udp, end, &packet, merged);
-	if (!route)
+	struct route *route = &plan.route;
+	if (!find_route(udp, end, &packet, merged, route))
 		return NEXT;
 	if (merged) {
 		came_merged(route);
@@ -100,24 +100,20 @@ int relay_tc(struct __sk_buff *skb)
 		passed(PASS_CHECKSUM);
 		return NEXT;
 	}
-	if (make_plan(&packet, route, &plan))
+	int trial = is_trial(skb->ifindex, route);
+	if (make_plan(&packet, &plan, 1))
 		return NEXT;
-	if (follows_merged(plan.first_cell, route, plan.now)) {
-		passed(PASS_MERGED);
-		return NEXT;
-	}
 
 	/* Steps 4 and 5: the way, as the system would take it. */
 	ask_way(skb->ifindex, &plan);
-	int trial = is_trial(skb->ifindex, route);
 	if (!trial && judge_way(bpf_fib_lookup(skb, &plan.way, sizeof(plan.way), 0), &plan, LEAVE_TC))
 		return NEXT;
 
 	/* Step 6: what the allocation may send, then room. */
 	if (!take(&plan))
 		return DROP;
-	__be16 protocol = bpf_htons(plan.last->to_v6 ? ETH_P_IPV6 : ETH_P_IP);
-	if (packet.v6 != plan.last->to_v6 && bpf_skb_change_proto(skb, protocol, 0))
+	__be16 protocol = bpf_htons(route->to_v6 ? ETH_P_IPV6 : ETH_P_IP);
+	if (packet.v6 != route->to_v6 && bpf_skb_change_proto(skb, protocol, 0))
 		return DROP;
 	if (plan.data_grows && bpf_skb_adjust_room(skb, plan.data_grows, BPF_ADJ_ROOM_MAC, 0))
 		return DROP;

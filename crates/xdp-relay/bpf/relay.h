@@ -27,7 +27,7 @@
 #define AF_INET6 10
 
 /* Set before they are loaded. */
-const volatile __u32 processors = 1;   /* cells of a flow */
+const volatile __u32 processors = 1;   /* cells of a flow: for the processors below this number */
 const volatile __u32 look_up_from = 0; /* interface that looks up the way; 0: the one it came by */
 const volatile __u32 show_every = 0;   /* GRAINs between packets that the system is shown; 0: none */
 const volatile __u32 hands_over = 0;   /* whether the kernel has what it takes to fill rings */
@@ -36,8 +36,16 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2);
 	__type(key, struct route_key);
-	__type(value, struct route);
+	__type(value, struct place);
 } routes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct entry);
+} entries SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -98,14 +106,19 @@ struct {
 	__type(value, __u64);
 } passes SEC(".maps");
 
+/* What an allocation may send in one direction. */
+struct limit {
+	__u64 cost;
+	__u64 window;
+	__u32 bucket;
+};
+
 /* A datagram that may be ours. */
 struct packet {
 	struct route_key key;
 	__u16 payload; /* bytes behind the UDP header */
 	__u16 padding; /* of these at the end, in ChannelData */
 	__be16 check;
-	__be16 id;
-	__be16 fragment; /* flags alone: it is whole */
 	__u8 v6;
 	__u8 tos;
 	__u8 ttl;
@@ -113,17 +126,16 @@ struct packet {
 
 /* Its way out. */
 struct plan {
-	struct route *first; /* by which it comes */
+	struct route route; /* by which it leaves: a copy */
+	struct cell *cell;
+	/* Of the route by which it comes, where that is another: the peer is a relayed address of ours. */
 	struct cell *first_cell;
-	struct route *last; /* by which it leaves: the same, or that of the allocation on the other side */
-	struct cell *last_cell;
+	struct limit first_limit;
 	struct bpf_fib_lookup way;
 	__u64 now;
 	__s32 grows; /* by so many bytes */
 	__s32 data_grows; /* of these behind the UDP header */
 	__u16 payload;
-	__be16 id;
-	__be16 fragment;
 	__u16 check;
 	__u8 ttl;
 	__u8 tos;
@@ -197,8 +209,6 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 		packet->v6 = 0;
 		packet->tos = ip->tos;
 		packet->ttl = ip->ttl;
-		packet->id = ip->id;
-		packet->fragment = ip->frag_off;
 	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = (void *)(eth + 1);
 		if ((void *)(ip + 1) > end || *(__u8 *)ip >> 4 != 6 || ip->nexthdr != IPPROTO_UDP)
@@ -233,10 +243,13 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 static __always_inline int is_whole(__be16 *header, void *end, struct packet *packet)
 {
 	__u16 data_len = bpf_ntohs(header[1]);
+	if (data_len > packet->payload - CHANNEL_HEADER)
+		return 0;
 	__u16 padding = packet->payload - CHANNEL_HEADER - data_len;
 	packet->padding = padding;
 	if (!padding)
 		return 1;
+	/* The verifier is to see the bound, too. */
 	if (padding > 3 || data_len > FRAME_MAX)
 		return 0;
 	__u8 *byte = (void *)(header + 2) + data_len;
@@ -246,33 +259,60 @@ static __always_inline int is_whole(__be16 *header, void *end, struct packet *pa
 	return 1;
 }
 
+/* Copies the route of a key. The copy is whole and the key's, though user space may withdraw routes and
+ * reuse their entries at any time: what is read of an entry counts only if its generation is still that
+ * which the key was found with, and the key its own. So withdrawing a route takes effect here at once, and an entry
+ * is not written anew for seconds. 0: there is none. */
+static __always_inline struct entry *read_route(const struct route_key *key, struct route *route)
+{
+	struct place *found = bpf_map_lookup_elem(&routes, key);
+	if (!found)
+		return 0;
+	__u64 place = *(volatile __u64 *)found;
+	__u32 index = place;
+	struct entry *entry = bpf_map_lookup_elem(&entries, &index);
+	if (!entry)
+		return 0;
+	__builtin_memcpy(route, &entry->route, sizeof(*route));
+	/* The copy is complete before this is read. */
+	asm volatile("" : : : "memory");
+	__u64 generation = *(volatile __u64 *)&entry->generation;
+	/* The map may give the element of a key to another while it is read, too. */
+	if (generation != place >> 32 || __builtin_memcmp(&entry->key, key, sizeof(*key))) {
+		passed(PASS_STALE);
+		return 0;
+	}
+	return entry;
+}
+
 /* Step 2: the route of what it says it is: ChannelData at a port where clients come in, or a peer's
  * datagram at a port that is relayed.
  * Where several were merged it is that of the first, whose length says nothing of them all. */
-static __always_inline struct route *find_route(struct udphdr *udp, void *end,
-						struct packet *packet, int merged)
+static __always_inline struct entry *find_route(struct udphdr *udp, void *end,
+						struct packet *packet, int merged,
+						struct route *route)
 {
 	__u32 only = 0;
 	struct doors *door = bpf_map_lookup_elem(&doors, &only);
 	if (!door)
 		return 0;
-	struct route *route;
 	__be16 *header = (void *)(udp + 1);
-	if (is_ours(door->listener, packet->key.local_port) && (void *)(header + 2) <= end) {
+	if (is_ours(door->listener, packet->key.local_port) && packet->payload >= CHANNEL_HEADER &&
+	    (void *)(header + 2) <= end) {
 		__u16 channel = bpf_ntohs(header[0]);
 		if (channel >= CHANNEL_MIN && channel <= CHANNEL_MAX &&
 		    (merged || is_whole(header, end, packet))) {
 			packet->key.channel = header[0];
-			route = bpf_map_lookup_elem(&routes, &packet->key);
-			if (route)
-				return route;
+			struct entry *entry = read_route(&packet->key, route);
+			if (entry)
+				return entry;
 		}
 	}
 	if (!is_ours(door->relay, packet->key.local_port))
 		return 0;
 	packet->key.channel = 0;
 	packet->padding = 0;
-	return bpf_map_lookup_elem(&routes, &packet->key);
+	return read_route(&packet->key, route);
 }
 
 /* Whether a route holds at this moment. A worker that does not answer any more has none. */
@@ -283,44 +323,49 @@ static __always_inline int holds(struct route *route, __u64 now)
 	return lease && now < *lease && now < route->until;
 }
 
+/* 0: this processor has none. */
 static __always_inline struct cell *cell_of(struct route *route)
 {
-	__u32 index = route->flow * processors + bpf_get_smp_processor_id();
+	__u32 processor = bpf_get_smp_processor_id();
+	if (processor >= processors)
+		return 0;
+	__u32 index = route->flow * processors + processor;
 	return bpf_map_lookup_elem(&cells, &index);
 }
 
 /* Whether the bucket has room; takes it. What two processors take at the same moment is taken from
  * both. */
-static __always_inline int within_bandwidth(struct route *route, __u64 now, __u32 bytes)
+static __always_inline int within_bandwidth(const struct limit *limit, int to_client, __u64 now,
+					    __u32 bytes)
 {
-	if (!route->cost)
+	if (!limit->cost)
 		return 1;
-	__u32 index = route->bucket;
+	__u32 index = limit->bucket;
 	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
 	if (!bucket)
 		return 1;
-	__u64 *full = route->channel ? &bucket->to_client : &bucket->to_peer;
-	__u64 cost = (route->cost * bytes) >> 16;
+	__u64 *full = to_client ? &bucket->to_client : &bucket->to_peer;
+	__u64 cost = (limit->cost * bytes) >> 16;
 	__u64 before = *full;
 	__u64 from = before > now ? before : now;
-	if (from + cost - now > route->window)
+	if (from + cost - now > limit->window)
 		return 0;
 	if (__sync_val_compare_and_swap(full, before, from + cost) != before)
 		__sync_fetch_and_add(full, cost);
 	return 1;
 }
 
-static __always_inline void count_over(struct cell *cell, struct route *route)
+static __always_inline void count_over(struct cell *cell, int to_client)
 {
-	if (route->channel)
+	if (to_client)
 		cell->to_client_over += 1;
 	else
 		cell->to_peer_over += 1;
 }
 
-static __always_inline void count(struct cell *cell, struct route *route, __u64 now, __u32 bytes)
+static __always_inline void count(struct cell *cell, int to_client, __u64 now, __u32 bytes)
 {
-	if (route->channel) {
+	if (to_client) {
 		cell->to_client_packets += 1;
 		cell->to_client_bytes += bytes;
 	} else {
@@ -384,25 +429,30 @@ static __always_inline int has_checksum(struct packet *packet, struct route *rou
 	return packet->check && packet->check != fold((__u32)route->pseudo + len);
 }
 
+static __always_inline struct limit limit_of(struct route *route)
+{
+	return (struct limit){ route->cost, route->window, route->bucket };
+}
+
 /* Step 3: whether the packet may take its route now, and how. Nothing of it is changed yet. Negative:
  * user space is to see it. */
-static __always_inline int make_plan(struct packet *packet, struct route *route, struct plan *plan)
+static __always_inline int make_plan(struct packet *packet, struct plan *plan, int tc)
 {
+	struct route *route = &plan->route;
 	__u64 now = bpf_ktime_get_coarse_ns();
 	if (!holds(route, now))
 		return passed(PASS_EXPIRED);
-	struct cell *cell = cell_of(route);
-	if (!cell)
-		return passed(PASS_EXPIRED);
+	plan->cell = cell_of(route);
+	if (!plan->cell)
+		return passed(PASS_PROCESSOR);
 	if (packet->ttl <= 1)
 		return passed(PASS_TTL);
-	if (!route->probe && is_to_be_shown(cell, route, now))
+	if (!route->probe && is_to_be_shown(plan->cell, route, now))
 		return passed(PASS_SHOWN);
+	if (tc && follows_merged(plan->cell, route, now))
+		return passed(PASS_MERGED);
 	plan->now = now;
-	plan->first = route;
-	plan->first_cell = cell;
-	plan->last = route;
-	plan->last_cell = cell;
+	plan->first_cell = 0;
 	plan->ttl = packet->ttl - 1;
 	plan->tos = packet->tos;
 
@@ -415,7 +465,7 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 	/* Two lengths, of the datagram and in the pseudo header, say nothing of the padding any more. */
 	if (packet->padding)
 		grows += (__u16)~bpf_htons(2 * packet->padding);
-	int v4_only = !packet->v6 && !route->to_v6;
+	int has = has_checksum(packet, route);
 
 	/* The other allocation is asked where a datagram from this one goes. What comes from outside
 	 * under an address of ours is forged. */
@@ -427,25 +477,22 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 		__builtin_memcpy(key.local, route->destination, sizeof(key.local));
 		key.remote_port = route->source_port;
 		key.local_port = route->destination_port;
-		struct route *last = bpf_map_lookup_elem(&routes, &key);
-		if (!last || !last->channel || !holds(last, now))
+		plan->first_cell = plan->cell;
+		plan->first_limit = limit_of(route);
+		if (!read_route(&key, route) || !route->channel || !holds(route, now))
 			return passed(PASS_HAIRPIN);
-		cell = cell_of(last);
-		if (!cell)
-			return passed(PASS_HAIRPIN);
+		plan->cell = cell_of(route);
+		if (!plan->cell)
+			return passed(PASS_PROCESSOR);
 		/* A relay is a hop, and here are two. */
 		if (plan->ttl <= 1)
 			return passed(PASS_TTL);
 		plan->ttl -= 1;
-		plan->last = last;
-		plan->last_cell = cell;
-		grows += last->udp_change + len;
-		v4_only = v4_only && !last->to_v6;
+		grows += route->udp_change + len;
 	}
-	route = plan->last;
 
 	/* IPv6 wants a checksum, IPv4 does without. */
-	if (has_checksum(packet, plan->first)) {
+	if (has) {
 		__u16 check = ~fold((__u16)~packet->check + grows);
 		plan->check = check ? check : 0xffff;
 	} else if (route->to_v6 || packet->v6) {
@@ -453,10 +500,6 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 	} else {
 		plan->check = 0;
 	}
-
-	/* Between IPv4 and IPv4 it keeps what says that it is not to be cut in pieces. */
-	plan->fragment = v4_only ? packet->fragment & bpf_htons(IP_FLAG_DF) : 0;
-	plan->id = packet->v6 ? bpf_get_prandom_u32() : packet->id;
 
 	plan->data_grows = (route->channel ? CHANNEL_HEADER : 0) - takes_off;
 	plan->grows = plan->data_grows + (route->to_v6 ? IPV6_LEN : IPV4_LEN) -
@@ -469,9 +512,11 @@ static __always_inline int make_plan(struct packet *packet, struct route *route,
 static __always_inline int may_be_handed(struct packet *packet, struct route *route, int tc)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
-	struct cell *cell = cell_of(route);
-	if (!cell || !holds(route, now))
+	if (!holds(route, now))
 		return passed(PASS_EXPIRED);
+	struct cell *cell = cell_of(route);
+	if (!cell)
+		return passed(PASS_PROCESSOR);
 	if (!route->probe && is_to_be_shown(cell, route, now))
 		return passed(PASS_SHOWN);
 	if (tc && follows_merged(cell, route, now))
@@ -540,7 +585,7 @@ static __always_inline int is_trial(__u32 came_by, struct route *route)
 static __always_inline void ask_way(__u32 came_by, struct plan *plan)
 {
 	struct bpf_fib_lookup *way = &plan->way;
-	struct route *route = plan->last;
+	struct route *route = &plan->route;
 	__u32 len = plan->payload + (route->channel ? CHANNEL_HEADER : 0) + sizeof(struct udphdr);
 	__builtin_memset(way, 0, sizeof(*way));
 	way->l4_protocol = IPPROTO_UDP;
@@ -581,25 +626,27 @@ static __always_inline int judge_way(long answer, struct plan *plan, __u8 leave)
 /* Step 6: takes the packet from what its allocations may send, and counts it. 0: it is over. */
 static __always_inline int take(struct plan *plan)
 {
-	if (!within_bandwidth(plan->first, plan->now, plan->payload)) {
-		count_over(plan->first_cell, plan->first);
+	if (plan->first_cell) {
+		if (!within_bandwidth(&plan->first_limit, 0, plan->now, plan->payload)) {
+			count_over(plan->first_cell, 0);
+			return 0;
+		}
+		count(plan->first_cell, 0, plan->now, plan->payload);
+	}
+	int to_client = plan->route.channel != 0;
+	struct limit limit = limit_of(&plan->route);
+	if (!within_bandwidth(&limit, to_client, plan->now, plan->payload)) {
+		count_over(plan->cell, to_client);
 		return 0;
 	}
-	count(plan->first_cell, plan->first, plan->now, plan->payload);
-	if (plan->last == plan->first)
-		return 1;
-	if (!within_bandwidth(plan->last, plan->now, plan->payload)) {
-		count_over(plan->last_cell, plan->last);
-		return 0;
-	}
-	count(plan->last_cell, plan->last, plan->now, plan->payload);
+	count(plan->cell, to_client, plan->now, plan->payload);
 	return 1;
 }
 
 /* Step 7: the headers, where there is room for them now. 0: there is not. */
 static __always_inline int write_headers(void *data, void *end, struct plan *plan)
 {
-	struct route *route = plan->last;
+	struct route *route = &plan->route;
 	__u32 data_len = plan->payload + (route->channel ? CHANNEL_HEADER : 0);
 	__u16 udp_len = data_len + sizeof(struct udphdr);
 	struct ethhdr *eth = data;
@@ -625,8 +672,10 @@ static __always_inline int write_headers(void *data, void *end, struct plan *pla
 		*(__u8 *)ip = 0x45;
 		ip->tos = plan->tos;
 		ip->tot_len = bpf_htons(udp_len + IPV4_LEN);
-		ip->id = plan->id;
-		ip->frag_off = plan->fragment;
+		/* It may be cut in pieces, as what sockets send, and these are told by a number of this host's
+		 * (RFC 6864): the one that it came with is unique for its sender alone. */
+		ip->id = bpf_get_prandom_u32();
+		ip->frag_off = 0;
 		ip->ttl = plan->ttl;
 		ip->protocol = IPPROTO_UDP;
 		ip->check = 0;

@@ -15,6 +15,12 @@ struct route_key {
 	__u16 zero;
 };
 
+/* What the map of keys holds: which entry is the key's, and its generation. One word, read at once. */
+struct place {
+	__u32 entry;
+	__u32 generation;
+};
+
 /* What becomes of it. */
 struct route {
 	__u32 source[4]; /* of ours, on the way out */
@@ -37,6 +43,16 @@ struct route {
 	__u8 handed;      /* its client has a connection: the worker gets it by its ring */
 	__u8 zero[4];
 	__u64 ticket;     /* what the worker knows it by then */
+};
+
+/* An entry. User space writes it while `generation` is 0, and nothing of it changes from then on but
+ * `until`, `cost` and `window`, each a word by itself. When it is withdrawn, `generation` is 0 again, and
+ * the entry rests for seconds before another direction gets it. The entries of a flow are neighbours: to its
+ * peer an even one, to its client the next. */
+struct entry {
+	struct route route;
+	__u64 generation;
+	struct route_key key;
 };
 
 /* A peer's datagram in the ring of a worker, in front of its payload. */
@@ -115,5 +131,7 @@ enum pass {
 	PASS_MERGED,       /* the system merged several packets */
 	PASS_ROOM,         /* there is no room for headers */
 	PASS_RING,         /* there is no room in the worker's ring, or it has none */
+	PASS_STALE,        /* its route was withdrawn while the program read it */
+	PASS_PROCESSOR,    /* this processor came into use later than the program: it has no cells */
 	PASSES,
 };

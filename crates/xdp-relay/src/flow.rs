@@ -57,15 +57,26 @@ pub(crate) struct Place {
     pub(crate) probe: bool,
 }
 
-/// An entry for each direction.
+/// A key and a route for each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entries {
+pub(crate) struct Directions {
     pub(crate) to_peer: (RouteKey, RouteValue),
     pub(crate) to_client: (RouteKey, RouteValue),
 }
 
+impl Directions {
+    /// Whether entries of these need no more than a refresh to be of the others.
+    pub(crate) fn differ_by_refresh(&self, other: &Self) -> bool {
+        let lasting = |(key, value): (RouteKey, RouteValue)| {
+            (key, RouteValue { until: 0, cost: 0, window: 0, ..value })
+        };
+        lasting(self.to_peer) == lasting(other.to_peer)
+            && lasting(self.to_client) == lasting(other.to_client)
+    }
+}
+
 impl Flow {
-    pub(crate) fn entries(&self, place: Place) -> Entries {
+    pub(crate) fn directions(&self, place: Place) -> Directions {
         let Self { client, server, channel, relayed, peer, .. } = *self;
         // A header less means two lengths (of the datagram and of the pseudo header) that are less.
         let header = Sum::of(&channel.to_be_bytes()).add(2 * CHANNEL_HEADER_LEN);
@@ -83,7 +94,7 @@ impl Flow {
             udp_change: outer.plus(header).less(inner).bytes(),
             ..self.value(server, client, place)
         };
-        Entries {
+        Directions {
             to_peer: (key(client, server, channel), to_peer),
             to_client: (self.key_of_peer(), to_client),
         }
@@ -122,7 +133,7 @@ impl Flow {
 
     /// One entry: the peer's datagrams go to the worker, which knows them by the ticket.
     pub(crate) fn handed(&self, place: Place, ticket: Ticket) -> (RouteKey, RouteValue) {
-        let (key, value) = self.entries(place).to_client;
+        let (key, value) = self.directions(place).to_client;
         (key, RouteValue { handed: 1, ticket: ticket.0, ..value })
     }
 }

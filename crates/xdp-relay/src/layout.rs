@@ -59,14 +59,48 @@ impl LinkValue {
     pub(crate) const UNKNOWN: Self = Self { mac: [0; 6], leave: 0, known: 0 };
 }
 
-const _: () = assert!(size_of::<RouteKey>() == 40);
-const _: () = assert!(size_of::<RouteValue>() == 96);
+/// Words of `struct entry`, in its order: `struct route`, the generation, and the key.
+pub(crate) mod entry {
+    pub(crate) const UNTIL: usize = 5;
+    pub(crate) const COST: usize = 6;
+    pub(crate) const WINDOW: usize = 7;
+    pub(crate) const GENERATION: usize = 12;
+    pub(crate) const KEY: usize = 13;
+    /// How many there are.
+    pub(crate) const WORDS: usize = 18;
+}
+
+/// Words of `struct route`, and of a key.
+const ROUTE_WORDS: usize = entry::GENERATION;
+const KEY_WORDS: usize = entry::WORDS - entry::KEY;
+
+impl RouteValue {
+    /// It as the programs read it.
+    pub(crate) const fn words(self) -> [u64; ROUTE_WORDS] {
+        // SAFETY: `repr(C)` integers and bytes of the size asserted below, without padding: every byte is
+        // initialised, and any bytes are words.
+        unsafe { std::mem::transmute(self) }
+    }
+}
+
+impl RouteKey {
+    /// It as the programs read it.
+    pub(crate) const fn words(self) -> [u64; KEY_WORDS] {
+        // SAFETY: `repr(C)` bytes of the size asserted below: every byte is initialised, and any bytes are
+        // words.
+        unsafe { std::mem::transmute(self) }
+    }
+}
+
+const _: () = assert!(size_of::<RouteKey>() == 8 * KEY_WORDS);
+const _: () = assert!(size_of::<RouteValue>() == 8 * ROUTE_WORDS);
+const _: () = assert!(std::mem::offset_of!(RouteValue, until) == 8 * entry::UNTIL);
+const _: () = assert!(std::mem::offset_of!(RouteValue, cost) == 8 * entry::COST);
+const _: () = assert!(std::mem::offset_of!(RouteValue, window) == 8 * entry::WINDOW);
 const _: () = assert!(size_of::<LinkValue>() == 8);
 
 // SAFETY: bytes alone, and no padding.
 unsafe impl aya::Pod for RouteKey {}
-// SAFETY: integers and bytes; the size asserted above is the sum of its fields: there is no padding.
-unsafe impl aya::Pod for RouteValue {}
 // SAFETY: bytes alone, and no padding.
 unsafe impl aya::Pod for LinkValue {}
 
@@ -113,7 +147,7 @@ pub(crate) const DOOR_WORDS: usize = 65_536 / 64;
 pub(crate) const WORKERS_MAX: usize = 256;
 
 /// `enum pass`: why a packet of a known route was left to user space, as metrics call it.
-pub(crate) const PASSES: [&str; 12] = [
+pub(crate) const PASSES: [&str; 14] = [
     "expired",
     "shown",
     "ttl",
@@ -126,6 +160,8 @@ pub(crate) const PASSES: [&str; 12] = [
     "merged",
     "room",
     "ring",
+    "stale",
+    "processor",
 ];
 
 /// An address as the programs have it: IPv4 as `::ffff:a.b.c.d`.

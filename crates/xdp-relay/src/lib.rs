@@ -6,6 +6,7 @@
 //! route changes speed, never behaviour.
 
 pub mod device;
+mod entries;
 mod flow;
 mod layout;
 pub mod limits;

@@ -8,6 +8,7 @@ use aya::maps::{Array, Map, MapData, PerCpuArray};
 use aya::programs::{Program, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
+use crate::entries::Entries;
 use crate::layout::{BUCKET_WORDS, DOOR_WORDS, GRAIN_BITS, LinkValue, WORKERS_MAX, cell};
 use crate::limits::LINKS_MAX;
 use crate::pins::Pins;
@@ -43,6 +44,7 @@ pub(crate) struct Object {
     pub(crate) ebpf: Ebpf,
     pub(crate) links: Array<MapData, LinkValue>,
     pub(crate) passes: PerCpuArray<MapData, u64>,
+    pub(crate) entries: Entries,
     pub(crate) cells: Shared,
     pub(crate) buckets: Shared,
     pub(crate) doors: Shared,
@@ -56,7 +58,7 @@ pub(crate) struct Object {
 }
 
 /// Maps that whoever takes the process's place would go on with.
-const PINNED: [&str; 5] = [ROUTES, "cells", "buckets", "doors", "leases"];
+const PINNED: [&str; 6] = [ROUTES, "entries", "cells", "buckets", "doors", "leases"];
 
 impl Object {
     pub(crate) fn make(making: Making) -> Result<Self, Trouble> {
@@ -65,8 +67,9 @@ impl Object {
     }
 
     fn make_as(making: Making, hands_over: bool) -> Result<Self, Trouble> {
-        let processors = aya::util::nr_cpus().map_err(|(_, error)| Trouble::Kernel(error))?;
-        let processors = u32::try_from(processors).unwrap_or(1);
+        // Of those that there may be one day, most never are; one that comes later has no cells.
+        let online = aya::util::online_cpus().map_err(|(_, error)| Trouble::Kernel(error))?;
+        let processors = online.into_iter().max().map_or(1, |last| last + 1);
         let Making { flows, look_up_from, show_every } = making;
         let cells = flows.saturating_mul(processors);
         let grains = show_every.as_nanos() >> GRAIN_BITS;
@@ -80,6 +83,7 @@ impl Object {
         let hands = u32::from(hands_over);
         loader.override_global("hands_over", &hands, true);
         loader.map_max_entries("routes", 2 * flows);
+        loader.map_max_entries("entries", 2 * flows);
         loader.map_max_entries("cells", cells);
         loader.map_max_entries("buckets", flows);
         loader.map_max_entries("links", LINKS_MAX);
@@ -89,6 +93,7 @@ impl Object {
         let shared = |name, words: usize| {
             Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(Trouble::Kernel)
         };
+        let entries = Entries::new(shared("entries", Entries::words(flows))?, flows);
         let cells = shared("cells", cells as usize * cell::WORDS)?;
         let buckets = shared("buckets", flows as usize * BUCKET_WORDS)?;
         let doors = shared("doors", 2 * DOOR_WORDS)?;
@@ -103,6 +108,7 @@ impl Object {
         Ok(Self {
             links: links.try_into().map_err(Trouble::of)?,
             passes: passes.try_into().map_err(Trouble::of)?,
+            entries,
             cells,
             buckets,
             doors,

@@ -11,12 +11,14 @@ use aya::maps::{Array, MapData, PerCpuArray};
 use aya::programs::{
     SchedClassifier, TcAttachType, TestRun as _, TestRunOptions, Xdp, XdpMode, tc,
 };
-use turn_types::WorkerId;
+use turn_types::{Instant, WorkerId};
 
 use crate::device::Hook;
+use crate::entries::Pair;
+use crate::flow::Directions;
 use crate::layout::{
-    BUCKET_WORDS, DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RouteKey, RouteValue,
-    WORKERS_MAX, cell,
+    BUCKET_WORDS, DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RouteKey, WORKERS_MAX, cell,
+    entry,
 };
 use crate::limits::{LINKS_MAX, RING_BYTES};
 use crate::object::{Making, Object, RINGS, ROUTES, TC, XDP, duplicate, map, program};
@@ -97,6 +99,7 @@ pub enum Verdict {
 pub struct KernelPath {
     ebpf: Ebpf,
     trials: RouteMap,
+    trial: Option<(Pair, [RouteKey; 2])>,
     hands_over: bool,
     /// Rings made.
     rings: AtomicU64,
@@ -126,6 +129,7 @@ impl KernelPath {
             ebpf,
             links,
             passes,
+            entries,
             cells,
             buckets,
             doors,
@@ -137,12 +141,22 @@ impl KernelPath {
         let trials = writer(map(&ebpf, ROUTES)?)?;
         let (slots, limits) = (Slots::new(flows), Slots::new(flows));
         let by_tc = AtomicBool::new(false);
-        let common =
-            Common { cells, buckets, doors, leases, processors, by_tc, flows: slots, limits };
+        let common = Common {
+            entries,
+            cells,
+            buckets,
+            doors,
+            leases,
+            processors,
+            by_tc,
+            flows: slots,
+            limits,
+        };
         let known = BTreeMap::new();
         Ok(Self {
             ebpf,
             trials,
+            trial: None,
             hands_over,
             rings: AtomicU64::new(0),
             links,
@@ -249,8 +263,8 @@ impl KernelPath {
     #[must_use]
     pub fn memory(&self) -> u64 {
         // Of an entry of the kernel's hash tables, beside key and value.
-        const ENTRY: usize = 48;
-        let route = size_of::<RouteKey>() + size_of::<RouteValue>() + ENTRY;
+        const ELEMENT: usize = 48;
+        let route = size_of::<RouteKey>() + size_of::<u64>() + ELEMENT + entry::WORDS * 8;
         let cells = self.common.processors as usize * cell::WORDS * 8;
         let flow = 2 * route + cells + BUCKET_WORDS * 8;
         let links = LINKS_MAX as usize * size_of::<LinkValue>();
@@ -262,20 +276,31 @@ impl KernelPath {
         &self.common
     }
 
-    /// Writes routes that are no worker's.
-    pub(crate) fn write(&mut self, routes: &[(RouteKey, RouteValue)]) -> Result<(), Trouble> {
-        for (key, value) in routes {
-            self.trials.insert(key, value, 0).map_err(Trouble::of)?;
+    /// Installs routes that are no worker's, in place of those that were.
+    pub(crate) fn install(&mut self, now: Instant, routes: &Directions) -> Result<(), Trouble> {
+        self.uninstall(now);
+        let entries = &self.common.entries;
+        let pair = entries.take(now).ok_or(Trouble::Full)?;
+        let Directions { to_peer, to_client } = *routes;
+        self.trial = Some((pair, [to_peer.0, to_client.0]));
+        let places = [
+            (to_peer.0, entries.publish(pair.to_peer(), to_peer.0, to_peer.1)),
+            (to_client.0, entries.publish(pair.to_client(), to_client.0, to_client.1)),
+        ];
+        for (key, place) in places {
+            self.trials.insert(key, place, 0).map_err(Trouble::of)?;
         }
         Ok(())
     }
 
-    /// Takes them out again.
-    pub(crate) fn erase(&mut self, keys: &[RouteKey]) {
+    /// Withdraws them.
+    pub(crate) fn uninstall(&mut self, now: Instant) {
+        let Some((pair, keys)) = self.trial.take() else { return };
         for key in keys {
             // One that is not there is what is wanted.
-            drop(self.trials.remove(key));
+            drop(self.trials.remove(&key));
         }
+        self.common.entries.put_back(now, pair);
     }
 
     /// Runs the program of a hook on a frame, `times` times, without sending anything. The frame

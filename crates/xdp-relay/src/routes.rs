@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use aya::maps::{self, Map, MapData, MapError};
+use linux_net::Clock;
 use turn_types::{AllocationId, Instant, WorkerId};
 
-use crate::flow::{Entries, Flow, Place};
-use crate::layout::{BUCKET_WORDS, DOOR_WORDS, RouteKey, RouteValue, WORKERS_MAX, cell};
+use crate::entries::{Entries, Pair};
+use crate::flow::{Directions, Flow, Place};
+use crate::layout::{BUCKET_WORDS, DOOR_WORDS, RouteKey, WORKERS_MAX, cell};
 use crate::limits::LEASE;
 use crate::object::duplicate;
 use crate::ring::{Ring, Ticket};
@@ -71,8 +73,8 @@ impl Carried {
     }
 }
 
-/// The map of all routes, for one who writes.
-pub(crate) type RouteMap = maps::HashMap<MapData, RouteKey, RouteValue>;
+/// The map of all keys, for one who writes: where the entry of each is, and its generation.
+pub(crate) type RouteMap = maps::HashMap<MapData, RouteKey, u64>;
 
 pub(crate) fn writer(routes: &MapData) -> Result<RouteMap, Trouble> {
     Map::HashMap(duplicate(routes)?).try_into().map_err(Trouble::of)
@@ -92,6 +94,7 @@ pub struct OfAllocation {
 /// What all workers use of the kernel path.
 #[derive(Debug)]
 pub(crate) struct Common {
+    pub(crate) entries: Entries,
     pub(crate) cells: Shared,
     pub(crate) buckets: Shared,
     pub(crate) doors: Shared,
@@ -154,8 +157,8 @@ impl Common {
 /// A flow in the kernel.
 #[derive(Debug)]
 struct Held {
-    to_peer: RouteKey,
-    to_client: RouteKey,
+    pair: Pair,
+    routes: Directions,
     place: Place,
     /// What had been counted in its place when it came.
     at_first: Carried,
@@ -171,6 +174,7 @@ struct Held {
 #[derive(Debug)]
 struct Handing {
     key: RouteKey,
+    pair: Pair,
     /// The flow that counts when the system was shown a packet.
     place: u32,
     ticket: Ticket,
@@ -230,20 +234,30 @@ impl Routes {
         if self.handed.get(&id).is_some_and(|handing| handing.key != flow.key_of_peer()) {
             self.take_back(id);
         }
-        let (place, ticket) = match self.handed.get(&id) {
-            Some(handing) => (handing.place, handing.ticket),
-            None => {
-                let place = self.common.flows.take().ok_or(Trouble::Full)?;
-                self.tickets += 1;
-                (place, Ticket(self.tickets))
-            }
+        if let Some(handing) = self.handed.get(&id) {
+            let place = Place { flow: handing.place, ..self.unlimited() };
+            let (_, value) = flow.handed(place, handing.ticket);
+            self.common.entries.refresh(handing.pair.to_client(), &value);
+            return Ok(Some(handing.ticket));
+        }
+        let now = Clock::instant();
+        let place = self.common.flows.take(now).ok_or(Trouble::Full)?;
+        let Some(pair) = self.common.entries.take(now) else {
+            self.common.flows.put_back(now, place);
+            return Err(Trouble::Full);
         };
-        let (worker, flow_label) = (self.worker.0, 0);
-        let (key, value) =
-            flow.handed(Place { flow: place, bucket: 0, worker, flow_label, probe: false }, ticket);
-        self.handed.insert(id, Handing { key, place, ticket });
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        let (key, value) = flow.handed(Place { flow: place, ..self.unlimited() }, ticket);
+        self.handed.insert(id, Handing { key, pair, place, ticket });
         self.common.open_doors(flow);
-        self.map.insert(key, value, 0).map(|()| Some(ticket)).map_err(refused)
+        let found = self.common.entries.publish(pair.to_client(), key, value);
+        self.map.insert(key, found, 0).map(|()| Some(ticket)).map_err(refused)
+    }
+
+    /// Of this worker, and without a bucket.
+    const fn unlimited(&self) -> Place {
+        Place { flow: 0, bucket: 0, worker: self.worker.0, flow_label: 0, probe: false }
     }
 
     /// By what the worker knows what is handed over of a flow; `None` if nothing is.
@@ -254,10 +268,12 @@ impl Routes {
 
     /// Hands over nothing of a flow any more. Returns the ticket it had, by which some may still come.
     pub fn take_back(&mut self, id: FlowId) -> Option<Ticket> {
-        let Handing { key, place, ticket } = self.handed.remove(&id)?;
+        let Handing { key, pair, place, ticket } = self.handed.remove(&id)?;
         // One that is not there any more is what is wanted.
         drop(self.map.remove(&key));
-        self.common.flows.put_back(place);
+        let now = Clock::instant();
+        self.common.entries.put_back(now, pair);
+        self.common.flows.put_back(now, place);
         Some(ticket)
     }
 
@@ -267,27 +283,40 @@ impl Routes {
     /// There is no place, or the kernel refused: then it is to be [removed](Self::remove), which tells what
     /// was carried before, and none of its packets is relayed by the kernel.
     pub fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), Trouble> {
-        let place = match self.held.get(&id) {
-            Some(held) => held.place,
-            None => self.place(now, id, flow)?,
-        };
-        let Entries { to_peer, to_client } = flow.entries(place);
-        if let Some(held) = self.held.get_mut(&id) {
-            // A channel that was bound to another peer leaves no route to the one before.
-            for old in [&mut held.to_peer, &mut held.to_client] {
-                if *old != to_peer.0 && *old != to_client.0 {
-                    drop(self.map.remove(old));
-                }
-            }
-            (held.to_peer, held.to_client) = (to_peer.0, to_client.0);
+        let Some(held) = self.held.get_mut(&id) else { return self.place(now, id, flow) };
+        let (before, routes) = (held.routes, flow.directions(held.place));
+        if before.differ_by_refresh(&routes) {
+            held.routes = routes;
+            self.common.entries.refresh(held.pair.to_peer(), &routes.to_peer.1);
+            self.common.entries.refresh(held.pair.to_client(), &routes.to_client.1);
+            return Ok(());
         }
+        // A client that moved, or a channel that was bound to another peer: entries are never rewritten.
+        let pair = self.common.entries.take(now).ok_or(Trouble::Full)?;
+        let old = std::mem::replace(&mut held.pair, pair);
+        held.routes = routes;
+        let published = self.publish(pair, flow, &routes);
+        for key in [before.to_peer.0, before.to_client.0] {
+            if key != routes.to_peer.0 && key != routes.to_client.0 {
+                drop(self.map.remove(&key));
+            }
+        }
+        self.common.entries.put_back(now, old);
+        published
+    }
+
+    /// Has the programs find the entries of a flow.
+    fn publish(&mut self, pair: Pair, flow: &Flow, routes: &Directions) -> Result<(), Trouble> {
+        let Directions { to_peer, to_client } = *routes;
         self.common.open_doors(flow);
+        let entries = &self.common.entries;
+        let to_peer = (to_peer.0, entries.publish(pair.to_peer(), to_peer.0, to_peer.1));
+        let to_client = (to_client.0, entries.publish(pair.to_client(), to_client.0, to_client.1));
         // What a client sends first goes to a peer whose answers are to find their way.
-        let written = self
-            .map
-            .insert(to_client.0, to_client.1, 0)
-            .and_then(|()| self.map.insert(to_peer.0, to_peer.1, 0));
-        written.map_err(refused)
+        for (key, place) in [to_client, to_peer] {
+            self.map.insert(key, place, 0).map_err(refused)?;
+        }
+        Ok(())
     }
 
     /// Takes a flow out of the kernel: what it carried since it was last asked. Nothing if it was not
@@ -295,14 +324,16 @@ impl Routes {
     pub fn remove(&mut self, id: FlowId) -> Carried {
         let Some(held) = self.held.remove(&id) else { return Carried::default() };
         // One that is not there any more is what is wanted.
-        drop(self.map.remove(&held.to_peer));
-        drop(self.map.remove(&held.to_client));
+        drop(self.map.remove(&held.routes.to_peer.0));
+        drop(self.map.remove(&held.routes.to_client.0));
+        let now = Clock::instant();
+        self.common.entries.put_back(now, held.pair);
         let (total, _) = self.common.counted(held.place.flow);
-        self.common.flows.put_back(held.place.flow);
+        self.common.flows.put_back(now, held.place.flow);
         if let Some(limited) = self.allocations.get_mut(&id.allocation) {
             limited.flows -= 1;
             if limited.flows == 0 {
-                self.common.limits.put_back(limited.bucket);
+                self.common.limits.put_back(now, limited.bucket);
                 self.allocations.remove(&id.allocation);
             }
         }
@@ -374,16 +405,21 @@ impl Routes {
         self.common.lease(self.worker.0, now + LEASE);
     }
 
-    /// A place for a new flow, which it holds from now on.
-    fn place(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<Place, Trouble> {
+    /// Gives a new flow its places, and has the kernel relay it.
+    fn place(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), Trouble> {
         let common = Arc::clone(&self.common);
-        let slot = common.flows.take().ok_or(Trouble::Full)?;
+        let pair = common.entries.take(now).ok_or(Trouble::Full)?;
+        let Some(slot) = common.flows.take(now) else {
+            common.entries.put_back(now, pair);
+            return Err(Trouble::Full);
+        };
         let limited = match self.allocations.entry(id.allocation) {
             hash_map::Entry::Occupied(entry) => entry.into_mut(),
             hash_map::Entry::Vacant(entry) => {
                 // As many as flows: there is one for each.
-                let Some(bucket) = common.limits.take() else {
-                    common.flows.put_back(slot);
+                let Some(bucket) = common.limits.take(now) else {
+                    common.entries.put_back(now, pair);
+                    common.flows.put_back(now, slot);
                     return Err(Trouble::Full);
                 };
                 let start = bucket as usize * BUCKET_WORDS;
@@ -401,11 +437,11 @@ impl Routes {
             flow_label: label(flow),
             probe: false,
         };
-        let Entries { to_peer, to_client } = flow.entries(place);
+        let routes = flow.directions(place);
         let (before, _) = common.counted(slot);
         let held = Held {
-            to_peer: to_peer.0,
-            to_client: to_client.0,
+            pair,
+            routes,
             place,
             at_first: before,
             before,
@@ -413,7 +449,7 @@ impl Routes {
             merged: common.merged(slot),
         };
         self.held.insert(id, held);
-        Ok(place)
+        self.publish(pair, flow, &routes)
     }
 }
 

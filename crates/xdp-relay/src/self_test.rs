@@ -8,7 +8,7 @@ use turn_types::{Instant, WorkerId};
 
 use self::frame::{Datagram, without_identification};
 use crate::device::Hook;
-use crate::flow::{Entries, Flow, Place};
+use crate::flow::{Directions, Flow, Place};
 use crate::layout::WORKERS_MAX;
 use crate::limits::LEASE;
 use crate::path::{KernelPath, Link, Verdict};
@@ -52,10 +52,9 @@ impl KernelPath {
                 let flow = trial(now, client, peer)?;
                 let place =
                     Place { flow: 0, bucket: 0, worker: NOBODY, flow_label: 0, probe: true };
-                let entries = flow.entries(place);
-                self.put(&flow, &entries, now + LEASE)?;
+                self.put(&flow, &flow.directions(place), now)?;
                 let tried = self.try_both(hook, &flow);
-                self.take_out(&entries);
+                self.take_out(now);
                 tried?;
             }
         }
@@ -69,9 +68,8 @@ impl KernelPath {
         for peer in [V4, V6] {
             let flow = trial(now, V4, peer)?;
             let place = Place { flow: 0, bucket: 0, worker: NOBODY, flow_label: 0, probe: true };
-            let mut entries = flow.entries(place);
-            entries.to_client = flow.handed(place, TICKET);
-            self.put(&flow, &entries, now + LEASE)?;
+            let to_client = flow.handed(place, TICKET);
+            self.put(&flow, &Directions { to_client, ..flow.directions(place) }, now)?;
             let Flow { peer, relayed, .. } = flow;
             // Of each size that is set aside.
             let payloads = [1, 256, 257, 768, 769, 1472].map(|len| vec![0x5A; len]);
@@ -80,7 +78,7 @@ impl KernelPath {
                 .map(|payload| Datagram { from: peer, to: relayed, ttl: TTL, payload })
                 .map(|datagram| self.run(hook, &datagram.frame(), 1))
                 .collect();
-            self.take_out(&entries);
+            self.take_out(now);
             for (payload, ran) in payloads.iter().zip(ran?) {
                 let came = ring.next().is_some_and(|handed| {
                     handed.ticket() == TICKET
@@ -151,14 +149,14 @@ fn trial(now: Instant, client: [&str; 4], peer: [&str; 4]) -> Result<Flow, Troub
 }
 
 impl KernelPath {
-    fn put(&mut self, flow: &Flow, entries: &Entries, until: Instant) -> Result<(), Trouble> {
+    fn put(&mut self, flow: &Flow, routes: &Directions, now: Instant) -> Result<(), Trouble> {
         self.common().open_doors(flow);
-        self.common().lease(NOBODY, until);
-        self.write(&[entries.to_peer, entries.to_client])
+        self.common().lease(NOBODY, now + LEASE);
+        self.install(now, routes)
     }
 
-    fn take_out(&mut self, entries: &Entries) {
+    fn take_out(&mut self, now: Instant) {
         self.common().lease(NOBODY, Instant::ZERO);
-        self.erase(&[entries.to_peer.0, entries.to_client.0]);
+        self.uninstall(now);
     }
 }

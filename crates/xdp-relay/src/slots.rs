@@ -1,31 +1,75 @@
-//! Places in an array, given out and taken back.
+//! Places in an array, given out, taken back, and given out again after a rest.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Places that are free, shared by all workers: touched when a channel is bound or ends, never for a
+use turn_types::Instant;
+
+use crate::limits::REST;
+
+/// Free places, shared by all workers: touched when a channel is bound or ends, never for a
 /// packet.
 #[derive(Debug)]
-pub(crate) struct Slots {
-    free: Mutex<Vec<u32>>,
+pub(crate) struct Slots(Mutex<Free>);
+
+#[derive(Debug)]
+struct Free {
+    rested: Vec<u32>,
+    /// In the order in which they were given back.
+    resting: VecDeque<(Instant, u32)>,
 }
 
 impl Slots {
     pub(crate) fn new(count: u32) -> Self {
-        Self { free: Mutex::new((0..count).rev().collect()) }
+        Self(Mutex::new(Free { rested: (0..count).rev().collect(), resting: VecDeque::new() }))
     }
 
-    /// A place; `None` when all are taken.
-    pub(crate) fn take(&self) -> Option<u32> {
-        self.free().pop()
+    /// Takes a place; `None` when all are taken, or were until [`REST`] ago.
+    pub(crate) fn take(&self, now: Instant) -> Option<u32> {
+        let mut free = self.free();
+        if let Some(slot) = free.rested.pop() {
+            return Some(slot);
+        }
+        free.resting.front().filter(|(since, _)| *since + REST <= now)?;
+        free.resting.pop_front().map(|(_, slot)| slot)
     }
 
-    /// Gives a place back.
-    pub(crate) fn put_back(&self, slot: u32) {
-        self.free().push(slot);
+    /// Gives a place back. A program may still be reading what is in it.
+    pub(crate) fn put_back(&self, now: Instant, slot: u32) {
+        self.free().resting.push_back((now, slot));
     }
 
-    fn free(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
-        // A list of numbers is whole whatever happened to who held it.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn free(&self) -> MutexGuard<'_, Free> {
+        // Lists of numbers are whole whatever happened to who held them.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_place_rests_before_it_is_given_out_again() {
+        let slots = Slots::new(2);
+        let start = Instant::ZERO + Duration::from_secs(100);
+        let (first, second) = (slots.take(start), slots.take(start));
+        assert_eq!((first, second, slots.take(start)), (Some(0), Some(1), None));
+        slots.put_back(start, 1);
+        slots.put_back(start + REST / 2, 0);
+        assert_eq!(slots.take(start + (REST - Duration::from_nanos(1))), None);
+        assert_eq!(slots.take(start + REST), Some(1));
+        assert_eq!(slots.take(start + REST), None, "the other rests still");
+        assert_eq!(slots.take(start + REST * 2), Some(0));
+    }
+
+    #[test]
+    fn a_place_that_was_never_used_needs_no_rest() {
+        let slots = Slots::new(2);
+        assert_eq!(slots.take(Instant::ZERO), Some(0));
+        slots.put_back(Instant::ZERO, 0);
+        assert_eq!(slots.take(Instant::ZERO), Some(1));
     }
 }

@@ -99,6 +99,49 @@ fn every_length_that_fits_is_relayed() {
     });
 }
 
+/// Behind a datagram a frame may have anything, which is none of it.
+#[test]
+fn a_datagram_shorter_than_a_header_is_no_channel_data() {
+    each_direction(|world, hook, flow, to_client| {
+        if to_client {
+            return;
+        }
+        for len in 0..4 {
+            // With what is behind it: a header, whose length is that of the rest, less than nothing.
+            let header = [flow.channel.to_be_bytes(), (0xFFFC + len as u16).to_be_bytes()].concat();
+            let short = Datagram { payload: header[..len].to_vec(), ..flow.comes(false, b"data") };
+            let mut frame = short.frame(COMES, Check::Right);
+            frame.extend(&header[len..]);
+            frame.extend([0; 40]);
+            assert_eq!(world.passed(hook, &frame), None, "{len} bytes");
+        }
+    });
+}
+
+/// Relay sockets do not set DF, and number what they send by themselves.
+#[test]
+fn df_and_identification_are_not_copied() {
+    each_direction(|world, hook, flow, to_client| {
+        let comes = flow.comes(to_client, b"data");
+        let (to_v4, from_v4) = if to_client {
+            (flow.client.is_ipv4(), flow.peer.is_ipv4())
+        } else {
+            (flow.peer.is_ipv4(), flow.client.is_ipv4())
+        };
+        if !to_v4 || !from_v4 {
+            return;
+        }
+        let marked = Datagram { dont_fragment: true, id: 0x1234, ..comes };
+        let left = [(); 4].map(|()| {
+            let left = world.relayed(hook, &marked.frame(COMES, Check::Right));
+            let left = support::frame::read(&left).unwrap().datagram;
+            assert!(!left.dont_fragment);
+            left.id
+        });
+        assert!(left != [0x1234; 4] && left != [left[0]; 4], "{left:x?}");
+    });
+}
+
 #[test]
 fn every_traffic_class_and_every_time_to_live_is_kept() {
     each_direction(|world, hook, flow, to_client| {

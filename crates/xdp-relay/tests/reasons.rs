@@ -22,7 +22,7 @@ use xdp_relay::{Comes, Link, Verdict};
 type Case = fn(Hook);
 
 /// By the names of the counters.
-const REASONS: [(&str, &[Hook], &[Case]); 12] = [
+const REASONS: [(&str, &[Hook], &[Case]); 14] = [
     ("expired", &HOOKS, &[no_lease, ended, no_permission]),
     ("shown", &HOOKS, &[shown]),
     ("ttl", &HOOKS, &[last_hop, last_hop_of_two]),
@@ -36,6 +36,10 @@ const REASONS: [(&str, &[Hook], &[Case]); 12] = [
     ("room", &[Hook::Xdp], &[no_room]),
     // Of what is handed over: tests/handing.rs.
     ("ring", &[], &[]),
+    // Of routes that are withdrawn meanwhile: tests/races.rs.
+    ("stale", &[], &[]),
+    // No test has a processor to switch on.
+    ("processor", &[], &[]),
 ];
 
 #[test]

@@ -38,7 +38,10 @@ fn maps_have_names_while_the_server_runs() {
     let directories = names(root);
     let [own] = directories.as_slice() else { panic!("{directories:?}") };
     assert!(own.ends_with(&format!("-{process}")), "{own}");
-    assert_eq!(names(&root.join(own)), ["buckets", "cells", "doors", "leases", "routes"]);
+    assert_eq!(
+        names(&root.join(own)),
+        ["buckets", "cells", "doors", "entries", "leases", "routes"]
+    );
     assert!(scene.server.stop());
     assert_eq!(names(root), [""; 0]);
 }

@@ -60,9 +60,9 @@ impl Datagram {
         Self { from, to, ttl, tos, dont_fragment, id: 0, label: 0, payload }
     }
 
-    /// What of its IP header a relay looks at.
+    /// What of its IP header a relay looks at. Sockets are not told of DF.
     pub const fn marks(&self) -> Marks {
-        Marks { ttl: self.ttl, tos: self.tos, dont_fragment: self.dont_fragment }
+        Marks { ttl: self.ttl, tos: self.tos, dont_fragment: false }
     }
 
     pub const fn is_v4(&self) -> bool {

@@ -238,8 +238,7 @@ impl World {
         let mut datagram = relayed.datagram.clone();
         let like = |at: usize| like.get(at).copied().unwrap_or(0);
         let is_v4_to_v4 = seen.datagram.is_v4() && datagram.is_v4();
-        datagram.id =
-            if is_v4_to_v4 { seen.datagram.id } else { u16::from_be_bytes([like(18), like(19)]) };
+        datagram.id = u16::from_be_bytes([like(18), like(19)]);
         datagram.label = u32::from_be_bytes([0, like(15) & 0xF, like(16), like(17)]);
         let check = match seen {
             // None, or one that whoever sends it at last has to make.

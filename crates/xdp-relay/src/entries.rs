@@ -1,0 +1,91 @@
+//! The entries that the programs read: two neighbours for each flow, one for each direction.
+//!
+//! An entry is written while nobody can have found it: it is not in the map of keys, and has rested
+//! since it was. Its generation is 0 then, and when it is whole, a number that no entry had before. It is
+//! written into the map with the place of the entry, and a program that finds another in the entry takes the route for
+//! withdrawn.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::Release, fence};
+
+use turn_types::Instant;
+
+use crate::layout::{RouteKey, RouteValue, entry};
+use crate::shared::Shared;
+use crate::slots::Slots;
+
+/// All entries, shared by all workers. One worker writes an entry while it holds its pair.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    memory: Shared,
+    pairs: Slots,
+    generations: AtomicU32,
+}
+
+/// Two neighbouring entries of one flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pair(u32);
+
+impl Pair {
+    /// The entry of packets to the peer.
+    pub(crate) const fn to_peer(self) -> u32 {
+        2 * self.0
+    }
+
+    /// The entry of packets to the client.
+    pub(crate) const fn to_client(self) -> u32 {
+        2 * self.0 + 1
+    }
+}
+
+impl Entries {
+    /// Words of the array for so many pairs.
+    pub(crate) const fn words(pairs: u32) -> usize {
+        2 * pairs as usize * entry::WORDS
+    }
+
+    pub(crate) fn new(memory: Shared, pairs: u32) -> Self {
+        Self { memory, pairs: Slots::new(pairs), generations: AtomicU32::new(0) }
+    }
+
+    /// Takes a pair; `None` when none is free.
+    pub(crate) fn take(&self, now: Instant) -> Option<Pair> {
+        self.pairs.take(now).map(Pair)
+    }
+
+    /// Withdraws both entries, and gives the pair back. Their keys have been taken out of the map.
+    pub(crate) fn put_back(&self, now: Instant, pair: Pair) {
+        for index in [pair.to_peer(), pair.to_client()] {
+            self.word(index, entry::GENERATION).store(0, Relaxed);
+        }
+        // No program that reads an entry later finds it whole.
+        fence(Release);
+        self.pairs.put_back(now, pair.0);
+    }
+
+    /// Writes an entry of a pair that was just taken: what the map of keys is to hold for its key.
+    pub(crate) fn publish(&self, index: u32, key: RouteKey, value: RouteValue) -> u64 {
+        for (at, word) in value.words().into_iter().enumerate() {
+            self.word(index, at).store(word, Relaxed);
+        }
+        for (at, word) in key.words().into_iter().enumerate() {
+            self.word(index, entry::KEY + at).store(word, Relaxed);
+        }
+        // 0 is none; after four thousand million routes numbers come round.
+        let generation = self.generations.fetch_add(1, Relaxed) % (u32::MAX - 1) + 1;
+        // The rest is there before the generation is.
+        self.word(index, entry::GENERATION).store(u64::from(generation), Release);
+        u64::from(generation) << 32 | u64::from(index)
+    }
+
+    /// Writes what may change of an entry while programs read it: each a word that means something by
+    /// itself. A packet that meets the old cost and the new window is limited by either.
+    pub(crate) fn refresh(&self, index: u32, value: &RouteValue) {
+        self.word(index, entry::UNTIL).store(value.until, Relaxed);
+        self.word(index, entry::COST).store(value.cost, Relaxed);
+        self.word(index, entry::WINDOW).store(value.window, Relaxed);
+    }
+
+    fn word(&self, index: u32, word: usize) -> &std::sync::atomic::AtomicU64 {
+        &self.memory.words()[index as usize * entry::WORDS + word]
+    }
+}

@@ -1,0 +1,299 @@
+//! Routes that are installed, withdrawn and refreshed while the programs relay: no packet of one client
+//! ever gets another's addresses, counts or ticket.
+#![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use netsim::Rng;
+use support::frame::{Check, Datagram, read};
+use support::inside;
+use support::network::ip;
+use support::world::{COMES, HOOKS, LOOPBACK};
+use turn_types::{AllocationId, Instant, WorkerId};
+use xdp_relay::device::Hook;
+use xdp_relay::{
+    Carried, Flow, FlowId, KernelPath, Link, Options, Routes, Ticket, Trouble, Verdict,
+};
+
+/// Frames of the first client for each hook, most of them relayed many times within one run.
+const FRAMES: u64 = 5_000_000;
+/// Runs of which each frame is looked at.
+const SINGLE_RUNS: u64 = 10_000;
+/// Changes of routes by which datagrams are handed over.
+const CHANGES: u32 = 100_000;
+/// How often a frame is taken in one run: each time costs a hop.
+const REPEAT: u32 = 200;
+const CHANNEL: u16 = 0x4000;
+/// By so much the port of a client is another when it moved.
+const MOVED: u16 = 1000;
+const HOPS: u8 = 255;
+const PAYLOAD: [u8; 32] = [0xA5; 32];
+
+/// Two clients. What leaves by a flow is what comes by the same flow: its client is its relayed address, and its
+/// server's address is its peer. So a frame that is taken again and again stays in its flow, unless a
+/// packet was given an address of the other.
+const ENDS: [[&str; 2]; 2] =
+    [["198.18.1.2:10000", "198.18.2.2:3478"], ["198.18.1.3:10001", "198.18.2.3:3479"]];
+
+fn ends(client: usize) -> [SocketAddr; 2] {
+    ENDS[client].map(|end| end.parse().unwrap())
+}
+
+fn id(client: usize) -> FlowId {
+    FlowId { allocation: AllocationId(client as u64 + 1), channel: CHANNEL }
+}
+
+/// `moved`: with another client's address, as after a mobility Refresh.
+fn flow(client: usize, until: Instant, moved: bool) -> Flow {
+    let [x, y] = ends(client);
+    let elsewhere = SocketAddr::new(x.ip(), x.port() + MOVED);
+    Flow {
+        client: if moved { elsewhere } else { x },
+        server: y,
+        channel: CHANNEL,
+        relayed: x,
+        peer: y,
+        hairpin: false,
+        to_peer_until: until,
+        to_client_until: until,
+        bytes_per_second: 0,
+    }
+}
+
+/// The kernel path on two links whose neighbours have the loopback's address: what leaves to them can come
+/// again.
+fn path() -> KernelPath {
+    for family in ["ipv4", "ipv6"] {
+        std::fs::write(format!("/proc/sys/net/{family}/conf/lo/forwarding"), "1").unwrap();
+    }
+    let mut commands = vec!["link set lo up".to_owned()];
+    for side in [1, 2] {
+        commands.push(format!("link add side{side} type veth peer name side{side}x"));
+        commands.push(format!("link set side{side}x up"));
+        commands.push(format!("link set side{side} up"));
+        commands.push(format!("addr add 198.18.{side}.1/24 dev side{side}"));
+        for host in [2, 3] {
+            let known = format!("lladdr 00:00:00:00:00:00 nud permanent dev side{side}");
+            commands.push(format!("neigh add 198.18.{side}.{host} {known}"));
+        }
+    }
+    ip(&commands.join("\n"));
+    let options = Options { flows: 65_536, look_up_from: 1, show_every: std::time::Duration::ZERO };
+    let mut path = KernelPath::make(options).unwrap();
+    path.know(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
+    for device in xdp_relay::device::devices().unwrap() {
+        if device.name == "side1x" {
+            // By which nothing comes: a program that is on no device takes the kernel milliseconds to run.
+            path.attach(&device.name, device.index, Hook::XdpGeneric).unwrap();
+        }
+        if device.index != 1 {
+            let (index, mac) = (device.index, device.mac);
+            path.know(Link { index, mac, leave_xdp: true, leave_tc: true }).unwrap();
+        }
+    }
+    path
+}
+
+/// A payload with so many ChannelData headers in front of it, one within the other.
+fn nested(times: usize) -> Vec<u8> {
+    let mut payload = PAYLOAD.to_vec();
+    for _ in 0..times {
+        let header = [CHANNEL.to_be_bytes(), (payload.len() as u16).to_be_bytes()].concat();
+        payload = [header, payload].concat();
+    }
+    payload
+}
+
+/// What is run: a frame of the first client.
+struct Run {
+    from: SocketAddr,
+    to: SocketAddr,
+    to_client: bool,
+    frame: Vec<u8>,
+    /// The payload with as many headers as there can be: what is in front is taken off.
+    most: Vec<u8>,
+}
+
+impl Run {
+    fn new(times: u32, to_client: bool) -> Self {
+        let [x, y] = ends(0);
+        let (from, to) = if to_client { (y, x) } else { (x, y) };
+        let most = nested(times as usize);
+        let headers = if to_client { 0 } else { times as usize };
+        let frame = datagram(from, to, headers).frame(COMES, Check::Right);
+        Self { from, to, to_client, frame, most }
+    }
+}
+
+fn datagram(from: SocketAddr, to: SocketAddr, headers: usize) -> Datagram {
+    Datagram {
+        from,
+        to,
+        ttl: HOPS,
+        tos: 0,
+        dont_fragment: false,
+        id: 7,
+        label: 0,
+        payload: nested(headers),
+    }
+}
+
+/// Runs a frame of the first client: how often it was relayed.
+///
+/// # Panics
+/// When anything of it is not the first client's.
+fn run(path: &KernelPath, hook: Hook, times: u32, run: &Run) -> u64 {
+    let ran = path.run(hook, &run.frame, times).unwrap();
+    let seen = read(&ran.frame).unwrap_or_else(|| panic!("{:?} is no datagram", ran.frame));
+    let datagram = &seen.datagram;
+    // She may have moved.
+    let elsewhere = SocketAddr::new(run.to.ip(), run.to.port() + MOVED);
+    let is_hers = datagram.to == run.to || run.to_client && datagram.to == elsewhere;
+    assert!(datagram.from == run.from && is_hers, "somebody else's address: {datagram:?}");
+    assert_eq!(datagram.error(seen.check), 0, "somebody else's checksum: {datagram:?}");
+    let hops = usize::from(HOPS - datagram.ttl);
+    let off = if run.to_client { times as usize - hops } else { hops };
+    assert!(datagram.payload == run.most[4 * off..], "{hops} hops, {:?}", datagram.payload);
+    assert!(matches!(ran.verdict, Verdict::Pass | Verdict::Redirect), "{:?}", ran.verdict);
+    hops as u64
+}
+
+/// Installs, refreshes, moves and withdraws the routes of both clients until it is told to stop: what
+/// the kernel counted for each of them.
+fn churn(routes: &mut Routes, stop: &AtomicBool) -> [Carried; 2] {
+    let mut rng = Rng::new(1);
+    let mut counted = [Carried::default(); 2];
+    while !stop.load(Relaxed) {
+        let now = linux_net::Clock::instant();
+        routes.renew(now);
+        let client = rng.below(2) as usize;
+        // The first client is there most of the time: it is her packets that are relayed.
+        let often = if client == 0 { 400 } else { 8 };
+        let set = match rng.below(often) {
+            0 => {
+                add(&mut counted[client], &routes.remove(id(client)));
+                Ok(())
+            }
+            1 => routes.set(now, id(client), &flow(client, Instant::FAR_FUTURE, true)),
+            2 => {
+                routes
+                    .sweep(|id, carried| add(&mut counted[id.allocation.0 as usize - 1], &carried));
+                Ok(())
+            }
+            _ => routes.set(now, id(client), &flow(client, Instant::FAR_FUTURE, false)),
+        };
+        match set {
+            Ok(()) => {}
+            // Places that were in use a moment ago rest.
+            Err(Trouble::Full) => {
+                add(&mut counted[client], &routes.remove(id(client)));
+                thread::yield_now();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    for (client, counted) in counted.iter_mut().enumerate() {
+        add(counted, &routes.remove(id(client)));
+    }
+    counted
+}
+
+fn add(sum: &mut Carried, more: &Carried) {
+    sum.to_peer_packets += more.to_peer_packets;
+    sum.to_peer_bytes += more.to_peer_bytes;
+    sum.to_client_packets += more.to_client_packets;
+    sum.to_client_bytes += more.to_client_bytes;
+}
+
+#[test]
+fn no_packet_gets_what_is_another_clients() {
+    for hook in HOOKS {
+        inside(|| {
+            let path = path();
+            let mut routes = path.routes(WorkerId(1)).unwrap();
+            let (stop, relayed) = (AtomicBool::new(false), AtomicU64::new(0));
+            let counted = thread::scope(|scope| {
+                let churn = scope.spawn(|| churn(&mut routes, &stop));
+                let stop = Stop(&stop);
+                let many = Run::new(REPEAT, false);
+                for _ in 0..FRAMES / u64::from(REPEAT) {
+                    relayed.fetch_add(run(&path, hook, REPEAT, &many), Relaxed);
+                }
+                let single = [false, true].map(|to_client| Run::new(1, to_client));
+                for _ in 0..SINGLE_RUNS {
+                    for one in &single {
+                        relayed.fetch_add(run(&path, hook, 1, one), Relaxed);
+                    }
+                }
+                drop(stop);
+                churn.join().unwrap()
+            });
+            let relayed = relayed.into_inner();
+            eprintln!("{hook}: {relayed} relayed, {:?}, {:?}", counted, path.passed());
+            assert!(relayed > FRAMES / 100, "they were relayed, too: {relayed}");
+            assert!(counted[1].is_nothing(), "counted for another: {counted:?}");
+            // One that is relayed while its route is withdrawn may be counted when nobody asks any more.
+            let total = counted[0].to_peer_packets + counted[0].to_client_packets;
+            assert!(total <= relayed, "{total} counted of {relayed}");
+        });
+    }
+}
+
+#[test]
+fn no_datagram_is_handed_over_with_another_clients_ticket() {
+    for hook in HOOKS {
+        inside(|| {
+            let path = path();
+            let mut routes = path.routes(WorkerId(1)).unwrap();
+            let [x, y] = ends(0);
+            let frame = datagram(y, x, 0).frame(COMES, Check::Right);
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                let run = scope.spawn(|| {
+                    while !stop.load(Relaxed) {
+                        path.run(hook, &frame, 64).unwrap();
+                    }
+                });
+                let _stop = Stop(&stop);
+                let (mut own, mut taken) = (BTreeSet::<Ticket>::new(), 0);
+                let mut rng = Rng::new(2);
+                for _ in 0..CHANGES {
+                    routes.renew(linux_net::Clock::instant());
+                    let client = rng.below(2) as usize;
+                    if rng.below(if client == 0 { 100 } else { 2 }) == 0 {
+                        routes.take_back(id(client));
+                    } else {
+                        match routes.hand(id(client), &flow(client, Instant::FAR_FUTURE, false)) {
+                            Ok(ticket) if client == 0 => own.extend(ticket),
+                            Ok(_) => {}
+                            Err(Trouble::Full) => thread::yield_now(),
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                    let ring = routes.ring().unwrap();
+                    while let Some(handed) = ring.next() {
+                        assert_eq!(handed.payload(), PAYLOAD);
+                        assert!(own.contains(&handed.ticket()), "another's {:?}", handed.ticket());
+                        assert!(handed.is_intact(y, x));
+                        taken += 1;
+                    }
+                }
+                assert!(taken > 1_000 && !run.is_finished(), "{taken} were handed over");
+            });
+        });
+    }
+}
+
+/// Says when the other thread is to stop, whatever ends this one.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
