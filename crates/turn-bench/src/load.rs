@@ -11,7 +11,7 @@ use crate::arguments::{OutputArgs, Rate, seconds};
 use crate::cpu::Watched;
 use crate::engine::{PacketArgs, ServerPlace};
 use crate::outcome::Outcome;
-use crate::requests::{self, HostileSpec, Kind, RequestArgs, RequestSpec};
+use crate::requests::{self, Call, HostileSpec, Kind, RequestArgs, RequestSpec};
 use crate::session::LoginArgs;
 use crate::traffic::Transport;
 
@@ -131,13 +131,33 @@ fn run_hostile(args: &LoadArgs) -> Result<()> {
         variant: args.requests.variant.context("--mode hostile wants --variant")?,
         server: args.server,
         local: args.local,
+        bystander: args.requests.bystander,
         login: args.login.login()?,
         sources: args.requests.sources,
         rate: args.rate.per_second(),
         warm_up: args.warm_up,
         duration: args.duration,
     };
-    let hostile = requests::run_hostile(&spec, &args.watched)?;
+    let mut call = args.packets.peer.map(|_| open_call(args)).transpose()?;
+    let result = requests::run_hostile(&spec, &args.watched, call.as_mut());
+    // Given back whatever came of the run.
+    call.map(|call| call.bench.close());
+    let hostile = result?;
     let text = requests::describe_hostile(&hostile);
     args.output.write(&Outcome::Hostile(hostile), &text)
+}
+
+/// The call that an attack is to disturb.
+fn open_call(args: &LoadArgs) -> Result<Call> {
+    let place = ServerPlace {
+        server: args.server,
+        transport: args.transport,
+        local: args.requests.bystander.or(args.local),
+        login: args.login.login()?,
+        in_flight: args.requests.in_flight,
+    };
+    let spec = args.packets.spec(Some(args.requests.call_rate), args.warm_up, args.duration);
+    // The cores are watched once, for the whole of the attack.
+    let (bench, backend) = args.packets.open(place, &Watched::default())?;
+    Ok(Call { bench, spec, flows: args.packets.sessions, backend })
 }

@@ -20,7 +20,7 @@ pub use compare::{
 };
 pub use find_max::{FindMax, Limit, Point};
 pub use footprint::{Footprint, ProcessMemory};
-pub use hostile::Hostile;
+pub use hostile::{AttackedCall, Hostile};
 pub use lab::{Lab, LabRow};
 pub use programs::{ProgramRow, Programs};
 

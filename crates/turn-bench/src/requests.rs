@@ -17,7 +17,7 @@ use linux_net::{Clock, raise_open_files};
 use turn_types::{Instant, IpFamily, Secret};
 
 pub use args::RequestArgs;
-pub use hostile::{HostileSpec, Variant, describe_hostile, run_hostile};
+pub use hostile::{Call, HostileSpec, Variant, describe_hostile, run_hostile};
 pub use text::describe;
 
 use crate::cpu::{Meters, Watched};

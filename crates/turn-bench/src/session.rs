@@ -32,6 +32,7 @@ use turn_types::{Instant, PeerAddr};
 
 pub(crate) use connection::RECEIVE_BYTES;
 pub use connection::SharedConnection;
+pub(crate) use dtls::begin as begin_dtls;
 pub(crate) use link::{Link, Place};
 pub use login::{Credentials, Login, LoginArgs};
 use setup::{Want, close_links, open_links};

@@ -10,40 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use support::{Server, TRANSPORTS, free_address};
+use support::{Peer, Server, TRANSPORTS, free_address};
 use turn_bench::cpu::Watched;
-use turn_bench::engine::{Bench, BenchOptions, FindMaxSpec, Peer, PeerOptions};
+use turn_bench::engine::{Bench, BenchOptions, FindMaxSpec};
 use turn_bench::outcome::Traffic;
 use turn_bench::session::SessionOptions;
 use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec, Transport};
 
 const DIRECTIONS: [Direction; 3] =
     [Direction::ClientToPeer, Direction::PeerToClient, Direction::Echo];
-
-/// A peer that ends with this value.
-struct Running {
-    address: SocketAddr,
-    halt: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Running {
-    fn start() -> Self {
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let peer = Peer::bind(&PeerOptions { listen, threads: 2 }, None).unwrap();
-        let (address, halt) = (peer.address(), Arc::new(AtomicBool::new(false)));
-        let told = Arc::clone(&halt);
-        let thread = Some(thread::spawn(move || peer.serve(&told, false).unwrap()));
-        Self { address, halt, thread }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.halt.store(true, Ordering::Relaxed);
-        self.thread.take().map(JoinHandle::join);
-    }
-}
 
 fn open(server: &Server, peer: SocketAddr, sessions: u32) -> Bench {
     open_over(Transport::Udp, server, peer, sessions)
@@ -81,7 +56,7 @@ fn all_arrived(traffic: &Traffic) {
 
 #[test]
 fn at_a_modest_rate_everything_arrives_whichever_way_it_goes() {
-    let (server, peer) = (Server::start_secure(""), Running::start());
+    let (server, peer) = (Server::start_secure(""), Peer::start());
     for transport in TRANSPORTS {
         let mut bench = open_over(transport, &server, peer.address, 5);
         for direction in DIRECTIONS {
@@ -98,7 +73,7 @@ fn at_a_modest_rate_everything_arrives_whichever_way_it_goes() {
 
 #[test]
 fn whoever_sends_too_much_over_a_stream_is_held_back_and_the_next_run_is_none_the_worse() {
-    let (server, peer) = (Server::start_secure(""), Running::start());
+    let (server, peer) = (Server::start_secure(""), Peer::start());
     for transport in [Transport::Tcp, Transport::Tls] {
         let mut bench = open_over(transport, &server, peer.address, 4);
         // No multiple of four bytes: all is padded.
@@ -119,7 +94,7 @@ fn whoever_sends_too_much_over_a_stream_is_held_back_and_the_next_run_is_none_th
 
 #[test]
 fn a_run_may_be_of_fewer_flows_and_of_packets_as_long_as_messages() {
-    let (server, peer) = (Server::start(""), Running::start());
+    let (server, peer) = (Server::start(""), Peer::start());
     let mut bench = open(&server, peer.address, 3);
     for flows in [1, 3, 2] {
         for direction in DIRECTIONS {
@@ -136,7 +111,7 @@ fn a_run_may_be_of_fewer_flows_and_of_packets_as_long_as_messages() {
 
 #[test]
 fn what_is_too_much_is_lost_and_counted_and_the_next_run_is_none_the_worse() {
-    let (server, peer) = (Server::start(""), Running::start());
+    let (server, peer) = (Server::start(""), Peer::start());
     let mut bench = open(&server, peer.address, 4);
     for direction in DIRECTIONS {
         let flat_out = bench.run(&spec(Shape::Flood, direction, None), 4, Backend::Sockets);
@@ -151,7 +126,7 @@ fn what_is_too_much_is_lost_and_counted_and_the_next_run_is_none_the_worse() {
 
 #[test]
 fn a_search_ends_with_a_rate_that_is_delivered() {
-    let (server, peer) = (Server::start_secure(""), Running::start());
+    let (server, peer) = (Server::start_secure(""), Peer::start());
     for transport in TRANSPORTS {
         let mut bench = open_over(transport, &server, peer.address, 2);
         let traffic = spec(Shape::Audio, Direction::ClientToPeer, None);
@@ -177,7 +152,7 @@ fn a_peer_that_is_not_there_is_told_with_what_to_do() {
 #[test]
 fn a_peer_that_was_started_again_serves_the_next_run() {
     let server = Server::start("");
-    let first = Running::start();
+    let first = Peer::start();
     let mut bench = open(&server, first.address, 2);
     let spec = spec(Shape::Audio, Direction::Echo, Some(500));
     all_arrived(&bench.run(&spec, 2, Backend::Sockets).unwrap());

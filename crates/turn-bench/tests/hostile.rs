@@ -7,10 +7,13 @@ mod support;
 use std::time::Duration;
 
 use linux_net::RawUdpSocket;
-use support::Server;
+use support::{Peer, Server};
 use turn_bench::cpu::Watched;
+use turn_bench::engine::{Bench, BenchOptions};
 use turn_bench::outcome::Hostile;
-use turn_bench::requests::{HostileSpec, Variant, run_hostile};
+use turn_bench::requests::{Call, HostileSpec, Variant, describe_hostile, run_hostile};
+use turn_bench::session::SessionOptions;
+use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec};
 
 /// The limit of answers to strangers is only in the way where it is not what is tested.
 const OPEN_HANDED: &str = "[quotas]\nstranger_answers_per_second = 0";
@@ -20,6 +23,7 @@ fn spec(server: &Server, variant: Variant) -> HostileSpec {
         variant,
         server: server.address,
         local: None,
+        bystander: None,
         login: Server::login(),
         sources: "127.200.0.0/16".parse().unwrap(),
         rate: Some(2000),
@@ -29,7 +33,7 @@ fn spec(server: &Server, variant: Variant) -> HostileSpec {
 }
 
 fn run(server: &Server, variant: Variant) -> Hostile {
-    let hostile = run_hostile(&spec(server, variant), &Watched::default()).unwrap();
+    let hostile = run_hostile(&spec(server, variant), &Watched::default(), None).unwrap();
     assert!(hostile.sent > 0 && hostile.sent_bytes >= hostile.sent, "{hostile:?}");
     // A fixed rate is kept, as far as the machine can.
     assert!(hostile.sent + hostile.refused <= 1000, "{hostile:?}");
@@ -64,7 +68,7 @@ fn who_does_not_log_in_is_answered_and_counted() {
 fn a_limit_of_answers_is_seen() {
     let server = Server::start("[quotas]\nstranger_answers_per_second = 50");
     let hostile =
-        run_hostile(&spec(&server, Variant::Unauthenticated), &Watched::default()).unwrap();
+        run_hostile(&spec(&server, Variant::Unauthenticated), &Watched::default(), None).unwrap();
     assert!(hostile.answers < hostile.sent / 2, "{hostile:?}");
 }
 
@@ -77,4 +81,54 @@ fn answers_to_forged_addresses_are_counted() {
     let hostile = run(&server, Variant::Spoofed);
     assert!(hostile.answers > 0 && hostile.answers <= hostile.sent, "{hostile:?}");
     assert_others_get_through(&hostile);
+}
+
+#[test]
+fn hellos_that_carry_a_cookie_begin_handshakes() {
+    let server = Server::start_secure("");
+    let hostile = run(&server, Variant::Dtls);
+    assert!(hostile.answers > 0, "no handshake was begun: {hostile:?}");
+    assert_others_get_through(&hostile);
+}
+
+#[test]
+fn a_call_is_measured_before_and_during_an_attack() {
+    let server = Server::start(OPEN_HANDED);
+    let peer = Peer::start();
+    let sessions = SessionOptions {
+        receive_buffer: 4 << 20,
+        sessions: 2,
+        ..SessionOptions::new(server.address, Server::login(), peer.address)
+    };
+    let bench = BenchOptions {
+        sessions,
+        senders: 1,
+        receivers: 1,
+        watched: Watched::default(),
+        quiet: true,
+    };
+    let HostileSpec { warm_up, duration, .. } = spec(&server, Variant::Garbage);
+    let mut call = Call {
+        bench: Bench::open(&bench).unwrap(),
+        spec: TrafficSpec {
+            shape: Shape::Audio,
+            direction: Direction::ClientToPeer,
+            size: 200,
+            rate: Some(1000),
+            warm_up,
+            duration,
+        },
+        flows: 2,
+        backend: Backend::Sockets,
+    };
+    let spec = spec(&server, Variant::Garbage);
+    let hostile = run_hostile(&spec, &Watched::default(), Some(&mut call)).unwrap();
+    call.bench.close();
+    let measured = hostile.call.as_deref().unwrap();
+    for traffic in [&measured.quiet, &measured.attacked] {
+        assert!(traffic.sent > 0 && traffic.delivered > 0, "{traffic:?}");
+        assert!(traffic.latency.is_some(), "{traffic:?}");
+    }
+    let text = describe_hostile(&hostile);
+    assert!(text.contains("on the quiet server") && text.contains("during it"), "{text}");
 }

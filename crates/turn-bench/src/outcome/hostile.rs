@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Requests, Used};
+use super::{Requests, Traffic, Used};
 
 /// What became of a run of hostile traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hostile {
-    /// What was sent: `garbage`, `integrity`, `unauthenticated`, `spoofed`.
+    /// What was sent: `garbage`, `integrity`, `unauthenticated`, `spoofed`, `dtls`.
     pub variant: String,
     /// Datagrams that the kernel took within the measured time.
     pub sent: u64,
@@ -24,6 +24,9 @@ pub struct Hostile {
     /// A well-behaved client at the same time: an allocation, made and given back, ten times a
     /// second.
     pub probe: Requests,
+    /// A relayed call meanwhile, if there was one.
+    #[serde(default)]
+    pub call: Option<Box<AttackedCall>>,
     /// The measured time.
     pub duration: Duration,
     /// What was watched during the measured time.
@@ -37,4 +40,13 @@ impl Hostile {
     pub fn amplification(&self) -> f64 {
         if self.sent_bytes == 0 { 0.0 } else { self.answer_bytes as f64 / self.sent_bytes as f64 }
     }
+}
+
+/// A relayed call of a run of hostile traffic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AttackedCall {
+    /// Before it, on the quiet server.
+    pub quiet: Traffic,
+    /// During it.
+    pub attacked: Traffic,
 }

@@ -1,5 +1,7 @@
 //! Arguments of the modes that send requests.
 
+use std::net::IpAddr;
+
 use clap::Args;
 use turn_types::Prefix;
 
@@ -21,6 +23,14 @@ pub struct RequestArgs {
     /// What hostile traffic is made of
     #[arg(long, value_enum, required_if_eq("mode", "hostile"))]
     pub variant: Option<Variant>,
+    /// Send from this address of this host what is well-behaved meanwhile: a client that asks for
+    /// allocations, and with --peer a call of --sessions flows at --call-rate, which is measured
+    /// before as well [default: as --local]
+    #[arg(long, value_name = "ADDR")]
+    pub bystander: Option<IpAddr>,
+    /// Packets per second of that call, over all flows
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub call_rate: u32,
     /// Addresses that the variant spoofed forges, an IPv4 network. Answers are counted where they
     /// arrive at this host: 127.0.0.0/8 does for a server on the loopback; elsewhere, let `ip route
     /// add local NETWORK dev lo` and a route of the server's lead them here. Only ever forge

@@ -1,7 +1,9 @@
 //! What a server does about those who mean it ill: what it sends them, and whether others still get
 //! through.
 
+mod call;
 mod datagrams;
+mod hellos;
 mod sender;
 
 use std::net::{IpAddr, SocketAddr};
@@ -15,9 +17,10 @@ use turn_types::{IpFamily, Prefix};
 use super::worker::{Window, Worker};
 use super::{Kind, RequestSpec, SETTLE, outcome, shares, sleep_until, text, try_login};
 use crate::cpu::{Meters, Watched};
-use crate::outcome::{Hostile, Used};
+use crate::outcome::{AttackedCall, Hostile, Used};
 use crate::session::{Link, Login, Place};
 use crate::traffic::Transport;
+pub use call::Call;
 use datagrams::Datagrams;
 use sender::{Ear, Forger, Outlet};
 
@@ -41,6 +44,9 @@ pub enum Variant {
     Unauthenticated,
     /// Allocate requests without credentials, from forged addresses; wants CAP_NET_RAW
     Spoofed,
+    /// DTLS ClientHellos with valid cookies, each of which begins a handshake that is not continued. A
+    /// cookie is used again as long as it lasts
+    Dtls,
 }
 
 impl Variant {
@@ -52,6 +58,7 @@ impl Variant {
             Self::Integrity => "integrity",
             Self::Unauthenticated => "unauthenticated",
             Self::Spoofed => "spoofed",
+            Self::Dtls => "dtls",
         }
     }
 }
@@ -65,6 +72,8 @@ pub struct HostileSpec {
     pub server: SocketAddr,
     /// The address that is sent from; `None` is whichever the route gives.
     pub local: Option<IpAddr>,
+    /// The address of the well-behaved client; `None` is the same.
+    pub bystander: Option<IpAddr>,
     /// Who logs in properly meanwhile, and in whose name others try.
     pub login: Login,
     /// Addresses to forge, an IPv4 network. Answers are counted where it is local to this host.
@@ -81,10 +90,15 @@ pub struct HostileSpec {
 ///
 /// # Errors
 /// The server does not answer, or refuses the login; sources cannot be forged for lack of
-/// privileges; a core that cannot be watched.
-pub fn run_hostile(spec: &HostileSpec, watched: &Watched) -> Result<Hostile> {
+/// privileges; a core that cannot be watched; the call cannot be made.
+pub fn run_hostile(
+    spec: &HostileSpec,
+    watched: &Watched,
+    mut call: Option<&mut Call>,
+) -> Result<Hostile> {
     raise_open_files().context("raising the limit of open files")?;
     try_login(&probe(spec), &spec.login)?;
+    let quiet = call.as_deref_mut().map(Call::run).transpose()?;
     let (mut outlet, mut datagrams) = arm(spec)?;
     let ear = Ear::of(&outlet)?;
     let mut meters = Meters::start(watched)?;
@@ -99,14 +113,22 @@ pub fn run_hostile(spec: &HostileSpec, watched: &Watched) -> Result<Hostile> {
             scope.spawn(|| sender::send(&mut outlet, &mut datagrams, spec.rate, begin, window));
         let listening = scope.spawn(move || ear.listen(window));
         let probing = scope.spawn(|| worker.run());
-        sleep_until(window.start);
-        meters.begin();
-        sleep_until(window.end);
-        let used = meters.end();
+        let metering = scope.spawn(|| {
+            sleep_until(window.start);
+            meters.begin();
+            sleep_until(window.end);
+            meters.end()
+        });
+        let attacked = call.map(|call| {
+            sleep_until(begin);
+            call.run()
+        });
         let panicked = |_| anyhow!("a thread of the run has panicked");
         let sent = sending.join().map_err(panicked)?;
         let answers = listening.join().map_err(panicked)??;
         let tally = probing.join().map_err(panicked)??;
+        let used = metering.join().map_err(panicked)?;
+        let attacked = attacked.transpose()?;
         Ok(Hostile {
             variant: spec.variant.name().to_owned(),
             sent: sent.datagrams,
@@ -115,6 +137,9 @@ pub fn run_hostile(spec: &HostileSpec, watched: &Watched) -> Result<Hostile> {
             answers: answers.datagrams,
             answer_bytes: answers.bytes,
             probe: outcome(&probe, tally, Used::default()),
+            call: quiet
+                .zip(attacked)
+                .map(|(quiet, attacked)| Box::new(AttackedCall { quiet, attacked })),
             duration: spec.duration,
             used,
         })
@@ -127,7 +152,7 @@ fn probe(spec: &HostileSpec) -> RequestSpec {
         kind: Kind::Allocation { release: true },
         server: spec.server,
         transport: Transport::Udp,
-        local: spec.local,
+        local: spec.bystander.or(spec.local),
         login: Some(spec.login.clone()),
         family: IpFamily::V4,
         in_flight: PROBES_IN_FLIGHT,
@@ -143,15 +168,20 @@ fn arm(spec: &HostileSpec) -> Result<(Outlet, Datagrams)> {
     let forger = match spec.variant {
         // First of all: without the privilege nothing is to be asked of the server.
         Variant::Spoofed => Some(Forger::open(spec.server, spec.sources)?),
-        Variant::Garbage | Variant::Integrity | Variant::Unauthenticated => None,
+        Variant::Garbage | Variant::Integrity | Variant::Unauthenticated | Variant::Dtls => None,
     };
     let place = Place::of_datagrams(spec.server, spec.local);
     let credentials = spec.login.credentials(0, Clock::now().unix);
     let mut links = (0..PORTS)
         .map(|_| Link::open(&place, &credentials).context("a socket"))
         .collect::<Result<Vec<_>>>()?;
-    let datagrams = Datagrams::make(spec.variant, &credentials.username, &place, &mut links)
-        .context("what is to be sent")?;
+    let datagrams = match spec.variant {
+        Variant::Dtls => hellos::collect(&links),
+        Variant::Garbage | Variant::Integrity | Variant::Unauthenticated | Variant::Spoofed => {
+            Datagrams::make(spec.variant, &credentials.username, &place, &mut links)
+        }
+    }
+    .context("what is to be sent")?;
     let outlet = match forger {
         Some(forger) => Outlet::Forged(forger),
         None => Outlet::Sockets(
@@ -184,6 +214,9 @@ pub fn describe_hostile(hostile: &Hostile) -> String {
     );
     for (why, times) in &probe.failed {
         text.push_str(&format!("\n  it failed {times} times: {why}"));
+    }
+    if let Some(call) = &hostile.call {
+        text.push_str(&call::describe(call));
     }
     text.push_str(&text::used(&hostile.used, hostile.duration, None));
     text

@@ -17,7 +17,7 @@ const HANDSHAKE_DATAGRAM: u32 = 1200;
 static CONTEXT: LazyLock<Result<SslContext, ErrorStack>> = LazyLock::new(context);
 
 /// An association that begins with the first handshake step, over these datagrams.
-pub(super) fn begin<S: Read + Write>(datagrams: S) -> io::Result<SslStream<S>> {
+pub(crate) fn begin<S: Read + Write>(datagrams: S) -> io::Result<SslStream<S>> {
     let begun = || {
         let context = CONTEXT.clone()?;
         let mut ssl = Ssl::new(&context)?;

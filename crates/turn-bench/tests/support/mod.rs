@@ -6,8 +6,11 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
 
+use turn_bench::engine::{self, PeerOptions};
 use turn_bench::session::Login;
 use turn_bench::traffic::Transport;
 
@@ -105,6 +108,31 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A peer that ends with this value.
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    halt: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Peer {
+    pub(crate) fn start() -> Self {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let peer = engine::Peer::bind(&PeerOptions { listen, threads: 2 }, None).unwrap();
+        let (address, halt) = (peer.address(), Arc::new(AtomicBool::new(false)));
+        let told = Arc::clone(&halt);
+        let thread = Some(thread::spawn(move || peer.serve(&told, false).unwrap()));
+        Self { address, halt, thread }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.halt.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
     }
 }
 

@@ -49,11 +49,16 @@ impl Datagrams {
                 let requests = requests(username, place, links)?;
                 Ok(Self { list: requests.integrity, numbered: true })
             }
-            Variant::Unauthenticated | Variant::Spoofed => {
+            Variant::Unauthenticated | Variant::Spoofed | Variant::Dtls => {
                 let requests = requests(username, place, links)?;
                 Ok(Self { list: requests.plain, numbered: true })
             }
         }
+    }
+
+    /// These, as they are.
+    pub(super) const fn of_list(list: Vec<Vec<u8>>) -> Self {
+        Self { list, numbered: false }
     }
 
     /// The datagram with this number. What is for the n-th socket of a variant that wants a nonce
