@@ -5,9 +5,8 @@
 mod support;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use support::{Peer, Server, TRANSPORTS, free_address};
@@ -158,7 +157,11 @@ fn a_peer_that_was_started_again_serves_the_next_run() {
     all_arrived(&bench.run(&spec, 2, Backend::Sockets).unwrap());
     let listen = first.address;
     drop(first);
-    let peer = Peer::bind(&PeerOptions { listen, threads: 1 }, None).unwrap();
+    let peer = turn_bench::engine::Peer::bind(
+        &turn_bench::engine::PeerOptions { listen, threads: 1 },
+        None,
+    )
+    .unwrap();
     let halt = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| peer.serve(&halt, false).unwrap());
