@@ -229,7 +229,6 @@ impl<'a> Session<'a> {
                 | Command::AskWorker { .. }
                 | Command::Fetch { .. }
                 | Command::HandOver(_)
-                | Command::Resume { .. }
                 | Command::Tcp(_),
                 _,
             ) => {

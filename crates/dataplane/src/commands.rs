@@ -15,7 +15,15 @@ impl Worker {
     /// Leaves nothing undone after the server was handed something: does what it asks for, hears
     /// what it tells. What it decided is sent with all that is gathered in this turn.
     pub(crate) fn settle(&mut self, now: Now) {
-        while let Some(command) = self.server.poll_command() {
+        let mut served = false;
+        loop {
+            served |= self.serve_queued(now);
+            let Some(command) = self.server.poll_command() else { break };
+            if served && matches!(command, Command::SetRoute(_)) {
+                // What has waited goes before what the kernel takes from then on.
+                self.egress.flush(&self.rx, &self.sockets);
+                served = false;
+            }
             if let Some(event) = self.carry_out(now, command) {
                 self.hand_in(now, event);
             }
@@ -116,7 +124,6 @@ impl Worker {
                 self.leaving.push(fetch);
                 None
             }
-            Command::Resume { pending } => Some(Event::Resumed { pending }),
             Command::Tcp(command) => self.carry_out_tcp(command),
         }
     }

@@ -273,7 +273,7 @@ impl Worker {
                 Datagram { message, start, len },
                 (&self.sockets, back),
             );
-            taken.waiting += u32::from(verdict == Verdict::Wait);
+            taken.waiting += u32::from(matches!(verdict, Verdict::Wait | Verdict::Queued));
             taken.messages += 1;
             taken.bytes += padded_len;
             if verdict == Verdict::Hold {

@@ -107,9 +107,28 @@ impl Egress {
                 );
             }
             Verdict::Wait | Verdict::Hold => self.counters.add(Series::Fate(Fate::Waited), 1),
+            // It has its fate when it is handed in again.
+            Verdict::Queued => {}
             Verdict::Drop(reason) => self.dropped(reason),
             Verdict::ToClient { .. } => unreachable!("clients reach each other through relays"),
         }
+    }
+
+    /// The same for a client's packet that is in no message of the receive batch.
+    pub(crate) fn client_bytes(
+        &mut self,
+        verdict: Verdict,
+        bytes: &[u8],
+        (rx, sockets, back): (&RxBatch, &Sockets, Back<'_>),
+    ) {
+        let Verdict::ToPeer { relay, peer, start, len, marks } = verdict else {
+            let nowhere = Datagram { message: 0, start: 0, len: 0 };
+            return self.client_packet(verdict, nowhere, (sockets, back));
+        };
+        let socket = Token::Relay(relay).send_socket();
+        let flow = Flow { socket, to: peer.0, from: None, marks };
+        let payload = &bytes[usize::from(start)..usize::from(start) + usize::from(len)];
+        self.datagram(flow, payload, Sent::ToPeer, (rx, sockets));
     }
 
     /// Carries out the verdict on a peer's datagram.
@@ -145,7 +164,8 @@ impl Egress {
             | Verdict::ReplyFrom { .. }
             | Verdict::ToPeer { .. }
             | Verdict::Wait
-            | Verdict::Hold => {
+            | Verdict::Hold
+            | Verdict::Queued => {
                 unreachable!("peers speak no STUN with us")
             }
         }
@@ -179,13 +199,25 @@ impl Egress {
                 self.secured((associations, sockets), socket, marks, Sent::ToClient);
             }
             Verdict::Drop(reason) => self.dropped(reason),
-            // It was a connection's when it came, and has moved to a socket: that takes what comes next.
-            Verdict::ToClient { .. } => self.dropped(DropReason::Moving),
+            // It was a connection's when it came, and has moved to a socket.
+            Verdict::ToClient { socket, client, from, header, padding, marks } => {
+                let Some(listener) = sockets.listener(socket) else {
+                    unreachable!("the server names sockets by which clients came");
+                };
+                let flow = listener.flow(socket, client, from, marks);
+                associations.plain.clear();
+                let header = written(&mut self.tx, usize::from(header));
+                for part in [header, data, &ZEROS[..usize::from(padding)]] {
+                    associations.plain.extend_from_slice(part);
+                }
+                self.datagram(flow, &associations.plain, Sent::ToClient, (rx, sockets));
+            }
             Verdict::Reply { .. }
             | Verdict::ReplyFrom { .. }
             | Verdict::ToPeer { .. }
             | Verdict::Wait
-            | Verdict::Hold => {
+            | Verdict::Hold
+            | Verdict::Queued => {
                 unreachable!("peers speak no STUN with us")
             }
         }

@@ -20,6 +20,9 @@ pub(crate) struct FastPath {
     routes: Option<Routes>,
     /// Flows of clients with connections, of which the kernel hands over what peers send.
     handed: ByNumber<Ticket, Handing>,
+    /// Those of them that are withdrawn: what the kernel wrote before waits in the ring, perhaps for a client
+    /// that has moved.
+    withdrawn: Vec<Ticket>,
     /// Channels that the kernel does not relay, and why.
     refused: BTreeMap<RouteId, WhyNot>,
     /// When the kernel is to be asked and told again; `None` while it has no route.
@@ -41,13 +44,21 @@ impl FastPath {
     pub(crate) fn new(routes: Option<Routes>) -> Self {
         let (handed, last) = (ByNumber::default(), HashMap::new());
         let merging = Merging::default();
-        Self { routes, handed, refused: BTreeMap::new(), sweep_at: None, last, merging }
+        let (withdrawn, refused) = (Vec::new(), BTreeMap::new());
+        Self { routes, handed, withdrawn, refused, sweep_at: None, last, merging }
     }
 
     /// What the kernel hands over, and by which relay sockets it would have come.
     pub(crate) fn handed(&mut self) -> Option<(&mut Ring, &ByNumber<Ticket, Handing>)> {
         let Self { routes, handed, .. } = self;
         Some((routes.as_mut()?.ring()?, handed))
+    }
+
+    /// Forgets the flows that were withdrawn: the ring is empty.
+    pub(crate) fn ring_is_empty(&mut self) {
+        for ticket in self.withdrawn.drain(..) {
+            self.handed.remove(&ticket);
+        }
     }
 
     /// When [`Self::sweep`] is due.
@@ -88,7 +99,7 @@ impl FastPath {
 
     /// Has the kernel hand over what the peer of a client with a connection sends.
     fn hand(&mut self, now: Instant, route: &Route) -> Result<(), Trouble> {
-        let Self { routes, handed, .. } = self;
+        let Self { routes, handed, withdrawn, .. } = self;
         let Some(routes) = routes else { return Ok(()) };
         let id = flow_id(route.id);
         // What comes of ourselves comes by no interface.
@@ -101,7 +112,7 @@ impl FastPath {
         if let Some(before) = before
             && routes.ticket(id) != Some(before)
         {
-            handed.remove(&before);
+            withdrawn.push(before);
         }
         match ticket {
             Ok(Some(ticket)) => {
@@ -116,7 +127,7 @@ impl FastPath {
 
     fn take_back(&mut self, id: FlowId) {
         if let Some(ticket) = self.routes.as_mut().and_then(|routes| routes.take_back(id)) {
-            self.handed.remove(&ticket);
+            self.withdrawn.push(ticket);
         }
     }
 

@@ -2,9 +2,9 @@
 
 use control::{Request, Session, SessionFilter};
 use turn_proto::{EndReason, Event};
-use turn_types::{AllocationId, Now};
+use turn_types::Now;
 
-use crate::limits::{ENDED_AT_ONCE, REQUESTS_PER_TURN};
+use crate::limits::REQUESTS_PER_TURN;
 use crate::worker::Worker;
 
 impl Worker {
@@ -27,7 +27,7 @@ impl Worker {
             }
             Request::List { filter, limit, reply } => reply(self.list(&filter, limit)),
             Request::End { id, reply } => {
-                let ended = self.server.end_allocation(now, id, EndReason::EndedByOperator);
+                let ended = self.server.end_for_operator(now, id);
                 self.settle(now);
                 reply(ended);
             }
@@ -47,19 +47,9 @@ impl Worker {
         records.map(|record| Session { offload: self.fast_path.of(&record), record }).collect()
     }
 
-    /// Ends all allocations, some at a time, so that none goes without being told of.
+    /// Ends all allocations, and forgets the requests that wait: the server ends.
     pub(crate) fn end_all(&mut self) {
-        loop {
-            let now = self.now;
-            let some: Vec<AllocationId> =
-                self.server.allocations().map(|record| record.id).take(ENDED_AT_ONCE).collect();
-            if some.is_empty() {
-                return;
-            }
-            for id in some {
-                self.server.end_allocation(now, id, EndReason::Shutdown);
-            }
-            self.settle(now);
-        }
+        self.server.end_all(self.now, EndReason::Shutdown);
+        self.settle(self.now);
     }
 }

@@ -128,6 +128,9 @@ impl Worker {
             };
             self.egress.peer_bytes(verdict, payload, &self.rx, ways);
         }
+        if !is_full {
+            self.fast_path.ring_is_empty();
+        }
         if datagrams > 0 {
             self.observer.count(Series::Offloaded(Leg::FromPeers), datagrams);
             self.observer.count(Series::OffloadedBytes(Leg::FromPeers), bytes);

@@ -92,10 +92,6 @@ pub mod limits {
     /// each costs about as much as a packet.
     pub const REQUESTS_PER_TURN: usize = 64;
 
-    /// Allocations ended at once when the worker stops, before what the server tells of them is
-    /// heard: well below what it keeps ([`turn_proto::limits::NOTICES_MAX`]).
-    pub const ENDED_AT_ONCE: usize = 1024;
-
     /// Connections accepted from one socket in one turn: the others' packets wait for that long.
     pub const ACCEPTS_PER_TURN: usize = 16;
 
@@ -223,5 +219,4 @@ pub mod limits {
     const _: () = assert!(xdp_relay::limits::LEASE.as_secs() >= 3 * SWEEP_EVERY.as_secs());
     const _: () = assert!(2 * PIPE_BYTES < STREAM_BACKLOG_BYTES);
     const _: () = assert!(HELD_FOR.as_secs() > turn_proto::limits::PENDING_LIFETIME.as_secs());
-    const _: () = assert!(ENDED_AT_ONCE < turn_proto::limits::NOTICES_MAX);
 }

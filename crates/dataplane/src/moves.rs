@@ -2,12 +2,18 @@
 //! is asked and told goes through the workers' doors: a full one is an answer, too, and an allocation that
 //! cannot leave stays.
 
-use turn_proto::{Departure, EndReason, Event, Fetch, Question, WorkerAnswer};
+use turn_proto::{
+    Answer, Departure, EndReason, Event, Fetch, Question, QueuedPacket, Verdict, WorkerAnswer,
+};
 use turn_types::{Now, RelayId, WorkerId};
 
+use crate::associations::is_association;
 use crate::doors::Parcel;
+use crate::egress::Back;
 use crate::observe::Trouble;
 use crate::relay_sockets::RelaySocket;
+use crate::streams::is_stream;
+use crate::tally::Sent;
 use crate::worker::Worker;
 
 /// Relay sockets on their way, by the names that they had.
@@ -43,7 +49,7 @@ impl Worker {
 
     /// Asks for an allocation; the answer if that cannot be.
     pub(crate) fn ask_for_allocation(&mut self, now: Now, from: WorkerId, fetch: Fetch) {
-        // Asked again when the client is heard again.
+        // If it is lost the server asks again.
         drop(self.tell(now, from, Move::Fetch(fetch)));
     }
 
@@ -69,8 +75,7 @@ impl Worker {
     }
 
     fn answer(&mut self, now: Now, answer: WorkerAnswer) {
-        // If it is lost the client's request runs out, and it shows the same ticket again: by then it is
-        // one that was answered.
+        // If it is lost the other worker asks again, and is answered alike.
         drop(self.tell(now, answer.asker(), Move::Answer(Box::new(answer))));
     }
 
@@ -82,6 +87,8 @@ impl Worker {
         }
         // Routes go first: what they carried is counted for it while it is here.
         self.settle(now);
+        // What the kernel wrote by them waits in the ring, and is for its client.
+        while self.receive_handed() {}
         let Some(departure) = self.server.depart(&fetch) else { return };
         // Something may be gathered that is to be sent by its sockets.
         self.egress.flush(&self.rx, &self.sockets);
@@ -128,6 +135,50 @@ impl Worker {
             self.server.end_allocation(now, id, EndReason::SystemExhausted);
         }
         self.settle(now);
+    }
+
+    /// Serves packets that have waited for their allocations, in their order. Returns whether there were any.
+    pub(crate) fn serve_queued(&mut self, now: Now) -> bool {
+        let mut served = false;
+        while let Some(packet) = self.server.poll_queued() {
+            self.serve_queued_packet(now, &packet);
+            served = true;
+        }
+        served
+    }
+
+    fn serve_queued_packet(&mut self, now: Now, packet: &QueuedPacket) {
+        let QueuedPacket { path, marks, bytes, has_waited } = packet;
+        self.egress.make_room(&self.rx, &self.sockets);
+        let reply = self.egress.reply_buffer();
+        let verdict = self.server.handle_client(now, path, *marks, bytes, reply);
+        let id = path.socket;
+        if let Some(stream) = self.streams.get_mut(id)
+            && verdict != Verdict::Wait
+            && verdict != Verdict::Queued
+        {
+            // It was counted when it came.
+            stream.waiting = stream.waiting.saturating_sub(1);
+        }
+        if *has_waited {
+            // Its fate is counted; this is its answer.
+            if let Verdict::Reply { len, error } = verdict {
+                let sent = if error { Sent::LateError } else { Sent::LateSuccess };
+                self.send_answer(Answer { to: *path, len, error, held: false }, sent);
+            }
+            return;
+        }
+        let Self { egress, rx, sockets, streams, associations, .. } = self;
+        let back = if is_stream(id) {
+            Back::Stream(streams, id)
+        } else if is_association(id) {
+            Back::Association((associations, sockets), id)
+        } else if let Some(listener) = sockets.listener(id) {
+            Back::Datagram(listener.flow_back(path))
+        } else {
+            unreachable!("the server names sockets by which clients came");
+        };
+        egress.client_bytes(verdict, bytes, (rx, sockets, back));
     }
 
     /// Hands a message to another worker; it comes back if it is not taken.

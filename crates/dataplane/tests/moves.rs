@@ -190,7 +190,8 @@ impl<W: Way> Client<W> {
         client
     }
 
-    fn exchange(&mut self, method: Method, write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
+    /// A request; with credentials, once there is a nonce.
+    fn request(&mut self, method: Method, write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
         self.transactions += 1;
         let mut out = [0; 1000];
         let id = TransactionId([self.transactions; 12]);
@@ -204,7 +205,12 @@ impl<W: Way> Client<W> {
             let key = stun_wire::long_term_key_md5(USER, REALM, PASSWORD).unwrap();
             builder.integrity(IntegrityKind::Sha1, &IntegrityKey::new(&key)).finish()
         };
-        self.way.write(&out[..len.unwrap()]);
+        out[..len.unwrap()].to_vec()
+    }
+
+    fn exchange(&mut self, method: Method, write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
+        let request = self.request(method, write);
+        self.way.write(&request);
         loop {
             let answer = self.way.read();
             if answer[0] & 0xC0 == 0 {
@@ -377,4 +383,107 @@ fn a_request_from_a_new_address_waits_for_the_allocation() {
         });
     }
     assert_eq!(server.moved(), 8);
+}
+
+/// A client of one worker whose new 5-tuple is another's, and who sends `COUNT` datagrams with its Refresh by
+/// ticket: before the answer, or right behind it.
+const COUNT: u8 = 60;
+
+impl<W: Way> Client<W> {
+    /// A Refresh by ticket.
+    fn refresh_by(&mut self, ticket: &[u8]) -> Vec<u8> {
+        self.request(Method::REFRESH, |b| {
+            b.mobility_ticket(ticket);
+        })
+    }
+
+    fn send_many(&mut self, numbers: std::ops::Range<u8>) {
+        for number in numbers {
+            self.way.write(&[CHANNEL[0], CHANNEL[1], 0, 1, number]);
+        }
+    }
+}
+
+fn numbers_at(peer: &UdpSocket, count: u8) -> Vec<u8> {
+    let mut buffer = [0; 10];
+    let numbers = (0..count).map_while(|_| match peer.recv_from(&mut buffer) {
+        Ok((1, _)) => Some(buffer[0]),
+        Ok(other) => panic!("{other:?}"),
+        Err(_) => None,
+    });
+    numbers.collect()
+}
+
+/// What a client hears by its channel, up to the number `COUNT`.
+fn numbers_by(way: &mut impl Way) -> Vec<u8> {
+    let mut numbers = Vec::new();
+    while numbers.last() != Some(&COUNT) {
+        let message = way.read();
+        if message[..4] == [CHANNEL[0], CHANNEL[1], 0, 1] {
+            numbers.push(message[4]);
+        }
+    }
+    numbers
+}
+
+/// What has come to a client that hears no more.
+fn numbers_so_far(socket: &mut UdpSocket) -> Vec<u8> {
+    socket.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 100];
+    std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|_| buffer[4])).collect()
+}
+
+fn loses_nothing<W: Way>(connect: impl Fn(&[World]) -> W) {
+    let policy = Policy { mobility: true, ..policy() };
+    let (tls, dtls) = (Some(support::tls::config()), Some(config()));
+    let worlds = World::start_many(Start { policy, tls, dtls, ..Start::default() }, WORKERS);
+    let peer = UdpSocket::bind((PEER, 0)).unwrap();
+    peer.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    for answered_first in [true, false] {
+        let mut old = Client::over(connected(worlds[0].server));
+        let ticket = old.allocate();
+        old.bind(&peer);
+        let relayed = old.reach(&peer, 0);
+
+        let mut new = Client::over(connect(&worlds));
+        let refresh = new.refresh_by(&ticket);
+        new.way.write(&refresh);
+        if answered_first {
+            assert_eq!(new.way.read()[..2], [0x01, 0x04]);
+        }
+        new.send_many(0..COUNT);
+        for number in 0..COUNT {
+            peer.send_to(&[number], relayed).unwrap();
+        }
+        assert_eq!(numbers_at(&peer, COUNT), (0..COUNT).collect::<Vec<_>>(), "{answered_first}");
+        // Some comes by the old way, until the client is heard by the new one, and the rest by that.
+        peer.send_to(&[COUNT], relayed).unwrap();
+        let late = numbers_by(&mut new.way);
+        let early = numbers_so_far(&mut old.way);
+        assert_eq!([early, late].concat(), (0..=COUNT).collect::<Vec<_>>(), "{answered_first}");
+    }
+    for world in &worlds {
+        world.assert_adds_up();
+    }
+}
+
+/// 8016-3.2.2-08: data that comes with a move is relayed, all of it and in its order.
+#[test]
+fn a_move_loses_nothing_over_udp() {
+    loses_nothing(|worlds| connected(worlds[1].server));
+}
+
+#[test]
+fn a_move_loses_nothing_over_tcp() {
+    loses_nothing(|worlds| StreamUser::connect(worlds[1].server));
+}
+
+#[test]
+fn a_move_loses_nothing_over_tls() {
+    loses_nothing(|worlds| StreamUser::connect(support::tls::tunnel(worlds[1].server)));
+}
+
+#[test]
+fn a_move_loses_nothing_over_dtls() {
+    loses_nothing(|worlds| DtlsUser::connect(worlds[1].server));
 }

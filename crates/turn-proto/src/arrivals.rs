@@ -2,15 +2,13 @@
 //! a 5-tuple of ours and been answered; their allocation is fetched when they send anything but that
 //! request again. Until then it stays where it is, with its client's other 5-tuple.
 
-use alloc::vec::Vec;
-
 use ahash::RandomState;
 use hashbrown::HashMap;
 use stun_wire::TransactionId;
-use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, PendingId};
+use turn_types::{AllocationId, ClientPath, FiveTuple, Instant};
 
 use crate::allocation::Credentials;
-use crate::limits::{ARRIVALS_MAX, FETCH_AGAIN_AFTER};
+use crate::limits::{ARRIVALS_MAX, MOVE_AGAIN_AFTER};
 use crate::request::mobile::Granted;
 
 #[derive(Debug)]
@@ -26,8 +24,6 @@ pub(crate) struct Arrival {
     pub(crate) expires: Instant,
     /// When its worker was asked for it last.
     pub(crate) asked: Option<Instant>,
-    /// Requests that wait for it.
-    pub(crate) waiting: Vec<PendingId>,
 }
 
 /// At most [`ARRIVALS_MAX`], and one of each allocation.
@@ -57,16 +53,23 @@ impl Arrivals {
         self.by_client.get(five_tuple).filter(|arrival| now < arrival.expires)
     }
 
-    /// Expects a client, and the same allocation's nowhere else.
-    pub(crate) fn insert(&mut self, arrival: Arrival) {
+    /// Whether anybody is expected on a 5-tuple, perhaps no longer.
+    pub(crate) fn has(&self, five_tuple: &FiveTuple) -> bool {
+        self.by_client.contains_key(five_tuple)
+    }
+
+    /// Expects a client, and the same allocation's nowhere else: the 5-tuple where it was expected before.
+    pub(crate) fn insert(&mut self, arrival: Arrival) -> Option<FiveTuple> {
         let five_tuple = arrival.path.five_tuple;
         self.remove(&five_tuple);
-        if let Some(before) = self.by_allocation.insert(arrival.allocation, five_tuple) {
-            self.by_client.remove(&before);
+        let before = self.by_allocation.insert(arrival.allocation, five_tuple);
+        if let Some(before) = &before {
+            self.by_client.remove(before);
         }
         let expires = arrival.expires;
         self.sweep_at = Some(self.sweep_at.map_or(expires, |at| at.min(expires)));
         self.by_client.insert(five_tuple, arrival);
+        before
     }
 
     pub(crate) fn remove(&mut self, five_tuple: &FiveTuple) -> Option<Arrival> {
@@ -79,18 +82,17 @@ impl Arrivals {
     /// that was asked for a moment ago.
     pub(crate) fn heard(&mut self, five_tuple: &FiveTuple, now: Instant) -> Option<AllocationId> {
         let arrival = self.by_client.get_mut(five_tuple)?;
-        if arrival.asked.is_some_and(|asked| now.saturating_since(asked) < FETCH_AGAIN_AFTER) {
+        if arrival.asked.is_some_and(|asked| now.saturating_since(asked) < MOVE_AGAIN_AFTER) {
             return None;
         }
         arrival.asked = Some(now);
         Some(arrival.allocation)
     }
 
-    /// Lets a request wait for its allocation.
-    pub(crate) fn let_wait(&mut self, five_tuple: &FiveTuple, pending: PendingId) {
-        if let Some(arrival) = self.by_client.get_mut(five_tuple) {
-            arrival.waiting.push(pending);
-        }
+    /// Clients that were heard and whose allocation has not come.
+    pub(crate) fn fetched(&self) -> impl Iterator<Item = (FiveTuple, Instant)> {
+        let arrivals = self.by_client.iter();
+        arrivals.filter_map(|(five_tuple, arrival)| Some((*five_tuple, arrival.asked?)))
     }
 
     /// When [`Self::sweep`] is due.

@@ -31,7 +31,16 @@ pub struct Book {
     /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
     reservations: BTreeMap<[u8; 8], Reservation>,
     /// Which worker has each allocation whose client may move; as many entries as allocations at most.
-    homes: BTreeMap<AllocationId, WorkerId>,
+    homes: BTreeMap<AllocationId, Whereabouts>,
+}
+
+/// Where an allocation is whose client may move.
+#[derive(Clone, Copy, Debug)]
+struct Whereabouts {
+    /// The worker that has it, or had it last.
+    worker: WorkerId,
+    /// It is to end as soon as a worker has it.
+    ends: bool,
 }
 
 /// Whom a quota counts: a name within a realm.
@@ -176,11 +185,16 @@ impl Home {
         self.allocation
     }
 
-    /// The allocation has come to another worker.
-    pub(crate) fn moved_to(&self, worker: WorkerId) {
+    /// The allocation has come to another worker. Returns whether it is to end there.
+    pub(crate) fn moved_to(&self, worker: WorkerId) -> bool {
+        let mut ends = false;
         self.book.with(&mut |book| {
-            book.homes.insert(self.allocation, worker);
+            let new = Whereabouts { worker, ends: false };
+            let found = book.homes.entry(self.allocation).or_insert(new);
+            found.worker = worker;
+            ends = found.ends;
         });
+        ends
     }
 }
 
@@ -209,10 +223,23 @@ pub(crate) fn settle(
     home
 }
 
+/// Has an allocation end that no worker can be sure to have: the one that has it ends it when asked, and one
+/// that it is on its way to when it arrives. Returns whether there is such an allocation.
+pub(crate) fn end_on_arrival(book: &Arc<dyn SharedBook>, allocation: AllocationId) -> bool {
+    let mut found = false;
+    book.with(&mut |book| {
+        if let Some(whereabouts) = book.homes.get_mut(&allocation) {
+            whereabouts.ends = true;
+            found = true;
+        }
+    });
+    found
+}
+
 /// Which worker has an allocation, if its client may move.
 pub(crate) fn home_of(book: &Arc<dyn SharedBook>, allocation: AllocationId) -> Option<WorkerId> {
     let mut home = None;
-    book.with(&mut |book| home = book.homes.get(&allocation).copied());
+    book.with(&mut |book| home = book.homes.get(&allocation).map(|found| found.worker));
     home
 }
 

@@ -56,11 +56,6 @@ pub enum Command {
     },
     /// Hand an allocation over to a worker that has not asked yet: as if it had.
     HandOver(Fetch),
-    /// Take a request up again; answered by [`Event::Resumed`](crate::Event::Resumed).
-    Resume {
-        /// To be repeated in the answer.
-        pending: PendingId,
-    },
     /// A route is new, or anything in it but `id` has changed; not answered. Whoever ignores it, or
     /// any other, forwards less and nothing wrong.
     SetRoute(Box<Route>),

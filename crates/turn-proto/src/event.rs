@@ -39,11 +39,6 @@ pub enum Event {
     WorkerAnswered(Box<WorkerAnswer>),
     /// Another worker does not hand an allocation over, or cannot be asked.
     FetchFailed(Fetch),
-    /// A request is to be taken up again.
-    Resumed {
-        /// From the command.
-        pending: PendingId,
-    },
 }
 
 /// What the user database says.

@@ -9,10 +9,14 @@
 //! arrive                        <--         Departure, with the relay sockets beside it
 //! ```
 //!
+//! What the client sends before that waits (`move_queue.rs`). A message that gets no answer is repeated, so that
+//! none is needed: each changes nothing when it comes again.
+//!
 //! The allocation is in exactly one place at any time, and with it its ports, its place in the quota,
 //! and the 5-tuple that its client used before. See docs/adr/0007.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, Now, PendingId, RelayId, WorkerId};
 
@@ -21,14 +25,15 @@ use crate::answer::Responder;
 use crate::arrivals::Arrival;
 use crate::book;
 use crate::command::Command;
+use crate::limits::{MOVE_AGAIN_AFTER, MOVE_WITHIN};
 use crate::mobility::Next;
-use crate::notice::{Notice, Refusal};
-use crate::pending::{Parked, Waiting};
+use crate::notice::{EndReason, Notice, Refusal};
+use crate::pending::Waiting;
 use crate::policy::Policy;
 use crate::request::Request;
 use crate::request::mobile::{Granted, Resumption, write};
 use crate::state::State;
-use crate::verdict::{DropReason, ReplyBuffer, Verdict};
+use crate::verdict::{ReplyBuffer, Verdict};
 
 use core::time::Duration;
 
@@ -80,7 +85,10 @@ pub type Renamed = (RelayId, RelayId);
 pub(crate) struct Asking {
     pub(crate) responder: Responder,
     path: ClientPath,
-    allocation: AllocationId,
+    resumption: Resumption,
+    /// When the client asked, and when the other worker was asked last.
+    began: Instant,
+    asked: Instant,
 }
 
 impl Question {
@@ -126,17 +134,53 @@ impl State {
         if self.pending.is_full() || self.arrivals.is_full() {
             return Err(Refusal::SystemExhausted);
         }
+        let now = request.now.instant;
         let asking = Asking {
             responder: responder.clone(),
             path: *request.path,
-            allocation: resumption.ticket.allocation,
+            resumption: resumption.clone(),
+            began: now,
+            asked: now,
         };
         let key = (request.path.five_tuple, responder.transaction);
         let waiting = Waiting::Worker(Box::new(asking));
-        let pending = self.pending.insert(request.now.instant, key, waiting);
+        let pending = self.pending.insert(now, key, waiting);
         let question = Box::new(Question { pending, asker: self.worker, resumption });
         self.outbox.command(Command::AskWorker { worker, question });
+        self.repeat_moves_at(now + MOVE_AGAIN_AFTER);
         Ok(Verdict::Wait)
+    }
+
+    fn repeat_moves_at(&mut self, at: Instant) {
+        self.moves_at = Some(self.moves_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Asks other workers again that have not answered, or could not be asked.
+    pub(crate) fn repeat_moves(&mut self, now: Instant) {
+        let is_due = |asked: Instant| now.saturating_since(asked) >= MOVE_AGAIN_AFTER;
+        let (mut questions, mut asked_last) = (Vec::new(), Vec::new());
+        for (pending, asking) in self.pending.all_asking() {
+            if is_due(asking.asked) {
+                asking.asked = now;
+                questions.push((pending, asking.resumption.clone()));
+            }
+            asked_last.push(asking.asked);
+        }
+        for (pending, resumption) in questions {
+            // It may have moved on since, or have ended: of that any worker can tell.
+            let home = book::home_of(&self.book, resumption.ticket.allocation);
+            let worker = home.unwrap_or(self.worker);
+            let question = Box::new(Question { pending, asker: self.worker, resumption });
+            self.outbox.command(Command::AskWorker { worker, question });
+        }
+        let fetched: Vec<_> = self.arrivals.fetched().collect();
+        for (five_tuple, asked) in fetched {
+            if is_due(asked) {
+                self.fetch(&five_tuple, now);
+            }
+        }
+        asked_last.extend(self.arrivals.fetched().map(|(_, asked)| asked));
+        self.moves_at = asked_last.into_iter().min().map(|asked| asked + MOVE_AGAIN_AFTER);
     }
 
     /// The other worker has answered, and so is the client.
@@ -147,17 +191,26 @@ impl State {
         answer: WorkerAnswer,
         reply: &mut ReplyBuffer,
     ) -> Option<(Responder, Verdict)> {
-        let Asking { responder, path, allocation } = self.pending.take_asking(answer.pending)?;
+        let began = self.pending.asking(answer.pending)?.began;
+        if matches!(answer.result, Err(Refusal::MoveUnavailable))
+            && now.saturating_since(began) < MOVE_WITHIN
+        {
+            return None;
+        }
+        let asking = self.pending.take_asking(answer.pending)?;
+        let Asking { responder, path, resumption, .. } = asking;
+        let allocation = resumption.ticket.allocation;
         let Promise { granted, credentials } = match answer.result {
             Ok(promise) => promise,
             Err(reason) => {
                 self.tell_refusal(&responder, reason);
                 let verdict = responder.error(policy, reply, reason, |_| ());
+                self.review_queue(&path.five_tuple, now);
                 return Some((responder, verdict));
             }
         };
         if granted.ticket.is_some() {
-            self.arrivals.insert(Arrival {
+            let before = self.arrivals.insert(Arrival {
                 allocation,
                 path,
                 credentials,
@@ -165,63 +218,33 @@ impl State {
                 granted,
                 expires: now + Duration::from_secs(granted.lifetime.into()),
                 asked: None,
-                waiting: alloc::vec::Vec::new(),
             });
+            if let Some(before) = before {
+                self.review_queue(&before, now);
+            }
         }
+        self.review_queue(&path.five_tuple, now);
         let verdict = write(policy, &responder, granted, reply);
         Some((responder, verdict))
     }
 
-    /// Data from somebody whose allocation is not here: perhaps it is to be fetched.
-    pub(crate) fn data_before_arrival(
-        &mut self,
-        five_tuple: &FiveTuple,
-        now: Instant,
-    ) -> DropReason {
-        if self.arrivals.get(five_tuple, now).is_none() {
-            return DropReason::NoAllocation;
-        }
-        self.fetch(five_tuple, now);
-        DropReason::Moving
-    }
-
-    /// Lets a request wait for its allocation to be fetched.
-    pub(crate) fn await_arrival(&mut self, request: &Request<'_>) -> Verdict {
-        let Request { now, path, message, .. } = *request;
-        if self.pending.is_full_of_users() {
-            return Verdict::Drop(DropReason::TooManyPending);
-        }
-        let key = (path.five_tuple, message.transaction_id());
-        let parked = Parked { path: *path, request: Box::from(message.bytes()) };
-        let pending = self.pending.insert(now.instant, key, Waiting::Arrival(parked));
-        self.arrivals.let_wait(&path.five_tuple, pending);
-        self.fetch(&path.five_tuple, now.instant);
-        Verdict::Wait
-    }
-
-    fn fetch(&mut self, five_tuple: &FiveTuple, now: Instant) {
+    /// Asks for the allocation of a client that is expected here and was heard.
+    pub(crate) fn fetch(&mut self, five_tuple: &FiveTuple, now: Instant) {
         let Some(allocation) = self.arrivals.heard(five_tuple, now) else { return };
         match book::home_of(&self.book, allocation) {
             Some(worker) => {
                 let fetch = Fetch { allocation, asker: self.worker, five_tuple: *five_tuple };
                 self.outbox.command(Command::Fetch { worker, fetch });
+                self.repeat_moves_at(now + MOVE_AGAIN_AFTER);
             }
-            None => self.fetch_failed(five_tuple),
+            None => self.fetch_failed(five_tuple, now),
         }
     }
 
     /// It cannot be fetched: it has ended, or its client was heard elsewhere since.
-    pub(crate) fn fetch_failed(&mut self, five_tuple: &FiveTuple) {
-        if let Some(arrival) = self.arrivals.remove(five_tuple) {
-            self.resume(arrival);
-        }
-    }
-
-    /// Has requests taken up again that waited for an allocation.
-    fn resume(&mut self, arrival: Arrival) {
-        for pending in arrival.waiting {
-            self.outbox.command(Command::Resume { pending });
-        }
+    pub(crate) fn fetch_failed(&mut self, five_tuple: &FiveTuple, now: Instant) {
+        self.arrivals.remove(five_tuple);
+        self.review_queue(five_tuple, now);
     }
 
     /// An allocation has come. Returns the names that its relay sockets have from now on.
@@ -240,28 +263,27 @@ impl State {
                 half.relay = name;
             }
         }
-        let (arrival, late) = match self.arrivals.remove(&five_tuple) {
-            Some(arrival) if now < arrival.expires => (Some(arrival), None),
-            other => (None, other),
-        };
+        let arrival = self.arrivals.remove(&five_tuple).filter(|arrival| now < arrival.expires);
         let from = allocation.path.five_tuple;
         // Without an arrival the client has gone from here as well, and may come by another ticket.
         allocation.attached = arrival.is_some();
         if let Some(arrival) = &arrival {
             allocation.path = arrival.path;
         }
+        let mut ends = false;
         if let Some(mobility) = &mut allocation.mobility {
             mobility.next = None;
-            mobility.home.moved_to(self.worker);
+            ends = mobility.home.moved_to(self.worker);
         }
         let id = allocation.id;
         let slot = self.table.insert_whole(allocation);
         self.outbox.notice(Notice::AllocationMoved { id, from, to: five_tuple });
         // A reload may have reached this worker before, and the other one after it left.
         self.apply_to(policy, now, slot);
-        for arrival in arrival.into_iter().chain(late) {
-            self.resume(arrival);
+        if ends && let Some(slot) = self.table.of_id(id) {
+            self.end(slot, now, EndReason::EndedByOperator);
         }
+        self.review_queue(&five_tuple, now);
         renamed
     }
 }
@@ -286,9 +308,9 @@ impl State {
                 let credentials = Credentials::of(&resumption.who, &policy.realm);
                 Ok(Promise { granted, credentials })
             }
-            // It has moved on while the question was on its way.
+            // It has moved on while the question was on its way, or is on its way itself.
             Err(Refusal::BadTicket)
-                if book::home_of(&self.book, id).is_some_and(|home| home != self.worker) =>
+                if self.table.of_id(id).is_none() && book::home_of(&self.book, id).is_some() =>
             {
                 Err(Refusal::MoveUnavailable)
             }

@@ -9,6 +9,7 @@
 //! answer  = server.handle_icmp  (now, relay, peer, report, &mut reply)   // about what we sent
 //! answer  = server.handle_event (now, event, &mut reply)                 // answer to a command
 //! server.handle_timeout(now)                                             // when poll_timeout() says
+//! while let Some(packet)  = server.poll_queued()  { hand it in again }   // clients that have moved
 //! while let Some(command) = server.poll_command() { carry it out }       // after each of the above
 //! while let Some(notice)  = server.poll_notice()  { count it, log it }
 //! ```
@@ -45,6 +46,7 @@ mod handover;
 mod ip_header;
 pub mod limits;
 mod mobility;
+mod move_queue;
 mod nonce;
 mod notice;
 mod outbox;
@@ -76,6 +78,7 @@ pub use command::{Command, TcpCommand, UserQuery};
 pub use discovery::DiscoverySockets;
 pub use event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
 pub use handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
+pub use move_queue::QueuedPacket;
 pub use notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};
 pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
 pub use policy::{

@@ -101,9 +101,25 @@ pub const USERNAME_BYTES_MAX: usize = 763;
 /// as their allocations live.
 pub const ARRIVALS_MAX: usize = 4096;
 
-/// How long after an allocation was asked for it is asked for again: longer than another worker takes
-/// for a turn of its loop, however busy.
-pub const FETCH_AGAIN_AFTER: Duration = Duration::from_millis(250);
+/// How long after another worker was asked for an allocation, or for leave to expect its client, it is
+/// asked again: longer than a turn of its loop usually takes, and short beside a client's first
+/// retransmission (500 ms, RFC 8489 §6.2.1). A message that came twice changes nothing.
+pub const MOVE_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// How long a worker that takes no question, or an allocation that is between workers, is asked for again
+/// before the client is told 500: some thirty tries, and a client has not given up by then.
+pub const MOVE_WITHIN: Duration = Duration::from_secs(3);
+
+/// Bytes of one client's packets that wait for its allocation: half a second of video at 8 Mbit/s. A
+/// move takes two messages between threads, well below a millisecond on a host that is not overloaded.
+pub const QUEUED_BYTES_PER_CLIENT_MAX: usize = 512 << 10;
+
+/// Bytes of packets that wait for allocations in one worker: 32 clients that move in the same moment
+/// and fill their queues, thousands that do not.
+pub const QUEUED_BYTES_MAX: usize = 16 << 20;
+
+/// What each waiting packet is charged besides its bytes: its path and its place in the queue.
+pub const QUEUED_PACKET_OVERHEAD: usize = 128;
 
 /// Longest ACCESS-TOKEN that is decrypted, in bytes: one with a session key of 64 bytes has 106.
 pub const TOKEN_BYTES_MAX: usize = 512;
@@ -124,6 +140,10 @@ pub const UDP_PAYLOAD_MAX: usize = 65_507;
 const _: () = assert!(
     CONNECT_WITHIN.as_secs() + TIMER_TICK.as_secs() < PENDING_LIFETIME.as_secs(),
     "a Connect is answered before it is forgotten"
+);
+const _: () = assert!(
+    size_of::<crate::QueuedPacket>() <= QUEUED_PACKET_OVERHEAD,
+    "what a waiting packet is charged covers it"
 );
 const _: () = assert!(TIMER_BUCKETS.is_multiple_of(64), "the wheel's bitmap has 64-bit words");
 const _: () = assert!(PEERS_PER_REQUEST_MAX <= PERMISSIONS_MAX as usize);

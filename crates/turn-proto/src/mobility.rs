@@ -49,6 +49,8 @@ pub(crate) enum Next {
 pub(crate) struct Answered {
     pub(crate) five_tuple: FiveTuple,
     pub(crate) transaction: TransactionId,
+    /// Of the ticket that it showed.
+    pub(crate) serial: u32,
     /// LIFETIME.
     pub(crate) lifetime: u32,
 }

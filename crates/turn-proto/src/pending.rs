@@ -27,8 +27,17 @@ pub(crate) enum Waiting {
     Connect(Box<Connecting>),
     /// For another worker's answer to a Refresh by ticket.
     Worker(Box<Asking>),
-    /// For an allocation that another worker has. The request is processed again when it is here.
-    Arrival(Parked),
+}
+
+impl Waiting {
+    /// Whether an allocation may come to the 5-tuple by it (RFC 8016).
+    const fn is_move(&self) -> bool {
+        match self {
+            Self::User(parked) => parked.by_ticket,
+            Self::Worker(_) => true,
+            Self::Relay(_) | Self::Connect(_) => false,
+        }
+    }
 }
 
 /// A request as it came.
@@ -36,6 +45,8 @@ pub(crate) enum Waiting {
 pub(crate) struct Parked {
     pub(crate) path: ClientPath,
     pub(crate) request: Box<[u8]>,
+    /// Whether it is a Refresh by a ticket of ours.
+    pub(crate) by_ticket: bool,
 }
 
 #[derive(Debug)]
@@ -50,6 +61,8 @@ pub(crate) struct Pending {
     keys: HashSet<RequestKey, RandomState>,
     /// 5-tuples whose Allocate waits for its relay sockets.
     opening: HashSet<FiveTuple, RandomState>,
+    /// 5-tuples on which a Refresh by ticket waits, and how many do.
+    moving: HashMap<FiveTuple, u32, RandomState>,
     /// In the order of their ends, as all wait equally long; some may be answered already.
     ends: VecDeque<(PendingId, Instant)>,
     next_id: u64,
@@ -62,7 +75,8 @@ impl Pending {
         Self {
             entries: HashMap::with_hasher(hasher.clone()),
             keys: HashSet::with_hasher(hasher.clone()),
-            opening: HashSet::with_hasher(hasher),
+            opening: HashSet::with_hasher(hasher.clone()),
+            moving: HashMap::with_hasher(hasher),
             ends: VecDeque::new(),
             next_id: 0,
             connects: 0,
@@ -77,6 +91,11 @@ impl Pending {
     /// Whether an Allocate on this 5-tuple waits for its relay sockets.
     pub(crate) fn is_opening(&self, five_tuple: &FiveTuple) -> bool {
         self.opening.contains(five_tuple)
+    }
+
+    /// Whether a Refresh by ticket on this 5-tuple waits.
+    pub(crate) fn is_moving(&self, five_tuple: &FiveTuple) -> bool {
+        self.moving.contains_key(five_tuple)
     }
 
     /// Whether nothing more may wait.
@@ -102,7 +121,10 @@ impl Pending {
         match waiting {
             Waiting::Relay(_) => drop(self.opening.insert(key.0)),
             Waiting::Connect(_) => self.connects += 1,
-            Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {}
+            Waiting::User(_) | Waiting::Worker(_) => {}
+        }
+        if waiting.is_move() {
+            *self.moving.entry(key.0).or_default() += 1;
         }
         self.keys.insert(key);
         self.entries.insert(id, Entry { key, waiting });
@@ -114,10 +136,19 @@ impl Pending {
     pub(crate) fn opening(&mut self, id: PendingId) -> Option<&mut Opening> {
         match &mut self.entries.get_mut(&id)?.waiting {
             Waiting::Relay(opening) => Some(opening),
-            Waiting::User(_) | Waiting::Connect(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {
-                None
-            }
+            Waiting::User(_) | Waiting::Connect(_) | Waiting::Worker(_) => None,
         }
+    }
+
+    /// The Refresh by ticket that waits under this id for another worker, if one does.
+    pub(crate) fn asking(&mut self, id: PendingId) -> Option<&mut Asking> {
+        asking(&mut self.entries.get_mut(&id)?.waiting)
+    }
+
+    /// All that wait for other workers. Looks at everything that waits.
+    pub(crate) fn all_asking(&mut self) -> impl Iterator<Item = (PendingId, &mut Asking)> {
+        let entries = self.entries.iter_mut();
+        entries.filter_map(|(id, entry)| Some((*id, asking(&mut entry.waiting)?)))
     }
 
     /// Ends the wait.
@@ -127,7 +158,15 @@ impl Pending {
         match entry.waiting {
             Waiting::Relay(_) => drop(self.opening.remove(&entry.key.0)),
             Waiting::Connect(_) => self.connects -= 1,
-            Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {}
+            Waiting::User(_) | Waiting::Worker(_) => {}
+        }
+        if entry.waiting.is_move()
+            && let Some(count) = self.moving.get_mut(&entry.key.0)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.moving.remove(&entry.key.0);
+            }
         }
         self.forget_answered();
         Some(entry.waiting)
@@ -136,30 +175,24 @@ impl Pending {
     /// Ends the wait of a request for its user; `None` if it does not wait for that.
     pub(crate) fn take_user(&mut self, id: PendingId) -> Option<Parked> {
         match &self.entries.get(&id)?.waiting {
-            Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {
-                return None;
-            }
+            Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Worker(_) => return None,
             Waiting::User(_) => {}
         }
         match self.take(id)? {
             Waiting::User(parked) => Some(parked),
-            Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {
-                None
-            }
+            Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Worker(_) => None,
         }
     }
 
     /// Ends the wait of a Connect for its peer; `None` if it does not wait for that.
     pub(crate) fn take_connect(&mut self, id: PendingId) -> Option<Connecting> {
         match &self.entries.get(&id)?.waiting {
-            Waiting::Relay(_) | Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {
-                return None;
-            }
+            Waiting::Relay(_) | Waiting::User(_) | Waiting::Worker(_) => return None,
             Waiting::Connect(_) => {}
         }
         match self.take(id)? {
             Waiting::Connect(connecting) => Some(*connecting),
-            Waiting::Relay(_) | Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => None,
+            Waiting::Relay(_) | Waiting::User(_) | Waiting::Worker(_) => None,
         }
     }
 
@@ -167,17 +200,7 @@ impl Pending {
     pub(crate) fn take_asking(&mut self, id: PendingId) -> Option<Asking> {
         match self.take(id)? {
             Waiting::Worker(asking) => Some(*asking),
-            Waiting::User(_) | Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Arrival(_) => {
-                None
-            }
-        }
-    }
-
-    /// Ends the wait of a request for its allocation; `None` if it does not wait for that.
-    pub(crate) fn take_arrival(&mut self, id: PendingId) -> Option<Parked> {
-        match self.take(id)? {
-            Waiting::Arrival(parked) => Some(parked),
-            Waiting::User(_) | Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Worker(_) => None,
+            Waiting::User(_) | Waiting::Relay(_) | Waiting::Connect(_) => None,
         }
     }
 
@@ -223,6 +246,13 @@ impl Pending {
     }
 }
 
+fn asking(waiting: &mut Waiting) -> Option<&mut Asking> {
+    match waiting {
+        Waiting::Worker(asking) => Some(asking),
+        Waiting::User(_) | Waiting::Relay(_) | Waiting::Connect(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,7 +270,8 @@ mod tests {
 
     fn wait(pending: &mut Pending, now: Instant, port: u16) -> PendingId {
         let key = (path(port).five_tuple, TransactionId([1; 12]));
-        let waiting = Waiting::User(Parked { path: path(port), request: Box::from([]) });
+        let waiting =
+            Waiting::User(Parked { path: path(port), request: Box::from([]), by_ticket: false });
         pending.insert(now, key, waiting)
     }
 

@@ -23,6 +23,7 @@ use crate::policy::Policy;
 use crate::random::Random;
 use crate::request::is_understood;
 use crate::state::State;
+use crate::table::Slot;
 use crate::verdict::{Answer, DropReason, HeaderBuffer, ReplyBuffer, Verdict};
 
 /// A datagram from a client.
@@ -62,9 +63,11 @@ impl State {
     ) -> Result<Verdict, DropReason> {
         let read = if packet.policy.rfc5766_clients { channel_data_rfc5766 } else { channel_data };
         let message = read(packet.bytes).map_err(|_| DropReason::MalformedChannelData)?;
-        let allocation = self.of_client(packet)?;
+        let Some(slot) = self.slot_of_client(packet) else {
+            return self.queue_data(packet);
+        };
         let now = packet.now;
-        counted(allocation, |allocation| {
+        counted(self.live(slot, now)?, |allocation| {
             relays_datagrams(allocation)?;
             let bound = allocation.channels.of_number(message.number, now);
             let channel = bound.ok_or(DropReason::ChannelNotBound)?;
@@ -85,8 +88,10 @@ impl State {
         message: &Message<'_>,
     ) -> Result<Verdict, DropReason> {
         let SendParts { peer, data, dont_fragment } = SendParts::read(packet.policy, message)?;
-        let allocation = self.of_client(packet)?;
-        counted(allocation, |allocation| {
+        let Some(slot) = self.slot_of_client(packet) else {
+            return self.queue_data(packet);
+        };
+        counted(self.live(slot, packet.now)?, |allocation| {
             relays_datagrams(allocation)?;
             let (peer, _) = read_peer(packet.policy, peer, message.transaction_id())
                 .filter(|(peer, _)| peer.port() != 0)
@@ -180,17 +185,20 @@ impl State {
         Ok(Answer { to, len, error: false, held: false })
     }
 
-    fn of_client(&mut self, packet: &FromClient<'_>) -> Result<&mut Allocation, DropReason> {
+    /// The allocation of the client that a packet is from. Its move is complete with that (RFC 8016).
+    fn slot_of_client(&mut self, packet: &FromClient<'_>) -> Option<Slot> {
         let five_tuple = &packet.path.five_tuple;
-        let Some(slot) = self.table.of_client(five_tuple) else {
-            return Err(self.data_before_arrival(five_tuple, packet.now));
-        };
+        let slot = self.table.of_client(five_tuple)?;
         if self.table.get(slot).expects(five_tuple) {
             self.complete_move(packet.policy, packet.now, slot);
         }
+        Some(slot)
+    }
+
+    /// An allocation that has not run out: one that has is reclaimed by its timer.
+    fn live(&mut self, slot: Slot, now: Instant) -> Result<&mut Allocation, DropReason> {
         let allocation = self.table.get_mut(slot);
-        // One that has run out is reclaimed by its timer.
-        if allocation.is_live(packet.now) { Ok(allocation) } else { Err(DropReason::NoAllocation) }
+        if allocation.is_live(now) { Ok(allocation) } else { Err(DropReason::NoAllocation) }
     }
 
     /// Why nobody gets a datagram that no permission was found for.

@@ -136,6 +136,13 @@ impl State {
         if self.pending.holds(&(path.five_tuple, message.transaction_id())) {
             return Verdict::Drop(DropReason::AlreadyPending);
         }
+        // Behind a Refresh by ticket, and judged when that is answered.
+        if self.pending.is_moving(&path.five_tuple)
+            && !matches!(message.method(), Method::ALLOCATE | Method::CONNECTION_BIND)
+            && self.table.of_client(&path.five_tuple).is_none()
+        {
+            return self.queue_request(request, false);
+        }
         let known = self.known(now.instant, &path.five_tuple);
         let step = auth::authenticate(policy, now, path.five_tuple.client, &message, known);
         self.after_authentication(request, step, Charged::No, reply)
@@ -179,7 +186,7 @@ impl State {
                 {
                     return Verdict::Drop(spent);
                 }
-                match self.authenticated(request, who, &responder, reply) {
+                match self.authenticated(request, (who, charged), &responder, reply) {
                     Ok(verdict) => verdict,
                     Err(reason) => self.refuse(request, &responder, reason, reply),
                 }
@@ -213,7 +220,7 @@ impl State {
     fn authenticated(
         &mut self,
         request: &Request<'_>,
-        who: Authenticated,
+        (who, charged): (Authenticated, Charged),
         responder: &Responder,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
@@ -236,7 +243,10 @@ impl State {
                 if arrival.transaction == responder.transaction {
                     return Ok(mobile::write(request.policy, responder, arrival.granted, reply));
                 }
-                return Ok(self.await_arrival(request));
+                return Ok(self.queue_request(request, charged == Charged::Yes));
+            }
+            if self.pending.is_moving(five_tuple) {
+                return Ok(self.queue_request(request, charged == Charged::Yes));
             }
             return match request.message.method() {
                 Method::REFRESH => self.refresh_from_elsewhere(request, who, responder, reply),
@@ -287,7 +297,8 @@ impl State {
             return Verdict::Drop(DropReason::TooManyPending);
         }
         let key = (path.five_tuple, message.transaction_id());
-        let parked = Parked { path: *path, request: Box::from(message.bytes()) };
+        let by_ticket = mobile::is_by_ticket(policy, &message);
+        let parked = Parked { path: *path, request: Box::from(message.bytes()), by_ticket };
         let waiting = Waiting::User(parked);
         let pending = self.pending.insert(now.instant, key, waiting);
         let realm = Arc::clone(&policy.realm);

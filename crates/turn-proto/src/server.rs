@@ -11,10 +11,11 @@ use turn_types::{
     WorkerId,
 };
 
-use crate::book::SharedBook;
+use crate::book::{self, SharedBook};
 use crate::command::Command;
 use crate::event::{Event, IcmpReport};
 use crate::handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
+use crate::move_queue::QueuedPacket;
 use crate::notice::{AllocationRecord, EndReason, Notice, Traffic};
 use crate::pending::Parked;
 use crate::policy::Policy;
@@ -140,12 +141,14 @@ impl Server {
         let mut held = false;
         let (to, verdict) = match event {
             Event::UserFound { pending, answer } => {
-                let Parked { path, request } = state.pending.take_user(pending)?;
+                let Parked { path, request, .. } = state.pending.take_user(pending)?;
                 // It was parsed before it was kept.
                 let message = Message::parse(&request).ok()?;
                 held = message.method() == Method::CONNECTION_BIND;
                 let request = Request { policy, now, path: &path, message };
-                (path, state.resume_request(&request, &answer, reply))
+                let verdict = state.resume_request(&request, &answer, reply);
+                state.review_queue(&path.five_tuple, now.instant);
+                (path, verdict)
             }
             Event::WorkerAnswered(answer) => {
                 let (responder, verdict) =
@@ -153,15 +156,8 @@ impl Server {
                 (responder.path, verdict)
             }
             Event::FetchFailed(fetch) => {
-                state.fetch_failed(&fetch.five_tuple);
+                state.fetch_failed(&fetch.five_tuple, now.instant);
                 return None;
-            }
-            Event::Resumed { pending } => {
-                let Parked { path, request } = state.pending.take_arrival(pending)?;
-                // It was parsed before it was kept.
-                let message = Message::parse(&request).ok()?;
-                let request = Request { policy, now, path: &path, message };
-                (path, state.handle_request(&request, reply))
             }
             Event::RelayOpened { pending, relay, result } => {
                 let opened = Opened { pending, relay, result };
@@ -180,6 +176,7 @@ impl Server {
             Verdict::Reply { len, error } => Some(Answer { to, len, error, held }),
             Verdict::Wait
             | Verdict::Hold
+            | Verdict::Queued
             | Verdict::Drop(_)
             | Verdict::ReplyFrom { .. }
             | Verdict::ToPeer { .. }
@@ -285,7 +282,14 @@ impl Server {
         self.state.draining = draining;
     }
 
-    /// Ends one allocation; false if there is none of this id.
+    /// Ends one allocation for the operator, who asks all workers; false if there is none of this id. One that
+    /// is between two workers ends when it arrives (RFC 8016).
+    pub fn end_for_operator(&mut self, now: Now, id: AllocationId) -> bool {
+        self.end_allocation(now, id, EndReason::EndedByOperator)
+            || book::end_on_arrival(&self.state.book, id)
+    }
+
+    /// Ends one allocation; false if there is none of this id here.
     pub fn end_allocation(&mut self, now: Now, id: AllocationId, reason: EndReason) -> bool {
         let slot = self.state.table.of_id(id);
         if let Some(slot) = slot {
@@ -313,9 +317,17 @@ impl Server {
         if self.policy.rfc5766_clients { next_message_rfc5766(bytes) } else { next_message(bytes) }
     }
 
-    /// Whether a client has an allocation; it may have run out and not be reclaimed.
+    /// The next packet that waited for its client's allocation and is to be handled now, by
+    /// [`Self::handle_client`]. To be polled empty, before the commands, after each call but those that take
+    /// packets.
+    pub fn poll_queued(&mut self) -> Option<QueuedPacket> {
+        self.state.move_queues.poll()
+    }
+
+    /// Whether a client has an allocation, or one is on its way to it; it may have run out and not be
+    /// reclaimed.
     pub fn serves(&mut self, five_tuple: &FiveTuple) -> bool {
-        self.state.table.of_client(five_tuple).is_some()
+        self.state.table.of_client(five_tuple).is_some() || self.state.awaits(five_tuple)
     }
 
     /// A client's connection has ended: its allocation ends, unless the client may move and come back by

@@ -11,6 +11,7 @@ use turn_types::{FiveTuple, Instant, IpFamily, WorkerId};
 use crate::allocation::index_of;
 use crate::arrivals::Arrivals;
 use crate::book::{self, SharedBook};
+use crate::move_queue::MoveQueues;
 use crate::notice::{EndReason, Notice};
 use crate::outbox::Outbox;
 use crate::peers::{judge, to_public};
@@ -28,6 +29,10 @@ pub(crate) struct State {
     pub(crate) outbox: Outbox,
     /// Clients of other workers' allocations who are about to be here.
     pub(crate) arrivals: Arrivals,
+    /// What they send before their allocations are here.
+    pub(crate) move_queues: MoveQueues,
+    /// When other workers are asked again that have not answered; `None` while none is to answer.
+    pub(crate) moves_at: Option<Instant>,
     /// Responses to requests that prove no user.
     pub(crate) responses: ResponseBudget,
     pub(crate) spent: SpentBudgets,
@@ -61,7 +66,7 @@ impl State {
     ) -> Self {
         let mut random = Random::new(seed);
         let (table, pending) = (random.hasher(), random.hasher());
-        let arrivals = random.hasher();
+        let (arrivals, queues) = (random.hasher(), random.hasher());
         Self {
             worker,
             book,
@@ -69,6 +74,8 @@ impl State {
             pending: Pending::new(pending),
             outbox: Outbox::default(),
             arrivals: Arrivals::new(arrivals),
+            move_queues: MoveQueues::new(queues),
+            moves_at: None,
             responses: ResponseBudget::new(&mut random),
             spent: SpentBudgets::default(),
             draining: false,
@@ -114,6 +121,10 @@ impl State {
         if self.arrivals.next_sweep().is_some_and(|at| at <= now) {
             self.arrivals.sweep(now);
         }
+        if self.moves_at.is_some_and(|at| at <= now) {
+            self.repeat_moves(now);
+        }
+        self.review_queues(now);
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep_at = book::sweep(&self.book, now);
         }
@@ -121,7 +132,7 @@ impl State {
 
     /// When [`Self::handle_timeout`] has something to do.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        let sweeps = [self.sweep_at, self.arrivals.next_sweep()];
+        let sweeps = [self.sweep_at, self.arrivals.next_sweep(), self.moves_at];
         let timers = [self.table.next_timer(), self.pending.next_end()];
         timers.into_iter().chain(sweeps).flatten().min()
     }
@@ -195,6 +206,7 @@ impl State {
             self.abandon(waiting);
         }
         self.arrivals.remove(five_tuple);
+        self.review_queue(five_tuple, now);
         let Some(slot) = self.table.of_client(five_tuple) else { return };
         if self.table.get(slot).mobility.is_some() {
             self.lose_path(slot, five_tuple, policy, now);

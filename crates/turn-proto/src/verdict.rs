@@ -76,6 +76,9 @@ pub enum Verdict {
     /// The same for a ConnectionBind: what follows it on its stream may be no messages (RFC 6062 §5.4), and
     /// is not to be handed in before the answer.
     Hold,
+    /// The packet is kept until its client's allocation has arrived from another worker (RFC 8016). It comes
+    /// back by [`Server::poll_queued`](crate::Server::poll_queued), is handed in again, and has its fate then.
+    Queued,
     /// Nothing is sent.
     Drop(DropReason),
 }
@@ -138,7 +141,7 @@ turn_types::labels! {
         AlreadyPending => "already_pending",
         /// An indication or ChannelData on a 5-tuple without an allocation (RFC 8656 §5).
         NoAllocation => "no_allocation",
-        /// Data on a new 5-tuple while the allocation is fetched from another worker (RFC 8016).
+        /// The client's allocation is on its way from another worker, and its queue is full (RFC 8016).
         Moving => "moving",
         /// ChannelData shorter than it says (RFC 8656 §12.6).
         MalformedChannelData => "malformed_channel_data",

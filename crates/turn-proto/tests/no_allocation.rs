@@ -59,7 +59,8 @@ fn a_relayed_packet_costs_no_allocation() {
                 Verdict::ReplyFrom { .. }
                 | Verdict::ToClient { .. }
                 | Verdict::Wait
-                | Verdict::Hold => {
+                | Verdict::Hold
+                | Verdict::Queued => {
                     panic!("{verdict:?}")
                 }
             }

@@ -67,7 +67,11 @@ fn exchange(world: &mut World, client: &Client, request: &[u8]) -> Answered {
             Answered { bytes, from: five_tuple.server.0, to: five_tuple.client.0 }
         }
         Fate::ReplyFrom { from: ServerAddr(from), to, bytes } => Answered { bytes, from, to },
-        other @ (Fate::ToPeer { .. } | Fate::ToClient { .. } | Fate::Wait | Fate::Drop(_)) => {
+        other @ (Fate::ToPeer { .. }
+        | Fate::ToClient { .. }
+        | Fate::Wait
+        | Fate::Queued
+        | Fate::Drop(_)) => {
             panic!("{other:?}")
         }
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use stun_wire::{AttributeType, Method};
 use support::*;
-use turn_proto::{Command, DropReason, EndReason, Event, Fetch, Policy, Refusal};
-use turn_types::{ClientPath, SocketId, Transport, WorkerId};
+use turn_proto::{Command, Departure, DropReason, EndReason, Event, Fetch, Policy, Refusal};
+use turn_types::{ClientPath, RelayId, RelayedAddr, SocketId, Transport, WorkerId};
 
 /// Workers of one server, and what passes between them.
 struct Workers {
@@ -34,6 +34,13 @@ impl Workers {
     /// Carries messages between workers until there are none, as the data plane does. Returns the answers
     /// to clients, by worker.
     fn exchange(&mut self) -> Vec<(usize, ClientPath, Vec<u8>)> {
+        let answers = self.exchange_unchecked();
+        self.check();
+        answers
+    }
+
+    /// The same while an allocation is on its way.
+    fn exchange_unchecked(&mut self) -> Vec<(usize, ClientPath, Vec<u8>)> {
         let mut answers = Vec::new();
         while let Some((at, command)) = self.next_command() {
             let answered = match command {
@@ -55,7 +62,6 @@ impl Workers {
             };
             answers.extend(answered);
         }
-        self.check();
         answers
     }
 
@@ -70,12 +76,28 @@ impl Workers {
         if self.parted || !other.server.withdraw(other.now, &fetch) {
             return self.hand_in(to, Event::FetchFailed(fetch));
         }
+        let parcel = self.depart(from, &fetch);
+        self.arrive(to, parcel)
+    }
+
+    /// An allocation leaves a worker, with its relay sockets.
+    fn depart(&mut self, from: usize, fetch: &Fetch) -> (Departure, Vec<(RelayId, RelayedAddr)>) {
+        let other = &mut self.worlds[from];
+        assert!(other.server.withdraw(other.now, fetch));
         other.carry_out();
-        let departure = other.server.depart(&fetch).unwrap();
-        let sockets: Vec<_> = departure
+        let departure = other.server.depart(fetch).unwrap();
+        let sockets = departure
             .relays()
             .map(|relay| (relay, other.sockets.remove(&relay).unwrap()))
             .collect();
+        (departure, sockets)
+    }
+
+    fn arrive(
+        &mut self,
+        to: usize,
+        (departure, sockets): (Departure, Vec<(RelayId, RelayedAddr)>),
+    ) -> Vec<(usize, ClientPath, Vec<u8>)> {
         let world = &mut self.worlds[to];
         for (old, new) in world.server.arrive(world.now, departure).into_iter().flatten() {
             let (_, at) = sockets.iter().find(|(relay, _)| *relay == old).unwrap();
@@ -105,7 +127,7 @@ impl Workers {
     fn ask(&mut self, at: usize, client: &Client, request: &[u8]) -> Reply {
         let bytes = match self.worlds[at].from_client(&client.path, request) {
             Fate::Reply(bytes) => bytes,
-            Fate::Wait => {
+            Fate::Wait | Fate::Queued => {
                 let answers = self.exchange();
                 let [(worker, path, bytes)] = answers.as_slice() else { panic!("{answers:?}") };
                 assert_eq!((*worker, path), (at, &client.path));
@@ -124,10 +146,15 @@ impl Workers {
     }
 
     fn advance(&mut self, by: u64) {
+        assert!(self.advance_and_hear(by).is_empty());
+    }
+
+    /// The same where requests are answered by it.
+    fn advance_and_hear(&mut self, by: u64) -> Vec<(usize, ClientPath, Vec<u8>)> {
         for world in &mut self.worlds {
             world.advance(secs(by));
         }
-        self.exchange();
+        self.exchange()
     }
 
     /// Which worker has the allocation, and where a peer's datagram goes.
@@ -175,9 +202,10 @@ impl Moving {
 
     /// Sends data from the new 5-tuple until the allocation is there.
     fn arrive(&mut self) {
-        let first = self.new.send_channel(&mut self.workers.worlds[1], 0x4000, b"x").dropped();
-        assert_eq!(first, DropReason::Moving);
+        self.new.send_channel(&mut self.workers.worlds[1], 0x4000, b"x").queued();
         self.workers.exchange();
+        let sent = std::mem::take(&mut self.workers.worlds[1].after_queue);
+        assert_eq!(sent, [Ok((peer(PEER), b"x".to_vec()))]);
         self.new.send_channel(&mut self.workers.worlds[1], 0x4000, b"y").to_peer();
     }
 }
@@ -197,7 +225,7 @@ fn an_allocation_follows_its_client_once_it_is_heard() {
         (before.id, before.created, before.expires)
     );
     assert_eq!(after.five_tuple, moving.new.path.five_tuple);
-    assert_eq!(after.traffic.to_peer_packets, before.traffic.to_peer_packets + 1, "it counts on");
+    assert_eq!(after.traffic.to_peer_packets, before.traffic.to_peer_packets + 2, "it counts on");
     let left = moving.old.send_channel(&mut moving.workers.worlds[0], 0x4000, b"z").dropped();
     assert_eq!(left, DropReason::NoAllocation);
     assert_eq!(moving.workers.worlds[0].server.allocation_count(), 0);
@@ -281,7 +309,7 @@ fn a_client_may_move_again_and_again() {
     for (turn, at) in [2, 0, 1, 0].into_iter().enumerate() {
         let mut client = Client::new(3000 + turn as u16);
         ticket = ticket_of(&moving.workers.refresh_by(at, &mut client, &ticket).success());
-        client.send_channel(&mut moving.workers.worlds[at], 0x4000, b"x").dropped();
+        client.send_channel(&mut moving.workers.worlds[at], 0x4000, b"x").queued();
         moving.workers.exchange();
         client.send_channel(&mut moving.workers.worlds[at], 0x4000, b"x").to_peer();
         assert_eq!(moving.workers.heard_at(moving.relayed), (at, 3000 + turn as u16));
@@ -294,22 +322,33 @@ fn the_last_ticket_counts() {
     let mut moving = Moving::new();
     let mut third = Client::new(3000);
     moving.workers.refresh_by(2, &mut third, &moving.ticket).success();
-    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").queued();
     moving.workers.exchange();
+    assert_eq!(moving.workers.worlds[1].after_queue, [Err(DropReason::NoAllocation)]);
     let gone = moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
     assert_eq!(gone, DropReason::NoAllocation);
-    third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").dropped();
+    third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").queued();
     moving.workers.exchange();
     third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").to_peer();
 }
 
-/// A worker that cannot be reached: 500, nothing is lost, and the same ticket is good later.
+/// A worker that cannot be reached is asked again for a while; then the client is told 500, nothing is lost,
+/// and the same ticket is good later.
 #[test]
-fn a_worker_that_cannot_be_asked_is_a_reason_to_try_again() {
+fn a_worker_that_cannot_be_asked_is_asked_again() {
     let mut moving = Moving::new();
-    moving.workers.parted = true;
     let mut third = Client::new(3000);
-    moving.workers.refresh_by(2, &mut third, &moving.ticket).refused(500);
+    let request = third.sealed(&mut moving.workers.worlds[2], Method::REFRESH, |b| {
+        b.mobility_ticket(&moving.ticket);
+    });
+    moving.workers.parted = true;
+    assert!(matches!(moving.workers.worlds[2].from_client(&third.path, &request), Fate::Wait));
+    let mut answers = moving.workers.exchange();
+    for _ in 0..3 {
+        assert_eq!(answers.len(), 0);
+        answers = moving.workers.advance_and_hear(1);
+    }
+    third.decode(&request, answers.remove(0).2).refused(500);
     let refusals = moving.workers.worlds[2].refusals();
     assert_eq!(refusals.last(), Some(&Refusal::MoveUnavailable));
     assert_eq!(moving.workers.heard_at(moving.relayed), (0, 1000));
@@ -317,17 +356,87 @@ fn a_worker_that_cannot_be_asked_is_a_reason_to_try_again() {
     moving.workers.refresh_by(2, &mut third, &moving.ticket).success();
 }
 
-/// An answer that is lost on the way to fetch it: data is dropped, and it is asked for again.
+/// The other worker's answer is lost: it is asked again and answers alike, though the ticket is void by then.
+#[test]
+fn an_answer_that_is_lost_is_asked_for_again() {
+    let mut moving = Moving::new();
+    let mut third = Client::new(3000);
+    let request = third.sealed(&mut moving.workers.worlds[2], Method::REFRESH, |b| {
+        b.mobility_ticket(&moving.ticket);
+    });
+    assert!(matches!(moving.workers.worlds[2].from_client(&third.path, &request), Fate::Wait));
+    let Some((2, Command::AskWorker { question, .. })) = moving.workers.next_command() else {
+        panic!()
+    };
+    let home = &mut moving.workers.worlds[0];
+    drop(home.server.answer_worker(home.now, *question));
+    home.carry_out();
+    let answers = moving.workers.advance_and_hear(1);
+    let reply = third.decode(&request, answers[0].2.clone()).success();
+    moving.workers.refresh_by(1, &mut Client::new(4000), &ticket_of(&reply)).success();
+}
+
+/// A client that missed the answer and begins another transaction where it is shows the ticket before.
+#[test]
+fn a_client_that_missed_the_answer_may_ask_anew() {
+    let mut workers = Workers::new();
+    let mut old = Client::new(1000);
+    let reply = old.try_allocate(&mut workers.worlds[0], |b| {
+        b.mobility_ticket(&[]);
+    });
+    let first = ticket_of(&reply.success());
+    for at in [0, 1] {
+        let mut new = Client::new(2000 + at as u16);
+        let ticket = if at == 0 {
+            first.clone()
+        } else {
+            // The last one that it heard of, from where it was before.
+            ticket_of(&workers.refresh_by(0, &mut Client::new(2000), &first).success())
+        };
+        let missed = ticket_of(&workers.refresh_by(at, &mut new, &ticket).success());
+        let second = ticket_of(&workers.refresh_by(at, &mut new, &ticket).success());
+        assert_ne!(missed, second);
+        // From anywhere else it is void.
+        workers.refresh_by(2, &mut Client::new(3000), &ticket).refused(400);
+    }
+}
+
+/// A ticket that is shown while the allocation is between two workers, at a third one or at the one that it
+/// leaves: the client is answered when it has arrived.
+#[test]
+fn a_ticket_is_good_while_the_allocation_is_on_its_way() {
+    for at in [2, 0] {
+        let mut moving = Moving::new();
+        moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").queued();
+        let Some((1, Command::Fetch { fetch, .. })) = moving.workers.next_command() else {
+            panic!()
+        };
+        let departure = moving.workers.depart(0, &fetch);
+        let mut third = Client::new(3000);
+        let request = third.sealed(&mut moving.workers.worlds[at], Method::REFRESH, |b| {
+            b.mobility_ticket(&moving.ticket);
+        });
+        assert!(matches!(moving.workers.worlds[at].from_client(&third.path, &request), Fate::Wait));
+        assert_eq!(moving.workers.exchange_unchecked().len(), 0);
+        moving.workers.arrive(1, departure);
+        let answers = moving.workers.advance_and_hear(1);
+        third.decode(&request, answers[0].2.clone()).success();
+    }
+}
+
+/// A message that is lost on the way to fetch it: it is sent again, and nothing that the client sent is lost.
 #[test]
 fn what_was_not_fetched_is_asked_for_again() {
     let mut moving = Moving::new();
     let world = &mut moving.workers.worlds[1];
-    moving.new.send_channel(world, 0x4000, b"x").dropped();
-    moving.new.send_channel(world, 0x4000, b"x").dropped();
+    moving.new.send_channel(world, 0x4000, b"x").queued();
+    moving.new.send_channel(world, 0x4000, b"y").queued();
     assert_eq!(world.outgoing.len(), 1, "asked once");
     world.outgoing.clear();
     moving.workers.advance(1);
-    moving.arrive();
+    let sent = [b"x", b"y"].map(|data| Ok((peer(PEER), data.to_vec())));
+    assert_eq!(moving.workers.worlds[1].after_queue, sent);
+    assert_eq!(moving.workers.heard_at(moving.relayed), (1, 2000));
 }
 
 /// The end of the old connection sends it to where its client is about to be; without one it waits.
@@ -351,7 +460,7 @@ fn the_end_of_the_old_connection_completes_the_move() {
     assert_eq!(lost, DropReason::StreamClosed);
     let mut third = Client::new(3000);
     moving.workers.refresh_by(2, &mut third, &moving.ticket).success();
-    third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").dropped();
+    third.send_channel(&mut moving.workers.worlds[2], 0x4000, b"x").queued();
     moving.workers.exchange();
     assert_eq!(moving.workers.heard_at(moving.relayed), (2, 3000));
 }
@@ -360,7 +469,7 @@ fn the_end_of_the_old_connection_completes_the_move() {
 #[test]
 fn one_that_cannot_leave_stays() {
     let mut moving = Moving::new();
-    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").queued();
     let Some((1, Command::Fetch { fetch, .. })) = moving.workers.next_command() else { panic!() };
     let world = &mut moving.workers.worlds[0];
     assert!(world.server.withdraw(world.now, &fetch));
@@ -373,7 +482,8 @@ fn one_that_cannot_leave_stays() {
     assert_eq!(world.routes.len(), 1);
     assert_eq!(moving.workers.heard_at(moving.relayed), (0, 1000));
     moving.workers.advance(1);
-    moving.arrive();
+    assert_eq!(moving.workers.heard_at(moving.relayed), (1, 2000));
+    assert_eq!(moving.workers.worlds[1].after_queue, [Ok((peer(PEER), b"x".to_vec()))]);
 }
 
 /// A reload that it missed on the way is made up for.
@@ -383,10 +493,9 @@ fn rules_that_changed_on_the_way_hold() {
     let mut policy = moving.workers.worlds[1].policy.clone();
     policy.peer_rules = turn_proto::PeerRules::new(&[], &["192.0.2.0/24".parse().unwrap()], &[]);
     moving.workers.worlds[1].apply(policy);
-    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
+    moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").queued();
     moving.workers.exchange();
-    let forbidden = moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").dropped();
-    assert_eq!(forbidden, DropReason::ChannelNotBound);
+    assert_eq!(moving.workers.worlds[1].after_queue, [Err(DropReason::ChannelNotBound)]);
 }
 
 /// Routes are withdrawn at the old worker and told at the new one.
@@ -411,4 +520,132 @@ fn one_that_does_not_come_is_forgotten() {
     assert_eq!(moving.workers.worlds[1].server.poll_timeout(), None, "nothing is left to run out");
     let mut third = Client::new(3000);
     moving.workers.refresh_by(2, &mut third, &moving.ticket).refused(400);
+}
+
+/// 8016-3.2.2-08: what comes with a move is relayed in its order, whether it comes before the answer to the
+/// Refresh, before the allocation, or between requests.
+#[test]
+fn what_is_sent_with_a_move_waits_and_keeps_its_order() {
+    for looked_up in [false, true] {
+        let mut workers = Workers::new();
+        let mut old = Client::new(1000);
+        let reply = old.try_allocate(&mut workers.worlds[0], |b| {
+            b.mobility_ticket(&[]);
+        });
+        let ticket = ticket_of(&reply.success());
+        old.bind(&mut workers.worlds[0], 0x4000, PEER).success();
+        let mut new = Client::new(2000);
+        let world = &mut workers.worlds[1];
+        let request = new.sealed(world, Method::REFRESH, |b| {
+            b.mobility_ticket(&ticket);
+        });
+        let permit = new.sealed(world, Method::CREATE_PERMISSION, |b| {
+            b.xor_address(AttributeType::XOR_PEER_ADDRESS, addr("192.0.2.77:7"));
+        });
+        // While the user is looked up, there is a ticket of ours, and nothing else.
+        world.hold = looked_up;
+        assert!(matches!(world.from_client(&new.path, &request), Fate::Wait));
+        new.send_channel(world, 0x4000, b"1").queued();
+        if looked_up {
+            assert!(world.release().is_empty());
+        }
+        assert!(matches!(world.from_client(&new.path, &permit), Fate::Queued));
+        new.send(world, "192.0.2.77:7", b"2").queued();
+        new.send_channel(world, 0x4000, b"3").queued();
+        let answers = workers.exchange();
+        assert_eq!(answers.len(), 2, "both requests are answered");
+        let sent = [(PEER, b"1"), ("192.0.2.77:7", b"2"), (PEER, b"3")];
+        let sent = sent.map(|(to, data)| Ok((peer(to), data.to_vec())));
+        assert_eq!(workers.worlds[1].after_queue, sent);
+        new.send_channel(&mut workers.worlds[1], 0x4000, b"4").to_peer();
+    }
+}
+
+/// A Refresh that is refused takes what came with it along; so does the end of the connection.
+#[test]
+fn what_waits_for_nothing_is_dropped() {
+    let mut moving = Moving::new();
+    let mut thief = Client::new(3000).as_bob();
+    let world = &mut moving.workers.worlds[2];
+    let request = thief.sealed(world, Method::REFRESH, |b| {
+        b.mobility_ticket(&moving.ticket);
+    });
+    assert!(matches!(world.from_client(&thief.path, &request), Fate::Wait));
+    thief.send_channel(world, 0x4000, b"x").queued();
+    let answers = moving.workers.exchange();
+    thief.decode(&request, answers[0].2.clone()).refused(441);
+    let world = &mut moving.workers.worlds[2];
+    assert_eq!(world.after_queue, [Err(DropReason::NoAllocation)]);
+    let later = thief.send_channel(world, 0x4000, b"x").dropped();
+    assert_eq!(later, DropReason::NoAllocation);
+
+    let mut moving = Moving::over(Transport::Tcp);
+    let world = &mut moving.workers.worlds[1];
+    moving.new.send_channel(world, 0x4000, b"x").queued();
+    world.server.close(world.now, &moving.new.path.five_tuple);
+    world.carry_out();
+    assert_eq!(world.after_queue, [Err(DropReason::NoAllocation)]);
+}
+
+/// Nobody has a queue for a 5-tuple, an altered ticket, or one of another server.
+#[test]
+fn without_a_ticket_of_ours_nothing_waits() {
+    let mut moving = Moving::new();
+    let mut third = Client::new(3000);
+    let world = &mut moving.workers.worlds[2];
+    let request = |third: &mut Client, world: &mut World, ticket: &[u8]| {
+        third.sealed(world, Method::REFRESH, |b| {
+            b.mobility_ticket(ticket);
+        })
+    };
+    let mut altered = moving.ticket.clone();
+    altered[3] ^= 1;
+    let request = request(&mut third, world, &altered);
+    world.hold = true;
+    assert!(matches!(world.from_client(&third.path, &request), Fate::Wait));
+    let none = third.send_channel(world, 0x4000, b"x").dropped();
+    assert_eq!(none, DropReason::NoAllocation);
+}
+
+/// A client that sends more than its queue takes loses the newest, and is told of by a reason of its own.
+#[test]
+fn a_queue_is_bounded() {
+    let mut moving = Moving::new();
+    let world = &mut moving.workers.worlds[1];
+    let mut taken = 0;
+    let full = loop {
+        match moving.new.send_channel(world, 0x4000, &[0; 1000]) {
+            Fate::Queued => taken += 1,
+            other => break other.dropped(),
+        }
+    };
+    assert_eq!(full, DropReason::Moving);
+    assert_eq!(taken, turn_proto::limits::QUEUED_BYTES_PER_CLIENT_MAX / (1004 + 128));
+    moving.workers.exchange();
+    assert_eq!(moving.workers.worlds[1].after_queue.len(), taken);
+}
+
+/// The operator ends an allocation that is between two workers: it ends when it arrives, whoever was asked
+/// first, and those who are not concerned go on.
+#[test]
+fn an_operator_ends_what_is_on_its_way() {
+    for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {
+        let mut moving = Moving::new();
+        let id = moving.workers.worlds[0].record().id;
+        moving.new.send_channel(&mut moving.workers.worlds[1], 0x4000, b"x").queued();
+        let Some((1, Command::Fetch { fetch, .. })) = moving.workers.next_command() else {
+            panic!()
+        };
+        let departure = moving.workers.depart(0, &fetch);
+        for at in order {
+            let world = &mut moving.workers.worlds[at];
+            assert!(world.server.end_for_operator(world.now, id), "{order:?}");
+        }
+        moving.workers.arrive(1, departure);
+        moving.workers.check();
+        assert_eq!(moving.workers.worlds[1].ends(), [EndReason::EndedByOperator]);
+        assert_eq!(moving.workers.worlds[1].after_queue, [Err(DropReason::NoAllocation)]);
+        let world = &mut moving.workers.worlds[1];
+        assert!(!world.server.end_for_operator(world.now, id), "it has ended");
+    }
 }

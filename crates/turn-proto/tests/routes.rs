@@ -303,7 +303,6 @@ fn whatever_ends_an_allocation_withdraws_first() {
                 | Command::AskWorker { .. }
                 | Command::Fetch { .. }
                 | Command::HandOver(_)
-                | Command::Resume { .. }
                 | Command::Tcp(_) => panic!("{command:?} at the end"),
             }
         }

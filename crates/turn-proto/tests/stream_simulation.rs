@@ -158,7 +158,6 @@ impl ServerNode {
                 | Command::AskWorker { .. }
                 | Command::Fetch { .. }
                 | Command::HandOver(_)
-                | Command::Resume { .. }
                 | Command::Tcp(_) => continue,
             };
             self.answers.push((at, answer));

@@ -64,6 +64,7 @@ impl State {
             return self.allocate_again(request, slot, responder, reply);
         }
         if self.pending.is_opening(&path.five_tuple)
+            || self.pending.is_moving(&path.five_tuple)
             || self.arrivals.get(&path.five_tuple, now.instant).is_some()
         {
             return Err(Refusal::AllocationExists);

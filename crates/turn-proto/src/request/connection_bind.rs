@@ -172,6 +172,7 @@ fn answered(request: &BindRequest, verdict: Verdict) -> Option<Answer> {
         }
         Verdict::Wait
         | Verdict::Hold
+        | Verdict::Queued
         | Verdict::Drop(_)
         | Verdict::ReplyFrom { .. }
         | Verdict::ToPeer { .. }

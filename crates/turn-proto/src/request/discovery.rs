@@ -77,6 +77,7 @@ impl State {
             | Verdict::ToClient { .. }
             | Verdict::Wait
             | Verdict::Hold
+            | Verdict::Queued
             | Verdict::Drop(_) => verdict,
         }
     }

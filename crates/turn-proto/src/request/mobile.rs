@@ -2,7 +2,7 @@
 //! client have another 5-tuple. The answer has the next ticket; the one that was shown is void, but for
 //! the same request come again, which is answered again.
 
-use stun_wire::{AttributeType, TransactionId};
+use stun_wire::{AttributeType, Message, Method, TransactionId};
 use turn_types::{FiveTuple, Now};
 
 use super::allocate::seconds;
@@ -57,7 +57,8 @@ impl State {
         let five_tuple = path.five_tuple;
         let resumption =
             Resumption { ticket, who, wish, five_tuple, transaction: responder.transaction };
-        if home != self.worker {
+        // One that has left and has not arrived is asked for again, wherever it is by then.
+        if home != self.worker || self.table.of_id(ticket.allocation).is_none() {
             return self.ask_worker(home, request, resumption, responder);
         }
         if self.pending.is_opening(&five_tuple) {
@@ -111,8 +112,7 @@ impl State {
         {
             return Ok((slot, Granted { lifetime, ticket: Some(ticket) }));
         }
-        let serial = self.table.get(slot).mobility.as_ref().map(|mobility| mobility.serial);
-        if serial != Some(resumption.ticket.serial) {
+        if !self.is_good(slot, resumption) {
             return Err(Refusal::BadTicket);
         }
         let lifetime =
@@ -126,10 +126,29 @@ impl State {
             return Err(Refusal::BadTicket);
         };
         mobility.renew(policy);
-        let Resumption { five_tuple, transaction, .. } = *resumption;
-        mobility.answered = Some(Answered { five_tuple, transaction, lifetime });
+        let Resumption { five_tuple, transaction, ticket: TicketBody { serial, .. }, .. } =
+            *resumption;
+        mobility.answered = Some(Answered { five_tuple, transaction, serial, lifetime });
         Ok((slot, Granted { lifetime, ticket: Some(mobility.ticket) }))
     }
+
+    /// Whether a ticket is the last one, or the one before, shown where it was shown before: there its client
+    /// may have missed the answer, given up, and begun another transaction.
+    fn is_good(&self, slot: Slot, resumption: &Resumption) -> bool {
+        let Some(mobility) = &self.table.get(slot).mobility else { return false };
+        let Resumption { five_tuple, ticket: TicketBody { serial, .. }, .. } = *resumption;
+        let shown_again =
+            |answered: Answered| answered.five_tuple == five_tuple && answered.serial == serial;
+        mobility.serial == serial || mobility.answered.is_some_and(shown_again)
+    }
+}
+
+/// Whether a message is a Refresh by a ticket of ours. Who sent it is not known by that.
+pub(crate) fn is_by_ticket(policy: &Policy, message: &Message<'_>) -> bool {
+    let ticket = message.first(AttributeType::MOBILITY_TICKET);
+    policy.mobility
+        && message.method() == Method::REFRESH
+        && ticket.is_some_and(|shown| Ticket::open(&policy.auth.nonce_key, shown).is_some())
 }
 
 /// Reads a ticket that was shown.

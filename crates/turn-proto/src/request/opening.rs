@@ -385,7 +385,7 @@ impl State {
     /// Lets go of a request that will not be answered.
     pub(crate) fn abandon(&mut self, waiting: Waiting) {
         match waiting {
-            Waiting::User(_) | Waiting::Worker(_) | Waiting::Arrival(_) => {}
+            Waiting::User(_) | Waiting::Worker(_) => {}
             Waiting::Relay(opening) => opening.abandon(self),
             Waiting::Connect(connecting) => self.close_connection(connecting.connection),
         }

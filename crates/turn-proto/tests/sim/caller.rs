@@ -31,7 +31,6 @@ pub fn settle(driver: &mut Driver, now: Now, first: Option<Sent>) -> Option<Sent
                 | Command::AskWorker { .. }
                 | Command::Fetch { .. }
                 | Command::HandOver(_)
-                | Command::Resume { .. }
                 | Command::Tcp(_) => {
                     continue;
                 }

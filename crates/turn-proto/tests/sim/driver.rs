@@ -212,8 +212,8 @@ impl Driver {
                 }
                 None
             }
-            Verdict::ToClient { .. } => {
-                self.violations.push("a client's packet went to a client".into());
+            Verdict::ToClient { .. } | Verdict::Queued => {
+                self.violations.push(format!("{verdict:?} for a client's packet"));
                 None
             }
         };
@@ -260,7 +260,8 @@ impl Driver {
             | Verdict::ReplyFrom { .. }
             | Verdict::ToPeer { .. }
             | Verdict::Wait
-            | Verdict::Hold => {
+            | Verdict::Hold
+            | Verdict::Queued => {
                 self.violations.push("a peer's packet was answered".into());
                 None
             }
@@ -314,7 +315,7 @@ impl Driver {
                 (pending, Event::RelayOpened { pending, relay, result })
             }
             Event::PeerConnected { pending, .. } => (pending, event),
-            Event::WorkerAnswered(_) | Event::FetchFailed(_) | Event::Resumed { .. } => {
+            Event::WorkerAnswered(_) | Event::FetchFailed(_) => {
                 self.violations.push(format!("{event:?} where nobody may move"));
                 return None;
             }
@@ -450,10 +451,7 @@ impl Driver {
                     self.wanted.insert(relay, at.0);
                     self.commands.push(command);
                 }
-                Command::AskWorker { .. }
-                | Command::Fetch { .. }
-                | Command::HandOver(_)
-                | Command::Resume { .. } => {
+                Command::AskWorker { .. } | Command::Fetch { .. } | Command::HandOver(_) => {
                     self.violations.push(format!("{command:?} where nobody may move"));
                 }
                 Command::FindUser { pending, .. } => {

@@ -160,6 +160,8 @@ pub enum Fate {
         marks: Marks,
     },
     Wait,
+    /// It waits for its client's allocation.
+    Queued,
     Drop(DropReason),
 }
 
@@ -176,6 +178,11 @@ impl Fate {
             Self::Reply(bytes) => bytes,
             other => panic!("expected a reply, got {other:?}"),
         }
+    }
+
+    /// It waits for its client's allocation.
+    pub fn queued(self) {
+        assert!(matches!(self, Self::Queued), "{self:?}");
     }
 
     /// The payload that goes to a peer.
@@ -228,6 +235,8 @@ pub struct World {
     pub held: Vec<Command>,
     /// Commands that concern other workers.
     pub outgoing: Vec<Command>,
+    /// What became of data that waited for its client's allocation, in this order.
+    pub after_queue: Vec<Result<(PeerAddr, Vec<u8>), DropReason>>,
     /// Other workers share its book and its ports.
     pub is_shared: bool,
     pub opened: u32,
@@ -279,6 +288,7 @@ impl World {
             hold: false,
             held: Vec::new(),
             outgoing: Vec::new(),
+            after_queue: Vec::new(),
             is_shared: false,
             opened: 0,
             looked_up: 0,
@@ -356,6 +366,7 @@ impl World {
             }
             Verdict::ToClient { .. } => panic!("a client's packet goes to no client"),
             Verdict::Wait | Verdict::Hold => Fate::Wait,
+            Verdict::Queued => Fate::Queued,
             Verdict::Drop(reason) => Fate::Drop(reason),
         };
         let answers = self.carry_out();
@@ -473,7 +484,11 @@ impl World {
     /// Polls everything, and returns the answers to requests that waited.
     pub fn carry_out(&mut self) -> Vec<(ClientPath, Vec<u8>)> {
         let mut answers = Vec::new();
-        while let Some(command) = self.server.poll_command() {
+        loop {
+            while let Some(packet) = self.server.poll_queued() {
+                answers.extend(self.hand_in_again(&packet));
+            }
+            let Some(command) = self.server.poll_command() else { break };
             if self.hold {
                 self.held.push(command);
             } else {
@@ -484,6 +499,25 @@ impl World {
             self.notices.push(notice);
         }
         answers
+    }
+
+    /// A packet that has waited for its client's allocation.
+    fn hand_in_again(&mut self, packet: &QueuedPacket) -> Option<(ClientPath, Vec<u8>)> {
+        let QueuedPacket { path, marks, bytes, .. } = packet;
+        match self.server.handle_client(self.now, path, *marks, bytes, &mut self.reply) {
+            Verdict::ToPeer { peer, start, len, .. } => {
+                let payload = bytes[start.into()..][..len.into()].to_vec();
+                self.after_queue.push(Ok((peer, payload)));
+                None
+            }
+            Verdict::Reply { len, .. } => Some((*path, self.reply[..len.into()].to_vec())),
+            Verdict::Wait | Verdict::Queued => None,
+            Verdict::Drop(reason) => {
+                self.after_queue.push(Err(reason));
+                None
+            }
+            other => panic!("{other:?} for a packet that has waited"),
+        }
     }
 
     fn carry_out_one(&mut self, command: Command) -> Option<(ClientPath, Vec<u8>)> {
@@ -518,7 +552,6 @@ impl World {
                 return None;
             }
             Command::Tcp(command) => return self.carry_out_tcp(command),
-            Command::Resume { pending } => Event::Resumed { pending },
             Command::AskWorker { .. } | Command::Fetch { .. } | Command::HandOver(_) => {
                 self.outgoing.push(command);
                 return None;

@@ -268,10 +268,9 @@ impl Oracle {
                     self.told.push(Told::Removed(id));
                 }
                 Command::FindUser { .. } => panic!("an open relay asks for nobody"),
-                Command::AskWorker { .. }
-                | Command::Fetch { .. }
-                | Command::HandOver(_)
-                | Command::Resume { .. } => panic!("nobody moves on an open relay"),
+                Command::AskWorker { .. } | Command::Fetch { .. } | Command::HandOver(_) => {
+                    panic!("nobody moves on an open relay")
+                }
             }
         }
         while self.server.poll_notice().is_some() {}
@@ -326,7 +325,11 @@ impl Oracle {
                 (relay, peer.0, start..start + usize::from(len), marks)
             }
             Verdict::Drop(reason) => return Err(reason),
-            Verdict::Reply { .. } | Verdict::ReplyFrom { .. } | Verdict::Wait | Verdict::Hold => {
+            Verdict::Reply { .. }
+            | Verdict::ReplyFrom { .. }
+            | Verdict::Wait
+            | Verdict::Hold
+            | Verdict::Queued => {
                 return Ok(None);
             }
             Verdict::ToClient { .. } => panic!("from one client to another"),

@@ -131,7 +131,6 @@ impl ServerNode {
             | Command::AskWorker { .. }
             | Command::Fetch { .. }
             | Command::HandOver(_)
-            | Command::Resume { .. }
             | Command::Tcp(_) => None,
         }
     }
