@@ -63,6 +63,8 @@ pub struct Applied {
     pub send_buffer: usize,
     /// Whether datagrams arrive merged.
     pub gro: bool,
+    /// Whether datagrams arrive with the count of those lost before them (`SO_RXQ_OVFL`).
+    pub losses: bool,
 }
 
 /// A UDP socket: non-blocking, close-on-exec, of one family (IPv6 sockets take no IPv4).
@@ -87,11 +89,12 @@ impl UdpSocket {
     /// Whatever `socket` or `bind` say: address in use, not available, no descriptors left. A
     /// kernel without an option that only makes things faster or better known is no error.
     pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Applied)> {
-        let (socket, gro) = Self::set_up(addr, options)?;
+        let (socket, Able { gro, losses }) = Self::set_up(addr, options)?;
         let applied = Applied {
             recv_buffer: buffer(socket.as_fd(), libc::SO_RCVBUF)?,
             send_buffer: buffer(socket.as_fd(), libc::SO_SNDBUF)?,
             gro,
+            losses,
         };
         Ok((socket, applied))
     }
@@ -105,17 +108,17 @@ impl UdpSocket {
         Self::set_up(addr, options).map(|(socket, _)| socket)
     }
 
-    /// The socket, and whether datagrams arrive merged.
-    fn set_up(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, bool)> {
+    /// The socket, and what the kernel is able to do for it.
+    fn set_up(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Able)> {
         let fd = open(addr.ip())?;
         let at_rest = match IpFamily::of(addr.ip()) {
             IpFamily::V4 => set_up_v4(fd.as_fd(), options)?,
             IpFamily::V6 => set_up_v6(fd.as_fd(), options)?,
         };
-        let gro = set_up_common(fd.as_fd(), options)?;
+        let able = set_up_common(fd.as_fd(), options)?;
         bind_to(fd.as_fd(), addr)?;
         let local = if addr.port() == 0 { bound_address(fd.as_fd())? } else { addr };
-        Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false) }, gro))
+        Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false) }, able))
     }
 
     /// The address the socket is bound to, with the port that was given for port 0.
@@ -257,15 +260,21 @@ fn set_up_v6(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     Ok(mode)
 }
 
-/// Returns whether datagrams arrive merged.
-fn set_up_common(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<bool> {
+/// The options that a kernel may lack, as [`Applied`] has them.
+struct Able {
+    gro: bool,
+    losses: bool,
+}
+
+fn set_up_common(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<Able> {
     if options.reuse_port {
         set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
-    set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    let losses = set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).is_ok();
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.recv_buffer)?;
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)?;
-    Ok(options.gro && set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok())
+    let gro = options.gro && set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+    Ok(Able { gro, losses })
 }
 
 fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> io::Result<()> {

@@ -107,6 +107,7 @@ pub(crate) fn bind(
     };
     bound.gro = granted.gro;
     bound.warnings.extend(small_buffers(net, granted));
+    bound.warnings.extend(silent_losses(granted));
     Ok(bound)
 }
 
@@ -188,6 +189,15 @@ fn cannot_bind(protocol: &str, address: SocketAddr, error: io::Error) -> Failure
     }
 }
 
+/// A kernel that does not tell how many datagrams it threw away.
+fn silent_losses(granted: Applied) -> Option<String> {
+    (!granted.losses).then(|| {
+        "this kernel lacks the socket option SO_RXQ_OVFL: datagrams that are lost to full receive \
+         buffers are not counted"
+            .to_owned()
+    })
+}
+
 /// Buffers that came out smaller than configured, with the way to change it.
 fn small_buffers(net: &NetOptions, granted: Applied) -> Vec<String> {
     let of = |what, asked: usize, granted: usize, sysctl| {
@@ -252,7 +262,7 @@ mod tests {
     #[test]
     fn small_buffers_name_the_sysctl() {
         let net = NetOptions { recv_buffer: 4 << 20, send_buffer: 1024, ..NetOptions::default() };
-        let granted = Applied { recv_buffer: 212_992, send_buffer: 1024, gro: true };
+        let granted = Applied { recv_buffer: 212_992, send_buffer: 1024, gro: true, losses: true };
         let warnings = small_buffers(&net, granted);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("net.core.rmem_max=4194304"), "{warnings:?}");
