@@ -102,7 +102,8 @@ impl Worker {
                 let set = self.fast_path.set(now.instant, &route, &mut self.server, counters);
                 match set {
                     Ok(()) if self.fast_path.takes_at_tc(&route) => {
-                        self.sockets.routed_at_tc(route.relay, now.instant);
+                        let server = route.five_tuple.server;
+                        self.sockets.routed_at_tc(server, route.relay, now.instant);
                     }
                     Ok(()) => {}
                     Err(error) => {
@@ -131,7 +132,9 @@ impl Worker {
     /// Hears what the kernel relayed.
     pub(crate) fn sweep(&mut self, now: Now) {
         self.fast_path.sweep(now.instant, &mut self.server, self.observer.counters());
-        self.sockets.merge(self.fast_path.listeners_merge());
+        if self.fast_path.flows() == 0 {
+            self.sockets.unrouted();
+        }
     }
 
     /// Lets the server do what has become due, if anything has.

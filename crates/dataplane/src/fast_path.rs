@@ -11,7 +11,6 @@ use turn_types::{AllocationId, Instant, RelayId, Transport};
 use xdp_relay::{Carried, Flow, FlowId, Ring, Routes, Ticket, Trouble};
 
 use crate::limits::SWEEP_EVERY;
-use crate::merging::{Merging, Seen};
 use crate::relay_sockets::ByNumber;
 
 /// Routes of this worker in the kernel, if there is a kernel path.
@@ -29,7 +28,6 @@ pub(crate) struct FastPath {
     sweep_at: Option<Instant>,
     /// What it carried for allocations that are gone, until their records are told.
     last: HashMap<AllocationId, Traffic>,
-    merging: Merging,
 }
 
 /// What a handed over datagram says by its ticket.
@@ -43,9 +41,8 @@ pub(crate) struct Handing {
 impl FastPath {
     pub(crate) fn new(routes: Option<Routes>) -> Self {
         let (handed, last) = (ByNumber::default(), HashMap::new());
-        let merging = Merging::default();
         let (withdrawn, refused) = (Vec::new(), BTreeMap::new());
-        Self { routes, handed, withdrawn, refused, sweep_at: None, last, merging }
+        Self { routes, handed, withdrawn, refused, sweep_at: None, last }
     }
 
     /// What the kernel hands over, and by which relay sockets it would have come.
@@ -151,13 +148,11 @@ impl FastPath {
     pub(crate) fn sweep(&mut self, now: Instant, server: &mut Server, counters: &WorkerCounters) {
         let Some(routes) = &mut self.routes else { return };
         routes.renew(now);
-        let came_merged = routes.sweep(|id, carried| {
+        routes.sweep(|id, carried| {
             count(&carried, counters);
             // One that ended withdrew its routes.
             server.credit(id.allocation, traffic(&carried));
         });
-        let seen = Seen { by_tc: routes.is_by_tc() && !routes.is_empty(), came_merged };
-        self.merging.look(now, seen);
         self.sweep_at = (!routes.is_idle()).then(|| now + SWEEP_EVERY);
     }
 
@@ -165,11 +160,6 @@ impl FastPath {
     pub(crate) fn takes_at_tc(&self, route: &Route) -> bool {
         route.five_tuple.transport == Transport::Udp
             && self.routes.as_ref().is_some_and(Routes::is_by_tc)
-    }
-
-    /// Whether listeners are to ask the kernel for merged packets.
-    pub(crate) const fn listeners_merge(&self) -> bool {
-        self.merging.is_asked_for()
     }
 
     /// How many channels the kernel relays.

@@ -13,6 +13,7 @@ use crate::egress::{Back, Datagram, Ways};
 use crate::fast_path::Handing;
 use crate::limits::{HANDED_AT_ONCE, HANDED_BYTES_AT_ONCE, MESSAGES_PER_RECEIVE};
 use crate::losses::Losses;
+use crate::merging::InARow;
 use crate::observe::{Observer, Trouble};
 use crate::worker::Worker;
 
@@ -25,6 +26,7 @@ impl Worker {
         let mut intake = Intake { rx: &mut self.rx, observer: &mut self.observer, now };
         let messages = intake.receive(Leg::FromClients, &listener.socket, &listener.losses);
         let more = messages.len() == MESSAGES_PER_RECEIVE;
+        let mut in_a_row = InARow::default();
         for index in messages {
             let message = self.rx.message(index);
             let path = listener.path(id, &message);
@@ -38,6 +40,9 @@ impl Worker {
                 let reply = self.egress.reply_buffer();
                 let verdict = self.server.handle_client(now, &path, message.marks, packet, reply);
                 let datagram = Datagram { message: index, start, len: packet.len() };
+                if matches!(verdict, Verdict::ToPeer { .. }) {
+                    in_a_row.relayed(message.from);
+                }
                 if verdict == Verdict::Drop(DropReason::NotStun)
                     && self.dtls.is_some()
                     && is_dtls(packet)
@@ -48,6 +53,7 @@ impl Worker {
                 self.egress.client_packet(verdict, datagram, (&self.sockets, Back::Datagram(back)));
             }
         }
+        listener.merging.received(now.instant, in_a_row.datagrams(), &listener.socket);
         self.settle(now);
         self.serve_dtls();
         more

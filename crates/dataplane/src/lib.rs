@@ -188,27 +188,21 @@ pub mod limits {
     /// ([`xdp_relay::limits::LEASE`]).
     pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-    /// Sweeps in a row by which packets came merged that nobody had asked for, until sockets ask for it
-    /// too: by one of them there may be some that were merged before.
-    pub const MERGED_SWEEPS: u32 = 2;
-
-    /// How long sockets then ask for it, before they see again whether packets come merged all the same:
-    /// that costs a few seconds in which bursts are cut up for them.
-    pub const MERGING_FOR: Duration = Duration::from_mins(10);
-
-    /// Datagrams within [`UNMERGED_WITHIN`] that the system brings to a relay socket alone, though the
-    /// program at tc has its routes, until the socket asks for them merged: far more than that program leaves
-    /// to the socket where it can relay, and what they cost more is nothing by then.
+    /// Datagrams within [`UNMERGED_WITHIN`] that the system brings to a socket one by one, though the
+    /// program at tc has routes of it, until the socket asks for them merged: far more than that program leaves
+    /// to the socket where it can relay, and what they cost more is nothing by then. To a relay socket any
+    /// count; to a listener those that are relayed and follow one of the same client, since it has all
+    /// clients' requests besides.
     pub const UNMERGED_MAX: u64 = 64;
 
     /// See [`UNMERGED_MAX`].
     pub const UNMERGED_WITHIN: Duration = Duration::from_secs(1);
 
-    /// How long a relay socket then asks, before it sees whether the program relays them now: which costs
+    /// How long a socket then asks, before it sees whether the program relays them now: which costs
     /// [`UNMERGED_MAX`] datagrams where it does not.
-    pub const RELAY_MERGING_FOR: Duration = Duration::from_mins(1);
+    pub const MERGING_FOR: Duration = Duration::from_mins(1);
 
-    /// Until a relay socket that is to cease, and at which something waited, is looked at again: looking
+    /// Until a socket that is to cease, and at which something waited, is looked at again: looking
     /// takes three system calls, and under load there may always be something.
     pub const CEASE_AGAIN_AFTER: Duration = Duration::from_millis(10);
 

@@ -8,6 +8,7 @@ use turn_types::{ClientAddr, ClientPath, FiveTuple, Marks, ServerAddr, SocketId,
 
 use crate::NetOptions;
 use crate::losses::Losses;
+use crate::merging::Merging;
 use crate::token::Token;
 
 /// A listening socket of one worker.
@@ -18,6 +19,7 @@ pub struct Listener {
     /// the answer leaves from that one.
     wildcard: bool,
     pub(crate) losses: Losses,
+    pub(crate) merging: Merging,
 }
 
 impl Listener {
@@ -38,7 +40,10 @@ impl Listener {
             error_queue: false,
         };
         let (socket, applied) = UdpSocket::bind(addr, &options)?;
-        Ok((Self { socket, wildcard, losses: Losses::default() }, applied))
+        Ok((
+            Self { socket, wildcard, losses: Losses::default(), merging: Merging::default() },
+            applied,
+        ))
     }
 
     /// The address the socket is bound to.

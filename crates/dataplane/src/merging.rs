@@ -5,66 +5,22 @@
 //! program relays, it is not: it takes each packet for less than a socket takes its share of a burst, and
 //! what waits in front of sockets that cannot follow is merged more and more. So there sockets do not ask.
 //!
-//! Listeners, to which all clients send, ask all the same while packets come merged whoever asks: from
-//! senders on this machine that hand over several as one, or where the system merges for its own sake. A
-//! relay socket asks while many packets come to it though the program has its routes: from other relay sockets
-//! of this server, by an interface without a program, or for any reason that the program has to leave them.
+//! A socket asks all the same while many packets come to it though the program has its routes: from senders
+//! on this machine that hand over several as one, from other relay sockets of this server, by an interface
+//! without a program, or for any reason that the program has to leave them. Each socket is judged by
+//! itself.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 
 use linux_net::UdpSocket;
 use turn_types::Instant;
 
-use crate::limits::{
-    CEASE_AGAIN_AFTER, MERGED_SWEEPS, MERGING_FOR, RELAY_MERGING_FOR, UNMERGED_MAX, UNMERGED_WITHIN,
-};
+use crate::limits::{CEASE_AGAIN_AFTER, MERGING_FOR, UNMERGED_MAX, UNMERGED_WITHIN};
 
-/// What listeners' packets were seen to be since the last look.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    /// A program at tc relays flows.
-    pub(crate) by_tc: bool,
-    /// Packets of their clients came merged.
-    pub(crate) came_merged: bool,
-}
-
-/// Whether listeners ask.
+/// Whether a socket asks.
 #[derive(Debug, Default)]
-pub(crate) struct Merging {
-    by_tc: bool,
-    /// Looks in a row by which packets came merged that nobody had asked for.
-    unasked: u32,
-    /// Until when it is asked for though a program at tc relays.
-    until: Option<Instant>,
-}
-
-impl Merging {
-    /// Whether to ask: also while no flow is the program's.
-    pub(crate) const fn is_asked_for(&self) -> bool {
-        !self.by_tc || self.until.is_some()
-    }
-
-    /// Judges by what was seen.
-    pub(crate) fn look(&mut self, now: Instant, seen: Seen) {
-        let asked = self.is_asked_for();
-        self.by_tc = seen.by_tc;
-        self.until = self.until.filter(|until| now < *until && seen.by_tc);
-        if asked {
-            // What came merged was asked for.
-            self.unasked = 0;
-            return;
-        }
-        self.unasked = if seen.came_merged { self.unasked + 1 } else { 0 };
-        // Some of what came by the first look may have been merged while it was still asked for.
-        if self.unasked >= MERGED_SWEEPS {
-            self.until = Some(now + MERGING_FOR);
-        }
-    }
-}
-
-/// Whether a relay socket asks.
-#[derive(Debug, Default)]
-pub(crate) struct RelayMerging(Cell<Asks>);
+pub(crate) struct Merging(Cell<Asks>);
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Asks {
@@ -77,15 +33,24 @@ enum Asks {
     Not { since: Instant, datagrams: u64 },
 }
 
-impl RelayMerging {
-    /// A program at tc has a route of the socket now.
+impl Merging {
+    /// A program at tc has a route now of which packets come to the socket.
     pub(crate) fn routed(&self, now: Instant) {
         if matches!(self.0.get(), Asks::Always) {
             self.0.set(Asks::Until(now));
         }
     }
 
-    /// Judges by what the system brought, `datagrams` of them, and by whether the socket could cease.
+    /// No program has a route of the socket any more.
+    pub(crate) fn unrouted(&self, socket: &UdpSocket) {
+        match self.0.replace(Asks::Always) {
+            Asks::Not { .. } => socket.merge(true),
+            Asks::Always | Asks::Until(_) => {}
+        }
+    }
+
+    /// Judges by what the system brought, `datagrams` that are cheaper merged, and by whether the socket
+    /// could cease.
     pub(crate) fn received(&self, now: Instant, datagrams: u64, socket: &UdpSocket) {
         self.0.set(match self.0.get() {
             Asks::Until(until) if until <= now => {
@@ -99,7 +64,7 @@ impl RelayMerging {
                 let datagrams = before + datagrams;
                 if datagrams > UNMERGED_MAX {
                     socket.merge(true);
-                    Asks::Until(now + RELAY_MERGING_FOR)
+                    Asks::Until(now + MERGING_FOR)
                 } else {
                     Asks::Not { since, datagrams }
                 }
@@ -107,6 +72,26 @@ impl RelayMerging {
             Asks::Not { .. } => Asks::Not { since: now, datagrams },
             asks @ (Asks::Always | Asks::Until(_)) => asks,
         });
+    }
+}
+
+/// Counts datagrams of a batch that follow one from the same sender: what merging would have made cheaper.
+/// Datagrams of many senders, however many, are not.
+#[derive(Debug, Default)]
+pub(crate) struct InARow {
+    last: Option<SocketAddr>,
+    datagrams: u64,
+}
+
+impl InARow {
+    /// A datagram that was relayed: others are nobody's reason to change anything.
+    pub(crate) fn relayed(&mut self, from: SocketAddr) {
+        self.datagrams += u64::from(self.last.replace(from) == Some(from));
+    }
+
+    /// Returns the count.
+    pub(crate) const fn datagrams(&self) -> u64 {
+        self.datagrams
     }
 }
 
@@ -119,48 +104,8 @@ mod tests {
 
     use super::*;
 
-    const TC: Seen = Seen { by_tc: true, came_merged: false };
-    const MERGED: Seen = Seen { came_merged: true, ..TC };
-
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
-    }
-
-    /// Whether it is asked for after each look, one a second.
-    fn looks(merging: &mut Merging, from: u64, seen: &[Seen]) -> Vec<bool> {
-        let look = |(second, seen): (u64, &Seen)| {
-            merging.look(at(second), *seen);
-            merging.is_asked_for()
-        };
-        (from..).zip(seen).map(look).collect()
-    }
-
-    #[test]
-    fn sockets_alone_ask() {
-        let mut merging = Merging::default();
-        let seen = Seen { by_tc: false, ..MERGED };
-        assert_eq!(looks(&mut merging, 1, &[seen; 4]), [true; 4]);
-    }
-
-    #[test]
-    fn where_a_program_relays_they_do_not() {
-        let mut merging = Merging::default();
-        assert!(merging.is_asked_for(), "it relays nothing yet");
-        // Merged by the first look: as it was asked for. By the second: what was still on its way.
-        assert_eq!(looks(&mut merging, 1, &[MERGED, MERGED, TC, TC]), [false; 4]);
-        let none = Seen { by_tc: false, ..TC };
-        assert_eq!(looks(&mut merging, 5, &[none]), [true], "it relays nothing now");
-    }
-
-    #[test]
-    fn what_comes_merged_unasked_is_taken_merged_for_a_while() {
-        let mut merging = Merging::default();
-        looks(&mut merging, 1, &[MERGED, MERGED]);
-        assert_eq!(looks(&mut merging, 3, &[MERGED; 5]), [true; 5]);
-        let end = 3 + MERGING_FOR.as_secs();
-        assert_eq!(looks(&mut merging, end - 1, &[MERGED]), [true]);
-        assert_eq!(looks(&mut merging, end, &[MERGED, MERGED]), [false; 2]);
-        assert_eq!(looks(&mut merging, end + 2, &[TC]), [false], "they have ceased");
     }
 
     fn socket() -> UdpSocket {
@@ -187,9 +132,9 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_socket_asks_while_the_system_brings_it_much() {
+    fn a_socket_asks_while_the_system_brings_it_much() {
         let relay = socket();
-        let merging = RelayMerging::default();
+        let merging = Merging::default();
         let mut second = 0;
         // Whether it asks after having been brought so many, in a second of their own.
         let mut asks = |datagrams| {
@@ -205,14 +150,28 @@ mod tests {
         merging.routed(at(0));
         assert!(!asks(2), "one more route is nothing new");
         assert!(asks(UNMERGED_MAX + 1), "the program takes none");
-        let again = RELAY_MERGING_FOR.as_secs();
+        let again = MERGING_FOR.as_secs();
         assert!((1..again).all(|_| asks(2)));
         assert!(!asks(2), "it may take them now");
+        merging.unrouted(&relay);
+        assert_eq!(messages_of_a_burst(&relay, 8), 1, "it has no route any more");
     }
 
     #[test]
-    fn a_relay_socket_at_which_something_waits_is_not_looked_at_all_the_time() {
-        let (relay, merging) = (socket(), RelayMerging::default());
+    fn what_merging_would_have_made_cheaper_is_counted() {
+        let [alice, bob] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        let count = |senders: &[SocketAddr]| {
+            let mut in_a_row = InARow::default();
+            senders.iter().for_each(|from| in_a_row.relayed(*from));
+            in_a_row.datagrams()
+        };
+        assert_eq!(count(&[alice, bob].repeat(100)), 0);
+        assert_eq!(count(&[alice, alice, alice, bob, bob, alice]), 3);
+    }
+
+    #[test]
+    fn a_socket_at_which_something_waits_is_not_looked_at_all_the_time() {
+        let (relay, merging) = (socket(), Merging::default());
         merging.routed(at(1));
         std::net::UdpSocket::bind("127.0.0.1:0")
             .unwrap()

@@ -7,14 +7,14 @@ use linux_net::UdpSocket;
 use turn_types::RelayId;
 
 use crate::losses::Losses;
-use crate::merging::RelayMerging;
+use crate::merging::Merging;
 
 /// A relay socket.
 #[derive(Debug)]
 pub(crate) struct RelaySocket {
     pub(crate) socket: UdpSocket,
     pub(crate) losses: Losses,
-    pub(crate) merging: RelayMerging,
+    pub(crate) merging: Merging,
 }
 
 /// By keys that we count up ourselves.
@@ -28,7 +28,7 @@ pub(crate) struct RelaySockets {
 
 impl RelaySockets {
     pub(crate) fn insert(&mut self, relay: RelayId, socket: UdpSocket) {
-        let (losses, merging) = (Losses::default(), RelayMerging::default());
+        let (losses, merging) = (Losses::default(), Merging::default());
         let socket = RelaySocket { socket, losses, merging };
         let before = self.sockets.insert(relay, socket);
         debug_assert!(before.is_none(), "relay numbers are never reused");

@@ -34,8 +34,6 @@ pub(crate) struct Sockets {
     /// Those of which no connection can be taken now.
     resting: Vec<RelayId>,
     net: NetOptions,
-    /// Whether listeners ask for merged packets.
-    listeners_merge: bool,
 }
 
 /// How connections with peers are: those that keep silent are asked whether they are there, and given up
@@ -67,19 +65,7 @@ impl Sockets {
         let events = Events::new(SOCKETS_PER_TURN);
         let relays = RelaySockets::default();
         let (listening, resting) = (HashMap::new(), Vec::new());
-        let listeners_merge = net.gro;
-        Ok(Self {
-            epoll,
-            events,
-            wake,
-            listeners,
-            acceptors,
-            relays,
-            listening,
-            resting,
-            net,
-            listeners_merge,
-        })
+        Ok(Self { epoll, events, wake, listeners, acceptors, relays, listening, resting, net })
     }
 
     /// Waits until something is ready, or for `timeout`; `None` waits for ever. Wake-ups are taken
@@ -280,25 +266,23 @@ impl Sockets {
         Ok(())
     }
 
-    /// A program at tc has a route of a relay socket now.
-    pub(crate) fn routed_at_tc(&self, relay: RelayId, now: Instant) {
+    /// A program at tc has a route now, of a client at the listener of `server`, and of a relay socket.
+    pub(crate) fn routed_at_tc(&self, server: ServerAddr, relay: RelayId, now: Instant) {
         // One that never asks is not to begin.
-        if self.net.gro
-            && let Some(relay) = self.relay(relay)
-        {
+        if !self.net.gro {
+            return;
+        }
+        if let Some((_, listener)) = self.listener_at(server) {
+            listener.merging.routed(now);
+        }
+        if let Some(relay) = self.relay(relay) {
             relay.merging.routed(now);
         }
     }
 
-    /// Has listeners ask for merged packets, or cease to.
-    pub(crate) fn merge(&mut self, wanted: bool) {
-        let merges = self.net.gro && wanted;
-        if merges != std::mem::replace(&mut self.listeners_merge, merges) {
-            // What a client sent and waits already, merged, comes as one datagram when it is not asked for
-            // any more: of ChannelData the length in front shows it, so that none of it is taken for one
-            // payload.
-            self.listeners.iter().for_each(|listener| listener.socket.merge(merges));
-        }
+    /// No program has a route of this worker any more.
+    pub(crate) fn unrouted(&self) {
+        self.listeners.iter().for_each(|listener| listener.merging.unrouted(&listener.socket));
     }
 
     /// Closes a relay socket, for UDP or TCP; its descriptor leaves the epoll set by that.
