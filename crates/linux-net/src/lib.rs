@@ -51,9 +51,12 @@ mod flush;
 mod grouping;
 mod headers;
 mod heap;
+mod host_monitor;
 mod interfaces;
 mod namespace;
+pub mod netlink;
 mod occupancy;
+mod own_addresses;
 mod priority;
 mod probe;
 mod random;
@@ -78,11 +81,13 @@ pub use epoll::{Epoll, Event, Events, Interest};
 pub use errno::SendError;
 pub use error_queue::{IcmpReport, SocketError};
 pub use flush::{SendStats, SocketTable};
+pub use host_monitor::{HostChanges, HostMonitor};
 pub use interfaces::{
     InterfaceAddress, interface_addresses, interface_index, source_address_towards,
 };
 pub use namespace::{enter_network_namespace, new_network_namespace};
 pub use occupancy::Occupancy;
+pub use own_addresses::own_prefixes;
 pub use priority::{run_first, run_when_idle};
 pub use probe::{Capabilities, capabilities};
 pub use random::random_bytes;

@@ -5,9 +5,12 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use libc::c_int;
+
+use crate::sys::{check, set_option};
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -16,35 +19,38 @@ const HEADER: usize = 16;
 const ATTRIBUTE_HEADER: usize = 4;
 
 /// Bytes of `struct genlmsghdr`, which begins every message of generic netlink.
-pub(super) const GENERIC_HEADER: usize = 4;
+pub const GENERIC_HEADER: usize = 4;
 
 /// The kernel writes as much as fits into a buffer, up to 32 KiB; a message of its own is longer than
 /// that for no device we know of, and then is refused rather than cut.
-const ANSWER_MAX: usize = 64 * 1024;
+pub(crate) const ANSWER_MAX: usize = 64 * 1024;
 
 /// How often a list is asked for when it changes while it is told.
 const ATTEMPTS: u32 = 16;
 
-/// What is asked.
-pub(super) struct Request {
+/// A question to the kernel.
+#[derive(Debug)]
+pub struct Request {
     kind: u16,
     flags: u16,
     body: Vec<u8>,
 }
 
 impl Request {
-    /// For a list. `header` is what messages of the kind begin with.
-    pub(super) fn dump(kind: u16, header: &[u8]) -> Self {
+    /// Asks for a list. `header` is what messages of the kind begin with.
+    #[must_use]
+    pub fn dump(kind: u16, header: &[u8]) -> Self {
         Self { kind, flags: (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16, body: header.to_vec() }
     }
 
-    /// For one thing.
-    pub(super) fn one(kind: u16, header: &[u8]) -> Self {
+    /// Asks for, or changes, one thing.
+    #[must_use]
+    pub fn one(kind: u16, header: &[u8]) -> Self {
         Self { kind, flags: (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body: header.to_vec() }
     }
 
-    /// Says more about it. `value` is short: a name.
-    pub(super) fn attribute_text(&mut self, kind: u16, value: &str) {
+    /// Adds an attribute whose value is a name, which is short.
+    pub fn attribute_text(&mut self, kind: u16, value: &str) {
         let len = ATTRIBUTE_HEADER + value.len() + 1;
         debug_assert!(len <= usize::from(u16::MAX));
         self.body.extend((len as u16).to_ne_bytes());
@@ -66,14 +72,16 @@ impl Request {
     }
 }
 
-/// What a message of generic netlink begins with: the command, the first version.
-pub(super) fn generic_header(command: u8) -> [u8; GENERIC_HEADER] {
+/// The header of a message of generic netlink: the command, the first version.
+#[must_use]
+pub const fn generic_header(command: u8) -> [u8; GENERIC_HEADER] {
     [command, 1, 0, 0]
 }
 
 /// A socket that the kernel answers on, for the network namespace that the thread was in when it was
-/// opened.
-pub(super) struct Socket {
+/// opened. Receiving from it blocks.
+#[derive(Debug)]
+pub struct Socket {
     file: File,
     sequence: u32,
 }
@@ -83,11 +91,10 @@ impl Socket {
     ///
     /// # Errors
     /// Out of descriptors, or forbidden.
-    pub(super) fn open(protocol: c_int) -> io::Result<Self> {
+    pub fn open(protocol: c_int) -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: takes no pointers.
-        let fd = unsafe {
-            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol)
-        };
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -96,11 +103,35 @@ impl Socket {
         Ok(Self { file: fd.into(), sequence: 0 })
     }
 
+    /// Has the kernel read the headers of questions strictly, and answer only with what they select.
+    ///
+    /// # Errors
+    /// Linux before 4.20 cannot: it answers with everything.
+    pub(crate) fn select_strictly(&self) -> io::Result<()> {
+        set_option(self.file.as_fd(), libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, 1)
+    }
+
+    /// Gives the socket an address, without which it belongs to no group.
+    pub(crate) fn bind(&self) -> io::Result<()> {
+        // SAFETY: every member is an integer, of which zeros are values.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: `address` lives until the call returns, and is `len` bytes long.
+        check(unsafe { libc::bind(self.file.as_raw_fd(), (&raw const address).cast(), len) })
+            .map(drop)
+    }
+
+    /// Joins a multicast group (`RTNLGRP_*`), whose notifications are received from then on.
+    pub(crate) fn join(&self, group: c_int) -> io::Result<()> {
+        set_option(self.file.as_fd(), libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, group)
+    }
+
     /// The answers to a question, without their netlink headers.
     ///
     /// # Errors
     /// What the kernel answered instead; or a list changed each time that it was asked for.
-    pub(super) fn ask(&mut self, request: &Request) -> io::Result<Vec<Vec<u8>>> {
+    pub fn ask(&mut self, request: &Request) -> io::Result<Vec<Vec<u8>>> {
         for _ in 0..ATTEMPTS {
             if let Some(answers) = self.ask_once(request)? {
                 return Ok(answers);
@@ -117,7 +148,7 @@ impl Socket {
         let mut answers = Vec::new();
         let mut whole = true;
         loop {
-            let len = self.receive(&mut buffer)?;
+            let len = self.receive(&mut buffer, 0)?;
             for message in messages(&buffer[..len]) {
                 if message.sequence != self.sequence {
                     continue;
@@ -136,7 +167,8 @@ impl Socket {
         }
     }
 
-    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// The length of the next answer or notification, which is at the front of `buffer` then.
+    pub(crate) fn receive(&self, buffer: &mut [u8], flags: c_int) -> io::Result<usize> {
         loop {
             // SAFETY: the kernel writes at most the buffer's length to where it is.
             let len = unsafe {
@@ -144,7 +176,7 @@ impl Socket {
                     self.file.as_raw_fd(),
                     buffer.as_mut_ptr().cast(),
                     buffer.len(),
-                    libc::MSG_TRUNC,
+                    libc::MSG_TRUNC | flags,
                 )
             };
             match usize::try_from(len) {
@@ -166,11 +198,11 @@ impl Socket {
 
 /// One message of what was received.
 #[derive(Debug, PartialEq, Eq)]
-struct Message<'a> {
-    kind: u16,
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
     flags: u16,
     sequence: u32,
-    body: &'a [u8],
+    pub(crate) body: &'a [u8],
 }
 
 impl Message<'_> {
@@ -184,7 +216,7 @@ impl Message<'_> {
 }
 
 /// The messages that lie whole in `bytes`.
-fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let header: &[u8; HEADER] = bytes.first_chunk()?;
         let len = u32::from_ne_bytes(*header.first_chunk()?) as usize;
@@ -200,17 +232,17 @@ fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// One thing that a message says.
+/// An attribute of a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Attribute<'a> {
-    /// What it is about.
-    pub(super) kind: u16,
-    /// What it says.
-    pub(super) value: &'a [u8],
+pub struct Attribute<'a> {
+    /// Its type, such as `RTA_DST`.
+    pub kind: u16,
+    /// Its value.
+    pub value: &'a [u8],
 }
 
 /// The attributes that lie whole in `bytes`.
-pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
+pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>> {
     // Bits that say how the value is written.
     const NESTED_AND_ORDER: u16 = 0xc000;
     std::iter::from_fn(move || {
@@ -224,12 +256,24 @@ pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Attribute<'_>
 }
 
 /// A number of 32 bits.
-pub(super) fn number(value: &[u8]) -> Option<u32> {
+#[must_use]
+pub fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
+/// An IP address of either family, by its length.
+#[must_use]
+pub fn ip(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => value.first_chunk().map(|bytes| Ipv4Addr::from(*bytes).into()),
+        16 => value.first_chunk().map(|bytes| Ipv6Addr::from(*bytes).into()),
+        _ => None,
+    }
+}
+
 /// A name, which ends with a zero.
-pub(super) fn text(value: &[u8]) -> String {
+#[must_use]
+pub fn text(value: &[u8]) -> String {
     let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use turn_proto::{
     AuthPolicy, NonceKey, PeerRules, Policy, RelayAddress, RelayPorts, TokenAuthority,
 };
-use turn_types::IpFamily;
+use turn_types::{IpFamily, Prefix};
 
 use crate::error::{Errors, Place, SettingsErrors};
 use crate::settings::{Auth, Settings};
@@ -75,25 +75,22 @@ impl Settings {
         errors.or(pairs)
     }
 
-    /// The rules of the server on a host that has `host_addresses` (all of them, loopback included,
-    /// in the order that [`Settings::relay_addresses`] wants): none of them can be reached as a peer
-    /// unless a rule says so. `previous` are the rules in force, whose record of used ports goes on.
+    /// The rules of the server on a host that has `host_addresses` (in the order that
+    /// [`Settings::relay_addresses`] wants) and delivers `own` to itself. `previous` are the rules in
+    /// force, whose record of used ports goes on.
     ///
     /// # Errors
     /// As [`Settings::relay_addresses`].
     pub fn policy(
         &self,
         host_addresses: &[IpAddr],
+        own: &[Prefix],
         nonce_key: NonceKey,
         previous: Option<&Policy>,
     ) -> Result<Policy, SettingsErrors> {
         let pairs = self.relay_addresses(host_addresses)?;
-        let mut own = host_addresses.to_vec();
-        own.extend(pairs.iter().flat_map(|pair| [pair.local, pair.public]));
-        let discovery = self.discovery.iter().flat_map(|square| square.public.iter().flatten());
-        own.extend(discovery.map(std::net::SocketAddr::ip));
-        own.sort_unstable();
-        own.dedup();
+        let relay: Vec<RelayAddress> =
+            pairs.into_iter().map(|pair| relay_address(pair, previous)).collect();
         Ok(Policy {
             realm: self.realm.clone(),
             software: self.software.clone(),
@@ -106,11 +103,11 @@ impl Settings {
                 tokens: self.tokens(),
                 nonce_key,
             },
-            relay: pairs.into_iter().map(|pair| relay_address(pair, previous)).collect(),
+            peer_rules: self.peer_rules(own, &relay),
+            relay,
             ports: self.relay.ports.into(),
             lifetimes: self.lifetimes,
             quotas: self.quotas,
-            peer_rules: PeerRules::new(&self.peers.allow, &self.peers.deny, &own),
             alternate: self.redirect.clone(),
             strangers: self.strangers,
             mobility: self.mobility,
@@ -119,6 +116,17 @@ impl Settings {
             rfc3489_clients: self.rfc3489_clients,
             discovery: self.discovery.clone(),
         })
+    }
+
+    /// The peer rules on a host that delivers `own` to itself: none of it can be reached as a peer unless
+    /// a rule says so, nor can an address that is relayed from, or that clients are told.
+    #[must_use]
+    pub fn peer_rules(&self, own: &[Prefix], relay: &[RelayAddress]) -> PeerRules {
+        let discovery = self.discovery.iter().flat_map(|square| square.public.iter().flatten());
+        let told = relay.iter().flat_map(|relay| [relay.local, relay.public]);
+        let told = told.chain(discovery.map(std::net::SocketAddr::ip));
+        let own: Vec<Prefix> = own.iter().copied().chain(told.map(Prefix::host)).collect();
+        PeerRules::with_own_prefixes(&self.peers.allow, &self.peers.deny, &own)
     }
 
     /// Whose tokens are taken.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use settings::{Environment, Settings, parse};
 use turn_proto::{NonceKey, PeerAccess, Policy};
+use turn_types::Prefix;
 
 fn good(text: &str) -> Settings {
     parse(Path::new("turnpike.toml"), text, &Environment::empty())
@@ -15,6 +16,11 @@ fn good(text: &str) -> Settings {
 
 fn ips(text: &str) -> Vec<IpAddr> {
     text.split_whitespace().map(|ip| ip.parse().unwrap()).collect()
+}
+
+/// Each of these addresses is the host's own.
+fn own(text: &str) -> Vec<Prefix> {
+    ips(text).into_iter().map(Prefix::host).collect()
 }
 
 /// `local=public` of each relay address, on a host with these addresses.
@@ -30,7 +36,7 @@ fn relays(text: &str, host: &str) -> String {
 }
 
 fn policy(text: &str, host: &str, previous: Option<&Policy>) -> Policy {
-    good(text).policy(&ips(host), NonceKey::new([7; 32]), previous).unwrap()
+    good(text).policy(&ips(host), &own(host), NonceKey::new([7; 32]), previous).unwrap()
 }
 
 #[test]

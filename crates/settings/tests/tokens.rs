@@ -16,7 +16,7 @@ fn good(text: &str) -> Settings {
 
 fn policy(settings: &Settings) -> Policy {
     let host: [IpAddr; 1] = ["192.0.2.1".parse().expect("an address")];
-    let policy = settings.policy(&host, Secret::new([0; 32]), None);
+    let policy = settings.policy(&host, &[], Secret::new([0; 32]), None);
     policy.unwrap_or_else(|errors| panic!("{errors}"))
 }
 

@@ -7,8 +7,8 @@
 //!    allowed, so that no spelling of `127.0.0.1` passes.
 //! 2. **The operator's rules**: the longest prefix that matches; of two equal ones the refusal. A rule
 //!    written in one family says nothing about the other: `::/0` does not open `10.0.0.0/8`.
-//! 3. **Our own addresses** are peers only where another allocation lives, unless a rule of full
-//!    length (`/32`, `/128`) allows exactly that one.
+//! 3. **Our own addresses**, all that this host delivers to itself, are peers only where another
+//!    allocation lives, unless a rule of full length (`/32`, `/128`) allows exactly that one.
 //! 4. **The special-purpose registries** of IANA ([`special`]): refused unless a rule allows them.
 //! 5. All else is allowed.
 //!
@@ -41,8 +41,8 @@ pub enum PeerAccess {
 pub struct PeerRules {
     /// The operator's rules for IPv4 peers and for IPv6 peers.
     rules: [PrefixMap<Rule>; 2],
-    /// Every address of this host, sorted.
-    own: Vec<IpAddr>,
+    /// What this host delivers to itself, of IPv4 and of IPv6.
+    own: [PrefixMap<()>; 2],
 }
 
 /// What an operator said about a prefix.
@@ -59,6 +59,13 @@ impl PeerRules {
     /// interfaces, and the public ones that clients are told behind 1:1 NAT.
     #[must_use]
     pub fn new(allow: &[Prefix], deny: &[Prefix], own: &[IpAddr]) -> Self {
+        let own: Vec<Prefix> = own.iter().copied().map(Prefix::host).collect();
+        Self::with_own_prefixes(allow, deny, &own)
+    }
+
+    /// As [`PeerRules::new`], with prefixes as a whole that are addresses of this host.
+    #[must_use]
+    pub fn with_own_prefixes(allow: &[Prefix], deny: &[Prefix], own: &[Prefix]) -> Self {
         let of_family = |v4: bool| {
             let allow = allow.iter().map(|prefix| {
                 (*prefix, if prefix.len_128() == 128 { Rule::AllowHost } else { Rule::Allow })
@@ -67,10 +74,14 @@ impl PeerRules {
             // Of equal prefixes the last one counts, so that a refusal wins.
             PrefixMap::new(allow.chain(deny).filter(|(prefix, _)| is_v4(prefix) == v4))
         };
-        let mut own: Vec<IpAddr> = own.iter().map(IpAddr::to_canonical).collect();
-        own.sort_unstable();
-        own.dedup();
-        Self { rules: [of_family(true), of_family(false)], own }
+        let own_of_family = |v4: bool| {
+            let of_it = own.iter().filter(|prefix| is_v4(prefix) == v4);
+            PrefixMap::new(of_it.map(|prefix| (*prefix, ())))
+        };
+        Self {
+            rules: [of_family(true), of_family(false)],
+            own: [own_of_family(true), own_of_family(false)],
+        }
     }
 
     /// Whether `ip` may be a peer.
@@ -83,11 +94,8 @@ impl PeerRules {
         if canonical != ip && self.judge(canonical) != PeerAccess::Allowed {
             return PeerAccess::Denied;
         }
-        let rule = match ip {
-            IpAddr::V4(_) => self.rules[0].get(ip),
-            IpAddr::V6(_) => self.rules[1].get(ip),
-        };
-        let default = match rule {
+        let family = usize::from(ip.is_ipv6());
+        let default = match self.rules[family].get(ip) {
             Some(Rule::Deny) => return PeerAccess::Denied,
             Some(Rule::AllowHost) => return PeerAccess::Allowed,
             Some(Rule::Allow) if is_opaque(ip) => return PeerAccess::Denied,
@@ -96,7 +104,7 @@ impl PeerRules {
             None if special::is_special(ip) => PeerAccess::Denied,
             None => PeerAccess::Allowed,
         };
-        if self.own.binary_search(&ip).is_ok() { PeerAccess::OwnAddress } else { default }
+        if self.own[family].get(ip).is_some() { PeerAccess::OwnAddress } else { default }
     }
 }
 

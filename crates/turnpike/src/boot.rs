@@ -1,5 +1,6 @@
 //! From settings to a server that relays: limits, rules, sockets, workers.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,7 +10,7 @@ use control::{
     LockedBook, OffloadInfo, RelayInfo, ServerInfo, UserDirectory, WorkerCounters, Workers,
 };
 use dataplane::{Admission, ConnectionLimits, Doors, NetOptions, WorkerSpec};
-use linux_net::{capabilities, raise_open_files, random_bytes};
+use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{OffloadMode, Settings, SettingsErrors};
 use turn_proto::{Policy, SharedBook, StrangerBudget};
 use turn_types::{Secret, WorkerId};
@@ -19,6 +20,7 @@ use crate::certificates::Keeper;
 use crate::commands::check;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::offload::KernelPath;
+use crate::own_addresses::OwnAddresses;
 use crate::users::{NoUsers, Users};
 use crate::{host, sockets};
 
@@ -34,8 +36,10 @@ pub(crate) struct Running {
     pub(crate) info: ServerInfo,
     pub(crate) kernel_path: KernelPath,
     pub(crate) certificates: Keeper,
-    /// The addresses of this host, as the rules know them.
-    pub(crate) hosts: Vec<IpAddr>,
+    /// What this host delivers to itself, as the rules know it.
+    pub(crate) own: OwnAddresses,
+    /// Hears of changes since then.
+    pub(crate) monitor: io::Result<HostMonitor>,
     /// What an operator should act on.
     pub(crate) warnings: Vec<String>,
 }
@@ -43,10 +47,12 @@ pub(crate) struct Running {
 /// Starts the workers. Without a `store` nobody is looked up.
 pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> Result<Running> {
     let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
-    let hosts = host::addresses()?;
+    // Before the host is looked at: what changes from here on is heard.
+    let monitor = HostMonitor::open();
+    let own = OwnAddresses::read()?;
     let nonce_key = Secret::new(random_bytes());
     let cores = host::cores(settings.workers.count, settings.workers.pin);
-    let policy = rules(settings, &hosts, nonce_key, None, cores.len())?;
+    let policy = rules(settings, &own, nonce_key, None, cores.len())?;
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;
     }
@@ -121,18 +127,29 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
     let mut info = info(&policy, settings, bound.addresses, (workers.count(), bound.gro), offload);
     info.tls_listeners = bound.tls;
     info.certificates = certificates.infos().to_vec();
-    Ok(Running { workers, threads, policy, info, kernel_path, certificates, hosts, warnings })
+    Ok(Running {
+        workers,
+        threads,
+        policy,
+        info,
+        kernel_path,
+        certificates,
+        own,
+        monitor,
+        warnings,
+    })
 }
 
 /// The rules that each of `workers` goes by.
 pub(crate) fn rules(
     settings: &Settings,
-    hosts: &[IpAddr],
+    own: &OwnAddresses,
     nonce_key: Secret<[u8; 32]>,
     previous: Option<&Policy>,
     workers: usize,
 ) -> Result<Policy> {
-    let policy = settings.policy(hosts, nonce_key, previous).map_err(misconfigured)?;
+    let policy = settings.policy(&host::addresses()?, own.prefixes(), nonce_key, previous);
+    let policy = policy.map_err(misconfigured)?;
     Ok(Policy { strangers: share(policy.strangers, workers), ..policy })
 }
 
@@ -287,7 +304,7 @@ mod tests {
     }
 
     fn policy(settings: &Settings) -> Policy {
-        settings.policy(&["127.0.0.1".parse().unwrap()], Secret::new([0; 32]), None).unwrap()
+        settings.policy(&["127.0.0.1".parse().unwrap()], &[], Secret::new([0; 32]), None).unwrap()
     }
 
     #[test]
@@ -299,8 +316,8 @@ mod tests {
             assert_eq!(share.per_second, part, "{whole} for {workers}");
         }
         let settings = settings("[quotas]\nstranger_answers_per_second = 100\n");
-        let hosts = ["127.0.0.1".parse().unwrap()];
-        let policy = rules(&settings, &hosts, Secret::new([0; 32]), None, 2).unwrap();
+        let own = OwnAddresses::read().unwrap();
+        let policy = rules(&settings, &own, Secret::new([0; 32]), None, 2).unwrap();
         assert_eq!(policy.strangers.per_second, 50);
         assert_eq!(settings.strangers.per_second, 100);
     }

@@ -1,7 +1,6 @@
 //! Reading the configuration again: one function behind two doors, SIGHUP and the control socket.
 //! Either everything that can be applied is, or nothing is.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use control::{Change, Handle, ReloadReport};
@@ -13,7 +12,8 @@ use crate::boot;
 use crate::certificates::Keeper;
 use crate::failure::{Failure, Result};
 use crate::logging;
-use crate::{host, sockets};
+use crate::own_addresses::OwnAddresses;
+use crate::sockets;
 
 /// What a reload changes.
 pub(crate) struct InForce {
@@ -25,8 +25,8 @@ pub(crate) struct InForce {
     pub(crate) log: logging::LogLevel,
     /// The certificates.
     pub(crate) certificates: Keeper,
-    /// The addresses of this host when the rules were last made.
-    pub(crate) hosts: Vec<IpAddr>,
+    /// What this host delivers to itself.
+    pub(crate) own: OwnAddresses,
 }
 
 impl InForce {
@@ -50,11 +50,11 @@ impl InForce {
 
     async fn apply(&mut self, handle: &Handle, new: Settings) -> Result<ReloadReport> {
         // The same nonce key: nobody has to log in again.
-        let hosts = host::addresses()?;
+        self.own.refresh();
         let nonce_key = self.policy.auth.nonce_key;
         let workers = handle.workers.count();
         let kept = with_restart_keys_of(&self.settings, new.clone());
-        let policy = boot::rules(&kept, &hosts, nonce_key, Some(&self.policy), workers)?;
+        let policy = boot::rules(&kept, &self.own, nonce_key, Some(&self.policy), workers)?;
         for relay in &policy.relay {
             if self.policy.relay.iter().all(|known| known.local != relay.local) {
                 sockets::check_relay(relay.local)?;
@@ -67,11 +67,11 @@ impl InForce {
         let told = handle.workers.apply(Arc::clone(&policy)).await;
         // Also when a worker did not answer: the others go by it, and what is made next begins here.
         self.policy = Arc::clone(&policy);
-        self.hosts = hosts;
         told.map_err(|error| {
             Failure::failed(error)
                 .hint("some workers may go by the new rules already: reload again")
         })?;
+        self.own.put_in_force();
         for warning in boot::advice(&policy, &new) {
             if !known.contains(&warning) {
                 tracing::warn!("{warning}");
@@ -105,43 +105,24 @@ impl InForce {
         }
     }
 
-    /// Looks whether the host has other addresses than before, and protects those it has now: an
-    /// address of our own must not be a peer like any other. Relay addresses stay as they are until a
-    /// reload.
-    pub(crate) async fn watch_host(&mut self, handle: &Handle) {
-        let Ok(hosts) = host::addresses() else { return };
-        let gained = missing_from(&self.hosts, &hosts);
-        let lost = missing_from(&hosts, &self.hosts);
-        if gained.is_empty() && lost.is_empty() {
-            return;
-        }
-        let nonce_key = self.policy.auth.nonce_key;
-        let workers = handle.workers.count();
-        let made = boot::rules(&self.settings, &hosts, nonce_key, Some(&self.policy), workers);
-        self.hosts = hosts;
-        // It fails when there is no address left to relay from; the next change is looked at again.
-        let Ok(made) = made else { return };
-        let policy = Arc::new(Policy { peer_rules: made.peer_rules, ..(*self.policy).clone() });
-        self.policy = Arc::clone(&policy);
-        match handle.workers.apply(policy).await {
-            Ok(()) => {
-                tracing::info!(
-                    ?gained,
-                    ?lost,
-                    "the addresses of this host changed: peer rules follow"
-                );
-            }
-            Err(error) => {
-                self.hosts.clear(); // so that the next look tries again
-                tracing::warn!(%error, "the addresses of this host changed; a worker was not told");
+    /// Reads what the host delivers to itself, and has workers refuse it: an address of our own must not be
+    /// a peer like any other. Relay addresses stay as they are until a reload. False when it is to be
+    /// tried again.
+    pub(crate) async fn follow_own_addresses(&mut self, handle: &Handle) -> bool {
+        self.own.refresh();
+        if self.own.is_waiting() {
+            let peer_rules = self.settings.peer_rules(self.own.prefixes(), &self.policy.relay);
+            self.policy = Arc::new(Policy { peer_rules, ..(*self.policy).clone() });
+            match handle.workers.apply(Arc::clone(&self.policy)).await {
+                Ok(()) => self.own.put_in_force(),
+                Err(error) => tracing::error!(
+                    %error,
+                    "the addresses of this host changed; a worker was not told, and is told again"
+                ),
             }
         }
+        self.own.is_current()
     }
-}
-
-/// The addresses of `there` that are not in `here`.
-fn missing_from(here: &[IpAddr], there: &[IpAddr]) -> Vec<IpAddr> {
-    there.iter().copied().filter(|ip| !here.contains(ip)).collect()
 }
 
 /// The level as the log knows it.
@@ -248,8 +229,8 @@ mod tests {
     }
 
     fn policy(settings: &Settings) -> Policy {
-        let hosts = host::addresses().unwrap();
-        settings.policy(&hosts, Secret::new([7; 32]), None).unwrap()
+        let own = OwnAddresses::read().unwrap();
+        boot::rules(settings, &own, Secret::new([7; 32]), None, 1).unwrap()
     }
 
     fn in_force() -> InForce {
@@ -261,7 +242,7 @@ mod tests {
             policy,
             log: logging::LogLevel::default(),
             certificates,
-            hosts: host::addresses().unwrap(),
+            own: OwnAddresses::read().unwrap(),
         }
     }
 
@@ -273,17 +254,20 @@ mod tests {
     async fn addresses_that_the_host_has_now_are_protected() {
         let (handle, applied) = worker();
         let mut in_force = in_force();
-        in_force.watch_host(&handle).await;
+        assert!(in_force.follow_own_addresses(&handle).await);
         assert!(applied.lock().unwrap().is_none(), "nothing changed");
 
-        // As if an address had come since: the rules are made anew.
-        in_force.hosts.pop();
-        in_force.watch_host(&handle).await;
+        // As if all had come since, on a host that has lost the addresses that it relays from.
+        in_force.own = OwnAddresses::of_nothing();
+        let elsewhere = "[relay]\naddresses = [\"auto\"]\nexternal = \"2001:db8::1\"\n";
+        in_force.settings =
+            settings::parse(Path::new("t"), elsewhere, &Environment::empty()).unwrap();
+        assert!(in_force.follow_own_addresses(&handle).await);
         let policy = applied.lock().unwrap().take().unwrap();
-        for ip in host::addresses().unwrap() {
+        for ip in crate::host::addresses().unwrap() {
             assert_ne!(policy.peer_rules.judge(ip), turn_proto::PeerAccess::Allowed, "{ip}");
         }
-        in_force.watch_host(&handle).await;
+        assert!(in_force.follow_own_addresses(&handle).await);
         assert!(applied.lock().unwrap().is_none(), "once for each change");
     }
 

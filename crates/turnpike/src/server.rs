@@ -6,12 +6,14 @@ use std::time::Duration;
 use admin::limits::DRAIN_MAX;
 use anyhow::anyhow;
 use control::{DrainReport, Handle, OperatorRequest};
+use linux_net::HostChanges;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::cli::Place;
 use crate::failure::{Failure, Result};
+use crate::host_watch::HostWatch;
 use crate::offload::KernelPath;
 use crate::output;
 use crate::place;
@@ -21,8 +23,8 @@ use crate::signals::{Signals, Wish};
 /// How often a draining server looks whether it is empty.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
-/// How often the server looks whether its host has got other addresses.
-const HOST_LOOK: Duration = Duration::from_secs(5);
+/// How often the server looks whether files of certificates are new.
+const CERTIFICATES_LOOK: Duration = Duration::from_secs(5);
 
 /// How long workers may take to end their allocations and leave. They do it between two batches;
 /// later means that one is stuck, and the process ends without it.
@@ -37,6 +39,7 @@ pub(crate) struct Server {
     pub(crate) signals: Signals,
     pub(crate) threads: Threads,
     pub(crate) kernel_path: KernelPath,
+    pub(crate) host: HostWatch,
 }
 
 /// Waits for worker threads without blocking.
@@ -70,7 +73,7 @@ impl Server {
     /// Runs until the server was told to end and has ended.
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut drain: Option<Instant> = None;
-        let mut host_look = tokio::time::interval(HOST_LOOK);
+        let mut certificates_look = tokio::time::interval(CERTIFICATES_LOOK);
         loop {
             tokio::select! {
                 wish = self.signals.next() => match wish {
@@ -101,11 +104,8 @@ impl Server {
                     return Err(Failure::failed(anyhow!("a worker has ended unexpectedly"))
                         .hint("this is a fault of the program: report it with the log"));
                 }
-                _ = host_look.tick() => {
-                    self.kernel_path.look();
-                    self.in_force.watch_host(&self.handle).await;
-                    self.in_force.watch_certificates(&self.handle);
-                }
+                changes = self.host.next() => self.follow_host(changes).await,
+                _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
             if drain.is_some_and(|until| self.live() == 0 || Instant::now() >= until) {
@@ -113,6 +113,17 @@ impl Server {
             }
         }
         self.stop().await
+    }
+
+    /// Looks at what of the host may have changed.
+    async fn follow_host(&mut self, changes: HostChanges) {
+        // First what protects the host.
+        if changes.own_addresses && !self.in_force.follow_own_addresses(&self.handle).await {
+            self.host.again(HostChanges { own_addresses: true, ..HostChanges::default() });
+        }
+        if changes.devices || changes.forwarding {
+            self.kernel_path.look();
+        }
     }
 
     async fn reload(&mut self) -> control::ReloadReport {

@@ -9,7 +9,6 @@
 mod carrying;
 mod choice;
 pub mod forwarding;
-mod netlink;
 mod privilege;
 #[cfg(test)]
 mod testing;
@@ -17,7 +16,7 @@ mod testing;
 use std::collections::HashMap;
 use std::io;
 
-use netlink::{Attribute, Request, Socket};
+use linux_net::netlink::{self, Attribute, Request, Socket};
 
 pub use carrying::carrying;
 pub use choice::{Choice, Hook, NATIVE_MTU_MAX, choose, may_leave};

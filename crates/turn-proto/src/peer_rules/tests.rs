@@ -278,6 +278,34 @@ fn own_addresses_are_peers_only_for_allocations_unless_one_is_named() {
 }
 
 #[test]
+fn prefixes_of_this_host_are_our_own_as_a_whole() {
+    let own = ["9.9.9.0/24", "2a00::/64", "127.0.0.0/8"].map(|text| text.parse().unwrap());
+    let rules = |allow: &[&str]| {
+        let allow: Vec<Prefix> = allow.iter().map(|text| text.parse().unwrap()).collect();
+        PeerRules::with_own_prefixes(&allow, &[], &own)
+    };
+    let none = rules(&[]);
+    for text in ["9.9.9.0", "9.9.9.77", "9.9.9.255", "2a00::", "2a00::7", "127.0.0.2"] {
+        assert_eq!(none.judge(ip(text)), OwnAddress, "{text}");
+    }
+    for text in ["9.9.8.255", "9.9.10.0", "2a00:0:0:1::"] {
+        assert_eq!(none.judge(ip(text)), Allowed, "{text}");
+    }
+    let allowing = rules(&["9.9.9.0/24", "9.9.9.77/32"]);
+    assert_eq!(allowing.judge(ip("9.9.9.77")), Allowed, "by name");
+    assert_eq!(allowing.judge(ip("9.9.9.78")), OwnAddress, "in an allowed network");
+}
+
+#[test]
+fn all_of_one_family_says_nothing_of_the_other() {
+    let own = |text: &str| PeerRules::with_own_prefixes(&[], &[], &[text.parse().unwrap()]);
+    assert_eq!(own("::/0").judge(ip("8.8.8.8")), Allowed);
+    assert_eq!(own("::/0").judge(ip("2a00::1")), OwnAddress);
+    assert_eq!(own("0.0.0.0/0").judge(ip("8.8.8.8")), OwnAddress);
+    assert_eq!(own("0.0.0.0/0").judge(ip("2a00::1")), Allowed);
+}
+
+#[test]
 fn all_of_loopback_is_our_own() {
     assert_eq!(rules(&[], &[], &[]).judge(ip("127.0.0.2")), Denied);
     let wide = rules(&["127.0.0.0/8", "0.0.0.0/0", "::/0"], &[], &[]);

@@ -10,6 +10,7 @@ use user_db::{Page, SqliteStore, UserStore};
 
 use crate::cli::Place;
 use crate::failure::{Failure, Result};
+use crate::host_watch::HostWatch;
 use crate::logging::{self, LogLevel};
 use crate::place::{self, Configuration};
 use crate::reload::{self, InForce};
@@ -80,13 +81,14 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
             policy: running.policy,
             log,
             certificates: running.certificates,
-            hosts: running.hosts,
+            own: running.own,
         },
         handle,
         requests,
         signals,
         threads: Threads::watch(running.threads),
         kernel_path: running.kernel_path,
+        host: HostWatch::new(running.monitor),
     };
     server.run().await
 }

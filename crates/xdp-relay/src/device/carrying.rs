@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
+use linux_net::netlink::{self, Attribute, Request, Socket};
 use turn_types::IpFamily;
 
-use super::netlink::{self, Attribute, Request, Socket};
 use super::{Device, Kind, links};
 
 /// Names of the devices that carry the server's traffic, sorted, once each, the loopback never:
@@ -98,21 +98,13 @@ fn read_address(answer: &[u8]) -> Option<(u32, IpAddr)> {
     let mut address = None;
     for Attribute { kind, value } in netlink::attributes(attributes) {
         match kind {
-            libc::IFA_LOCAL => local = read_ip(value),
-            libc::IFA_ADDRESS => address = read_ip(value),
+            libc::IFA_LOCAL => local = netlink::ip(value),
+            libc::IFA_ADDRESS => address = netlink::ip(value),
             _ => {}
         }
     }
     // With both, `address` is the other end's.
     Some((number, local.or(address)?))
-}
-
-fn read_ip(value: &[u8]) -> Option<IpAddr> {
-    match value.len() {
-        4 => value.first_chunk().map(|bytes| Ipv4Addr::from(*bytes).into()),
-        16 => value.first_chunk().map(|bytes| Ipv6Addr::from(*bytes).into()),
-        _ => None,
-    }
 }
 
 /// The devices of all default routes, of any routing table: hosts with several ways out have one for

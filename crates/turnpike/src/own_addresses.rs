@@ -1,0 +1,223 @@
+//! What the host delivers to itself, kept current: no client may reach it as a peer.
+//!
+//! It fails closed: what was known once is forgotten only when a whole reading no longer has it.
+
+use std::io;
+use std::time::Duration;
+
+use linux_net::{Clock, interface_addresses, own_prefixes};
+use turn_types::{Instant, Prefix};
+
+use crate::failure::{OrFail as _, Result};
+
+/// How often a failure that lasts is logged.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+
+/// Prefixes named in a line of the log; of more their number is told.
+const NAMED_MAX: usize = 8;
+
+/// What the host delivers to itself, as last read.
+#[derive(Debug)]
+pub(crate) struct OwnAddresses {
+    /// Sorted, once each.
+    known: Vec<Prefix>,
+    /// The last reading was whole.
+    is_whole: bool,
+    /// The rules in force refuse what is known.
+    is_in_force: bool,
+    complained: Option<Instant>,
+}
+
+impl OwnAddresses {
+    /// Reads it at the start, for rules that are made with it.
+    ///
+    /// # Errors
+    /// It cannot be read: a server that does not know what to protect does not start.
+    pub(crate) fn read() -> Result<Self> {
+        let Reading { found, failed } = Reading::now();
+        failed.map_or(Ok(()), Err).or_fail("cannot read which addresses are this host's own")?;
+        Ok(Self { known: found, is_whole: true, is_in_force: true, complained: None })
+    }
+
+    /// As of a host that had none.
+    #[cfg(test)]
+    pub(crate) const fn of_nothing() -> Self {
+        Self { known: Vec::new(), is_whole: true, is_in_force: true, complained: None }
+    }
+
+    /// What is to be refused.
+    pub(crate) fn prefixes(&self) -> &[Prefix] {
+        &self.known
+    }
+
+    /// Reads it again, and logs what is different.
+    pub(crate) fn refresh(&mut self) {
+        self.take(Reading::now(), Clock::instant());
+    }
+
+    fn take(&mut self, reading: Reading, now: Instant) {
+        let Reading { mut found, failed } = reading;
+        self.is_whole = failed.is_none();
+        if let Some(error) = failed {
+            found.extend(&self.known);
+            found.sort_unstable();
+            found.dedup();
+            if self.complained.is_none_or(|at| now >= at + COMPLAIN_EVERY) {
+                self.complained = Some(now);
+                tracing::error!(
+                    %error,
+                    "cannot read which addresses are this host's own: those known before stay \
+                     refused as peers, and new ones may be missing; it is tried again"
+                );
+            }
+        }
+        let gained = missing_from(&self.known, &found);
+        let lost = missing_from(&found, &self.known);
+        if gained.is_empty() && lost.is_empty() {
+            return;
+        }
+        self.known = found;
+        self.is_in_force = false;
+        tracing::info!(
+            gained = named(&gained),
+            lost = named(&lost),
+            "the addresses of this host changed: peer rules follow"
+        );
+    }
+
+    /// The rules in force have it.
+    pub(crate) const fn put_in_force(&mut self) {
+        self.is_in_force = true;
+    }
+
+    /// Whether rules have to be made of it.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        !self.is_in_force
+    }
+
+    /// Whether all of it is known, and in force.
+    pub(crate) const fn is_current(&self) -> bool {
+        self.is_whole && self.is_in_force
+    }
+}
+
+/// What was found, sorted, and why it may not be all.
+struct Reading {
+    found: Vec<Prefix>,
+    failed: Option<io::Error>,
+}
+
+impl Reading {
+    /// The routes to the host itself, and the addresses of its interfaces: those of interfaces that are
+    /// down have no route yet, and will have one the moment they are up.
+    fn now() -> Self {
+        let mut failed = None;
+        let mut found = own_prefixes().unwrap_or_else(|error| {
+            failed = Some(error);
+            Vec::new()
+        });
+        match interface_addresses() {
+            Ok(addresses) => {
+                found.extend(addresses.iter().map(|interface| Prefix::host(interface.address)))
+            }
+            Err(error) => failed = Some(error),
+        }
+        found.sort_unstable();
+        found.dedup();
+        Self { found, failed }
+    }
+}
+
+/// The prefixes of `there` that are not in `here`; both are sorted.
+fn missing_from(here: &[Prefix], there: &[Prefix]) -> Vec<Prefix> {
+    there.iter().copied().filter(|prefix| here.binary_search(prefix).is_err()).collect()
+}
+
+/// For the log.
+fn named(prefixes: &[Prefix]) -> String {
+    let mut names: Vec<String> = prefixes.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    if prefixes.len() > NAMED_MAX {
+        names.push(format!("{} more", prefixes.len() - NAMED_MAX));
+    }
+    names.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefixes(texts: &[&str]) -> Vec<Prefix> {
+        let mut prefixes: Vec<Prefix> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        prefixes.sort_unstable();
+        prefixes
+    }
+
+    fn own(known: &[&str]) -> OwnAddresses {
+        let known = prefixes(known);
+        OwnAddresses { known, is_whole: true, is_in_force: true, complained: None }
+    }
+
+    fn whole(found: &[&str]) -> Reading {
+        Reading { found: prefixes(found), failed: None }
+    }
+
+    fn failed(found: &[&str]) -> Reading {
+        Reading { failed: Some(io::Error::other("no memory")), ..whole(found) }
+    }
+
+    #[test]
+    fn what_changed_waits_to_be_put_in_force() {
+        let mut own = own(&["192.0.2.1/32"]);
+        own.take(whole(&["192.0.2.1/32"]), Instant::ZERO);
+        assert!(!own.is_waiting() && own.is_current());
+        own.take(whole(&["192.0.2.1/32", "10.9.0.0/24"]), Instant::ZERO);
+        assert!(own.is_waiting() && !own.is_current());
+        // Nothing new since: it waits all the same.
+        own.take(whole(&["192.0.2.1/32", "10.9.0.0/24"]), Instant::ZERO);
+        assert!(own.is_waiting());
+        own.put_in_force();
+        assert!(own.is_current());
+        own.take(whole(&["10.9.0.0/24"]), Instant::ZERO);
+        assert_eq!(own.prefixes(), prefixes(&["10.9.0.0/24"]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_again_stays_refused() {
+        let mut own = own(&["10.9.0.0/24", "192.0.2.1/32"]);
+        own.take(failed(&[]), Instant::ZERO);
+        assert_eq!(own.prefixes(), prefixes(&["10.9.0.0/24", "192.0.2.1/32"]));
+        assert!(!own.is_current(), "it is to be tried again");
+        // What was found counts beside it.
+        own.take(failed(&["192.0.2.2/32"]), Instant::ZERO);
+        let all = prefixes(&["10.9.0.0/24", "192.0.2.1/32", "192.0.2.2/32"]);
+        assert_eq!(own.prefixes(), all);
+        own.take(whole(&["192.0.2.2/32"]), Instant::ZERO);
+        assert_eq!(own.prefixes(), prefixes(&["192.0.2.2/32"]));
+    }
+
+    #[test]
+    fn it_complains_once_a_minute() {
+        let mut own = own(&[]);
+        for (after, complained) in [(0, 0), (59, 0), (60, 60), (61, 60)] {
+            let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+            own.take(failed(&[]), at(after));
+            assert_eq!(own.complained, Some(at(complained)), "{after} s");
+        }
+    }
+
+    #[test]
+    fn the_loopback_is_one_of_ours() {
+        let own = OwnAddresses::read().unwrap();
+        for ip in ["127.0.0.1", "127.1.2.3"] {
+            assert!(own.prefixes().iter().any(|prefix| prefix.contains(ip.parse().unwrap())));
+        }
+    }
+
+    #[test]
+    fn a_line_of_the_log_stays_short() {
+        let many: Vec<Prefix> =
+            (0..=9).map(|last| format!("10.0.0.{last}").parse().unwrap()).collect();
+        assert!(named(&many).ends_with("10.0.0.7/32 2 more"), "{}", named(&many));
+        assert_eq!(named(&[]), "");
+    }
+}
