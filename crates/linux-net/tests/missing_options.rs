@@ -1,5 +1,4 @@
 //! Kernels, and sandboxes, that lack a socket option.
-#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
 
 use std::io;
 
