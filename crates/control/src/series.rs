@@ -87,6 +87,8 @@ turn_types::labels! {
         TlsFailed => "tls_failed",
         /// It took nothing of what there was for it.
         Stuck => "stuck",
+        /// It had no allocation and was the idlest when another connection needed a place.
+        CrowdedOut => "crowded_out",
         /// It had no allocation and said nothing for long; or it was one with a peer's connection, one of the
         /// two had said all, and the other nothing for long.
         Idle => "idle",
@@ -120,6 +122,8 @@ turn_types::labels! {
         Address => "address",
         /// Too many came at once: clients ask again.
         Busy => "busy",
+        /// Its address has used its share of the processor time for handshakes: clients ask again.
+        Share => "share",
         /// No memory left.
         Resources => "resources",
     }
@@ -243,6 +247,8 @@ pub enum Series {
     AssociationsRefused(AssociationRefusal),
     /// DTLS associations ended.
     AssociationsEnded(AssociationEnd),
+    /// Connections whose TLS handshake has waited for its address's share of the processor time.
+    StreamsPaused,
     /// Datagrams that DTLS itself had to send.
     DtlsOwn(DtlsOwn),
     /// Connections with peers made: called by a client, or come by themselves and permitted.
@@ -306,7 +312,8 @@ const ASSOCIATIONS_HALF_OPEN: usize = ASSOCIATIONS_LIVE + 1;
 const ASSOCIATIONS_REFUSED: usize = ASSOCIATIONS_HALF_OPEN + 1;
 const ASSOCIATIONS_ENDED: usize = ASSOCIATIONS_REFUSED + AssociationRefusal::ALL.len();
 const DTLS_OWN: usize = ASSOCIATIONS_ENDED + AssociationEnd::ALL.len();
-const PEERS_REFUSED: usize = DTLS_OWN + DtlsOwn::ALL.len();
+const STREAMS_PAUSED: usize = DTLS_OWN + DtlsOwn::ALL.len();
+const PEERS_REFUSED: usize = STREAMS_PAUSED + 1;
 
 impl Series {
     /// How many there are.
@@ -340,6 +347,7 @@ impl Series {
             .chain(AssociationRefusal::ALL.iter().copied().map(Self::AssociationsRefused))
             .chain(AssociationEnd::ALL.iter().copied().map(Self::AssociationsEnded))
             .chain(DtlsOwn::ALL.iter().copied().map(Self::DtlsOwn))
+            .chain([Self::StreamsPaused])
             .chain([Self::PeersConnected, Self::PeersLive])
             .chain(PeerRefusal::ALL.iter().copied().map(Self::PeersRefused))
             .chain([Self::ConnectionAttempts])
@@ -380,6 +388,7 @@ impl Series {
             Self::AssociationsRefused(reason) => ASSOCIATIONS_REFUSED + reason.index(),
             Self::AssociationsEnded(end) => ASSOCIATIONS_ENDED + end.index(),
             Self::DtlsOwn(outcome) => DTLS_OWN + outcome.index(),
+            Self::StreamsPaused => STREAMS_PAUSED,
             Self::PeersConnected => PEERS_CONNECTED,
             Self::PeersLive => PEERS_LIVE,
             Self::PeersRefused(reason) => PEERS_REFUSED + reason.index(),
@@ -426,6 +435,7 @@ impl Series {
             Self::AssociationsRefused(_) => "dtls_associations_refused",
             Self::AssociationsEnded(_) => "dtls_associations_ended",
             Self::DtlsOwn(_) => "dtls_own_datagrams",
+            Self::StreamsPaused => "streams_paused",
             Self::PeersConnected => "peers_connected",
             Self::PeersLive => "peers_live",
             Self::PeersRefused(_) => "peers_refused",
@@ -468,6 +478,7 @@ impl Series {
             | Self::AllocationsLive
             | Self::StreamsAccepted
             | Self::StreamsLive
+            | Self::StreamsPaused
             | Self::AssociationsBegun
             | Self::AssociationsEstablished
             | Self::AssociationsLive
@@ -514,6 +525,7 @@ impl Series {
             | Self::AssociationsRefused(_)
             | Self::AssociationsEnded(_)
             | Self::DtlsOwn(_)
+            | Self::StreamsPaused
             | Self::PeersConnected
             | Self::PeersRefused(_)
             | Self::ConnectionAttempts

@@ -1,13 +1,15 @@
 //! The DTLS associations of one worker's clients.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use linux_net::Flow;
 use turn_session::dtls::{DtlsEngine, Exchange};
-use turn_types::{ClientPath, FiveTuple, Instant, Marks, SocketId};
+use turn_types::{ClientPath, FiveTuple, Instant, Marks, Prefix, SocketId};
 
 use crate::admission::Admitted;
+use crate::limits::{HALF_OPEN_MAX, HALF_OPEN_PER_CUSTOMER};
 use crate::places::Places;
 use crate::sockets::Sockets;
 
@@ -59,6 +61,11 @@ impl Association {
         }
     }
 
+    /// Whose it is.
+    pub(crate) fn customer(&self) -> Prefix {
+        Prefix::customer(self.path.five_tuple.client.0.ip())
+    }
+
     /// The way to the client.
     pub(crate) fn flow(&self, sockets: &Sockets, marks: Marks) -> Option<Flow> {
         let FiveTuple { client, server, .. } = self.path.five_tuple;
@@ -76,10 +83,10 @@ pub(crate) struct Associations {
     places: Places<Association>,
     /// Clients choose these: the table is keyed by the system's randomness.
     by_addresses: HashMap<Key, SocketId>,
-    /// Those whose handshake is not done, the oldest first, and some of which it is.
-    young: VecDeque<SocketId>,
-    /// How many of them it is not.
-    half_open: usize,
+    /// Those whose handshake is not done, of each customer the oldest first.
+    half_open: HashMap<Prefix, VecDeque<SocketId>>,
+    /// How many these are.
+    half_open_count: usize,
     /// What one of them has to say, for as long as that takes.
     pub(crate) exchange: Exchange,
     /// What one of them is to say.
@@ -91,8 +98,8 @@ impl Default for Associations {
         Self {
             places: Places::new(ASSOCIATION),
             by_addresses: HashMap::new(),
-            young: VecDeque::new(),
-            half_open: 0,
+            half_open: HashMap::new(),
+            half_open_count: 0,
             exchange: Exchange::default(),
             plain: Vec::new(),
         }
@@ -109,8 +116,8 @@ impl Associations {
     pub(crate) fn insert(&mut self, association: Association) {
         let id = association.path.socket;
         self.by_addresses.insert(key(&association.path), id);
-        self.young.push_back(id);
-        self.half_open += 1;
+        self.half_open.entry(association.customer()).or_default().push_back(id);
+        self.half_open_count += 1;
         self.places.insert(id, Box::new(association));
     }
 
@@ -134,16 +141,29 @@ impl Associations {
     pub(crate) fn remove(&mut self, id: SocketId) -> Option<Box<Association>> {
         let association = self.places.remove(id)?;
         self.by_addresses.remove(&key(&association.path));
-        self.half_open -= usize::from(!association.established);
+        if !association.established {
+            self.leave_half_open(association.customer(), id);
+        }
         Some(association)
+    }
+
+    fn leave_half_open(&mut self, customer: Prefix, id: SocketId) {
+        let Entry::Occupied(mut of_customer) = self.half_open.entry(customer) else { return };
+        of_customer.get_mut().retain(|other| *other != id);
+        if of_customer.get().is_empty() {
+            of_customer.remove();
+        }
+        self.half_open_count -= 1;
     }
 
     /// The handshake of one of them is done. False if it was before.
     pub(crate) fn establish(&mut self, id: SocketId) -> bool {
-        let newly = self
-            .get_mut(id)
-            .is_some_and(|association| !std::mem::replace(&mut association.established, true));
-        self.half_open -= usize::from(newly);
+        let Some(association) = self.get_mut(id) else { return false };
+        let customer = association.customer();
+        let newly = !std::mem::replace(&mut association.established, true);
+        if newly {
+            self.leave_half_open(customer, id);
+        }
         newly
     }
 
@@ -154,27 +174,28 @@ impl Associations {
 
     /// How many there are whose handshake is not done.
     pub(crate) const fn half_open(&self) -> usize {
-        self.half_open
+        self.half_open_count
     }
 
-    /// The oldest whose handshake is not done.
-    pub(crate) fn oldest_half_open(&mut self) -> Option<SocketId> {
-        while let Some(&id) = self.young.front() {
-            if self.get_mut(id).is_some_and(|association| !association.established) {
-                return Some(id);
-            }
-            self.young.pop_front();
-        }
-        None
+    /// The half-open association that ends for another one of this customer, if there are too many: the oldest
+    /// of the customer that has most, which is this one where it has as many.
+    pub(crate) fn crowded_out_by(&self, customer: Prefix) -> Option<SocketId> {
+        let own = self.half_open.get(&customer);
+        let count = own.map_or(0, VecDeque::len);
+        let most = if count >= HALF_OPEN_PER_CUSTOMER {
+            own
+        } else if self.half_open_count >= HALF_OPEN_MAX {
+            let others = self.half_open.values().filter(|other| other.len() > count);
+            others.max_by_key(|other| other.len()).or(own)
+        } else {
+            None
+        };
+        most?.front().copied()
     }
 
     /// All whose handshake is not done.
-    pub(crate) fn half_open_ids(&mut self) -> Vec<SocketId> {
-        let mut young = std::mem::take(&mut self.young);
-        young.retain(|&id| self.get_mut(id).is_some_and(|association| !association.established));
-        let ids = young.iter().copied().collect();
-        self.young = young;
-        ids
+    pub(crate) fn half_open_ids(&self) -> Vec<SocketId> {
+        self.half_open.values().flatten().copied().collect()
     }
 
     /// All of them.
@@ -189,7 +210,99 @@ fn key(path: &ClientPath) -> Key {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    use turn_session::dtls::{DtlsEnd, NotSent, Refused};
+    use turn_types::{ClientAddr, ServerAddr, Transport};
+
     use super::*;
+    use crate::admission::{Admission, ConnectionLimits};
+
+    /// Says nothing.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl DtlsEngine for Silent {
+        fn take(&mut self, _: &[u8], _: &mut Exchange) -> Result<(), Refused> {
+            Err(Refused)
+        }
+        fn read(&mut self, _: &mut [u8], _: &mut Exchange) -> Result<Option<usize>, DtlsEnd> {
+            Ok(None)
+        }
+        fn write(&mut self, _: &[u8], _: &mut Exchange) -> Result<(), NotSent> {
+            Err(NotSent)
+        }
+        fn resend(&mut self, _: &mut Exchange) -> Result<(), DtlsEnd> {
+            Ok(())
+        }
+        fn close(&mut self, _: &mut Exchange) {}
+        fn is_established(&self) -> bool {
+            false
+        }
+    }
+
+    /// Begins an association of a customer as a worker does, and returns it and the one that ended for it.
+    fn begin(associations: &mut Associations, client: IpAddr) -> (SocketId, Option<SocketId>) {
+        let crowded_out = associations.crowded_out_by(Prefix::customer(client));
+        if let Some(id) = crowded_out {
+            associations.remove(id).unwrap();
+        }
+        let id = associations.next_id().unwrap();
+        let five_tuple = FiveTuple {
+            transport: Transport::Dtls,
+            client: ClientAddr(SocketAddr::new(client, id.0 as u16)),
+            server: ServerAddr("192.0.2.1:3478".parse().unwrap()),
+        };
+        let path = ClientPath { five_tuple, socket: id };
+        let limits = ConnectionLimits { total: 0, per_address: 0 };
+        let place = Arc::new(Admission::new(limits)).admit(client).unwrap();
+        let now = Instant::ZERO;
+        let association =
+            Association::new(Box::new(Silent), path, SocketId(0), [0; 32], now, place);
+        associations.insert(association);
+        (id, crowded_out)
+    }
+
+    #[test]
+    fn a_customer_has_so_many_half_open_and_crowds_out_its_own() {
+        let mut associations = Associations::default();
+        let [flooder, other] = [[192, 0, 2, 7], [192, 0, 2, 8]].map(IpAddr::from);
+        let (oldest_of_all, _) = begin(&mut associations, other);
+        let ids: Vec<_> =
+            (0..HALF_OPEN_PER_CUSTOMER).map(|_| begin(&mut associations, flooder)).collect();
+        assert!(ids.iter().all(|(_, crowded_out)| crowded_out.is_none()));
+        assert_eq!(begin(&mut associations, flooder).1, Some(ids[0].0));
+        assert_eq!(begin(&mut associations, flooder).1, Some(ids[1].0));
+        assert_eq!(associations.half_open(), HALF_OPEN_PER_CUSTOMER + 1);
+        assert!(associations.get_mut(oldest_of_all).is_some());
+        // Those that are done count no more.
+        assert!(associations.establish(ids[2].0) && !associations.establish(ids[2].0));
+        assert_eq!(begin(&mut associations, flooder).1, None);
+        assert_eq!(associations.half_open_ids().len(), associations.half_open());
+    }
+
+    #[test]
+    fn when_all_places_are_taken_who_has_most_makes_room() {
+        let mut associations = Associations::default();
+        let flooder = |number| IpAddr::from([198, 51, 100, number]);
+        let honest: Vec<_> = (0..8)
+            .map(|number| begin(&mut associations, IpAddr::from([192, 0, 2, number])).0)
+            .collect();
+        let mut number = 0;
+        while associations.half_open() < HALF_OPEN_MAX {
+            begin(&mut associations, flooder((number / HALF_OPEN_PER_CUSTOMER) as u8));
+            number += 1;
+        }
+        for number in 0..=255 {
+            let newcomer = IpAddr::from([203, 0, 113, number]);
+            let (_, crowded_out) = begin(&mut associations, newcomer);
+            assert!(crowded_out.is_some_and(|id| !honest.contains(&id)), "{number}");
+            begin(&mut associations, flooder(number % 7));
+        }
+        assert!(honest.iter().all(|id| associations.get_mut(*id).is_some()));
+        assert_eq!(associations.half_open(), HALF_OPEN_MAX);
+    }
 
     #[test]
     fn numbers_are_associations_and_nothing_else() {

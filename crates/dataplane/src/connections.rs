@@ -6,14 +6,13 @@ use control::{Leg, Series, StreamEnd, StreamRefusal};
 use linux_net::TcpStream;
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
-use turn_session::{Speaks, TlsConfig, TlsError, proxy_protocol, speaks};
+use turn_session::{Speaks, proxy_protocol, speaks};
 use turn_types::{ClientAddr, ClientPath, FiveTuple, Marks, ServerAddr, SocketId, Transport};
 
 use crate::admission::NoPlace;
 use crate::egress::{Back, Datagram};
 use crate::limits::{
-    ACCEPTS_PER_TURN, ENDING_FOR, FIRST_MESSAGE_WITHIN, HELD_FOR, IDLE_FOR, MESSAGE_WITHIN,
-    PIPE_STUCK_FOR, READS_PER_TURN, STRANGERS_MESSAGE_BYTES, STUCK_FOR, SWEEP_STREAMS_EVERY,
+    ACCEPTS_PER_TURN, READS_PER_TURN, STRANGERS_MESSAGE_BYTES, SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Trouble;
 use crate::streams::{Heard, ReadError, State, Stream};
@@ -67,9 +66,8 @@ impl Worker {
         let now = self.now.instant;
         let server = socket.local_addr().map_err(|_| StreamRefusal::Resources)?;
         let is_proxy = self.proxies.iter().any(|prefix| prefix.contains(from.ip()));
-        let place =
-            if is_proxy { self.admission.admit_unknown() } else { self.admission.admit(from.ip()) };
-        let place = place.map_err(refusal)?;
+        let client = (!is_proxy).then(|| from.ip());
+        let place = self.admit_stream(client).map_err(refusal)?;
         let id = self.streams.next_id().ok_or(StreamRefusal::Total)?;
         if let Err(error) = self.sockets.watch(&socket, id) {
             self.observer.warn(now, Trouble::Accept, &error);
@@ -137,19 +135,26 @@ impl Worker {
     pub(crate) fn receive_from_stream(&mut self, id: SocketId) {
         for _ in 0..READS_PER_TURN {
             self.make_room_to_receive();
-            let Self { streams, rx, scratch, .. } = self;
-            let Some(stream) = streams.get_mut(id) else { return };
+            let mut work = None;
+            let Some(stream) = self.streams.get_mut(id) else { return };
             match stream.state {
                 State::Data(connection) => return self.hear_client(id, connection),
                 State::Held => return self.look_at_held(id),
-                State::Proxied | State::New => match self.newcomers_left.checked_sub(1) {
-                    Some(left) => self.newcomers_left = left,
+                _ if stream.is_paused => return self.look_at_held(id),
+                _ if stream.is_handshaking() => match self.continue_tls(id) {
+                    Some(begun) => work = Some(begun),
                     // The kernel tells of it again.
                     None => return,
                 },
-                State::Open | State::Answering | State::Ending => {}
+                State::Proxied | State::New | State::Open | State::Answering | State::Ending => {}
             }
+            let Self { streams, rx, scratch, .. } = self;
+            let Some(stream) = streams.get_mut(id) else { return };
             let (heard, more) = (stream.read(rx, scratch), stream.may_hold_more());
+            if let Some(work) = work {
+                self.handshakes.done(self.now.instant, work);
+            }
+            let Some(stream) = self.streams.get_mut(id) else { return };
             if stream.wants_write() {
                 self.write_stream(id);
             }
@@ -173,35 +178,6 @@ impl Worker {
         let Some(stream) = self.streams.get_mut(id) else { return };
         if stream.socket.take_error().is_some() {
             self.close_stream(id, StreamEnd::Broken);
-        }
-    }
-
-    /// TLS cannot begin, or has come to an end that nobody wanted.
-    fn refuse_tls(&mut self, id: SocketId, error: &TlsError) {
-        // The other end is told, as far as that goes.
-        self.write_stream(id);
-        if let Some(stream) = self.streams.get_mut(id) {
-            let client = stream.path.five_tuple.client;
-            self.observer.tls_refused(self.now.instant, client, error);
-        }
-        self.close_stream(id, StreamEnd::TlsFailed);
-    }
-
-    /// The first of a connection is a TLS handshake.
-    fn begin_tls(&mut self, id: SocketId, (message, start): (usize, usize)) {
-        let Some(config) = self.tls.clone().filter(TlsConfig::can_serve) else {
-            return self.close_stream(id, StreamEnd::TlsNotServed);
-        };
-        let Some(stream) = self.streams.get_mut(id) else { return };
-        let begun = stream.begin_tls(&config, &self.rx.message(message).data[start..]);
-        let five_tuple = stream.path.five_tuple;
-        match begun {
-            Ok(()) => {
-                self.server.close(self.now, &five_tuple);
-                self.settle(self.now);
-                self.write_stream(id);
-            }
-            Err(error) => self.refuse_tls(id, &error),
         }
     }
 
@@ -379,49 +355,5 @@ impl Worker {
             stream.part();
         }
         self.settle(self.now);
-    }
-
-    /// Ends the connections that have had their time. Called each second.
-    pub(crate) fn sweep_streams(&mut self) {
-        self.sockets.resume();
-        self.sockets.resume_relays();
-        let now = self.now.instant;
-        let since = |moment| now.saturating_since(moment);
-        let mut ended = Vec::new();
-        for stream in self.streams.iter_mut() {
-            stream.shrink();
-            let end = match stream.state {
-                State::Proxied | State::New if since(stream.heard) >= FIRST_MESSAGE_WITHIN => {
-                    Some(StreamEnd::NoMessage)
-                }
-                State::Answering if since(stream.heard) >= ENDING_FOR => Some(StreamEnd::ByClient),
-                State::Ending if since(stream.heard) >= ENDING_FOR => Some(StreamEnd::ByUs),
-                State::Proxied | State::New | State::Ending | State::Answering => None,
-                State::Held if since(stream.heard) >= HELD_FOR => Some(StreamEnd::Broken),
-                State::Data(_)
-                    if stream.blocked.is_some_and(|moment| since(moment) >= PIPE_STUCK_FOR) =>
-                {
-                    Some(StreamEnd::Stuck)
-                }
-                State::Held | State::Data(_) => None,
-                _ if stream.blocked.is_some_and(|moment| since(moment) >= STUCK_FOR) => {
-                    Some(StreamEnd::Stuck)
-                }
-                _ if stream.is_within_message() && since(stream.heard) >= MESSAGE_WITHIN => {
-                    Some(StreamEnd::TooSlow)
-                }
-                _ if since(stream.heard) >= IDLE_FOR
-                    && !self.server.serves(&stream.path.five_tuple) =>
-                {
-                    Some(StreamEnd::Idle)
-                }
-                State::Open => None,
-            };
-            ended.extend(end.map(|end| (stream.path.socket, end)));
-        }
-        ended.extend(self.peers.overdue(now).into_iter().map(|id| (id, StreamEnd::Idle)));
-        for (id, end) in ended {
-            self.close_stream(id, end);
-        }
     }
 }

@@ -11,19 +11,20 @@ use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Leg, Series
 use linux_net::Flow;
 use turn_proto::DropReason;
 use turn_session::dtls::{
-    ANSWER_MAX, Answer, DtlsConfig, DtlsEnd, DtlsEngine, Ends, Exchange, First, NotHello,
+    ANSWER_MAX, Answer, DtlsConfig, DtlsEnd, DtlsEngine, Ends, Exchange, First, Hello, NotHello,
     begins_handshake,
 };
-use turn_types::{ClientPath, FiveTuple, Instant, Marks, SocketId, Transport};
+use turn_types::{ClientPath, FiveTuple, Instant, Marks, Prefix, SocketId, Transport};
 
 use crate::admission::{Admitted, NoPlace};
 use crate::associations::Association;
 use crate::egress::{Back, Datagram};
+use crate::handshakes::{NoTime, Step};
 use crate::limits::{
-    ASSOCIATION_IDLE_FOR, HALF_OPEN_MAX, HANDSHAKE_WITHIN, HANDSHAKES_PER_BATCH, RESEND_EVERY,
-    SWEEP_ASSOCIATIONS_EVERY,
+    ASSOCIATION_IDLE_FOR, HANDSHAKE_WITHIN, RESEND_EVERY, SWEEP_ASSOCIATIONS_EVERY,
 };
 use crate::tally::Sent;
+use crate::used_cookies::CookieMark;
 use crate::worker::Worker;
 
 /// A datagram for DTLS, until the batch that it is in has been served.
@@ -75,7 +76,6 @@ impl Worker {
         if self.aside.is_empty() {
             return;
         }
-        self.begun_in_batch = 0;
         let mut aside = std::mem::take(&mut self.aside);
         // One message is from one client.
         for message in aside.chunk_by(|one, next| one.datagram.message == next.datagram.message) {
@@ -117,7 +117,7 @@ impl Worker {
         }
         match known {
             _ if records.is_empty() => {}
-            Some(id) => self.take_records(message, &records, id),
+            Some(id) => self.take_records_within_share(message, &records, id),
             None => {
                 let stray = Series::Drop(DropReason::DtlsStray);
                 self.observer.count(stray, records.len() as u64);
@@ -147,21 +147,8 @@ impl Worker {
         let datagram = &self.rx.message(from.message).data[from.range.clone()];
         match config.front().take(datagram, ends, since, &mut answer) {
             First::Verified(hello) => {
-                let random = *hello.random();
-                let again = |association: &mut Association| association.random == random;
-                if known.and_then(|id| self.associations.get_mut(id)).is_some_and(again) {
-                    // What it was answered is sent again by the clock, if it is needed.
-                    self.observer.count(Series::Fate(Fate::Dtls), 1);
-                    return known;
-                }
-                // Before anything is made for it.
-                if self.begun_in_batch >= HANDSHAKES_PER_BATCH {
-                    return self.refuse(from, AssociationRefusal::Busy);
-                }
-                self.begun_in_batch += 1;
-                let engine = config.begin(&hello).map_err(|_| AssociationRefusal::Resources);
-                let begun = engine.and_then(|engine| self.begin(from, engine, random));
-                begun.map_or_else(|why| self.refuse(from, why), Some)
+                let (random, cookie) = (*hello.random(), CookieMark::of(hello.cookie()));
+                self.take_verified(config, from, random, cookie)
             }
             First::Answer(len, what) => {
                 let what = match what {
@@ -182,6 +169,46 @@ impl Worker {
                 });
                 known
             }
+        }
+    }
+
+    /// Takes a hello of a client that has shown by its cookie that it is at its address.
+    fn take_verified(
+        &mut self,
+        config: &DtlsConfig,
+        from: &Newcomer,
+        random: [u8; 32],
+        cookie: CookieMark,
+    ) -> Option<SocketId> {
+        let again = |association: &mut Association| association.random == random;
+        if from.known.and_then(|id| self.associations.get_mut(id)).is_some_and(again) {
+            // What it was answered is sent again by the clock, if it is needed.
+            self.observer.count(Series::Fate(Fate::Dtls), 1);
+            return from.known;
+        }
+        // Its association has ended, and whoever repeats it is not begun with anew.
+        if self.used_cookies.contains(cookie) {
+            self.egress.dropped(DropReason::DtlsCookieUsed);
+            return from.known;
+        }
+        let client = from.path.five_tuple.client.0.ip();
+        // Before anything is made for it.
+        let work = match self.begin_handshake_work(client, Step::Begin) {
+            Ok(work) => work,
+            Err(NoTime::Turn) => return self.refuse(from, AssociationRefusal::Busy),
+            Err(NoTime::Customer) => return self.refuse(from, AssociationRefusal::Share),
+        };
+        let datagram = &self.rx.message(from.message).data[from.range.clone()];
+        let engine = Hello::read(datagram).ok().and_then(|hello| config.begin(&hello).ok());
+        let engine = engine.ok_or(AssociationRefusal::Resources);
+        let begun = engine.and_then(|engine| self.begin(from, engine, random));
+        self.handshakes.done(self.now.instant, work);
+        match begun {
+            Ok(id) => {
+                self.used_cookies.insert(cookie);
+                Some(id)
+            }
+            Err(why) => self.refuse(from, why),
         }
     }
 
@@ -208,7 +235,12 @@ impl Worker {
 
     fn refuse(&self, from: &Newcomer, why: AssociationRefusal) -> Option<SocketId> {
         self.observer.count(Series::AssociationsRefused(why), 1);
-        self.egress.dropped(DropReason::DtlsNoPlace);
+        self.egress.dropped(match why {
+            AssociationRefusal::Busy | AssociationRefusal::Share => DropReason::DtlsBusy,
+            AssociationRefusal::Total
+            | AssociationRefusal::Address
+            | AssociationRefusal::Resources => DropReason::DtlsNoPlace,
+        });
         let FiveTuple { client, server, .. } = from.path.five_tuple;
         self.associations.find(&(client.0, server.0))
     }
@@ -219,16 +251,34 @@ impl Worker {
         if let Some(id) = from.known {
             self.end_association(id, AssociationEnd::Replaced);
         }
-        if self.associations.half_open() >= HALF_OPEN_MAX
-            && let Some(oldest) = self.associations.oldest_half_open()
-        {
+        let client = from.path.five_tuple.client.0.ip();
+        if let Some(oldest) = self.associations.crowded_out_by(Prefix::customer(client)) {
             self.end_association(oldest, AssociationEnd::CrowdedOut);
         }
-        let client = from.path.five_tuple.client.0.ip();
         self.dtls_admission.admit(client).map_err(|why| match why {
             NoPlace::Total => AssociationRefusal::Total,
             NoPlace::Address => AssociationRefusal::Address,
         })
+    }
+
+    /// Hands records to an association; one whose handshake is not done only where there is time for it.
+    fn take_records_within_share(
+        &mut self,
+        message: usize,
+        records: &[Range<usize>],
+        id: SocketId,
+    ) {
+        let Some(association) = self.associations.get_mut(id) else { return };
+        if association.established {
+            return self.take_records(message, records, id);
+        }
+        let client = association.path.five_tuple.client.0.ip();
+        let Ok(work) = self.begin_handshake_work(client, Step::Continue) else {
+            let busy = Series::Drop(DropReason::DtlsBusy);
+            return self.observer.count(busy, records.len() as u64);
+        };
+        self.take_records(message, records, id);
+        self.handshakes.done(self.now.instant, work);
     }
 
     /// Hands records to an association, and what is in them to the server.

@@ -35,10 +35,12 @@ pub(crate) enum Trouble {
     Proxy,
     /// A worker takes no message from another.
     Move,
+    /// There is no processor time for a client's handshake.
+    Handshakes,
 }
 
 impl Trouble {
-    const COUNT: usize = 9;
+    const COUNT: usize = 10;
 
     const fn text(self) -> &'static str {
         match self {
@@ -52,6 +54,9 @@ impl Trouble {
             Self::KernelDrops => {
                 "datagrams were lost because a receive buffer was full; raise \
                  sockets.receive_buffer, or give the server more workers"
+            }
+            Self::Handshakes => {
+                "too many DTLS or TLS handshakes: some wait, or are dropped until the client sends again"
             }
             Self::Move => "a worker takes no messages: clients cannot move to it for now",
             Self::Proxy => {

@@ -234,7 +234,8 @@ impl Worker {
             self.make_room_to_receive();
             let Self { streams, rx, .. } = self;
             let Some(stream) = streams.get_mut(id) else { continue };
-            if stream.state == State::Open
+            // One that is new has begun TLS, and there was no time for it.
+            if matches!(stream.state, State::New | State::Open)
                 && let Some(message) = stream.reread(rx)
             {
                 self.serve_stream(id, message);

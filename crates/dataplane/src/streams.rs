@@ -45,6 +45,8 @@ pub(crate) struct Stream {
     pub(crate) blocked: Option<Instant>,
     /// Where it is one with a peer's: whether it is to be read.
     pub(crate) is_read: bool,
+    /// Its TLS handshake waits for its customer's share of the time, and is not read.
+    pub(crate) is_paused: bool,
     place: Admitted,
 }
 
@@ -93,6 +95,7 @@ impl Stream {
             waiting: 0,
             blocked: None,
             is_read: true,
+            is_paused: false,
             place,
         }
     }
@@ -175,6 +178,11 @@ impl Stream {
         self.tls.is_some()
     }
 
+    /// Whether the two ends have yet to agree on TLS.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.is_agreed())
+    }
+
     /// Whether the handshake, or an alert, is to be written.
     pub(crate) fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(Tls::wants_write)
@@ -202,6 +210,7 @@ impl Stream {
     /// What is to be waited for.
     pub(crate) const fn interest(&self) -> Interest {
         match (self.state, self.blocked.is_some()) {
+            _ if self.is_paused => Interest::ErrorsOnce,
             (State::Data(_), true) if self.is_read => Interest::ReadWrite,
             (State::Data(_), false) if self.is_read => Interest::Read,
             (State::Data(_) | State::Held, true) => Interest::Write,

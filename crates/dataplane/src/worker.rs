@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ahash::RandomState;
 use control::{Histogram, Inbox, Series, UserDirectory};
-use linux_net::{Clock, RxBatch, TxBatch};
+use linux_net::{Clock, RxBatch, TxBatch, random_bytes};
 use turn_proto::{Fetch, Server, ServerConfig};
 use turn_session::TlsConfig;
 use turn_session::dtls::DtlsConfig;
@@ -15,19 +16,22 @@ use turn_types::{Instant, Now, Prefix, SocketId, WorkerId};
 use crate::WorkerSpec;
 use crate::admission::Admission;
 use crate::associations::Associations;
+use crate::deadlines::Evictable;
 use crate::doors::{Arrivals, Doors};
 use crate::dtls::Aside;
 use crate::egress::Egress;
 use crate::fast_path::FastPath;
+use crate::handshakes::Handshakes;
 use crate::limits::{
     BYTES_PER_GATHERING, CIPHERTEXT_PER_READ, HANDED_ROUNDS, MESSAGES_PER_GATHERING,
-    MESSAGES_PER_RECEIVE, NEWCOMERS_PER_TURN, SOCKETS_PER_TURN, SWEEP_STREAMS_EVERY,
+    MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN, SWEEP_STREAMS_EVERY,
 };
 use crate::observe::Observer;
 use crate::peers::Peers;
 use crate::ready::Ready;
 use crate::sockets::Sockets;
 use crate::streams::Streams;
+use crate::used_cookies::UsedCookies;
 
 /// A worker. It shares nothing that a relayed packet touches.
 pub(crate) struct Worker {
@@ -43,6 +47,7 @@ pub(crate) struct Worker {
     /// There is something to be done in the next turn whatever happens.
     pub(crate) is_busy: bool,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) evictable: Evictable,
     /// Load balancers, which say who is behind them.
     pub(crate) proxies: Vec<Prefix>,
     /// How TLS is spoken, if it is.
@@ -55,8 +60,10 @@ pub(crate) struct Worker {
     pub(crate) dtls: Option<DtlsConfig>,
     /// Datagrams for DTLS of the batch that is being served.
     pub(crate) aside: Vec<Aside>,
-    /// Handshakes begun for it, also those that came to nothing.
-    pub(crate) begun_in_batch: usize,
+    /// Cookies that are of no use any more.
+    pub(crate) used_cookies: UsedCookies,
+    /// Time for handshakes.
+    pub(crate) handshakes: Handshakes,
     /// Where the records are in a message that is being served, and what was in them.
     pub(crate) records: Vec<Range<usize>>,
     pub(crate) plain: Vec<Range<usize>>,
@@ -74,8 +81,6 @@ pub(crate) struct Worker {
     /// When this turn began: the time of all that is done in it.
     pub(crate) now: Now,
     ready: Ready,
-    /// Connections that have said nothing whole, and may be read in this turn.
-    pub(crate) newcomers_left: usize,
     /// When connections are to be looked at; `None` while there are none.
     pub(crate) sweep_streams_at: Option<Instant>,
     /// When associations are to be looked at; `None` while there are none.
@@ -111,6 +116,7 @@ impl Worker {
             arrivals: spec.inlet.arrivals,
             is_busy: false,
             admission: spec.admission,
+            evictable: Evictable::default(),
             proxies: spec.proxies,
             tls: spec.tls,
             acme_redirect: spec.acme_redirect,
@@ -118,7 +124,8 @@ impl Worker {
             dtls_admission: spec.dtls_admission,
             dtls: spec.dtls,
             aside: Vec::new(),
-            begun_in_batch: 0,
+            used_cookies: UsedCookies::new(),
+            handshakes: Handshakes::new(hasher()),
             records: Vec::new(),
             plain: Vec::new(),
             scratch: vec![0; CIPHERTEXT_PER_READ],
@@ -132,7 +139,6 @@ impl Worker {
             stopping: false,
             now: Clock::now(),
             ready: Ready::new(),
-            newcomers_left: 0,
             sweep_streams_at: None,
             sweep_associations_at: None,
             look_for_idle_at: Instant::ZERO,
@@ -145,6 +151,7 @@ impl Worker {
         while !self.stopping {
             self.wait(more_requests || self.is_busy || !self.released.is_empty());
             self.is_busy = false;
+            self.handshakes.begin_turn();
             self.serve_ready();
             self.serve_handed();
             self.serve_streams();
@@ -225,7 +232,6 @@ impl Worker {
 
     /// Serves streams that are ready: each is read once, so that none makes the others wait.
     fn serve_streams(&mut self) {
-        self.newcomers_left = NEWCOMERS_PER_TURN;
         for index in 0..SOCKETS_PER_TURN {
             let Some(id) = self.ready.writable(index) else { break };
             self.write_stream(id);
@@ -288,4 +294,10 @@ impl Worker {
             observer.kernel_warning(warning);
         }
     }
+}
+
+/// Hashes by randomness of the operating system.
+fn hasher() -> RandomState {
+    let seed = || u64::from_ne_bytes(random_bytes());
+    RandomState::with_seeds(seed(), seed(), seed(), seed())
 }

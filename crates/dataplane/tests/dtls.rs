@@ -4,13 +4,15 @@
 mod support;
 
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
 use dataplane::ConnectionLimits;
-use dataplane::limits::{HALF_OPEN_MAX, HANDSHAKES_PER_BATCH};
-use support::dtls::{DtlsUser, config, cookie, hello, receive, socket};
+use dataplane::limits::{HALF_OPEN_PER_CUSTOMER, HANDSHAKE_STEP_MIN, HANDSHAKE_TIME_PER_TURN};
+use support::dtls::{DtlsUser, config, cookie, hello, receive, socket, socket_at};
 use support::end::End;
+use support::stream::StreamUser;
 use support::user::TurnUser;
 use support::{LOCALHOST, LOCALHOST_V6, PEER, Start, World};
 use test_support::eventually;
@@ -171,24 +173,105 @@ fn a_hundred_thousand_first_hellos_leave_nothing() {
 /// A client that is at its address, and goes no further than the cookie.
 fn half_open(world: &World) -> UdpSocket {
     let socket = socket(world.server);
-    socket.send(&hello([9; 32], &[])).unwrap();
-    let answer = receive(&socket);
-    socket.send(&hello([9; 32], cookie(&answer))).unwrap();
+    begin(&socket, [9; 32]);
     assert_eq!(receive(&socket)[13], 2, "a ServerHello");
     socket
 }
 
+/// Sends a hello, and once more with its cookie. Returns that.
+fn begin(socket: &UdpSocket, random: [u8; 32]) -> Vec<u8> {
+    socket.send(&hello(random, &[])).unwrap();
+    let mut answer = receive(socket);
+    // Of a handshake before this one something may be there still.
+    while answer[13] != 3 {
+        answer = receive(socket);
+    }
+    let hello = hello(random, cookie(&answer));
+    socket.send(&hello).unwrap();
+    hello
+}
+
 #[test]
-fn handshakes_that_go_no_further_are_few_and_the_oldest_makes_place() {
+fn a_client_with_many_handshakes_that_go_no_further_crowds_out_its_own_alone() {
     let world = world();
-    let more = 30;
-    let sockets: Vec<_> = (0..HALF_OPEN_MAX + more).map(|_| half_open(&world)).collect();
+    let other = socket_at([127, 0, 0, 9], world.server);
+    begin(&other, [9; 32]);
+    assert_eq!(receive(&other)[13], 2, "a ServerHello");
+    let more = 10;
+    let sockets: Vec<_> = (0..HALF_OPEN_PER_CUSTOMER + more).map(|_| half_open(&world)).collect();
     let totals = world.totals();
-    assert_eq!(totals.value(Series::AssociationsHalfOpen), HALF_OPEN_MAX as u64);
+    assert_eq!(totals.value(Series::AssociationsHalfOpen), HALF_OPEN_PER_CUSTOMER as u64 + 1);
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::CrowdedOut)), more as u64);
     // Who means well is served all the same.
     DtlsUser::allocated(world.server);
     drop(sockets);
+    world.assert_adds_up();
+}
+
+#[test]
+fn a_cookie_begins_one_association() {
+    let world = world();
+    let client = socket(world.server);
+    let first = begin(&client, [1; 32]);
+    begin(&client, [2; 32]);
+    eventually("it has begun anew", || world.count(Series::AssociationsBegun) == 2);
+    for _ in 0..10 {
+        client.send(&first).unwrap();
+    }
+    let repeated = Series::Drop(DropReason::DtlsCookieUsed);
+    eventually("each is dropped", || world.count(repeated) == 10);
+    let totals = world.totals();
+    assert_eq!(totals.value(Series::AssociationsBegun), 2);
+    assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::Replaced)), 1);
+    world.assert_adds_up();
+}
+
+/// Sends hellos with cookies until the share of its address is used up.
+fn use_up_share(world: &World) {
+    let flood = socket(world.server);
+    let used_up = Series::AssociationsRefused(AssociationRefusal::Share);
+    for number in 0..u32::MAX {
+        let mut random = [0; 32];
+        random[..4].copy_from_slice(&number.to_be_bytes());
+        begin(&flood, random);
+        if number % 64 == 0 && world.count(used_up) > 0 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn an_address_has_a_share_of_the_time_and_others_are_served_at_once() {
+    let world = world();
+    use_up_share(&world);
+    assert!(world.count(Series::Drop(DropReason::DtlsBusy)) > 0);
+    let before = world.count(Series::AssociationsEstablished);
+    DtlsUser::connect_by(socket_at([127, 0, 0, 9], world.server), world.server).allocate();
+    assert_eq!(world.count(Series::AssociationsEstablished), before + 1);
+    world.assert_adds_up();
+}
+
+/// TLS takes its part of the same share: it waits until there is some again.
+#[test]
+fn a_tls_handshake_waits_for_the_share_of_its_address() {
+    let tls = Some(support::tls::config());
+    let world = World::start(Start { dtls: Some(config()), tls, ..Start::default() });
+    let paused = || world.count(Series::StreamsPaused) > 0;
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let flood = || {
+            while !is_over.load(Ordering::Relaxed) {
+                use_up_share(&world);
+            }
+        };
+        scope.spawn(flood);
+        while !paused() {
+            let client = scope.spawn(|| StreamUser::allocated(support::tls::tunnel(world.server)));
+            eventually("it is served or waits", || client.is_finished() || paused());
+            is_over.store(paused(), Ordering::Relaxed);
+            client.join().unwrap();
+        }
+    });
     world.assert_adds_up();
 }
 
@@ -225,7 +308,9 @@ fn handshakes_that_come_all_at_once_are_begun_a_few_at_a_time() {
     eventually("all are taken", || {
         world.count(Series::AssociationsBegun) + world.count(refused) == 40
     });
-    assert_eq!(world.count(Series::AssociationsBegun), HANDSHAKES_PER_BATCH as u64);
+    let most = HANDSHAKE_TIME_PER_TURN.as_micros() / HANDSHAKE_STEP_MIN.as_micros();
+    let begun = world.count(Series::AssociationsBegun);
+    assert!((1..=most as u64).contains(&begun), "{begun}");
     assert_eq!(world.count(Series::AssociationsLive), 1, "they are of one client");
     world.assert_adds_up();
 }

@@ -167,7 +167,12 @@ impl DtlsUser {
 pub(crate) fn socket(server: SocketAddr) -> UdpSocket {
     let here: IpAddr =
         if server.is_ipv4() { [127, 0, 0, 1].into() } else { "::1".parse().unwrap() };
-    let socket = UdpSocket::bind((here, 0)).unwrap();
+    socket_at(here, server)
+}
+
+/// The same of another client's address.
+pub(crate) fn socket_at(here: impl Into<IpAddr>, server: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind((here.into(), 0)).unwrap();
     socket.connect(server).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     socket

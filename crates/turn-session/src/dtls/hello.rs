@@ -97,6 +97,12 @@ impl<'a> Hello<'a> {
         self.random
     }
 
+    /// What the client has to show that it is at its address.
+    #[must_use]
+    pub const fn cookie(&self) -> &'a [u8] {
+        self.cookie
+    }
+
     /// Writes what the client sent `back` messages before: the same without a cookie (RFC 6347 §4.2.1).
     pub(super) fn without_cookie(&self, back: u16, to: &mut Vec<u8>) {
         let before = &self.datagram[..self.cookie_at];

@@ -1,0 +1,235 @@
+//! Deadlines of connections, and which of them end so that others have a place.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use control::StreamEnd;
+use turn_types::{Instant, Prefix, SocketId};
+
+use crate::admission::{Admitted, NoPlace};
+use crate::limits::{
+    ENDING_FOR, EVICTABLE_AFTER, EVICTED_PER_SWEEP, FIRST_MESSAGE_WITHIN, HELD_FOR, IDLE_FOR,
+    MESSAGE_WITHIN, PIPE_STUCK_FOR, STUCK_FOR,
+};
+use crate::streams::{State, Stream};
+use crate::worker::Worker;
+
+impl Stream {
+    /// How it ends if it has had its time.
+    fn overdue(&self, now: Instant, has_allocation: impl FnOnce() -> bool) -> Option<StreamEnd> {
+        let since = |moment| now.saturating_since(moment);
+        let silent = since(self.heard);
+        let blocked_for = |most| self.blocked.is_some_and(|moment| since(moment) >= most);
+        match self.state {
+            State::Proxied | State::New => {
+                (silent >= FIRST_MESSAGE_WITHIN).then_some(StreamEnd::NoMessage)
+            }
+            State::Answering => (silent >= ENDING_FOR).then_some(StreamEnd::ByClient),
+            State::Ending => (silent >= ENDING_FOR).then_some(StreamEnd::ByUs),
+            State::Held => (silent >= HELD_FOR).then_some(StreamEnd::Broken),
+            State::Data(_) => blocked_for(PIPE_STUCK_FOR).then_some(StreamEnd::Stuck),
+            State::Open if blocked_for(STUCK_FOR) => Some(StreamEnd::Stuck),
+            State::Open if self.is_within_message() && silent >= MESSAGE_WITHIN => {
+                Some(StreamEnd::TooSlow)
+            }
+            State::Open => (silent >= IDLE_FOR && !has_allocation()).then_some(StreamEnd::Idle),
+        }
+    }
+
+    /// Whether it may end so that another connection has its place, unless it has an allocation.
+    fn is_evictable(&self, now: Instant) -> bool {
+        let silent = now.saturating_since(self.heard);
+        self.state == State::Open && !self.owes_answers() && silent >= EVICTABLE_AFTER
+    }
+}
+
+/// Connections without an allocation that may end so that others have their places. They are looked for only
+/// while there are too few places.
+#[derive(Debug, Default)]
+pub(crate) struct Evictable {
+    are_wanted: bool,
+    /// The one that has been silent for longest first.
+    idlest: VecDeque<(SocketId, Prefix)>,
+}
+
+impl Evictable {
+    /// Takes these, of which the moment says when they were heard last.
+    fn gather(&mut self, mut idle: Vec<(Instant, SocketId, Prefix)>) {
+        idle.sort_unstable_by_key(|(heard, ..)| *heard);
+        idle.truncate(EVICTED_PER_SWEEP);
+        self.idlest = idle.into_iter().map(|(_, id, customer)| (id, customer)).collect();
+        self.are_wanted = false;
+    }
+
+    /// One that has such a place as there is none of.
+    fn pop(&mut self, why: NoPlace, customer: Option<Prefix>) -> Option<SocketId> {
+        self.are_wanted = true;
+        let place = match why {
+            NoPlace::Total => 0,
+            // Nobody's limit is at others' expense.
+            NoPlace::Address => {
+                self.idlest.iter().position(|(_, other)| Some(*other) == customer)?
+            }
+        };
+        self.idlest.remove(place).map(|(id, _)| id)
+    }
+}
+
+impl Worker {
+    /// A place for a connection, if need be that of an idle one without an allocation. `client`: unless a load
+    /// balancer is to say it.
+    pub(crate) fn admit_stream(&mut self, client: Option<IpAddr>) -> Result<Admitted, NoPlace> {
+        loop {
+            let admitted = match client {
+                Some(client) => self.admission.admit(client),
+                None => self.admission.admit_unknown(),
+            };
+            let Err(why) = admitted else { return admitted };
+            let Some(id) = self.evictable.pop(why, client.map(Prefix::customer)) else {
+                return admitted;
+            };
+            let now = self.now.instant;
+            let Some(stream) = self.streams.get_mut(id) else { continue };
+            // Since it was looked for it may have said something.
+            if stream.is_evictable(now) && !self.server.serves(&stream.path.five_tuple) {
+                self.close_stream(id, StreamEnd::CrowdedOut);
+            }
+        }
+    }
+
+    /// Ends the connections that have had their time. Called each second.
+    pub(crate) fn sweep_streams(&mut self) {
+        self.sockets.resume();
+        self.sockets.resume_relays();
+        self.resume_paused();
+        let now = self.now.instant;
+        let (mut ended, mut idle) = (Vec::new(), Vec::new());
+        for stream in self.streams.iter_mut() {
+            stream.shrink();
+            let (id, five_tuple) = (stream.path.socket, stream.path.five_tuple);
+            if let Some(end) = stream.overdue(now, || self.server.serves(&five_tuple)) {
+                ended.push((id, end));
+            } else if self.evictable.are_wanted
+                && stream.is_evictable(now)
+                && !self.server.serves(&five_tuple)
+            {
+                idle.push((stream.heard, id, Prefix::customer(five_tuple.client.0.ip())));
+            }
+        }
+        self.evictable.gather(idle);
+        ended.extend(self.peers.overdue(now).into_iter().map(|id| (id, StreamEnd::Idle)));
+        for (id, end) in ended {
+            self.close_stream(id, end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use linux_net::{ConnectOptions, TcpStream};
+    use turn_types::{ClientAddr, ClientPath, ConnectionId, FiveTuple, ServerAddr, Transport};
+
+    use super::*;
+    use crate::admission::{Admission, ConnectionLimits};
+
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    fn at(after: Duration) -> Instant {
+        Instant::ZERO + Duration::from_secs(1000) + after
+    }
+
+    /// A connection in a state, heard last at [`at`] zero.
+    fn stream(state: State) -> Stream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let socket = TcpStream::connect_to(to, &ConnectOptions::default()).unwrap();
+        let client: SocketAddr = "192.0.2.7:5000".parse().unwrap();
+        let five_tuple = FiveTuple {
+            transport: Transport::Tcp,
+            client: ClientAddr(client),
+            server: ServerAddr(to),
+        };
+        let path = ClientPath { five_tuple, socket: SocketId(1 << 31) };
+        let admission = Admission::new(ConnectionLimits { total: 0, per_address: 0 });
+        let place = Arc::new(admission).admit(client.ip()).unwrap();
+        let mut stream = Stream::new(socket, path, at(Duration::ZERO), place);
+        stream.state = state;
+        stream
+    }
+
+    /// That it ends so, at this time and not before.
+    fn assert_ends(stream: &Stream, has_allocation: bool, after: Duration, how: StreamEnd) {
+        assert_eq!(stream.overdue(at(after - MOMENT), || has_allocation), None, "{how:?}");
+        assert_eq!(stream.overdue(at(after), || has_allocation), Some(how));
+    }
+
+    #[test]
+    fn a_connection_without_an_allocation_is_kept_for_a_minute() {
+        assert_ends(&stream(State::Open), false, Duration::from_secs(60), StreamEnd::Idle);
+        let day = at(Duration::from_hours(24));
+        assert_eq!(stream(State::Open).overdue(day, || true), None, "with one it is kept");
+    }
+
+    #[test]
+    fn each_state_has_its_deadline() {
+        for (state, after, how) in [
+            (State::Proxied, FIRST_MESSAGE_WITHIN, StreamEnd::NoMessage),
+            (State::New, FIRST_MESSAGE_WITHIN, StreamEnd::NoMessage),
+            (State::Answering, ENDING_FOR, StreamEnd::ByClient),
+            (State::Ending, ENDING_FOR, StreamEnd::ByUs),
+            (State::Held, HELD_FOR, StreamEnd::Broken),
+        ] {
+            assert_ends(&stream(state), true, after, how);
+        }
+        let mut slow = stream(State::Open);
+        slow.keep(&[0, 1, 0, 0]);
+        assert_ends(&slow, true, MESSAGE_WITHIN, StreamEnd::TooSlow);
+        for (state, after) in
+            [(State::Open, STUCK_FOR), (State::Data(ConnectionId(1)), PIPE_STUCK_FOR)]
+        {
+            let mut stuck = stream(state);
+            stuck.blocked = Some(at(Duration::ZERO));
+            assert_ends(&stuck, true, after, StreamEnd::Stuck);
+        }
+        let silent = stream(State::Data(ConnectionId(1)));
+        assert_eq!(silent.overdue(at(Duration::from_hours(24)), || false), None);
+    }
+
+    #[test]
+    fn only_idle_connections_make_place() {
+        let idle = stream(State::Open);
+        assert!(!idle.is_evictable(at(EVICTABLE_AFTER - MOMENT)));
+        assert!(idle.is_evictable(at(EVICTABLE_AFTER)));
+        let mut waits = stream(State::Open);
+        waits.waiting = 1;
+        for other in [waits, stream(State::New), stream(State::Data(ConnectionId(1)))] {
+            assert!(!other.is_evictable(at(Duration::from_hours(1))), "{:?}", other.state);
+        }
+    }
+
+    #[test]
+    fn the_idlest_makes_place_for_anybody_and_for_an_address_its_own() {
+        let customer = |number| Some(Prefix::customer([192, 0, 2, number].into()));
+        let mut evictable = Evictable::default();
+        assert_eq!(evictable.pop(NoPlace::Total, customer(9)), None);
+        assert!(evictable.are_wanted);
+        let heard = [5, 1, 3, 2].map(Duration::from_secs).map(at);
+        let idle = heard
+            .into_iter()
+            .zip(0..)
+            .map(|(heard, number)| (heard, SocketId(number.into()), customer(number % 2).unwrap()));
+        evictable.gather(idle.collect());
+        assert!(!evictable.are_wanted);
+        assert_eq!(evictable.pop(NoPlace::Address, customer(9)), None);
+        assert_eq!(evictable.pop(NoPlace::Address, customer(0)), Some(SocketId(2)));
+        assert_eq!(evictable.pop(NoPlace::Total, None), Some(SocketId(1)));
+        assert_eq!(evictable.pop(NoPlace::Total, customer(9)), Some(SocketId(3)));
+        assert_eq!(evictable.pop(NoPlace::Address, customer(1)), None);
+        assert_eq!(evictable.pop(NoPlace::Total, customer(9)), Some(SocketId(0)));
+        assert!(evictable.are_wanted, "and are looked for again");
+    }
+}
