@@ -12,13 +12,27 @@ use crate::Series;
 #[repr(align(128))]
 pub struct WorkerCounters {
     cells: [AtomicU64; Series::COUNT],
+    /// Turns of the worker's loop: that it lives.
+    turns: AtomicU64,
 }
 
 impl WorkerCounters {
     /// All zero.
     #[must_use]
     pub const fn new() -> Self {
-        Self { cells: [const { AtomicU64::new(0) }; Series::COUNT] }
+        Self { cells: [const { AtomicU64::new(0) }; Series::COUNT], turns: AtomicU64::new(0) }
+    }
+
+    /// Counts a turn of the worker's loop. Only the owning worker.
+    #[inline]
+    pub fn count_turn(&self) {
+        self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Turns of the worker's loop so far; wraps.
+    #[must_use]
+    pub fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     /// Adds to a number. Only the owning worker may call this: a second writer would lose counts.

@@ -53,6 +53,13 @@ impl Mailbox {
     }
 }
 
+impl Mailbox {
+    /// Wakes the worker, for a turn of its loop.
+    pub fn wake(&self) {
+        self.wake.wake();
+    }
+}
+
 impl fmt::Debug for Mailbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mailbox").finish_non_exhaustive()

@@ -67,6 +67,19 @@ impl Workers {
         CounterTotals::of(self.workers.iter().map(|(_, counters)| &**counters))
     }
 
+    /// Turns of each worker's loop so far, in the order of the ids. A worker has one when it is
+    /// [woken](Self::wake), unless it hangs.
+    pub fn turns(&self) -> impl Iterator<Item = u64> {
+        self.workers.iter().map(|(_, counters)| counters.turns())
+    }
+
+    /// Wakes a worker.
+    pub fn wake(&self, worker: WorkerId) {
+        if let Some(mailbox) = self.mailbox(worker) {
+            mailbox.wake();
+        }
+    }
+
     /// Whether [`drain`](Self::drain) was last called with `true`.
     #[must_use]
     pub fn is_draining(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
 use control::limits::MAILBOX_CAPACITY;
@@ -122,14 +123,70 @@ pub fn mailbox() -> io::Result<(Mailbox, Inlet)> {
 /// # Errors
 /// No descriptors, memory or threads left.
 pub fn spawn(spec: WorkerSpec) -> io::Result<JoinHandle<()>> {
-    let (id, core) = (spec.id, spec.core);
-    let worker = Worker::new(spec)?;
-    thread::Builder::new().name(format!("worker-{}", id.0)).spawn(move || {
+    start(spec.id, spec.core, || Worker::new(spec), Worker::run)
+}
+
+/// Builds something on a thread and core of its own and runs it there: its memory comes from the core's own
+/// NUMA node. Returns when it is built.
+fn start<T>(
+    id: WorkerId,
+    core: Option<usize>,
+    build: impl FnOnce() -> io::Result<T> + Send + 'static,
+    run: impl FnOnce(T) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let (tell, told) = sync_channel(1);
+    let thread = thread::Builder::new().name(format!("worker-{}", id.0)).spawn(move || {
         if let Some(core) = core
             && let Err(error) = pin_current_thread(core)
         {
             tracing::warn!(worker = id.0, core, %error, "cannot keep the worker on its core");
         }
-        worker.run();
-    })
+        let (built, outcome) = match build() {
+            Ok(built) => (Some(built), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        // Whoever started it waits for that.
+        drop(tell.send(outcome));
+        if let Some(built) = built {
+            run(built);
+        }
+    })?;
+    match told.recv() {
+        Ok(outcome) => outcome.map(|()| thread),
+        // It panicked, which it has said on standard error.
+        Err(_) => Err(io::Error::other("the worker's thread ended while it was built")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linux_net::allowed_cores;
+
+    use super::*;
+
+    fn here() -> (Option<String>, Vec<usize>) {
+        (thread::current().name().map(str::to_owned), allowed_cores().unwrap())
+    }
+
+    #[test]
+    fn a_worker_is_built_where_it_runs() {
+        let core = allowed_cores().unwrap()[0];
+        let (tell, told) = sync_channel(2);
+        let tell_again = tell.clone();
+        let build = move || {
+            tell.send(here()).unwrap();
+            Ok(())
+        };
+        let run = move |()| tell_again.send(here()).unwrap();
+        start(WorkerId(7), Some(core), build, run).unwrap().join().unwrap();
+        let there = (Some("worker-7".to_owned()), vec![core]);
+        assert_eq!([told.recv().unwrap(), told.recv().unwrap()], [there.clone(), there]);
+    }
+
+    #[test]
+    fn a_worker_that_cannot_be_built_does_not_run() {
+        let build = || Err::<(), _>(io::ErrorKind::OutOfMemory.into());
+        let started = start(WorkerId(7), None, build, |()| panic!("it ran"));
+        assert_eq!(started.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+    }
 }

@@ -189,6 +189,7 @@ impl Worker {
         };
         self.sockets.wait(&mut self.ready, timeout);
         self.now = Clock::now();
+        self.observer.counters().count_turn();
     }
 
     /// Serves what is ready: listeners and relays alternately, one batch each, so that neither

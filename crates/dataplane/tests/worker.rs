@@ -266,3 +266,17 @@ fn a_port_that_others_hold_is_not_given_out() {
     assert_eq!(code(&bob.allocate(Families::Unsaid)), Refusal::PortsExhausted.code());
     world.assert_adds_up();
 }
+
+#[test]
+fn a_worker_that_waits_has_a_turn_when_it_is_woken() {
+    let world = World::new();
+    for _ in 0..3 {
+        let before = world.turns();
+        world.mailbox.wake();
+        let begun = std::time::Instant::now();
+        while world.turns() == before {
+            assert!(begun.elapsed() < PATIENCE);
+            std::thread::yield_now();
+        }
+    }
+}

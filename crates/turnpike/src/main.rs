@@ -23,6 +23,7 @@ mod sockets;
 #[cfg(test)]
 mod testing;
 mod users;
+mod watchdog;
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use control::{DrainReport, Handle, OperatorRequest};
 use linux_net::HostChanges;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
 use crate::cli::Place;
 use crate::failure::{Failure, Result};
@@ -19,6 +19,7 @@ use crate::output;
 use crate::place;
 use crate::reload::InForce;
 use crate::signals::{Signals, Wish};
+use crate::watchdog::{self, Watchdog};
 
 /// How often a draining server looks whether it is empty.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
@@ -74,6 +75,10 @@ impl Server {
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut drain: Option<Instant> = None;
         let mut certificates_look = tokio::time::interval(CERTIFICATES_LOOK);
+        let mut watchdog = Watchdog::default();
+        let mut watch = tokio::time::interval(watchdog::LOOK_EVERY);
+        // Looks that were missed, as while the process was stopped, are not made up for.
+        watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 wish = self.signals.next() => match wish {
@@ -106,6 +111,7 @@ impl Server {
                 }
                 changes = self.host.next() => self.follow_host(changes).await,
                 _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
+                _ = watch.tick() => watchdog.look(&self.handle.workers)?,
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
             if drain.is_some_and(|until| self.live() == 0 || Instant::now() >= until) {

@@ -193,6 +193,11 @@ impl World {
         CounterTotals::of([&*self.counters])
     }
 
+    /// Turns of the worker's loop.
+    pub(crate) fn turns(&self) -> u64 {
+        self.counters.turns()
+    }
+
     pub(crate) fn count(&self, series: Series) -> u64 {
         self.totals().value(series)
     }
