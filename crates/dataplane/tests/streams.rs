@@ -105,12 +105,16 @@ fn nobody_is_called_back() {
     let mut alice = StreamUser::connect(world.server);
     let at = alice.addr();
     alice.write(&binding(1));
-    // Closed over an answer that was not read, which resets the connection.
+    assert_eq!(alice.socket.peek(&mut [0]).unwrap(), 1, "an answer");
+    // She asks again and is gone before she is answered, and somebody listens at her address and port.
+    let hold = world.hold();
+    alice.write(&binding(2));
+    // Closed over an answer that was not read, which resets the connection and leaves the address free.
     drop(alice);
-    eventually("it ends", || world.count(Series::StreamsLive) == 0);
     let there = std::net::TcpListener::bind(at).unwrap();
     there.set_nonblocking(true).unwrap();
-    world.count(Series::StreamsLive);
+    drop(hold);
+    eventually("it ends", || world.count(Series::StreamsLive) == 0);
     assert!(there.accept().is_err(), "nobody");
     world.assert_adds_up();
 }

@@ -3,8 +3,6 @@
 
 mod support;
 
-use std::sync::mpsc;
-
 use control::{LateAnswer, Leg, Request, Series, SessionFilter};
 use dataplane::NetOptions;
 use stun_wire::{AttributeType, Class, Message, value};
@@ -110,7 +108,7 @@ fn what_came_before_the_end_of_an_allocation_is_relayed_and_nothing_after_it() {
     let channel = alice.bind_channel(peer.addr());
 
     // The worker is held meanwhile, so that all three come in one batch.
-    let released = hold(&world);
+    let released = world.hold();
     alice.say(channel, &[b"before"], Marks::DEFAULT);
     alice.client.release(now()).unwrap();
     let request = alice.client.poll_transmit().unwrap().to_vec();
@@ -135,7 +133,7 @@ fn a_relay_that_is_ready_when_its_allocation_ends_is_forgotten() {
     alice.permit(PEER);
 
     // Both sockets are ready in the same turn; the listener, with the end, has its turn first.
-    let released = hold(&world);
+    let released = world.hold();
     alice.client.release(now()).unwrap();
     let request = alice.client.poll_transmit().unwrap().to_vec();
     alice.end.send(world.server, &request);
@@ -145,20 +143,6 @@ fn a_relay_that_is_ready_when_its_allocation_ends_is_forgotten() {
     alice.wait_for(&Event::Released);
     assert_eq!(world.totals().volume(Leg::FromPeers).packets, 0);
     world.assert_adds_up();
-}
-
-/// Holds the worker in a request until the sender is dropped.
-fn hold(world: &World) -> mpsc::Sender<()> {
-    let (release, released) = mpsc::channel::<()>();
-    let (held, is_held) = mpsc::channel();
-    let reply = Box::new(move |_| {
-        held.send(()).unwrap();
-        // Ends when the other side is dropped.
-        let _ = released.recv_timeout(PATIENCE);
-    });
-    world.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
-    is_held.recv_timeout(PATIENCE).unwrap();
-    release
 }
 
 #[test]
@@ -211,7 +195,7 @@ fn stopping_ends_every_allocation_and_tells_of_each() {
 #[test]
 fn a_worker_is_stopped_while_its_mailbox_is_busy() {
     let world = World::new();
-    let released = hold(&world);
+    let released = world.hold();
     for _ in 0..1000 {
         world.mailbox.post(Request::Drain(false)).unwrap();
     }
@@ -225,7 +209,7 @@ fn what_the_kernel_throws_away_is_counted() {
     let net = NetOptions { recv_buffer: 4096, ..NetOptions::default() };
     let world = World::start(Start { net, ..Start::default() });
     let before = world.totals().volume(Leg::FromClients).packets;
-    let released = hold(&world);
+    let released = world.hold();
     let mut flood = End::at(LOCALHOST);
     for _ in 0..SENT {
         flood.send(world.server, &[0xFF; 100]);

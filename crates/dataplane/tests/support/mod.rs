@@ -193,6 +193,20 @@ impl World {
         CounterTotals::of([&*self.counters])
     }
 
+    /// Holds the worker in a request until the sender is dropped.
+    pub(crate) fn hold(&self) -> mpsc::Sender<()> {
+        let (release, released) = mpsc::channel::<()>();
+        let (held, is_held) = mpsc::channel();
+        let reply = Box::new(move |_| {
+            held.send(()).unwrap();
+            // Ends when the other side is dropped.
+            let _ = released.recv_timeout(PATIENCE);
+        });
+        self.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
+        is_held.recv_timeout(PATIENCE).unwrap();
+        release
+    }
+
     /// Turns of the worker's loop.
     pub(crate) fn turns(&self) -> u64 {
         self.counters.turns()
