@@ -52,6 +52,12 @@ impl Admission {
         Self { limits, counts: Mutex::default() }
     }
 
+    /// Whether an address is one customer's. Where addresses may have any number of connections, many customers
+    /// are behind each, such as behind a load balancer that does not say who they are.
+    pub(crate) const fn is_by_customer(&self) -> bool {
+        self.limits.per_address > 0
+    }
+
     /// A place for a client.
     pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, NoPlace> {
         let mut admitted = self.admit_unknown()?;

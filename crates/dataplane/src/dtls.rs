@@ -193,7 +193,7 @@ impl Worker {
         }
         let client = from.path.five_tuple.client.0.ip();
         // Before anything is made for it.
-        let work = match self.begin_handshake_work(client, Step::Begin) {
+        let work = match self.begin_handshake_work(client, Step::Begin, Transport::Dtls) {
             Ok(work) => work,
             Err(NoTime::Turn) => return self.refuse(from, AssociationRefusal::Busy),
             Err(NoTime::Customer) => return self.refuse(from, AssociationRefusal::Share),
@@ -273,7 +273,7 @@ impl Worker {
             return self.take_records(message, records, id);
         }
         let client = association.path.five_tuple.client.0.ip();
-        let Ok(work) = self.begin_handshake_work(client, Step::Continue) else {
+        let Ok(work) = self.begin_handshake_work(client, Step::Continue, Transport::Dtls) else {
             let busy = Series::Drop(DropReason::DtlsBusy);
             return self.observer.count(busy, records.len() as u64);
         };

@@ -3,7 +3,8 @@
 //! One handshake costs as much as hundreds of relayed packets, which wait for it. So in each turn of the loop
 //! handshakes have a bounded time, and each [customer](Prefix::customer) has a small share of the worker. The
 //! last part of a turn's time is for customers that have used little of their share: a flood from a few
-//! sources, however large, does not keep others from being served.
+//! sources, however large, does not keep others from being served. Where the configuration says that an address
+//! is many customers', there are no shares.
 //!
 //! Time is that of the thread, so that nobody pays for what the host does meanwhile.
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 use ahash::RandomState;
 use linux_net::thread_cpu_time;
 use turn_proto::SourceBudget;
-use turn_types::{Instant, Prefix};
+use turn_types::{Instant, Prefix, Transport};
 
 use crate::limits::{
     HANDSHAKE_BURST, HANDSHAKE_SHARE, HANDSHAKE_STEP_MAX, HANDSHAKE_STEP_MIN, HANDSHAKE_TIME_FEW,
@@ -30,9 +31,11 @@ pub(crate) struct Handshakes {
     spent: Duration,
 }
 
-/// The two kinds of work, of which the second is worth more: there is something to lose already.
+/// The kinds of work. To go on is worth more than to begin: there is something to lose already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
+    /// Either, for a client whose address is not one customer's.
+    Unshared,
     /// A handshake begins.
     Begin,
     /// One that has begun goes on.
@@ -89,6 +92,7 @@ impl Handshakes {
         let is_late = self.spent >= HANDSHAKE_TIME_PER_TURN / 2;
         let used_at_most = match step {
             _ if self.spent >= HANDSHAKE_TIME_PER_TURN => return Err(NoTime::Turn),
+            Step::Unshared => return Ok(()),
             _ if is_late => HANDSHAKE_TIME_FEW,
             Step::Begin => HANDSHAKE_BURST / 4 * 3,
             Step::Continue => HANDSHAKE_BURST,
@@ -116,8 +120,14 @@ impl Worker {
         &mut self,
         client: IpAddr,
         step: Step,
+        transport: Transport,
     ) -> Result<Work, NoTime> {
         let now = self.now.instant;
+        let admission = match transport {
+            Transport::Dtls => &self.dtls_admission,
+            Transport::Udp | Transport::Tcp | Transport::Tls => &self.admission,
+        };
+        let step = if admission.is_by_customer() { step } else { Step::Unshared };
         let begun = self.handshakes.begin(now, client, step);
         if let Err(why) = begun {
             let customer = Prefix::customer(client);
@@ -232,6 +242,19 @@ mod tests {
         let later = Instant::ZERO + (HANDSHAKE_STEP_MAX * HANDSHAKE_SHARE);
         let later = at(later.saturating_since(Instant::ZERO).as_millis() as u64);
         assert_eq!(handshakes.admit(later, customer(2), Step::Begin), Ok(()));
+    }
+
+    #[test]
+    fn behind_an_address_of_many_customers_only_the_turn_is_bounded() {
+        let mut handshakes = handshakes();
+        for _ in 0..10_000 {
+            handshakes.begin_turn();
+            let (steps, why) = steps(&mut handshakes, at(0), customer(1), Step::Unshared);
+            assert_eq!(
+                (u128::from(steps), why),
+                (HANDSHAKE_TIME_PER_TURN.as_micros() / 250, NoTime::Turn)
+            );
+        }
     }
 
     #[test]

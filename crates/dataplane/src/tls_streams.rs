@@ -2,7 +2,7 @@
 
 use control::{Series, StreamEnd};
 use turn_session::{TlsConfig, TlsError};
-use turn_types::SocketId;
+use turn_types::{SocketId, Transport};
 
 use crate::handshakes::{NoTime, Step, Work};
 use crate::limits::{HELLO_KEPT_BYTES, PAUSED_RESUMED};
@@ -27,7 +27,7 @@ impl Worker {
         };
         let Some(stream) = self.streams.get_mut(id) else { return };
         let client = stream.path.five_tuple.client.0.ip();
-        let work = self.begin_handshake_work(client, Step::Begin);
+        let work = self.begin_handshake_work(client, Step::Begin, Transport::Tls);
         let Some(stream) = self.streams.get_mut(id) else { return };
         let hello = &self.rx.message(message).data[start..];
         let work = match work {
@@ -60,7 +60,7 @@ impl Worker {
     /// Goes on with a handshake, if there is time. Otherwise what the client said stays in the kernel.
     pub(crate) fn continue_tls(&mut self, id: SocketId) -> Option<Work> {
         let client = self.streams.get_mut(id)?.path.five_tuple.client.0.ip();
-        match self.begin_handshake_work(client, Step::Continue) {
+        match self.begin_handshake_work(client, Step::Continue, Transport::Tls) {
             Ok(work) => return Some(work),
             Err(NoTime::Turn) => {}
             Err(NoTime::Customer) => self.pause(id),

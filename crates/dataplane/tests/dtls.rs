@@ -226,6 +226,9 @@ fn a_cookie_begins_one_association() {
     world.assert_adds_up();
 }
 
+/// Addresses are customers.
+const BY_ADDRESS: ConnectionLimits = ConnectionLimits { total: 0, per_address: 1000 };
+
 /// Sends hellos with cookies until the share of its address is used up.
 fn use_up_share(world: &World) {
     let flood = socket(world.server);
@@ -242,7 +245,8 @@ fn use_up_share(world: &World) {
 
 #[test]
 fn an_address_has_a_share_of_the_time_and_others_are_served_at_once() {
-    let world = world();
+    let world =
+        World::start(Start { dtls: Some(config()), limits: BY_ADDRESS, ..Start::default() });
     use_up_share(&world);
     assert!(world.count(Series::Drop(DropReason::DtlsBusy)) > 0);
     let before = world.count(Series::AssociationsEstablished);
@@ -255,7 +259,8 @@ fn an_address_has_a_share_of_the_time_and_others_are_served_at_once() {
 #[test]
 fn a_tls_handshake_waits_for_the_share_of_its_address() {
     let tls = Some(support::tls::config());
-    let world = World::start(Start { dtls: Some(config()), tls, ..Start::default() });
+    let world =
+        World::start(Start { dtls: Some(config()), tls, limits: BY_ADDRESS, ..Start::default() });
     let paused = || world.count(Series::StreamsPaused) > 0;
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
