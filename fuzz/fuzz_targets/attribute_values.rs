@@ -1,3 +1,4 @@
-#![no_main]
+//! See [`turnpike_fuzz::wire::attribute_values`].
+#![cfg_attr(fuzzing, no_main)]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| turnpike_fuzz::wire::attribute_values(bytes));
+turnpike_fuzz::target!(turnpike_fuzz::wire::attribute_values);

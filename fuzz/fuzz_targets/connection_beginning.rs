@@ -1,3 +1,4 @@
-#![no_main]
+//! See [`turnpike_fuzz::connection::beginning`].
+#![cfg_attr(fuzzing, no_main)]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| turnpike_fuzz::connection::beginning(bytes));
+turnpike_fuzz::target!(turnpike_fuzz::connection::beginning);

@@ -1,3 +1,4 @@
-#![no_main]
+//! See [`turnpike_fuzz::dtls::first_flight`].
+#![cfg_attr(fuzzing, no_main)]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| turnpike_fuzz::dtls::first_flight(bytes));
+turnpike_fuzz::target!(turnpike_fuzz::dtls::first_flight);

@@ -1,3 +1,4 @@
-#![no_main]
+//! See [`turnpike_fuzz::server::server_session`].
+#![cfg_attr(fuzzing, no_main)]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| turnpike_fuzz::server::server_session(bytes));
+turnpike_fuzz::target!(turnpike_fuzz::server::server_session);

@@ -1,11 +1,14 @@
 //! Automation: `cargo xtask docs` writes the generated documentation, `cargo xtask bpf` compiles the
-//! BPF programs, `cargo xtask tidy` checks what the compiler does not (the same checks run as tests).
+//! BPF programs, `cargo xtask fuzz` searches with the fuzz targets, `cargo xtask deny` and `cargo xtask
+//! tidy` check what the compiler does not (the same checks run as tests).
 //!
 //! Invariant: a task reads and writes this repository alone.
 #![forbid(unsafe_code)]
 
 mod bpf;
+mod deny;
 mod docs;
+mod fuzz;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -13,10 +16,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-const USAGE: &str = "usage: cargo xtask bpf [--check] | docs | tidy
+const USAGE: &str = "usage: cargo xtask bpf [--check] | deny | docs | fuzz --minutes N [TARGET…] | tidy
   bpf    compile crates/*/bpf/*.bpf.c to the objects that are committed beside them;
          with --check, only see whether those are what the sources compile to
+  deny   check licences, sources and versions of dependencies by deny.toml
   docs   write docs/configuration.md, docs/configuration.schema.json and docs/operate/tuning.md
+  fuzz   run the targets of fuzz/fuzz_targets, or some, for so many minutes each; new coverage goes to
+         fuzz/corpus, crashes to fuzz/artifacts
   tidy   check the edges between crates, the size of files, words that must not stay";
 
 fn main() -> ExitCode {
@@ -26,6 +32,8 @@ fn main() -> ExitCode {
         ["bpf"] => bpf::write(&root()),
         ["bpf", "--check"] => bpf::check(&root()),
         ["docs"] => docs::write(&root()),
+        ["deny"] => deny::run(&root()),
+        ["fuzz", "--minutes", minutes, targets @ ..] => fuzz::run(&root(), minutes, targets),
         ["tidy"] => check(),
         _ => {
             eprintln!("{USAGE}");

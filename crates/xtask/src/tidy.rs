@@ -17,7 +17,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
 
 /// Where text of ours is, from the root; what is generated or downloaded is not ours.
 const PLACES: [&str; 6] = ["crates", "docs", "fuzz", "scripts", ".ci", ".cargo"];
-const NOT_OURS: [&str; 5] = ["target", "corpus", "artifacts", "bin", "__pycache__"];
+const NOT_OURS: [&str; 6] = ["target", "corpus", "artifacts", "found", "bin", "__pycache__"];
 const ENDINGS: [&str; 10] = ["rs", "md", "toml", "sh", "py", "go", "yml", "yaml", "c", "h"];
 
 /// Every text file of ours, in order.

@@ -84,6 +84,7 @@ const PERMITTED: &[Row] = &[
         &["turnpike", "xdp-relay"],
     ),
     row(TEST_SUPPORT, &[], &[]),
+    row("turnpike-fuzz", &["turn-types", "stun-wire", "turn-proto", "turn-session"], &[]),
     row("xtask", &["settings", "host-tuning"], &[]),
 ];
 
