@@ -7,6 +7,7 @@ mod certificates;
 mod cli;
 mod commands;
 mod duration;
+mod escape;
 mod failure;
 mod first_start;
 mod host;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("{failure}");
+            eprintln!("{}", escape::lines(&failure.to_string()));
             failure.exit_code()
         }
     }

@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::escape;
 use crate::failure::Result;
 
 /// Prints a value as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
-    print(&serde_json::to_string_pretty(value)?)
+    print(&escape::json(&serde_json::to_string_pretty(value)?))
 }
 
-/// Prints a text and ends the line. A reader that has gone away (`| head`) is not an error.
+/// Prints a text and ends the line; nothing in it steers the terminal. A reader that has gone away
+/// (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<()> {
+    let text = escape::lines(text);
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -45,9 +48,11 @@ impl Table {
         Self { columns, rows: Vec::new() }
     }
 
-    /// Adds a row; cells beyond the columns are left out.
+    /// Adds a row; cells beyond the columns are left out. No cell breaks the line or steers the
+    /// terminal: see [`escape::line`].
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().take(self.columns.len()).collect());
+        let cells = cells.into_iter().take(self.columns.len());
+        self.rows.push(cells.map(|cell| escape::line(&cell).into_owned()).collect());
     }
 
     /// The table as lines, without a line end behind the last.

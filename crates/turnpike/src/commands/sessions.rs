@@ -140,6 +140,16 @@ mod tests {
     }
 
     #[test]
+    fn a_name_neither_steers_the_terminal_nor_makes_a_row_of_its_own() {
+        let user = "1800000000:x\u{1b}]0;owned\u{7}\n0000000000000002  root";
+        let session = Session { user: user.into(), ..Session::default() };
+        let text = describe(&Sessions { sessions: vec![session], more: false });
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
+        assert!(text.contains("x\\u{1b}]0;owned\\u{7}\\n0000"), "{text:?}");
+    }
+
+    #[test]
     fn a_session_that_relays_tcp_says_so() {
         let of = |relays: &str| {
             let addresses = vec!["203.0.113.7:50000".into()];

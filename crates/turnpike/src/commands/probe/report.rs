@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::escape;
 use crate::failure::Result;
 use crate::output;
 
@@ -78,7 +79,9 @@ impl Step {
         let time = self.milliseconds.map(|ms| format!(", {ms:.1} ms")).unwrap_or_default();
         let advice =
             self.advice.as_ref().map(|text| format!("\n{:22}{text}", "")).unwrap_or_default();
-        format!("  {state:<8} {:<11}{}{time}{advice}", self.name, self.what)
+        // What a server says of itself stands on a line of its own whatever is in it.
+        let what = escape::line(&self.what);
+        format!("  {state:<8} {:<11}{what}{time}{advice}", self.name)
     }
 }
 

@@ -1,0 +1,97 @@
+//! Text from outside, as a terminal may show it: names of users reach the screen of whoever lists
+//! sessions, and must neither steer the terminal nor look like something else.
+
+use std::borrow::Cow;
+
+/// A name or another text of one line, with every character that steers a terminal, breaks the
+/// line, or hides or reorders text written as `\n`, `\t` or `\u{1b}`.
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
+    escaped(text, steers)
+}
+
+/// As [`line()`], for text of several lines: line feeds stay.
+pub(crate) fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c != '\n' && steers(c))
+}
+
+/// JSON that says the same with no such character in it. Indented JSON has none but line feeds
+/// outside its strings.
+pub(crate) fn json(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| c != '\n' && steers(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if c == '\n' || !steers(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn escaped(text: &str, dangerous: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&dangerous) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if dangerous(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Control characters (C0, DEL, C1), line and paragraph separators, and the format characters that
+/// reorder text (UAX #9) or are invisible. Joiners stay: several scripts are written with them.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}'
+                | '\u{200b}'
+                | '\u{200e}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_shown_as_an_escape() {
+        for (text, shown) in [
+            ("bob", "bob"),
+            ("1800000000:zoë الف", "1800000000:zoë الف"),
+            ("a\u{1b}]0;owned\u{7}", "a\\u{1b}]0;owned\\u{7}"),
+            ("a\nroot  udp\r", "a\\nroot  udp\\r"),
+            ("a\u{9b}31m\u{7f}", "a\\u{9b}31m\\u{7f}"),
+            ("a\u{202e}nimda\u{2066}", "a\\u{202e}nimda\\u{2066}"),
+            ("a\u{2028}b\u{200b}\u{feff}", "a\\u{2028}b\\u{200b}\\u{feff}"),
+            ("DOMAIN\\bob", "DOMAIN\\bob"),
+        ] {
+            assert_eq!(line(text), shown);
+        }
+        assert_eq!(lines("a\n\u{1b}b"), "a\n\\u{1b}b");
+    }
+
+    #[test]
+    fn json_says_the_same_without_the_characters() {
+        let name = "a\u{9b}\u{202e}\u{e0041}\u{1b}\nb";
+        let text = serde_json::to_string_pretty(&[name]).unwrap();
+        let shown = json(&text);
+        assert!(!shown.contains(|c| c != '\n' && steers(c)), "{shown}");
+        assert_eq!(serde_json::from_str::<[String; 1]>(&shown).unwrap(), [name]);
+    }
+}
