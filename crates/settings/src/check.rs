@@ -2,6 +2,7 @@
 
 mod auth;
 mod discovery;
+pub(crate) mod ports;
 mod relay;
 mod tls;
 mod tokens;
@@ -30,9 +31,9 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     let redirect = redirect(&file.redirect, document, errors);
     let offload = offload(&file.offload, document, errors);
     let tls = tls::check(&file, document, errors);
-    Settings {
+    let settings = Settings {
         realm: file.realm.as_str().into(),
-        software: file.software.map(|text| Arc::from(text.as_str())),
+        software: file.software.as_ref().map(|text| Arc::from(text.as_str())),
         listen: file.listen.iter().map(|endpoint| endpoint.0).collect(),
         mobility: file.mobility,
         relay,
@@ -83,10 +84,12 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         },
         offload,
         log: Log { format: file.log.format, level: file.log.level },
-        control: file.control.socket.map(Into::into),
-        data_directory: file.data.directory.into(),
+        control: file.control.socket.clone().map(Into::into),
+        data_directory: file.data.directory.clone().into(),
         drain: file.shutdown.drain.get(),
-    }
+    };
+    ports::check(&settings, &file, document, errors);
+    settings
 }
 
 /// The bounds of the keys lie far below: nothing is cut off.
@@ -100,23 +103,10 @@ fn listeners(file: &File, document: &Document, errors: &mut Errors) {
         let help = "name an address and port, such as \"0.0.0.0:3478\", or leave the key out for port 3478 everywhere";
         errors.add(document.place(KEY), KEY, "there is nothing to listen on", help);
     }
-    let ports = file.relay.ports;
     for (index, Endpoint(listener)) in file.listen.iter().enumerate() {
         if file.listen[..index].contains(&Endpoint(*listener)) {
             let place = document.entry_place(KEY, index);
             errors.add(place, KEY, format!("\"{listener}\" is there twice"), "remove one of them");
-        } else if (ports.min..=ports.max).contains(&listener.port()) {
-            errors.add(
-                document.entry_place(KEY, index),
-                KEY,
-                format!(
-                    "port {} is one of relay.ports ({}-{})",
-                    listener.port(),
-                    ports.min,
-                    ports.max
-                ),
-                "listen on another port, or take relayed addresses from other ports",
-            );
         }
     }
 }

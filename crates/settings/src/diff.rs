@@ -2,6 +2,8 @@
 
 use turn_proto::DiscoverySockets;
 
+use crate::check::ports::check_in_force;
+use crate::error::{Errors, SettingsErrors};
 use crate::keys::{Applied, key};
 use crate::settings::Settings;
 use crate::value::{WorkerCount, show_bytes, show_duration};
@@ -46,18 +48,39 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
         if (row.same)(old, new) || shows_all && change.old == change.new {
             continue;
         }
-        match known.map(crate::keys::Key::applied) {
-            Some(Applied::Live) => diff.live.push(change),
-            Some(Applied::Restart) | None => diff.needs_restart.push(change),
-        }
+        let list = if is_live(row.key) { &mut diff.live } else { &mut diff.needs_restart };
+        list.push(change);
     }
     diff
+}
+
+impl Settings {
+    /// The configuration that a reload of `new` puts in force: what only a restart changes stays as it
+    /// is. The table of [`diff()`] decides about each key, so that nothing is reported that is not done.
+    ///
+    /// # Errors
+    /// When what stays and what is new do not go together.
+    pub fn reloaded(&self, new: &Self) -> Result<Self, SettingsErrors> {
+        let mut merged = new.clone();
+        for row in ROWS.iter().filter(|row| !is_live(row.key)) {
+            (row.put)(&mut merged, self);
+        }
+        let mut errors = Errors::default();
+        check_in_force(&merged, &mut errors);
+        errors.or(merged)
+    }
+}
+
+fn is_live(name: &str) -> bool {
+    key(name).is_some_and(|key| key.applied() == Applied::Live)
 }
 
 struct Row {
     key: &'static str,
     show: fn(&Settings) -> String,
     same: fn(&Settings, &Settings) -> bool,
+    /// Gives the first the value of the second.
+    put: fn(&mut Settings, &Settings),
 }
 
 /// One line per key: how it is shown, and the field that is compared.
@@ -67,6 +90,7 @@ macro_rules! rows {
             key: $key,
             show: |settings| ($show)(&settings.$field$(.$more)*),
             same: |old, new| old.$field$(.$more)* == new.$field$(.$more)*,
+            put: |to, from| to.$field$(.$more)*.clone_from(&from.$field$(.$more)*),
         }),*]
     };
 }

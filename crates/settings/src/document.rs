@@ -161,6 +161,11 @@ impl Document {
         entry.map_or_else(|| self.place(path), Clone::clone)
     }
 
+    /// Whether a key was written at all.
+    pub(crate) fn is_written(&self, path: &str) -> bool {
+        self.given.contains_key(path)
+    }
+
     /// Whether a key was written wrongly, so that what follows from its default means nothing.
     pub(crate) fn is_refused(&self, path: &str) -> bool {
         self.refused.contains(path)
@@ -251,6 +256,11 @@ const COTURN: [(&str, &str); 18] = [
     ("user-quota", "quotas.allocations_per_user"),
 ];
 
+/// Our key for a word of coturn's.
+pub(crate) fn coturns(name: &str) -> Option<&'static str> {
+    COTURN.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours)
+}
+
 /// What a key that does not exist should have been.
 fn advice_for_unknown(table: &str, name: &str) -> String {
     let section =
@@ -260,7 +270,7 @@ fn advice_for_unknown(table: &str, name: &str) -> String {
         section.into_iter().flat_map(|section| &section.keys).map(|key| names(&key.path)).collect();
     let tables = SECTIONS.iter().filter_map(|section| section.name.as_deref());
     let candidates = siblings.iter().copied().chain(tables.filter(|_| table.is_empty()));
-    if let Some(ours) = COTURN.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| ours) {
+    if let Some(ours) = coturns(name) {
         return format!("that is coturn's word; here it is {ours}");
     }
     if let Some(near) = nearest(name, candidates) {

@@ -287,10 +287,14 @@ pub struct Redirect {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workers {
-    /// How many there are; `"auto"` is one per processor that the server may run on.
+    /// How many there are, 256 at most; `"auto"` is one per processor that the server may run on, and no
+    /// more than the CPU time that its cgroup grants (`cpu.max`), rounded up.
     #[schemars(example = 4, extend("x-applied" = "restart"))]
     pub count: WorkerCount,
-    /// Whether each stays on a processor of its own.
+    /// Whether each stays on a processor of its own. They do where there are as many as processors that
+    /// the server may use, and its cgroup grants the time of all; fewer workers are left to the scheduler,
+    /// since another server could have chosen the same processors. To pin fewer, give the server those
+    /// processors alone (`AllowedCPUs=` in systemd, a cpuset, `taskset`).
     #[schemars(extend("x-applied" = "restart"))]
     pub pin: bool,
 }

@@ -73,7 +73,16 @@ TURNPIKE_QUOTAS__BYTES_PER_SECOND="2 MiB"
 TURNPIKE_RELAY__ADDRESSES='[{ local = "10.0.0.5", public = "203.0.113.7" }]'
 ```
 
-A variable that is nearly one of these is an error; others that begin with `TURNPIKE_` are left alone.
+Besides these there are `TURNPIKE_CONFIG` and `TURNPIKE_DATA` (see [Places](#places)). Any other variable
+that begins with `TURNPIKE_` is an error: a setting that does nothing would be found out too late. The
+variables that Kubernetes makes for a service whose name begins with "turnpike" are known by name and
+value, and ignored: `…_SERVICE_HOST` with an address, `…_SERVICE_PORT` and `…_SERVICE_PORT_<NAME>` with a
+port, `…_PORT` and `…_PORT_<N>_<PROTOCOL>` with a URL such as `udp://10.0.0.1:3478`, and of the latter
+`_PROTO`, `_PORT` and `_ADDR`.
+
+A secret comes by variable as `TURNPIKE_AUTH__SECRET`, or by file as `TURNPIKE_AUTH__SECRET_FILE`, the path
+of a file that holds it (a mounted secret, for instance). The file is better: variables are seen by who may
+read `/proc/PID/environ`, and a reload reads the file again.
 
 ## Reload
 

@@ -153,7 +153,22 @@ fn every_key_of_the_file_is_compared() {
     // These two come to be an entry of auth.secrets.
     keys.retain(|key| key != "auth.secret" && key != "auth.secret_file");
 
-    // Two files that differ in every key.
+    let (one, other) = pair();
+    // An open relay has no secrets, so this key needs a pair of its own.
+    let open = good("auth.open_relay = 'yes, relay for anyone'");
+    let mut compared: Vec<String> = Vec::new();
+    for diff in [diff(&one, &other), diff(&good(""), &open)] {
+        compared.extend(
+            diff.live.iter().chain(&diff.needs_restart).map(|change| change.key.to_owned()),
+        );
+    }
+    keys.sort();
+    compared.sort();
+    assert_eq!(compared, keys);
+}
+
+/// Two configurations that differ in every key but `auth.open_relay`.
+fn pair() -> (Settings, Settings) {
     let one = good(
         "redirect = { ipv4 = '198.51.100.7:3478', ipv6 = '[2001:db8::7]:3478', domain = 'a.example' }",
     );
@@ -207,15 +222,102 @@ fn every_key_of_the_file_is_compared() {
         reservation = "31 s"
         "#,
     );
-    // An open relay has no secrets, so this key needs a pair of its own.
-    let open = good("auth.open_relay = 'yes, relay for anyone'");
-    let mut compared: Vec<String> = Vec::new();
-    for diff in [diff(&one, &other), diff(&good(""), &open)] {
-        compared.extend(
-            diff.live.iter().chain(&diff.needs_restart).map(|change| change.key.to_owned()),
-        );
+    (one, other)
+}
+
+/// What a reload reports as live is what it puts in force, and nothing else.
+#[test]
+fn a_reload_puts_in_force_what_it_reports() {
+    let (one, other) = pair();
+    let reported = diff(&one, &other);
+    let merged = one.reloaded(&other).unwrap();
+    assert_eq!(diff(&one, &merged).live, reported.live);
+    assert_eq!(diff(&one, &merged).needs_restart, []);
+    assert_eq!(diff(&merged, &other).live, []);
+    assert_eq!(diff(&merged, &other).needs_restart, reported.needs_restart);
+}
+
+/// A value for each live key that is not its default, and other keys that it takes to be allowed.
+const LIVE: &[(&str, &str)] = &[
+    ("realm", "realm = 'other'"),
+    ("software", "software = 'other'"),
+    ("mobility", "mobility = true"),
+    ("relay.addresses", "relay.addresses = ['10.0.0.6']"),
+    ("relay.external", "relay.external = '203.0.113.7'"),
+    ("relay.ports", "relay.ports = '50000-50001'"),
+    ("auth.secret", "auth.secret = '0123456789abcdef'"),
+    ("auth.secrets", "auth.secrets = [{ name = 'n', secret = '0123456789abcdef' }]"),
+    ("auth.users", "auth = { users = false, secret = '0123456789abcdef' }"),
+    ("auth.open_relay", "auth.open_relay = 'yes, relay for anyone'"),
+    ("auth.expiry_at_refresh", "auth.expiry_at_refresh = false"),
+    ("auth.userhash", "auth.userhash = false"),
+    (
+        "auth.token_keys",
+        "auth.token_keys = [{ kid = 'k', key = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE' }]",
+    ),
+    (
+        "auth.server_name",
+        "auth = { server_name = 's', token_keys = [{ kid = 'k', key = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE' }] }",
+    ),
+    ("peers.allow", "peers.allow = ['10.0.0.0/8']"),
+    ("peers.deny", "peers.deny = ['192.0.2.0/24']"),
+    ("quotas.allocations_per_user", "quotas.allocations_per_user = 1"),
+    ("quotas.allocations_total", "quotas.allocations_total = 1"),
+    ("quotas.permissions", "quotas.permissions = 1"),
+    ("quotas.channels", "quotas.channels = 1"),
+    ("quotas.bytes_per_second", "quotas.bytes_per_second = '1 B'"),
+    ("quotas.stranger_answers_per_second", "quotas.stranger_answers_per_second = 1"),
+    ("lifetimes.allocation_default", "lifetimes.allocation_default = '11 min'"),
+    ("lifetimes.allocation_max", "lifetimes.allocation_max = '61 min'"),
+    ("lifetimes.permission", "lifetimes.permission = '6 min'"),
+    ("lifetimes.channel", "lifetimes.channel = '11 min'"),
+    ("lifetimes.nonce", "lifetimes.nonce = '1 min'"),
+    ("lifetimes.reservation", "lifetimes.reservation = '31 s'"),
+    ("compatibility.rfc5766_clients", "compatibility.rfc5766_clients = true"),
+    (
+        "compatibility.coturn_tokens",
+        "auth.token_keys = [{ kid = 'k', key = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE' }]\ncompatibility.coturn_tokens = true",
+    ),
+    ("compatibility.rfc3489_clients", "compatibility.rfc3489_clients = true"),
+    ("redirect.ipv4", "redirect.ipv4 = '198.51.100.7:3478'"),
+    ("redirect.ipv6", "redirect.ipv6 = '[2001:db8::7]:3478'"),
+    ("redirect.domain", "redirect = { domain = 'a.example', ipv4 = '198.51.100.7:3478' }"),
+    ("tcp.relaying", "tcp.relaying = true"),
+];
+
+/// Live keys that are no rules of the server: the file of a secret, the log, the certificates, the end.
+const NO_RULES: [&str; 4] = ["auth.secret_file", "log.level", "tls.certificates", "shutdown.drain"];
+
+/// The rules of the server after a reload: `relay.addresses` are of the hosts that are given.
+fn rules(settings: &Settings) -> String {
+    let hosts = ["10.0.0.5", "10.0.0.6"].map(|ip| ip.parse().unwrap());
+    let key = turn_types::Secret::new([0; 32]);
+    format!("{:?}", settings.policy(&hosts, &[], key, None).unwrap())
+}
+
+#[test]
+fn every_live_key_reaches_the_rules_of_the_server_both_ways() {
+    let schema: serde_json::Value = serde_json::from_str(&json_schema()).unwrap();
+    for (name, schema) in schema["properties"].as_object().unwrap() {
+        let one = |path: String, schema: &serde_json::Value| {
+            let live = schema["x-applied"] == "live";
+            let known = LIVE.iter().any(|(key, _)| *key == path) || NO_RULES.contains(&&*path);
+            assert!(!live || known, "{path}: give it a value above");
+        };
+        match schema["properties"].as_object() {
+            Some(table) => {
+                table.iter().for_each(|(key, schema)| one(format!("{name}.{key}"), schema))
+            }
+            None => one(name.clone(), schema),
+        }
     }
-    keys.sort();
-    compared.sort();
-    assert_eq!(compared, keys);
+    let plain = good("");
+    for (key, text) in LIVE {
+        let set = good(text);
+        for (old, new) in [(&plain, &set), (&set, &plain)] {
+            let (before, after) = (rules(old), rules(&old.reloaded(new).unwrap()));
+            assert_ne!(before, after, "{key}: the rules are the same");
+            assert_eq!(after, rules(new), "{key}: the rules are not those of the file");
+        }
+    }
 }

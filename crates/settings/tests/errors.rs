@@ -156,7 +156,8 @@ fn values_that_cannot_be() {
         (
             "[workers]\ncount = 0",
             "turnpike.toml:2: workers.count: 0 is out of range\n    \
-             write \"auto\" for one per processor, or a whole number from 1 to 1024",
+             write \"auto\" for one per processor, or a whole number from 1 to 256, the most that \
+             the kernel path serves",
         ),
         (
             "[workers]\npin = 'yes'",
@@ -248,6 +249,12 @@ fn keys_that_do_not_go_together() {
         (
             "listen = ['0.0.0.0:50000']",
             "turnpike.toml:1: listen: port 50000 is one of relay.ports (49152-65535)\n    \
+             listen on another port, or take relayed addresses from other ports",
+        ),
+        (
+            // The port once, where it is written, though two addresses have it.
+            "[relay]\nports = '3000-4000'",
+            "turnpike.toml:2: relay.ports: port 3478 of 3000-4000 is where clients come to (listen, UDP)\n    \
              listen on another port, or take relayed addresses from other ports",
         ),
         (
@@ -530,7 +537,7 @@ fn discovery_takes_two_addresses_and_two_ports() {
         (
             format!("{TWO}discovery.ports = [3478, 50000]"),
             "turnpike.toml:2: discovery.ports: port 50000 is one of relay.ports (49152-65535)\n    \
-             use another port, or take relayed addresses from other ports"
+             listen on another port, or take relayed addresses from other ports"
                 .to_owned(),
         ),
     ] {

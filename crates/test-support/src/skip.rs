@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Reports that the calling test, or part of it, cannot run here: one line in the file that
-/// `TURNPIKE_SKIPS` names, which `make test` counts; without that variable the reason is only printed.
+/// `SKIPPED_TESTS` names, which `make test` counts; without that variable the reason is only printed.
 ///
 /// # Panics
 /// When the file cannot be written: a skip must not pass for a success.
@@ -23,7 +23,7 @@ pub fn skip(reason: impl Display) {
     if !REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(test.to_owned()) {
         return;
     }
-    if let Some(path) = std::env::var_os("TURNPIKE_SKIPS") {
+    if let Some(path) = std::env::var_os("SKIPPED_TESTS") {
         let mut file =
             OpenOptions::new().append(true).create(true).open(path).expect("a writable file");
         // One write of one short line: appends of parallel tests do not mix.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use control::{Change, Handle, ReloadReport};
 use settings::{LogLevel, Settings, diff};
 use tracing_subscriber::filter::LevelFilter;
@@ -53,7 +54,9 @@ impl InForce {
         self.own.refresh();
         let nonce_key = self.policy.auth.nonce_key;
         let workers = handle.workers.count();
-        let kept = with_restart_keys_of(&self.settings, new.clone());
+        let kept = self.settings.reloaded(&new).map_err(|errors| {
+            Failure::usage(anyhow!("what would be in force does not go together:\n{errors}"))
+        })?;
         let policy = boot::rules(&kept, &self.own, nonce_key, Some(&self.policy), workers)?;
         for relay in &policy.relay {
             if self.policy.relay.iter().all(|known| known.local != relay.local) {
@@ -61,7 +64,7 @@ impl InForce {
             }
         }
         // The last that can be refused: from here on it is in force.
-        self.certificates.put_in_force(&new)?;
+        self.certificates.put_in_force(&kept)?;
         let policy = Arc::new(policy);
         let known = boot::advice(&self.policy, &self.settings);
         let told = handle.workers.apply(Arc::clone(&policy)).await;
@@ -72,17 +75,17 @@ impl InForce {
                 .hint("some workers may go by the new rules already: reload again")
         })?;
         self.own.put_in_force();
-        for warning in boot::advice(&policy, &new) {
+        for warning in boot::advice(&policy, &kept) {
             if !known.contains(&warning) {
                 tracing::warn!("{warning}");
             }
         }
-        self.log.set(level(new.log.level));
+        self.log.set(level(kept.log.level));
         let mut info = (*handle.info()).clone();
         info.realm = policy.realm.to_string();
         info.relay = boot::relay_info(&policy);
         info.certificates = self.certificates.infos().to_vec();
-        info.relay_ports = (new.relay.ports.min, new.relay.ports.max);
+        info.relay_ports = (kept.relay.ports.min, kept.relay.ports.max);
         handle.set_info(info);
 
         let changes = diff(&self.settings, &new);
@@ -136,25 +139,6 @@ pub(crate) const fn level(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// The new configuration but for what only a restart changes, so that the next reload says again
-/// what is still waiting for one.
-fn with_restart_keys_of(old: &Settings, new: Settings) -> Settings {
-    Settings {
-        listen: old.listen.clone(),
-        discovery: old.discovery.clone(),
-        workers: old.workers,
-        tcp: old.tcp.clone(),
-        tls: settings::Tls { certificates: new.tls.certificates, ..old.tls.clone() },
-        dtls: old.dtls,
-        sockets: old.sockets,
-        offload: old.offload.clone(),
-        log: settings::Log { format: old.log.format, level: new.log.level },
-        control: old.control.clone(),
-        data_directory: old.data_directory.clone(),
-        ..new
-    }
-}
-
 fn change(change: settings::Change) -> Change {
     Change { key: change.key.to_owned(), old: change.old, new: change.new }
 }
@@ -184,7 +168,6 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
-    use anyhow::anyhow;
     use control::{OffloadInfo, Request, Wake, WorkerCounters, Workers, mailbox};
     use settings::Environment;
     use turn_types::Secret;
@@ -322,26 +305,31 @@ mod tests {
         assert_eq!(in_force.settings, settings(""));
     }
 
-    #[test]
-    fn every_key_that_needs_a_restart_keeps_waiting() {
-        let old = settings("");
-        let new = Settings {
-            listen: vec![([127, 0, 0, 1], 1).into()],
-            discovery: settings("[discovery]\naddresses = [\"10.0.0.5\", \"10.0.0.6\"]\n")
-                .discovery,
-            workers: settings::Workers { pin: !old.workers.pin, ..old.workers },
-            sockets: settings::Sockets { gro: !old.sockets.gro, ..old.sockets },
-            offload: settings::Offload { flows: 1024, ..old.offload.clone() },
-            log: settings::Log { format: settings::LogFormat::Json, level: LogLevel::Error },
-            control: Some("/elsewhere".into()),
-            data_directory: "/elsewhere".into(),
-            ..old.clone()
+    /// Both directions: switched off, no client may ask for TCP any more.
+    #[tokio::test]
+    async fn relaying_of_tcp_is_switched_off_and_on() {
+        let (handle, applied) = worker();
+        let mut in_force = in_force();
+        for on in [true, false, true] {
+            let new = || Ok(settings(&format!("[tcp]\nrelaying = {on}\n")));
+            let report = in_force.reload(&handle, new).await;
+            assert_eq!(keys(&report.applied), ["tcp.relaying"]);
+            assert_eq!(applied.lock().unwrap().clone().unwrap().tcp_relaying, on);
+        }
+    }
+
+    /// The listeners stay where they are until a restart: a port of theirs is lent to nobody.
+    #[tokio::test]
+    async fn ports_that_are_listened_at_now_are_not_relayed_from() {
+        let (handle, applied) = worker();
+        let mut in_force = in_force();
+        let elsewhere = || {
+            let text = "listen = [\"127.0.0.1:1\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+                        ports = \"3000-4000\"\n";
+            Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
         };
-        let first = diff(&old, &new);
-        assert_eq!(first.needs_restart.len(), 9, "{first:?}");
-        let kept = with_restart_keys_of(&old, new.clone());
-        let second = diff(&kept, &new);
-        assert_eq!(second.needs_restart, first.needs_restart);
-        assert!(second.live.is_empty(), "{second:?}");
+        let refused = in_force.reload(&handle, elsewhere).await.refused.unwrap();
+        assert!(refused.contains("relay.ports: port 3478 of 3000-4000"), "{refused}");
+        assert!(applied.lock().unwrap().is_none());
     }
 }

@@ -63,7 +63,6 @@ pub(super) fn check(
 }
 
 fn ports(file: &File, document: &Document, errors: &mut Errors) -> Option<[u16; 2]> {
-    let relay = file.relay.ports;
     let ports: Vec<u16> = file
         .discovery
         .ports
@@ -72,17 +71,7 @@ fn ports(file: &File, document: &Document, errors: &mut Errors) -> Option<[u16; 
         .collect();
     let mut refuse = |what, help| errors.add(document.place(PORTS), PORTS, what, help);
     match *ports.as_slice() {
-        [one, other] if one != other => {
-            let relayed =
-                [one, other].into_iter().find(|port| (relay.min..=relay.max).contains(port));
-            if let Some(port) = relayed {
-                refuse(
-                    format!("port {port} is one of relay.ports ({}-{})", relay.min, relay.max),
-                    "use another port, or take relayed addresses from other ports",
-                );
-            }
-            Some([one, other])
-        }
+        [one, other] if one != other => Some([one, other]),
         [one, _] => {
             refuse(format!("port {one} is there twice"), "name two ports");
             None

@@ -200,11 +200,16 @@ pub enum WorkerCount {
 }
 
 impl WorkerCount {
-    /// More workers than the largest hosts have processors; each costs sockets and buffers.
-    pub const MAX: u16 = 1024;
+    /// As many as the kernel path has rings for: xdp-relay's `WORKERS_MAX`. The largest hosts have no
+    /// more processors that a worker each would serve.
+    pub const MAX: u16 = 256;
 
     fn forms() -> String {
-        format!("write \"auto\" for one per processor, or a whole number from 1 to {}", Self::MAX)
+        format!(
+            "write \"auto\" for one per processor, or a whole number from 1 to {}, the most that the \
+             kernel path serves",
+            Self::MAX
+        )
     }
 
     fn fixed(number: i64) -> Option<Self> {
