@@ -19,7 +19,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE};
-use crate::types::{Drain, DrainRequest, Ended, Problem, Reload, Sessions, Status};
+use crate::types::{Drain, DrainCancelled, DrainRequest, Ended, Problem, Reload, Sessions, Status};
 
 /// A connection to a running server's control socket.
 #[derive(Debug)]
@@ -152,6 +152,14 @@ impl Client {
     /// [`ClientError`].
     pub async fn drain(&mut self, request: DrainRequest) -> Result<Drain, ClientError> {
         self.ask(Method::POST, "/v1/drain", Some(&request)).await
+    }
+
+    /// Makes a draining server take new allocations again.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with status 409 when it does not drain, or a signal told it to end.
+    pub async fn cancel_drain(&mut self) -> Result<DrainCancelled, ClientError> {
+        self.ask(Method::DELETE, "/v1/drain", None::<&()>).await
     }
 
     async fn ask<T: DeserializeOwned>(

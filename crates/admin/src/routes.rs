@@ -7,6 +7,7 @@
 //! | `DELETE /v1/sessions/{id}` | ends one allocation: [`Ended`](crate::types::Ended) |
 //! | `POST /v1/reload` | reads the configuration again: [`Reload`](crate::types::Reload) |
 //! | `POST /v1/drain` | no new allocations, stop when empty: [`Drain`](crate::types::Drain) |
+//! | `DELETE /v1/drain` | new allocations again: [`DrainCancelled`](crate::types::DrainCancelled) |
 //!
 //! Every answer that is not 2xx is a [`Problem`](crate::types::Problem).
 
@@ -49,7 +50,7 @@ pub fn router(
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{id}", delete(sessions::end))
         .route("/v1/reload", post(reload::reload))
-        .route("/v1/drain", post(drain::drain))
+        .route("/v1/drain", post(drain::drain).delete(drain::cancel))
         .fallback(async || {
             Problem::not_found("there is nothing at this path", "see the routes under /v1")
         })
@@ -58,7 +59,7 @@ pub fn router(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this path has no such method",
                 "GET /v1/status, GET /v1/sessions, DELETE /v1/sessions/{id}, POST /v1/reload, \
-                 POST /v1/drain",
+                 POST /v1/drain, DELETE /v1/drain",
             )
         })
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))

@@ -19,6 +19,9 @@ pub struct Status {
     pub realm: String,
     /// Whether new allocations are refused because the server is about to stop.
     pub draining: bool,
+    /// Whole seconds until a draining server ends what is still live; absent while it does not drain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_seconds_left: Option<u64>,
     /// Addresses clients talk to.
     pub listeners: Vec<String>,
     /// Addresses for TLS alone, besides those.
@@ -326,6 +329,16 @@ pub struct Drain {
     pub deadline_seconds: u64,
     /// Allocations live when draining began.
     pub allocations_live: u64,
+    /// Whole seconds that were left of the drain that this one replaces; absent when it is the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaced_seconds_left: Option<u64>,
+}
+
+/// Answer to `DELETE /v1/drain`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainCancelled {
+    /// Whole seconds that were left of the drain.
+    pub seconds_left: u64,
 }
 
 /// Answer to `DELETE /v1/sessions/{id}`.

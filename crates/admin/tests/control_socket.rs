@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime};
 use admin::types::{Bucket, DrainRequest, Volume};
 use admin::{Client, ClientError, ControlSocket, routes, serve};
 use control::{
-    CertificateInfo, Change, DrainReport, Handle, Leg, OffloadInfo, OffloadInterface, OffloadWatch,
-    OperatorRequest, RelayInfo, ReloadReport, Request, Series, ServerInfo, Session, SessionOffload,
-    Wake, WhyNot, WorkerCounters, Workers, mailbox,
+    CancelReport, CertificateInfo, Change, DrainReport, Handle, Leg, OffloadInfo, OffloadInterface,
+    OffloadWatch, OperatorRequest, RelayInfo, ReloadReport, Request, Series, ServerInfo, Session,
+    SessionOffload, Wake, WhyNot, WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{AllocationRecord, DropReason, Refusal, Traffic};
 use turn_types::{
@@ -125,8 +125,10 @@ fn operate(request: OperatorRequest) {
         }
         OperatorRequest::Drain { deadline, reply } => {
             let deadline = deadline.unwrap_or(Duration::from_secs(77));
-            reply.send(DrainReport { deadline, allocations_live: 3 }).unwrap();
+            let replaced = Some(Duration::from_secs(9));
+            reply.send(DrainReport { deadline, allocations_live: 3, replaced }).unwrap();
         }
+        OperatorRequest::CancelDrain(reply) => reply.send(CancelReport::NotDraining).unwrap(),
     }
 }
 
@@ -345,6 +347,13 @@ async fn reload_and_drain_reach_the_main_loop() {
 
     let drain = client.drain(DrainRequest { deadline_seconds: Some(5) }).await.unwrap();
     assert_eq!((drain.deadline_seconds, drain.allocations_live), (5, 3));
+    assert_eq!(drain.replaced_seconds_left, Some(9));
+    match client.cancel_drain().await {
+        Err(ClientError::Refused { status: 409, problem }) => {
+            assert!(problem.error.contains("does not drain"), "{problem:?}");
+        }
+        other => panic!("{other:?}"),
+    }
     assert_eq!(client.drain(DrainRequest::default()).await.unwrap().deadline_seconds, 77);
     let week = DrainRequest { deadline_seconds: Some(604_800) };
     assert_eq!(client.drain(week).await.unwrap().deadline_seconds, 604_800);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::mpsc;
+use turn_types::Instant;
 
 use crate::limits::OPERATOR_QUEUE;
 use crate::{ControlError, OperatorRequest, ServerInfo, Workers};
@@ -14,6 +15,7 @@ pub struct Handle {
     /// The workers.
     pub workers: Workers,
     info: Arc<Mutex<Arc<ServerInfo>>>,
+    drain_deadline: Arc<Mutex<Option<Instant>>>,
     operator: mpsc::Sender<OperatorRequest>,
 }
 
@@ -23,7 +25,7 @@ impl Handle {
     pub fn new(workers: Workers, info: ServerInfo) -> (Self, mpsc::Receiver<OperatorRequest>) {
         let (operator, requests) = mpsc::channel(OPERATOR_QUEUE);
         let info = Arc::new(Mutex::new(Arc::new(info)));
-        (Self { workers, info, operator }, requests)
+        (Self { workers, info, drain_deadline: Arc::default(), operator }, requests)
     }
 
     /// The facts about the server.
@@ -35,6 +37,17 @@ impl Handle {
     /// Replaces the facts, after a reload.
     pub fn set_info(&self, info: ServerInfo) {
         *self.info.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(info);
+    }
+
+    /// The time at which a draining server ends what is still live; `None` while it does not drain.
+    #[must_use]
+    pub fn drain_deadline(&self) -> Option<Instant> {
+        *self.drain_deadline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the time at which a draining server ends what is still live, for who asks.
+    pub fn set_drain_deadline(&self, deadline: Option<Instant>) {
+        *self.drain_deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
 
     /// Asks something of the server as a whole; the answer comes through the request itself.

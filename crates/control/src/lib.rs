@@ -27,7 +27,7 @@ pub use info::{
     CertificateInfo, OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
-pub use operator::{Change, DrainReport, OperatorRequest, ReloadReport};
+pub use operator::{CancelReport, Change, DrainReport, OperatorRequest, ReloadReport};
 pub use request::{Reply, Request, SessionFilter};
 pub use series::{
     AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, Histogram, Kind, LateAnswer,

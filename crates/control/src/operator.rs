@@ -16,6 +16,8 @@ pub enum OperatorRequest {
         /// The answer, when draining has begun.
         reply: oneshot::Sender<DrainReport>,
     },
+    /// Take new allocations again.
+    CancelDrain(oneshot::Sender<CancelReport>),
 }
 
 /// What became of a reload.
@@ -47,4 +49,17 @@ pub struct DrainReport {
     pub deadline: Duration,
     /// Allocations live now.
     pub allocations_live: u64,
+    /// What was left of the drain that this one replaces.
+    pub replaced: Option<Duration>,
+}
+
+/// The outcome of cancelling a drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelReport {
+    /// New allocations are taken again; so much was left of the drain.
+    Cancelled(Duration),
+    /// The server does not drain.
+    NotDraining,
+    /// A signal told the server to end: its supervisor ends it in any case.
+    ToldToEnd,
 }

@@ -1,4 +1,5 @@
 //! What a reload says: each key that changed, by when it takes effect.
+#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
 
 use std::path::Path;
 

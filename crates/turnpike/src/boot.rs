@@ -22,7 +22,7 @@ use crate::failure::{Failure, OrFail as _, Result};
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
 use crate::users::{NoUsers, Users};
-use crate::{host, sockets};
+use crate::{cores, host, sockets};
 
 /// Descriptors that the process needs besides one per relayed address.
 const SPARE_FILES: u64 = 256;
@@ -44,14 +44,18 @@ pub(crate) struct Running {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Starts the workers. Without a `store` nobody is looked up.
-pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> Result<Running> {
+/// Starts the workers. Without a `store` nobody is looked up. It may be dropped between two workers: a
+/// start that is slow can be ended.
+pub(crate) async fn start(
+    settings: &Settings,
+    store: Option<Box<dyn UserStore>>,
+) -> Result<Running> {
     let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
     // Before the host is looked at: what changes from here on is heard.
     let monitor = HostMonitor::open();
     let own = OwnAddresses::read()?;
     let nonce_key = Secret::new(random_bytes());
-    let cores = host::cores(settings.workers.count, settings.workers.pin);
+    let cores = cores::cores(settings.workers.count, settings.workers.pin);
     let policy = rules(settings, &own, nonce_key, None, cores.len())?;
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;
@@ -118,6 +122,7 @@ pub(crate) fn start(settings: &Settings, store: Option<Box<dyn UserStore>>) -> R
             net,
         };
         threads.push(dataplane::spawn(spec).or_fail("cannot start a worker")?);
+        tokio::task::yield_now().await; // signals are heard
     }
 
     offload.memory_bytes = kernel_path.memory();

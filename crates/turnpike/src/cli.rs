@@ -40,7 +40,6 @@ pub(crate) enum Command {
     /// Check a configuration file and say everything that is wrong with it
     Check(Check),
     /// Keep the users in the database
-    #[command(subcommand)]
     User(User),
     /// Mint a time-limited credential from a shared secret
     Credentials(Credentials),
@@ -61,6 +60,9 @@ pub(crate) enum Command {
     /// Make the running server read its configuration again
     Reload(Output),
     /// Make the running server refuse new allocations and stop when the last one has ended
+    ///
+    /// A second drain replaces the deadline of the first. SIGTERM during a drain keeps the later of its
+    /// deadline and shutdown.drain; a second SIGTERM ends the server at once.
     Drain(Drain),
     /// See what this host needs for high packet rates, set it, and put it back
     #[command(subcommand)]
@@ -85,10 +87,24 @@ pub(crate) struct Check {
     pub(crate) output: Output,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct User {
+    /// The users' realm [default: that of the configuration named with --config, else of the running
+    /// server, else of the usual configuration]
+    #[arg(long, global = true, value_name = "REALM")]
+    pub(crate) realm: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: UserCommand,
+}
+
 #[derive(Debug, Subcommand)]
-pub(crate) enum User {
-    /// Add a user, or give one a new password
+pub(crate) enum UserCommand {
+    /// Add a user
     Add(UserAdd),
+    /// Change what a user may do; the password stays
+    Set(UserSet),
+    /// Give a user a new password; the rest stays
+    Password(UserPassword),
     /// List the users
     List {
         #[command(flatten)]
@@ -104,19 +120,54 @@ pub(crate) enum User {
     },
 }
 
+/// Where a password comes from.
 #[derive(Debug, Args)]
-pub(crate) struct UserAdd {
-    /// The user's name
-    pub(crate) name: String,
+pub(crate) struct Password {
     /// The password; others on this machine may see it in the list of processes
     #[arg(long, conflicts_with = "password_stdin")]
     pub(crate) password: Option<String>,
     /// Read the password from standard input [default: generate one and print it]
     #[arg(long)]
     pub(crate) password_stdin: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserAdd {
+    /// The user's name
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) password: Password,
     /// Live allocations this user may have, instead of the configured quota; 0: any number
     #[arg(long, value_name = "N")]
     pub(crate) allocations_max: Option<u32>,
+    /// Replace a user of this name: another password, and the limit of this command
+    #[arg(long)]
+    pub(crate) replace: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserSet {
+    /// The user's name
+    pub(crate) name: String,
+    /// Live allocations this user may have; 0: any number; default: the configured quota
+    #[arg(long, value_name = "N|default", value_parser = allocations_max)]
+    pub(crate) allocations_max: AllocationsMax,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// A user's limit of live allocations; `None` is the configured quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AllocationsMax(pub(crate) Option<u32>);
+
+#[derive(Debug, Args)]
+pub(crate) struct UserPassword {
+    /// The user's name
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) password: Password,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -218,8 +269,15 @@ pub(crate) enum Session {
 pub(crate) struct Drain {
     /// End what is still live after this time, 7 d at most: "10 min" [default: shutdown.drain in the
     /// configuration; where that is 0, 7 d]
-    #[arg(long, value_parser = crate::duration::parse_deadline)]
+    #[arg(long, value_parser = crate::duration::parse_deadline, conflicts_with = "cancel")]
     pub(crate) deadline: Option<Duration>,
+    /// Return when the server has ended: exit status 0 when the last allocation ended by itself, 1 when
+    /// the deadline ended it or the drain was cancelled
+    #[arg(long, conflicts_with = "cancel")]
+    pub(crate) wait: bool,
+    /// Take new allocations again
+    #[arg(long)]
+    pub(crate) cancel: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -326,6 +384,15 @@ fn session_limit(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("write a whole number from 1 to {most}"))
 }
 
+/// A limit of allocations, or the word for none of its own.
+fn allocations_max(text: &str) -> Result<AllocationsMax, String> {
+    if text == "default" {
+        return Ok(AllocationsMax(None));
+    }
+    let number = text.parse().map_err(|_| "write a whole number, or \"default\"".to_owned())?;
+    Ok(AllocationsMax(Some(number)))
+}
+
 /// An item of the host by its name.
 fn tune_item(name: &str) -> Result<&'static host_tuning::Entry, String> {
     host_tuning::find(name)
@@ -378,8 +445,12 @@ mod tests {
             "turnpike demo --user bob --password x",
             "turnpike demo --seconds 0",
             "turnpike user add bob --password x --password-stdin",
+            "turnpike user set bob",
+            "turnpike user set bob --allocations-max all",
             "turnpike credentials --ttl 10",
             "turnpike drain --deadline 8d",
+            "turnpike drain --cancel --wait",
+            "turnpike drain --cancel --deadline 1min",
             "turnpike session end",
             "turnpike sessions --limit 0",
             "turnpike sessions --limit 1001",

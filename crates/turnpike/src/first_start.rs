@@ -43,9 +43,10 @@ pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserStore) -> Result<
         let same = kept.new_user()?.keys() == &known.keys;
         return Ok(same.then(|| kept.clone()));
     }
-    let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
+    let any = Page { realm: None, after: None, limit: 1 };
     if !store.list(&any)?.is_empty() {
-        // Whoever added users and deleted this one does not want it back.
+        // Whoever added users and deleted this one does not want it back; whoever has users in another
+        // realm has started the server without its configuration.
         return Ok(None);
     }
     let user = match kept {

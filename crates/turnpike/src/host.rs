@@ -1,9 +1,8 @@
-//! What the host is: its addresses, in the order that suits a relay, and its processors.
+//! What the host is: its addresses, in the order that suits a relay.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use linux_net::{allowed_cores, interface_addresses, source_address_towards};
-use settings::WorkerCount;
+use linux_net::{interface_addresses, source_address_towards};
 
 use crate::failure::{OrFail as _, Result};
 
@@ -28,37 +27,9 @@ pub(crate) fn addresses() -> Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// The core of each worker; `None` leaves it to the scheduler.
-pub(crate) fn cores(count: WorkerCount, pin: bool) -> Vec<Option<usize>> {
-    // Where the kernel does not say, one worker that runs anywhere is right.
-    place(count, pin, &allowed_cores().unwrap_or_default())
-}
-
-fn place(count: WorkerCount, pin: bool, allowed: &[usize]) -> Vec<Option<usize>> {
-    let count = match count {
-        WorkerCount::Auto => allowed.len(),
-        WorkerCount::Fixed(count) => usize::from(count),
-    };
-    let count = count.max(1);
-    // More workers than cores share them; pinned, two of them would be stuck with one core while
-    // another is idle.
-    let pinned = pin && count <= allowed.len();
-    (0..count).map(|worker| allowed.get(worker).copied().filter(|_| pinned)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_worker_has_a_core_of_its_own_or_none_has() {
-        let auto = WorkerCount::Auto;
-        assert_eq!(place(auto, true, &[3, 5]), [Some(3), Some(5)]);
-        assert_eq!(place(auto, false, &[3, 5]), [None, None]);
-        assert_eq!(place(auto, true, &[]), [None]);
-        assert_eq!(place(WorkerCount::Fixed(3), true, &[3, 5]), [None, None, None]);
-        assert_eq!(place(WorkerCount::Fixed(1), true, &[3, 5]), [Some(3)]);
-    }
 
     #[test]
     fn the_loopback_is_one_of_ours() {

@@ -109,6 +109,14 @@ fn realm_slip(realm: &str) -> Option<(String, String)> {
     }
 }
 
+/// Whether a realm was named: by a configuration file that was named, or by a variable.
+pub(crate) fn names_realm(place: &Place) -> bool {
+    let here = Surroundings::real();
+    place.config.is_some()
+        || here.path_from(CONFIG_VARIABLE).is_some()
+        || here.path_from("TURNPIKE_REALM").is_some()
+}
+
 /// The configuration file that the server would read, if there is one.
 pub(crate) fn configuration_file(place: &Place) -> Option<PathBuf> {
     Surroundings::real().config(place)

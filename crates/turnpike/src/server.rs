@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use admin::limits::DRAIN_MAX;
 use anyhow::anyhow;
-use control::{DrainReport, Handle, OperatorRequest};
-use linux_net::HostChanges;
+use control::{CancelReport, DrainReport, Handle, OperatorRequest};
+use linux_net::{Clock, HostChanges};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
@@ -43,6 +43,35 @@ pub(crate) struct Server {
     pub(crate) host: HostWatch,
 }
 
+/// A drain that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Draining {
+    /// What is live then is ended.
+    until: Instant,
+    /// A signal told the server to end: the next one ends it at once, and no operator takes it back.
+    told_to_end: bool,
+}
+
+impl Draining {
+    /// A drain that an operator asked for: its deadline counts from now on.
+    fn asked_for(before: Option<Self>, deadline: Duration, now: Instant) -> Self {
+        let told_to_end = before.is_some_and(|drain| drain.told_to_end);
+        Self { until: now + deadline, told_to_end }
+    }
+
+    /// The drain of a signal, `configured` long. One that goes on already keeps its deadline when that is
+    /// later: a supervisor sends SIGTERM behind the command that drains.
+    fn told_to_end(before: Option<Self>, configured: Duration, now: Instant) -> Self {
+        let until = now + configured;
+        let until = before.map_or(until, |drain| drain.until.max(until));
+        Self { until, told_to_end: true }
+    }
+
+    fn left(self, now: Instant) -> Duration {
+        self.until.saturating_duration_since(now)
+    }
+}
+
 /// Waits for worker threads without blocking.
 pub(crate) struct Threads(JoinSet<()>);
 
@@ -73,7 +102,7 @@ impl Threads {
 impl Server {
     /// Runs until the server was told to end and has ended.
     pub(crate) async fn run(mut self) -> Result<()> {
-        let mut drain: Option<Instant> = None;
+        let mut drain: Option<Draining> = None;
         let mut certificates_look = tokio::time::interval(CERTIFICATES_LOOK);
         let mut watchdog = Watchdog::default();
         let mut watch = tokio::time::interval(watchdog::LOOK_EVERY);
@@ -83,11 +112,14 @@ impl Server {
             tokio::select! {
                 wish = self.signals.next() => match wish {
                     Wish::Reload => drop(self.reload().await),
-                    Wish::End if drain.is_some() => {
+                    Wish::End if drain.is_some_and(|drain| drain.told_to_end) => {
                         tracing::info!("told to end again: stopping at once");
                         break;
                     }
-                    Wish::End => drain = Some(self.drain(self.in_force.settings.drain)),
+                    Wish::End => {
+                        let next = Draining::told_to_end(drain, self.in_force.settings.drain, Instant::now());
+                        drain = Some(self.drain(next));
+                    }
                 },
                 Some(request) = self.requests.recv() => match request {
                     OperatorRequest::Reload(reply) => {
@@ -98,8 +130,13 @@ impl Server {
                         let configured = self.in_force.settings.drain;
                         let deadline = deadline.unwrap_or_else(|| asked_for(configured));
                         let allocations_live = self.live();
-                        drain = Some(self.drain(deadline));
-                        let _ = reply.send(DrainReport { deadline, allocations_live });
+                        let replaced = drain.map(|drain| drain.left(Instant::now()));
+                        let next = Draining::asked_for(drain, deadline, Instant::now());
+                        drain = Some(self.drain(next));
+                        let _ = reply.send(DrainReport { deadline, allocations_live, replaced });
+                    }
+                    OperatorRequest::CancelDrain(reply) => {
+                        let _ = reply.send(self.cancel(&mut drain));
                     }
                 },
                 () = self.threads.one_ended() => {
@@ -114,7 +151,7 @@ impl Server {
                 _ = watch.tick() => watchdog.look(&self.handle.workers)?,
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
-            if drain.is_some_and(|until| self.live() == 0 || Instant::now() >= until) {
+            if drain.is_some_and(|drain| self.live() == 0 || Instant::now() >= drain.until) {
                 break;
             }
         }
@@ -138,21 +175,41 @@ impl Server {
         self.in_force.reload(&self.handle, load).await
     }
 
-    /// Takes no new allocations from now on; when what is left is ended.
-    fn drain(&self, deadline: Duration) -> Instant {
+    /// Takes no new allocations from now on.
+    fn drain(&self, drain: Draining) -> Draining {
         if let Err(error) = self.handle.workers.drain(true) {
             tracing::warn!(%error, "not every worker was told to drain");
         }
+        let left = drain.left(Instant::now());
+        self.handle.set_drain_deadline(Some(Clock::now().instant + left));
         let live = self.live();
-        if live > 0 && !deadline.is_zero() {
+        if live > 0 && !left.is_zero() {
+            let again = if drain.told_to_end { "again " } else { "twice " };
             tracing::info!(
                 allocations = live,
                 "draining: the server ends when the last allocation has, at the latest in {}; \
-                 SIGTERM ends it at once",
-                output::duration(deadline)
+                 SIGTERM {again}ends it at once",
+                output::duration(left)
             );
         }
-        Instant::now() + deadline
+        drain
+    }
+
+    /// Takes new allocations again, unless a signal told the server to end.
+    fn cancel(&self, drain: &mut Option<Draining>) -> CancelReport {
+        match *drain {
+            None => CancelReport::NotDraining,
+            Some(Draining { told_to_end: true, .. }) => CancelReport::ToldToEnd,
+            Some(cancelled) => {
+                *drain = None;
+                self.handle.set_drain_deadline(None);
+                if let Err(error) = self.handle.workers.drain(false) {
+                    tracing::warn!(%error, "not every worker was told to take allocations again");
+                }
+                tracing::info!("the drain was cancelled");
+                CancelReport::Cancelled(cancelled.left(Instant::now()))
+            }
+        }
     }
 
     fn live(&self) -> u64 {
@@ -176,4 +233,25 @@ impl Server {
 /// (`shutdown.drain = "0 s"`) does not cut them.
 fn asked_for(configured: Duration) -> Duration {
     if configured.is_zero() { DRAIN_MAX } else { configured }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_keeps_the_later_deadline_and_cannot_be_taken_back() {
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        let now = Instant::now();
+        let asked = Draining::asked_for(None, minutes(10), now);
+        assert!(!asked.told_to_end);
+        let told = Draining::told_to_end(Some(asked), minutes(0), now);
+        assert_eq!((told.left(now), told.told_to_end), (minutes(10), true));
+        let told = Draining::told_to_end(Some(asked), minutes(30), now);
+        assert_eq!(told.left(now), minutes(30));
+        assert_eq!(Draining::told_to_end(None, minutes(0), now).left(now), minutes(0));
+        // The operator's word on the deadline counts all the same.
+        let again = Draining::asked_for(Some(told), minutes(1), now);
+        assert_eq!((again.left(now), again.told_to_end), (minutes(1), true));
+    }
 }

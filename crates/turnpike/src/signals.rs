@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) enum Wish {
     /// SIGHUP: read the configuration again.
     Reload,
-    /// SIGTERM or SIGINT: end, and the second time at once.
+    /// SIGTERM or SIGINT: drain and end; the second of them ends at once.
     End,
 }
 

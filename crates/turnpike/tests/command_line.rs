@@ -412,15 +412,30 @@ fn users_are_added_listed_and_deleted() {
     let added = json(&ask(&["user", "add", "bob", "--json"]));
     assert_eq!(added["password"].as_str().unwrap().len(), 26);
     assert_eq!(added["replaced"], false);
-    let mut piped = turnpike(&["user", "add", "bob", "--password-stdin", "--data", &data])
+    let again = ask(&["user", "add", "bob", "--allocations-max", "5"]);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    assert!(stderr(&again).contains("user set NAME"), "{again:?}");
+    assert!(stdout(&ask(&["user", "list"])).contains("as configured"), "nothing was changed");
+    let mut piped = turnpike(&["user", "password", "bob", "--password-stdin", "--data", &data])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     piped.stdin.take().unwrap().write_all(b"of-bob\n").unwrap();
     let output = piped.wait_with_output().unwrap();
-    assert!(stdout(&output).contains("bob has new keys"), "{output:?}");
+    assert!(stdout(&output).contains("bob has a new password"), "{output:?}");
     assert!(!stdout(&output).contains("of-bob"), "{output:?}");
+    let set = stdout(&ask(&["user", "set", "bob", "--allocations-max", "5"]));
+    assert!(set.contains("bob in realm turnpike: allocations 5") && !set.contains("password"));
+    assert_eq!(json(&ask(&["user", "list", "--json"]))[0]["allocations_max"], 5);
+    assert!(ask(&["user", "set", "bob", "--allocations-max", "default"]).status.success());
+    for command in
+        [&["user", "password", "eve"][..], &["user", "set", "eve", "--allocations-max", "1"]]
+    {
+        assert!(stderr(&ask(command)).contains("no user \"eve\""));
+    }
+    let replaced = ["user", "add", "bob", "--replace", "--json"];
+    assert_eq!(json(&ask(&replaced))["replaced"], true);
 
     let listed = json(&ask(&["user", "list", "--json"]));
     assert_eq!(listed[0]["username"], "bob");
@@ -432,6 +447,116 @@ fn users_are_added_listed_and_deleted() {
     assert_eq!(ask(&["user", "delete", "bob"]).status.code(), Some(1));
     assert!(stdout(&ask(&["user", "list"])).contains("turnpike user add"));
     assert_eq!(ask(&["user", "add", ""]).status.code(), Some(2));
+}
+
+#[test]
+fn a_user_is_never_written_into_a_realm_that_nobody_serves() {
+    let directory = Directory::new();
+    let data = path(&directory.0).to_owned();
+    let port = free_port();
+    let config = |realm: &str| {
+        directory.file(
+            "turnpike.toml",
+            &format!(
+                "realm = \"{realm}\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\n\
+                 addresses = [\"127.0.0.1\"]\n"
+            ),
+        )
+    };
+    let file = config("example.org");
+    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
+    let add =
+        |name: &str, more: &[&str]| ask(&[&["user", "add", name, "--json"][..], more].concat());
+
+    let server = Server::start(turnpike(&["--config", path(&file), "--data", &data]));
+    assert_eq!(json(&add("alice", &[]))["realm"], "example.org", "the running server's");
+    assert_eq!(stdout(&ask(&["user", "list"])).lines().count(), 2);
+    server.stop();
+
+    let refused = add("bob", &[]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(stderr(&refused).contains("1 user in realm example.org"), "{refused:?}");
+    assert_eq!(ask(&["user", "list"]).status.code(), Some(2));
+    assert_eq!(json(&add("bob", &["--config", path(&file)]))["realm"], "example.org");
+    assert_eq!(json(&add("eve", &["--realm", "example.org"]))["realm"], "example.org");
+
+    // Another realm: the start says where the users are.
+    let mut command = turnpike(&["--config", path(&config("other.example")), "--data", &data]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let log = BufReader::new(process.stderr.take().unwrap());
+    let mut server = Server { process, log };
+    let said = server.wait_for("nobody may relay");
+    assert!(said.contains("3 users in realm example.org"), "{said}");
+    server.wait_for("ready");
+    server.stop();
+}
+
+#[test]
+fn a_variable_that_means_nothing_is_refused() {
+    for (name, value, code) in [
+        ("TURNPIKE_SECRET", "0123456789abcdef", 2),
+        ("TURNPIKE_WEATHER", "fine", 2),
+        ("TURNPIKE_PORT", "3478", 2),
+        ("TURNPIKE_PORT", "udp://10.0.0.1:3478", 0),
+    ] {
+        let output = turnpike(&["check"]).env(name, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}: {output:?}");
+    }
+}
+
+#[test]
+fn sigterm_during_a_drain_keeps_its_deadline() {
+    let directory = Directory::new();
+    let port = free_port();
+    let file = directory.file(
+        "turnpike.toml",
+        &format!("listen = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n"),
+    );
+    let data = path(&directory.0).to_owned();
+    let place = ["--config", path(&file), "--data", &data];
+    let mut server = Server::start(turnpike(&[&["run"][..], &place].concat()));
+    let add = run(&[&["user", "add", "bob", "--password", "of-bob"][..], &place].concat());
+    assert!(add.status.success(), "{add:?}");
+    let uri = format!("turn:127.0.0.1:{port}");
+    let mut demo = turnpike(&["demo", "--server", &uri, "--user", "bob", "--password", "of-bob"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
+    let sessions = || json(&ask(&["sessions", "--json"]))["sessions"].as_array().unwrap().clone();
+    wait_until("both ends of the call are there", || sessions().len() == 2);
+
+    assert_eq!(ask(&["drain", "--cancel"]).status.code(), Some(1), "nothing to cancel");
+    let first = json(&ask(&["drain", "--deadline", "1 h", "--json"]));
+    assert_eq!(first.get("replaced_seconds_left"), None, "{first}");
+    assert!(ask(&["drain", "--cancel"]).status.success());
+    let status = json(&ask(&["status", "--json"]));
+    assert_eq!((&status["draining"], status.get("drain_seconds_left")), (&false.into(), None));
+
+    assert!(ask(&["drain", "--deadline", "2 h"]).status.success());
+    let second = json(&ask(&["drain", "--deadline", "1 h", "--json"]));
+    assert!(second["replaced_seconds_left"].as_u64().unwrap() > 3600, "{second}");
+    server.wait_for("SIGTERM twice");
+    server.signal("TERM");
+    server.wait_for("SIGTERM again");
+    let status = json(&ask(&["status", "--json"]));
+    assert!(status["drain_seconds_left"].as_u64().unwrap() > 0, "{status}");
+    assert!(stdout(&ask(&["status"])).contains("2 left; the server ends in"), "{status}");
+    assert_eq!(sessions().len(), 2, "SIGTERM cut no call");
+    assert!(stderr(&ask(&["drain", "--cancel"])).contains("signal told the server to end"));
+
+    let waits = turnpike(&["drain", "--wait", "--data", &data]).stdout(Stdio::piped()).spawn();
+    let waits = waits.unwrap();
+    server.wait_for("SIGTERM again");
+    for session in sessions() {
+        assert!(ask(&["session", "end", session["id"].as_str().unwrap()]).status.success());
+    }
+    server.wait_for("stopped");
+    assert!(waits.wait_with_output().unwrap().status.success(), "the last call ended by itself");
+    demo.kill().unwrap();
+    demo.wait().unwrap();
 }
 
 #[test]

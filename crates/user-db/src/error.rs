@@ -26,9 +26,7 @@ pub enum StoreError {
         what: String,
     },
     /// There is such a user already.
-    #[error(
-        "there is a user \"{name}\" in realm \"{realm}\" already; delete it first, or replace it"
-    )]
+    #[error("there is a user \"{name}\" in realm \"{realm}\" already")]
     Exists {
         /// The name.
         name: String,

@@ -29,3 +29,6 @@ pub(crate) const CACHE_KNOWN_MAX: usize = 65_536;
 /// Names kept in the cache that no user has: apart from the known ones, so that somebody who tries
 /// names cannot push users out.
 pub(crate) const CACHE_UNKNOWN_MAX: usize = 16_384;
+
+/// Realms that are named to an operator whose own realm has no users: what fits in a line or two.
+pub(crate) const REALMS_MAX: u32 = 8;

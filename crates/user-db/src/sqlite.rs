@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params}
 use turn_types::Secret;
 
 use crate::error::StoreError;
-use crate::limits::{BUSY_NAP, BUSY_TIMEOUT};
+use crate::limits::{BUSY_NAP, BUSY_TIMEOUT, REALMS_MAX};
 use crate::store::{NewUser, Page, UserKeys, UserQuery, UserRecord, UserStore, UserSummary};
 
 /// The version of the tables below. A change of theirs adds a step to [`SqliteStore::migrate`].
@@ -113,6 +113,48 @@ impl SqliteStore {
 
     fn slip(&self, error: &rusqlite::Error) -> StoreError {
         slip(&self.path, error)
+    }
+
+    /// Gives the user of this name other keys and leaves the rest as it is; whether there is one.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn set_keys(&mut self, user: &NewUser) -> Result<bool, StoreError> {
+        let sql = "UPDATE users SET md5 = ?3, sha256 = ?4 WHERE realm = ?1 AND name = ?2";
+        let sha256 = user.keys.sha256.as_ref().map(|key| key.expose().as_slice());
+        let values = params![user.realm, user.name, user.keys.md5.expose().as_slice(), sha256];
+        self.connection.execute(sql, values).map(|rows| rows > 0).map_err(|error| self.slip(&error))
+    }
+
+    /// Sets how many allocations a user may have, as in [`UserRecord`]; whether there is this user.
+    ///
+    /// # Errors
+    /// The database cannot be written.
+    pub fn set_allocations_max(
+        &mut self,
+        realm: &str,
+        name: &str,
+        allocations_max: Option<u32>,
+    ) -> Result<bool, StoreError> {
+        let sql = "UPDATE users SET allocations_max = ?3 WHERE realm = ?1 AND name = ?2";
+        self.connection
+            .execute(sql, params![realm, name, allocations_max])
+            .map(|rows| rows > 0)
+            .map_err(|error| self.slip(&error))
+    }
+
+    /// Realms and the number of their users, the largest first; at most [`REALMS_MAX`].
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn realms(&mut self) -> Result<Vec<(String, u64)>, StoreError> {
+        const REALMS: &str = "SELECT realm, COUNT(*) AS users FROM users
+            GROUP BY realm ORDER BY users DESC, realm LIMIT ?1";
+        let mut statement = self.connection.prepare(REALMS).map_err(|error| self.slip(&error))?;
+        // SQLite counts in signed numbers; a count is never negative.
+        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()));
+        let rows = statement.query_map([REALMS_MAX], row);
+        rows.and_then(Iterator::collect).map_err(|error| self.slip(&error))
     }
 
     /// Adds a user, or, `or_replace`, changes the one of this name but for when it was added.

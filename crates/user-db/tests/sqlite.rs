@@ -112,7 +112,7 @@ fn a_name_is_added_once_and_replaced_on_request() {
     store.add(&user("alice", "old")).unwrap();
     assert_eq!(
         store.add(&user("alice", "new")).unwrap_err().to_string(),
-        "there is a user \"alice\" in realm \"example.org\" already; delete it first, or replace it"
+        "there is a user \"alice\" in realm \"example.org\" already"
     );
     let old = store.find(REALM, &by_name("alice")).unwrap().unwrap();
     assert_eq!(*old.keys.md5.expose(), long_term_key_md5("alice", REALM, "old").unwrap());
@@ -255,4 +255,39 @@ fn what_is_no_database_is_said_to_be_none() {
     );
     let blocked = dir.file("users.sqlite/users.sqlite");
     assert!(matches!(SqliteStore::open(&blocked).unwrap_err(), StoreError::Io { .. }));
+}
+
+#[test]
+fn a_change_leaves_the_rest_of_a_user_as_it_is() {
+    let dir = TempDir::new();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    let user = |password: &str, most| {
+        NewUser::new(REALM, "alice", &Secret::new(password.to_owned()), most).unwrap()
+    };
+    assert!(!store.set_keys(&user("new", None)).unwrap());
+    assert!(!store.set_allocations_max(REALM, "alice", Some(1)).unwrap());
+    store.add(&user("old", Some(7))).unwrap();
+
+    let old = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    assert!(store.set_keys(&user("new", None)).unwrap());
+    let found = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    assert_eq!((&found.keys, found.allocations_max), (user("new", None).keys(), Some(7)));
+    assert_ne!(found.keys, old.keys);
+    for most in [Some(0), None] {
+        assert!(store.set_allocations_max(REALM, "alice", most).unwrap());
+        let found = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+        assert_eq!((&found.keys, found.allocations_max), (user("new", None).keys(), most));
+    }
+}
+
+#[test]
+fn realms_are_counted_the_largest_first() {
+    let dir = TempDir::new();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    assert_eq!(store.realms().unwrap(), []);
+    for (realm, name) in [("b", "x"), ("a", "x"), ("c", "x"), ("c", "y")] {
+        store.add(&NewUser::new(realm, name, &Secret::new("p".to_owned()), None).unwrap()).unwrap();
+    }
+    let realms = [("c", 2), ("a", 1), ("b", 1)].map(|(realm, n)| (realm.to_owned(), n));
+    assert_eq!(store.realms().unwrap(), realms);
 }

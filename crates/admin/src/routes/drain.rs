@@ -1,4 +1,5 @@
-//! `POST /v1/drain`: the same door as SIGTERM, with an answer and a deadline of one's own.
+//! `POST /v1/drain`: as SIGTERM, with an answer and a deadline of one's own. `DELETE /v1/drain`: takes
+//! it back.
 
 use std::time::Duration;
 
@@ -6,13 +7,14 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
-use control::OperatorRequest;
+use axum::http::StatusCode;
+use control::{CancelReport, OperatorRequest};
 use tokio::sync::oneshot;
 
 use crate::limits::DRAIN_MAX;
 use crate::problem::Problem;
 use crate::routes::App;
-use crate::types::{Drain, DrainRequest};
+use crate::types::{Drain, DrainCancelled, DrainRequest};
 
 pub(super) async fn drain(
     State(app): State<App>,
@@ -39,5 +41,24 @@ pub(super) async fn drain(
     Ok(Json(Drain {
         deadline_seconds: report.deadline.as_secs(),
         allocations_live: report.allocations_live,
+        replaced_seconds_left: report.replaced.map(|left| left.as_secs()),
     }))
+}
+
+pub(super) async fn cancel(State(app): State<App>) -> Result<Json<DrainCancelled>, Problem> {
+    let (reply, answer) = oneshot::channel();
+    let request = OperatorRequest::CancelDrain(reply);
+    app.handle.operator(request).await.map_err(|_| Problem::stopping())?;
+    let conflict = |error, hint| Err(Problem::new(StatusCode::CONFLICT, error, hint));
+    match answer.await.map_err(|_| Problem::stopping())? {
+        CancelReport::Cancelled(left) => Ok(Json(DrainCancelled { seconds_left: left.as_secs() })),
+        CancelReport::NotDraining => conflict(
+            "the server does not drain",
+            "there is nothing to cancel; `turnpike status` shows the state",
+        ),
+        CancelReport::ToldToEnd => conflict(
+            "a signal told the server to end, and that is not taken back",
+            "start the server again after its end; POST /v1/drain may give it another deadline",
+        ),
+    }
 }

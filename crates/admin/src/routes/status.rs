@@ -31,6 +31,10 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         uptime_seconds: uptime.as_secs(),
         realm: info.realm.clone(),
         draining: workers.is_draining(),
+        drain_seconds_left: app
+            .handle
+            .drain_deadline()
+            .map(|deadline| deadline.saturating_since((app.clock)()).as_secs()),
         listeners: info.listeners.iter().map(ToString::to_string).collect(),
         tls_listeners: info.tls_listeners.iter().map(ToString::to_string).collect(),
         certificates: info.certificates.iter().map(certificate).collect(),

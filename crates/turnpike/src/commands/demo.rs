@@ -41,7 +41,7 @@ async fn demo(args: &cli::Demo) -> Result<()> {
         }
         // clap sees to it that the three come together.
         _ => {
-            let server = local::start()?;
+            let server = local::start().await?;
             let result = call::with_a_peer(&server, wish).await;
             server.stop().await;
             result?

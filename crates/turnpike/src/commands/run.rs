@@ -1,6 +1,7 @@
 //! `turnpike` and `turnpike run`: starts the server and says in a few lines what it is.
 
 use std::path::Path;
+use std::pin::pin;
 
 use admin::{AccessError, ControlSocket};
 use control::{Handle, ServerInfo};
@@ -9,13 +10,14 @@ use settings::Settings;
 use user_db::{Page, SqliteStore, UserStore};
 
 use crate::cli::Place;
+use crate::commands::user::realm;
 use crate::failure::{Failure, Result};
 use crate::host_watch::HostWatch;
 use crate::logging::{self, LogLevel};
 use crate::place::{self, Configuration};
 use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
-use crate::signals::Signals;
+use crate::signals::{Signals, Wish};
 use crate::{boot, first_start, output};
 
 pub(crate) fn run(place: &Place) -> Result<()> {
@@ -34,7 +36,7 @@ pub(crate) fn run(place: &Place) -> Result<()> {
 
 async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Result<()> {
     let Configuration { file, settings } = configuration;
-    let signals = Signals::new()?;
+    let mut signals = Signals::new()?;
     let socket = ControlSocket::bind(&settings.control_socket()).map_err(control_socket_failed)?;
     let mut store = SqliteStore::open(&settings.user_database()).map_err(|error| {
         Failure::failed(error).hint("name a directory of the server's own with --data")
@@ -48,15 +50,19 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
     } else {
         None
     };
-    let nobody = relays_for_users_only && !has_users(&settings, &mut store)?;
+    let nobody = if relays_for_users_only { without_users(&settings, &mut store)? } else { None };
 
-    let running = boot::start(&settings, Some(Box::new(store)))?;
+    let starting = boot::start(&settings, Some(Box::new(store)));
+    let Some(running) = unless_told_to_end(starting, &mut signals).await? else {
+        tracing::info!("told to end during the start");
+        return Ok(());
+    };
     announce(file.as_deref(), &settings, &running.info);
     for warning in &running.warnings {
         tracing::warn!("{warning}");
     }
-    if nobody {
-        tracing::warn!("nobody may relay yet: add a user with `turnpike user add NAME`");
+    if let Some(warning) = nobody {
+        tracing::warn!("{warning}");
     }
 
     let (handle, requests) = Handle::new(running.workers, running.info);
@@ -93,6 +99,24 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
     server.run().await
 }
 
+/// What `starting` comes to; `None` when a signal tells the server to end before.
+async fn unless_told_to_end<T>(
+    starting: impl Future<Output = Result<T>>,
+    signals: &mut Signals,
+) -> Result<Option<T>> {
+    let mut starting = pin!(starting);
+    loop {
+        tokio::select! {
+            biased;
+            wish = signals.next() => match wish {
+                Wish::End => return Ok(None),
+                Wish::Reload => {} // the configuration is being read for the first time
+            },
+            started = &mut starting => return started.map(Some),
+        }
+    }
+}
+
 fn control_socket_failed(error: AccessError) -> Failure {
     let advice = "name a directory that belongs to you with --data, or run the server as the user \
                   that this one belongs to";
@@ -104,9 +128,24 @@ fn control_socket_failed(error: AccessError) -> Failure {
     }
 }
 
-fn has_users(settings: &Settings, store: &mut SqliteStore) -> Result<bool> {
+/// What to tell an operator whose realm has no users: where the users are, if there are any.
+fn without_users(settings: &Settings, store: &mut SqliteStore) -> Result<Option<String>> {
     let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
-    Ok(!store.list(&any)?.is_empty())
+    if !store.list(&any)?.is_empty() {
+        return Ok(None);
+    }
+    let elsewhere = store.realms()?;
+    if elsewhere.is_empty() {
+        return Ok(Some(
+            "nobody may relay yet: add a user with `turnpike user add NAME`".to_owned(),
+        ));
+    }
+    Ok(Some(format!(
+        "nobody may relay: the realm is {}, and the database has {}; keys are made of name, realm and \
+         password, so that these users need the old `realm`, or have to be added again",
+        settings.realm,
+        realm::counted(&elsewhere)
+    )))
 }
 
 /// The few lines that say what runs here.

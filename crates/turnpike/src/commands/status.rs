@@ -56,6 +56,7 @@ fn facts(status: &Status, columns: usize) -> String {
         format!("  realm        {}", status.realm),
         format!("  listeners    {}", status.listeners.join("  ")),
     ];
+    lines.extend(draining(status));
     lines.extend(tls(status));
     lines.extend([
         format!(
@@ -101,6 +102,13 @@ fn facts(status: &Status, columns: usize) -> String {
         lines.push(format!("  receive errors {}", grouped(status.receive_errors)));
     }
     lines.join("\n")
+}
+
+/// How many allocations a draining server waits for, and for how long.
+fn draining(status: &Status) -> Option<String> {
+    let left = output::duration(Duration::from_secs(status.drain_seconds_left?));
+    let live = grouped(status.allocations.live);
+    Some(format!("  draining     {live} left; the server ends in {left} at the latest"))
 }
 
 /// Where TLS is spoken, and until when each certificate is good. Nothing of a server without one.
@@ -218,6 +226,7 @@ mod tests {
             version: "1.2.3".into(),
             uptime_seconds: 3700,
             draining: true,
+            drain_seconds_left: Some(90),
             listeners: vec!["0.0.0.0:3478".into()],
             relay: vec![RelayAddress { local: "10.0.0.5".into(), public: "203.0.113.7".into() }],
             relay_ports: "49152-65535".into(),
@@ -231,6 +240,8 @@ mod tests {
         };
         let text = describe(&status, false);
         assert!(text.starts_with("turnpike 1.2.3, up 1 h 1 min, draining\n"), "{text}");
+        let left = "draining     0 left; the server ends in 1 min 30 s at the latest";
+        assert!(text.contains(left), "{text}");
         assert!(text.contains("203.0.113.7 (here 10.0.0.5), ports 49152-65535"), "{text}");
         assert!(text.find("bandwidth").unwrap() < text.find("no_permission").unwrap(), "{text}");
         assert!(!text.contains("refused requests"), "nothing was refused: {text}");

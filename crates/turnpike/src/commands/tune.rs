@@ -11,7 +11,7 @@ use settings::Settings;
 
 use crate::cli::{self, Place};
 use crate::failure::{Failure, Result};
-use crate::{boot, host, place};
+use crate::{boot, cores, host, place};
 
 pub(crate) fn run(place: &Place, args: &cli::Tune) -> Result<()> {
     match args {
@@ -44,7 +44,7 @@ fn wants(place: &Place) -> Result<Wants> {
         send_buffer: settings.sockets.send_buffer.into(),
         relay_ports: (settings.relay.ports.min, settings.relay.ports.max),
         listen_ports,
-        workers: host::cores(settings.workers.count, settings.workers.pin).len() as u64,
+        workers: cores::cores(settings.workers.count, settings.workers.pin).len() as u64,
         relayed,
         files: boot::files_wanted(relayed, boot::connections_most(&settings)),
     })

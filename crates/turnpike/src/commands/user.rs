@@ -1,35 +1,22 @@
 //! `turnpike user`: who is in the database. A running server sees a change within a second.
 
-use std::io::Read as _;
+mod change;
+pub(crate) mod realm;
+
+use std::path::PathBuf;
 
 use anyhow::anyhow;
 use serde::Serialize;
 use settings::Settings;
-use turn_types::Secret;
-use user_db::{Credentials, NewUser, Page, SqliteStore, UserStore, UserSummary};
+use user_db::{Page, SqliteStore, UserStore as _, UserSummary};
 
 use crate::cli::{self, Place};
-use crate::failure::{Failure, OrFail as _, Result};
+use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 use crate::{first_start, place};
 
 /// Users read from the database at a time.
 const PAGE: u32 = 1000;
-
-/// Bytes read as a password: one and a line end more than it may have, so that too much is seen and
-/// no more is read.
-const PASSWORD_READ_MAX: u64 = user_db::PASSWORD_BYTES_MAX as u64 + 3;
-
-#[derive(Debug, Serialize)]
-struct Added {
-    realm: String,
-    username: String,
-    /// Only when it was generated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    password: Option<String>,
-    /// Whether the user was there before and has new keys now.
-    replaced: bool,
-}
 
 #[derive(Debug, Serialize)]
 struct Listed {
@@ -45,26 +32,40 @@ struct Deleted {
     username: String,
 }
 
+/// The users of one realm.
+struct Database {
+    store: SqliteStore,
+    realm: String,
+    /// The data directory.
+    directory: PathBuf,
+}
+
 pub(crate) fn run(place: &Place, args: cli::User) -> Result<()> {
-    let settings = place::load(place)?.settings;
-    let adds = match &args {
-        cli::User::Add(_) => true,
-        cli::User::List { .. } | cli::User::Delete { .. } => false,
-    };
+    let configuration = place::load(place)?;
+    let settings = &configuration.settings;
+    let adds = matches!(args.command, cli::UserCommand::Add(_));
     if !adds {
-        has_database(&settings)?;
+        has_database(settings)?;
     }
+    let sources = realm::Sources::of(place, args.realm.as_deref(), &configuration)?;
     let mut store = SqliteStore::open(&settings.user_database()).map_err(|error| {
         Failure::failed(error).hint("name the server's data directory with --data or --config")
     })?;
-    match args {
-        cli::User::Add(args) => add(&settings, &mut store, args),
-        cli::User::List { output } => list(&settings, &mut store, output),
-        cli::User::Delete { name, output } => delete(&settings, &mut store, &name, output),
+    let realm = sources.choose(&store.realms()?)?;
+    let mut database = Database { store, realm, directory: settings.data_directory.clone() };
+    if adds && !settings.auth.users {
+        eprintln!("note: auth.users is false in the configuration, so users may not relay");
+    }
+    match args.command {
+        cli::UserCommand::Add(args) => change::add(&mut database, args),
+        cli::UserCommand::Set(args) => change::set(&mut database, &args),
+        cli::UserCommand::Password(args) => change::password(&mut database, args),
+        cli::UserCommand::List { output } => list(&mut database, output),
+        cli::UserCommand::Delete { name, output } => delete(&mut database, &name, output),
     }
 }
 
-/// Opening a database makes it when it is not there. Who lists or deletes users has named the wrong
+/// Opening a database makes it when it is not there. Who lists or changes users has named the wrong
 /// directory then, and is better told.
 fn has_database(settings: &Settings) -> Result<()> {
     if settings.user_database().exists() {
@@ -77,52 +78,23 @@ fn has_database(settings: &Settings) -> Result<()> {
     ))
 }
 
-fn add(settings: &Settings, store: &mut SqliteStore, args: cli::UserAdd) -> Result<()> {
-    if !settings.auth.users {
-        eprintln!("note: auth.users is false in the configuration, so users may not relay");
-    }
-    let (password, generated) = match (args.password, args.password_stdin) {
-        (Some(password), _) => (password, false),
-        (None, true) => (read_password()?, false),
-        (None, false) => {
-            let made = Credentials::generate()
-                .map_err(|error| Failure::failed(anyhow!("no random numbers: {error}")))?;
-            (made.password.expose().clone(), true)
-        }
-    };
-    let secret = Secret::new(password.clone());
-    let user = NewUser::new(&settings.realm, &args.name, &secret, args.allocations_max)
-        .map_err(Failure::usage)?;
-    first_start::forget(&settings.data_directory, user.realm(), user.name())?;
-    let replaced = store.replace(&user)?;
-    let added = Added {
-        realm: user.realm().to_owned(),
-        username: user.name().to_owned(),
-        password: generated.then_some(password),
-        replaced,
-    };
-    if args.output.json {
-        return output::print_json(&added);
-    }
-    let verb = if replaced { "has new keys" } else { "was added" };
-    let mut text = format!("user {} {verb} in realm {}", added.username, added.realm);
-    if let Some(password) = added.password {
-        text.push_str(&format!("\npassword  {password}\n(it is not kept: note it down now)"));
-    }
-    output::print(&text)
+/// No such user.
+fn unknown(name: &str, realm: &str) -> Failure {
+    Failure::failed(anyhow!("there is no user \"{name}\" in realm {realm}"))
+        .hint("`turnpike user list` shows the users")
 }
 
-fn read_password() -> Result<String> {
-    let mut text = String::new();
-    std::io::stdin()
-        .take(PASSWORD_READ_MAX)
-        .read_to_string(&mut text)
-        .or_fail("cannot read the password from standard input")?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+/// A user's limit of allocations, in words.
+fn most(allocations_max: Option<u32>) -> String {
+    match allocations_max {
+        None => "as configured".to_owned(),
+        Some(0) => "any number".to_owned(),
+        Some(n) => n.to_string(),
+    }
 }
 
-fn list(settings: &Settings, store: &mut SqliteStore, output: cli::Output) -> Result<()> {
-    let users = all(settings, store)?;
+fn list(database: &mut Database, output: cli::Output) -> Result<()> {
+    let users = all(database)?;
     if output.json {
         let listed: Vec<Listed> = users
             .into_iter()
@@ -138,29 +110,24 @@ fn list(settings: &Settings, store: &mut SqliteStore, output: cli::Output) -> Re
     if users.is_empty() {
         return output::print(&format!(
             "realm {} has no users; add one with `turnpike user add NAME`",
-            settings.realm
+            database.realm
         ));
     }
     let mut table =
         Table::new(&[("name", Align::Left), ("realm", Align::Left), ("allocations", Align::Right)]);
     for user in users {
-        let most = match user.allocations_max {
-            None => "as configured".to_owned(),
-            Some(0) => "any number".to_owned(),
-            Some(n) => n.to_string(),
-        };
-        table.row([user.name, user.realm, most]);
+        table.row([user.name, user.realm, most(user.allocations_max)]);
     }
     output::print(&table.render())
 }
 
 /// Every user of the realm, page by page.
-fn all(settings: &Settings, store: &mut SqliteStore) -> Result<Vec<UserSummary>> {
+fn all(database: &mut Database) -> Result<Vec<UserSummary>> {
     let mut users: Vec<UserSummary> = Vec::new();
     loop {
         let after = users.last().map(|user| (user.realm.clone(), user.name.clone()));
-        let page = Page { realm: Some(settings.realm.to_string()), after, limit: PAGE };
-        let found = store.list(&page)?;
+        let page = Page { realm: Some(database.realm.clone()), after, limit: PAGE };
+        let found = database.store.list(&page)?;
         if found.is_empty() {
             return Ok(users);
         }
@@ -168,23 +135,14 @@ fn all(settings: &Settings, store: &mut SqliteStore) -> Result<Vec<UserSummary>>
     }
 }
 
-fn delete(
-    settings: &Settings,
-    store: &mut SqliteStore,
-    name: &str,
-    output: cli::Output,
-) -> Result<()> {
+fn delete(database: &mut Database, name: &str, output: cli::Output) -> Result<()> {
     let name = user_db::prepared_name(name).map_err(Failure::usage)?;
-    first_start::forget(&settings.data_directory, &settings.realm, &name)?;
-    if !store.delete(&settings.realm, &name)? {
-        return Err(Failure::failed(anyhow!(
-            "there is no user \"{name}\" in realm {}",
-            settings.realm
-        ))
-        .hint("`turnpike user list` shows the users"));
+    let realm = database.realm.clone();
+    first_start::forget(&database.directory, &realm, &name)?;
+    if !database.store.delete(&realm, &name)? {
+        return Err(unknown(&name, &realm));
     }
     if output.json {
-        let realm = settings.realm.to_string();
         return output::print_json(&Deleted { realm, username: name });
     }
     output::print(&format!(

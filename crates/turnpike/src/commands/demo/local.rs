@@ -29,8 +29,8 @@ pub(crate) struct LocalServer {
     threads: Threads,
 }
 
-/// Starts it. Must be called within a tokio runtime.
-pub(crate) fn start() -> Result<LocalServer> {
+/// Starts it.
+pub(crate) async fn start() -> Result<LocalServer> {
     let secret = BASE64_URL_SAFE_NO_PAD.encode(linux_net::random_bytes::<24>());
     let text = format!(
         "listen = [\"127.0.0.1:3478\"]\n\
@@ -45,7 +45,7 @@ pub(crate) fn start() -> Result<LocalServer> {
         // Any free one: a configuration file cannot say so, because nobody would find the server.
         listener.set_port(0);
     }
-    let running = boot::start(&settings, None)?;
+    let running = boot::start(&settings, None).await?;
     let address = running.info.listeners.first().copied().ok_or_else(|| {
         Failure::failed(anyhow::anyhow!("the demo's server does not listen anywhere"))
     })?;

@@ -1,0 +1,102 @@
+//! The realm that a command about users means. Written into another one than the server's, a user
+//! could never log in, and nobody would say why.
+
+use std::path::Path;
+
+use admin::Client;
+use anyhow::anyhow;
+
+use crate::cli::Place;
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::place::{self, Configuration};
+
+/// What a realm was found by, from the surest to the least sure.
+pub(super) struct Sources<'a> {
+    /// `--realm`, or the realm of a configuration that was named.
+    named: Option<&'a str>,
+    /// The realm of the server that runs on this data directory.
+    server: Option<String>,
+    /// The realm of a configuration that nobody named, or the default.
+    usual: &'a str,
+}
+
+impl<'a> Sources<'a> {
+    /// Those of a command; the running server is asked only when nobody named a realm.
+    pub(super) fn of(
+        place: &Place,
+        option: Option<&'a str>,
+        configuration: &'a Configuration,
+    ) -> Result<Self> {
+        let usual: &str = &configuration.settings.realm;
+        let named = option.or_else(|| place::names_realm(place).then_some(usual));
+        let server = match named {
+            Some(_) => None,
+            None => server(&configuration.settings.control_socket())?,
+        };
+        Ok(Self { named, server, usual })
+    }
+
+    /// The realm, given the realms in the database and how many users each has.
+    pub(super) fn choose(self, there: &[(String, u64)]) -> Result<String> {
+        if let Some(named) = self.named {
+            return Ok(named.to_owned());
+        }
+        if let Some(server) = self.server {
+            return Ok(server);
+        }
+        if there.is_empty() || there.iter().any(|(realm, _)| realm == self.usual) {
+            return Ok(self.usual.to_owned());
+        }
+        Err(Failure::usage(anyhow!(
+            "no realm was named, and the database has no user in realm {}: it has {}",
+            self.usual,
+            counted(there)
+        ))
+        .hint("name the server's configuration with --config, or the realm with --realm"))
+    }
+}
+
+/// `6 users in realm a, 1 user in realm b`.
+pub(crate) fn counted(realms: &[(String, u64)]) -> String {
+    let one = |(realm, users): &(String, u64)| {
+        let s = if *users == 1 { "" } else { "s" };
+        format!("{} user{s} in realm {realm}", output::grouped(*users))
+    };
+    realms.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The realm of the running server; `None` when none answers.
+fn server(socket: &Path) -> Result<Option<String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let status = runtime.block_on(async { Client::connect(socket).await?.status().await });
+    Ok(status.ok().map(|status| status.realm))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(named: Option<&str>, server: Option<&str>, there: &[(&str, u64)]) -> Option<String> {
+        let sources = Sources { named, server: server.map(Into::into), usual: "turnpike" };
+        let there: Vec<_> = there.iter().map(|(realm, n)| ((*realm).to_owned(), *n)).collect();
+        sources.choose(&there).ok()
+    }
+
+    #[test]
+    fn a_realm_is_never_guessed_against_the_database() {
+        let one = Some("example.org".to_owned());
+        assert_eq!(choose(Some("example.org"), None, &[("other", 1)]), one);
+        assert_eq!(choose(None, Some("example.org"), &[("other", 1)]), one);
+        let usual = Some("turnpike".to_owned());
+        assert_eq!(choose(None, None, &[]), usual);
+        assert_eq!(choose(None, None, &[("other", 5), ("turnpike", 1)]), usual);
+        assert_eq!(choose(None, None, &[("other", 5)]), None);
+    }
+
+    #[test]
+    fn realms_are_counted() {
+        let realms = [("a".to_owned(), 6), ("b".to_owned(), 1)];
+        assert_eq!(counted(&realms), "6 users in realm a, 1 user in realm b");
+    }
+}
