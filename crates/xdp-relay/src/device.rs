@@ -9,9 +9,11 @@
 mod carrying;
 mod choice;
 pub mod forwarding;
+pub(crate) mod leftovers;
+pub(crate) mod presence;
 mod privilege;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::collections::HashMap;
 use std::io;

@@ -2,18 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData, PerCpuArray};
+use aya::programs::links::LinkOrder;
+use aya::programs::tc::{NlOptions, SchedClassifierLinkId, TcAttachOptions, TcHandle};
+use aya::programs::xdp::XdpLinkId;
 use aya::programs::{
     SchedClassifier, TcAttachType, TestRun as _, TestRunOptions, Xdp, XdpMode, tc,
 };
 use turn_types::{Instant, WorkerId};
 
 use crate::device::Hook;
+use crate::device::leftovers::handle;
+use crate::device::presence::Mark;
 use crate::entries::Pair;
 use crate::flow::Directions;
 use crate::layout::{
@@ -108,7 +114,17 @@ pub struct KernelPath {
     passes: PerCpuArray<MapData, u64>,
     common: Arc<Common>,
     flows: u32,
+    /// What hangs on devices, by their numbers.
+    hung: Vec<(u32, Hung)>,
+    /// By which a filter of ours is known as that of a living process.
+    mark: Option<Mark>,
     _pins: Option<Pins>,
+}
+
+/// A program on a device.
+pub(crate) enum Hung {
+    Xdp(XdpLinkId),
+    Tc(SchedClassifierLinkId),
 }
 
 impl fmt::Debug for KernelPath {
@@ -164,6 +180,9 @@ impl KernelPath {
             passes,
             common: Arc::new(common),
             flows,
+            hung: Vec::new(),
+            // Without one it goes by any number, and stays after a kill.
+            mark: Mark::take().ok(),
             _pins: pins,
         })
     }
@@ -215,6 +234,30 @@ impl KernelPath {
             }
             stays
         });
+        let (stay, gone): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.hung).into_iter().partition(|(index, _)| there(*index));
+        self.hung = stay;
+        for (_, hung) in gone {
+            // The device took its program with it; this closes what stands for it here.
+            drop(self.take_down(hung));
+        }
+        self.tell_by_tc();
+    }
+
+    fn take_down(&mut self, hung: Hung) -> Result<(), Trouble> {
+        match hung {
+            Hung::Xdp(link) => {
+                program::<Xdp>(&mut self.ebpf, XDP)?.detach(link).map_err(Trouble::of)
+            }
+            Hung::Tc(link) => {
+                program::<SchedClassifier>(&mut self.ebpf, TC)?.detach(link).map_err(Trouble::of)
+            }
+        }
+    }
+
+    fn tell_by_tc(&self) {
+        let by_tc = self.hung.iter().any(|(_, hung)| matches!(hung, Hung::Tc(_)));
+        self.common.by_tc.store(by_tc, Relaxed);
     }
 
     /// Puts the program of a hook on a device. It goes with this value.
@@ -222,30 +265,52 @@ impl KernelPath {
     /// # Errors
     /// The driver cannot, or another program is there.
     pub fn attach(&mut self, interface: &str, index: u32, hook: Hook) -> Result<(), Trouble> {
-        match hook {
-            Hook::Xdp => self.attach_xdp(index, XdpMode::Driver),
-            Hook::XdpGeneric => self.attach_xdp(index, XdpMode::Skb),
-            Hook::Tc => {
-                self.attach_tc(interface)?;
-                self.common.by_tc.store(true, Relaxed);
-                Ok(())
-            }
+        let hung = match hook {
+            Hook::Xdp => self.attach_xdp(index, XdpMode::Driver)?,
+            Hook::XdpGeneric => self.attach_xdp(index, XdpMode::Skb)?,
+            Hook::Tc => match self.attach_tcx(interface) {
+                Ok(hung) => hung,
+                // Before Linux 6.6.
+                Err(_) => self.attach_filter(interface)?,
+            },
+        };
+        // tc takes names, and a name may have gone to another device meanwhile.
+        if linux_net::interface_index(interface).is_ok_and(|found| found != index) {
+            self.take_down(hung)?;
+            return Err(Trouble::Kernel(io::Error::from_raw_os_error(libc::ENODEV)));
         }
+        self.hung.push((index, hung));
+        self.tell_by_tc();
+        Ok(())
     }
 
-    fn attach_xdp(&mut self, index: u32, mode: XdpMode) -> Result<(), Trouble> {
+    fn attach_xdp(&mut self, index: u32, mode: XdpMode) -> Result<Hung, Trouble> {
         let program: &mut Xdp = program(&mut self.ebpf, XDP)?;
-        program.attach_to_if_index(index, mode).map(drop).map_err(Trouble::of)
+        program.attach_to_if_index(index, mode).map(Hung::Xdp).map_err(Trouble::of)
     }
 
-    fn attach_tc(&mut self, interface: &str) -> Result<(), Trouble> {
+    fn attach_tcx(&mut self, interface: &str) -> Result<Hung, Trouble> {
         let program: &mut SchedClassifier = program(&mut self.ebpf, TC)?;
-        if let Ok(_held_by_the_object) = program.attach(interface, TcAttachType::Ingress) {
-            return Ok(());
-        }
-        // Before Linux 6.6 a program hangs on a queueing discipline, which may be there already.
+        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let link = program.attach_with_options(interface, TcAttachType::Ingress, options);
+        link.map(Hung::Tc).map_err(Trouble::of)
+    }
+
+    /// As a server that was killed.
+    #[cfg(test)]
+    pub(crate) fn lose_mark(&mut self) {
+        self.mark = None;
+    }
+
+    /// By a filter of a queueing discipline, which may be there already.
+    pub(crate) fn attach_filter(&mut self, interface: &str) -> Result<Hung, Trouble> {
+        let handle = self.mark.as_ref().map(handle).unwrap_or_default();
+        let handle = TcHandle::new(handle.0, handle.1);
+        let program: &mut SchedClassifier = program(&mut self.ebpf, TC)?;
         drop(tc::qdisc_add_clsact(interface));
-        program.attach(interface, TcAttachType::Ingress).map(drop).map_err(Trouble::of)
+        let options = TcAttachOptions::Netlink(NlOptions { handle, ..NlOptions::default() });
+        let link = program.attach_with_options(interface, TcAttachType::Ingress, options);
+        link.map(Hung::Tc).map_err(Trouble::of)
     }
 
     /// Packets of known routes that were left to user space since the start, by reason.

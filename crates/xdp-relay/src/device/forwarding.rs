@@ -12,21 +12,28 @@
 //!   this host.
 //!
 //! The settings are `net.ipv4.conf.lo.forwarding` and `net.ipv6.conf.lo.forwarding` of the network
-//! namespace. [`Lookup`] puts back what it changed. A process that is killed leaves them at 1, which
-//! is harmless for the second of these reasons, and the next one finds them as it needs them. When two
-//! processes share a namespace and the one that changed them ends, the other's lookups fail, and its
-//! packets go to the sockets until it is started again.
+//! namespace. Any number but 0 switches them on, so the number tells who did: [`OURS`] is written where
+//! there was 0, by whichever server comes first, and the last one that ends writes 0 again. Servers of one
+//! namespace know of each other by a lock on it, which a process that is killed loses; the number that it
+//! leaves is harmless, for the second of these reasons, and tells the next server to put 0 back. Another
+//! number is somebody else's, and stays.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use super::presence::Presence;
+
 /// The loopback device's number, the same in every network namespace.
 const LOOPBACK: u32 = 1;
 
 /// Where the settings of the calling thread's network namespace are.
 const SETTINGS: &str = "/proc/sys/net";
+
+/// The number that says: this server switched the setting on, which was 0. The port of TURN, so that
+/// whoever finds it knows whom to ask.
+pub const OURS: u32 = 3478;
 
 /// The families, as the settings name them.
 const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
@@ -39,19 +46,87 @@ pub struct Lookup {
     pub from: u32,
     /// The family that it does not work for, of two: its packets go to the sockets.
     pub refused: Option<Refused>,
-    /// Put back when this is dropped.
-    _changed: Vec<Changed>,
+    held: Held,
 }
 
-/// A setting that was 0 before, and is put back. It stays open: whoever puts it back may be in another
-/// network namespace then.
-#[derive(Debug)]
-struct Changed(File);
+impl Lookup {
+    /// The settings that are on because of servers like this one, such as `net.ipv4.conf.lo.forwarding`.
+    #[must_use]
+    pub fn switched_on(&self) -> Vec<String> {
+        let ours = |setting: &&Setting| setting.value().is_ok_and(|value| value == OURS);
+        self.held.settings.iter().filter(ours).map(|setting| setting.name.clone()).collect()
+    }
 
-impl Drop for Changed {
+    /// Switches on again what somebody switched off. Returns what has happened, in words.
+    pub fn renew(&self) -> Vec<String> {
+        if self.from != LOOPBACK {
+            return Vec::new();
+        }
+        let off = |setting: &&Setting| setting.value().is_ok_and(|value| value == 0);
+        let renew = |setting: &Setting| match setting.write(OURS) {
+            Ok(()) => Some(format!(
+                "somebody set {} to 0, without which the kernel tells BPF programs no way: it is {OURS} again",
+                setting.name
+            )),
+            // It has been said at the start.
+            Err(_) => None,
+        };
+        self.held.settings.iter().filter(off).filter_map(renew).collect()
+    }
+}
+
+/// The settings, which are put back when the last one who is present drops this.
+#[derive(Debug)]
+struct Held {
+    settings: Vec<Setting>,
+    presence: Option<Presence>,
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
-        // A process that has given up its privileges by now cannot put it back; it is harmless.
-        drop(write(&self.0, b"0\n"));
+        // While others are there, they go on with it.
+        let Some(_alone) = self.presence.take().and_then(Presence::leave) else { return };
+        for setting in &self.settings {
+            if setting.value().is_ok_and(|value| value == OURS) {
+                // A process that has given up its privileges by now cannot; it is harmless.
+                drop(setting.write(0));
+            }
+        }
+    }
+}
+
+/// A setting of the kernel. It stays open: whoever puts it back may be in another network namespace
+/// then.
+#[derive(Debug)]
+struct Setting {
+    name: String,
+    file: File,
+    /// Why it cannot be written.
+    read_only: Option<io::Error>,
+}
+
+impl Setting {
+    fn open(path: &Path) -> io::Result<Self> {
+        let name = sysctl_name(path);
+        match File::options().read(true).write(true).open(path) {
+            Ok(file) => Ok(Self { name, file, read_only: None }),
+            Err(error) => Ok(Self { name, file: File::open(path)?, read_only: Some(error) }),
+        }
+    }
+
+    fn value(&self) -> io::Result<u32> {
+        let mut text = [0; 16];
+        let len = self.file.read_at(&mut text, 0)?;
+        let text = String::from_utf8_lossy(&text[..len]);
+        text.trim().parse().map_err(|_| io::Error::other(format!("{} is {text}", self.name)))
+    }
+
+    /// At the start of the file: the kernel takes no number behind one that was written before.
+    fn write(&self, value: u32) -> io::Result<()> {
+        if let Some(error) = &self.read_only {
+            return Err(copy(error));
+        }
+        self.file.write_all_at(format!("{value}\n").as_bytes(), 0)
     }
 }
 
@@ -104,69 +179,59 @@ pub fn prepare() -> Result<Lookup, Refused> {
 }
 
 fn prepare_in(settings: &Path) -> Result<Lookup, Refused> {
+    // First, so that nobody who ends puts back what is found here.
+    let presence = Presence::take();
     let families: Vec<Family> =
-        FAMILIES.iter().filter_map(|family| Family::prepare(&settings.join(family))).collect();
-    let by_loopback = families.iter().filter(|family| family.by_loopback.is_ok()).count();
+        FAMILIES.iter().filter_map(|family| Family::find(&settings.join(family))).collect();
     let by_device = families.iter().filter(|family| family.by_device).count();
     // The program looks up from one place for both families: from where more of them work.
+    let by_loopback = families.iter().filter(|family| family.switch_on().is_ok()).count();
     let from = if by_device > by_loopback { 0 } else { LOOPBACK };
-
-    let mut changed = Vec::new();
-    let mut refused = Vec::new();
-    for Family { setting, by_loopback, by_device } in families {
-        match by_loopback {
-            _ if from == 0 && by_device => {}
-            Ok(change) => changed.extend(change),
-            Err(error) => refused.push((setting, error)),
-        }
-    }
+    let refused = families.iter().filter_map(|family| {
+        let works = from == 0 && family.by_device;
+        let error = if works { None } else { family.switch_on().err() };
+        error.map(|error| (family.path.clone(), error))
+    });
+    let refused: Vec<_> = refused.collect();
     if by_loopback.max(by_device) == 0 {
         return Err(Refused { settings: refused });
     }
     let refused = (!refused.is_empty()).then_some(Refused { settings: refused });
-    Ok(Lookup { from, refused, _changed: changed })
+    let settings = families.into_iter().filter_map(|family| family.setting.ok()).collect();
+    Ok(Lookup { from, refused, held: Held { settings, presence } })
+}
+
+fn copy(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), error.to_string())
 }
 
 /// What lookups of one family work by.
 struct Family {
     /// The loopback's setting.
-    setting: PathBuf,
-    /// They work from the loopback, perhaps after a change; or what keeps it from being made.
-    by_loopback: Result<Option<Changed>, io::Error>,
+    path: PathBuf,
+    setting: io::Result<Setting>,
     /// They work from any device: the host is a router, whose devices all forward.
     by_device: bool,
 }
 
 impl Family {
     /// `settings`: the directory of the family's settings. `None`: the host does without the family.
-    fn prepare(settings: &Path) -> Option<Self> {
-        let setting = settings.join("conf/lo/forwarding");
-        let by_loopback = match is_set(&setting) {
-            Ok(true) => Ok(None),
-            Ok(false) => Changed::make(&setting).map(Some),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            Err(error) => Err(error),
-        };
-        let by_device = is_set(&settings.join("conf/all/forwarding")).unwrap_or(false);
-        Some(Self { setting, by_loopback, by_device })
+    fn find(settings: &Path) -> Option<Self> {
+        let path = settings.join("conf/lo/forwarding");
+        let setting = Setting::open(&path);
+        if setting.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return None;
+        }
+        let all = fs::read_to_string(settings.join("conf/all/forwarding"));
+        let by_device = all.is_ok_and(|value| value.trim() != "0");
+        Some(Self { path, setting, by_device })
     }
-}
 
-impl Changed {
-    fn make(setting: &Path) -> io::Result<Self> {
-        let file = File::options().write(true).open(setting)?;
-        write(&file, b"1\n")?;
-        Ok(Self(file))
+    /// Has lookups work from the loopback.
+    fn switch_on(&self) -> io::Result<()> {
+        let setting = self.setting.as_ref().map_err(copy)?;
+        if setting.value()? == 0 { setting.write(OURS) } else { Ok(()) }
     }
-}
-
-fn is_set(setting: &Path) -> io::Result<bool> {
-    Ok(fs::read_to_string(setting)?.trim() != "0")
-}
-
-/// At the start of the file: the kernel takes no number behind one that was written before.
-fn write(setting: &File, number: &[u8]) -> io::Result<()> {
-    setting.write_all_at(number, 0)
 }
 
 #[cfg(test)]

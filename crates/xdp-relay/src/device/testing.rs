@@ -12,7 +12,7 @@ use test_support::skip;
 use super::{Device, devices, missing_capabilities};
 
 /// A network namespace that leaves nothing behind; `None`, after saying so: the process may not.
-pub(super) fn namespace() -> Option<Namespace> {
+pub(crate) fn namespace() -> Option<Namespace> {
     match linux_net::new_network_namespace() {
         Ok(file) => Some(Namespace(file)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -24,7 +24,7 @@ pub(super) fn namespace() -> Option<Namespace> {
 }
 
 /// Whether this process may load programs; says so if not.
-pub(super) fn may_load() -> bool {
+pub(crate) fn may_load() -> bool {
     let missing = missing_capabilities();
     if !missing.is_empty() {
         skip(format!("BPF programs want {}", missing.join(" and ")));
@@ -32,11 +32,11 @@ pub(super) fn may_load() -> bool {
     missing.is_empty()
 }
 
-pub(super) struct Namespace(File);
+pub(crate) struct Namespace(File);
 
 impl Namespace {
     /// Does something in it, and waits for it.
-    pub(super) fn run<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn run<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 linux_net::enter_network_namespace(&self.0).unwrap();
@@ -47,17 +47,17 @@ impl Namespace {
     }
 
     /// Commands of `ip` in it, one a line.
-    pub(super) fn ip(&self, commands: &str) {
+    pub(crate) fn ip(&self, commands: &str) {
         self.run(|| commands.lines().for_each(|line| command("ip", line)));
     }
 
     /// As `ip link set netns` takes it.
-    pub(super) fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
     /// A device of it.
-    pub(super) fn device(&self, name: &str) -> Device {
+    pub(crate) fn device(&self, name: &str) -> Device {
         let all = self.run(|| devices().unwrap());
         all.into_iter().find(|device| device.name == name).unwrap()
     }
@@ -69,12 +69,12 @@ fn output(program: &str, arguments: &str) -> Output {
 }
 
 /// Runs a command that may fail; whether it did not.
-pub(super) fn succeeds(program: &str, arguments: &str) -> bool {
+pub(crate) fn succeeds(program: &str, arguments: &str) -> bool {
     output(program, arguments).status.success()
 }
 
 /// Runs a command that must not fail.
-pub(super) fn command(program: &str, arguments: &str) {
+pub(crate) fn command(program: &str, arguments: &str) {
     let output = output(program, arguments);
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments}: {complaint}");
@@ -82,7 +82,7 @@ pub(super) fn command(program: &str, arguments: &str) {
 
 /// What `bpf_fib_lookup` answers, of linux/bpf.h.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// By this device.
     Found(u32),
     /// The device to look up from does not forward.
@@ -93,7 +93,7 @@ pub(super) enum Way {
 
 /// Asks `bpf_fib_lookup` for the way of a UDP packet in the network namespace of the calling thread,
 /// as a program would that looks up from a device.
-pub(super) fn look_up(from: u32, source: IpAddr, destination: IpAddr) -> Way {
+pub(crate) fn look_up(from: u32, source: IpAddr, destination: IpAddr) -> Way {
     // struct bpf_fib_lookup, which the program takes for the packet.
     let mut question = [0; 64];
     match (source, destination) {
@@ -173,7 +173,7 @@ fn lookup_program() -> Vec<[u8; 8]> {
 }
 
 /// Lets every packet pass.
-pub(super) fn pass_program() -> Vec<[u8; 8]> {
+pub(crate) fn pass_program() -> Vec<[u8; 8]> {
     const PASS: i32 = 2;
     let mut program = vec![instruction(0xb7, (7, 0), 0, PASS)];
     program.extend(leave(7));
@@ -203,7 +203,7 @@ fn put(attr: &mut Attr, at: usize, pointer: *const u8) {
 }
 
 /// Loads a program for XDP.
-pub(super) fn load(program: &[[u8; 8]]) -> OwnedFd {
+pub(crate) fn load(program: &[[u8; 8]]) -> OwnedFd {
     let mut attr: Attr = [0; 36];
     attr[0] = TYPE_XDP;
     attr[1] = program.len() as u32;
@@ -240,7 +240,7 @@ fn run(program: &OwnedFd, packet: &[u8; 64]) -> (u32, [u8; 64]) {
 ///
 /// # Errors
 /// What the kernel says.
-pub(super) fn attach(program: &OwnedFd, device: u32) -> io::Result<Attached> {
+pub(crate) fn attach(program: &OwnedFd, device: u32) -> io::Result<Attached> {
     const IN_DRIVER: u32 = 1 << 2;
     let mut attr: Attr = [0; 36];
     attr[..4].copy_from_slice(&[program.as_raw_fd() as u32, device, ATTACH_XDP, IN_DRIVER]);
@@ -255,7 +255,7 @@ pub(super) fn attach(program: &OwnedFd, device: u32) -> io::Result<Attached> {
 
 /// A program on a device.
 #[derive(Debug)]
-pub(super) struct Attached(OwnedFd);
+pub(crate) struct Attached(OwnedFd);
 
 impl Drop for Attached {
     fn drop(&mut self) {

@@ -148,12 +148,55 @@ fn settings_are_put_back_where_they_were_changed() {
     let read = || names.map(|name| setting(&host, name));
     set_by_hand(&host, names[0], "1");
     let lookup = host.run(|| prepare().unwrap());
-    assert_eq!(read(), ["1", "1"]);
+    assert_eq!(read(), ["1", "3478"]);
+    assert_eq!(lookup.switched_on(), ["net.ipv6.conf.lo.forwarding"]);
     // This thread is not in that namespace.
     drop(lookup);
     assert_eq!(read(), ["1", "0"]);
     assert_eq!(setting(&host, "ipv4/conf/all/forwarding"), "0");
     assert_eq!(setting(&host, "ipv6/conf/all/forwarding"), "0");
+}
+
+#[test]
+fn the_last_server_that_ends_puts_settings_back() {
+    let Some(host) = no_router() else { return };
+    let names = ["ipv4/conf/lo/forwarding", "ipv6/conf/lo/forwarding"];
+    let read = || names.map(|name| setting(&host, name));
+    let first = host.run(|| prepare().unwrap());
+    let second = host.run(|| prepare().unwrap());
+    drop(first);
+    assert_eq!(read(), ["3478", "3478"], "the other needs them");
+    let third = host.run(|| prepare().unwrap());
+    drop(second);
+    assert_eq!(read(), ["3478", "3478"]);
+    drop(third);
+    assert_eq!(read(), ["0", "0"]);
+}
+
+#[test]
+fn what_a_killed_server_left_is_put_back_by_the_next() {
+    let Some(host) = no_router() else { return };
+    let names = ["ipv4/conf/lo/forwarding", "ipv6/conf/lo/forwarding"];
+    names.iter().for_each(|name| set_by_hand(&host, name, "3478"));
+    let lookup = host.run(|| prepare().unwrap());
+    assert_eq!(lookup.switched_on().len(), 2);
+    drop(lookup);
+    assert_eq!(names.map(|name| setting(&host, name)), ["0", "0"]);
+}
+
+#[test]
+fn what_somebody_else_sets_is_told_or_left() {
+    let Some(host) = no_router() else { return };
+    let names = ["ipv4/conf/lo/forwarding", "ipv6/conf/lo/forwarding"];
+    let lookup = host.run(|| prepare().unwrap());
+    assert_eq!(lookup.renew(), [""; 0]);
+    set_by_hand(&host, names[0], "0");
+    set_by_hand(&host, names[1], "1");
+    let told = lookup.renew();
+    assert!(told.len() == 1 && told[0].contains("net.ipv4.conf.lo.forwarding"), "{told:?}");
+    assert_eq!(names.map(|name| setting(&host, name)), ["3478", "1"]);
+    drop(lookup);
+    assert_eq!(names.map(|name| setting(&host, name)), ["0", "1"], "what they set stays");
 }
 
 /// In a mount namespace of its own, where /proc/sys is read-only, as containers have it.
@@ -222,9 +265,9 @@ fn a_host_without_one_family_needs_nothing_for_it() {
     fs::write(&v4, "0\n").unwrap();
     let lookup = prepare_in(&settings).unwrap();
     assert_eq!((lookup.from, lookup.refused.is_none()), (LOOPBACK, true));
-    assert_eq!(fs::read_to_string(&v4).unwrap(), "1\n");
+    assert_eq!(fs::read_to_string(&v4).unwrap(), "3478\n");
     drop(lookup);
-    assert_eq!(fs::read_to_string(&v4).unwrap(), "0\n");
+    assert_eq!(fs::read_to_string(&v4).unwrap().lines().next(), Some("0"));
     fs::remove_dir_all(&settings).unwrap();
     // Without any there is no lookup.
     assert!(prepare_in(&settings).unwrap_err().to_string().contains("mount /proc"));

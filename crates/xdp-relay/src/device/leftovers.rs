@@ -1,0 +1,92 @@
+//! Programs at tc that servers left on devices when they were killed.
+//!
+//! Before Linux 6.6 a program at tc hangs on a filter, which the kernel keeps when the process is gone,
+//! with the program's maps. So each server [marks](Mark) a number as its own, and gives its filters that
+//! number for a handle: a filter whose number nobody living has marked is a leftover.
+
+use std::io;
+
+use linux_net::netlink::{self, Attribute, Request, Socket};
+
+use super::Device;
+use super::presence::Mark;
+
+/// The upper half of the handles of our filters: "TP".
+const OURS: u16 = 0x5450;
+
+/// The parent of filters at ingress: `TC_H_CLSACT` and `TC_H_MIN_INGRESS`.
+const INGRESS: u32 = 0xffff_fff2;
+
+/// Bytes of `struct tcmsg`.
+const FILTER_HEADER: usize = 20;
+
+// Of linux/rtnetlink.h and linux/pkt_cls.h; the C library's bindings lack some.
+const RTM_DELTFILTER: u16 = 45;
+const RTM_GETTFILTER: u16 = 46;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_BPF_NAME: u16 = 7;
+
+/// The handle of filters whose server has this mark: upper and lower half.
+pub(crate) fn handle(mark: &Mark) -> (u16, u16) {
+    (OURS, mark.number())
+}
+
+/// Removes programs of this name that killed servers left on devices. Returns the names of the devices.
+///
+/// # Errors
+/// The kernel does not answer on netlink sockets.
+pub(crate) fn sweep(devices: &[Device], program: &str) -> io::Result<Vec<String>> {
+    let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
+    let mut swept = Vec::new();
+    for device in devices {
+        let mut header = [0; FILTER_HEADER];
+        header[4..8].copy_from_slice(&device.index.to_ne_bytes());
+        header[12..16].copy_from_slice(&INGRESS.to_ne_bytes());
+        // A device without a place for filters has none, however the kernel says it.
+        let Ok(filters) = socket.ask(&Request::dump(RTM_GETTFILTER, &header)) else { continue };
+        for filter in filters.iter().filter_map(|answer| read_filter(answer, program)) {
+            let (upper, lower) = ((filter.handle >> 16) as u16, filter.handle as u16);
+            if upper != OURS || Mark::is_taken(lower) {
+                continue;
+            }
+            let mut request = Request::one(RTM_DELTFILTER, &filter.header);
+            request.attribute_text(TCA_KIND, "bpf");
+            // Another server that starts at this moment may have been faster.
+            if socket.ask(&request).is_ok() {
+                swept.push(device.name.clone());
+            }
+        }
+    }
+    Ok(swept)
+}
+
+/// A filter that runs a program.
+struct Filter {
+    /// As the kernel told it, and as it is told which one is meant.
+    header: [u8; FILTER_HEADER],
+    handle: u32,
+}
+
+/// A filter that runs a program of this name.
+fn read_filter(answer: &[u8], program: &str) -> Option<Filter> {
+    let (header, attributes) = answer.split_first_chunk::<FILTER_HEADER>()?;
+    let mut is_bpf = false;
+    let mut is_named = false;
+    for Attribute { kind, value } in netlink::attributes(attributes) {
+        match kind {
+            TCA_KIND => is_bpf = netlink::text(value) == "bpf",
+            TCA_OPTIONS => {
+                is_named = netlink::attributes(value).any(|option| {
+                    option.kind == TCA_BPF_NAME && netlink::text(option.value) == program
+                });
+            }
+            _ => {}
+        }
+    }
+    let handle = netlink::number(&header[8..])?;
+    (is_bpf && is_named && handle != 0).then_some(Filter { header: *header, handle })
+}
+
+#[cfg(test)]
+mod tests;

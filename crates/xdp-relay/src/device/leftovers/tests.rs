@@ -1,0 +1,80 @@
+use std::time::Duration;
+
+use super::super::devices;
+use super::super::testing::{Namespace, may_load, namespace, succeeds};
+use super::*;
+use crate::object::TC;
+use crate::path::{KernelPath, Options};
+
+/// A server's programs, on `v0` by a filter, as before Linux 6.6; `marked`: by its mark.
+fn path_on_v0(host: &Namespace, marked: bool) -> KernelPath {
+    host.run(|| {
+        let options = Options { flows: 1024, look_up_from: 1, show_every: Duration::ZERO };
+        let mut path = KernelPath::make(options).unwrap();
+        if !marked {
+            path.lose_mark();
+        }
+        path.attach_filter("v0").unwrap();
+        path
+    })
+}
+
+fn swept(host: &Namespace) -> Vec<String> {
+    host.run(|| sweep(&devices().unwrap(), TC).unwrap())
+}
+
+/// How many filters run our program on `v0`.
+fn filters(host: &Namespace) -> usize {
+    host.run(|| {
+        let shown = std::process::Command::new("tc")
+            .args(["filter", "show", "dev", "v0", "ingress"])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&shown.stdout).matches("direct-action").count()
+    })
+}
+
+#[test]
+fn programs_of_killed_servers_go_and_those_of_others_stay() {
+    let Some(host) = namespace() else { return };
+    if !may_load() {
+        return;
+    }
+    host.ip("link add v0 type veth peer name v1
+        link set v0 up");
+    if !host.run(|| succeeds("tc", "qdisc add dev v0 clsact")) {
+        return test_support::skip("this kernel has no clsact");
+    }
+    // Somebody else's has a handle of another kind, though its program has the same name.
+    let other = path_on_v0(&host, false);
+    let mut killed = path_on_v0(&host, true);
+    let living = path_on_v0(&host, true);
+    assert_eq!(filters(&host), 3);
+    assert_eq!(swept(&host), [""; 0], "all live");
+    killed.lose_mark();
+    assert_eq!(swept(&host), ["v0"]);
+    assert_eq!(filters(&host), 2, "the living one's stays, and somebody else's");
+    // Taken down in their own namespace, as servers do.
+    host.run(|| drop((other, living)));
+    assert_eq!(filters(&host), 0);
+}
+
+#[test]
+fn what_is_cut_short_is_no_filter() {
+    let mut answer = vec![0; FILTER_HEADER];
+    answer[8..12].copy_from_slice(&0x5450_0001_u32.to_ne_bytes());
+    let attribute = |kind: u16, value: &[u8]| {
+        let mut bytes = (value.len() as u16 + 4).to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    answer.extend(attribute(TCA_KIND, b"bpf\0"));
+    answer.extend(attribute(TCA_OPTIONS, &attribute(TCA_BPF_NAME, b"relay_tc\0")));
+    assert_eq!(read_filter(&answer, "relay_tc").unwrap().handle, 0x5450_0001);
+    assert!(read_filter(&answer, "another").is_none());
+    for len in 0..answer.len() {
+        assert!(read_filter(&answer[..len], "relay_tc").is_none(), "{len}");
+    }
+}

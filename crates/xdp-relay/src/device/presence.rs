@@ -1,0 +1,119 @@
+//! How servers that share a network namespace know of each other, whatever containers they live in.
+//!
+//! Both ways end with the process, however it ends, and leave nothing behind.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// How long to wait for a server that is just ending: it holds the lock for as long as two settings take to
+/// be written.
+const TRIES: u32 = 100;
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+
+/// A share of the lock (`flock`) on the network namespace of the thread that took it, which is one file for
+/// everybody who is in it.
+#[derive(Debug)]
+pub(super) struct Presence(File);
+
+impl Presence {
+    /// Takes a share. `None` where there is no `/proc`, or where somebody else keeps the lock for himself:
+    /// then nobody is known, and nobody knows.
+    pub(super) fn take() -> Option<Self> {
+        let namespace = File::open("/proc/thread-self/ns/net").ok()?;
+        for _ in 0..TRIES {
+            match namespace.try_lock_shared() {
+                Ok(()) => return Some(Self(namespace)),
+                Err(TryLockError::WouldBlock) => sleep(BETWEEN_TRIES),
+                Err(TryLockError::Error(_)) => return None,
+            }
+        }
+        None
+    }
+
+    /// Gives the share up. Of all that do, the last one gets the lock for itself, until the result is
+    /// dropped.
+    pub(super) fn leave(self) -> Option<File> {
+        // Of several that leave at once, each gives up its share before it asks for all: the last one to
+        // ask gets it.
+        self.0.try_lock().ok().map(|()| self.0)
+    }
+}
+
+/// A number that no other living process of the network namespace has marked.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    number: u16,
+    _socket: UnixDatagram,
+}
+
+impl Mark {
+    /// Takes any number.
+    ///
+    /// # Errors
+    /// No descriptors left, or no Unix sockets.
+    pub(crate) fn take() -> io::Result<Self> {
+        loop {
+            let number = u16::from_ne_bytes(linux_net::random_bytes());
+            match bind(number) {
+                Ok(socket) => return Ok(Self { number, _socket: socket }),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) const fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Whether a living process has marked a number; yes, where that cannot be known.
+    pub(super) fn is_taken(number: u16) -> bool {
+        bind(number).is_err()
+    }
+}
+
+/// In the abstract namespace of Unix sockets, which each network namespace has one of.
+fn bind(number: u16) -> io::Result<UnixDatagram> {
+    let name = format!("turnpike/program/{number:04x}");
+    UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::namespace;
+    use super::*;
+
+    #[test]
+    fn the_last_one_to_leave_knows_it() {
+        let (Some(here), Some(elsewhere)) = (namespace(), namespace()) else { return };
+        let take = || here.run(|| Presence::take().unwrap());
+        let (first, second, third) = (take(), take(), take());
+        let other = elsewhere.run(|| Presence::take().unwrap());
+        assert!(second.leave().is_none());
+        assert!(first.leave().is_none());
+        let alone = third.leave().unwrap();
+        assert!(other.leave().is_some(), "another namespace has a lock of its own");
+        // Who comes waits for one that is ending.
+        let comes = std::thread::scope(|scope| {
+            let comes = scope.spawn(take);
+            drop(alone);
+            comes.join().unwrap()
+        });
+        assert!(comes.leave().is_some());
+    }
+
+    #[test]
+    fn marks_are_of_one_namespace_and_end_with_their_owner() {
+        let (Some(here), Some(elsewhere)) = (namespace(), namespace()) else { return };
+        let mark = here.run(|| Mark::take().unwrap());
+        let number = mark.number();
+        assert!(here.run(|| Mark::is_taken(number)));
+        assert!(!elsewhere.run(|| Mark::is_taken(number)));
+        drop(mark);
+        assert!(!here.run(|| Mark::is_taken(number)));
+    }
+}
