@@ -106,6 +106,10 @@ pub struct Offload {
     /// Why the kernel relays nothing; absent where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_because: Option<String>,
+    /// Settings of the kernel that are on for it, such as `net.ipv4.conf.lo.forwarding`, and are put back
+    /// when the last server of this network namespace ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<String>,
     /// Channels that the kernel relays now.
     #[serde(default)]
     pub flows: u64,

@@ -229,6 +229,14 @@ async fn status_tells_what_happened_and_leaves_out_what_did_not() {
 struct Watch;
 
 impl OffloadWatch for Watch {
+    fn idle_because(&self) -> Option<String> {
+        None
+    }
+
+    fn settings(&self) -> Vec<String> {
+        vec!["net.ipv4.conf.lo.forwarding".into()]
+    }
+
     fn interfaces(&self) -> Vec<OffloadInterface> {
         vec![interface("eth0", Some("xdp"), ""), interface("tun0", None, "no Ethernet frames")]
     }
@@ -256,6 +264,7 @@ async fn status_tells_what_the_kernel_relays_as_of_now() {
     let names: Vec<_> = offload.interfaces.iter().map(|i| (&*i.name, i.hook.as_deref())).collect();
     assert_eq!(names, [("eth0", Some("xdp")), ("tun0", None)], "those of now, not of the start");
     assert_eq!(offload.interfaces[1].why, "no Ethernet frames");
+    assert_eq!(offload.settings, ["net.ipv4.conf.lo.forwarding"]);
     assert_eq!(offload.passed, BTreeMap::from([("refresh".to_owned(), 9)]));
     assert_eq!(offload.by_sockets.from_clients, Volume { packets: 12, bytes: 3400 });
     assert_eq!(offload.by_kernel.from_clients, Volume { packets: 1000, bytes: 200_000 });

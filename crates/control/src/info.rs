@@ -77,6 +77,14 @@ pub trait OffloadWatch: Send + Sync {
     /// The interfaces as they are now; they come and go.
     fn interfaces(&self) -> Vec<OffloadInterface>;
 
+    /// Why no interface has the program now: a reason for an operator, without a capital or a full stop.
+    /// `None`: one has.
+    fn idle_because(&self) -> Option<String>;
+
+    /// Settings of the kernel that are on for the kernel path, such as `net.ipv4.conf.lo.forwarding`; they
+    /// are put back at the end.
+    fn settings(&self) -> Vec<String>;
+
     /// Packets of known flows that the program left to the sockets since the start, by reason (lower
     /// case, words joined by `_`, each once).
     fn passed(&self) -> Vec<(&'static str, u64)>;

@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use control::{OffloadInfo, OffloadInterface, OffloadWatch};
-use linux_net::Clock;
+use linux_net::{Clock, HostChanges};
 use settings::{OffloadMode, Settings};
 use turn_types::WorkerId;
 use xdp_relay::device::Hook;
+use xdp_relay::device::forwarding::OURS;
 use xdp_relay::{Attached, Offload, Routes, Wanted};
 
 /// The kernel path of a server, if there is one.
@@ -45,11 +46,22 @@ impl KernelPath {
             flows: settings.offload.flows,
         };
         match xdp_relay::start(&wanted, Clock::instant()) {
-            Ok(offload) => {
+            Ok(mut offload) => {
+                tell(offload.sweep());
+                for setting in offload.switched_on() {
+                    tracing::info!(
+                        "kernel path: {setting} is {OURS}, which was 0: the host does not become a \
+                         router by it; the last server that ends puts it back"
+                    );
+                }
                 if let Some(refused) = offload.refused() {
                     tracing::warn!(
                         "kernel path: what leaves by one family goes by sockets: {refused}"
                     );
+                }
+                // The start's own lines tell what became of each.
+                if let Err(error) = offload.look(true) {
+                    tracing::warn!("kernel path: {error}");
                 }
                 info.interfaces = told(offload.attached());
                 (Self(Some(Arc::new(Mutex::new(offload)))), info)
@@ -76,16 +88,19 @@ impl KernelPath {
         self.offload().map_or(0, |offload| offload.memory())
     }
 
-    /// Looks at the host's interfaces anew.
-    pub(crate) fn look(&self) {
+    /// Looks at what of the host may have changed.
+    pub(crate) fn look(&self, changes: HostChanges) {
         let Some(mut offload) = self.offload() else { return };
-        match offload.look() {
-            Ok(news) => {
-                for line in news {
-                    tracing::info!("kernel path: {line}");
-                }
+        if changes.forwarding {
+            for line in offload.renew_lookup() {
+                tracing::warn!("kernel path: {line}");
             }
-            Err(error) => tracing::warn!("kernel path: {error}"),
+        }
+        if changes.devices {
+            match offload.look(changes == HostChanges::ALL) {
+                Ok(news) => tell(news),
+                Err(error) => tracing::warn!("kernel path: {error}"),
+            }
         }
     }
 
@@ -100,9 +115,23 @@ impl KernelPath {
     }
 }
 
+fn tell(news: Vec<String>) {
+    for line in news {
+        tracing::info!("kernel path: {line}");
+    }
+}
+
 impl OffloadWatch for KernelPath {
     fn interfaces(&self) -> Vec<OffloadInterface> {
         self.offload().map(|offload| told(offload.attached())).unwrap_or_default()
+    }
+
+    fn idle_because(&self) -> Option<String> {
+        self.offload()?.idle_because().map(ToOwned::to_owned)
+    }
+
+    fn settings(&self) -> Vec<String> {
+        self.offload().map(|offload| offload.switched_on()).unwrap_or_default()
     }
 
     fn passed(&self) -> Vec<(&'static str, u64)> {

@@ -165,7 +165,7 @@ impl Server {
             self.host.again(HostChanges { own_addresses: true, ..HostChanges::default() });
         }
         if changes.devices || changes.forwarding {
-            self.kernel_path.look();
+            self.kernel_path.look(changes);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Starting: which devices, by which hooks, and why not by better ones.
 
-use std::fmt::{self, Write as _};
+use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
@@ -8,6 +9,7 @@ use turn_types::{Instant, WorkerId};
 
 use crate::device::{self, Device, Hook, forwarding, may_leave};
 use crate::limits::SHOW_EVERY;
+use crate::object::TC;
 use crate::path::{KernelPath, Link, Options};
 use crate::routes::Routes;
 use crate::trouble::Trouble;
@@ -30,26 +32,31 @@ pub struct Wanted {
 /// What became of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
-    /// The interface.
+    /// The interface's name, as it is now.
     pub name: String,
     /// By which hook its packets are seen; `None`: sockets see them all.
     pub hook: Option<Hook>,
     /// Why not by a faster one; empty, if there is none.
     pub why: String,
+    /// 0 for one that is not there.
     index: u32,
+    /// The name that an operator gave; empty for one that was found.
+    named: String,
+    /// The device when it was last tried.
+    tried: Option<Device>,
 }
 
 /// A kernel path at work.
 #[derive(Debug)]
 pub struct Offload {
     path: KernelPath,
-    wanted: Option<Hook>,
+    wanted: Wanted,
     attached: Vec<Attached>,
     /// Put back when it ends.
     lookup: forwarding::Lookup,
 }
 
-/// Starts the kernel path.
+/// Starts the kernel path. Interfaces may come later: see [`Offload::look`], which is to be called at once.
 ///
 /// # Errors
 /// Why there is none, in words for an operator: sockets relay all.
@@ -61,6 +68,10 @@ pub fn start(wanted: &Wanted, now: Instant) -> Result<Offload, String> {
             missing.join(" and ")
         ));
     }
+    let mut own = wanted.listeners.iter().chain(&wanted.relays);
+    if wanted.interfaces.is_empty() && own.all(IpAddr::is_loopback) {
+        return Err("no interface carries the server's traffic but the loopback".to_owned());
+    }
     let lookup = forwarding::prepare().map_err(|refused| refused.to_string())?;
     let options =
         Options { flows: wanted.flows, look_up_from: lookup.from, show_every: SHOW_EVERY };
@@ -68,28 +79,7 @@ pub fn start(wanted: &Wanted, now: Instant) -> Result<Offload, String> {
     for hook in [Hook::Xdp, Hook::Tc] {
         path.self_test(now, hook).map_err(|error| error.to_string())?;
     }
-    let names = match wanted.interfaces.as_slice() {
-        [] => device::carrying(&wanted.listeners, &wanted.relays).map_err(unlisted)?,
-        named => named.to_vec(),
-    };
-    if names.is_empty() {
-        return Err("no interface carries the server's traffic but the loopback".to_owned());
-    }
-    let attached = names
-        .into_iter()
-        .map(|name| Attached { name, hook: None, why: String::new(), index: 0 })
-        .collect();
-    let mut offload = Offload { path, wanted: wanted.hook, attached, lookup };
-    offload.look()?;
-    if offload.attached.iter().all(|one| one.hook.is_none()) {
-        let mut why = "no interface can take the program".to_owned();
-        for one in &offload.attached {
-            // Writing to a string cannot fail.
-            let _ = write!(why, "; {}: {}", one.name, one.why);
-        }
-        return Err(why);
-    }
-    Ok(offload)
+    Ok(Offload { path, wanted: wanted.clone(), attached: Vec::new(), lookup })
 }
 
 impl Offload {
@@ -107,6 +97,18 @@ impl Offload {
         &self.attached
     }
 
+    /// Why no interface has the program, in words for an operator; `None`: one has.
+    #[must_use]
+    pub fn idle_because(&self) -> Option<&'static str> {
+        if self.attached.iter().any(|one| one.hook.is_some()) {
+            None
+        } else if self.attached.is_empty() {
+            Some("no interface carries the server's traffic now")
+        } else {
+            Some("no interface can take the program now")
+        }
+    }
+
     /// Packets of known routes left to user space, by reason.
     #[must_use]
     pub fn passed(&self) -> Vec<(&'static str, u64)> {
@@ -119,62 +121,98 @@ impl Offload {
         self.lookup.refused.as_ref()
     }
 
+    /// The settings of the kernel that are on because of servers like this one.
+    #[must_use]
+    pub fn switched_on(&self) -> Vec<String> {
+        self.lookup.switched_on()
+    }
+
     /// Bytes of memory that the maps take.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.path.memory()
     }
 
-    /// Looks at the devices of the host anew: they come and go, and so do their addresses. To be
-    /// called every few seconds. Returns what has changed, in words.
+    /// Removes what servers that were killed left on interfaces. Returns what it was, in words.
+    pub fn sweep(&self) -> Vec<String> {
+        let swept = list().and_then(|devices| {
+            device::leftovers::sweep(&devices, TC).map_err(|error| error.to_string())
+        });
+        let told = |name| format!("removed from {name} the program of a server that was killed");
+        swept.map_or_else(|error| vec![error], |names| names.into_iter().map(told).collect())
+    }
+
+    /// Has ways be looked up again where somebody switched that off. Returns what has happened, in words.
+    #[must_use]
+    pub fn renew_lookup(&self) -> Vec<String> {
+        self.lookup.renew()
+    }
+
+    /// Looks at the devices of the host anew, and puts the program on those that carry the server's
+    /// traffic now: to be called whenever the kernel notifies of a change. Devices are followed by their
+    /// numbers, under whatever name. One that has the program keeps it as long as it is there. One that
+    /// did not take it is tried again when it is another than before, and by every look that `retries`.
+    /// Returns what has changed, in words.
     ///
     /// # Errors
     /// The devices cannot be listed.
-    pub fn look(&mut self) -> Result<Vec<String>, String> {
+    pub fn look(&mut self, retries: bool) -> Result<Vec<String>, String> {
         let devices = list()?;
-        let mut news = Vec::new();
-        for place in 0..self.attached.len() {
-            let before = self.attached[place].clone();
-            let device = devices.iter().find(|device| device.name == before.name);
-            let after = match device {
-                // The program is on it still: devices keep it while they are down.
-                Some(device) if device.index == before.index && before.hook.is_some() => continue,
-                Some(device) => self.hang_on(device),
-                None => Attached {
-                    why: "there is no such interface".to_owned(),
-                    hook: None,
-                    index: 0,
-                    name: before.name.clone(),
-                },
+        let wanted = self.wanted_of(&devices)?;
+        self.path.keep(|index| devices.iter().any(|device| device.index == index));
+        let before = std::mem::take(&mut self.attached);
+        for device in &devices {
+            let known = before.iter().find(|one| one.index == device.index);
+            let after = match known {
+                // Devices keep the program while they are down.
+                Some(known) if known.hook.is_some() => {
+                    Attached { name: device.name.clone(), ..known.clone() }
+                }
+                _ if !wanted.contains(&device.index) => continue,
+                Some(known) if !retries && known.tried.as_ref() == Some(device) => known.clone(),
+                _ => self.hang_on(device),
             };
-            if after.hook != before.hook || after.why != before.why {
-                news.push(after.to_string());
-            }
-            self.attached[place] = after;
+            self.attached.push(after);
         }
+        self.attached.sort_by(|a, b| a.name.cmp(&b.name));
+        for name in &self.wanted.interfaces {
+            if self.attached.iter().all(|one| one.named != *name) {
+                self.attached.push(Attached::missing(name));
+            }
+        }
+        let news = news(&before, &self.attached);
         // Drivers tell what leaves by them when programs are on them.
         let devices = if news.is_empty() { devices } else { list()? };
         self.learn(&devices);
         Ok(news)
     }
 
+    /// The numbers of the devices that are to have the program.
+    fn wanted_of(&self, devices: &[Device]) -> Result<BTreeSet<u32>, String> {
+        let Wanted { interfaces, listeners, relays, .. } = &self.wanted;
+        if interfaces.is_empty() {
+            return device::carrying(devices, listeners, relays).map_err(unlisted);
+        }
+        let named = devices.iter().filter(|device| interfaces.contains(&device.name));
+        Ok(named.map(|device| device.index).collect())
+    }
+
     /// Tells the programs which devices there are, and what may leave by them.
     fn learn(&mut self, devices: &[Device]) {
         // A generic hook sends by other means than a driver's.
         let by_xdp =
-            if self.wanted == Some(Hook::XdpGeneric) { Hook::XdpGeneric } else { Hook::Xdp };
+            if self.wanted.hook == Some(Hook::XdpGeneric) { Hook::XdpGeneric } else { Hook::Xdp };
         for device in devices {
             let (index, mac) = (device.index, device.mac);
             let (leave_xdp, leave_tc) = (may_leave(device, by_xdp), may_leave(device, Hook::Tc));
             // One with a number too high stays unknown: what goes by it is not relayed.
             drop(self.path.know(Link { index, mac, leave_xdp, leave_tc }));
         }
-        self.path.keep(|index| devices.iter().any(|device| device.index == index));
     }
 
     /// Puts a program on a device, by the first hook that takes it.
     fn hang_on(&mut self, device: &Device) -> Attached {
-        let choice = device::choose(device, self.wanted);
+        let choice = device::choose(device, self.wanted.hook);
         let mut why = choice.left_out;
         let mut hung = None;
         for hook in choice.hooks {
@@ -186,8 +224,59 @@ impl Offload {
                 Err(error) => why.push(format!("{hook}: {}", advice(&error))),
             }
         }
-        Attached { name: device.name.clone(), hook: hung, why: why.join("; "), index: device.index }
+        let is_named = self.wanted.interfaces.contains(&device.name);
+        Attached {
+            name: device.name.clone(),
+            hook: hung,
+            why: why.join("; "),
+            index: device.index,
+            named: if is_named { device.name.clone() } else { String::new() },
+            tried: Some(device.clone()),
+        }
     }
+}
+
+impl Attached {
+    /// An interface that an operator named, and that is not there.
+    fn missing(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            hook: None,
+            why: "there is no such interface".to_owned(),
+            index: 0,
+            named: name.to_owned(),
+            tried: None,
+        }
+    }
+
+    /// Of two looks, whether it is told as the same.
+    fn is_as(&self, other: &Self) -> bool {
+        (self.index, &self.name, self.hook, &self.why)
+            == (other.index, &other.name, other.hook, &other.why)
+    }
+}
+
+/// What is different, in words.
+fn news(before: &[Attached], after: &[Attached]) -> Vec<String> {
+    let mut news = Vec::new();
+    for one in after {
+        let known = before.iter().find(|known| known.index == one.index && one.index != 0);
+        match known {
+            Some(known) if known.name != one.name => {
+                news.push(format!("{one}, which was {}", known.name));
+            }
+            _ if before.iter().any(|known| known.is_as(one)) => {}
+            _ => news.push(one.to_string()),
+        }
+    }
+    let gone = |known: &&Attached| after.iter().all(|one| one.index != known.index);
+    for known in before.iter().filter(|known| known.index != 0).filter(gone) {
+        let is_told = after.iter().any(|one| one.name == known.name);
+        if !is_told {
+            news.push(format!("{} no more", known.name));
+        }
+    }
+    news
 }
 
 fn list() -> Result<Vec<Device>, String> {
@@ -222,3 +311,6 @@ fn advice(error: &Trouble) -> String {
         _ => error.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests;

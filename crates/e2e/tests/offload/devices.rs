@@ -2,10 +2,29 @@
 
 use std::time::Duration;
 
-use e2e::{Host, Lab};
+use e2e::{Config, Host, Lab, Server, require};
 use turn_types::IpFamily::V4;
 
 use crate::{Call, Scene, by_xdp_and_tc, wait_until};
+
+/// How each interface is shown, by name.
+fn shown(scene: &Scene) -> Vec<(String, String)> {
+    let status = scene.server.json(&["status"])["offload"]["interfaces"].take();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or("none").to_owned();
+    let interfaces = status.as_array().into_iter().flatten();
+    interfaces.map(|one| (text(&one["name"]), text(&one["hook"]))).collect()
+}
+
+/// Waits until interfaces are shown like this.
+#[track_caller]
+fn wait_until_shown(scene: &Scene, wanted: &[(&str, &str)]) {
+    let is_so = || {
+        let shown = shown(scene);
+        let shown: Vec<_> = shown.iter().map(|(name, hook)| (&**name, &**hook)).collect();
+        shown == wanted
+    };
+    wait_until(|| format!("{wanted:?}, not {:?}", shown(scene)), is_so);
+}
 
 /// Sends to the peer and back until both come: neighbours may have to be found first.
 #[track_caller]
@@ -67,8 +86,66 @@ fn an_interface_that_is_made_again() {
         scene.lab.link_to_peer().expect("it could be made before");
         scene.lab.behave_as_cards().expect("it could before");
         wait_for_answers(&call);
-        // The server looks every few seconds.
         scene.wait_for_kernel(&call);
         scene.assert_attached(mode);
     });
+}
+
+#[test]
+fn an_interface_that_is_down_at_the_start() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let (client, peer) = (Lab::end_towards(Host::Client), Lab::end_towards(Host::Peer));
+    for end in [&client, &peer] {
+        lab.run(Host::Server, "ip", &["link", "set", end, "down"]);
+    }
+    let mut config = Config::for_lab(&lab);
+    config.listen.truncate(1);
+    config.relay.truncate(1);
+    let server = Server::start(&lab, &config);
+    let scene = Scene { lab, config, server };
+    wait_until_shown(&scene, &[(&client, "none"), (&peer, "none")]);
+    let status = scene.server.json(&["status"]);
+    assert!(status["offload"]["off_because"].is_string(), "{status:#}");
+    for end in [&client, &peer] {
+        scene.lab.run(Host::Server, "ip", &["link", "set", end, "up"]);
+    }
+    if require(scene.lab.behave_as_cards()).is_none() {
+        return;
+    }
+    wait_until_shown(&scene, &[(&client, "tc"), (&peer, "tc")]);
+    let status = scene.server.json(&["status"]);
+    assert!(status["offload"]["off_because"].is_null(), "{status:#}");
+    let call = scene.call(V4, V4);
+    scene.wait_for_kernel(&call);
+}
+
+#[test]
+fn an_interface_that_is_renamed() {
+    by_xdp_and_tc(|mode| {
+        let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
+        let call = scene.call(V4, V4);
+        scene.wait_for_kernel(&call);
+        let (client, peer) = (Lab::end_towards(Host::Client), Lab::end_towards(Host::Peer));
+        let link = |arguments: &[&str]| {
+            scene.lab.run(Host::Server, "ip", &[&["link", "set"], arguments].concat());
+        };
+        link(&[&peer, "down"]);
+        link(&[&peer, "name", "uplink"]);
+        link(&["uplink", "up"]);
+        wait_until_shown(&scene, &[(&client, mode), ("uplink", mode)]);
+        scene.wait_for_kernel(&call);
+    });
+}
+
+#[test]
+fn a_setting_that_somebody_takes_back() {
+    let Some(scene) = Scene::new("tc", |_, _| ()) else { return };
+    let call = scene.call(V4, V4);
+    scene.wait_for_kernel(&call);
+    let status = scene.server.json(&["status"]);
+    assert_eq!(status["offload"]["settings"][0], "net.ipv4.conf.lo.forwarding");
+    scene.lab.run(Host::Server, "sysctl", &["-w", "net.ipv4.conf.lo.forwarding=0"]);
+    scene.wait_for_kernel(&call);
+    let log = scene.server.process.output();
+    assert!(log.contains("net.ipv4.conf.lo.forwarding to 0"), "{log}");
 }

@@ -139,10 +139,13 @@ fn a_server_that_is_killed() {
 
         // The next one starts where it left, and works.
         drop(server);
-        let scene = Scene { server: Server::start(&lab, &config), lab, config };
+        let mut scene = Scene { server: Server::start(&lab, &config), lab, config };
         scene.assert_attached(mode);
         let call = scene.call(V4, V4);
         scene.wait_for_kernel(&call);
+        assert!(scene.server.stop(), "{}", scene.server.process.output());
+        let left = settings(&scene.lab);
+        assert!(left.lines().all(|setting| setting == "0"), "{mode}: {left}");
     });
 }
 

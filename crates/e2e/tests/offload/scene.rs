@@ -8,8 +8,7 @@ use serde_json::Value;
 use stun_wire::ChannelNumber;
 use turn_types::IpFamily;
 
-/// How long what has to happen may take. The machine may be busy, and the server looks at its
-/// interfaces every 5 seconds.
+/// How long what has to happen may take. The machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a datagram may take.

@@ -183,6 +183,11 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
     }
     match &info.offload.off_because {
         Some(why) => tracing::info!("kernel path: off, {why}"),
+        None if info.offload.interfaces.is_empty() => {
+            tracing::info!(
+                "kernel path: waiting for an interface that carries the server's traffic"
+            );
+        }
         None => {
             for interface in &info.offload.interfaces {
                 let by = interface.hook.as_deref().unwrap_or("sockets");

@@ -143,6 +143,7 @@ fn kernel_path(offload: &Offload, columns: usize) -> Option<String> {
     let mut said: Vec<String> =
         offload.off_because.iter().map(|why| format!("off: {why}")).collect();
     said.extend(offload.interfaces.iter().map(interface));
+    said.extend(offload.settings.iter().map(|setting| format!("{setting} is on for it")));
     if offload.off_because.is_none() {
         let (flows, most) = (grouped(offload.flows), grouped(offload.flows_max));
         let memory = output::bytes(offload.memory_bytes);

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use linux_net::netlink::{self, Attribute, Request, Socket};
 use turn_types::IpFamily;
 
-use super::{Device, Kind, links};
+use super::{Device, Kind};
 
-/// Names of the devices that carry the server's traffic, sorted, once each, the loopback never:
+/// Numbers of the devices that carry the server's traffic, of `devices`, the loopback never:
 ///
 /// - those that own the address of a listener or of a relay,
 /// - those that a default route goes by, in the families that these addresses are of.
@@ -22,21 +22,25 @@ use super::{Device, Kind, links};
 ///
 /// # Errors
 /// The kernel does not answer on netlink sockets, as where a filter of system calls forbids them.
-pub fn carrying(listeners: &[IpAddr], relays: &[IpAddr]) -> io::Result<Vec<String>> {
-    let host = Host { devices: links()?, addresses: addresses()?, defaults: default_routes()? };
+pub fn carrying(
+    devices: &[Device],
+    listeners: &[IpAddr],
+    relays: &[IpAddr],
+) -> io::Result<BTreeSet<u32>> {
+    let host = Host { devices, addresses: addresses()?, defaults: default_routes()? };
     let wanted: Vec<IpAddr> = listeners.iter().chain(relays).map(IpAddr::to_canonical).collect();
     Ok(host.carrying(&wanted))
 }
 
 /// What the kernel knows; devices by their numbers.
-struct Host {
-    devices: Vec<Device>,
+struct Host<'a> {
+    devices: &'a [Device],
     addresses: Vec<(u32, IpAddr)>,
     defaults: Vec<(u32, IpFamily)>,
 }
 
-impl Host {
-    fn carrying(&self, wanted: &[IpAddr]) -> Vec<String> {
+impl Host<'_> {
+    fn carrying(&self, wanted: &[IpAddr]) -> BTreeSet<u32> {
         let mut numbers = BTreeSet::new();
         for family in IpFamily::ALL {
             let of_family = |ip: &&IpAddr| IpFamily::of(**ip) == family && !ip.is_loopback();
@@ -58,10 +62,7 @@ impl Host {
         }
         let carries =
             |device: &&Device| device.kind != Kind::Loopback && numbers.contains(&device.index);
-        let mut names: Vec<String> =
-            self.devices.iter().filter(carries).map(|device| device.name.clone()).collect();
-        names.sort();
-        names
+        self.devices.iter().filter(carries).map(|device| device.index).collect()
     }
 
     fn default_devices(&self, family: IpFamily) -> impl Iterator<Item = u32> {

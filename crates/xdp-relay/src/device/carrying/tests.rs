@@ -1,8 +1,18 @@
-use super::super::testing::namespace;
+use super::super::devices;
+use super::super::testing::{Namespace, namespace};
 use super::*;
 
 fn ips(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// The names of devices, sorted.
+fn names_of(indices: BTreeSet<u32>, host: &Namespace) -> Vec<String> {
+    let all = host.run(|| devices().unwrap());
+    let found = all.into_iter().filter(|device| indices.contains(&device.index));
+    let mut names: Vec<String> = found.map(|device| device.name).collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -32,7 +42,7 @@ fn devices_that_own_an_address_or_lead_out() {
         link set tun0 up");
     let carrying = |listeners: &[&str], relays: &[&str]| {
         let (listeners, relays) = (ips(listeners), ips(relays));
-        host.run(|| carrying(&listeners, &relays).unwrap())
+        names_of(host.run(|| carrying(&devices().unwrap(), &listeners, &relays).unwrap()), &host)
     };
 
     // Without a default route, a wildcard means all of its family.
@@ -81,7 +91,7 @@ fn ways_out_of_every_table_and_shape() {
         link set c0 up");
     let names = |listener: &str| {
         let listener = ips(&[listener]);
-        host.run(|| carrying(&listener, &[]).unwrap())
+        names_of(host.run(|| carrying(&devices().unwrap(), &listener, &[]).unwrap()), &host)
     };
     host.ip("route add default nexthop via 192.0.2.1 nexthop via 198.51.100.1
         -6 route add default nexthop via 2001:db8:1::1 nexthop via 2001:db8:2::1");

@@ -1,0 +1,120 @@
+use std::net::Ipv4Addr;
+
+use super::*;
+use crate::device::testing::{Namespace, may_load, namespace};
+
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+/// A kernel path in a namespace where nothing is but the loopback; `None`: it may not be made here.
+fn offload(interfaces: &[&str]) -> Option<(Namespace, Offload)> {
+    let host = namespace()?;
+    if !may_load() {
+        return None;
+    }
+    host.ip("link set lo up");
+    let wanted = Wanted {
+        hook: None,
+        interfaces: interfaces.iter().map(ToString::to_string).collect(),
+        listeners: vec![ADDRESS],
+        relays: vec![ADDRESS],
+        flows: 1024,
+    };
+    let offload = host.run(|| start(&wanted, linux_net::Clock::instant()).unwrap());
+    Some((host, offload))
+}
+
+/// What a look says, and each interface then.
+fn look(host: &Namespace, offload: &mut Offload) -> (Vec<String>, Vec<(String, Option<Hook>)>) {
+    let news = host.run(|| offload.look(false).unwrap());
+    let shown = offload.attached().iter().map(|one| (one.name.clone(), one.hook));
+    (news, shown.collect())
+}
+
+fn by_tc(name: &str) -> (String, Option<Hook>) {
+    (name.to_owned(), Some(Hook::Tc))
+}
+
+fn by_sockets(name: &str) -> (String, Option<Hook>) {
+    (name.to_owned(), None)
+}
+
+#[test]
+fn interfaces_are_used_when_they_come_and_followed_under_whatever_name() {
+    let Some((host, mut offload)) = offload(&[]) else { return };
+    assert_eq!(look(&host, &mut offload), (vec![], vec![]));
+    assert!(offload.idle_because().unwrap().contains("no interface carries"));
+
+    host.ip("link add v0 type veth peer name v1
+        addr add 192.0.2.1/24 dev v0");
+    let (news, shown) = look(&host, &mut offload);
+    assert_eq!(shown, [by_sockets("v0")]);
+    assert!(news[0].contains("v0 is down"), "{news:?}");
+    assert!(offload.idle_because().unwrap().contains("can take"));
+    assert_eq!(look(&host, &mut offload).0, [""; 0], "nothing new");
+
+    host.ip("link set v0 up");
+    let (news, shown) = look(&host, &mut offload);
+    assert_eq!(shown, [by_tc("v0")]);
+    assert!(news[0].starts_with("v0 by tc"), "{news:?}");
+    assert_eq!(offload.idle_because(), None);
+
+    host.ip("link set v0 down
+        link set v0 name w0
+        link set w0 up");
+    let (news, shown) = look(&host, &mut offload);
+    assert_eq!(shown, [by_tc("w0")]);
+    assert!(news[0].starts_with("w0 by tc") && news[0].ends_with("which was v0"), "{news:?}");
+
+    host.ip("link del w0");
+    let (news, shown) = look(&host, &mut offload);
+    assert_eq!((news, shown), (vec!["w0 no more".to_owned()], vec![]));
+    host.ip("link add w0 type veth peer name v1
+        addr add 192.0.2.1/24 dev w0
+        link set w0 up");
+    assert_eq!(look(&host, &mut offload).1, [by_tc("w0")]);
+
+    // One that carries nothing any more keeps the program: it may again, and cards are interrupted.
+    host.ip("addr flush dev w0");
+    assert_eq!(look(&host, &mut offload), (vec![], vec![by_tc("w0")]));
+}
+
+#[test]
+fn interfaces_that_an_operator_named() {
+    let Some((host, mut offload)) = offload(&["v0"]) else { return };
+    let (news, shown) = look(&host, &mut offload);
+    assert_eq!(shown, [by_sockets("v0")]);
+    assert!(news[0].contains("there is no such interface"), "{news:?}");
+
+    host.ip("link add v0 type veth peer name v1
+        link set v0 up
+        link set v1 up");
+    assert_eq!(look(&host, &mut offload).1, [by_tc("v0")]);
+    host.ip("link set v0 down
+        link set v0 name w0
+        link set w0 up");
+    assert_eq!(look(&host, &mut offload).1, [by_tc("w0")]);
+    host.ip("link add v0 type veth peer name x0
+        link set v0 up");
+    assert_eq!(look(&host, &mut offload).1, [by_tc("v0"), by_tc("w0")]);
+    host.ip("link del v0
+        link del w0");
+    let (_, shown) = look(&host, &mut offload);
+    assert_eq!(shown, [by_sockets("v0")], "it is waited for");
+}
+
+#[test]
+fn where_only_the_loopback_carries_anything_there_is_none() {
+    let wanted = Wanted {
+        hook: None,
+        interfaces: Vec::new(),
+        listeners: vec![Ipv4Addr::LOCALHOST.into()],
+        relays: vec![Ipv4Addr::LOCALHOST.into()],
+        flows: 1024,
+    };
+    let Some(host) = namespace() else { return };
+    if !may_load() {
+        return;
+    }
+    let why = host.run(|| start(&wanted, Instant::ZERO).map(drop).unwrap_err());
+    assert!(why.contains("loopback"), "{why}");
+}
