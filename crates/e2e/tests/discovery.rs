@@ -44,22 +44,21 @@ fn assert_says(output: &str, expected: &str) {
 /// What NATs of every kind look like from behind.
 #[test]
 fn a_nat_is_known_by_its_behaviour() {
-    // coturn 4.6's client sends its third request to the OTHER-ADDRESS of the second answer, which is the
-    // first address again, where RFC 5780 §4.3 has that of the first answer.
-    let misread = "Address and Port Dependent Mapping";
     for (looks, mapping, filtering) in [
-        (Looks::Nowhere, "Endpoint Independent Mapping", "Endpoint Independent Filtering"),
-        (Looks::AtAddress, misread, "Address Dependent Filtering"),
-        (
-            Looks::AtPort,
-            "Address and Port Dependent Mapping",
-            "Address and Port Dependent Filtering",
-        ),
+        (Looks::Nowhere, Some("Endpoint Independent"), "Endpoint Independent"),
+        // coturn 4.6's client sends its third request to the OTHER-ADDRESS of the second answer, where RFC
+        // 5780 §4.3 has that of the first: what it says of this mapping is no verdict. `turnpike probe`
+        // tests it, in probe.rs.
+        (Looks::AtAddress, None, "Address Dependent"),
+        (Looks::AtPort, Some("Address and Port Dependent"), "Address and Port Dependent"),
     ] {
         let Some((lab, mut server)) = discovering("") else { return };
         let Some(nat) = require(Nat::start(&lab, looks, looks)) else { return };
-        assert_says(&discover(&lab, INSIDE, &["-m"]), &format!("NAT with {mapping}!"));
-        assert_says(&discover(&lab, INSIDE, &["-f"]), &format!("NAT with {filtering}!"));
+        if let Some(mapping) = mapping {
+            assert_says(&discover(&lab, INSIDE, &["-m"]), &format!("NAT with {mapping} Mapping!"));
+        }
+        let expected = format!("NAT with {filtering} Filtering!");
+        assert_says(&discover(&lab, INSIDE, &["-f"]), &expected);
         drop(nat);
         assert!(server.stop());
     }

@@ -82,7 +82,15 @@ mod tests {
         let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 1 0 100 5 6";
         assert_eq!(parse(stat), Some(3.0));
         assert_eq!(parse("7 (a"), None);
-        assert!(cpu_seconds() >= 0.0);
+    }
+
+    #[test]
+    fn work_takes_cpu_time() {
+        let before = cpu_seconds();
+        test_support::eventually("CPU time of this process grows", || {
+            (0..1_000_000_u32).for_each(|n| _ = std::hint::black_box(n));
+            cpu_seconds() > before
+        });
     }
 
     #[test]
