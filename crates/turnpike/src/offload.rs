@@ -92,7 +92,7 @@ impl KernelPath {
     pub(crate) fn look(&self, changes: HostChanges) {
         let Some(mut offload) = self.offload() else { return };
         if changes.forwarding {
-            for line in offload.renew_lookup() {
+            for line in offload.renew_lookup(Clock::instant()) {
                 tracing::warn!("kernel path: {line}");
             }
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use turn_types::{Instant, WorkerId};
 
@@ -13,6 +14,9 @@ use crate::object::TC;
 use crate::path::{KernelPath, Link, Options};
 use crate::routes::Routes;
 use crate::trouble::Trouble;
+
+/// How often it is told that somebody switches look-ups off.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// What an operator wants.
 #[derive(Clone, Debug)]
@@ -54,6 +58,8 @@ pub struct Offload {
     attached: Vec<Attached>,
     /// Put back when it ends.
     lookup: forwarding::Lookup,
+    /// When it was last told that somebody takes it back.
+    told: Option<Instant>,
 }
 
 /// Starts the kernel path. Interfaces may come later: see [`Offload::look`], which is to be called at once.
@@ -79,7 +85,7 @@ pub fn start(wanted: &Wanted, now: Instant) -> Result<Offload, String> {
     for hook in [Hook::Xdp, Hook::Tc] {
         path.self_test(now, hook).map_err(|error| error.to_string())?;
     }
-    Ok(Offload { path, wanted: wanted.clone(), attached: Vec::new(), lookup })
+    Ok(Offload { path, wanted: wanted.clone(), attached: Vec::new(), lookup, told: None })
 }
 
 impl Offload {
@@ -142,10 +148,15 @@ impl Offload {
         swept.map_or_else(|error| vec![error], |names| names.into_iter().map(told).collect())
     }
 
-    /// Has ways be looked up again where somebody switched that off. Returns what has happened, in words.
-    #[must_use]
-    pub fn renew_lookup(&self) -> Vec<String> {
-        self.lookup.renew()
+    /// Has ways be looked up again where somebody switched that off. Returns what has happened, in words,
+    /// once a minute at most: somebody may do it all the time.
+    pub fn renew_lookup(&mut self, now: Instant) -> Vec<String> {
+        let news = self.lookup.renew();
+        if news.is_empty() || self.told.is_some_and(|told| now < told + TELL_EVERY) {
+            return Vec::new();
+        }
+        self.told = Some(now);
+        news
     }
 
     /// Looks at the devices of the host anew, and puts the program on those that carry the server's

@@ -118,3 +118,19 @@ fn where_only_the_loopback_carries_anything_there_is_none() {
     let why = host.run(|| start(&wanted, Instant::ZERO).map(drop).unwrap_err());
     assert!(why.contains("loopback"), "{why}");
 }
+
+#[test]
+fn a_setting_that_somebody_keeps_taking_back_is_told_once_a_minute() {
+    let Some((host, mut offload)) = offload(&[]) else { return };
+    let setting = "/proc/sys/net/ipv4/conf/lo/forwarding";
+    let told = |offload: &mut Offload, seconds: u64| {
+        host.run(|| {
+            std::fs::write(setting, "0").unwrap();
+            let now = Instant::ZERO + Duration::from_secs(seconds);
+            let news = offload.renew_lookup(now).len();
+            assert_eq!(std::fs::read_to_string(setting).unwrap().trim(), "3478");
+            news
+        })
+    };
+    assert_eq!([0, 59, 60, 61].map(|seconds| told(&mut offload, seconds)), [1, 0, 1, 0]);
+}
