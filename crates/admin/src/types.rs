@@ -49,6 +49,9 @@ pub struct Status {
     /// Whether DTLS is spoken, at all listeners, once there is a certificate.
     #[serde(default)]
     pub dtls: bool,
+    /// What the process may do.
+    #[serde(default)]
+    pub confinement: Confinement,
     /// All that came and went, over the sockets and through the kernel path.
     pub traffic: Traffic,
     /// What became of each packet that came over a socket, by name; fates that never happened are left out.
@@ -69,6 +72,35 @@ pub struct Status {
     pub receive_errors: u64,
     /// How full the batches were, by name of the histogram.
     pub occupancy: BTreeMap<String, Vec<Bucket>>,
+}
+
+/// What the server has taken from itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// Files, by landlock.
+    pub landlock: ConfinementLayer,
+    /// System calls, by seccomp.
+    pub seccomp: ConfinementLayer,
+    /// The capabilities that it has kept.
+    pub capabilities: Vec<Capability>,
+}
+
+/// A layer of the confinement.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfinementLayer {
+    /// Whether it is in force.
+    pub on: bool,
+    /// Why it is not, or not as a whole; empty where there is nothing to explain.
+    pub why: String,
+}
+
+/// A capability of the server's process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capability {
+    /// Its name: `CAP_BPF`.
+    pub name: String,
+    /// What it is needed for.
+    pub why: String,
 }
 
 /// A certificate of the server.

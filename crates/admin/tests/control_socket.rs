@@ -15,9 +15,9 @@ use std::time::{Duration, SystemTime};
 use admin::types::{Bucket, DrainRequest, Volume};
 use admin::{Client, ClientError, ControlSocket, routes, serve};
 use control::{
-    CancelReport, CertificateInfo, Change, DrainReport, Handle, Leg, OffloadInfo, OffloadInterface,
-    OffloadWatch, OperatorRequest, RelayInfo, ReloadReport, Request, Series, ServerInfo, Session,
-    SessionOffload, Wake, WhyNot, WorkerCounters, Workers, mailbox,
+    CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg, OffloadInfo,
+    OffloadInterface, OffloadWatch, OperatorRequest, RelayInfo, ReloadReport, Request, Series,
+    ServerInfo, Session, SessionOffload, Wake, WhyNot, WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{AllocationRecord, DropReason, Refusal, Traffic};
 use turn_types::{
@@ -155,6 +155,7 @@ fn info() -> ServerInfo {
         },
         tls_listeners: vec!["0.0.0.0:5349".parse().unwrap()],
         dtls: true,
+        confinement: ConfinementInfo::default(),
         certificates: vec![CertificateInfo {
             file: "/etc/chain.pem".into(),
             expires: SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000),

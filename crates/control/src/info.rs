@@ -32,6 +32,37 @@ pub struct ServerInfo {
     pub dtls: bool,
     /// The certificates in force.
     pub certificates: Vec<CertificateInfo>,
+    /// What the process may do.
+    pub confinement: ConfinementInfo,
+}
+
+/// What a process has taken from itself. The default is nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfinementInfo {
+    /// Files, by landlock.
+    pub files: ConfinementLayer,
+    /// System calls, by seccomp.
+    pub calls: ConfinementLayer,
+    /// The capabilities that it has kept.
+    pub capabilities: Vec<KeptCapability>,
+}
+
+/// A layer of the confinement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfinementLayer {
+    /// Whether it is in force.
+    pub on: bool,
+    /// Why it is not, or not as a whole; empty where there is nothing to explain.
+    pub why: String,
+}
+
+/// A capability of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptCapability {
+    /// Its name: `CAP_BPF`.
+    pub name: String,
+    /// What it is needed for.
+    pub why: String,
 }
 
 /// A certificate of the server.

@@ -24,7 +24,8 @@ pub use book::LockedBook;
 pub use counters::WorkerCounters;
 pub use handle::Handle;
 pub use info::{
-    CertificateInfo, OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
+    CertificateInfo, ConfinementInfo, ConfinementLayer, KeptCapability, OffloadInfo,
+    OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{CancelReport, Change, DrainReport, OperatorRequest, ReloadReport};

@@ -16,7 +16,7 @@ use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, File};
 use crate::limits;
-use crate::settings::{Dtls, Log, Offload, Peers, Settings, Sockets, Tcp, Workers};
+use crate::settings::{Confinement, Dtls, Log, Offload, Peers, Settings, Sockets, Tcp, Workers};
 use crate::value::Endpoint;
 
 /// Checks a file; what comes back is good only if no error was added.
@@ -83,6 +83,13 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
             gso: file.sockets.gso,
         },
         offload,
+        confinement: Confinement {
+            landlock: file.confinement.landlock,
+            seccomp: file.confinement.seccomp,
+            readable: (file.confinement.readable.iter())
+                .map(|path| document.directory().join(path.as_str()))
+                .collect(),
+        },
         log: Log { format: file.log.format, level: file.log.level },
         control: file.control.socket.clone().map(Into::into),
         data_directory: file.data.directory.clone().into(),

@@ -51,12 +51,15 @@ impl Document {
         let mut document = Self { path: Some(path.to_owned()), ..Self::default() };
         let (root, slips) = DeTable::parse_recoverable(text);
         for slip in &slips {
-            errors.add(
-                source.place(slip.span()),
-                "",
-                slip.message(),
-                "see https://toml.io for how TOML is written",
-            );
+            let (mut what, mut help) =
+                (slip.message().to_owned(), "see https://toml.io for how TOML is written");
+            if let Some(name) = slip.span().and_then(|span| text.get(span))
+                && what == "duplicate key"
+            {
+                what = format!("the key {name} is there twice");
+                help = "remove one of them; a table such as [relay] is written once";
+            }
+            errors.add(source.place(slip.span()), "", what, help);
         }
         if !slips.is_empty() {
             return document; // what the parser made of it is a guess

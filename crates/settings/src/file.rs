@@ -4,6 +4,7 @@
 //! Each key has a default, so that an empty file is a valid one. `x-applied` says whether a reload
 //! applies a change of the key (`live`) or the server has to be started again (`restart`).
 
+mod confinement;
 mod discovery;
 mod streams;
 mod tokens;
@@ -11,6 +12,7 @@ mod tokens;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use confinement::Confinement;
 pub use discovery::{Discovery, ExternalEndpoint};
 pub use streams::{CertificateEntry, Dtls, Tcp, Tls};
 pub use tokens::{TokenCipher, TokenKeyEntry};
@@ -76,6 +78,9 @@ pub struct File {
     /// (ChannelData, and what peers send back) without the server's threads. All other packets, and
     /// whatever the program is not sure of, come to the sockets.
     pub offload: Offload,
+    /// What the running server may do: it confines itself when it starts, so that whoever takes it over has
+    /// little by it. `turnpike status` says what is in force.
+    pub confinement: Confinement,
     /// What is logged, to standard error.
     pub log: Log,
     /// Where `turnpike status`, `sessions`, `reload` and the other commands reach the running server.
@@ -478,6 +483,7 @@ impl Default for File {
             dtls: Dtls::default(),
             sockets: Sockets::default(),
             offload: Offload::default(),
+            confinement: Confinement::default(),
             log: Log::default(),
             control: Control::default(),
             data: Data::default(),

@@ -35,12 +35,12 @@ pub use diff::{Change, Diff, diff};
 pub use environment::Environment;
 pub use error::{Place, SettingsError, SettingsErrors};
 pub use file::{File, LogFormat, LogLevel, OffloadMode};
-pub use places::{Places, places};
+pub use places::{Places, named_files, places};
 pub use policy::RelayPair;
 pub use reference::{json_schema, reference_markdown};
 pub use settings::{
-    Auth, CONTROL_SOCKET, CertificateFiles, Dtls, Log, Offload, Peers, Relay, Settings, Sockets,
-    Tcp, Tls, Workers,
+    Auth, CONTROL_SOCKET, CertificateFiles, Confinement, Dtls, Log, Offload, Peers, Relay,
+    Settings, Sockets, Tcp, Tls, Workers,
 };
 pub use value::{External, OpenRelay, PortRange, RelayEntry, WorkerCount};
 

@@ -7,6 +7,7 @@ use crate::check;
 use crate::document::Document;
 use crate::environment::Environment;
 use crate::error::{Errors, Place, SettingsErrors};
+use crate::file::File;
 
 /// What the configuration says about places.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,19 +25,7 @@ pub struct Places {
 /// keys is wrong.
 pub fn places(path: Option<&Path>, environment: &Environment) -> Result<Places, SettingsErrors> {
     let mut errors = Errors::default();
-    let mut document = match path {
-        None => Document::default(),
-        Some(path) => match crate::read(path) {
-            Ok(text) => Document::parse(path, &text, &mut errors),
-            Err((what, help)) => {
-                let place = Place::File { path: path.to_owned(), line: None };
-                errors.add(place, "", what, help);
-                Document::default()
-            }
-        },
-    };
-    document.override_by(environment, &mut errors);
-    let file = document.read(&mut errors);
+    let (file, document) = read(path, environment, &mut errors);
     check::paths(&file, &document, &mut errors);
     errors.retain(|error| match &error.place {
         // Without a key it is about the file as a whole, or about a variable that is nobody's.
@@ -47,4 +36,37 @@ pub fn places(path: Option<&Path>, environment: &Environment) -> Result<Places, 
     });
     let data_directory = file.data.directory.into();
     errors.or(Places { control: file.control.socket.map(Into::into), data_directory })
+}
+
+/// The configuration file and the files that it names: secrets, keys of tokens, certificates. None of
+/// the latter is opened; of a file that cannot be read it is that file alone.
+#[must_use]
+pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBuf> {
+    let (file, document) = read(path, environment, &mut Errors::default());
+    let auth = &file.auth;
+    let secrets = auth.secrets.iter().map(|entry| &entry.secret_file);
+    let keys = auth.token_keys.iter().map(|entry| &entry.key_file);
+    let certificates = file.tls.certificates.iter().flat_map(|entry| [&entry.chain, &entry.key]);
+    let all = [&auth.secret_file].into_iter().chain(secrets).chain(keys).chain(certificates);
+    let named = all.flatten().map(String::as_str);
+    let authorities = file.tls.client_authorities.iter().map(|path| path.as_str());
+    let beside = named.chain(authorities).map(|path| document.directory().join(path));
+    path.map(Path::to_owned).into_iter().chain(beside).collect()
+}
+
+fn read(path: Option<&Path>, environment: &Environment, errors: &mut Errors) -> (File, Document) {
+    let mut document = match path {
+        None => Document::default(),
+        Some(path) => match crate::read(path) {
+            Ok(text) => Document::parse(path, &text, errors),
+            Err((what, help)) => {
+                let place = Place::File { path: path.to_owned(), line: None };
+                errors.add(place, "", what, help);
+                Document::default()
+            }
+        },
+    };
+    document.override_by(environment, errors);
+    let file = document.read(errors);
+    (file, document)
 }

@@ -62,6 +62,8 @@ pub struct Settings {
     pub sockets: Sockets,
     /// The kernel path.
     pub offload: Offload,
+    /// What the running server may do.
+    pub confinement: Confinement,
     /// What is logged.
     pub log: Log,
     /// Where the control socket is, if that was said; otherwise [`Settings::control_socket`].
@@ -143,6 +145,8 @@ pub struct Tls {
     /// Where clients come to besides, for TLS and DTLS; none without a certificate, and none that is among
     /// [`Settings::listen`].
     pub listen: Vec<SocketAddr>,
+    /// Whether such addresses were written and are not listened at, for want of a certificate.
+    pub listen_unused: bool,
     /// The files of each certificate.
     pub certificates: Vec<CertificateFiles>,
     /// Authorities one of which has to have signed a client's certificate; `None`: clients show none.
@@ -192,6 +196,17 @@ pub struct Offload {
     pub interfaces: Vec<String>,
     /// Channels that may be in the kernel at once, 1024..=1_048_576.
     pub flows: u32,
+}
+
+/// What the running server may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confinement {
+    /// Whether landlock confines files.
+    pub landlock: bool,
+    /// Whether seccomp refuses system calls.
+    pub seccomp: bool,
+    /// Directories that may be read besides those of the configuration's files.
+    pub readable: Vec<PathBuf>,
 }
 
 /// What is logged.

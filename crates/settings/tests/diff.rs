@@ -196,6 +196,7 @@ fn pair() -> (Settings, Settings) {
         dtls = { enabled = false, associations = 1, associations_per_address = 1 }
         sockets = { receive_buffer = "64 KiB", send_buffer = "64 KiB", gro = false, gso = false }
         offload = { mode = "off", interfaces = ["eth0"], flows = 1024 }
+        confinement = { landlock = false, seccomp = false, readable = ["/srv"] }
         log = { format = "json", level = "error" }
         control.socket = "/run/other.sock"
         data.directory = "/srv/other"

@@ -227,8 +227,8 @@ fn what_is_not_toml() {
         ),
         (
             "realm = 'a'\nrealm = 'b'",
-            "turnpike.toml:2: duplicate key\n    \
-             see https://toml.io for how TOML is written",
+            "turnpike.toml:2: the key realm is there twice\n    \
+             remove one of them; a table such as [relay] is written once",
         ),
     ]);
 }

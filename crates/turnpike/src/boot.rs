@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use control::{
-    LockedBook, OffloadInfo, RelayInfo, ServerInfo, UserDirectory, WorkerCounters, Workers,
+    ConfinementInfo, LockedBook, OffloadInfo, RelayInfo, ServerInfo, UserDirectory, WorkerCounters,
+    Workers,
 };
 use dataplane::{Admission, ConnectionLimits, Doors, NetOptions, WorkerSpec};
 use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
@@ -18,6 +19,7 @@ use user_db::UserStore;
 
 use crate::certificates::Keeper;
 use crate::commands::check;
+use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
@@ -49,6 +51,7 @@ pub(crate) struct Running {
 pub(crate) async fn start(
     settings: &Settings,
     store: Option<Box<dyn UserStore>>,
+    confinement: Option<&mut Confinement>,
 ) -> Result<Running> {
     let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
     // Before the host is looked at: what changes from here on is heard.
@@ -87,14 +90,21 @@ pub(crate) async fn start(
     }
     let counters: Vec<_> = posts.iter().map(|(_, counters)| Arc::clone(counters)).collect();
     let workers = Workers::new(posts);
-    let directory: Arc<dyn UserDirectory> = match store {
-        Some(store) => Arc::new(Users::start(store, workers.clone())?),
-        None => Arc::new(NoUsers),
-    };
     let book: Arc<dyn SharedBook> = Arc::new(LockedBook::new());
 
     let relays = policy.relay.iter().map(|relay| relay.local).collect();
     let (kernel_path, mut offload) = KernelPath::start(settings, &bound.addresses, relays);
+    let mut routes: Vec<_> =
+        (0..).map(WorkerId).map(|id| kernel_path.routes(id)).take(cores.len()).collect();
+    routes.reverse();
+    if let Some(confinement) = confinement {
+        // The last step that needs privileges is done; no thread that serves anybody is there yet.
+        confinement.give_up_capabilities(offload.off_because.is_none())?;
+    }
+    let directory: Arc<dyn UserDirectory> = match store {
+        Some(store) => Arc::new(Users::start(store, workers.clone())?),
+        None => Arc::new(NoUsers),
+    };
     let doors = Doors::of(&inlets);
     let mut threads = Vec::new();
     let parts = cores.into_iter().zip(bound.workers).zip(inlets).zip(counters);
@@ -118,7 +128,7 @@ pub(crate) async fn start(
             counters,
             inlet,
             doors: doors.clone(),
-            routes: kernel_path.routes(id),
+            routes: routes.pop().flatten(),
             net,
         };
         threads.push(dataplane::spawn(spec).or_fail("cannot start a worker")?);
@@ -193,6 +203,7 @@ pub(crate) fn info(
         tls_listeners: Vec::new(),
         dtls: settings.dtls.enabled,
         certificates: Vec::new(),
+        confinement: ConfinementInfo::default(),
     }
 }
 

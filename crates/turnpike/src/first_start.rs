@@ -283,6 +283,7 @@ mod tests {
             tls_listeners: Vec::new(),
             dtls: false,
             certificates: Vec::new(),
+            confinement: control::ConfinementInfo::default(),
         };
         let user = FirstUser {
             realm: "turnpike".into(),

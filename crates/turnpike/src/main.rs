@@ -6,6 +6,7 @@ mod boot;
 mod certificates;
 mod cli;
 mod commands;
+mod confinement;
 mod cores;
 mod duration;
 mod escape;

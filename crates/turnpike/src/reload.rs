@@ -1,6 +1,7 @@
 //! Reading the configuration again: one function behind two doors, SIGHUP and the control socket.
 //! Either everything that can be applied is, or nothing is.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::anyhow;
@@ -11,6 +12,7 @@ use turn_proto::Policy;
 
 use crate::boot;
 use crate::certificates::Keeper;
+use crate::confinement::Confinement;
 use crate::failure::{Failure, Result};
 use crate::logging;
 use crate::own_addresses::OwnAddresses;
@@ -28,6 +30,8 @@ pub(crate) struct InForce {
     pub(crate) certificates: Keeper,
     /// What this host delivers to itself.
     pub(crate) own: OwnAddresses,
+    /// What this process may read.
+    pub(crate) confinement: Option<Confinement>,
 }
 
 impl InForce {
@@ -35,11 +39,15 @@ impl InForce {
     pub(crate) async fn reload(
         &mut self,
         handle: &Handle,
+        file: Option<&Path>,
         load: impl FnOnce() -> Result<Settings>,
     ) -> ReloadReport {
         let outcome = match load() {
             Ok(settings) => self.apply(handle, settings).await,
-            Err(failure) => Err(failure),
+            Err(failure) => match self.confinement.as_ref().and_then(|one| one.reason(file)) {
+                Some(why) => Err(failure.hint(why)),
+                None => Err(failure),
+            },
         };
         let report = outcome.unwrap_or_else(|failure| ReloadReport {
             refused: Some(failure.reason()),
@@ -102,6 +110,11 @@ impl InForce {
     /// Looks whether there are new certificates.
     pub(crate) fn watch_certificates(&mut self, handle: &Handle) {
         if self.certificates.watch(&self.settings) {
+            let files = self.settings.tls.certificates.iter();
+            let files = files.flat_map(|one| [one.chain.clone(), one.key.clone()]);
+            if let Some(why) = self.confinement.as_ref().and_then(|one| one.reason_of(files)) {
+                tracing::error!("{why}");
+            }
             let mut info = (*handle.info()).clone();
             info.certificates = self.certificates.infos().to_vec();
             handle.set_info(info);
@@ -164,7 +177,6 @@ fn tell(report: &ReloadReport) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
 
@@ -226,6 +238,7 @@ mod tests {
             log: logging::LogLevel::default(),
             certificates,
             own: OwnAddresses::read().unwrap(),
+            confinement: None,
         }
     }
 
@@ -259,7 +272,7 @@ mod tests {
         let (handle, applied) = worker();
         let mut in_force = in_force();
         let new = || Ok(settings("[quotas]\nchannels = 9\n[workers]\ncount = 7\n"));
-        let report = in_force.reload(&handle, new).await;
+        let report = in_force.reload(&handle, None, new).await;
         assert_eq!(report.refused, None);
         assert_eq!(keys(&report.applied), ["quotas.channels"]);
         assert_eq!(keys(&report.needs_restart), ["workers.count"]);
@@ -268,7 +281,7 @@ mod tests {
         assert_eq!(*policy.auth.nonce_key.expose(), [7; 32], "nobody has to log in again");
         let before = Arc::clone(&policy.relay[0].ports);
 
-        let report = in_force.reload(&handle, new).await;
+        let report = in_force.reload(&handle, None, new).await;
         assert_eq!(keys(&report.applied), [""; 0]);
         assert_eq!(keys(&report.needs_restart), ["workers.count"], "it still waits");
         let policy = applied.lock().unwrap().clone().unwrap();
@@ -281,7 +294,7 @@ mod tests {
         let (handle, applied) = worker();
         let mut in_force = in_force();
         let on = "[discovery]\naddresses = [\"127.0.0.1\", \"127.0.0.2\"]\n";
-        let report = in_force.reload(&handle, || Ok(settings(on))).await;
+        let report = in_force.reload(&handle, None, || Ok(settings(on))).await;
         assert_eq!(keys(&report.needs_restart), ["discovery.addresses", "discovery.ports"]);
         assert_eq!(applied.lock().unwrap().clone().unwrap().discovery, []);
     }
@@ -291,14 +304,14 @@ mod tests {
         let (handle, applied) = worker();
         let mut in_force = in_force();
         let broken = || Err(Failure::usage(anyhow!("line 3: no")));
-        let report = in_force.reload(&handle, broken).await;
+        let report = in_force.reload(&handle, None, broken).await;
         assert!(report.refused.unwrap().contains("line 3"));
 
         let elsewhere = || {
             let text = "realm = \"x\"\n[relay]\naddresses = [\"192.0.2.1\"]\n";
             Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
         };
-        let report = in_force.reload(&handle, elsewhere).await;
+        let report = in_force.reload(&handle, None, elsewhere).await;
         assert!(report.refused.unwrap().contains("192.0.2.1"), "not an address of this host");
         assert!(report.applied.is_empty());
         assert!(applied.lock().unwrap().is_none());
@@ -312,7 +325,7 @@ mod tests {
         let mut in_force = in_force();
         for on in [true, false, true] {
             let new = || Ok(settings(&format!("[tcp]\nrelaying = {on}\n")));
-            let report = in_force.reload(&handle, new).await;
+            let report = in_force.reload(&handle, None, new).await;
             assert_eq!(keys(&report.applied), ["tcp.relaying"]);
             assert_eq!(applied.lock().unwrap().clone().unwrap().tcp_relaying, on);
         }
@@ -328,7 +341,7 @@ mod tests {
                         ports = \"3000-4000\"\n";
             Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
         };
-        let refused = in_force.reload(&handle, elsewhere).await.refused.unwrap();
+        let refused = in_force.reload(&handle, None, elsewhere).await.refused.unwrap();
         assert!(refused.contains("relay.ports: port 3478 of 3000-4000"), "{refused}");
         assert!(applied.lock().unwrap().is_none());
     }

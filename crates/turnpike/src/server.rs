@@ -172,7 +172,8 @@ impl Server {
     async fn reload(&mut self) -> control::ReloadReport {
         let place = &self.place;
         let load = || place::load(place).map(|configuration| configuration.settings);
-        self.in_force.reload(&self.handle, load).await
+        let file = place::configuration_file(place);
+        self.in_force.reload(&self.handle, file.as_deref(), load).await
     }
 
     /// Takes no new allocations from now on.

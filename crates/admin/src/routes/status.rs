@@ -12,8 +12,8 @@ use control::{
 
 use crate::routes::App;
 use crate::types::{
-    Allocations, Associations, Bucket, Certificate, Connections, Offload, OffloadInterface,
-    RelayAddress, Status, Traffic, Volume,
+    Allocations, Associations, Bucket, Capability, Certificate, Confinement, ConfinementLayer,
+    Connections, Offload, OffloadInterface, RelayAddress, Status, Traffic, Volume,
 };
 
 pub(super) async fn show(State(app): State<App>) -> Json<Status> {
@@ -50,6 +50,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         connections: connections(&totals),
         associations: associations(&totals),
         dtls: info.dtls,
+        confinement: confinement(&info.confinement),
         traffic: traffic(|leg| whole(&totals, leg)),
         fates: occurred(totals.fates()),
         late_answers: occurred(
@@ -68,6 +69,22 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
             .map(|&histogram| (histogram.label().to_owned(), buckets(&totals, histogram)))
             .collect(),
     })
+}
+
+fn confinement(info: &control::ConfinementInfo) -> Confinement {
+    let layer = |layer: &control::ConfinementLayer| ConfinementLayer {
+        on: layer.on,
+        why: layer.why.clone(),
+    };
+    let capability = |kept: &control::KeptCapability| Capability {
+        name: kept.name.clone(),
+        why: kept.why.clone(),
+    };
+    Confinement {
+        landlock: layer(&info.files),
+        seccomp: layer(&info.calls),
+        capabilities: info.capabilities.iter().map(capability).collect(),
+    }
 }
 
 fn certificate(certificate: &control::CertificateInfo) -> Certificate {

@@ -29,7 +29,9 @@ pub(super) fn check(file: &file::File, document: &Document, errors: &mut Errors)
     let listen = file.tls.listen.iter().map(|endpoint| endpoint.0);
     let more = |at: &std::net::SocketAddr| !file.listen.iter().any(|known| known.0 == *at);
     let listen = if certificates.is_empty() { Vec::new() } else { listen.filter(more).collect() };
+    let listen_unused =
+        certificates.is_empty() && document.is_written("tls.listen") && !file.tls.listen.is_empty();
     let authorities = file.tls.client_authorities.as_ref();
     let client_authorities = authorities.map(|path| document.directory().join(path.as_str()));
-    Tls { listen, certificates, client_authorities }
+    Tls { listen, listen_unused, certificates, client_authorities }
 }

@@ -113,6 +113,11 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     if settings.listen.iter().all(|listener| listener.ip().is_loopback()) {
         warnings.push("listen: only this host itself can reach the listeners".to_owned());
     }
+    if settings.tls.listen_unused {
+        warnings.push(
+            "tls.listen: nobody listens there, as tls.certificates names no certificate".to_owned(),
+        );
+    }
     if settings.tls.client_authorities.is_some() {
         warnings.push(
             "tls.client_authorities: DTLS is off, for it asks clients for no certificates"
@@ -210,6 +215,18 @@ mod tests {
             "[auth]\nsecret = \"north-of-the-wall\"\n[tls]\nclient_authorities = \"ca.pem\"\n";
         let warned = warnings(&load(text).unwrap());
         assert!(warned.iter().any(|warning| warning.contains("DTLS is off")), "{warned:?}");
+    }
+
+    #[test]
+    fn addresses_for_tls_without_a_certificate_are_warned_about() {
+        let with = |tls: &str| {
+            let auth = "[auth]\nsecret = \"north-of-the-wall\"\n";
+            warnings(&load(&format!("{auth}[tls]\n{tls}\n")).unwrap())
+        };
+        let warned = with("listen = [\"0.0.0.0:443\"]");
+        assert_eq!(warned.len(), 1, "{warned:?}");
+        assert!(warned[0].contains("tls.listen"), "{warned:?}");
+        assert!(with("listen = []").is_empty());
     }
 
     #[test]

@@ -11,6 +11,7 @@ use user_db::{Page, SqliteStore, UserStore};
 
 use crate::cli::Place;
 use crate::commands::user::realm;
+use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, Result};
 use crate::host_watch::HostWatch;
 use crate::logging::{self, LogLevel};
@@ -22,19 +23,28 @@ use crate::{boot, first_start, output};
 
 pub(crate) fn run(place: &Place) -> Result<()> {
     let configuration = place::load(place)?;
+    let confinement = Confinement::begin(&configuration)?;
     let log = configuration.settings.log;
-    let level =
-        logging::start(log.format.into(), reload::level(log.level)).map_err(Failure::failed)?;
+    // The thread that writes lines is there before capabilities go.
+    let level = confinement::without_capabilities(|| {
+        logging::start(log.format.into(), reload::level(log.level))
+    })?
+    .map_err(Failure::failed)?;
     // The control plane needs no threads of its own: what takes long happens in the workers and in
     // the user directory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(place, configuration, level));
+    let outcome = runtime.block_on(serve(place, configuration, confinement, level));
     // A worker that is stuck must not keep the process.
     runtime.shutdown_background();
     outcome
 }
 
-async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Result<()> {
+async fn serve(
+    place: &Place,
+    configuration: Configuration,
+    mut confinement: Confinement,
+    log: LogLevel,
+) -> Result<()> {
     let Configuration { file, settings } = configuration;
     let mut signals = Signals::new()?;
     let socket = ControlSocket::bind(&settings.control_socket()).map_err(control_socket_failed)?;
@@ -52,13 +62,14 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
     };
     let nobody = if relays_for_users_only { without_users(&settings, &mut store)? } else { None };
 
-    let starting = boot::start(&settings, Some(Box::new(store)));
-    let Some(running) = unless_told_to_end(starting, &mut signals).await? else {
+    let starting = boot::start(&settings, Some(Box::new(store)), Some(&mut confinement));
+    let Some(mut running) = unless_told_to_end(starting, &mut signals).await? else {
         tracing::info!("told to end during the start");
         return Ok(());
     };
+    running.info.confinement = confinement.info();
     announce(file.as_deref(), &settings, &running.info);
-    for warning in &running.warnings {
+    for warning in running.warnings.iter().chain(&confinement.warnings(&settings)) {
         tracing::warn!("{warning}");
     }
     if let Some(warning) = nobody {
@@ -88,6 +99,7 @@ async fn serve(place: &Place, configuration: Configuration, log: LogLevel) -> Re
             log,
             certificates: running.certificates,
             own: running.own,
+            confinement: Some(confinement),
         },
         handle,
         requests,

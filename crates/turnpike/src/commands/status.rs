@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use admin::types::{Bucket, Certificate, Offload, OffloadInterface, RelayAddress, Status, Traffic};
+use admin::types::{
+    Bucket, Certificate, Confinement, ConfinementLayer, Offload, OffloadInterface, RelayAddress,
+    Status, Traffic,
+};
 
 use crate::cli::{self, Place};
 use crate::commands::ask;
@@ -72,6 +75,7 @@ fn facts(status: &Status, columns: usize) -> String {
         ),
     ]);
     lines.extend(kernel_path(&status.offload, columns));
+    lines.extend(confinement(&status.confinement, columns));
     lines.push(format!(
         "  allocations  {} live, {} since the start",
         grouped(status.allocations.live),
@@ -153,6 +157,33 @@ fn kernel_path(offload: &Offload, columns: usize) -> Option<String> {
     Some(format!("{LABEL}{}", said.trim_start()))
 }
 
+/// What the process has taken from itself. Nothing of a server that does not tell.
+fn confinement(confinement: &Confinement, columns: usize) -> Option<String> {
+    const LABEL: &str = "  confinement  ";
+    if *confinement == Confinement::default() {
+        return None;
+    }
+    let layer = |name: &str, layer: &ConfinementLayer| {
+        let state = if layer.on { "on" } else { "off" };
+        let colon = if layer.why.is_empty() { "" } else { ": " };
+        format!("{name} {state}{colon}{}", layer.why)
+    };
+    let mut said =
+        vec![layer("landlock", &confinement.landlock), layer("seccomp", &confinement.seccomp)];
+    if confinement.capabilities.is_empty() {
+        said.push("no capabilities".to_owned());
+    }
+    let mut reasons: Vec<&str> = confinement.capabilities.iter().map(|one| &*one.why).collect();
+    reasons.dedup();
+    for why in reasons {
+        let names = confinement.capabilities.iter().filter(|one| one.why == why);
+        let names: Vec<&str> = names.map(|one| &*one.name).collect();
+        said.push(format!("{} for {why}", names.join(", ")));
+    }
+    let said = output::wrapped(&said.join("; "), LABEL.len(), columns);
+    Some(format!("{LABEL}{}", said.trim_start()))
+}
+
 /// `eth0 by xdp`, `eth1 by tc (a reason)`, `tun0 not (a reason)`.
 fn interface(interface: &OffloadInterface) -> String {
     let way = interface.hook.as_ref().map_or_else(|| "not".to_owned(), |hook| format!("by {hook}"));
@@ -220,6 +251,26 @@ mod tests {
     use admin::types::Volume;
 
     use super::*;
+
+    #[test]
+    fn the_confinement_is_a_line_that_says_what_is_not_in_force() {
+        use admin::types::Capability;
+        let capability =
+            |name: &str| Capability { name: name.into(), why: "the kernel path".into() };
+        let mut one = Confinement {
+            landlock: ConfinementLayer { on: true, why: String::new() },
+            seccomp: ConfinementLayer { on: false, why: "the kernel has none".into() },
+            capabilities: vec![capability("CAP_BPF"), capability("CAP_NET_ADMIN")],
+        };
+        assert_eq!(
+            confinement(&one, 200).unwrap(),
+            "  confinement  landlock on; seccomp off: the kernel has none; \
+             CAP_BPF, CAP_NET_ADMIN for the kernel path"
+        );
+        one.capabilities.clear();
+        assert!(confinement(&one, 200).unwrap().ends_with("; no capabilities"));
+        assert_eq!(confinement(&Confinement::default(), 200), None);
+    }
 
     #[test]
     fn shows_what_matters_and_no_more() {

@@ -45,7 +45,7 @@ pub(crate) async fn start() -> Result<LocalServer> {
         // Any free one: a configuration file cannot say so, because nobody would find the server.
         listener.set_port(0);
     }
-    let running = boot::start(&settings, None).await?;
+    let running = boot::start(&settings, None, None).await?;
     let address = running.info.listeners.first().copied().ok_or_else(|| {
         Failure::failed(anyhow::anyhow!("the demo's server does not listen anywhere"))
     })?;

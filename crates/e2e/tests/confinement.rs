@@ -1,0 +1,186 @@
+//! What the running server may still do, as the kernel tells it, and that it goes on working with it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use e2e::certificates::ECDSA;
+use e2e::{Account, Certificates, Config, Host, Lab, Server, Tool, require};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A field of `/proc/PID/task/TID/status` for each thread of the server.
+fn of_each_thread(server: &Server, field: &str) -> Vec<String> {
+    let tasks = format!("/proc/{}/task", server.process.pid());
+    let tasks = fs::read_dir(&tasks).unwrap_or_else(|error| panic!("{tasks}: {error}"));
+    let status = tasks.map(|task| {
+        let path = task.expect("a thread").path().join("status");
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    });
+    let value = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {field} in\n{status}")).trim().to_owned()
+    };
+    status.map(value).collect()
+}
+
+#[track_caller]
+fn assert_all(server: &Server, field: &str, wanted: &str) {
+    let values = of_each_thread(server, field);
+    assert!(values.len() > 3, "{values:?}");
+    assert!(values.iter().all(|value| value == wanted), "{field}: {values:?}");
+}
+
+/// Of these bits of linux/capability.h.
+fn capabilities(bits: &[u32]) -> String {
+    format!("{:016x}", bits.iter().fold(0u64, |set, bit| set | 1 << bit))
+}
+
+#[test]
+fn every_thread_is_confined_and_keeps_no_capability() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let mut config = Config::for_lab(&lab);
+    config.tables = "[offload]\nmode = \"off\"\n".to_owned();
+    let server = Server::start(&lab, &config);
+    assert_all(&server, "NoNewPrivs", "1");
+    assert_all(&server, "Seccomp", "2");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert_all(&server, set, &capabilities(&[]));
+    }
+    let told = &server.json(&["status"])["confinement"];
+    assert_eq!((&told["landlock"]["on"], &told["seccomp"]["on"]), (&true.into(), &true.into()));
+    assert_eq!(told["capabilities"], Value::Array(Vec::new()));
+    let text = server.ask(&["status"]).output;
+    assert!(text.contains("confinement  landlock on; seccomp on; no capabilities"), "{text}");
+}
+
+#[test]
+fn the_kernel_path_keeps_its_capabilities_and_no_other() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let server = Server::start(&lab, &Config::for_lab(&lab));
+    let status = server.json(&["status"]);
+    let off = status["offload"]["off_because"].as_str().map(ToOwned::to_owned);
+    if require(off.map_or(Ok(()), Err)).is_none() {
+        return;
+    }
+    // CAP_NET_ADMIN, CAP_PERFMON, CAP_BPF; the thread of the log has none.
+    let (kept, none) = (capabilities(&[12, 38, 39]), capabilities(&[]));
+    for set in ["CapPrm", "CapEff", "CapBnd"] {
+        let values = of_each_thread(&server, set);
+        assert_eq!(values.iter().filter(|value| **value == none).count(), 1, "{set}: {values:?}");
+        assert!(values.iter().all(|value| *value == kept || *value == none), "{set}: {values:?}");
+    }
+    let kept = status["confinement"]["capabilities"].as_array().expect("a list");
+    let names: Vec<&str> = kept.iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
+}
+
+#[test]
+fn layers_that_are_switched_off_are_off_and_told() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let mut config = Config::for_lab(&lab);
+    config.tables =
+        "[offload]\nmode = \"off\"\n[confinement]\nlandlock = false\nseccomp = false\n".to_owned();
+    let server = Server::start(&lab, &config);
+    assert_all(&server, "Seccomp", "0");
+    assert_all(&server, "NoNewPrivs", "1");
+    assert_all(&server, "CapPrm", &capabilities(&[]));
+    let told = &server.json(&["status"])["confinement"];
+    assert_eq!(told["landlock"]["why"], "confinement.landlock is false");
+}
+
+/// A directory of a test's own.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(lab: &Lab, name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("{}-{name}", lab.namespace(Host::Server)));
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn secret(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, format!("a-secret-called-{name}\n")).expect("written");
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn with_secret(path: &Path, tls: &str, more: &str) -> String {
+    format!("[auth]\nsecret_file = \"{}\"\n{tls}{more}", path.display())
+}
+
+/// All that a reload reads is read by the confined process: the configuration, secrets, certificates that
+/// have moved behind their link, users.
+#[test]
+fn a_reload_finds_what_is_new_where_it_may_read_and_says_why_elsewhere() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let (named, more, outside) =
+        (Directory::new(&lab, "named"), Directory::new(&lab, "more"), Directory::new(&lab, "out"));
+    // As certbot has it: live/x.pem leads to archive/x1.pem, and next time to archive/x2.pem.
+    let certificates = Certificates::new(&lab);
+    certificates.make("x1", "turn.example.org", ECDSA, "90");
+    let live = Directory::new(&lab, "live");
+    let link = |file: &str| {
+        for end in ["pem", "key"] {
+            let at = live.0.join(format!("x.{end}"));
+            drop(fs::remove_file(&at));
+            symlink(certificates.path(&format!("{file}.{end}")), at).expect("a link");
+        }
+    };
+    link("x1");
+    let tls = format!(
+        "[tls]\ncertificates = [{{ chain = \"{0}/x.pem\", key = \"{0}/x.key\" }}]\n",
+        live.0.display()
+    );
+    let readable =
+        format!("[confinement]\nreadable = [\"{}\"]\n[log]\nlevel = \"debug\"\n", more.0.display());
+    let mut config = Config::for_lab(&lab);
+    config.tables = with_secret(&named.secret("first"), &tls, &readable);
+    let server = Server::start(&lab, &config);
+    let expires = |server: &Server| {
+        server.json(&["status"])["certificates"][0]["expires_unix"].as_u64().expect("a time")
+    };
+    let before = expires(&server);
+
+    certificates.make("x2", "turn.example.org", ECDSA, "300");
+    link("x2");
+    for secret in [named.secret("second"), more.secret("third")] {
+        config.tables = with_secret(&secret, &tls, &readable);
+        server.rewrite(&config);
+        let report = server.json(&["reload"]);
+        assert_eq!(report["refused"], Value::Null, "{}: {report}", secret.display());
+        assert_eq!(report["applied"][0]["key"], "auth.secrets", "{report}");
+    }
+    assert!(expires(&server) > before, "the new certificate is in force");
+
+    let secret = outside.secret("fourth");
+    config.tables = with_secret(&secret, &tls, &readable);
+    server.rewrite(&config);
+    let refused = server.ask(&["reload"]);
+    assert!(!refused.ok, "{}", refused.output);
+    for said in [secret.to_str().expect("text"), "confinement.readable", "start the server again"] {
+        assert!(refused.output.contains(said), "no {said} in {}", refused.output);
+    }
+
+    // A user who is added now: the database is read and its log of changes, too.
+    let bob = Account { name: "bob", password: "of-bob" };
+    let added = server.ask(&["user", "add", bob.name, "--password", bob.password]);
+    assert!(added.ok && added.output.contains("realm turn.test"), "{}", added.output);
+    let call = Tool::run(
+        lab.command(Host::Client, "turnutils_uclient")
+            .args(["-u", bob.name, "-w", bob.password, "-e", &lab.v4.peer.to_string(), "-y"])
+            .args(["-c", "-n", "1", &lab.v4.listen.to_string()]),
+        PATIENCE,
+    );
+    assert!(call.ok, "{}\n{}", call.output, server.process.output());
+}

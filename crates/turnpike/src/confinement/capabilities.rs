@@ -1,0 +1,126 @@
+//! Capabilities: given up behind the last step of the start that needs them.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+
+use caps::{CapSet, Capability, CapsHashSet};
+use control::KeptCapability;
+
+use crate::failure::{OrFail as _, Result};
+
+/// What the kernel path needs when an interface comes later: to load programs that see packets and
+/// compute with addresses, and to put them on devices.
+const KERNEL_PATH: [Capability; 3] =
+    [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON];
+
+/// The first file of another user than this process's, of a process that is root's: reading it again
+/// takes a capability. Others than root have had to be able to read their files without.
+pub(super) fn foreign<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<PathBuf> {
+    let owner = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.uid());
+    if owner(Path::new("/proc/self")) != Some(0) {
+        return None;
+    }
+    let others = |path: &Path| owner(path).is_some_and(|uid| uid != 0);
+    files.find(|path| others(path) || path.parent().is_some_and(others)).map(Path::to_owned)
+}
+
+/// Gives up all but those that are needed later, which are returned with the reason.
+pub(super) fn keep(kernel_path: bool, foreign: Option<&Path>) -> Result<Vec<KeptCapability>> {
+    const CANNOT: &str = "cannot give up capabilities";
+    let have = caps::read(None, CapSet::Permitted).or_fail(CANNOT)?;
+    let kept = wanted(&have, kernel_path, foreign);
+    let keep: CapsHashSet = kept.iter().map(|(capability, _)| *capability).collect();
+    give_up(&keep).or_fail(CANNOT)?;
+    let told = |(capability, why): (Capability, String)| KeptCapability {
+        name: capability.to_string(),
+        why,
+    };
+    Ok(kept.into_iter().map(told).collect())
+}
+
+/// Those of a process that are needed later, in a fixed order.
+fn wanted(
+    have: &HashSet<Capability>,
+    kernel_path: bool,
+    foreign: Option<&Path>,
+) -> Vec<(Capability, String)> {
+    let mut kept = Vec::new();
+    if kernel_path {
+        let why = "the kernel path: interfaces that come later".to_owned();
+        kept.extend(KERNEL_PATH.iter().map(|capability| (*capability, why.clone())));
+        if !have.contains(&Capability::CAP_BPF) {
+            // Before Linux 5.8 it stands for the first and the last.
+            kept.push((Capability::CAP_SYS_ADMIN, why));
+        }
+    }
+    if let Some(file) = foreign {
+        let why = format!("{} belongs to another user", file.display());
+        kept.push((Capability::CAP_DAC_OVERRIDE, why));
+    }
+    kept.retain(|(capability, _)| have.contains(capability));
+    kept
+}
+
+/// Leaves the calling thread, and those that it starts, with these at most.
+fn give_up(keep: &CapsHashSet) -> Result<(), caps::errors::CapsError> {
+    // The bounding set takes a capability to be changed, so that it comes first; without that
+    // capability nothing can be gained anyway, since there are no new privileges.
+    if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP)? {
+        for capability in caps::read(None, CapSet::Bounding)?.difference(keep) {
+            caps::drop(None, CapSet::Bounding, *capability)?;
+        }
+    }
+    // Kernels before 4.3 have no ambient set.
+    let _ = caps::clear(None, CapSet::Ambient);
+    caps::clear(None, CapSet::Inheritable)?;
+    caps::set(None, CapSet::Effective, keep)?;
+    caps::set(None, CapSet::Permitted, keep)
+}
+
+/// Calls `start` in a thread without capabilities: the threads that it starts have none, either.
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn without_capabilities<T: Send>(start: impl FnOnce() -> T + Send) -> Result<T> {
+    let outcome = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| give_up(&CapsHashSet::new()).map(|()| start()));
+        thread.join()
+    });
+    outcome.unwrap_or_else(|panic| resume_unwind(panic)).or_fail("cannot give up capabilities")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_needed_and_there_is_kept() {
+        let all: HashSet<Capability> = caps::all();
+        let names = |kept: Vec<(Capability, String)>| {
+            kept.iter().map(|(capability, _)| capability.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(wanted(&all, false, None)), [""; 0]);
+        assert_eq!(names(wanted(&all, true, None)), ["CAP_BPF", "CAP_NET_ADMIN", "CAP_PERFMON"]);
+        let file = Path::new("/srv/t.toml");
+        assert_eq!(names(wanted(&all, false, Some(file))), ["CAP_DAC_OVERRIDE"]);
+        let some = HashSet::from([Capability::CAP_NET_ADMIN, Capability::CAP_SYS_ADMIN]);
+        assert_eq!(names(wanted(&some, true, Some(file))), ["CAP_NET_ADMIN", "CAP_SYS_ADMIN"]);
+        assert_eq!(names(wanted(&HashSet::new(), true, Some(file))), [""; 0]);
+    }
+
+    #[test]
+    fn a_thread_without_capabilities_has_none() {
+        let status = || fs::read_to_string("/proc/thread-self/status").unwrap();
+        let inside = without_capabilities(|| std::thread::spawn(status).join().unwrap()).unwrap();
+        for set in ["CapInh", "CapPrm", "CapEff"] {
+            let line = inside.lines().find(|line| line.starts_with(set)).unwrap();
+            assert!(line.ends_with("0000000000000000"), "{line}");
+        }
+        let mine =
+            |text: String| text.lines().find(|line| line.starts_with("CapPrm")).map(str::to_owned);
+        assert_eq!(mine(status()), mine(status()));
+    }
+}

@@ -1,0 +1,179 @@
+//! Files, by landlock: nothing is executed; what is read and written is named at the start.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use control::ConfinementLayer;
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, PathBeneath, PathFd, RestrictionStatus, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
+};
+
+use crate::failure::{OrFail as _, Result};
+use crate::place::{self, Configuration};
+
+/// The newest kernel interface whose rights are known here. An older kernel confines what it can.
+const NEWEST: ABI = ABI::V6;
+
+/// What a server reads besides its own files: devices without a device behind them, and what it is told
+/// of the host.
+const HOST: [&str; 6] =
+    ["/dev/urandom", "/dev/random", "/dev/null", "/proc/self", "/proc/sys", "/sys"];
+
+/// What SQLite opens for writing in place of a standard stream that is closed.
+const NULL: &str = "/dev/null";
+
+/// What the kernel path writes: the settings of its look-ups, and its maps that outlive a process.
+const KERNEL_PATH: [&str; 3] =
+    ["/proc/sys/net/ipv4/conf/lo", "/proc/sys/net/ipv6/conf/lo", "/sys/fs/bpf"];
+
+/// The files of a configuration.
+#[derive(Debug)]
+pub(super) struct Named {
+    /// The data directory, which is written to.
+    data: PathBuf,
+    /// The directory of the control socket.
+    socket: PathBuf,
+    /// Files that are read, and read again at a reload.
+    read: Vec<PathBuf>,
+    /// Directories that an operator has named.
+    readable: Vec<PathBuf>,
+}
+
+impl Named {
+    /// Those of a configuration; the directories that are written to are made, as only what is there can
+    /// be allowed.
+    pub(super) fn of(configuration: &Configuration) -> Result<Self> {
+        let settings = &configuration.settings;
+        let data = settings.data_directory.clone();
+        let socket = directory(&settings.control_socket());
+        for directory in [&data, &socket] {
+            if !directory.exists() {
+                let mut builder = DirBuilder::new();
+                let made = builder.recursive(true).mode(0o700).create(directory);
+                made.or_fail("cannot make a directory of the server's own").map_err(|failure| {
+                    failure.hint(format!(
+                        "{}: name a directory that belongs to you with --data",
+                        directory.display()
+                    ))
+                })?;
+            }
+        }
+        let file = configuration.file.as_deref();
+        let read = settings::named_files(file, &place::environment());
+        Ok(Self { data, socket, read, readable: settings.confinement.readable.clone() })
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
+        [&self.data, &self.socket].into_iter().chain(&self.read).map(PathBuf::as_path)
+    }
+
+    /// Directories that are read: of each file the one that it is named in and, behind symbolic links, the
+    /// one that it is in. Whoever renews a file makes another one in its place.
+    fn directories(&self) -> Vec<PathBuf> {
+        let mut all = self.readable.clone();
+        for file in &self.read {
+            all.push(directory(file));
+            let real = fs::canonicalize(file).ok();
+            all.extend(real.and_then(|real| real.parent().map(Path::to_owned)));
+        }
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+/// The directory that a path names a file in.
+fn directory(file: &Path) -> PathBuf {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or_else(|| Path::new(".")).to_owned()
+}
+
+/// Files as they are confined.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// What may be read, with all below it; nothing in it is a symbolic link.
+    readable: Vec<PathBuf>,
+    partly: bool,
+    /// Open as long as the process lives: a rule is about the inode, and the kernel makes other ones for
+    /// /proc when it has forgotten those that nobody holds.
+    _held: Vec<PathFd>,
+}
+
+impl Files {
+    pub(super) fn layer(&self) -> ConfinementLayer {
+        let why = if self.partly { "in part: the kernel is older than Linux 6.12" } else { "" };
+        ConfinementLayer { on: true, why: why.to_owned() }
+    }
+
+    /// Whether a file may be read, wherever its symbolic links lead. One that is not there is judged by its
+    /// directory.
+    pub(super) fn allows(&self, file: &Path) -> bool {
+        let parent = || fs::canonicalize(file.parent()?).ok();
+        let real = fs::canonicalize(file).ok().or_else(parent);
+        real.is_none_or(|real| self.readable.iter().any(|one| real.starts_with(one)))
+    }
+}
+
+/// Confines the calling thread, and those that it starts, to the files that are named.
+pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = read
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeSock
+        | AccessFs::RemoveFile;
+    let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = Vec::new();
+    let own = std::env::current_exe().into_iter(); // a panic names functions by its symbols
+    rules.extend(HOST.iter().map(PathBuf::from).chain(own).map(|path| (path, read)));
+    rules.push((NULL.into(), AccessFs::ReadFile | AccessFs::WriteFile));
+    rules.extend(named.directories().into_iter().map(|path| (path, read)));
+    rules.push((named.data.clone(), write));
+    // It is bound under another name and put in place, and goes away with the server.
+    let bind = AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile;
+    rules.push((named.socket.clone(), bind));
+    if kernel_path {
+        let more = write | AccessFs::MakeDir | AccessFs::RemoveDir;
+        rules.extend(KERNEL_PATH.iter().map(|path| (path.into(), more)));
+    }
+    let mut readable: Vec<PathBuf> = rules
+        .iter()
+        .filter(|(_, access)| access.contains(AccessFs::ReadFile))
+        .filter_map(|(path, _)| fs::canonicalize(path).ok())
+        .collect();
+    readable.dedup();
+    let (held, status) = restrict(rules).map_err(|error| error.to_string())?;
+    let partly = match status.ruleset {
+        RulesetStatus::FullyEnforced => false,
+        RulesetStatus::PartiallyEnforced => true,
+        RulesetStatus::NotEnforced => {
+            return Err(
+                "the kernel does not offer it (Linux 5.13 and `landlock` among its security \
+                        modules are needed), or the container forbids it"
+                    .to_owned(),
+            );
+        }
+    };
+    Ok(Files { readable, partly, _held: held })
+}
+
+fn restrict(
+    rules: Vec<(PathBuf, BitFlags<AccessFs>)>,
+) -> Result<(Vec<PathFd>, RestrictionStatus), landlock::RulesetError> {
+    let mut ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
+    let mut held = Vec::new();
+    for (path, access) in rules {
+        // What is not there cannot be opened later, either.
+        let Ok(open) = PathFd::new(&path) else { continue };
+        let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
+        ruleset = ruleset.add_rule(PathBeneath::new(&open, access))?;
+        held.push(open);
+    }
+    let status = ruleset.restrict_self()?;
+    Ok((held, status))
+}
