@@ -214,6 +214,9 @@ impl<'a> Session<'a> {
             (Command::FindUser { pending, user, .. }, _) => {
                 Event::UserFound { pending, answer: look_up(&user) }
             }
+            (Command::UserOverdue { pending }, _) => {
+                Event::UserFound { pending, answer: UserAnswer::Unavailable }
+            }
             (Command::OpenRelay { pending, relay, .. }, kind) => {
                 let result = match kind {
                     0..=2 => Err(OpenRelayError::PortTaken),

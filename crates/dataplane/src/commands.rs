@@ -121,6 +121,9 @@ impl Worker {
                 self.ask_for_allocation(now, worker, fetch);
                 None
             }
+            Command::UserOverdue { pending } => {
+                Some(Event::UserFound { pending, answer: UserAnswer::Unavailable })
+            }
             Command::HandOver(fetch) => {
                 self.leaving.push(fetch);
                 None

@@ -9,7 +9,7 @@ use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
 use tracing::Level;
 use turn_proto::{AllocationRecord, EndReason, Notice, Refusal};
-use turn_types::{ClientAddr, Instant, RelayedAddr, ServerAddr, WorkerId};
+use turn_types::{ClientAddr, Instant, Prefix, RelayedAddr, ServerAddr, WorkerId};
 
 use crate::limits::{REFUSAL_LINES_PER_SECOND, STREAM_LINES_PER_SECOND, TROUBLE_EVERY};
 use crate::line_budget::LineBudget;
@@ -21,6 +21,14 @@ pub(crate) enum Trouble {
     PortsExhausted,
     /// The user database does not answer.
     UserDatabase,
+    /// A user has as many allocations as allowed.
+    UserQuota,
+    /// An address has as many allocations as allowed.
+    AddressQuota,
+    /// There are as many allocations as allowed.
+    TotalQuota,
+    /// The clients of an address begin to send to too many peers.
+    NewPeers,
     /// A relay socket cannot be opened, and not for its port being taken.
     RelaySocket,
     /// A socket cannot be received from.
@@ -40,7 +48,7 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    const COUNT: usize = 10;
+    const COUNT: usize = 14;
 
     const fn text(self) -> &'static str {
         match self {
@@ -49,6 +57,20 @@ impl Trouble {
                  addresses, or lower the quotas"
             }
             Self::UserDatabase => "the user database does not answer: users cannot log in",
+            Self::UserQuota => {
+                "a user has no allocation left: their clients are refused (quotas.allocations_per_user)"
+            }
+            Self::AddressQuota => {
+                "an address has no allocation left: its clients are refused \
+                 (quotas.allocations_per_address)"
+            }
+            Self::TotalQuota => {
+                "no allocation is left: clients are refused (quotas.allocations_total)"
+            }
+            Self::NewPeers => {
+                "the clients of an address begin to send to too many peers: they are refused \
+                 (quotas.new_peers_per_second)"
+            }
             Self::RelaySocket => "a relay socket cannot be opened: clients are refused",
             Self::Receive => "a socket cannot be received from",
             Self::KernelDrops => {
@@ -137,7 +159,7 @@ impl Observer {
                 );
             }
             Notice::Refused { path, method, user, reason } => {
-                self.refused(now, *reason);
+                self.refused(now, path.five_tuple.client, user.as_deref(), *reason);
                 // Without credentials is how every client begins.
                 if *reason != Refusal::NoCredentials && tracing::enabled!(Level::DEBUG) {
                     let client = path.five_tuple.client;
@@ -262,14 +284,21 @@ impl Observer {
         );
     }
 
-    fn refused(&mut self, now: Instant, reason: Refusal) {
+    fn refused(&mut self, now: Instant, client: ClientAddr, user: Option<&str>, reason: Refusal) {
         self.count(Series::Refusal(reason), 1);
         let troubles = [
             (Refusal::PortsExhausted, Trouble::PortsExhausted),
             (Refusal::UserDatabaseUnavailable, Trouble::UserDatabase),
+            (Refusal::UserQuota, Trouble::UserQuota),
+            (Refusal::AddressQuota, Trouble::AddressQuota),
+            (Refusal::TotalQuota, Trouble::TotalQuota),
+            (Refusal::NewPeerLimit, Trouble::NewPeers),
         ];
         if let Some((_, trouble)) = troubles.into_iter().find(|(refusal, _)| *refusal == reason) {
-            self.warn(now, trouble, &reason.label());
+            let source = Prefix::customer(client.ip());
+            let user = user.unwrap_or_default();
+            let details = format_args!("{}: user {user:?} at {source}", reason.label());
+            self.warn(now, trouble, &details);
         }
     }
 

@@ -41,9 +41,11 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         peers,
         quotas: turn_proto::Quotas {
             allocations_per_user: file.quotas.allocations_per_user.get(),
+            allocations_per_customer: file.quotas.allocations_per_address.get(),
             allocations_total: file.quotas.allocations_total.get(),
             permissions: file.quotas.permissions.get(),
             channels: file.quotas.channels.get(),
+            new_peers_per_second: file.quotas.new_peers_per_second.get(),
             bytes_per_second: file.quotas.bytes_per_second.get(),
         },
         strangers: StrangerBudget { per_second: file.quotas.stranger_answers_per_second.get() },

@@ -24,23 +24,33 @@ pub enum IntegrityKind {
     Sha256,
 }
 
-/// A key for both HMACs, with their keyed states at hand: a message then costs two hash blocks less.
+/// A key for both HMACs.
 ///
-/// Making one costs four hash blocks, so keep it as long as the allocation it belongs to. It wipes
-/// itself when dropped, and `Debug` shows nothing of it.
+/// It wipes itself when dropped, and `Debug` shows nothing of it.
 #[derive(Clone)]
 pub struct IntegrityKey {
     raw: Zeroizing<Box<[u8]>>,
-    sha1: Hmac<Sha1>,
-    sha256: Hmac<Sha256>,
+    sha1: Option<Hmac<Sha1>>,
+    sha256: Option<Hmac<Sha256>>,
 }
 
 impl IntegrityKey {
     /// From the key itself: of a long-term credential 16 bytes (MD5) or 32 (SHA-256), of a
     /// short-term one the password (RFC 8489 §9.1.1). Any length will do.
+    ///
+    /// The keyed states of both HMACs are made and kept: that costs four hash blocks, and each message two
+    /// less.
     #[must_use]
     pub fn new(raw: &[u8]) -> Self {
-        Self { raw: Zeroizing::new(raw.into()), sha1: keyed_sha1(raw), sha256: keyed_sha256(raw) }
+        let (sha1, sha256) = (Some(keyed_sha1(raw)), Some(keyed_sha256(raw)));
+        Self { raw: Zeroizing::new(raw.into()), sha1, sha256 }
+    }
+
+    /// The same key for a message that may be a forgery, and its answer: no keyed state is made beforehand, so
+    /// that a verification that fails computes the one HMAC that the message carries.
+    #[must_use]
+    pub fn for_one_exchange(raw: &[u8]) -> Self {
+        Self { raw: Zeroizing::new(raw.into()), sha1: None, sha256: None }
     }
 
     /// The key as it was given.
@@ -50,7 +60,7 @@ impl IntegrityKey {
     }
 
     pub(crate) fn hmac_sha1(&self, parts: &[&[u8]]) -> [u8; SHA1_LEN] {
-        let mut mac = self.sha1.clone();
+        let mut mac = self.sha1.clone().unwrap_or_else(|| keyed_sha1(&self.raw));
         for part in parts {
             mac.update(part);
         }
@@ -58,7 +68,7 @@ impl IntegrityKey {
     }
 
     pub(crate) fn hmac_sha256(&self, parts: &[&[u8]]) -> [u8; SHA256_LEN] {
-        let mut mac = self.sha256.clone();
+        let mut mac = self.sha256.clone().unwrap_or_else(|| keyed_sha256(&self.raw));
         for part in parts {
             mac.update(part);
         }

@@ -58,6 +58,8 @@ pub(crate) enum AuthStep {
         /// They hold the keys of the allocation on this 5-tuple: no stranger.
         known: bool,
     },
+    /// Too many verifications have failed for their customer: nothing was verified.
+    Spent,
     /// They have not.
     Refuse {
         /// Why.
@@ -115,26 +117,32 @@ struct Case<'a> {
     claim: Claim<'a>,
 }
 
-/// Judges who sent a request, as far as that goes without asking anybody.
+/// Judges who sent a request, as far as that goes without asking anybody. Unless it `may_verify`, only the
+/// keys of the allocation on this 5-tuple are tried.
 pub(crate) fn authenticate(
     policy: &Policy,
     now: Now,
     from: ClientAddr,
     message: &Message<'_>,
-    known: Option<Known<'_>>,
+    (known, may_verify): (Option<Known<'_>>, bool),
 ) -> AuthStep {
     if policy.auth.open {
-        return AuthStep::Authenticated(Authenticated::nobody());
+        let step = known.and_then(|known| still_known(policy, now, from, message, known));
+        return step.unwrap_or_else(|| AuthStep::Authenticated(Authenticated::nobody()));
     }
     let claim = match Claim::read(policy, now, from, message) {
         Ok(claim) => claim,
         Err(reason) => return refuse(reason),
     };
     let case = Case { policy, now, message, claim };
+    let known = known.filter(|known| claim.user.is(known.user, &policy.realm));
+    if !may_verify && known.is_none() {
+        return AuthStep::Spent;
+    }
     if let Some(step) = case.by_token() {
         return step;
     }
-    if let Some(known) = known.filter(|known| claim.user.is(known.user, &policy.realm))
+    if let Some(known) = known
         && let Some(seal) = case.seal(known.keys)
     {
         if !case.prolongs() {
@@ -155,10 +163,48 @@ pub(crate) fn authenticate(
             None => refuse(Refusal::WrongPassword),
         };
     }
+    if !may_verify {
+        return AuthStep::Spent;
+    }
     match case.time_limited() {
         Some(who) => case.accept(who),
         None => case.ask(false),
     }
+}
+
+/// The client of an allocation that was made before the relay was opened: it seals its requests as before,
+/// and expects sealed responses. `None`: anybody.
+fn still_known(
+    policy: &Policy,
+    now: Now,
+    from: ClientAddr,
+    message: &Message<'_>,
+    known: Known<'_>,
+) -> Option<AuthStep> {
+    let claim = Claim::read(policy, now, from, message).ok()?;
+    let case = Case { policy, now, message, claim };
+    // What has run out matters no more where nobody needs credentials.
+    let known = Known { expires: None, ..known };
+    let seal = case.seal(known.keys).filter(|_| claim.user.is(known.user, &policy.realm))?;
+    Some(case.accept(known.authenticated(seal)))
+}
+
+/// How many verifications a refused request has cost: one for each shared secret that its name may have
+/// been made with.
+pub(crate) fn failed_verifications(policy: &Policy, message: &Message<'_>, reason: Refusal) -> u32 {
+    let failed = matches!(
+        reason,
+        Refusal::UnknownUser
+            | Refusal::WrongPassword
+            | Refusal::BadToken
+            | Refusal::CredentialExpired
+    );
+    let name = message.first(AttributeType::USERNAME).and_then(|name| value::username(name).ok());
+    let secrets = match name.and_then(TimeLimitedName::parse) {
+        Some(_) => u32::try_from(policy.auth.secrets.len()).unwrap_or(u32::MAX),
+        None => 0,
+    };
+    if failed { secrets.max(1) } else { 0 }
 }
 
 /// Judges who sent a request for which [`authenticate`] said that a user is needed. `known` is as it
@@ -179,7 +225,7 @@ pub(crate) fn authenticate_found(
         UserAnswer::Known(user) => user,
         UserAnswer::Unknown => {
             // As much work as for a known user, so that names cannot be told from the time.
-            let _ = case.proves(&IntegrityKey::new(&[0; 32]));
+            let _ = case.proves(&IntegrityKey::for_one_exchange(&[0; 32]));
             return refuse(case.nobody());
         }
         UserAnswer::Unavailable => {
@@ -387,18 +433,18 @@ impl Case<'_> {
             }
         };
         let (kind, key) = match self.claim.algorithm {
-            None => (IntegrityKind::Sha1, IntegrityKey::new(keys.md5.expose())),
+            None => (IntegrityKind::Sha1, IntegrityKey::for_one_exchange(keys.md5.expose())),
             Some(PasswordAlgorithm::SHA256) => {
                 let Some(key) = &keys.sha256 else {
                     // A user of whom only the MD5 key is known cannot prove anything by the other,
                     // and takes as long to be refused as one who is not known.
-                    let _ = self.proves(&IntegrityKey::new(&[0; 32]));
+                    let _ = self.proves(&IntegrityKey::for_one_exchange(&[0; 32]));
                     return None;
                 };
-                (IntegrityKind::Sha256, IntegrityKey::new(key.expose()))
+                (IntegrityKind::Sha256, IntegrityKey::for_one_exchange(key.expose()))
             }
             // MD5, the only other one that is offered.
-            Some(_) => (IntegrityKind::Sha256, IntegrityKey::new(keys.md5.expose())),
+            Some(_) => (IntegrityKind::Sha256, IntegrityKey::for_one_exchange(keys.md5.expose())),
         };
         self.proves(&key).then_some(Seal { kind, key })
     }
@@ -407,7 +453,8 @@ impl Case<'_> {
     fn session_key(&self, mac_key: &[u8]) -> Option<IntegrityKey> {
         let coturn = self.policy.auth.tokens.as_ref().is_some_and(|tokens| tokens.coturn_clients);
         let first = mac_key.get(..token::COTURN_KEY_LEN).filter(|_| coturn);
-        let mut keys = [Some(mac_key), first].into_iter().flatten().map(IntegrityKey::new);
+        let mut keys =
+            [Some(mac_key), first].into_iter().flatten().map(IntegrityKey::for_one_exchange);
         keys.find(|key| self.proves(key))
     }
 

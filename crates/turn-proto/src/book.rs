@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
 
-use turn_types::{AllocationId, Instant, RelayedAddr, WorkerId};
+use turn_types::{AllocationId, Instant, Prefix, RelayedAddr, WorkerId};
 
 use crate::limits::{RESERVATIONS_MAX, RESERVATIONS_PER_ACCOUNT_MAX};
 use crate::notice::Refusal;
@@ -26,6 +26,8 @@ pub trait SharedBook: Send + Sync {
 pub struct Book {
     /// Live allocations of each account that has any; as many entries as allocations at most.
     accounts: BTreeMap<Account, u32>,
+    /// Live allocations of each customer that has any.
+    customers: BTreeMap<Prefix, u32>,
     /// Live allocations of all accounts.
     total: u32,
     /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
@@ -58,6 +60,8 @@ pub struct Account {
 pub struct AllocationQuota {
     /// Of one account.
     pub per_account: u32,
+    /// Of one customer, whichever accounts they are of.
+    pub per_customer: u32,
     /// Of all accounts.
     pub total: u32,
 }
@@ -71,6 +75,8 @@ pub struct Reservation {
     pub lease: PortLease,
     /// Whose Allocate reserved it.
     pub account: Account,
+    /// Where that came from.
+    pub customer: Prefix,
     /// When it is given back.
     pub expires: Instant,
 }
@@ -85,6 +91,7 @@ impl Book {
     pub const fn new() -> Self {
         Self {
             accounts: BTreeMap::new(),
+            customers: BTreeMap::new(),
             total: 0,
             reservations: BTreeMap::new(),
             homes: BTreeMap::new(),
@@ -109,37 +116,48 @@ impl Book {
         self.reservations.len()
     }
 
-    fn take(&mut self, account: &Account, quota: AllocationQuota) -> Result<(), Refusal> {
+    fn take(
+        &mut self,
+        account: &Account,
+        customer: Prefix,
+        quota: AllocationQuota,
+    ) -> Result<(), Refusal> {
         let full = |used: u32, max: u32| max != 0 && used >= max;
         if !account.name.is_empty() && full(self.allocations_of(account), quota.per_account) {
             return Err(Refusal::UserQuota);
+        }
+        let of_customer = self.customers.get(&customer).copied().unwrap_or(0);
+        if full(of_customer, quota.per_customer) {
+            return Err(Refusal::AddressQuota);
         }
         if full(self.total, quota.total) {
             return Err(Refusal::TotalQuota);
         }
         *self.accounts.entry(account.clone()).or_insert(0) += 1;
+        *self.customers.entry(customer).or_insert(0) += 1;
         self.total += 1;
         Ok(())
     }
 
-    fn give_back(&mut self, account: &Account) {
-        if let Some(used) = self.accounts.get_mut(account) {
-            *used -= 1;
+    fn give_back(&mut self, account: &Account, customer: Prefix) {
+        let was_held = one_less(&mut self.accounts, account);
+        debug_assert!(was_held, "a quota was given back twice");
+        if was_held {
+            one_less(&mut self.customers, &customer);
             self.total -= 1;
-            if *used == 0 {
-                self.accounts.remove(account);
-            }
-        } else {
-            debug_assert!(false, "a quota was given back twice");
         }
     }
 
-    /// Whether an account may reserve one more port. On an open relay everybody is one account, which
-    /// has no bound of its own.
-    fn may_reserve(&self, account: &Account) -> bool {
-        let held = self.reservations.values().filter(|held| held.account == *account).count();
+    /// Whether an account at a customer may reserve one more port. On an open relay everybody is one
+    /// account, which has no bound of its own; time-limited names may be a new one each time.
+    fn may_reserve(&self, account: &Account, customer: Prefix) -> bool {
+        let held = |of: &dyn Fn(&Reservation) -> bool| {
+            self.reservations.values().filter(|held| of(held)).count()
+        };
+        let by_account = held(&|held| held.account == *account);
         self.reservations.len() < RESERVATIONS_MAX
-            && (account.name.is_empty() || held < RESERVATIONS_PER_ACCOUNT_MAX)
+            && (account.name.is_empty() || by_account < RESERVATIONS_PER_ACCOUNT_MAX)
+            && held(&|held| held.customer == customer) < RESERVATIONS_PER_ACCOUNT_MAX
     }
 
     fn sweep(&mut self, now: Instant) {
@@ -147,13 +165,30 @@ impl Book {
     }
 }
 
+/// Counts one less; false if there was none.
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) -> bool {
+    let Some(count) = counts.get_mut(key) else { return false };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(key);
+    }
+    true
+}
+
 /// One allocation's place in the quotas; given back when it is dropped.
 pub struct QuotaLease {
     book: Arc<dyn SharedBook>,
     account: Account,
+    customer: Prefix,
 }
 
 impl QuotaLease {
+    /// Where it was taken from. A client that moves takes its place along.
+    #[must_use]
+    pub const fn customer(&self) -> Prefix {
+        self.customer
+    }
+
     /// Whose quota it is.
     #[must_use]
     pub const fn account(&self) -> &Account {
@@ -163,7 +198,7 @@ impl QuotaLease {
 
 impl Drop for QuotaLease {
     fn drop(&mut self) {
-        self.book.with(&mut |book| book.give_back(&self.account));
+        self.book.with(&mut |book| book.give_back(&self.account, self.customer));
     }
 }
 
@@ -246,15 +281,16 @@ pub(crate) fn home_of(book: &Arc<dyn SharedBook>, allocation: AllocationId) -> O
 /// Takes a place for one allocation.
 ///
 /// # Errors
-/// [`Refusal::UserQuota`] or [`Refusal::TotalQuota`] when the quota is used up; nothing is taken then.
+/// [`Refusal::UserQuota`], [`Refusal::AddressQuota`] or [`Refusal::TotalQuota`] when the quota is used up;
+/// nothing is taken then.
 pub fn take_quota(
     book: &Arc<dyn SharedBook>,
-    account: Account,
+    (account, customer): (Account, Prefix),
     quota: AllocationQuota,
 ) -> Result<QuotaLease, Refusal> {
     let mut taken = Err(Refusal::TotalQuota);
-    book.with(&mut |book| taken = book.take(&account, quota));
-    taken.map(|()| QuotaLease { book: Arc::clone(book), account })
+    book.with(&mut |book| taken = book.take(&account, customer, quota));
+    taken.map(|()| QuotaLease { book: Arc::clone(book), account, customer })
 }
 
 /// Keeps a port until it is redeemed by its token or expires. Reservations that have expired are swept
@@ -272,7 +308,8 @@ pub fn reserve(
     book.with(&mut |book| {
         book.sweep(now);
         if let Some(kept) = reservation.take_if(|kept| {
-            book.may_reserve(&kept.account) && !book.reservations.contains_key(&token)
+            book.may_reserve(&kept.account, kept.customer)
+                && !book.reservations.contains_key(&token)
         }) {
             book.reservations.insert(token, kept);
         }

@@ -56,6 +56,13 @@ pub enum Command {
     },
     /// Hand an allocation over to a worker that has not asked yet: as if it had.
     HandOver(Fetch),
+    /// A user look-up takes too long: its request is to be answered without it. Answered at once by
+    /// [`Event::UserFound`](crate::Event::UserFound) with
+    /// [`UserAnswer::Unavailable`](crate::UserAnswer::Unavailable), whatever becomes of the look-up.
+    UserOverdue {
+        /// To be repeated in the answer.
+        pending: PendingId,
+    },
     /// A route is new, or anything in it but `id` has changed; not answered. Whoever ignores it, or
     /// any other, forwards less and nothing wrong.
     SetRoute(Box<Route>),

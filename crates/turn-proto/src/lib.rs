@@ -47,6 +47,7 @@ mod ip_header;
 pub mod limits;
 mod mobility;
 mod move_queue;
+mod new_peers;
 mod nonce;
 mod notice;
 mod outbox;

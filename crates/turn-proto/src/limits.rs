@@ -11,6 +11,21 @@ pub const PENDING_MAX: usize = 4096;
 /// passed every check: whoever keeps the look-ups busy has none of those refused.
 pub const PENDING_USERS_MAX: usize = PENDING_MAX - 256;
 
+/// How many of those may be of clients without an allocation. The rest is for clients that prolong theirs.
+pub const PENDING_NEW_USERS_MAX: usize = PENDING_USERS_MAX - 512;
+
+/// User look-ups at a time for one customer's clients without an allocation: 2,500 a second where one takes
+/// 50 ms, and with a store that hangs it takes 26 customers to fill all places.
+pub const PENDING_USERS_PER_CUSTOMER_MAX: u32 = 128;
+
+/// User look-ups at a time for one 5-tuple: a client has one request outstanding, and perhaps a second after
+/// it has changed its mind.
+pub const PENDING_USERS_PER_FIVE_TUPLE_MAX: usize = 4;
+
+/// How long a user look-up may take before its request is answered without it: in time for the fourth
+/// transmission of a client at the initial timeout of 500 ms (RFC 8489 §6.2.1).
+pub const USER_LOOKUP_WITHIN: Duration = Duration::from_secs(3);
+
 /// How long a request may wait. Past RFC 8489's default of 39.5 s a client has given up.
 pub const PENDING_LIFETIME: Duration = Duration::from_secs(40);
 
@@ -144,6 +159,10 @@ const _: () = assert!(
 const _: () = assert!(
     size_of::<crate::QueuedPacket>() <= QUEUED_PACKET_OVERHEAD,
     "what a waiting packet is charged covers it"
+);
+const _: () = assert!(
+    USER_LOOKUP_WITHIN.as_secs() < PENDING_LIFETIME.as_secs(),
+    "a user look-up is given up before its request is forgotten"
 );
 const _: () = assert!(TIMER_BUCKETS.is_multiple_of(64), "the wheel's bitmap has 64-bit words");
 const _: () = assert!(PEERS_PER_REQUEST_MAX <= PERMISSIONS_MAX as usize);

@@ -121,6 +121,10 @@ turn_types::labels! {
         Challenges => "challenges",
         /// Unauthenticated responses to a customer whose address was proved.
         ProvedAddress => "proved_address",
+        /// Failed verifications of a customer's requests.
+        FailedVerifications => "failed_verifications",
+        /// User look-ups at a time for a customer's clients.
+        UserLookups => "user_lookups",
     }
 }
 
@@ -212,10 +216,14 @@ turn_types::labels! {
         SystemExhausted => "system_exhausted",
         /// The user has as many allocations as allowed.
         UserQuota => "user_quota",
+        /// The customer's clients have as many allocations as allowed.
+        AddressQuota => "address_quota",
         /// The server has as many allocations as allowed.
         TotalQuota => "total_quota",
         /// The allocation has as many permissions as allowed.
         PermissionLimit => "permission_limit",
+        /// The customer, or the account, began to send to too many peers in a short time.
+        NewPeerLimit => "new_peer_limit",
         /// The allocation has as many channels as allowed.
         ChannelLimit => "channel_limit",
         /// The channel is bound to another peer, or the peer to another channel.
@@ -269,13 +277,14 @@ impl Refusal {
             Self::PeerFamilyMismatch => 443,
             Self::ConnectionExists => 446,
             Self::ConnectionFailed => 447,
-            Self::UserQuota => 486,
+            Self::UserQuota | Self::AddressQuota => 486,
             Self::UserDatabaseUnavailable | Self::NoCookie | Self::MoveUnavailable => 500,
             Self::TotalQuota
             | Self::BadReservationToken
             | Self::PortsExhausted
             | Self::SystemExhausted
             | Self::PermissionLimit
+            | Self::NewPeerLimit
             | Self::ChannelLimit
             | Self::ConnectionLimit
             | Self::Draining => 508,

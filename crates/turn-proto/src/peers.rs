@@ -49,6 +49,11 @@ pub(crate) fn judge(policy: &Policy, local: IpAddr, named: IpAddr) -> Option<Own
             let own = policy.relay.iter().find(|relay| relay.local == local)?;
             Some(Some(Arc::clone(&own.ports)))
         }
+        // A rule about the network behind 1:1 NAT, which has the local form: the client named the public one.
+        PeerAccess::Denied if named == public && public != local => {
+            let own = policy.relay.iter().find(|relay| relay.local == local)?;
+            Some(Some(Arc::clone(&own.ports)))
+        }
         PeerAccess::Denied => None,
     }
 }

@@ -3,14 +3,19 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use ahash::RandomState;
+use hashbrown::hash_map::Entry as Slot;
 use hashbrown::{HashMap, HashSet};
 use stun_wire::TransactionId;
-use turn_types::{ClientPath, FiveTuple, Instant, PendingId};
+use turn_types::{ClientPath, FiveTuple, Instant, PendingId, Prefix};
 
 use crate::handover::Asking;
-use crate::limits::{PENDING_CONNECTS_MAX, PENDING_LIFETIME, PENDING_MAX, PENDING_USERS_MAX};
+use crate::limits::{
+    PENDING_CONNECTS_MAX, PENDING_LIFETIME, PENDING_MAX, PENDING_NEW_USERS_MAX, PENDING_USERS_MAX,
+    PENDING_USERS_PER_CUSTOMER_MAX, PENDING_USERS_PER_FIVE_TUPLE_MAX, USER_LOOKUP_WITHIN,
+};
 use crate::request::connect::Connecting;
 use crate::request::opening::Opening;
 
@@ -20,7 +25,7 @@ pub(crate) type RequestKey = (FiveTuple, TransactionId);
 #[derive(Debug)]
 pub(crate) enum Waiting {
     /// For a user's keys. The request is kept as it came, and is processed again with them.
-    User(Parked),
+    User(Lookup),
     /// For relay sockets: an Allocate that passed every check.
     Relay(Box<Opening>),
     /// For a peer to accept a connection.
@@ -33,7 +38,7 @@ impl Waiting {
     /// Whether an allocation may come to the 5-tuple by it (RFC 8016).
     const fn is_move(&self) -> bool {
         match self {
-            Self::User(parked) => parked.by_ticket,
+            Self::User(lookup) => lookup.parked.by_ticket,
             Self::Worker(_) => true,
             Self::Relay(_) | Self::Connect(_) => false,
         }
@@ -49,6 +54,22 @@ pub(crate) struct Parked {
     pub(crate) by_ticket: bool,
 }
 
+/// A request that waits for a user's keys.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    pub(crate) parked: Parked,
+    /// Whether the client holds the keys of the allocation on its 5-tuple.
+    pub(crate) known: bool,
+}
+
+impl Lookup {
+    /// The customer that it counts for: clients with an allocation have places of their own.
+    fn customer(&self) -> Option<Prefix> {
+        let client = self.parked.path.five_tuple.client.ip();
+        (!self.known).then(|| Prefix::customer(client))
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     key: RequestKey,
@@ -59,15 +80,41 @@ struct Entry {
 pub(crate) struct Pending {
     entries: HashMap<PendingId, Entry, RandomState>,
     keys: HashSet<RequestKey, RandomState>,
+    /// What waits on each 5-tuple.
+    by_five_tuple: HashMap<FiveTuple, Vec<PendingId>, RandomState>,
     /// 5-tuples whose Allocate waits for its relay sockets.
     opening: HashSet<FiveTuple, RandomState>,
     /// 5-tuples on which a Refresh by ticket waits, and how many do.
     moving: HashMap<FiveTuple, u32, RandomState>,
-    /// In the order of their ends, as all wait equally long; some may be answered already.
-    ends: VecDeque<(PendingId, Instant)>,
+    ends: Ends,
+    /// When user look-ups are given up.
+    lookup_ends: Ends,
+    /// User look-ups of each customer that has any.
+    lookups: HashMap<Prefix, u32, RandomState>,
     next_id: u64,
     /// How many wait for peers.
     connects: usize,
+}
+
+/// Ends of waits in their order, as all of them are equally long; some may be answered already.
+#[derive(Debug, Default)]
+struct Ends(VecDeque<(PendingId, Instant)>);
+
+impl Ends {
+    /// Keeps the front a live one. Those behind it are bounded by what can be answered within the wait of the
+    /// oldest, and are compacted when they outnumber the live ones.
+    fn forget(&mut self, is_over: impl Fn(&PendingId) -> bool) {
+        while self.0.front().is_some_and(|(id, _)| is_over(id)) {
+            self.0.pop_front();
+        }
+        if self.0.len() > 2 * PENDING_MAX {
+            self.0.retain(|(id, _)| !is_over(id));
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.0.front().map(|&(_, end)| end)
+    }
 }
 
 impl Pending {
@@ -75,9 +122,12 @@ impl Pending {
         Self {
             entries: HashMap::with_hasher(hasher.clone()),
             keys: HashSet::with_hasher(hasher.clone()),
+            by_five_tuple: HashMap::with_hasher(hasher.clone()),
             opening: HashSet::with_hasher(hasher.clone()),
-            moving: HashMap::with_hasher(hasher),
-            ends: VecDeque::new(),
+            moving: HashMap::with_hasher(hasher.clone()),
+            ends: Ends::default(),
+            lookup_ends: Ends::default(),
+            lookups: HashMap::with_hasher(hasher),
             next_id: 0,
             connects: 0,
         }
@@ -100,13 +150,26 @@ impl Pending {
 
     /// Whether nothing more may wait.
     pub(crate) fn is_full(&self) -> bool {
-        // Ends of answered requests are let go of from the front only, hence the second bound.
         self.entries.len() >= PENDING_MAX
     }
 
-    /// Whether no further request may wait for its user.
+    /// Whether no further request may wait for its user, or for its allocation, even of a known client.
     pub(crate) fn is_full_of_users(&self) -> bool {
         self.entries.len() >= PENDING_USERS_MAX
+    }
+
+    /// Whether this request may wait for its user.
+    pub(crate) fn has_room_for(&self, lookup: &Lookup) -> bool {
+        let five_tuple = &lookup.parked.path.five_tuple;
+        let beside = self.by_five_tuple.get(five_tuple).map_or(0, Vec::len);
+        let room = match lookup.customer() {
+            None => !self.is_full_of_users(),
+            Some(customer) => {
+                let used = self.lookups.get(&customer).copied().unwrap_or(0);
+                self.entries.len() < PENDING_NEW_USERS_MAX && used < PENDING_USERS_PER_CUSTOMER_MAX
+            }
+        };
+        room && beside < PENDING_USERS_PER_FIVE_TUPLE_MAX
     }
 
     /// Whether no further request may wait for its peer.
@@ -118,17 +181,24 @@ impl Pending {
     pub(crate) fn insert(&mut self, now: Instant, key: RequestKey, waiting: Waiting) -> PendingId {
         let id = PendingId(self.next_id);
         self.next_id += 1;
-        match waiting {
+        match &waiting {
             Waiting::Relay(_) => drop(self.opening.insert(key.0)),
             Waiting::Connect(_) => self.connects += 1,
-            Waiting::User(_) | Waiting::Worker(_) => {}
+            Waiting::User(lookup) => {
+                self.lookup_ends.0.push_back((id, now + USER_LOOKUP_WITHIN));
+                if let Some(customer) = lookup.customer() {
+                    *self.lookups.entry(customer).or_insert(0) += 1;
+                }
+            }
+            Waiting::Worker(_) => {}
         }
         if waiting.is_move() {
             *self.moving.entry(key.0).or_default() += 1;
         }
         self.keys.insert(key);
+        self.by_five_tuple.entry(key.0).or_default().push(id);
         self.entries.insert(id, Entry { key, waiting });
-        self.ends.push_back((id, now + PENDING_LIFETIME));
+        self.ends.0.push_back((id, now + PENDING_LIFETIME));
         id
     }
 
@@ -155,10 +225,26 @@ impl Pending {
     pub(crate) fn take(&mut self, id: PendingId) -> Option<Waiting> {
         let entry = self.entries.remove(&id)?;
         self.keys.remove(&entry.key);
-        match entry.waiting {
+        if let Slot::Occupied(mut of) = self.by_five_tuple.entry(entry.key.0) {
+            of.get_mut().retain(|other| *other != id);
+            if of.get().is_empty() {
+                of.remove();
+            }
+        }
+        match &entry.waiting {
             Waiting::Relay(_) => drop(self.opening.remove(&entry.key.0)),
             Waiting::Connect(_) => self.connects -= 1,
-            Waiting::User(_) | Waiting::Worker(_) => {}
+            Waiting::User(lookup) => {
+                if let Some(customer) = lookup.customer()
+                    && let Slot::Occupied(mut used) = self.lookups.entry(customer)
+                {
+                    *used.get_mut() -= 1;
+                    if *used.get() == 0 {
+                        used.remove();
+                    }
+                }
+            }
+            Waiting::Worker(_) => {}
         }
         if entry.waiting.is_move()
             && let Some(count) = self.moving.get_mut(&entry.key.0)
@@ -168,8 +254,21 @@ impl Pending {
                 self.moving.remove(&entry.key.0);
             }
         }
-        self.forget_answered();
+        self.ends.forget(|id| !self.entries.contains_key(id));
+        self.lookup_ends.forget(|id| !self.entries.contains_key(id));
         Some(entry.waiting)
+    }
+
+    /// A request whose user look-up is to be given up: it goes on to wait, and is to be resumed without it.
+    /// Each is returned once.
+    pub(crate) fn take_overdue_lookup(&mut self, now: Instant) -> Option<PendingId> {
+        let &(id, end) = self.lookup_ends.0.front()?;
+        if now < end {
+            return None;
+        }
+        self.lookup_ends.0.pop_front();
+        self.lookup_ends.forget(|id| !self.entries.contains_key(id));
+        Some(id)
     }
 
     /// Ends the wait of a request for its user; `None` if it does not wait for that.
@@ -179,7 +278,7 @@ impl Pending {
             Waiting::User(_) => {}
         }
         match self.take(id)? {
-            Waiting::User(parked) => Some(parked),
+            Waiting::User(lookup) => Some(lookup.parked),
             Waiting::Relay(_) | Waiting::Connect(_) | Waiting::Worker(_) => None,
         }
     }
@@ -206,43 +305,25 @@ impl Pending {
 
     /// Ends the wait of a request that nobody waits for any more.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Option<Waiting> {
-        let &(id, end) = self.ends.front()?;
+        let &(id, end) = self.ends.0.front()?;
         if now < end { None } else { self.take(id) }
     }
 
     /// Ends the wait of any request: the oldest first.
     pub(crate) fn take_oldest(&mut self) -> Option<Waiting> {
-        let &(id, _) = self.ends.front()?;
+        let &(id, _) = self.ends.0.front()?;
         self.take(id)
     }
 
-    /// Ends the wait of a request on a 5-tuple, if there is one. Looks at all of them.
+    /// Ends the wait of a request on a 5-tuple, if there is one.
     pub(crate) fn take_of(&mut self, five_tuple: &FiveTuple) -> Option<Waiting> {
-        let mut of = self.ends.iter().map(|&(id, _)| id);
-        let waits =
-            |id: &PendingId| self.entries.get(id).is_some_and(|entry| entry.key.0 == *five_tuple);
-        let id = of.find(waits)?;
+        let id = *self.by_five_tuple.get(five_tuple)?.last()?;
         self.take(id)
     }
 
-    /// When the next wait ends.
+    /// When the next wait, or the next user look-up, ends.
     pub(crate) fn next_end(&self) -> Option<Instant> {
-        self.ends.front().map(|&(_, end)| end)
-    }
-
-    /// Keeps the front of the ends a live one. Those behind it are bounded by what can be answered
-    /// within one lifetime of the oldest, and are compacted when they outnumber the live ones.
-    fn forget_answered(&mut self) {
-        while let Some((id, _)) = self.ends.front() {
-            if self.entries.contains_key(id) {
-                break;
-            }
-            self.ends.pop_front();
-        }
-        if self.ends.len() > 2 * PENDING_MAX {
-            let entries = &self.entries;
-            self.ends.retain(|(id, _)| entries.contains_key(id));
-        }
+        self.ends.next().into_iter().chain(self.lookup_ends.next()).min()
     }
 }
 
@@ -268,11 +349,14 @@ mod tests {
         ClientPath { five_tuple, socket: SocketId(0) }
     }
 
+    fn lookup(port: u16) -> Lookup {
+        let parked = Parked { path: path(port), request: Box::from([]), by_ticket: false };
+        Lookup { parked, known: false }
+    }
+
     fn wait(pending: &mut Pending, now: Instant, port: u16) -> PendingId {
         let key = (path(port).five_tuple, TransactionId([1; 12]));
-        let waiting =
-            Waiting::User(Parked { path: path(port), request: Box::from([]), by_ticket: false });
-        pending.insert(now, key, waiting)
+        pending.insert(now, key, Waiting::User(lookup(port)))
     }
 
     fn new() -> Pending {
@@ -290,6 +374,9 @@ mod tests {
         assert!(pending.take(first).is_none());
         assert!(!pending.holds(&(path(1).five_tuple, TransactionId([1; 12]))));
         let end = Instant::ZERO + second + PENDING_LIFETIME;
+        assert_eq!(pending.next_end(), Some(Instant::ZERO + second + USER_LOOKUP_WITHIN));
+        assert_eq!(pending.take_overdue_lookup(end), Some(later));
+        assert_eq!(pending.take_overdue_lookup(end), None);
         assert_eq!(pending.next_end(), Some(end));
         assert!(pending.take_expired(Instant::from_nanos(end.as_nanos() - 1)).is_none());
         assert!(pending.take_expired(end).is_some());
@@ -305,7 +392,22 @@ mod tests {
             let id = wait(&mut pending, Instant::ZERO, 1);
             pending.take(id);
         }
-        assert!(pending.ends.len() <= 2 * PENDING_MAX + 1);
+        assert!(pending.ends.0.len() <= 2 * PENDING_MAX + 1);
+        assert!(pending.lookup_ends.0.len() <= 2 * PENDING_MAX + 1);
         assert_eq!(pending.entries.len(), 1);
+    }
+
+    #[test]
+    fn a_5_tuple_finds_what_waits_on_it_and_leaves_nothing() {
+        let mut pending = new();
+        let ids: Vec<_> = (1..=100).map(|port| wait(&mut pending, Instant::ZERO, port)).collect();
+        assert_eq!(pending.by_five_tuple.len(), 100);
+        assert!(pending.take_of(&path(50).five_tuple).is_some());
+        assert!(pending.take_of(&path(50).five_tuple).is_none());
+        for id in ids {
+            pending.take(id);
+        }
+        assert!(pending.by_five_tuple.is_empty() && pending.lookups.is_empty());
+        assert!(pending.next_end().is_none());
     }
 }

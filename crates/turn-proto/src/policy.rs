@@ -146,13 +146,18 @@ pub struct Lifetimes {
 pub struct Quotas {
     /// Live allocations of one user; 0 is unlimited.
     pub allocations_per_user: u32,
+    /// Live allocations of one customer, whichever users they are of; 0 is unlimited.
+    pub allocations_per_customer: u32,
     /// Live allocations of all users; 0 is bounded by ports alone.
     pub allocations_total: u32,
     /// Live permissions in one allocation, 1..=[`limits::PERMISSIONS_MAX`](crate::limits::PERMISSIONS_MAX).
     pub permissions: u32,
     /// Live channels in one allocation, 1..=[`limits::CHANNELS_MAX`](crate::limits::CHANNELS_MAX).
     pub channels: u32,
-    /// Payload bytes per second of one allocation, in each direction; 0 is unlimited.
+    /// Peers per second that one customer's clients may begin to send to (see `new_peers.rs` for
+    /// bursts); 0 is unlimited.
+    pub new_peers_per_second: u32,
+    /// Bytes per second of one allocation, in each direction; 0 is unlimited.
     pub bytes_per_second: u64,
 }
 
@@ -173,6 +178,14 @@ pub struct StrangerBudget {
     /// Responses per second to one network (/24 of IPv4, /48 of IPv6) whose addresses may be forged, and as
     /// many to one customer (an address of IPv4, /64 of IPv6) whose address was proved; 0 is unlimited.
     pub per_second: u32,
+}
+
+impl StrangerBudget {
+    /// Failed verifications per second and customer: a twentieth of the responses.
+    #[must_use]
+    pub const fn failed_verifications(self) -> u32 {
+        self.per_second.div_ceil(20)
+    }
 }
 
 impl TokenAuthority {

@@ -19,7 +19,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use stun_wire::{AttributeType, Message, Method};
-use turn_types::{ClientPath, FiveTuple, Instant, Now};
+use turn_types::{ClientPath, FiveTuple, Instant, Now, Prefix};
 
 use crate::answer::{Responder, alternate_for, write_alternate};
 use crate::auth::{self, AuthStep, Authenticated, Known};
@@ -27,8 +27,8 @@ use crate::command::{Command, UserQuery};
 use crate::discovery::Corner;
 use crate::event::UserAnswer;
 use crate::limits::{UNKNOWN_LISTED_MAX, WAITING_REQUEST_MAX};
-use crate::notice::{Notice, Refusal};
-use crate::pending::{Parked, Waiting};
+use crate::notice::{Budget, Notice, Refusal};
+use crate::pending::{Lookup, Parked, Waiting};
 use crate::policy::Policy;
 use crate::response_budget::SourceAddress;
 use crate::state::State;
@@ -143,8 +143,10 @@ impl State {
         {
             return self.queue_request(request, false);
         }
-        let known = self.known(now.instant, &path.five_tuple);
-        let step = auth::authenticate(policy, now, path.five_tuple.client, &message, known);
+        let client = path.five_tuple.client;
+        let may_verify = self.may_verify(policy.strangers, now.instant, client.ip());
+        let known = (self.known(now.instant, &path.five_tuple), may_verify);
+        let step = auth::authenticate(policy, now, client, &message, known);
         self.after_authentication(request, step, Charged::No, reply)
     }
 
@@ -196,9 +198,18 @@ impl State {
                 if !known && let Err(spent) = self.charge(request, SourceAddress::Proved) {
                     return Verdict::Drop(spent);
                 }
-                self.wait_for_user(request, user, &responder, reply)
+                self.wait_for_user(request, (user, known), &responder, reply)
+            }
+            AuthStep::Spent => {
+                let source = Prefix::customer(request.path.five_tuple.client.ip());
+                self.report_spent(request.now.instant, Budget::FailedVerifications, source);
+                Verdict::Drop(DropReason::VerificationBudget)
             }
             AuthStep::Refuse { reason, user } => {
+                let Request { policy, now, path, message } = *request;
+                let failed = auth::failed_verifications(policy, &message, reason);
+                let of = (path.five_tuple.client.ip(), failed);
+                self.charge_verifications(policy.strangers, now.instant, of);
                 // Everything else is judged behind a nonce that was given to this address.
                 let before_nonce = matches!(
                     reason,
@@ -285,7 +296,7 @@ impl State {
     fn wait_for_user(
         &mut self,
         request: &Request<'_>,
-        user: UserQuery,
+        (user, known): (UserQuery, bool),
         responder: &Responder,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
@@ -293,14 +304,16 @@ impl State {
         if message.bytes().len() > WAITING_REQUEST_MAX {
             return self.challenge(request, responder, Refusal::BadRequest, reply);
         }
-        if self.pending.is_full_of_users() {
+        let by_ticket = mobile::is_by_ticket(policy, &message);
+        let parked = Parked { path: *path, request: Box::from(message.bytes()), by_ticket };
+        let lookup = Lookup { parked, known };
+        if !self.pending.has_room_for(&lookup) {
+            let source = Prefix::customer(path.five_tuple.client.ip());
+            self.report_spent(now.instant, Budget::UserLookups, source);
             return Verdict::Drop(DropReason::TooManyPending);
         }
         let key = (path.five_tuple, message.transaction_id());
-        let by_ticket = mobile::is_by_ticket(policy, &message);
-        let parked = Parked { path: *path, request: Box::from(message.bytes()), by_ticket };
-        let waiting = Waiting::User(parked);
-        let pending = self.pending.insert(now.instant, key, waiting);
+        let pending = self.pending.insert(now.instant, key, Waiting::User(lookup));
         let realm = Arc::clone(&policy.realm);
         self.outbox.command(Command::FindUser { pending, realm, user });
         if message.method() == Method::CONNECTION_BIND { Verdict::Hold } else { Verdict::Wait }

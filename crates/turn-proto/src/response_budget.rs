@@ -107,6 +107,37 @@ pub(crate) struct ResponseBudget {
     customers: SourceBudget,
 }
 
+/// The budget of verifications that fail, by [customer](Prefix::customer): hashing is the dearest thing that
+/// somebody without credentials can cause, and who does it guesses passwords.
+#[derive(Debug)]
+pub(crate) struct VerificationBudget(SourceBudget);
+
+impl VerificationBudget {
+    pub(crate) fn new(random: &mut Random) -> Self {
+        Self(SourceBudget::with_buckets(random.hasher(), CUSTOMER_BUCKETS))
+    }
+}
+
+impl State {
+    /// Whether a request of this client may be verified.
+    pub(crate) fn may_verify(&self, rate: StrangerBudget, now: Instant, ip: IpAddr) -> bool {
+        rate.per_second == 0 || !self.verifications.0.is_spent(now, Prefix::customer(ip), SECOND)
+    }
+
+    /// Takes verifications that have failed out of their budget.
+    pub(crate) fn charge_verifications(
+        &mut self,
+        rate: StrangerBudget,
+        now: Instant,
+        (ip, failed): (IpAddr, u32),
+    ) {
+        if rate.per_second > 0 {
+            let cost = SECOND / rate.failed_verifications() * failed;
+            self.verifications.0.draw(now, Prefix::customer(ip), cost);
+        }
+    }
+}
+
 impl ResponseBudget {
     pub(crate) fn new(random: &mut Random) -> Self {
         Self {

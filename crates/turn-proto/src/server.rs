@@ -13,7 +13,7 @@ use turn_types::{
 
 use crate::book::{self, SharedBook};
 use crate::command::Command;
-use crate::event::{Event, IcmpReport};
+use crate::event::{Event, IcmpReport, UserAnswer};
 use crate::handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
 use crate::move_queue::QueuedPacket;
 use crate::notice::{AllocationRecord, EndReason, Notice, Traffic};
@@ -141,14 +141,10 @@ impl Server {
         let mut held = false;
         let (to, verdict) = match event {
             Event::UserFound { pending, answer } => {
-                let Parked { path, request, .. } = state.pending.take_user(pending)?;
-                // It was parsed before it was kept.
-                let message = Message::parse(&request).ok()?;
-                held = message.method() == Method::CONNECTION_BIND;
-                let request = Request { policy, now, path: &path, message };
-                let verdict = state.resume_request(&request, &answer, reply);
-                state.review_queue(&path.five_tuple, now.instant);
-                (path, verdict)
+                let parked = state.pending.take_user(pending)?;
+                let verdict;
+                (verdict, held) = user_found(state, (policy, now), (&parked, &answer), reply)?;
+                (parked.path, verdict)
             }
             Event::WorkerAnswered(answer) => {
                 let (responder, verdict) =
@@ -172,16 +168,7 @@ impl Server {
                 (responder.path, verdict)
             }
         };
-        match verdict {
-            Verdict::Reply { len, error } => Some(Answer { to, len, error, held }),
-            Verdict::Wait
-            | Verdict::Hold
-            | Verdict::Queued
-            | Verdict::Drop(_)
-            | Verdict::ReplyFrom { .. }
-            | Verdict::ToPeer { .. }
-            | Verdict::ToClient { .. } => None,
-        }
+        answer_of(to, verdict, held)
     }
 
     /// A peer has connected to a relay, and its connection was accepted. A permitted one gets a number, and
@@ -384,6 +371,36 @@ impl Server {
     #[must_use]
     pub fn allocation_count(&self) -> usize {
         self.state.table.len()
+    }
+}
+
+/// Resumes a request whose user was looked up. The second part is whether it was [held](Verdict::Hold).
+fn user_found(
+    state: &mut State,
+    (policy, now): (&Policy, Now),
+    (parked, answer): (&Parked, &UserAnswer),
+    reply: &mut ReplyBuffer,
+) -> Option<(Verdict, bool)> {
+    // It was parsed before it was kept.
+    let message = Message::parse(&parked.request).ok()?;
+    let held = message.method() == Method::CONNECTION_BIND;
+    let request = Request { policy, now, path: &parked.path, message };
+    let verdict = state.resume_request(&request, answer, reply);
+    state.review_queue(&parked.path.five_tuple, now.instant);
+    Some((verdict, held))
+}
+
+/// The answer that a verdict on a request that waited is.
+const fn answer_of(to: ClientPath, verdict: Verdict, held: bool) -> Option<Answer> {
+    match verdict {
+        Verdict::Reply { len, error } => Some(Answer { to, len, error, held }),
+        Verdict::Wait
+        | Verdict::Hold
+        | Verdict::Queued
+        | Verdict::Drop(_)
+        | Verdict::ReplyFrom { .. }
+        | Verdict::ToPeer { .. }
+        | Verdict::ToClient { .. } => None,
     }
 }
 

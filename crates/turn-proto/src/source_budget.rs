@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use core::hash::Hash;
 use core::time::Duration;
 
 use ahash::RandomState;
@@ -39,10 +40,29 @@ impl SourceBudget {
         per_second == 0 || self.spend(now, source, BURST / per_second, BURST)
     }
 
+    /// Whether a bucket that holds `burst` is empty.
+    #[must_use]
+    pub fn is_spent(&self, now: Instant, source: impl Hash, burst: Duration) -> bool {
+        self.full_at[self.bucket(source)].saturating_since(now) >= burst
+    }
+
+    /// Takes `cost` out of a bucket even if it holds less: what was done already.
+    pub fn draw(&mut self, now: Instant, source: impl Hash, cost: Duration) {
+        let bucket = self.bucket(source);
+        let full_at = &mut self.full_at[bucket];
+        *full_at = (*full_at).max(now) + cost;
+    }
+
     /// Takes `cost` out of a bucket that holds `burst` and refills in as much time. False when it holds
     /// less: nothing is taken then.
-    pub fn spend(&mut self, now: Instant, source: Prefix, cost: Duration, burst: Duration) -> bool {
-        let bucket = bucket(&self.hasher, self.full_at.len(), source);
+    pub fn spend(
+        &mut self,
+        now: Instant,
+        source: impl Hash,
+        cost: Duration,
+        burst: Duration,
+    ) -> bool {
+        let bucket = self.bucket(source);
         let full_at = &mut self.full_at[bucket];
         let after = (*full_at).max(now) + cost;
         if after.saturating_since(now) > burst {
@@ -51,9 +71,13 @@ impl SourceBudget {
         *full_at = after;
         true
     }
+
+    fn bucket(&self, source: impl Hash) -> usize {
+        bucket(&self.hasher, self.full_at.len(), source)
+    }
 }
 
-fn bucket(hasher: &RandomState, buckets: usize, source: Prefix) -> usize {
+fn bucket(hasher: &RandomState, buckets: usize, source: impl Hash) -> usize {
     // The modulus keeps it within the table, whose length fits.
     (hasher.hash_one(source) % buckets as u64) as usize
 }

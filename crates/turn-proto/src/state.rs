@@ -11,14 +11,16 @@ use turn_types::{FiveTuple, Instant, IpFamily, WorkerId};
 use crate::allocation::index_of;
 use crate::arrivals::Arrivals;
 use crate::book::{self, SharedBook};
+use crate::command::Command;
 use crate::move_queue::MoveQueues;
+use crate::new_peers::NewPeers;
 use crate::notice::{EndReason, Notice};
 use crate::outbox::Outbox;
 use crate::peers::{judge, to_public};
 use crate::pending::Pending;
 use crate::policy::Policy;
 use crate::random::Random;
-use crate::response_budget::{ResponseBudget, SpentBudgets};
+use crate::response_budget::{ResponseBudget, SpentBudgets, VerificationBudget};
 use crate::table::{Slot, Table};
 
 pub(crate) struct State {
@@ -35,7 +37,9 @@ pub(crate) struct State {
     pub(crate) moves_at: Option<Instant>,
     /// Responses to requests that prove no user.
     pub(crate) responses: ResponseBudget,
+    pub(crate) verifications: VerificationBudget,
     pub(crate) spent: SpentBudgets,
+    pub(crate) new_peers: NewPeers,
     /// No new allocations.
     pub(crate) draining: bool,
     /// Whether routes are told.
@@ -77,7 +81,9 @@ impl State {
             move_queues: MoveQueues::new(queues),
             moves_at: None,
             responses: ResponseBudget::new(&mut random),
+            verifications: VerificationBudget::new(&mut random),
             spent: SpentBudgets::default(),
+            new_peers: NewPeers::new(&mut random),
             draining: false,
             routes,
             allocations_made: 0,
@@ -114,6 +120,9 @@ impl State {
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         while let Some(slot) = self.table.pop_due(now) {
             self.settle(slot, now);
+        }
+        while let Some(pending) = self.pending.take_overdue_lookup(now) {
+            self.outbox.command(Command::UserOverdue { pending });
         }
         while let Some(waiting) = self.pending.take_expired(now) {
             self.abandon(waiting);

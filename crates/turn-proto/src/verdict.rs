@@ -135,6 +135,9 @@ turn_types::labels! {
         StrangerBudget => "stranger_budget",
         /// The client, whose address was proved, used up its budget of unauthenticated responses.
         ProvedAddressBudget => "proved_address_budget",
+        /// Too many verifications have failed for the client's address: nothing is verified for now, but for
+        /// clients that have an allocation.
+        VerificationBudget => "verification_budget",
         /// Too many requests wait for an answer from outside.
         TooManyPending => "too_many_pending",
         /// A retransmission of a request that still waits.

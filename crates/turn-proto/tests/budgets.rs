@@ -105,6 +105,228 @@ fn what_a_network_is_sent_is_bounded_whoever_asks() {
     assert!((1900..=2200).contains(&answered), "{answered}");
 }
 
+fn secret(text: &[u8]) -> SharedSecret {
+    SharedSecret { name: "web".into(), secret: Secret::new(text.into()) }
+}
+
+/// How many of these wrong passwords are told so; the others are dropped before they are verified.
+fn wrong_passwords(world: &mut World, client: &mut Client, count: usize) -> usize {
+    let mut wrong = client.clone();
+    wrong.password = "looking-glass";
+    let answered = (0..count).filter(|_| {
+        let request = wrong.sealed(world, Method::ALLOCATE, |_| ());
+        let fate = world.from_client(&wrong.path, &request);
+        let told = matches!(fate, Fate::Reply(_));
+        assert!(told || fate.dropped() == DropReason::VerificationBudget);
+        told
+    });
+    let answered = answered.count();
+    client.nonce = wrong.nonce;
+    answered
+}
+
+#[test]
+fn failed_verifications_are_budgeted_by_customer() {
+    let mut world = granting(2000);
+    let mut established = Client::at("198.51.100.7:1");
+    established.allocate(&mut world);
+    let mut guesser = Client::at("198.51.100.7:2");
+    assert_eq!(wrong_passwords(&mut world, &mut guesser, 500), 100);
+    assert_eq!(world.looked_up, 101);
+    // The right password is not even looked at, for now.
+    let request = guesser.sealed(&mut world, Method::ALLOCATE, |_| ());
+    assert_eq!(
+        world.from_client(&guesser.path, &request).dropped(),
+        DropReason::VerificationBudget
+    );
+    // A client with an allocation is, whoever shares its address.
+    established.permit(&mut world, &[PEER]).success();
+    established.refresh(&mut world, None).success();
+    // So is one at another address, and all are soon after.
+    Client::at("198.51.100.8:1").allocate(&mut world);
+    world.advance(secs(1));
+    guesser.allocate(&mut world);
+    let network = Prefix::customer(ip("198.51.100.7"));
+    let told = |notice: &Notice| {
+        matches!(notice, Notice::BudgetSpent { budget: Budget::FailedVerifications, source }
+            if *source == network)
+    };
+    assert!(world.notices.iter().any(told));
+}
+
+#[test]
+fn each_secret_that_is_tried_is_charged() {
+    let mut policy = Policy { strangers: StrangerBudget { per_second: 2000 }, ..policy() };
+    policy.auth.users = false;
+    for number in 0..8 {
+        policy.auth.secrets.push(secret(&[b'a' + number; 16]));
+    }
+    let mut world = World::with(policy);
+    let mut guesser = Client::at("198.51.100.7:2");
+    guesser.user = "1999999999:alice";
+    let told = wrong_passwords(&mut world, &mut guesser, 100);
+    assert!((12..=13).contains(&told), "{told}");
+}
+
+#[test]
+fn an_own_allocation_is_no_way_around_the_budget_of_verifications() {
+    let mut policy = Policy { strangers: StrangerBudget { per_second: 2000 }, ..policy() };
+    policy.auth.secrets.push(secret(b"0123456789abcdef"));
+    let mut world = World::with(policy);
+    let mut client = Client::at("198.51.100.7:1");
+    client.allocate(&mut world);
+    let looked_up = world.looked_up;
+    assert_eq!(wrong_passwords(&mut world, &mut client, 500), 100);
+    assert_eq!(world.looked_up - looked_up, 100);
+    client.refresh(&mut world, None).success();
+}
+
+#[test]
+fn without_a_nonce_of_its_address_a_datagram_costs_no_verification() {
+    let mut world = granting(2000);
+    let mut client = Client::at("198.51.100.7:1");
+    client.log_in(&mut world);
+    for port in 2..2000 {
+        let mut forged = Client::at(&format!("198.51.100.7:{port}"));
+        forged.nonce.clone_from(&client.nonce);
+        let request = forged.sealed(&mut world, Method::ALLOCATE, |_| ());
+        world.from_client(&forged.path, &request);
+    }
+    assert_eq!(world.looked_up, 0);
+    client.allocate(&mut world);
+}
+
+#[test]
+fn a_user_look_up_that_hangs_is_given_up() {
+    let mut world = World::new();
+    world.database_hangs = true;
+    let mut client = Client::new(1);
+    let request = client.sealed(&mut world, Method::ALLOCATE, |builder| {
+        builder.requested_transport(17);
+    });
+    assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
+    world.advance(secs(2));
+    let again = world.from_client(&client.path, &request);
+    assert_eq!(again.dropped(), DropReason::AlreadyPending, "a retransmission is absorbed");
+    let answers = world.advance_and_hear(secs(1));
+    let [(to, answer)] = &answers[..] else { panic!("{} answers", answers.len()) };
+    assert_eq!(*to, client.path);
+    assert_eq!(client.decode(&request, answer.clone()).code(), Some(500));
+    assert!(world.refusals().contains(&Refusal::UserDatabaseUnavailable));
+    // Its answer comes too late for anything, and the next request is served as ever.
+    world.handle_event(Event::UserFound { pending: PendingId(0), answer: UserAnswer::Unknown });
+    world.database_hangs = false;
+    client.allocate(&mut world);
+}
+
+#[test]
+fn while_look_ups_hang_a_known_client_is_prolonged_without() {
+    let mut world = World::new();
+    let mut client = Client::new(1);
+    client.allocate(&mut world);
+    world.database_hangs = true;
+    // Others have taken all places there are for them.
+    for host in 1..=250 {
+        for port in 1..=200 {
+            let mut other = Client::at(&format!("192.0.2.{host}:{port}"));
+            let request = other.sealed(&mut world, Method::ALLOCATE, |_| ());
+            world.from_client(&other.path, &request);
+        }
+    }
+    let request = client.sealed(&mut world, Method::REFRESH, |_| ());
+    assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
+    let answers = world.advance_and_hear(secs(3));
+    let mine = answers.iter().filter(|(to, _)| *to == client.path).collect::<Vec<_>>();
+    let [(_, answer)] = &mine[..] else { panic!("{} answers", mine.len()) };
+    client.decode(&request, answer.clone()).success();
+    assert_eq!(answers.len(), limits::PENDING_NEW_USERS_MAX + 1);
+}
+
+#[test]
+fn one_customer_takes_a_part_of_the_look_ups() {
+    let mut world = World::new();
+    world.database_hangs = true;
+    let mut wait = |client: &mut Client| {
+        let request = client.sealed(&mut world, Method::ALLOCATE, |_| ());
+        matches!(world.from_client(&client.path, &request), Fate::Wait)
+    };
+    // By one 5-tuple, by one address, and by the next one.
+    let mut client = Client::at("192.0.2.1:1");
+    assert_eq!((0..100).filter(|_| wait(&mut client)).count(), 4);
+    let each = |port| Client::at(&format!("192.0.2.1:{port}"));
+    assert_eq!((2..2000).filter(|port| wait(&mut each(*port))).count(), 124);
+    assert!(wait(&mut Client::at("192.0.2.2:1")));
+}
+
+fn limited(change: impl FnOnce(&mut Quotas)) -> World {
+    let mut policy = policy();
+    policy.quotas.permissions = 128;
+    change(&mut policy.quotas);
+    World::with(policy)
+}
+
+/// How many of these many peers a client may begin to send to, one after the other.
+fn new_peers(world: &mut World, client: &mut Client, numbers: core::ops::Range<u8>) -> usize {
+    let mut permitted = |number| {
+        let reply = client.permit(world, &[&format!("192.0.2.{number}:1")]);
+        assert!(matches!(reply.code(), None | Some(508)), "{:?}", reply.code());
+        reply.code().is_none()
+    };
+    numbers.filter(|number| permitted(*number)).count()
+}
+
+#[test]
+fn new_peers_are_bounded_by_customer_whatever_the_allocation() {
+    let mut world = limited(|quotas| quotas.new_peers_per_second = 2);
+    // A request with the candidates of a group call fits.
+    let mut first = Client::at("198.51.100.7:1");
+    first.allocate(&mut world);
+    let call: Vec<_> = (1..=50).map(|number| format!("192.0.2.{number}:1")).collect();
+    let call: Vec<_> = call.iter().map(String::as_str).collect();
+    first.permit(&mut world, &call).success();
+    // A scan is refused when 128 addresses are spent, and new allocations and users do not help.
+    assert_eq!(new_peers(&mut world, &mut first, 100..150), 50);
+    let mut second = Client::at("198.51.100.7:2").as_bob();
+    second.allocate(&mut world);
+    assert_eq!(new_peers(&mut world, &mut second, 1..100), 28);
+    assert_eq!(world.refusals().last(), Some(&Refusal::NewPeerLimit));
+    second.bind(&mut world, 0x4000, "192.0.2.200:1").refused(508);
+    // Peers that it has cost nothing.
+    first.permit(&mut world, &call).success();
+    first.bind(&mut world, 0x4000, "192.0.2.1:1").success();
+    // Elsewhere nobody notices, and a second gives two more.
+    let mut elsewhere = Client::at("198.51.100.8:1");
+    elsewhere.allocate(&mut world);
+    assert_eq!(new_peers(&mut world, &mut elsewhere, 1..51), 50);
+    world.advance(secs(1));
+    assert_eq!(new_peers(&mut world, &mut second, 100..150), 2);
+}
+
+#[test]
+fn new_peers_of_an_account_are_bounded_from_all_its_addresses_together() {
+    let mut world = limited(|quotas| quotas.new_peers_per_second = 2);
+    let mut permitted = 0;
+    for host in 1..=40 {
+        let mut client = Client::at(&format!("198.51.100.{host}:1"));
+        client.allocate(&mut world);
+        permitted += new_peers(&mut world, &mut client, 0..100);
+    }
+    assert_eq!(permitted, 20 * 128, "as many as twenty addresses");
+}
+
+#[test]
+fn the_allocations_of_an_address_are_bounded_whoever_they_are_of() {
+    let mut world = limited(|quotas| quotas.allocations_per_customer = 2);
+    Client::at("198.51.100.7:1").allocate(&mut world);
+    let mut second = Client::at("198.51.100.7:2").as_bob();
+    second.allocate(&mut world);
+    Client::at("198.51.100.7:3").try_allocate(&mut world, |_| ()).refused(486);
+    assert_eq!(world.refusals().last(), Some(&Refusal::AddressQuota));
+    Client::at("198.51.100.8:1").allocate(&mut world);
+    second.refresh(&mut world, Some(0)).success();
+    Client::at("198.51.100.7:3").allocate(&mut world);
+}
+
 #[test]
 fn a_spent_budget_is_told_once_a_minute_with_the_source() {
     let mut world = granting(20);

@@ -397,9 +397,10 @@ mod waiting {
         let mut client = Client::new(1);
         client.log_in(&mut world);
         world.hold = true;
-        for _ in 0..limits::PENDING_USERS_MAX {
-            let request = client.sealed(&mut world, Method::ALLOCATE, allocate);
-            assert!(matches!(world.from_client(&client.path, &request), Fate::Wait));
+        for number in 0..limits::PENDING_NEW_USERS_MAX {
+            let mut each = Client::at(&format!("192.88.{}.{}:1", number / 256, number % 256));
+            let request = each.sealed(&mut world, Method::ALLOCATE, allocate);
+            assert!(matches!(world.from_client(&each.path, &request), Fate::Wait));
         }
         let request = client.sealed(&mut world, Method::ALLOCATE, allocate);
         let fate = world.from_client(&client.path, &request);

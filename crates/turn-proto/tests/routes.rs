@@ -303,6 +303,7 @@ fn whatever_ends_an_allocation_withdraws_first() {
                 | Command::AskWorker { .. }
                 | Command::Fetch { .. }
                 | Command::HandOver(_)
+                | Command::UserOverdue { .. }
                 | Command::Tcp(_) => panic!("{command:?} at the end"),
             }
         }

@@ -149,6 +149,9 @@ impl ServerNode {
                 Command::FindUser { pending, user, .. } => {
                     Event::UserFound { pending, answer: look_up(&user) }
                 }
+                Command::UserOverdue { pending } => {
+                    Event::UserFound { pending, answer: turn_proto::UserAnswer::Unavailable }
+                }
                 Command::OpenRelay { pending, relay, .. } => {
                     Event::RelayOpened { pending, relay, result: Ok(()) }
                 }

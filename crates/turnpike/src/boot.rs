@@ -13,7 +13,7 @@ use control::{
 use dataplane::{Admission, ConnectionLimits, Doors, NetOptions, WorkerSpec};
 use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{OffloadMode, Settings, SettingsErrors};
-use turn_proto::{Policy, SharedBook, StrangerBudget};
+use turn_proto::{Policy, Quotas, SharedBook, StrangerBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserStore;
 
@@ -165,15 +165,17 @@ pub(crate) fn rules(
 ) -> Result<Policy> {
     let policy = settings.policy(&host::addresses()?, own.prefixes(), nonce_key, previous);
     let policy = policy.map_err(misconfigured)?;
-    Ok(Policy { strangers: share(policy.strangers, workers), ..policy })
+    let strangers = StrangerBudget { per_second: share(policy.strangers.per_second, workers) };
+    let new_peers_per_second = share(policy.quotas.new_peers_per_second, workers);
+    let quotas = Quotas { new_peers_per_second, ..policy.quotas };
+    Ok(Policy { strangers, quotas, ..policy })
 }
 
-/// A worker's part of what strangers are granted. Each worker counts for itself and the kernel
-/// spreads clients over all of them, so that together they give no more than is configured (but for
-/// rounding up: the least part is 1, since 0 is any number).
-fn share(whole: StrangerBudget, workers: usize) -> StrangerBudget {
-    let workers = u32::try_from(workers).unwrap_or(u32::MAX).max(1);
-    StrangerBudget { per_second: whole.per_second.div_ceil(workers) }
+/// A worker's part of a rate. Each worker counts for itself and the kernel spreads clients over all of
+/// them, so that together they give no more than is configured (but for rounding up: the least part is
+/// 1, since 0 is any number).
+fn share(per_second: u32, workers: usize) -> u32 {
+    per_second.div_ceil(u32::try_from(workers).unwrap_or(u32::MAX).max(1))
 }
 
 /// The error of a configuration that does not fit this host.
@@ -328,13 +330,13 @@ mod tests {
         for (whole, workers, part) in
             [(1000, 1, 1000), (1000, 4, 250), (10, 4, 3), (1, 64, 1), (0, 4, 0), (5, 0, 5)]
         {
-            let share = share(StrangerBudget { per_second: whole }, workers);
-            assert_eq!(share.per_second, part, "{whole} for {workers}");
+            assert_eq!(share(whole, workers), part, "{whole} for {workers}");
         }
         let settings = settings("[quotas]\nstranger_answers_per_second = 100\n");
         let own = OwnAddresses::read().unwrap();
         let policy = rules(&settings, &own, Secret::new([0; 32]), None, 2).unwrap();
         assert_eq!(policy.strangers.per_second, 50);
+        assert_eq!(policy.quotas.new_peers_per_second, 25);
         assert_eq!(settings.strangers.per_second, 100);
     }
 
@@ -378,10 +380,8 @@ mod tests {
         assert_eq!(few_files(1356, &policy, &settings), None);
         let warning = few_files(1024, &policy, &settings).unwrap();
         assert!(warning.contains("LimitNOFILE=1356"), "{warning}");
-        let bounded = Settings {
-            quotas: turn_proto::Quotas { allocations_total: 600, ..settings.quotas },
-            ..settings
-        };
+        let bounded =
+            Settings { quotas: Quotas { allocations_total: 600, ..settings.quotas }, ..settings };
         assert_eq!(few_files(1024, &policy, &bounded), None);
     }
 }

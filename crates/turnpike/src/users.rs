@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use control::{Asked, Request, UserDirectory, UserLookup, Workers};
+use turn_proto::limits::USER_LOOKUP_WITHIN;
 use turn_proto::{User, UserAnswer, UserKeys, UserQuery};
 use turn_types::{PendingId, WorkerId};
 use user_db::{Answer, Directory, DirectoryOptions, UserRecord, UserStore};
@@ -35,11 +36,13 @@ impl Users {
             let posted = workers.mailbox(asker.worker).map(|mailbox| mailbox.post(request));
             if let Some(Err(error)) = posted {
                 // A mailbox has room for an answer to every look-up that can wait, so the worker is gone or
-                // stuck; what waits there ends after `turn_proto::limits::PENDING_LIFETIME`.
+                // stuck; what waits there ends after `USER_LOOKUP_WITHIN`.
                 tracing::debug!(worker = asker.worker.0, %error, "a user was found in vain");
             }
         };
-        Directory::start(store, DirectoryOptions::default(), deliver).map(Self)
+        let options =
+            DirectoryOptions { answer_within: USER_LOOKUP_WITHIN, ..DirectoryOptions::default() };
+        Directory::start(store, options, deliver).map(Self)
     }
 }
 

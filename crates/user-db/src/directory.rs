@@ -37,6 +37,9 @@ pub struct DirectoryOptions {
     pub known_for: Duration,
     /// How long a name is believed to be nobody's.
     pub unknown_for: Duration,
+    /// How long a question waits for an answer. One that has waited longer is dropped unanswered, without asking
+    /// the store: after a stall the thread goes on with the questions that somebody still waits for.
+    pub answer_within: Duration,
 }
 
 impl Default for DirectoryOptions {
@@ -45,6 +48,7 @@ impl Default for DirectoryOptions {
             changes_after: Duration::from_millis(500),
             known_for: Duration::from_secs(60),
             unknown_for: Duration::from_secs(10),
+            answer_within: Duration::from_secs(3),
         }
     }
 }
@@ -86,6 +90,8 @@ impl Kept {
 struct Job<T> {
     ticket: T,
     question: Question,
+    /// When it was asked.
+    asked: Instant,
 }
 
 impl<T: Send + 'static> Directory<T> {
@@ -105,7 +111,12 @@ impl<T: Send + 'static> Directory<T> {
             kept: Mutex::new(Kept { cache, looked: None }),
             changes_after: options.changes_after,
         });
-        let clerk = Clerk { store, answers: Arc::clone(&answers), revision: None };
+        let clerk = Clerk {
+            store,
+            answers: Arc::clone(&answers),
+            revision: None,
+            answer_within: options.answer_within,
+        };
         let thread = std::thread::Builder::new()
             .name("users".to_owned())
             .spawn(move || clerk.work(&jobs, &deliver))?;
@@ -129,7 +140,7 @@ impl<T: Send + 'static> Directory<T> {
     /// Asks for a user; the answer is delivered with `ticket`. Never waits: false when so many
     /// questions are waiting that this one was not taken.
     pub fn find(&self, ticket: T, realm: Arc<str>, user: UserQuery) -> bool {
-        let job = Job { ticket, question: Question { realm, user } };
+        let job = Job { ticket, question: Question { realm, user }, asked: Instant::now() };
         self.queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok())
     }
 }
@@ -157,12 +168,17 @@ struct Clerk {
     answers: Arc<Answers>,
     /// What the store said when it was last asked for changes.
     revision: Option<u64>,
+    answer_within: Duration,
 }
 
 impl Clerk {
     fn work<T>(mut self, jobs: &Receiver<Job<T>>, deliver: &impl Fn(T, Answer)) {
         for job in jobs {
-            let answer = match self.find(Instant::now(), job.question) {
+            let now = Instant::now();
+            if now.saturating_duration_since(job.asked) > self.answer_within {
+                continue;
+            }
+            let answer = match self.find(now, job.question) {
                 Ok(Some(user)) => Answer::Known(user),
                 Ok(None) => Answer::Unknown,
                 Err(error) => Answer::Unavailable(error),

@@ -22,6 +22,7 @@ const AT_ONCE: DirectoryOptions = DirectoryOptions {
     changes_after: Duration::ZERO,
     known_for: Duration::from_secs(3600),
     unknown_for: Duration::from_secs(3600),
+    answer_within: Duration::from_secs(3600),
 };
 
 fn start(store: impl UserStore + 'static) -> (Directory<u32>, Receiver<(u32, Answer)>) {
@@ -184,4 +185,17 @@ fn a_store_that_cannot_say_is_asked_again() {
         assert!(matches!(answer, Answer::Unavailable(StoreError::Busy { .. })));
     }
     assert_eq!(finds.load(Ordering::SeqCst), 2, "a failure is not kept");
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_is_not_looked_up() {
+    let (store, finds, _) = Scripted::new();
+    let (answers, answered) = channel();
+    let deliver = move |ticket, answer| answers.send((ticket, answer)).unwrap();
+    let options = DirectoryOptions { answer_within: Duration::ZERO, ..AT_ONCE };
+    let directory = Directory::start(Box::new(store), options, deliver).unwrap();
+    assert!(directory.find(1, REALM.into(), by_name("alice")));
+    drop(directory);
+    assert!(answered.recv().is_err(), "the question was dropped");
+    assert_eq!(finds.load(Ordering::SeqCst), 0);
 }

@@ -48,6 +48,8 @@ fn policy() -> Policy {
         },
         quotas: Quotas {
             allocations_per_user: 0,
+            allocations_per_customer: 0,
+            new_peers_per_second: 0,
             allocations_total: 0,
             permissions: 8,
             channels: 8,
@@ -165,18 +167,18 @@ fn ann() -> UserAnswer {
 }
 
 fn first(policy: &Policy, ask: &Ask) -> AuthStep {
-    authenticate(policy, NOW, client(), &Message::parse(&ask.bytes()).unwrap(), None)
+    authenticate(policy, NOW, client(), &Message::parse(&ask.bytes()).unwrap(), (None, true))
 }
 
 /// Both steps, where the database knows ann and says what `answer` is of anybody else.
 fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
     let bytes = ask.bytes();
     let message = Message::parse(&bytes).unwrap();
-    match authenticate(policy, now, client(), &message, None) {
+    match authenticate(policy, now, client(), &message, (None, true)) {
         AuthStep::NeedUser { .. } => {
             authenticate_found(policy, now, client(), &message, (None, answer))
         }
-        step @ (AuthStep::Authenticated(_) | AuthStep::Refuse { .. }) => step,
+        step @ (AuthStep::Authenticated(_) | AuthStep::Spent | AuthStep::Refuse { .. }) => step,
     }
 }
 
@@ -184,7 +186,9 @@ fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
 fn refused(step: &AuthStep) -> Refusal {
     match step {
         AuthStep::Refuse { reason, .. } => *reason,
-        AuthStep::Authenticated(_) | AuthStep::NeedUser { .. } => panic!("{step:?}"),
+        AuthStep::Authenticated(_) | AuthStep::NeedUser { .. } | AuthStep::Spent => {
+            panic!("{step:?}")
+        }
     }
 }
 
@@ -192,7 +196,7 @@ fn refused(step: &AuthStep) -> Refusal {
 fn accepted(step: AuthStep) -> Authenticated {
     match step {
         AuthStep::Authenticated(who) => who,
-        AuthStep::NeedUser { .. } | AuthStep::Refuse { .. } => panic!("{step:?}"),
+        AuthStep::NeedUser { .. } | AuthStep::Refuse { .. } | AuthStep::Spent => panic!("{step:?}"),
     }
 }
 
@@ -399,7 +403,7 @@ fn the_user_of_the_allocation_is_not_looked_up_again() {
     let known = || Some(Known { user: &user, account: &account, keys: &stored, expires: None });
     let step = |policy: &Policy, ask: &Ask| {
         let bytes = ask.bytes();
-        authenticate(policy, NOW, client(), &Message::parse(&bytes).unwrap(), known())
+        authenticate(policy, NOW, client(), &Message::parse(&bytes).unwrap(), (known(), true))
     };
     let who = accepted(step(&policy, &Ask::by("ann", "right", &policy)));
     assert_eq!((&*who.user, &*who.account), ("ann", "acc"));
@@ -478,7 +482,9 @@ fn only_who_proved_it_is_named_in_a_refusal() {
     let policy = policy();
     let named = |ask: &Ask, now: Now| match both(&policy, now, ask, &ann()) {
         AuthStep::Refuse { user, .. } => user,
-        step @ (AuthStep::Authenticated(_) | AuthStep::NeedUser { .. }) => panic!("{step:?}"),
+        step @ (AuthStep::Authenticated(_) | AuthStep::NeedUser { .. } | AuthStep::Spent) => {
+            panic!("{step:?}")
+        }
     };
     let later = Now { unix: UnixSeconds(NOW.unix.0 + 3601), ..NOW };
     assert_eq!(named(&Ask::by("ann", "right", &policy), later).as_deref(), Some("ann"));

@@ -21,6 +21,19 @@ fn account(name: &str) -> Account {
     Account { realm: "example.org".into(), name: name.into() }
 }
 
+fn customer(last: u8) -> Prefix {
+    Prefix::customer([198, 51, 100, last].into())
+}
+
+/// The same at one customer.
+fn take_quota(
+    book: &Arc<dyn SharedBook>,
+    account: Account,
+    quota: AllocationQuota,
+) -> Result<QuotaLease, Refusal> {
+    super::take_quota(book, (account, customer(7)), quota)
+}
+
 fn read<T>(book: &Arc<dyn SharedBook>, f: impl Fn(&Book) -> T) -> T {
     let mut result = None;
     book.with(&mut |book| result = Some(f(book)));
@@ -28,7 +41,7 @@ fn read<T>(book: &Arc<dyn SharedBook>, f: impl Fn(&Book) -> T) -> T {
 }
 
 const fn quota(per_account: u32, total: u32) -> AllocationQuota {
-    AllocationQuota { per_account, total }
+    AllocationQuota { per_account, per_customer: 0, total }
 }
 
 fn at(seconds: u64) -> Instant {
@@ -39,10 +52,13 @@ fn reservation(ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
     reservation_of("", ports, expires)
 }
 
+/// A reservation of a customer of its own.
 fn reservation_of(name: &str, ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
     let (lease, _) = ports.claim(PortRange::DYNAMIC, PortWish::Any, 7).unwrap();
     let relayed = RelayedAddr(([192, 0, 2, 1], lease.port()).into());
-    Reservation { relayed, lease, account: account(name), expires }
+    let [high, low] = lease.port().to_be_bytes();
+    let customer = Prefix::customer([198, 51, high, low].into());
+    Reservation { relayed, lease, account: account(name), customer, expires }
 }
 
 #[test]
@@ -181,6 +197,22 @@ fn one_account_cannot_reserve_every_port() {
 }
 
 #[test]
+fn one_customer_cannot_reserve_every_port_by_many_names() {
+    let (book, ports) = (shared(), RelayPorts::new());
+    let reserve_at = |last, token: u64| {
+        let name = std::format!("{}", 1_900_000_000 + token);
+        let kept = reservation_of(&name, &ports, at(30));
+        let kept = Reservation { customer: customer(last), ..kept };
+        reserve(&book, token.to_be_bytes(), kept, at(0))
+    };
+    for token in 0..RESERVATIONS_PER_ACCOUNT_MAX as u64 {
+        reserve_at(1, token).unwrap();
+    }
+    assert_eq!(reserve_at(1, 1000), Err(ReservationsFull));
+    assert_eq!(reserve_at(2, 1001), Ok(()));
+}
+
+#[test]
 fn workers_together_keep_the_quota() {
     let book = shared();
     let granted: u32 = thread::scope(|scope| {
@@ -199,4 +231,19 @@ fn workers_together_keep_the_quota() {
         workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
     assert_eq!((granted, read(&book, Book::allocations)), (50, 50));
+}
+
+#[test]
+fn a_customer_has_its_quota_whichever_accounts_it_uses() {
+    let book = shared();
+    let quota = AllocationQuota { per_account: 0, per_customer: 2, total: 0 };
+    let take = |name: &str, last| super::take_quota(&book, (account(name), customer(last)), quota);
+    // Bare time stamps: an account each.
+    let first = take("1900000000", 1).unwrap();
+    let _second = take("1900000001", 1).unwrap();
+    assert_eq!(take("1900000002", 1).unwrap_err(), Refusal::AddressQuota);
+    let _elsewhere = take("1900000002", 2).unwrap();
+    drop(first);
+    assert!(take("1900000003", 1).is_ok());
+    assert_eq!(read(&book, |book| book.customers.len()), 2);
 }

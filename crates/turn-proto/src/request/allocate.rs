@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use stun_wire::{AttributeType, Message, MessageBuilder, reason_phrase, value};
-use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};
+use turn_types::{ClientPath, IpFamily, Prefix, RelayProtocol, Transport};
 
 use super::Request;
 use super::opening::Opening;
@@ -87,8 +87,10 @@ impl State {
         let per_account = who.allocations_max.unwrap_or(policy.quotas.allocations_per_user);
         let total = policy.quotas.allocations_total;
         let account = Account { realm: Arc::clone(&policy.realm), name: Arc::clone(&who.account) };
-        let quota = AllocationQuota { per_account, total };
-        let quota = book::take_quota(&self.book, account, quota)?;
+        let per_customer = policy.quotas.allocations_per_customer;
+        let quota = AllocationQuota { per_account, per_customer, total };
+        let customer = Prefix::customer(path.five_tuple.client.ip());
+        let quota = book::take_quota(&self.book, (account, customer), quota)?;
         // Connections with peers end in the client's own connection, which cannot be taken elsewhere.
         let may_move = policy.mobility && wanted.protocol == RelayProtocol::Udp;
         if wanted.ticket && !(may_move && responder.is_sealed()) {

@@ -61,6 +61,8 @@ impl State {
         if !self.has_room_for_connection(own.slot) || self.pending.is_full_of_connects() {
             return Err(Refusal::ConnectionLimit);
         }
+        // Each counts, as ports can be scanned by it.
+        self.take_new_peers(own.slot, now, policy, 1)?;
         let connection = self.next_connection();
         let responder = own.responder.clone();
         let key = (responder.path.five_tuple, responder.transaction);

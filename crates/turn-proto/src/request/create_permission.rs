@@ -46,7 +46,7 @@ impl State {
     }
 
     /// Whether permissions for these distinct addresses fit the limit, after letting go of those
-    /// that have run out.
+    /// that have run out, and the budget of new peers.
     pub(crate) fn room_for(
         &mut self,
         slot: Slot,
@@ -58,7 +58,24 @@ impl State {
         let held = &self.table.get(slot).permissions;
         let new = ips.filter(|ip| !held.holds(*ip)).count();
         let limit = usize::try_from(policy.quotas.permissions).unwrap_or(usize::MAX);
-        if held.len() + new > limit { Err(Refusal::PermissionLimit) } else { Ok(()) }
+        if held.len() + new > limit {
+            return Err(Refusal::PermissionLimit);
+        }
+        self.take_new_peers(slot, now, policy, new)
+    }
+
+    /// Takes new peers of an allocation out of their budget.
+    pub(crate) fn take_new_peers(
+        &mut self,
+        slot: Slot,
+        now: Instant,
+        policy: &Policy,
+        count: usize,
+    ) -> Result<(), Refusal> {
+        let allocation = self.table.get(slot);
+        let client = allocation.path.five_tuple.client.ip();
+        let of = (client, &*allocation.credentials.account);
+        self.new_peers.take(policy, now, of, count)
     }
 }
 

@@ -376,7 +376,8 @@ impl State {
         let expires = now + policy.lifetimes.reservation;
         let token = self.random.u64().to_be_bytes();
         let account = opening.quota.account().clone();
-        let reservation = Reservation { relayed, lease, account, expires };
+        let customer = opening.quota.customer();
+        let reservation = Reservation { relayed, lease, account, customer, expires };
         book::reserve(&self.book, token, reservation, now).map_err(|_| Refusal::PortsExhausted)?;
         self.sweep_reservations_at(expires);
         Ok(Some(token))

@@ -22,6 +22,9 @@ pub fn settle(driver: &mut Driver, now: Now, first: Option<Sent>) -> Option<Sent
                 Command::FindUser { pending, user, .. } => {
                     Event::UserFound { pending, answer: look_up(&user) }
                 }
+                Command::UserOverdue { pending } => {
+                    Event::UserFound { pending, answer: turn_proto::UserAnswer::Unavailable }
+                }
                 Command::OpenRelay { pending, relay, .. } => {
                     Event::RelayOpened { pending, relay, result: Ok(()) }
                 }

@@ -454,6 +454,7 @@ impl Driver {
                 Command::AskWorker { .. } | Command::Fetch { .. } | Command::HandOver(_) => {
                     self.violations.push(format!("{command:?} where nobody may move"));
                 }
+                Command::UserOverdue { .. } => self.commands.push(command),
                 Command::FindUser { pending, .. } => {
                     self.about.extend(key.map(|key| (pending, key)));
                     self.commands.push(command);

@@ -62,6 +62,8 @@ pub fn policy() -> Policy {
         },
         quotas: Quotas {
             allocations_per_user: 0,
+            allocations_per_customer: 0,
+            new_peers_per_second: 0,
             allocations_total: 0,
             permissions: 32,
             channels: 32,

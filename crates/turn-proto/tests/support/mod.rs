@@ -97,6 +97,8 @@ pub fn policy() -> Policy {
         },
         quotas: Quotas {
             allocations_per_user: 0,
+            allocations_per_customer: 0,
+            new_peers_per_second: 0,
             allocations_total: 0,
             permissions: 64,
             channels: 64,
@@ -220,6 +222,8 @@ pub struct World {
     pub allocations_max: Option<u32>,
     /// The user database cannot be asked.
     pub no_database: bool,
+    /// The user database never answers.
+    pub database_hangs: bool,
     /// Relay sockets that are open.
     pub sockets: BTreeMap<RelayId, RelayedAddr>,
     /// Routes as they were told.
@@ -280,6 +284,7 @@ impl World {
             users: [("alice", "wonderland"), ("bob", "builder")].into(),
             allocations_max: None,
             no_database: false,
+            database_hangs: false,
             sockets: BTreeMap::new(),
             routes: BTreeMap::new(),
             route_commands: 0,
@@ -524,6 +529,9 @@ impl World {
         let event = match command {
             Command::FindUser { pending, realm, user } => {
                 self.looked_up += 1;
+                if self.database_hangs {
+                    return None;
+                }
                 Event::UserFound { pending, answer: self.find_user(&realm, &user) }
             }
             Command::OpenRelay { pending, relay, at } => {
@@ -552,6 +560,9 @@ impl World {
                 return None;
             }
             Command::Tcp(command) => return self.carry_out_tcp(command),
+            Command::UserOverdue { pending } => {
+                Event::UserFound { pending, answer: UserAnswer::Unavailable }
+            }
             Command::AskWorker { .. } | Command::Fetch { .. } | Command::HandOver(_) => {
                 self.outgoing.push(command);
                 return None;

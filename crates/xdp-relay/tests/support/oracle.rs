@@ -107,6 +107,8 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
         },
         quotas: Quotas {
             allocations_per_user: 0,
+            allocations_per_customer: 0,
+            new_peers_per_second: 0,
             allocations_total: 0,
             permissions: 64,
             channels: 64,
@@ -267,7 +269,9 @@ impl Oracle {
                     self.routes.remove(&id);
                     self.told.push(Told::Removed(id));
                 }
-                Command::FindUser { .. } => panic!("an open relay asks for nobody"),
+                Command::FindUser { .. } | Command::UserOverdue { .. } => {
+                    panic!("an open relay asks for nobody")
+                }
                 Command::AskWorker { .. } | Command::Fetch { .. } | Command::HandOver(_) => {
                     panic!("nobody moves on an open relay")
                 }

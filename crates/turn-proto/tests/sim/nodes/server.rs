@@ -132,6 +132,9 @@ impl ServerNode {
             | Command::Fetch { .. }
             | Command::HandOver(_)
             | Command::Tcp(_) => None,
+            Command::UserOverdue { pending } => {
+                Some(Event::UserFound { pending, answer: UserAnswer::Unavailable })
+            }
         }
     }
 
