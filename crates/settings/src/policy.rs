@@ -99,6 +99,8 @@ impl Settings {
                 users: self.auth.users,
                 secrets: self.auth.secrets.clone(),
                 expiry_at_refresh: self.auth.expiry_at_refresh,
+                // Of users the store knows, and whoever opens it says so.
+                sha256: previous.is_none_or(|previous| previous.auth.sha256),
                 userhash: self.auth.userhash && self.auth.users && self.auth.secrets.is_empty(),
                 tokens: self.tokens(),
                 nonce_key,

@@ -81,6 +81,16 @@ fn values_that_cannot_be() {
              write 1 to 127 bytes of text in quotes, without control characters",
         ),
         (
+            &format!("realm = '{}'", "r".repeat(128)),
+            "turnpike.toml:1: realm: the text has 128 bytes, and the most is 127\n    \
+             write 1 to 127 bytes of text in quotes, without control characters",
+        ),
+        (
+            "realm = \"a\\u0007b\"",
+            "turnpike.toml:1: realm: the text has a control character in it\n    \
+             write 1 to 127 bytes of text in quotes, without control characters",
+        ),
+        (
             "realm = 7",
             "turnpike.toml:1: realm: 7 is a bare number, and text in quotes is needed\n    \
              write 1 to 127 bytes of text in quotes, without control characters",

@@ -33,7 +33,7 @@ use crate::command::UserQuery;
 use crate::event::{UserAnswer, UserKeys};
 use crate::nonce;
 use crate::notice::Refusal;
-use crate::policy::Policy;
+use crate::policy::{AuthPolicy, Policy};
 
 mod claim;
 mod keys;
@@ -251,8 +251,8 @@ pub(crate) fn authenticate_found(
     }
 }
 
-/// Appends what a client needs to try again: REALM, NONCE and PASSWORD-ALGORITHMS in a 401 or 438,
-/// nothing in any other answer (RFC 8489 §9.2.4). In a 401
+/// Appends what a client needs to try again: REALM, NONCE and, where there are SHA-256 keys,
+/// PASSWORD-ALGORITHMS in a 401 or 438, nothing in any other answer (RFC 8489 §9.2.4). In a 401
 /// also the name to ask an access token for, where they are taken (RFC 7635 §5).
 pub(crate) fn challenge(
     builder: &mut MessageBuilder<'_>,
@@ -265,7 +265,9 @@ pub(crate) fn challenge(
         let nonce = nonce::mint(&policy.auth.nonce_key, now.unix, from, features(policy));
         builder.realm(&policy.realm);
         builder.attribute(AttributeType::NONCE, nonce.as_bytes());
-        builder.password_algorithms(&claim::OFFERED);
+        if policy.auth.sha256 {
+            builder.password_algorithms(&claim::OFFERED);
+        }
     }
     if let Some(tokens) = &policy.auth.tokens
         && reason.code() == 401
@@ -276,7 +278,8 @@ pub(crate) fn challenge(
 
 /// The security features that nonces announce.
 fn features(policy: &Policy) -> SecurityFeatures {
-    SecurityFeatures { password_algorithms: true, username_anonymity: policy.auth.userhash }
+    let AuthPolicy { sha256, userhash, .. } = policy.auth;
+    SecurityFeatures { password_algorithms: sha256, username_anonymity: userhash }
 }
 
 fn refuse(reason: Refusal) -> AuthStep {
@@ -323,10 +326,12 @@ impl Known<'_> {
 
 impl Case<'_> {
     /// Whoever shows an access token is judged by it and by nothing else. It counts in requests that
-    /// begin or prolong something (RFC 7635 §9), and where tokens are taken.
+    /// begin or prolong something (RFC 7635 §9) or come by a connection of their own (RFC 6062), and where
+    /// tokens are taken.
     fn by_token(&self) -> Option<AuthStep> {
         let authority = self.policy.auth.tokens.as_ref()?;
-        if !matches!(self.message.method(), Method::ALLOCATE | Method::REFRESH) {
+        let counts = [Method::ALLOCATE, Method::REFRESH, Method::CONNECTION_BIND];
+        if !counts.contains(&self.message.method()) {
             return None;
         }
         let token = self.message.first(AttributeType::ACCESS_TOKEN)?;
@@ -356,7 +361,7 @@ impl Case<'_> {
         let ClaimedUser::Name(name) = self.claim.user else {
             return None;
         };
-        let limited = TimeLimitedName::parse(name)?;
+        let limited = TimeLimitedName::parse(name, self.now.unix)?;
         self.policy.auth.secrets.iter().find_map(|secret| {
             let keys = Keys::LongTerm(time_limited::keys(secret, name, &self.policy.realm)?);
             let seal = self.seal(&keys)?;
@@ -375,7 +380,8 @@ impl Case<'_> {
     /// time-limited name was most likely sealed with another one.
     fn nobody(&self) -> Refusal {
         let limited = matches!(self.claim.user, ClaimedUser::Name(name)
-            if !self.policy.auth.secrets.is_empty() && TimeLimitedName::parse(name).is_some());
+            if !self.policy.auth.secrets.is_empty()
+                && TimeLimitedName::parse(name, self.now.unix).is_some());
         if limited { Refusal::WrongPassword } else { Refusal::UnknownUser }
     }
 

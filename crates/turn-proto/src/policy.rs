@@ -60,6 +60,9 @@ pub struct AuthPolicy {
     pub secrets: Vec<SharedSecret>,
     /// Refuse a Refresh whose time-limited credential has run out; otherwise only Allocate looks.
     pub expiry_at_refresh: bool,
+    /// Offer PASSWORD-ALGORITHMS with SHA-256: false where a user may have an MD5 key alone, who could not log in
+    /// from a client that prefers SHA-256.
+    pub sha256: bool,
     /// Offer username anonymity (USERHASH); needs a user database and no shared secrets, because a
     /// time-limited name cannot be recovered from its hash.
     pub userhash: bool,

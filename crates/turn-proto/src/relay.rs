@@ -12,7 +12,9 @@ use stun_wire::{
     AttributeType, CHANNEL_HEADER_LEN, Class, Icmp, Message, MessageBuilder, Method, channel_data,
     channel_data_rfc5766, padded_len, write_channel_header, write_data_header,
 };
-use turn_types::{ClientPath, Instant, IpFamily, Marks, PeerAddr, RelayId, RelayProtocol};
+use turn_types::{
+    ClientPath, Instant, IpFamily, Marks, PeerAddr, RelayId, RelayProtocol, Transport,
+};
 
 use crate::allocation::Allocation;
 use crate::event::IcmpReport;
@@ -272,8 +274,9 @@ fn frame(
         let len = u16::try_from(len).map_err(|_| DropReason::TooLong)?;
         let start = header.first_chunk_mut().ok_or(DropReason::TooLong)?;
         write_channel_header(start, channel.number, len);
-        // Padding is for streams, which need it to find the next message.
-        if allocation.path.five_tuple.transport.is_datagram() {
+        // Streams need it to find the next message. Some clients read DTLS as a stream: there it is allowed
+        // (RFC 8656 §12.5), and costs nothing beside the record.
+        if allocation.path.five_tuple.transport == Transport::Udp {
             padding = 0;
         }
         CHANNEL_HEADER_LEN

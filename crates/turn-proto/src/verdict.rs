@@ -158,8 +158,6 @@ turn_types::labels! {
         RelaysTcp => "relays_tcp",
         /// The peer's family has no relayed address in the allocation (RFC 8656 §11.2).
         PeerFamily => "peer_family",
-        /// The peer rules forbid this peer.
-        PeerForbidden => "peer_forbidden",
         /// Our own address, at a port that is no live allocation.
         OwnAddress => "own_address",
         /// The allocation's bandwidth limit (RFC 8656 §5).

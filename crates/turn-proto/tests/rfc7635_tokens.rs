@@ -10,7 +10,7 @@ use support::client::Token;
 use support::forge::Forge;
 use support::*;
 use turn_proto::{EndReason, Policy, Refusal, TokenAlgorithm, TokenAuthority, TokenKey};
-use turn_types::{Secret, UnixSeconds};
+use turn_types::{Secret, Transport, UnixSeconds};
 
 const SERVER: &str = "turn1.example.org";
 const KEY_256: [u8; 32] = [0x25; 32];
@@ -381,4 +381,35 @@ fn quotas_count_by_token() {
     let mint = Mint { mac_key: vec![9; 20], ..mint };
     let mut second = Client::new(1002).with_token("long", mint.token());
     second.try_allocate(&mut world, |_| ()).success();
+}
+
+/// 7635-9-01 with RFC 6062 §5.4: a ConnectionBind comes by a connection of its own, where nobody is known, and
+/// is let in by the token of the allocation, wherever it comes from; another token is not.
+#[test]
+fn a_token_binds_connections() {
+    let policy = Policy { tcp_relaying: true, ..taking_tokens() };
+    let mut world = World::with(policy);
+    let token = Mint::at(world.now.unix).token();
+    let mut control = Client::new(1000).over(Transport::Tcp).with_token("long", token.clone());
+    control
+        .ask(&mut world, Method::ALLOCATE, |b| {
+            b.requested_transport(6);
+        })
+        .success();
+    let id = {
+        let reply = control.ask(&mut world, Method::CONNECT, |b| {
+            b.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(PEER));
+        });
+        let id = reply.success();
+        id.first(AttributeType::CONNECTION_ID).unwrap().to_vec()
+    };
+    let other = Mint { mac_key: vec![0x77; 20], ..Mint::at(world.now.unix) }.token();
+    let elsewhere = || Client::at("198.51.100.99:2000").over(Transport::Tcp);
+    let bind = |world: &mut World, mut client: Client| {
+        client.ask(world, Method::CONNECTION_BIND, |b| {
+            b.attribute(AttributeType::CONNECTION_ID, &id);
+        })
+    };
+    bind(&mut world, elsewhere().with_token("long", other)).refused(400);
+    bind(&mut world, elsewhere().with_token("long", token)).success();
 }

@@ -50,7 +50,7 @@ pub(crate) struct Running {
 /// start that is slow can be ended.
 pub(crate) async fn start(
     settings: &Settings,
-    store: Option<Box<dyn UserStore>>,
+    mut store: Option<Box<dyn UserStore>>,
     confinement: Option<&mut Confinement>,
 ) -> Result<Running> {
     let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
@@ -59,7 +59,10 @@ pub(crate) async fn start(
     let own = OwnAddresses::read()?;
     let nonce_key = Secret::new(random_bytes());
     let cores = cores::cores(settings.workers.count, settings.workers.pin);
-    let policy = rules(settings, &own, nonce_key, None, cores.len())?;
+    let mut policy = rules(settings, &own, nonce_key, None, cores.len())?;
+    if let Some(store) = &mut store {
+        policy.auth.sha256 = !store.has_md5_only(&settings.realm)?;
+    }
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;
     }

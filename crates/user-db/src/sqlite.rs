@@ -214,6 +214,12 @@ impl UserStore for SqliteStore {
             .map_err(|error| self.slip(&error))
     }
 
+    fn has_md5_only(&mut self, realm: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM users WHERE realm = ?1 AND sha256 IS NULL)";
+        let found = self.connection.query_row(sql, params![realm], |row| row.get(0));
+        found.map_err(|error| self.slip(&error))
+    }
+
     fn list(&mut self, page: &Page) -> Result<Vec<UserSummary>, StoreError> {
         const LIST: &str = "SELECT realm, name, allocations_max, created FROM users
             WHERE (?1 IS NULL OR realm = ?1) AND (realm, name) > (?2, ?3) ORDER BY realm, name LIMIT ?4";

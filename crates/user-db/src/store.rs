@@ -41,6 +41,12 @@ pub trait UserStore: Send {
     /// The store's own.
     fn find(&mut self, realm: &str, user: &UserQuery) -> Result<Option<UserRecord>, StoreError>;
 
+    /// Whether a realm has a user of whom only the MD5 key is known.
+    ///
+    /// # Errors
+    /// The store's own.
+    fn has_md5_only(&mut self, realm: &str) -> Result<bool, StoreError>;
+
     /// A number that has changed when somebody else (another handle, another process) changed a
     /// user since it was last asked.
     ///

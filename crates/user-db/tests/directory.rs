@@ -79,6 +79,10 @@ impl Scripted {
 }
 
 impl UserStore for Scripted {
+    fn has_md5_only(&mut self, _realm: &str) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     fn add(&mut self, _: &NewUser) -> Result<(), StoreError> {
         unreachable!("a directory adds nobody")
     }

@@ -222,6 +222,20 @@ fn many_processes_may_begin_at_once() {
 }
 
 #[test]
+fn a_user_with_an_md5_key_alone_is_known_of() {
+    let dir = TempDir::new();
+    let path = dir.database();
+    let mut store = SqliteStore::open(&path).unwrap();
+    let password = Secret::new("correct horse".to_owned());
+    store.add(&NewUser::new(REALM, "alice", &password, None).unwrap()).unwrap();
+    assert!(!store.has_md5_only(REALM).unwrap());
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute("UPDATE users SET sha256 = NULL WHERE name = 'alice'", []).unwrap();
+    assert!(store.has_md5_only(REALM).unwrap());
+    assert!(!store.has_md5_only("another realm").unwrap());
+}
+
+#[test]
 fn a_file_of_a_newer_version_is_left_alone() {
     let dir = TempDir::new();
     let path = dir.database();

@@ -302,6 +302,7 @@ pub(crate) fn policy() -> Policy {
             users: true,
             secrets: vec![],
             expiry_at_refresh: false,
+            sha256: true,
             userhash: false,
             tokens: None,
             nonce_key: Secret::new([9; 32]),

@@ -56,14 +56,14 @@ impl<'a> Claim<'a> {
         // where libraries in the field take 438 for a final word (RFC 6062 §4.3).
         let ports =
             if message.method() == Method::CONNECTION_BIND { Ports::Any } else { Ports::Own };
-        // Every nonce of ours offers password algorithms, so its features need no second look.
         let judged = nonce::judge(&auth.nonce_key, now.unix, lifetime, (from, ports), nonce);
-        let nonce_is_stale = match judged {
-            NonceState::Fresh(_) => false,
-            NonceState::Stale(_) => true,
+        let (features, nonce_is_stale) = match judged {
+            NonceState::Fresh(features) => (features, false),
+            NonceState::Stale(features) => (features, true),
             NonceState::Foreign => return Err(Refusal::ForeignNonce),
         };
-        let algorithm = algorithm(message)?;
+        // The nonce tells what was offered with it, whatever is offered by now.
+        let algorithm = algorithm(message, features.password_algorithms)?;
         if realm != policy.realm.as_bytes() {
             return Err(Refusal::WrongRealm);
         }
@@ -93,9 +93,9 @@ impl<'a> ClaimedUser<'a> {
     }
 }
 
-/// The algorithm of the key: either the request has neither attribute, or the list is what we offered
+/// The algorithm of the key: either the request has neither attribute, or the list is what was `offered`
 /// and the choice is one of it (RFC 8489 §9.2.4).
-fn algorithm(message: &Message<'_>) -> Result<Option<PasswordAlgorithm>, Refusal> {
+fn algorithm(message: &Message<'_>, offered: bool) -> Result<Option<PasswordAlgorithm>, Refusal> {
     let chosen = message.first(AttributeType::PASSWORD_ALGORITHM);
     let list = message.first(AttributeType::PASSWORD_ALGORITHMS);
     let (Some(chosen), Some(list)) = (chosen, list) else {
@@ -104,7 +104,7 @@ fn algorithm(message: &Message<'_>) -> Result<Option<PasswordAlgorithm>, Refusal
     };
     value::password_algorithm(chosen)
         .ok()
-        .filter(|chosen| list == OFFERED_BYTES && OFFERED.contains(chosen))
+        .filter(|chosen| offered && list == OFFERED_BYTES && OFFERED.contains(chosen))
         .map(Some)
         .ok_or(Refusal::PasswordAlgorithms)
 }

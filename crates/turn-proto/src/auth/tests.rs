@@ -32,6 +32,7 @@ fn policy() -> Policy {
             users: true,
             secrets: Vec::new(),
             expiry_at_refresh: true,
+            sha256: true,
             userhash: true,
             tokens: None,
             nonce_key: Secret::new([3; 32]),
@@ -541,4 +542,37 @@ fn a_challenge_has_what_the_next_try_needs() {
             .with(|ask| ask.nonce = Some(nonce.to_vec()));
         accepted(both(&policy, NOW, &retry, &ann()));
     }
+}
+
+/// A realm with a user of whom only the MD5 key is known offers no SHA-256, and its nonces say so: every client
+/// logs in by MD5, and nobody on the way can have made the offer smaller (8489-9.2.4-05).
+#[test]
+fn where_only_md5_keys_are_known_only_they_are_asked_for() {
+    let md5_only = UserAnswer::Known(User {
+        name: "ann".into(),
+        keys: UserKeys { sha256: None, ..keys("ann", "right") },
+        allocations_max: None,
+    });
+    let before = policy();
+    let policy = Policy { auth: AuthPolicy { sha256: false, ..policy().auth }, ..policy() };
+    let mut out = [0; 548];
+    let mut builder =
+        MessageBuilder::new(&mut out, Class::Error, Method::ALLOCATE, TransactionId([9; 12]));
+    challenge(&mut builder, &policy, NOW, client(), Refusal::NoCredentials);
+    let len = builder.finish().unwrap();
+    let message = Message::parse(&out[..len]).unwrap();
+    assert_eq!(message.first(AttributeType::PASSWORD_ALGORITHMS), None);
+    let nonce = message.first(AttributeType::NONCE).unwrap();
+    assert!(nonce.starts_with(b"obMatJos2QAAA"), "USERHASH alone");
+    let ask = Ask::by("ann", "right", &policy).with(|ask| ask.nonce = Some(nonce.to_vec()));
+    accepted(both(&policy, NOW, &ask, &md5_only));
+    // It was not offered with this nonce.
+    let chosen = ask.choosing(PasswordAlgorithm::MD5);
+    assert_eq!(refused(&both(&policy, NOW, &chosen, &md5_only)), Refusal::PasswordAlgorithms);
+    // A nonce from before goes on as it was given.
+    let nonce = mint(&before.auth.nonce_key, NOW.unix, client(), features(&before));
+    let ask = Ask::by("ann", "right", &policy)
+        .choosing(PasswordAlgorithm::SHA256)
+        .with(|ask| ask.nonce = Some(nonce.as_bytes().to_vec()));
+    accepted(both(&policy, NOW, &ask, &ann()));
 }

@@ -2,6 +2,8 @@
 //! and from a secret shared with the service that hands them out
 //! (draft-uberti-behave-turn-rest-00 §2.2). No look-up, no list of users.
 
+use core::ops::Range;
+
 use stun_wire::{LongTermKeys, time_limited_password};
 use turn_types::{Secret, UnixSeconds};
 
@@ -19,17 +21,39 @@ pub(super) struct TimeLimitedName<'a> {
     pub(super) account: &'a str,
 }
 
+/// Years 2001 to 2286: what a timestamp looks like where the user id is a number as well.
+const TIMESTAMPS: Range<u64> = 1_000_000_000..10_000_000_000;
+
+/// How far ahead a timestamp may be that stands before another number that looks like one: services hand
+/// out credentials for hours, and a telephone number in that place is mostly further away.
+const AMBIGUOUS_WITHIN: u64 = 30 * 24 * 3600;
+
 impl<'a> TimeLimitedName<'a> {
     /// Reads a name; `None` if there is no time in it.
-    pub(super) fn parse(name: &'a str) -> Option<Self> {
-        let (expires, user) = if let Some((time, user)) = name.split_once(':')
-            && let Some(expires) = seconds(time)
-        {
-            (expires, user)
-        } else if let Some((user, time)) = name.rsplit_once(':') {
-            (seconds(time)?, user)
-        } else {
-            (seconds(name)?, name)
+    ///
+    /// Where both parts are numbers, the one of them that looks like a timestamp is; if neither or both do, it
+    /// is the first, as in the draft, unless that is more than 30 days ahead: then the earlier one. So no
+    /// credential is good for longer than that beyond what its service meant.
+    pub(super) fn parse(name: &'a str, now: UnixSeconds) -> Option<Self> {
+        let first = name.split_once(':').and_then(|(time, user)| Some((seconds(time)?, user)));
+        let last = name.rsplit_once(':').and_then(|(user, time)| Some((seconds(time)?, user)));
+        let (expires, user) = match (first, last) {
+            (Some(first), Some(last)) => {
+                match [first, last].map(|(time, _)| TIMESTAMPS.contains(&time.0)) {
+                    [true, false] => first,
+                    [false, true] => last,
+                    _ if first.0.0 <= now.0.saturating_add(AMBIGUOUS_WITHIN) => first,
+                    _ => {
+                        if last.0 < first.0 {
+                            last
+                        } else {
+                            first
+                        }
+                    }
+                }
+            }
+            (Some(found), None) | (None, Some(found)) => found,
+            (None, None) => (seconds(name)?, name),
         };
         Some(Self { expires, account: if user.is_empty() { name } else { user } })
     }
@@ -52,6 +76,8 @@ pub(super) fn keys(secret: &SharedSecret, name: &str, realm: &str) -> Option<Use
 mod tests {
     use super::*;
 
+    const NOW: UnixSeconds = UnixSeconds(1_699_990_000);
+
     #[test]
     fn a_time_is_found_on_either_side() {
         for (name, expires, account) in [
@@ -63,11 +89,24 @@ mod tests {
             ("1700000000:a:b", 1_700_000_000, "a:b"),
             ("a:b:1700000000", 1_700_000_000, "a:b"),
             ("1700000000:1800000000", 1_700_000_000, "1800000000"),
+            // Numeric user ids, on either side.
+            ("1700000000:42", 1_700_000_000, "42"),
+            ("42:1700000000", 1_700_000_000, "42"),
+            ("1700000000:4917012345678", 1_700_000_000, "4917012345678"),
+            ("4917012345678:1700000000", 1_700_000_000, "4917012345678"),
+            ("5551234567:1700000000", 1_700_000_000, "5551234567"),
+            ("1700000000:5551234567", 1_700_000_000, "5551234567"),
+            ("1700000000:1600000000", 1_700_000_000, "1600000000"),
+            ("9999999999:9999999998", 9_999_999_998, "9999999999"),
+            ("42:43", 42, "43"),
+            ("99999999999:43", 43, "99999999999"),
+            ("99999999999:a:43", 43, "99999999999:a"),
+            ("1800000000:a", 1_800_000_000, "a"),
             ("0:alice", 0, "alice"),
             ("1700000000:älice", 1_700_000_000, "älice"),
         ] {
             let expected = TimeLimitedName { expires: UnixSeconds(expires), account };
-            assert_eq!(TimeLimitedName::parse(name), Some(expected), "{name}");
+            assert_eq!(TimeLimitedName::parse(name, NOW), Some(expected), "{name}");
         }
     }
 
@@ -85,7 +124,7 @@ mod tests {
             "99999999999999999999:a",
             "١٧:a",
         ] {
-            assert_eq!(TimeLimitedName::parse(name), None, "{name}");
+            assert_eq!(TimeLimitedName::parse(name, NOW), None, "{name}");
         }
     }
 }

@@ -44,6 +44,7 @@ pub fn policy() -> Policy {
             users: true,
             secrets: vec![SharedSecret { name: "test".into(), secret: Secret::new(SECRET.into()) }],
             expiry_at_refresh: true,
+            sha256: true,
             userhash: false,
             tokens: None,
             nonce_key: Secret::new([42; 32]),

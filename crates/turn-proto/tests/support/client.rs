@@ -32,7 +32,7 @@ pub struct Client {
     pub sealing: Sealing,
     pub fingerprint: bool,
     pub nonce: Option<String>,
-    /// An access token that goes with Allocate and Refresh; `user` is the name of its key then.
+    /// An access token that goes with Allocate, Refresh and ConnectionBind; `user` is the name of its key then.
     pub token: Option<Token>,
     transactions: u32,
 }
@@ -135,7 +135,7 @@ impl Client {
             MessageBuilder::new(&mut out, Class::Request, method, self.next_transaction());
         write(&mut builder);
         if let Some(token) = &self.token
-            && matches!(method, Method::ALLOCATE | Method::REFRESH)
+            && matches!(method, Method::ALLOCATE | Method::REFRESH | Method::CONNECTION_BIND)
         {
             builder.attribute(AttributeType::ACCESS_TOKEN, &token.bytes);
         }

@@ -81,6 +81,7 @@ pub fn policy() -> Policy {
             users: true,
             secrets: Vec::new(),
             expiry_at_refresh: false,
+            sha256: true,
             userhash: true,
             tokens: None,
             nonce_key: Secret::new([9; 32]),

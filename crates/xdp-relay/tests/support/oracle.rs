@@ -91,6 +91,7 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
             users: false,
             secrets: Vec::new(),
             expiry_at_refresh: false,
+            sha256: true,
             userhash: false,
             tokens: None,
             nonce_key: Secret::new([9; 32]),
