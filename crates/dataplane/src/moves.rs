@@ -10,6 +10,7 @@ use turn_types::{Now, RelayId, WorkerId};
 use crate::associations::is_association;
 use crate::doors::Parcel;
 use crate::egress::Back;
+use crate::limits::HANDED_ROUNDS;
 use crate::observe::Trouble;
 use crate::relay_sockets::RelaySocket;
 use crate::streams::is_stream;
@@ -88,7 +89,11 @@ impl Worker {
         // Routes go first: what they carried is counted for it while it is here.
         self.settle(now);
         // What the kernel wrote by them waits in the ring, and is for its client.
-        while self.receive_handed() {}
+        for _ in 0..HANDED_ROUNDS {
+            if !self.receive_handed() {
+                break;
+            }
+        }
         let Some(departure) = self.server.depart(&fetch) else { return };
         // Something may be gathered that is to be sent by its sockets.
         self.egress.flush(&self.rx, &self.sockets);
