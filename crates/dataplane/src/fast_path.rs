@@ -19,6 +19,8 @@ pub(crate) struct FastPath {
     routes: Option<Routes>,
     /// Flows of clients with connections, of which the kernel hands over what peers send.
     handed: ByNumber<Ticket, Handing>,
+    /// The same by relay socket and peer, for what comes by that socket all the same.
+    by_peer: HashMap<(RelayId, SocketAddr), FlowId>,
     /// Those of them that are withdrawn: what the kernel wrote before waits in the ring, perhaps for a client
     /// that has moved.
     withdrawn: Vec<Ticket>,
@@ -40,9 +42,9 @@ pub(crate) struct Handing {
 
 impl FastPath {
     pub(crate) fn new(routes: Option<Routes>) -> Self {
-        let (handed, last) = (ByNumber::default(), HashMap::new());
+        let (handed, by_peer, last) = (ByNumber::default(), HashMap::new(), HashMap::new());
         let (withdrawn, refused) = (Vec::new(), BTreeMap::new());
-        Self { routes, handed, withdrawn, refused, sweep_at: None, last }
+        Self { routes, handed, by_peer, withdrawn, refused, sweep_at: None, last }
     }
 
     /// What the kernel hands over, and by which relay sockets it would have come.
@@ -96,7 +98,7 @@ impl FastPath {
 
     /// Has the kernel hand over what the peer of a client with a connection sends.
     fn hand(&mut self, now: Instant, route: &Route) -> Result<(), Trouble> {
-        let Self { routes, handed, withdrawn, .. } = self;
+        let Self { routes, handed, by_peer, withdrawn, .. } = self;
         let Some(routes) = routes else { return Ok(()) };
         let id = flow_id(route.id);
         // What comes of ourselves comes by no interface.
@@ -109,12 +111,16 @@ impl FastPath {
         if let Some(before) = before
             && routes.ticket(id) != Some(before)
         {
+            if let Some(old) = handed.get(&before) {
+                by_peer.remove(&(old.relay, old.peer));
+            }
             withdrawn.push(before);
         }
         match ticket {
             Ok(Some(ticket)) => {
                 let Route { relay, relayed, peer, .. } = *route;
                 handed.insert(ticket, Handing { relay, relayed: relayed.0, peer: peer.0 });
+                by_peer.insert((relay, peer.0), id);
             }
             Ok(None) => {}
             Err(_) => self.take_back(id),
@@ -124,7 +130,22 @@ impl FastPath {
 
     fn take_back(&mut self, id: FlowId) {
         if let Some(ticket) = self.routes.as_mut().and_then(|routes| routes.take_back(id)) {
+            if let Some(old) = self.handed.get(&ticket) {
+                self.by_peer.remove(&(old.relay, old.peer));
+            }
             self.withdrawn.push(ticket);
+        }
+    }
+
+    /// Notes that a peer's datagram came by its relay socket: the kernel hands over its next ones for some
+    /// seconds, if it has a route for them.
+    pub(crate) fn came_by_socket(&self, relay: RelayId, peer: SocketAddr) {
+        // Most workers have none, and what is handed over does not come this way.
+        if self.by_peer.is_empty() {
+            return;
+        }
+        if let (Some(routes), Some(id)) = (&self.routes, self.by_peer.get(&(relay, peer))) {
+            routes.prove(*id);
         }
     }
 

@@ -77,6 +77,7 @@ impl Worker {
         for index in messages {
             let message = self.rx.message(index);
             let peer = PeerAddr(message.from);
+            self.fast_path.came_by_socket(relay, message.from);
             for (start, packet) in message.segments() {
                 if message.truncated {
                     self.egress.dropped(DropReason::Truncated);

@@ -357,9 +357,10 @@ pub struct Offload {
     /// It needs the capabilities CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; without them the server says so and
     /// relays by sockets.
     ///
-    /// Firewall rules of this host (nftables, iptables) do not see the packets that the program
-    /// relays: the first packet of each flow and one in 15 seconds (on each processor) take the long
-    /// way, through them and the sockets. Where such rules have to see every packet, write `off`.
+    /// Firewall rules of this host (nftables, iptables) see one packet of each flow and direction in two
+    /// seconds, which takes the long way through them and the sockets. What they do to it decides about the others: a
+    /// ban stops a flow within five seconds. Counters and rate limits miss the others. Where such rules
+    /// have to see every packet, write `off`.
     #[schemars(example = &"off", extend("x-applied" = "restart"))]
     pub mode: OffloadMode,
     /// The network interfaces that the program is attached to, by name, 64 at most. Without any:
@@ -368,8 +369,8 @@ pub struct Offload {
     #[schemars(example = serde_json::json!(["eth0", "eth1"]), extend("x-applied" = "restart"))]
     pub interfaces: Vec<InterfaceName>,
     /// Channels that the kernel may relay at once; those beyond are relayed by sockets. Each takes
-    /// about 0.5 KiB of the kernel's memory, and 64 bytes for each processor: by default 8 MiB, and
-    /// 1 MiB for each processor.
+    /// about 0.6 KiB of the kernel's memory, and 64 bytes for each processor that is online: by default
+    /// 10 MiB, and 1 MiB for each processor.
     #[schemars(example = 131_072, extend("x-applied" = "restart"))]
     pub flows: Count<1024, 1_048_576>,
 }

@@ -114,6 +114,9 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
+/// What nobody who runs a firewall may be surprised by.
+pub(crate) const PAST_THE_FIREWALL: &str = "this host's firewall sees one packet of each flow in two seconds; offload.mode = \"off\" has it see all";
+
 /// A number with its thousands apart: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

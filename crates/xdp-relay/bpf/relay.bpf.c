@@ -19,18 +19,19 @@ int relay_xdp(struct xdp_md *ctx)
 
 	/* Step 2: of a route, and for this host: a switch may send us what others are to have. */
 	struct route *route = &plan.route;
-	if (!find_route(udp, end, &packet, 0, route))
+	struct entry *entry = find_route(udp, end, &packet, 0, route);
+	if (!entry)
 		return XDP_PASS;
 	__u32 came_by = ctx->ingress_ifindex;
 	struct link *link = bpf_map_lookup_elem(&links, &came_by);
 	if (!link || !link->known || __builtin_memcmp(link->mac, data, ETH_ALEN))
 		return XDP_PASS;
 	if (route->handed)
-		return hand_over(ctx, 0, &packet, route) ? XDP_PASS : XDP_DROP;
+		return hand_over(ctx, 0, &packet, entry, route) ? XDP_PASS : XDP_DROP;
 
 	/* Step 3: whether it may take the route. */
 	int trial = is_trial(came_by, route);
-	if (make_plan(&packet, &plan, 0))
+	if (make_plan(&packet, entry, &plan, 0))
 		return XDP_PASS;
 
 	/* Steps 4 and 5: the way, as the system would take it. */
@@ -84,7 +85,8 @@ int relay_tc(struct __sk_buff *skb)
 	/* Step 2: of a route. What the system merged has the headers of its first datagram alone. */
 	int merged = skb->gso_segs > 1;
 	struct route *route = &plan.route;
-	if (!find_route(udp, end, &packet, merged, route))
+	struct entry *entry = find_route(udp, end, &packet, merged, route);
+	if (!entry)
 		return NEXT;
 	if (merged) {
 		came_merged(route);
@@ -92,7 +94,7 @@ int relay_tc(struct __sk_buff *skb)
 		return NEXT;
 	}
 	if (route->handed)
-		return hand_over(skb, 1, &packet, route) ? NEXT : DROP;
+		return hand_over(skb, 1, &packet, entry, route) ? NEXT : DROP;
 
 	/* Step 3: whether it may take the route. A checksum that is still to be made would be written
 	 * to where it was to be before. */
@@ -101,7 +103,7 @@ int relay_tc(struct __sk_buff *skb)
 		return NEXT;
 	}
 	int trial = is_trial(skb->ifindex, route);
-	if (make_plan(&packet, &plan, 1))
+	if (make_plan(&packet, entry, &plan, 1))
 		return NEXT;
 
 	/* Steps 4 and 5: the way, as the system would take it. */
@@ -124,6 +126,50 @@ int relay_tc(struct __sk_buff *skb)
 	if (!write_headers(data, end, &plan))
 		return DROP;
 	return trial ? TRIED : bpf_redirect(plan.way.ifindex, 0);
+}
+
+/* Segments of a packet to a client that are looked at: what a worker sends at once is rarely of more
+ * channels. */
+#define SEGMENTS_MAX 16
+
+/* Sees what this host itself sends leave: it came in and went out by the system's stack, and is what the
+ * worker made of it. */
+SEC("classifier")
+int tap(struct __sk_buff *skb)
+{
+	/* What was redirected, or is forwarded for others, came by an interface. */
+	if (skb->ingress_ifindex || skb->vlan_present || skb->ifindex > 0xffff)
+		return NEXT;
+	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
+	struct route_key key = {};
+	struct udphdr *udp = find_leaving(data, end, &key);
+	if (!udp)
+		return NEXT;
+	__u32 only = 0;
+	struct doors *door = bpf_map_lookup_elem(&doors, &only);
+	if (!door)
+		return NEXT;
+	struct ethhdr *eth = data;
+	__u64 way = way_of(skb->ifindex, eth->h_dest);
+	if (is_ours(door->relay, udp->source))
+		prove(&key, way);
+	if (!is_ours(door->listener, udp->source))
+		return NEXT;
+	__u32 at = (void *)(udp + 1) - data;
+	for (int i = 0; i < SEGMENTS_MAX; i++) {
+		__be16 channel;
+		if (bpf_skb_load_bytes(skb, at, &channel, sizeof(channel)))
+			return NEXT;
+		int is_one = bpf_ntohs(channel) >= CHANNEL_MIN && bpf_ntohs(channel) <= CHANNEL_MAX;
+		if (is_one && channel != key.channel) {
+			key.channel = channel;
+			prove(&key, way);
+		}
+		if (skb->gso_segs < 2)
+			return NEXT;
+		at += skb->gso_size;
+	}
+	return NEXT;
 }
 
 /* bpf_fib_lookup is for programs that are under the GPL; this one is under the MIT licence as well. */

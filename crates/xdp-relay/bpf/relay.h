@@ -29,7 +29,8 @@
 /* Set before they are loaded. */
 const volatile __u32 processors = 1;   /* cells of a flow: for the processors below this number */
 const volatile __u32 look_up_from = 0; /* interface that looks up the way; 0: the one it came by */
-const volatile __u32 show_every = 0;   /* GRAINs between packets that the system is shown; 0: none */
+const volatile __u64 proof_holds = 0;  /* nanoseconds; 0: none is wanted, for tests */
+const volatile __u64 renew_every = 0;  /* nanoseconds between packets that renew a proof */
 const volatile __u32 hands_over = 0;   /* whether the kernel has what it takes to fill rings */
 
 struct {
@@ -131,6 +132,7 @@ struct plan {
 	/* Of the route by which it comes, where that is another: the peer is a relayed address of ours. */
 	struct cell *first_cell;
 	struct limit first_limit;
+	struct evidence *evidence; /* of the route by which it leaves */
 	struct bpf_fib_lookup way;
 	__u64 now;
 	__s32 grows; /* by so many bytes */
@@ -387,16 +389,57 @@ static __always_inline __u16 since(__u16 moment, __u64 now)
 	return grain(now) - moment;
 }
 
-/* Whether it is time that the system sees a packet of this direction: it keeps what it knows of
- * neighbours, ways and connections by what it sends itself. */
-static __always_inline int is_to_be_shown(struct cell *cell, struct route *route, __u64 now)
+/* A way in one word. */
+static __always_inline __u64 way_of(__u32 interface, const __u8 *mac)
 {
-	__u16 *shown = route->channel ? &cell->to_client_shown : &cell->to_peer_shown;
-	/* A time longer than moments count is never over; one was shown then, too. */
-	if (!show_every || ((*shown || show_every > 0xffff) && since(*shown, now) < show_every))
-		return 0;
-	*shown = grain(now);
-	return 1;
+	return (__u64)interface << 48 | (__u64)(mac[5] | mac[4] << 8) << 32 |
+	       (__u32)(mac[3] | mac[2] << 8 | mac[1] << 16 | (__u32)mac[0] << 24);
+}
+
+/* Signed: the coarse clock is behind the one that proofs are dated by. */
+static __always_inline __s64 age_of(const struct evidence *evidence, __u64 now)
+{
+	return evidence->proven ? (__s64)(now - evidence->proven) : (__s64)(~0ull >> 1);
+}
+
+/* Whether a packet of a direction is to go the long way: by the system's stack. */
+static __always_inline int is_to_rise(struct evidence *evidence, __u64 now)
+{
+	__s64 age = age_of(evidence, now);
+	__u64 rose = evidence->rose;
+	if (!rose)
+		return age >= (__s64)renew_every &&
+		       (now >= evidence->again || age >= (__s64)proof_holds);
+	if (age >= (__s64)proof_holds)
+		return 1;
+	__u64 fine = bpf_ktime_get_ns();
+	int left = evidence->proven > rose;
+	if (!left || (fine - rose < PAUSE && evidence->risen < RISEN_MANY)) {
+		if (evidence->risen < RISEN_MOST && fine - evidence->began < RISEN_LONG)
+			return 1;
+		passed(OVERTAKEN);
+		evidence->again = now + AGAIN;
+	}
+	evidence->rose = 0;
+	return 0;
+}
+
+/* Notes that one goes the long way. */
+static __always_inline void rise(struct evidence *evidence, __u64 now)
+{
+	__u64 fine = bpf_ktime_get_ns();
+	/* As long as there is no proof there is nothing to be overtaken. */
+	if (!evidence->rose || age_of(evidence, now) >= (__s64)proof_holds) {
+		evidence->began = fine;
+		evidence->risen = 0;
+	}
+	evidence->risen += 1;
+	evidence->rose = fine;
+}
+
+static __always_inline int why_it_rises(const struct evidence *evidence, __u64 now)
+{
+	return passed(age_of(evidence, now) < (__s64)proof_holds ? PASS_SHOWN : PASS_UNPROVEN);
 }
 
 /* Notes that packets of a direction came merged. */
@@ -436,9 +479,11 @@ static __always_inline struct limit limit_of(struct route *route)
 
 /* Step 3: whether the packet may take its route now, and how. Nothing of it is changed yet. Negative:
  * user space is to see it. */
-static __always_inline int make_plan(struct packet *packet, struct plan *plan, int tc)
+static __always_inline int make_plan(struct packet *packet, struct entry *entry, struct plan *plan,
+				     int tc)
 {
 	struct route *route = &plan->route;
+	int wants_proof = proof_holds && !route->probe;
 	__u64 now = bpf_ktime_get_coarse_ns();
 	if (!holds(route, now))
 		return passed(PASS_EXPIRED);
@@ -447,12 +492,11 @@ static __always_inline int make_plan(struct packet *packet, struct plan *plan, i
 		return passed(PASS_PROCESSOR);
 	if (packet->ttl <= 1)
 		return passed(PASS_TTL);
-	if (!route->probe && is_to_be_shown(plan->cell, route, now))
-		return passed(PASS_SHOWN);
 	if (tc && follows_merged(plan->cell, route, now))
 		return passed(PASS_MERGED);
 	plan->now = now;
 	plan->first_cell = 0;
+	plan->evidence = 0;
 	plan->ttl = packet->ttl - 1;
 	plan->tos = packet->tos;
 
@@ -479,7 +523,8 @@ static __always_inline int make_plan(struct packet *packet, struct plan *plan, i
 		key.local_port = route->destination_port;
 		plan->first_cell = plan->cell;
 		plan->first_limit = limit_of(route);
-		if (!read_route(&key, route) || !route->channel || !holds(route, now))
+		struct entry *last = read_route(&key, route);
+		if (!last || !route->channel || !holds(route, now))
 			return passed(PASS_HAIRPIN);
 		plan->cell = cell_of(route);
 		if (!plan->cell)
@@ -489,6 +534,27 @@ static __always_inline int make_plan(struct packet *packet, struct plan *plan, i
 			return passed(PASS_TTL);
 		plan->ttl -= 1;
 		grows += route->udp_change + len;
+		/* It goes through the stack twice. */
+		if (wants_proof) {
+			struct evidence *evidence = &entry->evidence;
+			int rises = is_to_rise(evidence, now) | is_to_rise(&last->evidence, now);
+			if (rises || evidence->way >> 48 != LOOPBACK) {
+				rise(evidence, now);
+				rise(&last->evidence, now);
+				return why_it_rises(age_of(evidence, now) > age_of(&last->evidence, now) ?
+							    evidence :
+							    &last->evidence,
+						    now);
+			}
+			plan->evidence = &last->evidence;
+		}
+	} else if (wants_proof) {
+		struct evidence *evidence = &entry->evidence;
+		if (is_to_rise(evidence, now)) {
+			rise(evidence, now);
+			return why_it_rises(evidence, now);
+		}
+		plan->evidence = evidence;
 	}
 
 	/* IPv6 wants a checksum, IPv4 does without. */
@@ -509,7 +575,8 @@ static __always_inline int make_plan(struct packet *packet, struct plan *plan, i
 
 /* Whether a peer's datagram may be handed over to the worker of its client's connection: whoever it is
  * for looks at it as if it had come by its socket. Negative: it is to come by that. */
-static __always_inline int may_be_handed(struct packet *packet, struct route *route, int tc)
+static __always_inline int may_be_handed(struct packet *packet, struct entry *entry,
+					 struct route *route, int tc)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
 	if (!holds(route, now))
@@ -517,13 +584,16 @@ static __always_inline int may_be_handed(struct packet *packet, struct route *ro
 	struct cell *cell = cell_of(route);
 	if (!cell)
 		return passed(PASS_PROCESSOR);
-	if (!route->probe && is_to_be_shown(cell, route, now))
-		return passed(PASS_SHOWN);
 	if (tc && follows_merged(cell, route, now))
 		return passed(PASS_MERGED);
 	/* One that is still to be made can only be made by the system; IPv6 wants one. */
 	if (packet->check ? !has_checksum(packet, route) : packet->v6)
 		return passed(PASS_CHECKSUM);
+	struct evidence *evidence = &entry->evidence;
+	if (proof_holds && !route->probe && is_to_rise(evidence, now)) {
+		rise(evidence, now);
+		return why_it_rises(evidence, now);
+	}
 	return 0;
 }
 
@@ -560,9 +630,10 @@ static __always_inline int put_in(void *ring, void *ctx, int tc, struct packet *
 
 /* Hands a peer's datagram over to the worker of its client's connection. Negative: it is to come by the
  * socket. */
-static __always_inline int hand_over(void *ctx, int tc, struct packet *packet, struct route *route)
+static __always_inline int hand_over(void *ctx, int tc, struct packet *packet, struct entry *entry,
+				     struct route *route)
 {
-	if (!hands_over || may_be_handed(packet, route, tc))
+	if (!hands_over || may_be_handed(packet, entry, route, tc))
 		return -1;
 	__u32 worker = route->worker;
 	void *ring = bpf_map_lookup_elem(&rings, &worker);
@@ -579,6 +650,60 @@ static __always_inline int hand_over(void *ctx, int tc, struct packet *packet, s
 static __always_inline int is_trial(__u32 came_by, struct route *route)
 {
 	return route->probe && came_by == LOOPBACK;
+}
+
+/* A UDP datagram that leaves, or several that are to be cut, as the key of what comes the other way. */
+static __always_inline struct udphdr *find_leaving(void *data, void *end, struct route_key *key)
+{
+	struct ethhdr *eth = data;
+	if ((void *)(eth + 1) > end)
+		return 0;
+	struct udphdr *udp;
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = (void *)(eth + 1);
+		if ((void *)(ip + 1) > end || *(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP ||
+		    ip->frag_off & bpf_htons(IP_FRAGMENT))
+			return 0;
+		udp = (void *)(ip + 1);
+		set_v4(key->remote, ip->daddr);
+		set_v4(key->local, ip->saddr);
+	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = (void *)(eth + 1);
+		if ((void *)(ip + 1) > end || ip->nexthdr != IPPROTO_UDP)
+			return 0;
+		udp = (void *)(ip + 1);
+		__builtin_memcpy(key->remote, &ip->daddr, sizeof(key->remote));
+		__builtin_memcpy(key->local, &ip->saddr, sizeof(key->local));
+	} else {
+		return 0;
+	}
+	if ((void *)(udp + 1) > end)
+		return 0;
+	key->remote_port = udp->dest;
+	key->local_port = udp->source;
+	return udp;
+}
+
+/* Notes that a packet left. `key` is that of what comes the other way in its flow: the direction of
+ * the packet is its neighbour. */
+static __always_inline void prove(const struct route_key *key, __u64 way)
+{
+	struct place *found = bpf_map_lookup_elem(&routes, key);
+	if (!found)
+		return;
+	__u64 place = *(volatile __u64 *)found;
+	__u32 index = place;
+	struct entry *other = bpf_map_lookup_elem(&entries, &index);
+	if (!other || *(volatile __u64 *)&other->generation != place >> 32 ||
+	    __builtin_memcmp(&other->key, key, sizeof(*key)))
+		return;
+	index ^= 1;
+	struct entry *entry = bpf_map_lookup_elem(&entries, &index);
+	if (!entry || !*(volatile __u64 *)&entry->generation)
+		return;
+	struct evidence *evidence = &entry->evidence;
+	*(volatile __u64 *)&evidence->way = way;
+	*(volatile __u64 *)&evidence->proven = bpf_ktime_get_ns();
 }
 
 /* Step 4: what to ask for the way. */
@@ -620,6 +745,11 @@ static __always_inline int judge_way(long answer, struct plan *plan, __u8 leave)
 	struct link *link = bpf_map_lookup_elem(&links, &interface);
 	if (!link || !(link->leave & leave))
 		return passed(PASS_LINK);
+	struct evidence *evidence = plan->evidence;
+	if (evidence && evidence->way != way_of(interface, plan->way.dmac)) {
+		rise(evidence, plan->now);
+		return passed(PASS_MOVED);
+	}
 	return 0;
 }
 

@@ -45,6 +45,26 @@ struct route {
 	__u64 ticket;     /* what the worker knows it by then */
 };
 
+/* What the system itself did with packets of a direction: by these the program knows that the host's own
+ * rules let them through, unaltered and by this way. Times are of CLOCK_MONOTONIC in nanoseconds. Processors
+ * that write at the same time may cost a packet the long way, or a place in the order. */
+struct evidence {
+	__u64 proven; /* when one last left by the stack, or came to its worker, if handed; 0: never */
+	__u64 way;    /* by which interface it left, and to whose link-layer address: way_of */
+	__u64 began;  /* when the first was left to the stack, of those that were in a row */
+	__u64 rose;   /* when the last of them was; 0: packets are carried */
+	__u64 risen;  /* how many there were */
+	__u64 again;  /* when it is tried to renew the proof, after it was in vain */
+};
+
+/* Behind a packet that was left to the stack the next ones follow, until one of its direction was proven
+ * after the last of them, and there was a pause. */
+#define PAUSE 250000ull /* nanoseconds */
+#define RISEN_MANY 64 /* so many do without a pause, */
+#define RISEN_MOST 256 /* so many without a proof, */
+#define RISEN_LONG 50000000ull /* or so many nanoseconds: then packets may overtake each other, */
+#define AGAIN 250000000ull /* and so many nanoseconds later it is tried again */
+
 /* An entry. User space writes it while `generation` is 0, and nothing of it changes from then on but
  * `until`, `cost` and `window`, each a word by itself. When it is withdrawn, `generation` is 0 again, and
  * the entry rests for seconds before another direction gets it. The entries of a flow are neighbours: to its
@@ -53,6 +73,7 @@ struct entry {
 	struct route route;
 	__u64 generation;
 	struct route_key key;
+	struct evidence evidence;
 };
 
 /* A peer's datagram in the ring of a worker, in front of its payload. */
@@ -79,11 +100,10 @@ struct cell {
 	__u64 to_peer_over; /* packets beyond the bandwidth */
 	__u64 to_client_over;
 	__u64 seen;          /* when the last packet came */
-	/* When, in GRAINs of time; 0: never. They come round every nine minutes. */
-	__u16 to_peer_shown; /* one was last left to user space for the system to see */
-	__u16 to_client_shown;
-	__u16 to_peer_merged; /* some last came merged */
+	/* When some last came merged, in GRAINs of time; 0: never. They come round every nine minutes. */
+	__u16 to_peer_merged;
 	__u16 to_client_merged;
+	__u32 zero;
 };
 
 /* When the traffic let through so far would be through at the rate of the limit. */
@@ -120,7 +140,7 @@ struct link {
 /* Why a packet of a known route was left to user space. */
 enum pass {
 	PASS_EXPIRED,      /* the route has run out, or its worker does not answer */
-	PASS_SHOWN,        /* now and then one is shown to the system, which keeps neighbours by it */
+	PASS_SHOWN,        /* now and then one shows that the system's rules still let its direction through */
 	PASS_TTL,          /* it would run out here */
 	PASS_CHECKSUM,     /* it has none, and IPv6 wants one */
 	PASS_HAIRPIN,      /* there is no route at the other allocation */
@@ -133,5 +153,8 @@ enum pass {
 	PASS_RING,         /* there is no room in the worker's ring, or it has none */
 	PASS_STALE,        /* its route was withdrawn while the program read it */
 	PASS_PROCESSOR,    /* this processor came into use later than the program: it has no cells */
+	PASS_UNPROVEN,     /* no packet of its direction has come through the system's stack of late */
+	PASS_MOVED,        /* those that did left by another way than the program would take */
+	OVERTAKEN,         /* is none: one was carried while others may still have been in the stack */
 	PASSES,
 };

@@ -70,6 +70,9 @@ impl Entries {
         for (at, word) in key.words().into_iter().enumerate() {
             self.word(index, entry::KEY + at).store(word, Relaxed);
         }
+        for word in entry::PROVEN..entry::WORDS {
+            self.word(index, word).store(0, Relaxed);
+        }
         // 0 is none; after four thousand million routes numbers come round.
         let generation = self.generations.fetch_add(1, Relaxed) % (u32::MAX - 1) + 1;
         // The rest is there before the generation is.
@@ -83,6 +86,17 @@ impl Entries {
         self.word(index, entry::UNTIL).store(value.until, Relaxed);
         self.word(index, entry::COST).store(value.cost, Relaxed);
         self.word(index, entry::WINDOW).store(value.window, Relaxed);
+    }
+
+    /// Notes that a packet came to its worker by the system's stack.
+    pub(crate) fn prove(&self, index: u32, now: Instant) {
+        self.word(index, entry::PROVEN).store(now.as_nanos(), Relaxed);
+    }
+
+    /// When and by which way a packet last left by the system's stack; zeros for none.
+    pub(crate) fn proof(&self, index: u32) -> (u64, u64) {
+        let read = |word| self.word(index, word).load(Relaxed);
+        (read(entry::PROVEN), read(entry::WAY))
     }
 
     fn word(&self, index: u32, word: usize) -> &std::sync::atomic::AtomicU64 {

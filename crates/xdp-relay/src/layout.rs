@@ -59,20 +59,23 @@ impl LinkValue {
     pub(crate) const UNKNOWN: Self = Self { mac: [0; 6], leave: 0, known: 0 };
 }
 
-/// Words of `struct entry`, in its order: `struct route`, the generation, and the key.
+/// Words of `struct entry`, in its order: `struct route`, the generation, the key, and `struct evidence`.
 pub(crate) mod entry {
     pub(crate) const UNTIL: usize = 5;
     pub(crate) const COST: usize = 6;
     pub(crate) const WINDOW: usize = 7;
     pub(crate) const GENERATION: usize = 12;
     pub(crate) const KEY: usize = 13;
+    /// `struct evidence`.
+    pub(crate) const PROVEN: usize = 18;
+    pub(crate) const WAY: usize = 19;
     /// How many there are.
-    pub(crate) const WORDS: usize = 18;
+    pub(crate) const WORDS: usize = 24;
 }
 
 /// Words of `struct route`, and of a key.
 const ROUTE_WORDS: usize = entry::GENERATION;
-const KEY_WORDS: usize = entry::WORDS - entry::KEY;
+const KEY_WORDS: usize = entry::PROVEN - entry::KEY;
 
 impl RouteValue {
     /// It as the programs read it.
@@ -116,16 +119,11 @@ pub(crate) mod cell {
     pub(crate) const TO_PEER_OVER: usize = 4;
     pub(crate) const TO_CLIENT_OVER: usize = 5;
     pub(crate) const SEEN: usize = 6;
-    /// `to_peer_shown` and what is behind it.
+    /// `to_peer_merged` in its lowest bits (this machine is little-endian), and what is behind it.
     pub(crate) const MOMENTS: usize = 7;
-    /// Where in it `to_peer_merged` is: this machine is little-endian.
-    pub(crate) const TO_PEER_MERGED_SHIFT: u32 = 32;
     /// How many there are.
     pub(crate) const WORDS: usize = 8;
 }
-
-/// `GRAIN_BITS`.
-pub(crate) const GRAIN_BITS: u32 = 23;
 
 /// Bytes of `struct handed`, in front of a payload, and where its fields are.
 pub(crate) mod handed {
@@ -147,7 +145,7 @@ pub(crate) const DOOR_WORDS: usize = 65_536 / 64;
 pub(crate) const WORKERS_MAX: usize = 256;
 
 /// `enum pass`: why a packet of a known route was left to user space, as metrics call it.
-pub(crate) const PASSES: [&str; 14] = [
+pub(crate) const PASSES: [&str; 17] = [
     "expired",
     "shown",
     "ttl",
@@ -162,7 +160,18 @@ pub(crate) const PASSES: [&str; 14] = [
     "ring",
     "stale",
     "processor",
+    "unproven",
+    "moved",
+    "overtaken",
 ];
+
+/// A way in one word, as `way_of` has it.
+pub(crate) const fn way(interface: u32, mac: [u8; 6]) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    (interface as u64) << 48
+        | (u16::from_be_bytes([e, f]) as u64) << 32
+        | u32::from_be_bytes([a, b, c, d]) as u64
+}
 
 /// An address as the programs have it: IPv4 as `::ffff:a.b.c.d`.
 pub(crate) const fn address(ip: IpAddr) -> [u8; 16] {

@@ -6,11 +6,15 @@ use std::time::Duration;
 /// leaves no way open for longer. It says so every second, and may be late by a few.
 pub const LEASE: Duration = Duration::from_secs(5);
 
-/// How often a packet of each direction of a flow is left to the sockets. By it the system keeps what
-/// it knows of neighbours (which it forgets, or never learns to be gone, if it sends nothing
-/// itself), of connections in its firewall, and of paths: well below the 30 s that a firewall keeps
-/// a flow of UDP. One packet in hundreds is late by some tens of microseconds.
-pub const SHOW_EVERY: Duration = Duration::from_secs(15);
+/// How long the programs carry a direction of a flow behind the last packet of it that went through the system's
+/// own stack, and so past the host's own rules. A ban of the host's firewall has stopped a flow after this time: below the five
+/// seconds of a [`LEASE`], and long enough for two renewals.
+pub const PROOF_HOLDS: Duration = Duration::from_secs(4);
+
+/// How old a proof is when a packet of the direction is left to the stack to renew it. By it the system also keeps
+/// what it knows of neighbours, of connections in its firewall, and of paths. One packet in hundreds is late
+/// by some tens of microseconds.
+pub const RENEW_EVERY: Duration = Duration::from_millis(1750);
 
 /// How long a place of the programs' arrays (an entry, a flow's cells, a bucket) is out of use before it
 /// is given to another flow. A program that found it before may be reading or counting there still: it

@@ -9,8 +9,9 @@ use aya::programs::{Program, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use crate::entries::Entries;
-use crate::layout::{BUCKET_WORDS, DOOR_WORDS, GRAIN_BITS, LinkValue, WORKERS_MAX, cell};
+use crate::layout::{BUCKET_WORDS, DOOR_WORDS, LinkValue, WORKERS_MAX, cell};
 use crate::limits::LINKS_MAX;
+use crate::path::Proof;
 use crate::pins::Pins;
 use crate::shared::Shared;
 use crate::trouble::Trouble;
@@ -21,6 +22,9 @@ static RELAY: &[u8] =
 /// The programs' names: for drivers and the generic hook of XDP, and for tc.
 pub(crate) const XDP: &str = "relay_xdp";
 pub(crate) const TC: &str = "relay_tc";
+
+/// The program that sees what leaves by the system's stack.
+pub(crate) const TAP: &str = "tap";
 
 /// The rings of all workers.
 pub(crate) const RINGS: &str = "rings";
@@ -35,8 +39,8 @@ pub(crate) struct Making {
     pub(crate) flows: u32,
     /// The device that the way out is looked up from; 0: the one a packet came by.
     pub(crate) look_up_from: u32,
-    /// How often a packet of each direction of a flow is left to the sockets.
-    pub(crate) show_every: Duration,
+    /// What proof a direction wants.
+    pub(crate) proof: Proof,
 }
 
 /// The programs with their maps; nothing is attached.
@@ -70,16 +74,18 @@ impl Object {
         // Of those that there may be one day, most never are; one that comes later has no cells.
         let online = aya::util::online_cpus().map_err(|(_, error)| Trouble::Kernel(error))?;
         let processors = online.into_iter().max().map_or(1, |last| last + 1);
-        let Making { flows, look_up_from, show_every } = making;
+        let Making { flows, look_up_from, proof } = making;
         let cells = flows.saturating_mul(processors);
-        let grains = show_every.as_nanos() >> GRAIN_BITS;
-        let show_every = u32::try_from(grains).unwrap_or(u32::MAX);
+        // The programs count them as signed.
+        let nanos = |time: Duration| time.as_nanos().min(i64::MAX as u128) as u64;
+        let (holds, renew) = (nanos(proof.holds), nanos(proof.renew_every));
         let mut loader = EbpfLoader::new();
         // The programs use no type of the kernel: none needs to be relocated.
         loader.btf(None);
         loader.override_global("processors", &processors, true);
         loader.override_global("look_up_from", &look_up_from, true);
-        loader.override_global("show_every", &show_every, true);
+        loader.override_global("proof_holds", &holds, true);
+        loader.override_global("renew_every", &renew, true);
         let hands = u32::from(hands_over);
         loader.override_global("hands_over", &hands, true);
         loader.map_max_entries("routes", 2 * flows);
@@ -89,7 +95,9 @@ impl Object {
         loader.map_max_entries("links", LINKS_MAX);
         let mut ebpf = loader.load(RELAY).map_err(Trouble::of)?;
         program::<Xdp>(&mut ebpf, XDP)?.load().map_err(Trouble::of)?;
-        program::<SchedClassifier>(&mut ebpf, TC)?.load().map_err(Trouble::of)?;
+        for name in [TC, TAP] {
+            program::<SchedClassifier>(&mut ebpf, name)?.load().map_err(Trouble::of)?;
+        }
         let shared = |name, words: usize| {
             Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(Trouble::Kernel)
         };
@@ -157,7 +165,7 @@ mod tests {
             // Tests of the programs say so, where they are not run.
             return;
         }
-        let making = Making { flows: 1024, look_up_from: 0, show_every: Duration::ZERO };
+        let making = Making { flows: 1024, look_up_from: 0, proof: Proof::SERVER };
         for hands_over in [false, true] {
             let object = Object::make_as(making, hands_over).map_err(|error| error.to_string());
             assert_eq!(object.map(|object| object.hands_over), Ok(hands_over));

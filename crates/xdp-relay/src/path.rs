@@ -26,8 +26,8 @@ use crate::layout::{
     BUCKET_WORDS, DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RouteKey, WORKERS_MAX, cell,
     entry,
 };
-use crate::limits::{LINKS_MAX, RING_BYTES};
-use crate::object::{Making, Object, RINGS, ROUTES, TC, XDP, duplicate, map, program};
+use crate::limits::{LINKS_MAX, PROOF_HOLDS, RENEW_EVERY, RING_BYTES};
+use crate::object::{Making, Object, RINGS, ROUTES, TAP, TC, XDP, duplicate, map, program};
 use crate::pins::Pins;
 use crate::ring::Ring;
 use crate::routes::{Common, RouteMap, Routes, writer};
@@ -44,9 +44,37 @@ pub struct Options {
     ///
     /// [`device::forwarding`]: crate::device::forwarding
     pub look_up_from: u32,
-    /// How often a packet of each direction of a flow is left to the sockets:
-    /// [`limits::SHOW_EVERY`](crate::limits::SHOW_EVERY); zero never, for tests.
-    pub show_every: Duration,
+    /// What proof a direction of a flow wants before the programs carry it.
+    pub proof: Proof,
+}
+
+/// How long a packet that went through the system's own stack proves that the host's rules let its direction
+/// through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// So long packets are carried behind it; zero: without any proof.
+    pub holds: Duration,
+    /// So long after it another is left to the stack.
+    pub renew_every: Duration,
+}
+
+impl Proof {
+    /// That of a server.
+    pub const SERVER: Self = Self { holds: PROOF_HOLDS, renew_every: RENEW_EVERY };
+
+    /// None is wanted: for tests.
+    pub const UNWANTED: Self = Self { holds: Duration::ZERO, renew_every: Duration::ZERO };
+}
+
+/// A frame that leaves, for the program that sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// By which interface; 0: the loopback.
+    pub by: u32,
+    /// By which it came; 0: this host sends it.
+    pub came_by: u32,
+    /// It is so many datagrams that are to be cut, of so many bytes of payload each; zeros: one.
+    pub segments: (u32, u32),
 }
 
 /// A device as the programs know it.
@@ -125,6 +153,7 @@ pub struct KernelPath {
 pub(crate) enum Hung {
     Xdp(XdpLinkId),
     Tc(SchedClassifierLinkId),
+    Tap(SchedClassifierLinkId),
 }
 
 impl fmt::Debug for KernelPath {
@@ -139,8 +168,8 @@ impl KernelPath {
     /// # Errors
     /// The kernel refuses: too old, no privilege, no memory.
     pub fn make(options: Options) -> Result<Self, Trouble> {
-        let Options { flows, look_up_from, show_every } = options;
-        let object = Object::make(Making { flows, look_up_from, show_every })?;
+        let Options { flows, look_up_from, proof } = options;
+        let object = Object::make(Making { flows, look_up_from, proof })?;
         let Object {
             ebpf,
             links,
@@ -252,6 +281,9 @@ impl KernelPath {
             Hung::Tc(link) => {
                 program::<SchedClassifier>(&mut self.ebpf, TC)?.detach(link).map_err(Trouble::of)
             }
+            Hung::Tap(link) => {
+                program::<SchedClassifier>(&mut self.ebpf, TAP)?.detach(link).map_err(Trouble::of)
+            }
         }
     }
 
@@ -313,6 +345,36 @@ impl KernelPath {
         link.map(Hung::Tc).map_err(Trouble::of)
     }
 
+    /// Has what leaves by a device seen. It goes with this value.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn tap(&mut self, interface: &str, index: u32) -> Result<(), Trouble> {
+        let handle = self.mark.as_ref().map(handle).unwrap_or_default();
+        let handle = TcHandle::new(handle.0, handle.1);
+        let program: &mut SchedClassifier = program(&mut self.ebpf, TAP)?;
+        let options = TcAttachOptions::TcxOrder(LinkOrder::default());
+        let egress = TcAttachType::Egress;
+        let link = program.attach_with_options(interface, egress, options).or_else(|_| {
+            // Before Linux 6.6, as what comes.
+            drop(tc::qdisc_add_clsact(interface));
+            let options = TcAttachOptions::Netlink(NlOptions { handle, ..NlOptions::default() });
+            program.attach_with_options(interface, egress, options)
+        });
+        let hung = link.map(Hung::Tap).map_err(Trouble::of)?;
+        if linux_net::interface_index(interface).is_ok_and(|found| found != index) {
+            self.take_down(hung)?;
+            return Err(Trouble::Kernel(io::Error::from_raw_os_error(libc::ENODEV)));
+        }
+        self.hung.push((index, hung));
+        Ok(())
+    }
+
+    /// Whether what leaves by a device is seen: without, no direction is ever proven by it.
+    pub(crate) fn is_tapped(&self, index: u32) -> bool {
+        self.hung.iter().any(|(on, hung)| *on == index && matches!(hung, Hung::Tap(_)))
+    }
+
     /// Packets of known routes that were left to user space since the start, by reason.
     #[must_use]
     pub fn passed(&self) -> Vec<(&'static str, u64)> {
@@ -356,6 +418,30 @@ impl KernelPath {
             self.trials.insert(key, place, 0).map_err(Trouble::of)?;
         }
         Ok(())
+    }
+
+    /// When and by which way packets of these last left by the system's stack, to the peer and to the client.
+    pub(crate) fn trial_proofs(&self) -> Option<[(u64, u64); 2]> {
+        let (pair, _) = self.trial?;
+        let entries = &self.common.entries;
+        Some([entries.proof(pair.to_peer()), entries.proof(pair.to_client())])
+    }
+
+    /// Shows a frame that leaves to the program that sees such, without sending anything: how long it took.
+    ///
+    /// # Errors
+    /// As of [`Self::run`].
+    pub fn show_leaving(&self, frame: &[u8], leaving: Leaving) -> Result<Duration, Trouble> {
+        let mut out = vec![0; frame.len()];
+        let mut options = TestRunOptions::new();
+        options.data_in = Some(frame);
+        options.data_out = Some(&mut out);
+        options.repeat = 1;
+        let context = leaving.context();
+        options.ctx_in = Some(&context);
+        let program = self.ebpf.program(TAP).ok_or(Trouble::Missing("program"))?;
+        let program: &SchedClassifier = program.try_into().map_err(Trouble::of)?;
+        program.test_run(options).map(|ran| ran.duration).map_err(Trouble::of)
     }
 
     /// Withdraws them.
@@ -413,11 +499,32 @@ impl KernelPath {
     }
 }
 
+/// Bytes of `struct __sk_buff`, and where some of its fields are.
+const SKB_LEN: usize = 192;
+const SKB_CAME_BY: usize = 36;
+const SKB_INTERFACE: usize = 40;
+const SKB_SEGMENTS: usize = 164;
+const SKB_SEGMENT_LEN: usize = 176;
+
+impl Leaving {
+    /// `struct __sk_buff` as a run takes it.
+    fn context(self) -> Vec<u8> {
+        let mut skb = vec![0; SKB_LEN];
+        for (at, value) in [
+            (SKB_CAME_BY, self.came_by),
+            (SKB_INTERFACE, self.by),
+            (SKB_SEGMENTS, self.segments.0),
+            (SKB_SEGMENT_LEN, self.segments.1),
+        ] {
+            skb[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        skb
+    }
+}
+
 impl Comes {
     /// `struct __sk_buff` or `struct xdp_md` as a run takes it; empty where it goes without.
     fn context(self, len: usize) -> Vec<u8> {
-        const SKB_LEN: usize = 192;
-        const SKB_SEGMENTS: usize = 164;
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         match self {
             Self::Alone => Vec::new(),

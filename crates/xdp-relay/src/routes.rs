@@ -134,7 +134,7 @@ impl Common {
         let start = flow as usize * self.processors as usize * cell::WORDS;
         let words = &self.cells.words()[start..][..self.processors as usize * cell::WORDS];
         let moments = words.chunks_exact(cell::WORDS).map(|cell| cell[cell::MOMENTS].load(Relaxed));
-        moments.map(|moments| moments >> cell::TO_PEER_MERGED_SHIFT & 0xFFFF).sum()
+        moments.map(|moments| moments & 0xFFFF).sum()
     }
 
     /// Has the routes of a worker hold until then.
@@ -258,6 +258,15 @@ impl Routes {
     /// Of this worker, and without a bucket.
     const fn unlimited(&self) -> Place {
         Place { flow: 0, bucket: 0, worker: self.worker.0, flow_label: 0, probe: false }
+    }
+
+    /// Notes that a datagram of a flow that is handed over came by its relay socket all the same: the host's rules
+    /// let it through.
+    pub fn prove(&self, id: FlowId) {
+        if let Some(handing) = self.handed.get(&id) {
+            // Of this moment: the program asks whether it is later than what it left to the socket.
+            self.common.entries.prove(handing.pair.to_client(), Clock::instant());
+        }
     }
 
     /// By what the worker knows what is handed over of a flow; `None` if nothing is.

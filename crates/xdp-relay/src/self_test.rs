@@ -9,9 +9,9 @@ use turn_types::{Instant, WorkerId};
 use self::frame::{Datagram, without_identification};
 use crate::device::Hook;
 use crate::flow::{Directions, Flow, Place};
-use crate::layout::WORKERS_MAX;
+use crate::layout::{WORKERS_MAX, way};
 use crate::limits::LEASE;
-use crate::path::{KernelPath, Link, Verdict};
+use crate::path::{KernelPath, Leaving, Link, Verdict};
 use crate::ring::Ticket;
 use crate::trouble::Trouble;
 
@@ -53,7 +53,7 @@ impl KernelPath {
                 let place =
                     Place { flow: 0, bucket: 0, worker: NOBODY, flow_label: 0, probe: true };
                 self.put(&flow, &flow.directions(place), now)?;
-                let tried = self.try_both(hook, &flow);
+                let tried = self.try_both(hook, &flow).and_then(|()| self.try_tap(&flow));
                 self.take_out(now);
                 tried?;
             }
@@ -112,6 +112,33 @@ impl KernelPath {
             Datagram { from: peer, to: relayed, ttl: TTL, payload: PAYLOAD },
             Datagram { from: server, to: client, ttl: TTL - 1, payload: &framed },
         )
+    }
+
+    /// Tries whether what leaves proves its own direction, and nothing else does.
+    fn try_tap(&self, flow: &Flow) -> Result<(), Trouble> {
+        let len = (PAYLOAD.len() as u16).to_be_bytes();
+        let framed = [&CHANNEL.to_be_bytes()[..], &len, PAYLOAD].concat();
+        let Flow { client, server, relayed, peer, .. } = *flow;
+        let here = Leaving { by: LOOPBACK, ..Leaving::default() };
+        let redirected = Leaving { came_by: LOOPBACK, ..here };
+        let steps = [
+            (relayed, peer, PAYLOAD, redirected, [false, false]),
+            (relayed, peer, PAYLOAD, here, [true, false]),
+            // No ChannelData.
+            (server, client, PAYLOAD, here, [true, false]),
+            (server, client, &framed, here, [true, true]),
+        ];
+        for (from, to, payload, leaving, wanted) in steps {
+            self.show_leaving(&Datagram { from, to, ttl: 64, payload }.frame(), leaving)?;
+            let proofs = self.trial_proofs().unwrap_or_default();
+            let is = proofs.map(|(proven, by)| proven != 0 && by == way(LOOPBACK, [0; 6]));
+            if is != wanted {
+                return Err(Trouble::SelfTest(format!(
+                    "what left from {from} to {to} proved {proofs:x?}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn try_one(

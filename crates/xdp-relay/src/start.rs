@@ -9,14 +9,16 @@ use std::time::Duration;
 use turn_types::{Instant, WorkerId};
 
 use crate::device::{self, Device, Hook, forwarding, may_leave};
-use crate::limits::SHOW_EVERY;
 use crate::object::TC;
-use crate::path::{KernelPath, Link, Options};
+use crate::path::{KernelPath, Link, Options, Proof};
 use crate::routes::Routes;
 use crate::trouble::Trouble;
 
 /// How often it is told that somebody switches look-ups off.
 const TELL_EVERY: Duration = Duration::from_secs(60);
+
+/// The number of the loopback, in every network namespace.
+const LOOPBACK: u32 = 1;
 
 /// What an operator wants.
 #[derive(Clone, Debug)]
@@ -79,12 +81,13 @@ pub fn start(wanted: &Wanted, now: Instant) -> Result<Offload, String> {
         return Err("no interface carries the server's traffic but the loopback".to_owned());
     }
     let lookup = forwarding::prepare().map_err(|refused| refused.to_string())?;
-    let options =
-        Options { flows: wanted.flows, look_up_from: lookup.from, show_every: SHOW_EVERY };
+    let options = Options { flows: wanted.flows, look_up_from: lookup.from, proof: Proof::SERVER };
     let mut path = KernelPath::make(options).map_err(|error| error.to_string())?;
     for hook in [Hook::Xdp, Hook::Tc] {
         path.self_test(now, hook).map_err(|error| error.to_string())?;
     }
+    // Relays of this host send to each other by it. Where that is not seen, sockets relay it.
+    drop(path.tap("lo", LOOPBACK));
     Ok(Offload { path, wanted: wanted.clone(), attached: Vec::new(), lookup, told: None })
 }
 
@@ -215,7 +218,9 @@ impl Offload {
             if self.wanted.hook == Some(Hook::XdpGeneric) { Hook::XdpGeneric } else { Hook::Xdp };
         for device in devices {
             let (index, mac) = (device.index, device.mac);
-            let (leave_xdp, leave_tc) = (may_leave(device, by_xdp), may_leave(device, Hook::Tc));
+            // By one where nobody sees what leaves there is never a proof.
+            let leaves = |hook| may_leave(device, hook) && self.path.is_tapped(index);
+            let (leave_xdp, leave_tc) = (leaves(by_xdp), leaves(Hook::Tc));
             // One with a number too high stays unknown: what goes by it is not relayed.
             drop(self.path.know(Link { index, mac, leave_xdp, leave_tc }));
         }
@@ -234,6 +239,11 @@ impl Offload {
                 }
                 Err(error) => why.push(format!("{hook}: {}", advice(&error))),
             }
+        }
+        if hung.is_some()
+            && let Err(error) = self.path.tap(&device.name, device.index)
+        {
+            why.push(format!("what leaves by it goes by sockets: {}", advice(&error)));
         }
         let is_named = self.wanted.interfaces.contains(&device.name);
         Attached {

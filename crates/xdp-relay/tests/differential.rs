@@ -16,7 +16,7 @@ use support::world::{COMES, HOOKS, flow, hex, is_runnable};
 use support::{World, inside};
 use test_support::for_each_seed;
 use xdp_relay::device::Hook;
-use xdp_relay::{Carried, Comes, Flow, FlowId, Verdict};
+use xdp_relay::{Carried, Comes, Flow, FlowId, Proof, Verdict};
 
 /// Frames of a seed, for each hook.
 const FRAMES: usize = 5_000;
@@ -225,7 +225,7 @@ fn a_number_that_is_bound_anew_leads_to_nobody_else() {
     for hook in HOOKS {
         inside(|| {
             let second = Duration::from_secs(1);
-            let mut world = World::with(AGO, Duration::ZERO, |policy| {
+            let mut world = World::with(AGO, Proof::UNWANTED, |policy| {
                 policy.lifetimes.channel = second;
             });
             let before = four(&mut world);
@@ -285,7 +285,7 @@ fn a_bandwidth_ends_where_the_rules_end_it() {
 fn a_bandwidth_comes_back_with_time() {
     for hook in HOOKS {
         inside(|| {
-            let mut world = World::with(Duration::ZERO, Duration::ZERO, |policy| {
+            let mut world = World::with(Duration::ZERO, Proof::UNWANTED, |policy| {
                 policy.quotas.bytes_per_second = 100_000;
             });
             let one = four(&mut world)[0];
@@ -406,7 +406,7 @@ fn what_was_carried_last_is_told_when_a_flow_goes() {
 
 /// A world in which allocations may send little.
 fn slow() -> World {
-    World::with(Duration::ZERO, Duration::ZERO, |policy| policy.quotas.bytes_per_second = SLOW)
+    World::with(Duration::ZERO, Proof::UNWANTED, |policy| policy.quotas.bytes_per_second = SLOW)
 }
 
 /// Sends by all channels of an allocation, until more than it may; the rules say the same each time.

@@ -11,7 +11,7 @@ use support::world::{COMES, HOOKS, LOOPBACK};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::RING_BYTES;
-use xdp_relay::{Comes, Flow, FlowId, KernelPath, Link, Options, Routes, Ticket, Verdict};
+use xdp_relay::{Comes, Flow, FlowId, KernelPath, Link, Options, Proof, Routes, Ticket, Verdict};
 
 const V4: [&str; 2] = ["198.51.100.2:9", "198.51.100.1:1009"];
 const V6: [&str; 2] = ["[2001:db8:2::2]:9", "[2001:db8:2::1]:1009"];
@@ -25,8 +25,8 @@ struct Hands {
 }
 
 impl Hands {
-    fn new(show_every: Duration) -> Self {
-        let options = Options { flows: 1024, look_up_from: 1, show_every };
+    fn new(proof: Proof) -> Self {
+        let options = Options { flows: 1024, look_up_from: 1, proof };
         let mut path = KernelPath::make(options).unwrap();
         path.know(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
         let routes = path.routes(WorkerId(1)).unwrap();
@@ -105,7 +105,7 @@ fn by_each_hook(run: fn(Hook)) {
 #[test]
 fn a_worker_gets_them_as_they_came() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Duration::ZERO);
+        let mut hands = Hands::new(Proof::UNWANTED);
         let tickets = [V4, V6].map(|ends| (ends, hands.hand(ends)));
         // One byte, the bounds of what is set aside, and as long as a link takes.
         let lengths = [1, 2, 3, 255, 256, 257, 768, 769, 1452];
@@ -129,7 +129,7 @@ fn a_worker_gets_them_as_they_came() {
 #[test]
 fn what_was_damaged_is_known_and_what_has_no_checksum_is_taken() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Duration::ZERO);
+        let mut hands = Hands::new(Proof::UNWANTED);
         hands.hand(V4);
         let [peer, relayed] = V4.map(|end| end.parse().unwrap());
         let right = frame(V4, b"a few bytes");
@@ -149,7 +149,7 @@ fn what_was_damaged_is_known_and_what_has_no_checksum_is_taken() {
 #[test]
 fn others_are_left_to_the_sockets() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Duration::ZERO);
+        let mut hands = Hands::new(Proof::UNWANTED);
         let ticket = hands.hand(V4);
         let [peer, relayed] = V4;
         for ends in [["198.51.100.3:9", relayed], [&V4[0].replace(":9", ":10"), relayed], V6] {
@@ -177,7 +177,7 @@ fn others_are_left_to_the_sockets() {
 #[test]
 fn what_they_are_left_to_the_sockets_for_is_counted() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Duration::ZERO);
+        let mut hands = Hands::new(Proof::UNWANTED);
         let now = linux_net::Clock::instant();
         hands.hand_until(V4, Instant::from_nanos(now.as_nanos() - 1_000_000_000));
         let right = frame(V4, b"x");
@@ -195,16 +195,32 @@ fn what_they_are_left_to_the_sockets_for_is_counted() {
             assert_eq!(hands.passes(hook, &right, Comes::Merged(2)), Some("merged"));
             assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("merged"), "right behind");
         }
-        let mut shown = Hands::new(Duration::from_secs(30));
-        shown.hand(V4);
-        assert_eq!(shown.passes(hook, &right, Comes::Alone), Some("shown"), "the first");
+        let long = Duration::from_secs(600);
+        for (renew_every, why) in [(long, None), (Duration::from_millis(5), Some("shown"))] {
+            let mut hands = Hands::new(Proof { holds: long, renew_every });
+            hands.hand(V4);
+            assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("unproven"), "the first");
+            assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("unproven"), "those behind");
+            hands.routes.prove(id(V4));
+            // What was left to the sockets is to be taken from them first.
+            std::thread::sleep(Duration::from_millis(1));
+            match why {
+                None => assert_eq!(hands.run(hook, &right), Verdict::Drop),
+                // The first behind a pause ends what the ones before began.
+                Some(_) => {
+                    assert_eq!(hands.run(hook, &right), Verdict::Drop);
+                    std::thread::sleep(Duration::from_millis(20));
+                    assert_eq!(hands.passes(hook, &right, Comes::Alone), why);
+                }
+            }
+        }
     });
 }
 
 #[test]
 fn a_ring_is_bounded_and_has_room_again() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Duration::ZERO);
+        let mut hands = Hands::new(Proof::UNWANTED);
         hands.hand(V4);
         let large = frame(V4, &[7; 1400]);
         let most = RING_BYTES / LARGEST;

@@ -3,18 +3,16 @@
 
 mod support;
 
-use std::time::Duration;
-
 use support::frame::{Check, Datagram};
 use support::inside;
 use support::world::{COMES, LOOPBACK};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::LINKS_MAX;
-use xdp_relay::{Flow, FlowId, KernelPath, Link, Options, Verdict};
+use xdp_relay::{Flow, FlowId, KernelPath, Link, Options, Proof, Verdict};
 
 fn path() -> KernelPath {
-    KernelPath::make(Options { flows: 1024, look_up_from: 1, show_every: Duration::ZERO }).unwrap()
+    KernelPath::make(Options { flows: 1024, look_up_from: 1, proof: Proof::UNWANTED }).unwrap()
 }
 
 fn link(index: u32) -> Link {

@@ -5,11 +5,10 @@ mod support;
 
 use support::inside;
 use xdp_relay::device::Hook;
-use xdp_relay::limits::SHOW_EVERY;
-use xdp_relay::{KernelPath, Options, Verdict};
+use xdp_relay::{KernelPath, Options, Proof, Verdict};
 
 fn path() -> KernelPath {
-    let options = Options { flows: 1024, look_up_from: 1, show_every: SHOW_EVERY };
+    let options = Options { flows: 1024, look_up_from: 1, proof: Proof::SERVER };
     KernelPath::make(options).unwrap()
 }
 

@@ -17,7 +17,7 @@ use support::world::{COMES, HOOKS, LOOPBACK};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::{
-    Carried, Flow, FlowId, KernelPath, Link, Options, Routes, Ticket, Trouble, Verdict,
+    Carried, Flow, FlowId, KernelPath, Link, Options, Proof, Routes, Ticket, Trouble, Verdict,
 };
 
 /// Frames of the first client for each hook, most of them relayed many times within one run.
@@ -83,7 +83,7 @@ fn path() -> KernelPath {
         }
     }
     ip(&commands.join("\n"));
-    let options = Options { flows: 65_536, look_up_from: 1, show_every: std::time::Duration::ZERO };
+    let options = Options { flows: 65_536, look_up_from: 1, proof: Proof::UNWANTED };
     let mut path = KernelPath::make(options).unwrap();
     path.know(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
     for device in xdp_relay::device::devices().unwrap() {

@@ -17,12 +17,12 @@ use support::{World, inside};
 use turn_types::Instant;
 use xdp_relay::device::Hook;
 use xdp_relay::limits::LEASE;
-use xdp_relay::{Comes, Link, Verdict};
+use xdp_relay::{Comes, Leaving, Link, Proof, Verdict};
 
 type Case = fn(Hook);
 
 /// By the names of the counters.
-const REASONS: [(&str, &[Hook], &[Case]); 14] = [
+const REASONS: [(&str, &[Hook], &[Case]); 17] = [
     ("expired", &HOOKS, &[no_lease, ended, no_permission]),
     ("shown", &HOOKS, &[shown]),
     ("ttl", &HOOKS, &[last_hop, last_hop_of_two]),
@@ -40,6 +40,9 @@ const REASONS: [(&str, &[Hook], &[Case]); 14] = [
     ("stale", &[], &[]),
     // No test has a processor to switch on.
     ("processor", &[], &[]),
+    ("unproven", &HOOKS, &[unproven]),
+    ("moved", &HOOKS, &[moved]),
+    ("overtaken", &HOOKS, &[overtaken]),
 ];
 
 #[test]
@@ -104,7 +107,7 @@ fn no_lease(hook: Hook) {
 /// A world in which something lasted for a second, some seconds ago.
 fn past(channel_too: bool) -> (World, Vec<Known>) {
     let ago = Duration::from_secs(3);
-    let mut world = World::with(ago, Duration::ZERO, |policy| {
+    let mut world = World::with(ago, Proof::UNWANTED, |policy| {
         policy.lifetimes.permission = Duration::from_secs(1);
         if channel_too {
             policy.lifetimes.channel = Duration::from_secs(1);
@@ -129,18 +132,125 @@ fn no_permission(hook: Hook) {
     }
 }
 
-fn shown(hook: Hook) {
-    let mut world = World::with(Duration::ZERO, Duration::from_secs(30), |_| {});
+const LONG: Duration = Duration::from_secs(600);
+/// Longer than the programs' clock may be behind.
+const SOON: Duration = Duration::from_millis(20);
+
+/// A world in which directions want proofs.
+fn proving(renew_every: Duration) -> (World, Vec<Known>) {
+    let mut world = World::with(Duration::ZERO, Proof { holds: LONG, renew_every }, |_| {});
     let flows = four(&mut world);
-    // Each processor keeps its own time of it.
-    let processors = std::thread::available_parallelism().unwrap().get();
-    for frame in both(&flows) {
-        assert_eq!(world.passed(hook, &frame), Some("shown"));
-        let again = (0..20).map(|_| world.judge(hook, &frame)).filter(|judged| {
-            assert!(judged.passed.is_none_or(|why| why == "shown"), "{judged:?}");
-            judged.verdict == Verdict::Pass
-        });
-        assert!(again.count() < processors);
+    (world, flows)
+}
+
+/// Each direction of each flow.
+fn directions(flows: &[Known]) -> impl Iterator<Item = (&Known, bool)> {
+    flows.iter().flat_map(|flow| [(flow, false), (flow, true)])
+}
+
+/// Has a packet of a direction leave by the system, by the interface that it is to leave by or by the other, as the
+/// server sends it.
+fn leave(world: &World, flow: &Known, to_client: bool, other: bool) {
+    let leaves = flow.leaves(to_client, b"data");
+    let macs = world.network.way(leaves.to.ip()).unwrap();
+    let link = world.network.macs.iter().position(|mac| *mac == macs.from).unwrap();
+    let by = world.network.indices[if other { 1 - link } else { link }];
+    let leaving = Leaving { by, ..Leaving::default() };
+    world.path.show_leaving(&leaves.frame(macs, Check::Right), leaving).unwrap();
+    // A pause, behind which nothing is overtaken any more.
+    std::thread::sleep(Duration::from_millis(1));
+}
+
+fn shown(hook: Hook) {
+    let (mut world, flows) = proving(SOON);
+    for (flow, to_client) in directions(&flows) {
+        let frame = flow.frame(to_client, b"data");
+        assert_eq!(world.passed(hook, &frame), Some("unproven"));
+        for _ in 0..3 {
+            leave(&world, flow, to_client, false);
+            world.relayed(hook, &frame);
+            std::thread::sleep(SOON * 4);
+            // What is behind the one that renews the proof follows it.
+            assert_eq!(world.passed(hook, &frame), Some("shown"));
+            assert_eq!(world.passed(hook, &frame), Some("shown"));
+        }
+    }
+}
+
+fn unproven(hook: Hook) {
+    for to_client in [false, true] {
+        let (mut world, flows) = proving(LONG);
+        for flow in &flows {
+            let frame = flow.frame(to_client, b"data");
+            for _ in 0..300 {
+                assert_eq!(world.passed(hook, &frame), Some("unproven"));
+            }
+            // The other direction's is not its own.
+            leave(&world, flow, !to_client, false);
+            assert_eq!(world.passed(hook, &frame), Some("unproven"));
+            leave(&world, flow, to_client, false);
+            world.relayed(hook, &frame);
+            world.relayed(hook, &frame);
+        }
+        for link in LINKS {
+            ip(&format!("link del {link}"));
+        }
+    }
+    ages(hook);
+}
+
+/// A proof ends.
+fn ages(hook: Hook) {
+    let holds = Duration::from_secs(1);
+    let mut world = World::with(Duration::ZERO, Proof { holds, renew_every: holds }, |_| {});
+    let flow = four(&mut world)[0];
+    let frame = flow.frame(false, b"data");
+    assert_eq!(world.passed(hook, &frame), Some("unproven"));
+    leave(&world, &flow, false, false);
+    let begun = std::time::Instant::now();
+    while world.judge(hook, &frame).passed != Some("unproven") {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it holds for ever");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Packets of the system leave by another interface than the program would send by.
+fn moved(hook: Hook) {
+    let (mut world, flows) = proving(LONG);
+    for (flow, to_client) in directions(&flows) {
+        let frame = flow.frame(to_client, b"data");
+        assert_eq!(world.passed(hook, &frame), Some("unproven"));
+        leave(&world, flow, to_client, true);
+        assert_eq!(world.passed(hook, &frame), Some("moved"));
+        leave(&world, flow, to_client, false);
+        world.relayed(hook, &frame);
+    }
+}
+
+/// A proof is to be renewed, and what is to renew it does not leave.
+fn overtaken(hook: Hook) {
+    let (mut world, flows) = proving(SOON);
+    for (flow, to_client) in directions(&flows) {
+        let frame = flow.frame(to_client, b"data");
+        assert_eq!(world.passed(hook, &frame), Some("unproven"));
+        leave(&world, flow, to_client, false);
+        world.relayed(hook, &frame);
+        std::thread::sleep(SOON * 4);
+        let before = world.path.passed();
+        let mut shown = 0;
+        while world.path.run(hook, &frame, 1).unwrap().verdict == Verdict::Pass {
+            shown += 1;
+            assert!(shown <= 256, "bounded");
+        }
+        let after = world.path.passed();
+        let rose = |name| {
+            let of = |all: &[(&str, u64)]| all.iter().find(|(n, _)| *n == name).unwrap().1;
+            of(&after) - of(&before)
+        };
+        assert_eq!((rose("shown"), rose("overtaken")), (shown, 1));
+        // It is not tried again at once.
+        assert_eq!(world.path.run(hook, &frame, 1).unwrap().verdict, Verdict::Redirect);
+        world.routes.sweep(|_, _| {});
     }
 }
 
@@ -221,7 +331,7 @@ fn one_sided_permitted(hook: Hook) {
 /// The other has a channel, and a permission that has run out.
 fn one_sided_by_now(hook: Hook) {
     let ago = Duration::from_secs(3);
-    let mut world = World::with(ago, Duration::ZERO, |policy| {
+    let mut world = World::with(ago, Proof::UNWANTED, |policy| {
         policy.lifetimes.permission = Duration::from_secs(1);
     });
     let (there, back) = pair(&mut world, false, true);

@@ -7,7 +7,7 @@ use linux_net::Clock;
 use turn_types::{AllocationId, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::FLOWS;
-use xdp_relay::{Carried, FlowId, KernelPath, Options, Routes, Verdict};
+use xdp_relay::{Carried, FlowId, KernelPath, Leaving, Options, Proof, Routes, Verdict};
 
 use super::frame;
 use super::place::Place;
@@ -38,9 +38,9 @@ impl World {
         flows: u32,
         limited: bool,
     ) -> Result<Self> {
-        // None is left to the sockets now and then, but each is asked whether it should be.
-        let show_every = Duration::MAX;
-        let options = Options { flows: flows.max(*FLOWS.start()), look_up_from: 0, show_every };
+        // Each direction is proven once, and each packet is asked for that.
+        let proof = Proof { holds: Duration::MAX, renew_every: Duration::MAX };
+        let options = Options { flows: flows.max(*FLOWS.start()), look_up_from: 0, proof };
         let path = place.path(options)?;
         let mut routes = path.routes(WORKER)?;
         let bytes_per_second = if limited { NEVER_REACHED } else { 0 };
@@ -50,6 +50,19 @@ impl World {
             let allocation = AllocationId::new(WORKER, u64::from(number));
             let id = FlowId { allocation, channel: ring.flow(number).channel };
             routes.set(Clock::instant(), id, &ring.flow(number))?;
+            let flow = ring.flow(number);
+            for (from, to, payload, by) in [
+                (flow.relayed, flow.peer, b"data".to_vec(), place.index(1)?),
+                (
+                    flow.server,
+                    flow.client,
+                    frame::nested(flow.channel, 1, b"data"),
+                    place.index(0)?,
+                ),
+            ] {
+                let frame = frame::datagram(from, to, 64, &payload);
+                path.show_leaving(&frame, Leaving { by, ..Leaving::default() })?;
+            }
         }
         Ok(Self { ring, path, routes })
     }

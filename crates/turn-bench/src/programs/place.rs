@@ -72,6 +72,16 @@ impl Place {
         Ok(path)
     }
 
+    /// The number of a link.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub(super) fn index(&self, link: usize) -> Result<u32> {
+        let name = LINKS[link].0;
+        let found = self.devices.iter().find(|device| device.name == name);
+        found.map(|device| device.index).with_context(|| format!("{name} is gone"))
+    }
+
     /// Puts the XDP program on a device of its own, by which nothing comes. Each test run of a program
     /// that is on no device makes the kernel change its own code for it, and wait until all cores
     /// have seen that: tens of milliseconds, after which nothing is in the caches.

@@ -206,6 +206,7 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
                 let colon = if interface.why.is_empty() { "" } else { ": " };
                 tracing::info!("kernel path: {} by {by}{colon}{}", interface.name, interface.why);
             }
+            tracing::info!("kernel path: {}", output::PAST_THE_FIREWALL);
         }
     }
     let most = |number: u32, unlimited: &str| match number {

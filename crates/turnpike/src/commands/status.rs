@@ -152,6 +152,7 @@ fn kernel_path(offload: &Offload, columns: usize) -> Option<String> {
         let (flows, most) = (grouped(offload.flows), grouped(offload.flows_max));
         let memory = output::bytes(offload.memory_bytes);
         said.push(format!("{flows} of {most} channels, {memory}"));
+        said.push(output::PAST_THE_FIREWALL.to_owned());
     }
     let said = output::wrapped(&said.join("; "), LABEL.len(), columns);
     Some(format!("{LABEL}{}", said.trim_start()))
@@ -346,7 +347,10 @@ mod tests {
             kernel_path(&offload, 60).unwrap(),
             "  kernel path  eth0 by xdp; eth1 by tc (a virtual link:\n\
              \x20              packets come merged); tun0 not (no Ethernet\n\
-             \x20              frames); 1,234 of 16,384 channels, 9.00 MiB"
+             \x20              frames); 1,234 of 16,384 channels, 9.00 MiB;\n\
+             \x20              this host's firewall sees one packet of each\n\
+             \x20              flow in two seconds; offload.mode = \"off\" has\n\
+             \x20              it see all"
         );
         offload.off_because = Some("CAP_BPF is missing".into());
         offload.interfaces.clear();

@@ -42,7 +42,7 @@ impl Known {
     }
 
     /// And as it leaves, but for a hairpin.
-    fn leaves(&self, to_client: bool, data: &[u8]) -> Datagram {
+    pub fn leaves(&self, to_client: bool, data: &[u8]) -> Datagram {
         let (from, to) =
             if to_client { (self.server, self.client) } else { (self.relayed, self.peer) };
         let payload = if to_client { self.framed(data) } else { data.to_vec() };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use turn_proto::{DropReason, Policy, Route, RouteId};
 use turn_types::{Instant, Now, WorkerId};
 use xdp_relay::device::Hook;
-use xdp_relay::{Carried, Comes, Flow, FlowId, KernelPath, Link, Options, Routes, Verdict};
+use xdp_relay::{Carried, Comes, Flow, FlowId, KernelPath, Link, Options, Proof, Routes, Verdict};
 
 use super::frame::{
     Check, Datagram, ETHERNET, IPV4, IPV6, Mac, Macs, Seen, TYPE_V4, TYPE_V6, read,
@@ -77,12 +77,12 @@ const fn flow_id(id: RouteId) -> FlowId {
 impl World {
     /// A world that begins so long ago.
     pub fn new(ago: Duration) -> Self {
-        Self::with(ago, Duration::ZERO, |_| {})
+        Self::with(ago, Proof::UNWANTED, |_| {})
     }
 
-    pub fn with(ago: Duration, show_every: Duration, change: impl FnOnce(&mut Policy)) -> Self {
+    pub fn with(ago: Duration, proof: Proof, change: impl FnOnce(&mut Policy)) -> Self {
         let network = Network::make();
-        let options = Options { flows: 1024, look_up_from: 1, show_every };
+        let options = Options { flows: 1024, look_up_from: 1, proof };
         let mut path = KernelPath::make(options).unwrap();
         path.know(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
         for (index, mac) in network.indices.into_iter().zip(network.macs) {

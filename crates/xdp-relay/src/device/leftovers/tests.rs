@@ -1,15 +1,13 @@
-use std::time::Duration;
-
 use super::super::devices;
 use super::super::testing::{Namespace, may_load, namespace, succeeds};
 use super::*;
 use crate::object::TC;
-use crate::path::{KernelPath, Options};
+use crate::path::{KernelPath, Options, Proof};
 
 /// A server's programs, on `v0` by a filter, as before Linux 6.6; `marked`: by its mark.
 fn path_on_v0(host: &Namespace, marked: bool) -> KernelPath {
     host.run(|| {
-        let options = Options { flows: 1024, look_up_from: 1, show_every: Duration::ZERO };
+        let options = Options { flows: 1024, look_up_from: 1, proof: Proof::UNWANTED };
         let mut path = KernelPath::make(options).unwrap();
         if !marked {
             path.lose_mark();

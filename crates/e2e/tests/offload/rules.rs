@@ -1,0 +1,207 @@
+//! The host's own rules hold for flows that the kernel relays: for each of its directions a packet goes by
+//! them every two seconds, and what they do to that decides about the others.
+
+use std::time::{Duration, Instant};
+
+use e2e::{Host, Lab};
+use turn_types::IpFamily::V4;
+
+use crate::scene::wait_until;
+use crate::{Call, Scene, by_xdp_and_tc};
+
+/// After this time no rule of the host's is passed by any more.
+const STOPPED: Duration = Duration::from_secs(5);
+
+/// A direction of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    Peer,
+    Client,
+}
+
+impl To {
+    fn send(self, call: &Call) {
+        match self {
+            Self::Peer => call.caller.send(call.channel, b"there"),
+            Self::Client => drop(call.peer.send(b"back")),
+        }
+    }
+
+    fn came(self, call: &Call, patience: Duration) -> bool {
+        match self {
+            Self::Peer => call.receive_at_peer(patience).is_some(),
+            Self::Client => call.caller.receive(patience).is_some(),
+        }
+    }
+
+    fn drain(self, call: &Call) {
+        while self.came(call, Duration::from_millis(1)) {}
+    }
+}
+
+/// A call that the kernel relays; `None`: skipped.
+fn scene(mode: &str, change: impl FnOnce(&Lab)) -> Option<(Scene, Call)> {
+    let scene = Scene::new(mode, |lab, _| change(lab))?;
+    let call = scene.call(V4, V4);
+    scene.wait_for_kernel(&call);
+    Some((scene, call))
+}
+
+fn has_nft() -> Option<()> {
+    let found = std::process::Command::new("nft").arg("--version").output();
+    e2e::require(found.map(drop).map_err(|error| format!("nft is not installed: {error}")))
+}
+
+fn nft(lab: &Lab, rules: &[&str]) {
+    for rule in rules {
+        lab.run(Host::Server, "nft", &[rule]);
+    }
+}
+
+fn ip(lab: &Lab, command: &str) {
+    let words: Vec<&str> = command.split(' ').collect();
+    lab.run(Host::Server, "ip", &words);
+}
+
+/// Sends without a pause: a direction that was stopped stays so, and the other one goes on.
+#[track_caller]
+fn assert_stops(what: &str, mode: &str, call: &Call, to: To) {
+    let start = Instant::now();
+    while start.elapsed() < STOPPED {
+        to.send(call);
+        to.came(call, Duration::from_millis(5));
+    }
+    // What was on its way.
+    std::thread::sleep(Duration::from_millis(200));
+    to.drain(call);
+    for _ in 0..50 {
+        to.send(call);
+    }
+    assert!(!to.came(call, Duration::from_secs(1)), "{what}, {mode}: it goes on to the {to:?}");
+}
+
+/// A rule that stops a direction while the kernel relays, and is taken away again.
+fn stops_and_resumes(what: &str, to: To, ban: impl Fn(&Lab) + Sync, lift: impl Fn(&Lab) + Sync) {
+    by_xdp_and_tc(|mode| {
+        let Some((scene, call)) = scene(mode, |_| ()) else { return };
+        ban(&scene.lab);
+        assert_stops(what, mode, &call, to);
+        lift(&scene.lab);
+        let what = || format!("{what}, {mode}: it resumes");
+        wait_until(what, || {
+            to.send(&call);
+            to.came(&call, Duration::from_millis(100))
+        });
+        to.drain(&call);
+        scene.wait_for_kernel(&call);
+    });
+}
+
+const BAN: [&str; 2] =
+    ["add table inet ban", "add chain inet ban drops { type filter hook HOOK priority 0 ; }"];
+
+fn ban(lab: &Lab, hook: &str, rule: &str) {
+    nft(lab, &[BAN[0], &BAN[1].replace("HOOK", hook), &format!("add rule inet ban drops {rule}")]);
+}
+
+fn lift(lab: &Lab) {
+    nft(lab, &["delete table inet ban"]);
+}
+
+#[test]
+fn a_client_that_the_firewall_bans() {
+    let Some(()) = has_nft() else { return };
+    let rule = "ip saddr 10.77.1.2 udp dport 3478 drop";
+    stops_and_resumes("input", To::Peer, |lab| ban(lab, "input", rule), lift);
+}
+
+#[test]
+fn a_peer_that_the_firewall_bans() {
+    let Some(()) = has_nft() else { return };
+    let rule = "ip saddr 10.77.2.2 drop";
+    stops_and_resumes("input of peers", To::Client, |lab| ban(lab, "input", rule), lift);
+}
+
+#[test]
+fn an_output_that_the_firewall_bans() {
+    let Some(()) = has_nft() else { return };
+    let rule = "ip daddr 10.77.2.2 drop";
+    stops_and_resumes("output", To::Peer, |lab| ban(lab, "output", rule), lift);
+}
+
+#[test]
+fn a_policy_that_wants_encryption() {
+    let policy = "dir out src 10.77.2.1/32 dst 10.77.2.2/32";
+    let ban = |lab: &Lab| ip(lab, &format!("xfrm policy add {policy} action block"));
+    let lift = |lab: &Lab| ip(lab, &format!("xfrm policy delete {policy}"));
+    stops_and_resumes("xfrm", To::Peer, ban, lift);
+}
+
+#[test]
+fn a_route_that_ends_here() {
+    let ban = |lab: &Lab| ip(lab, "route add blackhole 10.77.2.2/32");
+    let lift = |lab: &Lab| ip(lab, "route del blackhole 10.77.2.2/32");
+    stops_and_resumes("blackhole", To::Peer, ban, lift);
+}
+
+/// Addresses that the host translates are no business of the kernel path.
+#[test]
+fn translated_addresses_are_left_to_the_sockets() {
+    let Some(()) = has_nft() else { return };
+    by_xdp_and_tc(|mode| {
+        let Some(scene) = Scene::new(mode, |lab, _| {
+            nft(
+                lab,
+                &[
+                    "add table ip nat",
+                    "add chain ip nat out { type nat hook postrouting priority 100 ; }",
+                    "add rule ip nat out oifname to-peer udp dport 4000 snat to 10.77.2.1:50000",
+                ],
+            );
+        }) else {
+            return;
+        };
+        let server = std::net::SocketAddr::new(scene.lab.v4.listen, 3478);
+        let mut caller = scene.caller(scene.lab.v4.client, server, V4);
+        let peer = scene.lab.socket(Host::Peer, (scene.lab.v4.peer, 4000));
+        let channel = caller.bind(crate::scene::local(&peer));
+        peer.set_read_timeout(Some(Duration::from_secs(5))).expect("a wait");
+        for _ in 0..50 {
+            caller.send(channel, b"there");
+            let mut datagram = [0; 100];
+            let (_, from) = peer.recv_from(&mut datagram).expect("it comes by the sockets");
+            assert_eq!(from.to_string(), "10.77.2.1:50000", "{mode}");
+            peer.send_to(b"back", from).expect("an answer");
+            assert!(caller.receive(Duration::from_secs(5)).is_some(), "{mode}: and back");
+        }
+        assert_eq!(scene.by_kernel(&caller), 0, "{mode}");
+    });
+}
+
+/// Most hosts have a firewall, which lets the server's traffic through.
+#[test]
+fn a_firewall_that_lets_it_through() {
+    let Some(()) = has_nft() else { return };
+    by_xdp_and_tc(|mode| {
+        let firewall = |lab: &Lab| {
+            nft(
+                lab,
+                &[
+                    "add table inet firewall",
+                    "add chain inet firewall in { type filter hook input priority 0 ; policy drop ; }",
+                    "add rule inet firewall in iifname lo accept",
+                    "add rule inet firewall in ct state established,related accept",
+                    "add rule inet firewall in udp dport { 3478, 1024-65535 } accept",
+                    "add rule inet firewall in meta l4proto ipv6-icmp accept",
+                ],
+            );
+        };
+        let Some((scene, call)) = scene(mode, firewall) else { return };
+        // Beyond the first proof.
+        let start = Instant::now();
+        while start.elapsed() < STOPPED {
+            assert!(call.to_peer(b"there") && call.to_client(b"back"), "{mode}");
+        }
+        scene.wait_for_kernel(&call);
+    });
+}
