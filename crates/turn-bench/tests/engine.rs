@@ -110,15 +110,18 @@ fn a_run_may_be_of_fewer_flows_and_of_packets_as_long_as_messages() {
 
 #[test]
 fn what_is_too_much_is_lost_and_counted_and_the_next_run_is_none_the_worse() {
-    let (server, peer) = (Server::start(""), Peer::start());
+    // Each way an allocation passes 64 KiB at once and as much in a second: less than 500 packets of a run,
+    // however fast the machine is.
+    let tables = "[quotas]\nbytes_per_second = \"64 KiB\"\n";
+    let (server, peer) = (Server::start(tables), Peer::start());
     let mut bench = open(&server, peer.address, 4);
     for direction in DIRECTIONS {
-        let flat_out = bench.run(&spec(Shape::Flood, direction, None), 4, Backend::Sockets);
-        let flat_out = flat_out.unwrap();
+        let flood = TrafficSpec { size: 1200, ..spec(Shape::Flood, direction, None) };
+        let flat_out = bench.run(&flood, 4, Backend::Sockets).unwrap();
         assert!(flat_out.sent > 1000, "{flat_out:?}");
-        assert!((1..=flat_out.sent).contains(&flat_out.delivered), "{flat_out:?}");
+        assert!((1..flat_out.sent / 2).contains(&flat_out.delivered), "{flat_out:?}");
         assert_eq!((flat_out.duplicates, flat_out.damaged), (0, 0), "{flat_out:?}");
-        let modest = spec(Shape::Audio, direction, Some(1000));
+        let modest = spec(Shape::Audio, direction, Some(200));
         all_arrived(&bench.run(&modest, 4, Backend::Sockets).unwrap());
     }
 }
