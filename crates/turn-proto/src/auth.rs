@@ -200,7 +200,9 @@ pub(crate) fn failed_verifications(policy: &Policy, message: &Message<'_>, reaso
             | Refusal::CredentialExpired
     );
     let name = message.first(AttributeType::USERNAME).and_then(|name| value::username(name).ok());
-    let secrets = match name.and_then(TimeLimitedName::parse) {
+    // Whether there is a time in it does not depend on what time it is.
+    let limited = |name| TimeLimitedName::parse(name, UnixSeconds(0));
+    let secrets = match name.and_then(limited) {
         Some(_) => u32::try_from(policy.auth.secrets.len()).unwrap_or(u32::MAX),
         None => 0,
     };
