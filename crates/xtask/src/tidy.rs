@@ -2,6 +2,7 @@
 //! checks run as tests, so that `cargo test` refuses what `cargo xtask tidy` would.
 
 mod edges;
+mod security_page;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut slips = edges::check(root)?;
     slips.extend(text::check(root)?);
+    slips.extend(security_page::check(root)?);
     Ok(slips)
 }
 

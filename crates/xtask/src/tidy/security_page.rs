@@ -1,0 +1,51 @@
+//! The tests that `docs/security` names exist: a defence whose test is gone is noticed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+const PAGE: &str = "docs/security/README.md";
+
+/// References `path/below/crates.rs::test` of the page without such a test.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let page = fs::read_to_string(root.join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
+    let mut sources = BTreeMap::new();
+    let mut slips = Vec::new();
+    for (path, test) in references(&page) {
+        let source = sources
+            .entry(path)
+            .or_insert_with(|| fs::read_to_string(root.join("crates").join(path)));
+        let exists =
+            source.as_ref().is_ok_and(|source| source.contains(&format!("fn {test}(")));
+        if !exists {
+            slips.push(format!("{PAGE}: there is no test {path}::{test}"));
+        }
+    }
+    Ok(slips)
+}
+
+fn references(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    page.split('`').skip(1).step_by(2).filter_map(|text| {
+        let (path, test) = text.split_once(".rs::")?;
+        Some((text.get(..path.len() + 3)?, test))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_that_the_page_names_exist() {
+        assert_eq!(check(&crate::root()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn references_are_found_and_other_code_is_not() {
+        let page = "| `a/tests/b.rs::c` and `x.rs`, `d/src/e.rs::f` |";
+        let found: Vec<_> = references(page).collect();
+        assert_eq!(found, [("a/tests/b.rs", "c"), ("d/src/e.rs", "f")]);
+    }
+}
