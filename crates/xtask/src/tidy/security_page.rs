@@ -10,15 +10,15 @@ const PAGE: &str = "docs/security/README.md";
 
 /// References `path/below/crates.rs::test` of the page without such a test.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
-    let page = fs::read_to_string(root.join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
+    let page =
+        fs::read_to_string(root.join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
     let mut sources = BTreeMap::new();
     let mut slips = Vec::new();
     for (path, test) in references(&page) {
         let source = sources
             .entry(path)
             .or_insert_with(|| fs::read_to_string(root.join("crates").join(path)));
-        let exists =
-            source.as_ref().is_ok_and(|source| source.contains(&format!("fn {test}(")));
+        let exists = source.as_ref().is_ok_and(|source| source.contains(&format!("fn {test}(")));
         if !exists {
             slips.push(format!("{PAGE}: there is no test {path}::{test}"));
         }
