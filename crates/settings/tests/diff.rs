@@ -210,6 +210,8 @@ fn pair() -> (Settings, Settings) {
         acme_redirect = "http://acme.example.org/"
         [quotas]
         allocations_per_user = 1
+        allocations_per_address = 1
+        new_peers_per_second = 1
         allocations_total = 1
         permissions = 1
         channels = 1
@@ -264,9 +266,11 @@ const LIVE: &[(&str, &str)] = &[
     ("peers.allow", "peers.allow = ['10.0.0.0/8']"),
     ("peers.deny", "peers.deny = ['192.0.2.0/24']"),
     ("quotas.allocations_per_user", "quotas.allocations_per_user = 1"),
+    ("quotas.allocations_per_address", "quotas.allocations_per_address = 1"),
     ("quotas.allocations_total", "quotas.allocations_total = 1"),
     ("quotas.permissions", "quotas.permissions = 1"),
     ("quotas.channels", "quotas.channels = 1"),
+    ("quotas.new_peers_per_second", "quotas.new_peers_per_second = 1"),
     ("quotas.bytes_per_second", "quotas.bytes_per_second = '1 B'"),
     ("quotas.stranger_answers_per_second", "quotas.stranger_answers_per_second = 1"),
     ("lifetimes.allocation_default", "lifetimes.allocation_default = '11 min'"),
