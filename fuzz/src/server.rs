@@ -35,7 +35,7 @@ const PEERS: [&str; 10] = [
     "192.0.2.10:0",
 ];
 
-/// A session. See [`Session::step`] for what the bytes mean.
+/// A session. See `Session::step` for what the bytes mean.
 pub fn server_session(bytes: &[u8]) {
     let mut session = Session::new(bytes);
     for _ in 0..STEPS_MAX {
