@@ -339,7 +339,7 @@ mod tests {
         let own = OwnAddresses::read().unwrap();
         let policy = rules(&settings, &own, Secret::new([0; 32]), None, 2).unwrap();
         assert_eq!(policy.strangers.per_second, 50);
-        assert_eq!(policy.quotas.new_peers_per_second, 25);
+        assert_eq!(policy.quotas.new_peers_per_second, 50);
         assert_eq!(settings.strangers.per_second, 100);
     }
 
