@@ -143,7 +143,7 @@ impl SqliteStore {
             .map_err(|error| self.slip(&error))
     }
 
-    /// Realms and the number of their users, the largest first; at most [`REALMS_MAX`].
+    /// Realms and the number of their users, the largest first; at most `REALMS_MAX`.
     ///
     /// # Errors
     /// The database cannot be read.
