@@ -228,7 +228,8 @@ pub struct Quotas {
     /// have twenty times as much from all addresses together. Those beyond are refused with 508.
     #[schemars(example = 5, extend("x-applied" = "live"))]
     pub new_peers_per_second: Count<0, 1_000_000>,
-    /// Payload per second that one allocation may carry, in each direction; `"0 B"` is any amount.
+    /// Bytes per second that one allocation may carry in each direction, with 28 bytes of headers for each packet
+    /// sent over IPv4 and 48 over IPv6; `"0 B"` is any amount.
     #[schemars(example = &"2 MiB", extend("x-applied" = "live"))]
     pub bytes_per_second: Bytes<0, { 1 << 40 }>,
     /// Responses per second to requests without credentials from one network of clients (a /24 of IPv4, a

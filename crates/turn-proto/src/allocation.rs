@@ -10,7 +10,7 @@ use turn_types::{
 };
 
 use crate::auth::{Authenticated, Keys, Known};
-use crate::bandwidth::Bucket;
+use crate::bandwidth::{Bucket, with_headers};
 use crate::book::QuotaLease;
 use crate::channel::Channels;
 use crate::connection::PeerConnections;
@@ -144,8 +144,13 @@ impl Allocation {
     /// direction, 0 for unlimited.
     pub(crate) fn credit(&mut self, carried: &Traffic, rate: u64) {
         self.traffic.add(carried);
-        self.to_peer.draw(rate, carried.to_peer_bytes);
-        self.to_client.draw(rate, carried.to_client_bytes);
+        let Traffic { to_peer_packets, to_peer_bytes, to_client_packets, to_client_bytes, .. } =
+            *carried;
+        // Of a dual allocation it is not told which peers it was for.
+        let peers = if self.halves[1].is_some() { IpFamily::V6 } else { IpFamily::V4 };
+        let client = self.path.five_tuple.client.family();
+        self.to_peer.draw(rate, with_headers(peers, to_peer_packets, to_peer_bytes));
+        self.to_client.draw(rate, with_headers(client, to_client_packets, to_client_bytes));
     }
 
     /// What is told about it.

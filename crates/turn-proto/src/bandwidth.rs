@@ -2,14 +2,27 @@
 
 use core::time::Duration;
 
-use turn_types::Instant;
+use turn_types::{Instant, IpFamily};
 
 use crate::limits::{CARRIED_DEBT_MAX, UDP_PAYLOAD_MAX};
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
+/// The largest packet that is charged, in bytes.
+const PACKET_MAX: u64 = with_headers(IpFamily::V6, 1, UDP_PAYLOAD_MAX as u64);
+
+/// The size of packets that are sent over an IP family, with their headers of IP and UDP, of so many bytes of
+/// payload together. Small packets cost the host and its links more than their payload says.
+pub(crate) const fn with_headers(sent_over: IpFamily, packets: u64, payload: u64) -> u64 {
+    let headers = match sent_over {
+        IpFamily::V4 => 20 + 8,
+        IpFamily::V6 => 40 + 8,
+    };
+    payload.saturating_add(packets.saturating_mul(headers))
+}
+
 /// Bytes that may still pass. It fills at the rate of the policy and holds one second's worth, but
-/// never less than the largest datagram, so that a low rate slows traffic and does not cut it off.
+/// never less than the largest packet, so that a low rate slows traffic and does not cut it off.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     bytes: u64,
@@ -27,7 +40,7 @@ impl Bucket {
         if rate == 0 {
             return true;
         }
-        let capacity = rate.max(UDP_PAYLOAD_MAX as u64);
+        let capacity = rate.max(PACKET_MAX);
         let elapsed = now.as_nanos().saturating_sub(self.filled.as_nanos());
         let gained = u128::from(elapsed) * u128::from(rate) / u128::from(NANOS_PER_SECOND);
         let gained = u64::try_from(gained).unwrap_or(u64::MAX);
@@ -62,7 +75,7 @@ impl Bucket {
         if rate == 0 {
             return;
         }
-        let held = self.bytes.min(rate.max(UDP_PAYLOAD_MAX as u64));
+        let held = self.bytes.min(rate.max(PACKET_MAX));
         self.bytes = held.saturating_sub(bytes);
         let missing = bytes.saturating_sub(held);
         let nanos = u128::from(missing) * u128::from(NANOS_PER_SECOND) / u128::from(rate);
@@ -139,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_datagram_passes_at_the_lowest_rate() {
+    fn the_largest_packet_passes_at_the_lowest_rate() {
         let mut bucket = Bucket::new(Instant::ZERO);
-        assert!(bucket.take(Instant::ZERO, 1, UDP_PAYLOAD_MAX as u64));
+        assert!(bucket.take(Instant::ZERO, 1, PACKET_MAX));
         assert!(!bucket.take(Instant::ZERO + Duration::from_secs(1), 1, 2));
         assert!(bucket.take(Instant::ZERO + Duration::from_secs(3), 1, 2));
     }

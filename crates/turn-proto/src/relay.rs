@@ -17,6 +17,7 @@ use turn_types::{
 };
 
 use crate::allocation::Allocation;
+use crate::bandwidth::with_headers;
 use crate::event::IcmpReport;
 use crate::ip_header::{marks_to_client, marks_to_peer};
 use crate::limits::UDP_PAYLOAD_MAX;
@@ -140,7 +141,8 @@ impl State {
             }
             let five_tuple = allocation.path.five_tuple;
             let marks = marks_to_client(&five_tuple, packet.marks, peer.family())?;
-            if !allocation.to_client.take(now, policy.quotas.bytes_per_second, len as u64) {
+            let size = with_headers(five_tuple.client.family(), 1, len as u64);
+            if !allocation.to_client.take(now, policy.quotas.bytes_per_second, size) {
                 return Err(DropReason::Bandwidth);
             }
             let frame = frame(allocation, packet, random, header)?;
@@ -184,6 +186,11 @@ impl State {
         builder.icmp(icmp);
         let len = builder.finish().and_then(|len| u16::try_from(len).ok());
         let len = len.ok_or(DropReason::TooLong)?;
+        let size = with_headers(to.five_tuple.client.family(), 1, len.into());
+        let allocation = self.table.get_mut(slot);
+        if !allocation.to_client.take(now, policy.quotas.bytes_per_second, size) {
+            return Err(DropReason::Bandwidth);
+        }
         Ok(Answer { to, len, error: false, held: false })
     }
 
@@ -244,7 +251,8 @@ fn send_to_peer(
     let marks =
         marks_to_peer(&packet.path.five_tuple, packet.marks, peer.family(), payload.dont_fragment)?;
     let bytes = u64::from(payload.len);
-    if !allocation.to_peer.take(packet.now, packet.policy.quotas.bytes_per_second, bytes) {
+    let size = with_headers(peer.family(), 1, bytes);
+    if !allocation.to_peer.take(packet.now, packet.policy.quotas.bytes_per_second, size) {
         return Err(DropReason::Bandwidth);
     }
     allocation.traffic.to_peer_packets += 1;

@@ -240,6 +240,33 @@ fn the_total_quota_is_a_matter_of_capacity() {
 }
 
 #[test]
+fn bandwidth_is_charged_with_headers() {
+    let mut policy = policy();
+    policy.quotas.bytes_per_second = 100_000;
+    let mut world = World::with(policy);
+    let mut client = Client::new(1);
+    let (v4, v6) = client.allocate_both(&mut world);
+    client.permit(&mut world, &[PEER, PEER_V6]).success();
+    // Empty datagrams are packets, too. A bucket of one second holds so many to each family.
+    for (peer, headers) in [(PEER, 28), (PEER_V6, 48)] {
+        let sent = (0..5000)
+            .take_while(|_| matches!(client.send(&mut world, peer, b""), Fate::ToPeer { .. }));
+        assert_eq!(sent.count(), 100_000 / headers, "{peer}");
+        world.advance_silently(secs(1));
+    }
+    // Towards the client all of them are of its family.
+    for (relayed, peer) in [(v4, PEER), (v6, PEER_V6)] {
+        let received = (0..5000)
+            .take_while(|_| matches!(world.from_peer(relayed, peer, b""), Fate::ToClient { .. }));
+        assert_eq!(received.count(), 100_000 / 28, "{peer}");
+        // Reports of ICMP errors are of the same bucket.
+        let unreachable = if peer == PEER { (3, 1, 0) } else { (1, 0, 0) };
+        assert_eq!(world.icmp(relayed, peer, unreachable).unwrap_err(), DropReason::Bandwidth);
+        world.advance_silently(secs(1));
+    }
+}
+
+#[test]
 fn bandwidth_is_limited_in_each_direction() {
     // 8656-5-16
     let mut policy = policy();
@@ -266,8 +293,9 @@ fn bandwidth_is_limited_in_each_direction() {
         }
     }
     for relayed in [out, back] {
-        // The rate for 10 s, and a bucket of one second.
-        assert!((1_090_000..=1_101_000).contains(&relayed), "{relayed} bytes in 10 s");
+        // The rate for 10 s, and a bucket of one second, of packets with their headers.
+        let charged = relayed / 1000 * 1028;
+        assert!((1_090_000..=1_101_000).contains(&charged), "{charged} bytes in 10 s");
     }
     let traffic = world.record().traffic;
     assert_eq!(traffic.to_peer_bytes as usize, out);

@@ -112,6 +112,7 @@ struct limit {
 	__u64 cost;
 	__u64 window;
 	__u32 bucket;
+	__u32 headers; /* bytes of IP and UDP that each packet is charged besides its payload */
 };
 
 /* A datagram that may be ours. */
@@ -335,7 +336,7 @@ static __always_inline struct cell *cell_of(struct route *route)
 	return bpf_map_lookup_elem(&cells, &index);
 }
 
-/* Whether the bucket has room; takes it. What two processors take at the same moment is taken from
+/* Whether the bucket has room for a packet with so many bytes of payload; takes it. What two processors take at the same moment is taken from
  * both. */
 static __always_inline int within_bandwidth(const struct limit *limit, int to_client, __u64 now,
 					    __u32 bytes)
@@ -347,7 +348,7 @@ static __always_inline int within_bandwidth(const struct limit *limit, int to_cl
 	if (!bucket)
 		return 1;
 	__u64 *full = to_client ? &bucket->to_client : &bucket->to_peer;
-	__u64 cost = (limit->cost * bytes) >> 16;
+	__u64 cost = (limit->cost * (bytes + limit->headers)) >> 16;
 	__u64 before = *full;
 	__u64 from = before > now ? before : now;
 	if (from + cost - now > limit->window)
@@ -474,7 +475,8 @@ static __always_inline int has_checksum(struct packet *packet, struct route *rou
 
 static __always_inline struct limit limit_of(struct route *route)
 {
-	return (struct limit){ route->cost, route->window, route->bucket };
+	__u32 headers = (route->to_v6 ? IPV6_LEN : IPV4_LEN) + sizeof(struct udphdr);
+	return (struct limit){ route->cost, route->window, route->bucket, headers };
 }
 
 /* Step 3: whether the packet may take its route now, and how. Nothing of it is changed yet. Negative:

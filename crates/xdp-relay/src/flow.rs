@@ -20,8 +20,9 @@ const CLOCK_LAG: Duration = Duration::from_millis(10);
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Largest payload of a UDP datagram: a bucket always holds one.
-const UDP_PAYLOAD_MAX: u64 = 65_507;
+/// Largest packet that is charged, the largest UDP payload with the headers of IPv6 and UDP: a bucket always
+/// holds one.
+const PACKET_MAX: u64 = 65_507 + 48;
 
 /// A bound channel, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,8 @@ pub struct Flow {
     pub to_peer_until: Instant,
     /// Until when the peer's datagrams go to the client.
     pub to_client_until: Instant,
-    /// Payload bytes per second that its allocation may send in each direction; 0 is unlimited.
+    /// Bytes per second, with the headers of IP and UDP, that its allocation may send in each direction; 0 is
+    /// unlimited.
     pub bytes_per_second: u64,
 }
 
@@ -158,7 +160,7 @@ impl Limit {
         let clamp = |nanos: u128| u64::try_from(nanos).unwrap_or(u64::MAX);
         // Of 65,536 bytes; at least 1, so that no rate reads as unlimited.
         let cost = clamp((NANOS_PER_SECOND << 16) / rate).max(1);
-        let held = u128::from(bytes_per_second.max(UDP_PAYLOAD_MAX));
+        let held = u128::from(bytes_per_second.max(PACKET_MAX));
         Self { cost, window: clamp(held * NANOS_PER_SECOND / rate) }
     }
 }
