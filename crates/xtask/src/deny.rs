@@ -1,5 +1,5 @@
 //! Licences, sources and versions of dependencies, by the rules of deny.toml. cargo-deny reads the same
-//! file; it takes longer to compile than this workspace, so the tests do not depend on it.
+//! file; the tests do not depend on it, since it would have to be compiled first.
 
 mod license;
 
