@@ -182,5 +182,6 @@ fn a_reload_finds_what_is_new_where_it_may_read_and_says_why_elsewhere() {
             .args(["-c", "-n", "1", &lab.v4.listen.to_string()]),
         PATIENCE,
     );
-    assert!(call.ok, "{}\n{}", call.output, server.process.output());
+    let refused = &server.json(&["status"])["refusals"];
+    assert!(call.ok, "{}\n{refused}\n{}", call.output, server.process.output());
 }

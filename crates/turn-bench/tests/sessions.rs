@@ -41,7 +41,8 @@ fn many_open_at_the_same_time_carry_data_and_are_given_back() {
     let (mut options, peer) = options(&server, 50);
     for transport in TRANSPORTS.into_iter().flat_map(|transport| [transport; 2]) {
         options.transport = transport;
-        let sessions = session::open(&options).unwrap();
+        let sessions = session::open(&options)
+            .unwrap_or_else(|error| panic!("{transport:?}: {error:#}\n{}", server.status()));
         assert_eq!(sessions.len(), 50);
         for (number, session) in sessions.iter().enumerate() {
             send(session, &[u8::try_from(number).unwrap()]);

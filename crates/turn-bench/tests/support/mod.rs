@@ -97,6 +97,13 @@ impl Server {
         self.process.id()
     }
 
+    /// Its own account of what it has done, for the message of a test that failed.
+    pub(crate) fn status(&self) -> String {
+        let status = Command::new(binary()).arg("status").arg("--data").arg(&self.directory).output();
+        let status = status.unwrap();
+        String::from_utf8_lossy(&status.stdout).into_owned() + &String::from_utf8_lossy(&status.stderr)
+    }
+
     /// What it lets in.
     pub(crate) fn login() -> Login {
         Login::shared_secret("bench", SECRET)
