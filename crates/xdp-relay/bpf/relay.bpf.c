@@ -19,19 +19,19 @@ int relay_xdp(struct xdp_md *ctx)
 
 	/* Step 2: of a route, and for this host: a switch may send us what others are to have. */
 	struct route *route = &plan.route;
-	struct entry *entry = find_route(udp, end, &packet, 0, route);
-	if (!entry)
+	struct found found = find_route(udp, end, &packet, 0, route);
+	if (!found.entry)
 		return XDP_PASS;
 	__u32 came_by = ctx->ingress_ifindex;
 	struct link *link = bpf_map_lookup_elem(&links, &came_by);
-	if (!link || !link->known || __builtin_memcmp(link->mac, data, ETH_ALEN))
+	if (!link || !link->known || mac_of(link->mac) != mac_of(data))
 		return XDP_PASS;
-	if (route->handed)
-		return hand_over(ctx, 0, &packet, entry, route) ? XDP_PASS : XDP_DROP;
+	if (route->flags & ROUTE_HANDED)
+		return hand_over(ctx, 0, &packet, found, route) ? XDP_PASS : XDP_DROP;
 
 	/* Step 3: whether it may take the route. */
 	int trial = is_trial(came_by, route);
-	if (make_plan(&packet, entry, &plan, 0))
+	if (make_plan(&packet, found, &plan, 0))
 		return XDP_PASS;
 
 	/* Steps 4 and 5: the way, as the system would take it. */
@@ -85,16 +85,16 @@ int relay_tc(struct __sk_buff *skb)
 	/* Step 2: of a route. What the system merged has the headers of its first datagram alone. */
 	int merged = skb->gso_segs > 1;
 	struct route *route = &plan.route;
-	struct entry *entry = find_route(udp, end, &packet, merged, route);
-	if (!entry)
+	struct found found = find_route(udp, end, &packet, merged, route);
+	if (!found.entry)
 		return NEXT;
 	if (merged) {
 		came_merged(route);
 		passed(PASS_MERGED);
 		return NEXT;
 	}
-	if (route->handed)
-		return hand_over(skb, 1, &packet, entry, route) ? NEXT : DROP;
+	if (route->flags & ROUTE_HANDED)
+		return hand_over(skb, 1, &packet, found, route) ? NEXT : DROP;
 
 	/* Step 3: whether it may take the route. A checksum that is still to be made would be written
 	 * to where it was to be before. */
@@ -103,7 +103,7 @@ int relay_tc(struct __sk_buff *skb)
 		return NEXT;
 	}
 	int trial = is_trial(skb->ifindex, route);
-	if (make_plan(&packet, entry, &plan, 1))
+	if (make_plan(&packet, found, &plan, 1))
 		return NEXT;
 
 	/* Steps 4 and 5: the way, as the system would take it. */
@@ -114,8 +114,9 @@ int relay_tc(struct __sk_buff *skb)
 	/* Step 6: what the allocation may send, then room. */
 	if (!take(&plan))
 		return DROP;
-	__be16 protocol = bpf_htons(route->to_v6 ? ETH_P_IPV6 : ETH_P_IP);
-	if (packet.v6 != route->to_v6 && bpf_skb_change_proto(skb, protocol, 0))
+	int to_v6 = leaves_by_v6(route);
+	__be16 protocol = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
+	if (packet.v6 != to_v6 && bpf_skb_change_proto(skb, protocol, 0))
 		return DROP;
 	if (plan.data_grows && bpf_skb_adjust_room(skb, plan.data_grows, BPF_ADJ_ROOM_MAC, 0))
 		return DROP;
@@ -161,8 +162,8 @@ int tap(struct __sk_buff *skb)
 		if (bpf_skb_load_bytes(skb, at, &channel, sizeof(channel)))
 			return NEXT;
 		int is_one = bpf_ntohs(channel) >= CHANNEL_MIN && bpf_ntohs(channel) <= CHANNEL_MAX;
-		if (is_one && channel != key.channel) {
-			key.channel = channel;
+		if (is_one && channel != channel_of(&key)) {
+			key.ends = with_channel(key.ends, channel);
 			prove(&key, way);
 		}
 		if (skb->gso_segs < 2)

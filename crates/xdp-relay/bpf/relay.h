@@ -32,6 +32,7 @@ const volatile __u32 look_up_from = 0; /* interface that looks up the way; 0: th
 const volatile __u64 proof_holds = 0;  /* nanoseconds; 0: none is wanted, for tests */
 const volatile __u64 renew_every = 0;  /* nanoseconds between packets that renew a proof */
 const volatile __u32 hands_over = 0;   /* whether the kernel has what it takes to fill rings */
+const volatile __u32 id_seed = 0;      /* what identifications of IPv4 count from: nobody else's to know */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -47,6 +48,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct entry);
 } entries SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32); /* an entry */
+	__type(value, struct rising);
+} risings SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -109,10 +117,14 @@ struct {
 
 /* What an allocation may send in one direction. */
 struct limit {
-	__u64 cost;
-	__u64 window;
 	__u32 bucket;
 	__u32 headers; /* bytes of IP and UDP that each packet is charged besides its payload */
+};
+
+/* Where the route of a packet is. */
+struct found {
+	struct entry *entry; /* 0: it has none */
+	__u32 index;
 };
 
 /* A datagram that may be ours. */
@@ -133,13 +145,14 @@ struct plan {
 	/* Of the route by which it comes, where that is another: the peer is a relayed address of ours. */
 	struct cell *first_cell;
 	struct limit first_limit;
-	struct evidence *evidence; /* of the route by which it leaves */
+	struct found proof; /* the entry of the route by which it leaves, if a proof of it is wanted */
 	struct bpf_fib_lookup way;
 	__u64 now;
 	__s32 grows; /* by so many bytes */
 	__s32 data_grows; /* of these behind the UDP header */
 	__u16 payload;
 	__u16 check;
+	__u16 id; /* of IPv4 */
 	__u8 ttl;
 	__u8 tos;
 };
@@ -158,17 +171,48 @@ static __always_inline __u16 sum_of_v4(struct iphdr *ip)
 	return fold((sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32));
 }
 
-static __always_inline void set_v4(__u32 *address, __u32 v4)
+static __always_inline void set_v4(__u64 *address, __u32 v4)
 {
 	address[0] = 0;
-	address[1] = 0;
-	address[2] = bpf_htonl(0xffff);
-	address[3] = v4;
+	address[1] = (__u64)v4 << 32 | bpf_htonl(0xffff);
 }
 
-static __always_inline int is_v4(const __u32 *address)
+static __always_inline void set_v6(__u64 *address, const struct in6_addr *v6)
 {
-	return !address[0] && !address[1] && address[2] == bpf_htonl(0xffff);
+	const __u32 *words = (void *)v6;
+	address[0] = (__u64)words[1] << 32 | words[0];
+	address[1] = (__u64)words[3] << 32 | words[2];
+}
+
+static __always_inline int is_v4(const __u64 *address)
+{
+	return !address[0] && (__u32)address[1] == bpf_htonl(0xffff);
+}
+
+static __always_inline __u64 ends_of(__be16 remote, __be16 local)
+{
+	return (__u64)local << 16 | remote;
+}
+
+static __always_inline __u64 with_channel(__u64 ends, __be16 channel)
+{
+	ends = (__u64)channel << 32 | (__u32)ends;
+	/* The compiler is not to write half of it. */
+	asm volatile("" : "+r"(ends));
+	return ends;
+}
+
+/* By words: the compiler's own comparison goes byte by byte. */
+static __always_inline int is_key(const struct route_key *one, const struct route_key *other)
+{
+	return !((one->remote[0] ^ other->remote[0]) | (one->remote[1] ^ other->remote[1]) |
+		 (one->local[0] ^ other->local[0]) | (one->local[1] ^ other->local[1]) |
+		 (one->ends ^ other->ends));
+}
+
+static __always_inline __be16 channel_of(const struct route_key *key)
+{
+	return key->ends >> 32;
 }
 
 static __always_inline int is_ours(const __u8 *bits, __be16 port)
@@ -196,7 +240,8 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 	struct udphdr *udp;
 	__u16 udp_len;
 	__u32 before; /* bytes before the UDP header */
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+	__be16 protocol = *(__be16 *)(data + 2 * ETH_ALEN);
+	if (protocol == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = (void *)(eth + 1);
 		if ((void *)(ip + 1) > end || *(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP ||
 		    ip->frag_off & bpf_htons(IP_FRAGMENT))
@@ -212,15 +257,15 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 		packet->v6 = 0;
 		packet->tos = ip->tos;
 		packet->ttl = ip->ttl;
-	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = (void *)(eth + 1);
 		if ((void *)(ip + 1) > end || *(__u8 *)ip >> 4 != 6 || ip->nexthdr != IPPROTO_UDP)
 			return 0;
 		udp_len = bpf_ntohs(ip->payload_len);
 		before = ETH_HLEN + sizeof(*ip);
 		udp = (void *)(ip + 1);
-		__builtin_memcpy(packet->key.remote, &ip->saddr, sizeof(packet->key.remote));
-		__builtin_memcpy(packet->key.local, &ip->daddr, sizeof(packet->key.local));
+		set_v6(packet->key.remote, &ip->saddr);
+		set_v6(packet->key.local, &ip->daddr);
 		/* Nobody has such an address on a wire: who says so means the routes of IPv4. */
 		if (is_v4(packet->key.local))
 			return 0;
@@ -233,8 +278,7 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 	if ((void *)(udp + 1) > end || bpf_ntohs(udp->len) != udp_len || udp_len < sizeof(*udp) ||
 	    before + udp_len > frame_len)
 		return 0;
-	packet->key.remote_port = udp->source;
-	packet->key.local_port = udp->dest;
+	packet->key.ends = ends_of(udp->source, udp->dest);
 	packet->check = udp->check;
 	packet->payload = udp_len - sizeof(*udp);
 	return udp;
@@ -266,54 +310,56 @@ static __always_inline int is_whole(__be16 *header, void *end, struct packet *pa
  * reuse their entries at any time: what is read of an entry counts only if its generation is still that
  * which the key was found with, and the key its own. So withdrawing a route takes effect here at once, and an entry
  * is not written anew for seconds. 0: there is none. */
-static __always_inline struct entry *read_route(const struct route_key *key, struct route *route)
+static __always_inline struct found read_route(const struct route_key *key, struct route *route)
 {
-	struct place *found = bpf_map_lookup_elem(&routes, key);
-	if (!found)
-		return 0;
-	__u64 place = *(volatile __u64 *)found;
+	struct found none = {};
+	struct place *place_of = bpf_map_lookup_elem(&routes, key);
+	if (!place_of)
+		return none;
+	__u64 place = *(volatile __u64 *)place_of;
 	__u32 index = place;
 	struct entry *entry = bpf_map_lookup_elem(&entries, &index);
 	if (!entry)
-		return 0;
+		return none;
 	__builtin_memcpy(route, &entry->route, sizeof(*route));
 	/* The copy is complete before this is read. */
 	asm volatile("" : : : "memory");
-	__u64 generation = *(volatile __u64 *)&entry->generation;
+	__u32 generation = *(volatile __u32 *)&entry->generation;
 	/* The map may give the element of a key to another while it is read, too. */
-	if (generation != place >> 32 || __builtin_memcmp(&entry->key, key, sizeof(*key))) {
+	if (generation != place >> 32 || !is_key(&entry->key, key)) {
 		passed(PASS_STALE);
-		return 0;
+		return none;
 	}
-	return entry;
+	return (struct found){ entry, index };
 }
 
 /* Step 2: the route of what it says it is: ChannelData at a port where clients come in, or a peer's
  * datagram at a port that is relayed.
  * Where several were merged it is that of the first, whose length says nothing of them all. */
-static __always_inline struct entry *find_route(struct udphdr *udp, void *end,
-						struct packet *packet, int merged,
-						struct route *route)
+static __always_inline struct found find_route(struct udphdr *udp, void *end, struct packet *packet,
+					       int merged, struct route *route)
 {
+	struct found found = {};
 	__u32 only = 0;
 	struct doors *door = bpf_map_lookup_elem(&doors, &only);
 	if (!door)
-		return 0;
+		return found;
 	__be16 *header = (void *)(udp + 1);
-	if (is_ours(door->listener, packet->key.local_port) && packet->payload >= CHANNEL_HEADER &&
+	__be16 local_port = udp->dest;
+	if (is_ours(door->listener, local_port) && packet->payload >= CHANNEL_HEADER &&
 	    (void *)(header + 2) <= end) {
 		__u16 channel = bpf_ntohs(header[0]);
 		if (channel >= CHANNEL_MIN && channel <= CHANNEL_MAX &&
 		    (merged || is_whole(header, end, packet))) {
-			packet->key.channel = header[0];
-			struct entry *entry = read_route(&packet->key, route);
-			if (entry)
-				return entry;
+			packet->key.ends = with_channel(packet->key.ends, header[0]);
+			found = read_route(&packet->key, route);
+			if (found.entry)
+				return found;
 		}
 	}
-	if (!is_ours(door->relay, packet->key.local_port))
-		return 0;
-	packet->key.channel = 0;
+	if (!is_ours(door->relay, local_port))
+		return found;
+	packet->key.ends = with_channel(packet->key.ends, 0);
 	packet->padding = 0;
 	return read_route(&packet->key, route);
 }
@@ -341,17 +387,17 @@ static __always_inline struct cell *cell_of(struct route *route)
 static __always_inline int within_bandwidth(const struct limit *limit, int to_client, __u64 now,
 					    __u32 bytes)
 {
-	if (!limit->cost)
-		return 1;
 	__u32 index = limit->bucket;
+	if (index == UNLIMITED)
+		return 1;
 	struct bucket *bucket = bpf_map_lookup_elem(&buckets, &index);
-	if (!bucket)
+	if (!bucket || !bucket->cost)
 		return 1;
 	__u64 *full = to_client ? &bucket->to_client : &bucket->to_peer;
-	__u64 cost = (limit->cost * (bytes + limit->headers)) >> 16;
+	__u64 cost = (bucket->cost * (bytes + limit->headers)) >> 16;
 	__u64 before = *full;
 	__u64 from = before > now ? before : now;
-	if (from + cost - now > limit->window)
+	if (from + cost - now > bucket->window)
 		return 0;
 	if (__sync_val_compare_and_swap(full, before, from + cost) != before)
 		__sync_fetch_and_add(full, cost);
@@ -366,16 +412,16 @@ static __always_inline void count_over(struct cell *cell, int to_client)
 		cell->to_peer_over += 1;
 }
 
-static __always_inline void count(struct cell *cell, int to_client, __u64 now, __u32 bytes)
+/* Returns how many packets of the direction there were by this processor. */
+static __always_inline __u64 count(struct cell *cell, int to_client, __u64 now, __u32 bytes)
 {
-	if (to_client) {
-		cell->to_client_packets += 1;
-		cell->to_client_bytes += bytes;
-	} else {
-		cell->to_peer_packets += 1;
-		cell->to_peer_bytes += bytes;
-	}
 	cell->seen = now;
+	if (to_client) {
+		cell->to_client_bytes += bytes;
+		return cell->to_client_packets += 1;
+	}
+	cell->to_peer_bytes += bytes;
+	return cell->to_peer_packets += 1;
 }
 
 /* A moment as a cell has it. */
@@ -390,57 +436,69 @@ static __always_inline __u16 since(__u16 moment, __u64 now)
 	return grain(now) - moment;
 }
 
-/* A way in one word. */
-static __always_inline __u64 way_of(__u32 interface, const __u8 *mac)
+/* A link-layer address in one word. By halves: the compiler's own copy goes byte by byte. */
+static __always_inline __u64 mac_of(const void *mac)
 {
-	return (__u64)interface << 48 | (__u64)(mac[5] | mac[4] << 8) << 32 |
-	       (__u32)(mac[3] | mac[2] << 8 | mac[1] << 16 | (__u32)mac[0] << 24);
+	const __u16 *halves = mac;
+	return (__u64)halves[2] << 32 | (__u32)halves[1] << 16 | halves[0];
+}
+
+/* A way in one word. */
+static __always_inline __u64 way_of(__u32 interface, const void *mac)
+{
+	return (__u64)interface << 48 | mac_of(mac);
 }
 
 /* Signed: the coarse clock is behind the one that proofs are dated by. */
-static __always_inline __s64 age_of(const struct evidence *evidence, __u64 now)
+static __always_inline __s64 age_of(const struct entry *entry, __u64 now)
 {
-	return evidence->proven ? (__s64)(now - evidence->proven) : (__s64)(~0ull >> 1);
+	return entry->proven ? (__s64)(now - entry->proven) : (__s64)(~0ull >> 1);
 }
 
 /* Whether a packet of a direction is to go the long way: by the system's stack. */
-static __always_inline int is_to_rise(struct evidence *evidence, __u64 now)
+static __always_inline int is_to_rise(struct found found, __u64 now)
 {
-	__s64 age = age_of(evidence, now);
-	__u64 rose = evidence->rose;
-	if (!rose)
-		return age >= (__s64)renew_every &&
-		       (now >= evidence->again || age >= (__s64)proof_holds);
-	if (age >= (__s64)proof_holds)
+	struct entry *entry = found.entry;
+	__s64 age = age_of(entry, now);
+	if (!entry->rises && age < (__s64)renew_every)
+		return 0;
+	struct rising *rising = bpf_map_lookup_elem(&risings, &found.index);
+	if (!rising || age >= (__s64)proof_holds)
 		return 1;
+	if (!entry->rises)
+		return now >= rising->again;
 	__u64 fine = bpf_ktime_get_ns();
-	int left = evidence->proven > rose;
-	if (!left || (fine - rose < PAUSE && evidence->risen < RISEN_MANY)) {
-		if (evidence->risen < RISEN_MOST && fine - evidence->began < RISEN_LONG)
+	int left = entry->proven > rising->rose;
+	if (!left || (fine - rising->rose < PAUSE && rising->risen < RISEN_MANY)) {
+		if (rising->risen < RISEN_MOST && fine - rising->began < RISEN_LONG)
 			return 1;
 		passed(OVERTAKEN);
-		evidence->again = now + AGAIN;
+		rising->again = now + AGAIN;
 	}
-	evidence->rose = 0;
+	entry->rises = 0;
 	return 0;
 }
 
 /* Notes that one goes the long way. */
-static __always_inline void rise(struct evidence *evidence, __u64 now)
+static __always_inline void rise(struct found found, __u64 now)
 {
+	struct rising *rising = bpf_map_lookup_elem(&risings, &found.index);
+	if (!rising)
+		return;
 	__u64 fine = bpf_ktime_get_ns();
 	/* As long as there is no proof there is nothing to be overtaken. */
-	if (!evidence->rose || age_of(evidence, now) >= (__s64)proof_holds) {
-		evidence->began = fine;
-		evidence->risen = 0;
+	if (!found.entry->rises || age_of(found.entry, now) >= (__s64)proof_holds) {
+		rising->began = fine;
+		rising->risen = 0;
 	}
-	evidence->risen += 1;
-	evidence->rose = fine;
+	rising->risen += 1;
+	rising->rose = fine;
+	found.entry->rises = 1;
 }
 
-static __always_inline int why_it_rises(const struct evidence *evidence, __u64 now)
+static __always_inline int why_it_rises(const struct entry *entry, __u64 now)
 {
-	return passed(age_of(evidence, now) < (__s64)proof_holds ? PASS_SHOWN : PASS_UNPROVEN);
+	return passed(age_of(entry, now) < (__s64)proof_holds ? PASS_SHOWN : PASS_UNPROVEN);
 }
 
 /* Notes that packets of a direction came merged. */
@@ -473,19 +531,24 @@ static __always_inline int has_checksum(struct packet *packet, struct route *rou
 	return packet->check && packet->check != fold((__u32)route->pseudo + len);
 }
 
+static __always_inline int leaves_by_v6(const struct route *route)
+{
+	return route->flags & ROUTE_TO_V6;
+}
+
 static __always_inline struct limit limit_of(struct route *route)
 {
-	__u32 headers = (route->to_v6 ? IPV6_LEN : IPV4_LEN) + sizeof(struct udphdr);
-	return (struct limit){ route->cost, route->window, route->bucket, headers };
+	__u32 headers = (leaves_by_v6(route) ? IPV6_LEN : IPV4_LEN) + sizeof(struct udphdr);
+	return (struct limit){ route->bucket, headers };
 }
 
 /* Step 3: whether the packet may take its route now, and how. Nothing of it is changed yet. Negative:
  * user space is to see it. */
-static __always_inline int make_plan(struct packet *packet, struct entry *entry, struct plan *plan,
+static __always_inline int make_plan(struct packet *packet, struct found found, struct plan *plan,
 				     int tc)
 {
 	struct route *route = &plan->route;
-	int wants_proof = proof_holds && !route->probe;
+	int wants_proof = proof_holds && !(route->flags & ROUTE_PROBE);
 	__u64 now = bpf_ktime_get_coarse_ns();
 	if (!holds(route, now))
 		return passed(PASS_EXPIRED);
@@ -498,12 +561,12 @@ static __always_inline int make_plan(struct packet *packet, struct entry *entry,
 		return passed(PASS_MERGED);
 	plan->now = now;
 	plan->first_cell = 0;
-	plan->evidence = 0;
+	plan->proof = (struct found){};
 	plan->ttl = packet->ttl - 1;
 	plan->tos = packet->tos;
 
 	/* A client's data without its header, or a peer's whole datagram. */
-	__s32 takes_off = packet->key.channel ? CHANNEL_HEADER : 0;
+	__s32 takes_off = channel_of(&packet->key) ? CHANNEL_HEADER : 0;
 	plan->payload = packet->payload - takes_off - packet->padding;
 	/* The checksum's sum grows by what is put in, and by the complement of what is taken out. */
 	__be16 len = bpf_htons(plan->payload);
@@ -515,18 +578,17 @@ static __always_inline int make_plan(struct packet *packet, struct entry *entry,
 
 	/* The other allocation is asked where a datagram from this one goes. What comes from outside
 	 * under an address of ours is forged. */
-	if (route->hairpin && route->channel)
+	if (route->flags & ROUTE_HAIRPIN && route->channel)
 		return passed(PASS_HAIRPIN);
-	if (route->hairpin) {
+	if (route->flags & ROUTE_HAIRPIN) {
 		struct route_key key = {};
 		__builtin_memcpy(key.remote, route->source, sizeof(key.remote));
 		__builtin_memcpy(key.local, route->destination, sizeof(key.local));
-		key.remote_port = route->source_port;
-		key.local_port = route->destination_port;
+		key.ends = ends_of(route->source_port, route->destination_port);
 		plan->first_cell = plan->cell;
 		plan->first_limit = limit_of(route);
-		struct entry *last = read_route(&key, route);
-		if (!last || !route->channel || !holds(route, now))
+		struct found last = read_route(&key, route);
+		if (!last.entry || !route->channel || !holds(route, now))
 			return passed(PASS_HAIRPIN);
 		plan->cell = cell_of(route);
 		if (!plan->cell)
@@ -538,46 +600,42 @@ static __always_inline int make_plan(struct packet *packet, struct entry *entry,
 		grows += route->udp_change + len;
 		/* It goes through the stack twice. */
 		if (wants_proof) {
-			struct evidence *evidence = &entry->evidence;
-			int rises = is_to_rise(evidence, now) | is_to_rise(&last->evidence, now);
-			if (rises || evidence->way >> 48 != LOOPBACK) {
-				rise(evidence, now);
-				rise(&last->evidence, now);
-				return why_it_rises(age_of(evidence, now) > age_of(&last->evidence, now) ?
-							    evidence :
-							    &last->evidence,
-						    now);
+			int rises = is_to_rise(found, now) | is_to_rise(last, now);
+			if (rises || found.entry->way >> 48 != LOOPBACK) {
+				rise(found, now);
+				rise(last, now);
+				int first = age_of(found.entry, now) > age_of(last.entry, now);
+				return why_it_rises(first ? found.entry : last.entry, now);
 			}
-			plan->evidence = &last->evidence;
+			plan->proof = last;
 		}
 	} else if (wants_proof) {
-		struct evidence *evidence = &entry->evidence;
-		if (is_to_rise(evidence, now)) {
-			rise(evidence, now);
-			return why_it_rises(evidence, now);
+		if (is_to_rise(found, now)) {
+			rise(found, now);
+			return why_it_rises(found.entry, now);
 		}
-		plan->evidence = evidence;
+		plan->proof = found;
 	}
 
 	/* IPv6 wants a checksum, IPv4 does without. */
 	if (has) {
 		__u16 check = ~fold((__u16)~packet->check + grows);
 		plan->check = check ? check : 0xffff;
-	} else if (route->to_v6 || packet->v6) {
+	} else if (leaves_by_v6(route) || packet->v6) {
 		return passed(PASS_CHECKSUM);
 	} else {
 		plan->check = 0;
 	}
 
 	plan->data_grows = (route->channel ? CHANNEL_HEADER : 0) - takes_off;
-	plan->grows = plan->data_grows + (route->to_v6 ? IPV6_LEN : IPV4_LEN) -
+	plan->grows = plan->data_grows + (leaves_by_v6(route) ? IPV6_LEN : IPV4_LEN) -
 		      (packet->v6 ? IPV6_LEN : IPV4_LEN);
 	return 0;
 }
 
 /* Whether a peer's datagram may be handed over to the worker of its client's connection: whoever it is
  * for looks at it as if it had come by its socket. Negative: it is to come by that. */
-static __always_inline int may_be_handed(struct packet *packet, struct entry *entry,
+static __always_inline int may_be_handed(struct packet *packet, struct found found,
 					 struct route *route, int tc)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
@@ -591,10 +649,9 @@ static __always_inline int may_be_handed(struct packet *packet, struct entry *en
 	/* One that is still to be made can only be made by the system; IPv6 wants one. */
 	if (packet->check ? !has_checksum(packet, route) : packet->v6)
 		return passed(PASS_CHECKSUM);
-	struct evidence *evidence = &entry->evidence;
-	if (proof_holds && !route->probe && is_to_rise(evidence, now)) {
-		rise(evidence, now);
-		return why_it_rises(evidence, now);
+	if (proof_holds && !(route->flags & ROUTE_PROBE) && is_to_rise(found, now)) {
+		rise(found, now);
+		return why_it_rises(found.entry, now);
 	}
 	return 0;
 }
@@ -632,10 +689,10 @@ static __always_inline int put_in(void *ring, void *ctx, int tc, struct packet *
 
 /* Hands a peer's datagram over to the worker of its client's connection. Negative: it is to come by the
  * socket. */
-static __always_inline int hand_over(void *ctx, int tc, struct packet *packet, struct entry *entry,
+static __always_inline int hand_over(void *ctx, int tc, struct packet *packet, struct found found,
 				     struct route *route)
 {
-	if (!hands_over || may_be_handed(packet, entry, route, tc))
+	if (!hands_over || may_be_handed(packet, found, route, tc))
 		return -1;
 	__u32 worker = route->worker;
 	void *ring = bpf_map_lookup_elem(&rings, &worker);
@@ -651,7 +708,7 @@ static __always_inline int hand_over(void *ctx, int tc, struct packet *packet, s
 /* Whether the program is only tried: frames of a trial come by the loopback, where it never hangs. */
 static __always_inline int is_trial(__u32 came_by, struct route *route)
 {
-	return route->probe && came_by == LOOPBACK;
+	return route->flags & ROUTE_PROBE && came_by == LOOPBACK;
 }
 
 /* A UDP datagram that leaves, or several that are to be cut, as the key of what comes the other way. */
@@ -661,7 +718,8 @@ static __always_inline struct udphdr *find_leaving(void *data, void *end, struct
 	if ((void *)(eth + 1) > end)
 		return 0;
 	struct udphdr *udp;
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+	__be16 protocol = *(__be16 *)(data + 2 * ETH_ALEN);
+	if (protocol == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = (void *)(eth + 1);
 		if ((void *)(ip + 1) > end || *(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP ||
 		    ip->frag_off & bpf_htons(IP_FRAGMENT))
@@ -669,20 +727,19 @@ static __always_inline struct udphdr *find_leaving(void *data, void *end, struct
 		udp = (void *)(ip + 1);
 		set_v4(key->remote, ip->daddr);
 		set_v4(key->local, ip->saddr);
-	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = (void *)(eth + 1);
 		if ((void *)(ip + 1) > end || ip->nexthdr != IPPROTO_UDP)
 			return 0;
 		udp = (void *)(ip + 1);
-		__builtin_memcpy(key->remote, &ip->daddr, sizeof(key->remote));
-		__builtin_memcpy(key->local, &ip->saddr, sizeof(key->local));
+		set_v6(key->remote, &ip->daddr);
+		set_v6(key->local, &ip->saddr);
 	} else {
 		return 0;
 	}
 	if ((void *)(udp + 1) > end)
 		return 0;
-	key->remote_port = udp->dest;
-	key->local_port = udp->source;
+	key->ends = ends_of(udp->dest, udp->source);
 	return udp;
 }
 
@@ -696,16 +753,15 @@ static __always_inline void prove(const struct route_key *key, __u64 way)
 	__u64 place = *(volatile __u64 *)found;
 	__u32 index = place;
 	struct entry *other = bpf_map_lookup_elem(&entries, &index);
-	if (!other || *(volatile __u64 *)&other->generation != place >> 32 ||
-	    __builtin_memcmp(&other->key, key, sizeof(*key)))
+	if (!other || *(volatile __u32 *)&other->generation != place >> 32 ||
+	    !is_key(&other->key, key))
 		return;
 	index ^= 1;
 	struct entry *entry = bpf_map_lookup_elem(&entries, &index);
-	if (!entry || !*(volatile __u64 *)&entry->generation)
+	if (!entry || !*(volatile __u32 *)&entry->generation)
 		return;
-	struct evidence *evidence = &entry->evidence;
-	*(volatile __u64 *)&evidence->way = way;
-	*(volatile __u64 *)&evidence->proven = bpf_ktime_get_ns();
+	*(volatile __u64 *)&entry->way = way;
+	*(volatile __u64 *)&entry->proven = bpf_ktime_get_ns();
 }
 
 /* Step 4: what to ask for the way. */
@@ -719,7 +775,7 @@ static __always_inline void ask_way(__u32 came_by, struct plan *plan)
 	way->sport = route->source_port;
 	way->dport = route->destination_port;
 	way->ifindex = look_up_from ? look_up_from : came_by;
-	if (route->to_v6) {
+	if (leaves_by_v6(route)) {
 		way->family = AF_INET6;
 		way->tot_len = len + IPV6_LEN;
 		way->flowinfo = bpf_htonl((__u32)plan->tos << 20);
@@ -747,9 +803,9 @@ static __always_inline int judge_way(long answer, struct plan *plan, __u8 leave)
 	struct link *link = bpf_map_lookup_elem(&links, &interface);
 	if (!link || !(link->leave & leave))
 		return passed(PASS_LINK);
-	struct evidence *evidence = plan->evidence;
-	if (evidence && evidence->way != way_of(interface, plan->way.dmac)) {
-		rise(evidence, plan->now);
+	struct entry *entry = plan->proof.entry;
+	if (entry && entry->way != way_of(interface, plan->way.dmac)) {
+		rise(plan->proof, plan->now);
 		return passed(PASS_MOVED);
 	}
 	return 0;
@@ -771,7 +827,10 @@ static __always_inline int take(struct plan *plan)
 		count_over(plan->cell, to_client);
 		return 0;
 	}
-	count(plan->cell, to_client, plan->now, plan->payload);
+	__u64 packets = count(plan->cell, to_client, plan->now, plan->payload);
+	/* It may be cut in pieces, as what sockets send, and these are told by a number of this host's
+	 * (RFC 6864): the one that it came with is unique for its sender alone. A flow counts its own. */
+	plan->id = packets + plan->route.flow * 0x9e37 + id_seed;
 	return 1;
 }
 
@@ -783,7 +842,7 @@ static __always_inline int write_headers(void *data, void *end, struct plan *pla
 	__u16 udp_len = data_len + sizeof(struct udphdr);
 	struct ethhdr *eth = data;
 	struct udphdr *udp;
-	if (route->to_v6) {
+	if (leaves_by_v6(route)) {
 		struct ipv6hdr *ip = (void *)(eth + 1);
 		udp = (void *)(ip + 1);
 		if ((void *)(udp + 1) > end)
@@ -804,9 +863,7 @@ static __always_inline int write_headers(void *data, void *end, struct plan *pla
 		*(__u8 *)ip = 0x45;
 		ip->tos = plan->tos;
 		ip->tot_len = bpf_htons(udp_len + IPV4_LEN);
-		/* It may be cut in pieces, as what sockets send, and these are told by a number of this host's
-		 * (RFC 6864): the one that it came with is unique for its sender alone. */
-		ip->id = bpf_get_prandom_u32();
+		ip->id = bpf_htons(plan->id);
 		ip->frag_off = 0;
 		ip->ttl = plan->ttl;
 		ip->protocol = IPPROTO_UDP;

@@ -5,14 +5,13 @@
 
 #include <linux/types.h>
 
-/* By what a packet is known. */
+/* By what a packet is known. It is written and compared in words of 64 bits: one that was put together of smaller
+ * writes takes a processor as long to read as the rest of a look-up. */
 struct route_key {
-	__u32 remote[4]; /* who sent it */
-	__u32 local[4];  /* the address of ours that it was sent to */
-	__be16 remote_port;
-	__be16 local_port;
-	__be16 channel; /* of ChannelData from a client; 0: a datagram from a peer */
-	__u16 zero;
+	__u64 remote[2]; /* who sent it */
+	__u64 local[2];  /* the address of ours that it was sent to */
+	__u64 ends;      /* from the lowest byte: the port of each, and the channel of ChannelData from a client; 0: a
+			  * datagram from a peer */
 };
 
 /* What the map of keys holds: which entry is the key's, and its generation. One word, read at once. */
@@ -21,40 +20,60 @@ struct place {
 	__u32 generation;
 };
 
-/* What becomes of it. */
+/* What becomes of it: one cache line, of which each program makes a copy. */
 struct route {
 	__u32 source[4]; /* of ours, on the way out */
 	__u32 destination[4];
 	__be16 source_port;
 	__be16 destination_port;
 	__be16 channel;  /* to be put in front for a client; 0: what is in front is taken off */
-	__u8 to_v6;      /* the family on the way out */
-	__u8 hairpin;    /* the peer is a relayed address of ours: another route leads on, or led here */
+	__u8 flags;      /* ROUTE_ bits */
+	__u8 worker;     /* whose route it is */
 	__u64 until;     /* of CLOCK_MONOTONIC, nanoseconds: it forwards nothing from then on */
-	__u64 cost;      /* nanoseconds of the bucket for 65,536 bytes; 0: as much as comes */
-	__u64 window;    /* how many nanoseconds of traffic the bucket holds */
-	__u32 flow;      /* the flow that counts it */
-	__u32 bucket;    /* the bucket that limits it */
-	__u32 flow_label; /* of IPv6, on the way out */
-	__u16 worker;    /* whose route it is */
-	__u16 pseudo;    /* sum of the pseudo header as the packet comes, but for the length */
+	union {
+		struct {
+			__u32 bucket;     /* the bucket that limits it; UNLIMITED: as much as comes */
+			__u32 flow_label; /* of IPv6, on the way out */
+		};
+		__u64 ticket; /* of ROUTE_HANDED: what the worker knows it by */
+	};
+	__u32 flow;       /* the flow that counts it */
+	__u16 pseudo;     /* sum of the pseudo header as the packet comes, but for the length */
 	__u16 udp_change; /* what the UDP checksum's sum grows by, but for the length in ChannelData */
-	__u8 probe;       /* the program is tried with it: it asks for no way, and nothing leaves */
-	__u8 handed;      /* its client has a connection: the worker gets it by its ring */
-	__u8 zero[4];
-	__u64 ticket;     /* what the worker knows it by then */
 };
 
-/* What the system itself did with packets of a direction: by these the program knows that the host's own
- * rules let them through, unaltered and by this way. Times are of CLOCK_MONOTONIC in nanoseconds. Processors
- * that write at the same time may cost a packet the long way, or a place in the order. */
-struct evidence {
-	__u64 proven; /* when one last left by the stack, or came to its worker, if handed; 0: never */
+#define ROUTE_TO_V6 1   /* the family on the way out */
+#define ROUTE_HAIRPIN 2 /* the peer is a relayed address of ours: another route leads on, or led here */
+#define ROUTE_PROBE 4   /* the program is tried with it: it asks for no way, and nothing leaves */
+#define ROUTE_HANDED 8  /* its client has a connection: the worker gets it by its ring */
+
+#define UNLIMITED 0xffffffff
+
+/* An entry: two cache lines. User space writes it while `generation` is 0, and nothing of it changes from then
+ * on but `until` and `bucket`, each a word by itself, and what the programs write. When it is withdrawn,
+ * `generation` is 0 again, and the entry rests for seconds before another direction gets it. The entries of a flow
+ * are neighbours: to its peer an even one, to its client the next.
+ *
+ * What is behind the generation is evidence: what the system itself did with packets of the direction. By it the
+ * program knows that the host's own rules let them through, unaltered and by this way. */
+struct entry {
+	struct route route;
+	struct route_key key;
+	__u32 generation;
+	__u32 rises;  /* packets are left to the stack: as struct rising says */
+	__u64 proven; /* of CLOCK_MONOTONIC: when one last left by the stack, or came to its worker, if
+		       * handed; 0: never */
 	__u64 way;    /* by which interface it left, and to whose link-layer address: way_of */
-	__u64 began;  /* when the first was left to the stack, of those that were in a row */
-	__u64 rose;   /* when the last of them was; 0: packets are carried */
-	__u64 risen;  /* how many there were */
-	__u64 again;  /* when it is tried to renew the proof, after it was in vain */
+};
+
+/* Of an entry, what is of use only while packets of its direction are left to the stack. Times are of
+ * CLOCK_MONOTONIC in nanoseconds. Processors that write at the same time may cost a packet the long way, or a
+ * place in the order. */
+struct rising {
+	__u64 began; /* when the first was left to the stack, of those that were in a row */
+	__u64 rose;  /* when the last of them was */
+	__u64 risen; /* how many there were */
+	__u64 again; /* when it is tried to renew the proof, after it was in vain */
 };
 
 /* Behind a packet that was left to the stack the next ones follow, until one of its direction was proven
@@ -64,17 +83,6 @@ struct evidence {
 #define RISEN_MOST 256 /* so many without a proof, */
 #define RISEN_LONG 50000000ull /* or so many nanoseconds: then packets may overtake each other, */
 #define AGAIN 250000000ull /* and so many nanoseconds later it is tried again */
-
-/* An entry. User space writes it while `generation` is 0, and nothing of it changes from then on but
- * `until`, `cost` and `window`, each a word by itself. When it is withdrawn, `generation` is 0 again, and
- * the entry rests for seconds before another direction gets it. The entries of a flow are neighbours: to its
- * peer an even one, to its client the next. */
-struct entry {
-	struct route route;
-	__u64 generation;
-	struct route_key key;
-	struct evidence evidence;
-};
 
 /* A peer's datagram in the ring of a worker, in front of its payload. */
 struct handed {
@@ -106,10 +114,13 @@ struct cell {
 	__u32 zero;
 };
 
-/* When the traffic let through so far would be through at the rate of the limit. */
+/* What limits the traffic of an allocation. A packet that meets the old cost and the new window is limited by
+ * either. */
 struct bucket {
-	__u64 to_peer;
+	__u64 to_peer;   /* when what was let through so far would be through at the rate of the limit */
 	__u64 to_client;
+	__u64 cost;      /* nanoseconds of the bucket for 65,536 bytes; 0: as much as comes */
+	__u64 window;    /* how many nanoseconds of traffic the bucket holds */
 };
 
 /* Ports that may be ours, a bit each: others are not looked at further. */

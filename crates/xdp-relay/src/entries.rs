@@ -70,22 +70,21 @@ impl Entries {
         for (at, word) in key.words().into_iter().enumerate() {
             self.word(index, entry::KEY + at).store(word, Relaxed);
         }
-        for word in entry::PROVEN..entry::WORDS {
+        for word in [entry::PROVEN, entry::WAY] {
             self.word(index, word).store(0, Relaxed);
         }
         // 0 is none; after four thousand million routes numbers come round.
         let generation = self.generations.fetch_add(1, Relaxed) % (u32::MAX - 1) + 1;
-        // The rest is there before the generation is.
+        // The rest is there before the generation is. Nothing was left to the stack yet.
         self.word(index, entry::GENERATION).store(u64::from(generation), Release);
         u64::from(generation) << 32 | u64::from(index)
     }
 
     /// Writes what may change of an entry while programs read it: each a word that means something by
-    /// itself. A packet that meets the old cost and the new window is limited by either.
+    /// itself.
     pub(crate) fn refresh(&self, index: u32, value: &RouteValue) {
         self.word(index, entry::UNTIL).store(value.until, Relaxed);
-        self.word(index, entry::COST).store(value.cost, Relaxed);
-        self.word(index, entry::WINDOW).store(value.window, Relaxed);
+        self.word(index, entry::BOUND).store(value.bound, Relaxed);
     }
 
     /// Notes that a packet came to its worker by the system's stack.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use turn_types::Instant;
 
-use crate::layout::{RouteKey, RouteValue, address, key};
+use crate::layout::{HAIRPIN, HANDED, PROBE, RouteKey, RouteValue, TO_V6, address, key};
 use crate::ring::Ticket;
 
 /// Bytes of a ChannelData header.
@@ -53,7 +53,7 @@ pub struct Flow {
 pub(crate) struct Place {
     pub(crate) flow: u32,
     pub(crate) bucket: u32,
-    pub(crate) worker: u16,
+    pub(crate) worker: u8,
     pub(crate) flow_label: u32,
     /// The programs are tried with it.
     pub(crate) probe: bool,
@@ -70,7 +70,7 @@ impl Directions {
     /// Whether entries of these need no more than a refresh to be of the others.
     pub(crate) fn differ_by_refresh(&self, other: &Self) -> bool {
         let lasting = |(key, value): (RouteKey, RouteValue)| {
-            (key, RouteValue { until: 0, cost: 0, window: 0, ..value })
+            (key, RouteValue { until: 0, bound: 0, ..value })
         };
         lasting(self.to_peer) == lasting(other.to_peer)
             && lasting(self.to_client) == lasting(other.to_client)
@@ -103,28 +103,25 @@ impl Flow {
     }
 
     fn value(&self, source: SocketAddr, destination: SocketAddr, place: Place) -> RouteValue {
-        let limit = Limit::of(self.bytes_per_second);
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         RouteValue {
             source: address(source.ip()),
             destination: address(destination.ip()),
             source_port: source.port().to_be_bytes(),
             destination_port: destination.port().to_be_bytes(),
             channel: [0; 2],
-            to_v6: u8::from(destination.is_ipv6()),
-            hairpin: u8::from(self.hairpin),
-            until: 0,
-            cost: limit.cost,
-            window: limit.window,
-            flow: place.flow,
-            bucket: place.bucket,
-            flow_label: place.flow_label,
+            flags: flag(destination.is_ipv6(), TO_V6)
+                | flag(self.hairpin, HAIRPIN)
+                | flag(place.probe, PROBE),
             worker: place.worker,
+            until: 0,
+            bound: RouteValue::bounded(
+                (self.bytes_per_second > 0).then_some(place.bucket),
+                place.flow_label,
+            ),
+            flow: place.flow,
             pseudo: [0; 2],
             udp_change: [0; 2],
-            probe: u8::from(place.probe),
-            handed: 0,
-            zero: [0; 4],
-            ticket: 0,
         }
     }
 
@@ -136,7 +133,7 @@ impl Flow {
     /// One entry: the peer's datagrams go to the worker, which knows them by the ticket.
     pub(crate) fn handed(&self, place: Place, ticket: Ticket) -> (RouteKey, RouteValue) {
         let (key, value) = self.directions(place).to_client;
-        (key, RouteValue { handed: 1, ticket: ticket.0, ..value })
+        (key, RouteValue { flags: value.flags | HANDED, bound: ticket.0, ..value })
     }
 }
 
@@ -146,13 +143,14 @@ fn until(end: Instant) -> u64 {
 }
 
 /// A rate, in nanoseconds of a bucket that holds a second's worth, and the largest datagram always.
-struct Limit {
-    cost: u64,
-    window: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) cost: u64,
+    pub(crate) window: u64,
 }
 
 impl Limit {
-    fn of(bytes_per_second: u64) -> Self {
+    pub(crate) fn of(bytes_per_second: u64) -> Self {
         if bytes_per_second == 0 {
             return Self { cost: 0, window: 0 };
         }

@@ -25,23 +25,29 @@ pub(crate) struct RouteValue {
     pub(crate) destination_port: [u8; 2],
     /// To be put in front; 0: what is in front is taken off.
     pub(crate) channel: [u8; 2],
-    pub(crate) to_v6: u8,
-    pub(crate) hairpin: u8,
+    /// TO_V6, HAIRPIN, PROBE, HANDED.
+    pub(crate) flags: u8,
+    pub(crate) worker: u8,
     pub(crate) until: u64,
-    pub(crate) cost: u64,
-    pub(crate) window: u64,
+    /// Made by [`Self::bounded`]; of a route that is HANDED, the ticket.
+    pub(crate) bound: u64,
     pub(crate) flow: u32,
-    pub(crate) bucket: u32,
-    pub(crate) flow_label: u32,
-    pub(crate) worker: u16,
     /// Sums in the order of the packet's bytes.
     pub(crate) pseudo: [u8; 2],
     pub(crate) udp_change: [u8; 2],
-    pub(crate) probe: u8,
-    pub(crate) handed: u8,
-    pub(crate) zero: [u8; 4],
-    pub(crate) ticket: u64,
 }
+
+/// `ROUTE_TO_V6`.
+pub(crate) const TO_V6: u8 = 1;
+/// `ROUTE_HAIRPIN`.
+pub(crate) const HAIRPIN: u8 = 2;
+/// `ROUTE_PROBE`.
+pub(crate) const PROBE: u8 = 4;
+/// `ROUTE_HANDED`.
+pub(crate) const HANDED: u8 = 8;
+
+/// The bucket of a route that nothing limits.
+const UNLIMITED: u32 = u32::MAX;
 
 /// An interface.
 #[repr(C)]
@@ -59,25 +65,30 @@ impl LinkValue {
     pub(crate) const UNKNOWN: Self = Self { mac: [0; 6], leave: 0, known: 0 };
 }
 
-/// Words of `struct entry`, in its order: `struct route`, the generation, the key, and `struct evidence`.
+/// Words of `struct entry`, in its order: `struct route`, the key, the generation, and the evidence.
 pub(crate) mod entry {
     pub(crate) const UNTIL: usize = 5;
-    pub(crate) const COST: usize = 6;
-    pub(crate) const WINDOW: usize = 7;
-    pub(crate) const GENERATION: usize = 12;
-    pub(crate) const KEY: usize = 13;
-    /// `struct evidence`.
-    pub(crate) const PROVEN: usize = 18;
-    pub(crate) const WAY: usize = 19;
+    /// The bucket and the flow label, or the ticket.
+    pub(crate) const BOUND: usize = 6;
+    pub(crate) const KEY: usize = 8;
+    /// In its lower half (this machine is little-endian), and whether packets are left to the stack.
+    pub(crate) const GENERATION: usize = 13;
+    pub(crate) const PROVEN: usize = 14;
+    pub(crate) const WAY: usize = 15;
     /// How many there are.
-    pub(crate) const WORDS: usize = 24;
+    pub(crate) const WORDS: usize = 16;
 }
 
 /// Words of `struct route`, and of a key.
-const ROUTE_WORDS: usize = entry::GENERATION;
-const KEY_WORDS: usize = entry::PROVEN - entry::KEY;
+const ROUTE_WORDS: usize = entry::KEY;
+const KEY_WORDS: usize = entry::GENERATION - entry::KEY;
 
 impl RouteValue {
+    /// The word of the bucket that limits a route, if one does, and of its flow label.
+    pub(crate) fn bounded(bucket: Option<u32>, flow_label: u32) -> u64 {
+        u64::from(flow_label) << 32 | u64::from(bucket.unwrap_or(UNLIMITED))
+    }
+
     /// It as the programs read it.
     pub(crate) const fn words(self) -> [u64; ROUTE_WORDS] {
         // SAFETY: `repr(C)` integers and bytes of the size asserted below, without padding: every byte is
@@ -98,8 +109,7 @@ impl RouteKey {
 const _: () = assert!(size_of::<RouteKey>() == 8 * KEY_WORDS);
 const _: () = assert!(size_of::<RouteValue>() == 8 * ROUTE_WORDS);
 const _: () = assert!(std::mem::offset_of!(RouteValue, until) == 8 * entry::UNTIL);
-const _: () = assert!(std::mem::offset_of!(RouteValue, cost) == 8 * entry::COST);
-const _: () = assert!(std::mem::offset_of!(RouteValue, window) == 8 * entry::WINDOW);
+const _: () = assert!(std::mem::offset_of!(RouteValue, bound) == 8 * entry::BOUND);
 const _: () = assert!(size_of::<LinkValue>() == 8);
 
 // SAFETY: bytes alone, and no padding.
@@ -135,8 +145,16 @@ pub(crate) mod handed {
     pub(crate) const SIZE: usize = 16;
 }
 
-/// Words of `struct bucket`.
-pub(crate) const BUCKET_WORDS: usize = 2;
+/// Words of `struct bucket`, in its order: the two directions first.
+pub(crate) mod bucket {
+    pub(crate) const COST: usize = 2;
+    pub(crate) const WINDOW: usize = 3;
+    /// How many there are.
+    pub(crate) const WORDS: usize = 4;
+}
+
+/// Bytes of `struct rising`.
+pub(crate) const RISING_BYTES: usize = 32;
 
 /// Words of one of the two bitmaps of `struct doors`.
 pub(crate) const DOOR_WORDS: usize = 65_536 / 64;
@@ -168,9 +186,7 @@ pub(crate) const PASSES: [&str; 17] = [
 /// A way in one word, as `way_of` has it.
 pub(crate) const fn way(interface: u32, mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
-    (interface as u64) << 48
-        | (u16::from_be_bytes([e, f]) as u64) << 32
-        | u32::from_be_bytes([a, b, c, d]) as u64
+    (interface as u64) << 48 | u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
 
 /// An address as the programs have it: IPv4 as `::ffff:a.b.c.d`.

@@ -1,6 +1,7 @@
 //! The compiled programs, and their maps as they are made.
 
 use std::error::Error;
+use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use aya::programs::{Program, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use crate::entries::Entries;
-use crate::layout::{BUCKET_WORDS, DOOR_WORDS, LinkValue, WORKERS_MAX, cell};
+use crate::layout::{DOOR_WORDS, LinkValue, WORKERS_MAX, bucket, cell};
 use crate::limits::LINKS_MAX;
 use crate::path::Proof;
 use crate::pins::Pins;
@@ -86,10 +87,12 @@ impl Object {
         loader.override_global("look_up_from", &look_up_from, true);
         loader.override_global("proof_holds", &holds, true);
         loader.override_global("renew_every", &renew, true);
-        let hands = u32::from(hands_over);
+        let (hands, seed) = (u32::from(hands_over), seed());
         loader.override_global("hands_over", &hands, true);
+        loader.override_global("id_seed", &seed, true);
         loader.map_max_entries("routes", 2 * flows);
         loader.map_max_entries("entries", 2 * flows);
+        loader.map_max_entries("risings", 2 * flows);
         loader.map_max_entries("cells", cells);
         loader.map_max_entries("buckets", flows);
         loader.map_max_entries("links", LINKS_MAX);
@@ -103,7 +106,7 @@ impl Object {
         };
         let entries = Entries::new(shared("entries", Entries::words(flows))?, flows);
         let cells = shared("cells", cells as usize * cell::WORDS)?;
-        let buckets = shared("buckets", flows as usize * BUCKET_WORDS)?;
+        let buckets = shared("buckets", flows as usize * bucket::WORDS)?;
         let doors = shared("doors", 2 * DOOR_WORDS)?;
         let leases = shared("leases", WORKERS_MAX)?;
         let links = Map::Array(duplicate(map(&ebpf, "links")?)?);
@@ -127,6 +130,11 @@ impl Object {
             ebpf,
         })
     }
+}
+
+/// A number that nobody else knows.
+fn seed() -> u32 {
+    RandomState::new().hash_one(()) as u32
 }
 
 /// A map of the object.

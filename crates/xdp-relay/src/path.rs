@@ -23,8 +23,8 @@ use crate::device::presence::Mark;
 use crate::entries::Pair;
 use crate::flow::Directions;
 use crate::layout::{
-    BUCKET_WORDS, DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RouteKey, WORKERS_MAX, cell,
-    entry,
+    DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RISING_BYTES, RouteKey, WORKERS_MAX,
+    bucket, cell, entry,
 };
 use crate::limits::{LINKS_MAX, PROOF_HOLDS, RENEW_EVERY, RING_BYTES};
 use crate::object::{Making, Object, RINGS, ROUTES, TAP, TC, XDP, duplicate, map, program};
@@ -391,9 +391,10 @@ impl KernelPath {
     pub fn memory(&self) -> u64 {
         // Of an entry of the kernel's hash tables, beside key and value.
         const ELEMENT: usize = 48;
-        let route = size_of::<RouteKey>() + size_of::<u64>() + ELEMENT + entry::WORDS * 8;
+        let key = size_of::<RouteKey>() + size_of::<u64>() + ELEMENT;
+        let route = key + entry::WORDS * 8 + RISING_BYTES;
         let cells = self.common.processors as usize * cell::WORDS * 8;
-        let flow = 2 * route + cells + BUCKET_WORDS * 8;
+        let flow = 2 * route + cells + bucket::WORDS * 8;
         let links = LINKS_MAX as usize * size_of::<LinkValue>();
         let fixed = flow * self.flows as usize + links + 8 * (2 * DOOR_WORDS + 2 * WORKERS_MAX);
         fixed as u64 + self.rings.load(Relaxed) * u64::from(RING_BYTES)

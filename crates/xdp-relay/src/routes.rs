@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use aya::maps::{self, Map, MapData, MapError};
 use linux_net::Clock;
 use turn_types::{AllocationId, Instant, WorkerId};
 
 use crate::entries::{Entries, Pair};
-use crate::flow::{Directions, Flow, Place};
-use crate::layout::{BUCKET_WORDS, DOOR_WORDS, RouteKey, WORKERS_MAX, cell};
+use crate::flow::{Directions, Flow, Limit, Place};
+use crate::layout::{DOOR_WORDS, RouteKey, WORKERS_MAX, bucket, cell};
 use crate::limits::LEASE;
 use crate::object::duplicate;
 use crate::ring::{Ring, Ticket};
@@ -138,9 +138,24 @@ impl Common {
     }
 
     /// Has the routes of a worker hold until then.
-    pub(crate) fn lease(&self, worker: u16, until: Instant) {
-        let at = usize::from(worker) % WORKERS_MAX;
-        self.leases.words()[at].store(until.as_nanos(), Relaxed);
+    pub(crate) fn lease(&self, worker: u8, until: Instant) {
+        self.leases.words()[usize::from(worker)].store(until.as_nanos(), Relaxed);
+    }
+
+    fn bucket(&self, place: u32) -> &[AtomicU64] {
+        &self.buckets.words()[place as usize * bucket::WORDS..][..bucket::WORDS]
+    }
+
+    /// Nothing was let through yet.
+    fn empty(&self, place: u32) {
+        self.bucket(place).iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// Has what a bucket limits have so much from now on.
+    fn limit(&self, place: u32, bytes_per_second: u64) {
+        let Limit { cost, window } = Limit::of(bytes_per_second);
+        self.bucket(place)[bucket::COST].store(cost, Relaxed);
+        self.bucket(place)[bucket::WINDOW].store(window, Relaxed);
     }
 
     /// Has the programs look at packets to these ports. A port is never shut again: all that it costs
@@ -255,9 +270,15 @@ impl Routes {
         self.map.insert(key, found, 0).map(|()| Some(ticket)).map_err(refused)
     }
 
+    /// The number of the worker as the programs have it.
+    const fn number(&self) -> u8 {
+        // There are no more workers than leases.
+        (self.worker.0 as usize % WORKERS_MAX) as u8
+    }
+
     /// Of this worker, and without a bucket.
     const fn unlimited(&self) -> Place {
-        Place { flow: 0, bucket: 0, worker: self.worker.0, flow_label: 0, probe: false }
+        Place { flow: 0, bucket: 0, worker: self.number(), flow_label: 0, probe: false }
     }
 
     /// Notes that a datagram of a flow that is handed over came by its relay socket all the same: the host's rules
@@ -296,6 +317,7 @@ impl Routes {
         let (before, routes) = (held.routes, flow.directions(held.place));
         if before.differ_by_refresh(&routes) {
             held.routes = routes;
+            self.common.limit(held.place.bucket, flow.bytes_per_second);
             self.common.entries.refresh(held.pair.to_peer(), &routes.to_peer.1);
             self.common.entries.refresh(held.pair.to_client(), &routes.to_client.1);
             return Ok(());
@@ -304,6 +326,7 @@ impl Routes {
         let pair = self.common.entries.take(now).ok_or(Trouble::Full)?;
         let old = std::mem::replace(&mut held.pair, pair);
         held.routes = routes;
+        self.common.limit(held.place.bucket, flow.bytes_per_second);
         let published = self.publish(pair, flow, &routes);
         for key in [before.to_peer.0, before.to_client.0] {
             if key != routes.to_peer.0 && key != routes.to_client.0 {
@@ -411,7 +434,7 @@ impl Routes {
 
     /// Says that the worker is there: its routes hold for [`LEASE`] from now.
     pub fn renew(&self, now: Instant) {
-        self.common.lease(self.worker.0, now + LEASE);
+        self.common.lease(self.number(), now + LEASE);
     }
 
     /// Gives a new flow its places, and has the kernel relay it.
@@ -431,18 +454,16 @@ impl Routes {
                     common.flows.put_back(now, slot);
                     return Err(Trouble::Full);
                 };
-                let start = bucket as usize * BUCKET_WORDS;
-                for word in &common.buckets.words()[start..][..BUCKET_WORDS] {
-                    word.store(0, Relaxed);
-                }
+                common.empty(bucket);
                 entry.insert(Limited { bucket, flows: 0 })
             }
         };
         limited.flows += 1;
+        common.limit(limited.bucket, flow.bytes_per_second);
         let place = Place {
             flow: slot,
             bucket: limited.bucket,
-            worker: self.worker.0,
+            worker: self.number(),
             flow_label: label(flow),
             probe: false,
         };
@@ -465,7 +486,7 @@ impl Routes {
 impl Drop for Routes {
     /// What nobody answers for is not relayed.
     fn drop(&mut self) {
-        self.common.lease(self.worker.0, Instant::ZERO);
+        self.common.lease(self.number(), Instant::ZERO);
         let ids: Vec<FlowId> = self.held.keys().copied().collect();
         for id in ids {
             self.remove(id);

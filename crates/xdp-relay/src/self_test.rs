@@ -24,7 +24,7 @@ const V6: [&str; 4] =
 const CHANNEL: u16 = 0x4001;
 
 /// The trial is no worker's: it goes by the last lease.
-const NOBODY: u16 = WORKERS_MAX as u16 - 1;
+const NOBODY: u8 = (WORKERS_MAX - 1) as u8;
 
 /// What the trial's worker would know it by.
 const TICKET: Ticket = Ticket(7);
@@ -64,7 +64,7 @@ impl KernelPath {
     /// Tries whether a worker gets what is handed over to it, whole and as it came.
     fn try_handing_over(&mut self, now: Instant, hook: Hook) -> Result<(), Trouble> {
         const TTL: u8 = 64;
-        let mut ring = self.ring(WorkerId(NOBODY), TRIAL_RING_BYTES)?;
+        let mut ring = self.ring(WorkerId(u16::from(NOBODY)), TRIAL_RING_BYTES)?;
         for peer in [V4, V6] {
             let flow = trial(now, V4, peer)?;
             let place = Place { flow: 0, bucket: 0, worker: NOBODY, flow_label: 0, probe: true };

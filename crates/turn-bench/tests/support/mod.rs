@@ -99,9 +99,11 @@ impl Server {
 
     /// Its own account of what it has done, for the message of a test that failed.
     pub(crate) fn status(&self) -> String {
-        let status = Command::new(binary()).arg("status").arg("--data").arg(&self.directory).output();
+        let status =
+            Command::new(binary()).arg("status").arg("--data").arg(&self.directory).output();
         let status = status.unwrap();
-        String::from_utf8_lossy(&status.stdout).into_owned() + &String::from_utf8_lossy(&status.stderr)
+        String::from_utf8_lossy(&status.stdout).into_owned()
+            + &String::from_utf8_lossy(&status.stderr)
     }
 
     /// What it lets in.
