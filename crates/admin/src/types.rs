@@ -161,6 +161,10 @@ pub struct Offload {
     /// occurred are left out.
     #[serde(default)]
     pub passed: BTreeMap<String, u64>,
+    /// Frames that XDP redirected and that did not leave, of all programs of the host: among them packets that were
+    /// counted as relayed. Left out where the kernel does not let them be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirects_lost: Option<u64>,
 }
 
 /// What became of one network interface on the kernel path.

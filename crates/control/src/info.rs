@@ -119,6 +119,10 @@ pub trait OffloadWatch: Send + Sync {
     /// Packets of known flows that the program left to the sockets since the start, by reason (lower
     /// case, words joined by `_`, each once).
     fn passed(&self) -> Vec<(&'static str, u64)>;
+
+    /// Frames that XDP redirected and that did not leave, since the start: of all programs of the host. `None`: the
+    /// kernel does not let them be seen.
+    fn redirects_lost(&self) -> Option<u64>;
 }
 
 /// An address that is relayed from.

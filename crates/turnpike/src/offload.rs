@@ -137,6 +137,10 @@ impl OffloadWatch for KernelPath {
     fn passed(&self) -> Vec<(&'static str, u64)> {
         self.offload().map(|offload| offload.passed()).unwrap_or_default()
     }
+
+    fn redirects_lost(&self) -> Option<u64> {
+        self.offload()?.redirects_lost()
+    }
 }
 
 fn told(attached: &[Attached]) -> Vec<OffloadInterface> {

@@ -173,5 +173,29 @@ int tap(struct __sk_buff *skb)
 	return NEXT;
 }
 
+/* Frames of XDP that were redirected and did not leave: of this program and of others. Where they were to go is
+ * not told without the kernel's own types. */
+static __always_inline int lost(__s32 frames)
+{
+	__u32 only = 0;
+	__u64 *count = bpf_map_lookup_elem(&redirects_lost, &only);
+	if (count && frames > 0)
+		*count += frames;
+	return 0;
+}
+
+/* From which device, to which, how many were sent, how many dropped, why. */
+SEC("raw_tp/xdp_devmap_xmit")
+int lost_at_device(struct bpf_raw_tracepoint_args *ctx)
+{
+	return lost(ctx->args[3]);
+}
+
+SEC("raw_tp/xdp_redirect_err")
+int lost_before(struct bpf_raw_tracepoint_args *ctx)
+{
+	return lost(1);
+}
+
 /* bpf_fib_lookup is for programs that are under the GPL; this one is under the MIT licence as well. */
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -115,6 +115,13 @@ struct {
 	__type(value, __u64);
 } passes SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} redirects_lost SEC(".maps");
+
 /* What an allocation may send in one direction. */
 struct limit {
 	__u32 bucket;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use aya::maps::{Array, Map, MapData, PerCpuArray};
-use aya::programs::{Program, SchedClassifier, Xdp};
+use aya::programs::{Program, RawTracePoint, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
 use crate::entries::Entries;
@@ -26,6 +26,10 @@ pub(crate) const TC: &str = "relay_tc";
 
 /// The program that sees what leaves by the system's stack.
 pub(crate) const TAP: &str = "tap";
+
+/// The programs that see redirected frames that do not leave, and the tracepoints of each.
+const LOSSES: [(&str, &str); 2] =
+    [("lost_at_device", "xdp_devmap_xmit"), ("lost_before", "xdp_redirect_err")];
 
 /// The rings of all workers.
 pub(crate) const RINGS: &str = "rings";
@@ -49,6 +53,8 @@ pub(crate) struct Object {
     pub(crate) ebpf: Ebpf,
     pub(crate) links: Array<MapData, LinkValue>,
     pub(crate) passes: PerCpuArray<MapData, u64>,
+    /// Frames that were redirected and did not leave; `None` where the kernel does not let them be seen.
+    pub(crate) redirects_lost: Option<PerCpuArray<MapData, u64>>,
     pub(crate) entries: Entries,
     pub(crate) cells: Shared,
     pub(crate) buckets: Shared,
@@ -101,6 +107,8 @@ impl Object {
         for name in [TC, TAP] {
             program::<SchedClassifier>(&mut ebpf, name)?.load().map_err(Trouble::of)?;
         }
+        // What the kernel refuses here is a figure, and no packet.
+        let redirects_lost = see_losses(&mut ebpf).ok();
         let shared = |name, words: usize| {
             Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(Trouble::Kernel)
         };
@@ -119,6 +127,7 @@ impl Object {
         Ok(Self {
             links: links.try_into().map_err(Trouble::of)?,
             passes: passes.try_into().map_err(Trouble::of)?,
+            redirects_lost,
             entries,
             cells,
             buckets,
@@ -130,6 +139,17 @@ impl Object {
             ebpf,
         })
     }
+}
+
+/// Has redirected frames counted that do not leave.
+fn see_losses(ebpf: &mut Ebpf) -> Result<PerCpuArray<MapData, u64>, Trouble> {
+    for (name, tracepoint) in LOSSES {
+        let program: &mut RawTracePoint = program(ebpf, name)?;
+        program.load().map_err(Trouble::of)?;
+        program.attach(tracepoint).map_err(Trouble::of)?;
+    }
+    let count = duplicate(map(ebpf, "redirects_lost")?)?;
+    Map::PerCpuArray(count).try_into().map_err(Trouble::of)
 }
 
 /// A number that nobody else knows.

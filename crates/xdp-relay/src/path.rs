@@ -140,6 +140,7 @@ pub struct KernelPath {
     links: Array<MapData, LinkValue>,
     known: BTreeMap<u32, Link>,
     passes: PerCpuArray<MapData, u64>,
+    redirects_lost: Option<PerCpuArray<MapData, u64>>,
     common: Arc<Common>,
     flows: u32,
     /// What hangs on devices, by their numbers.
@@ -174,6 +175,7 @@ impl KernelPath {
             ebpf,
             links,
             passes,
+            redirects_lost,
             entries,
             cells,
             buckets,
@@ -207,6 +209,7 @@ impl KernelPath {
             links,
             known,
             passes,
+            redirects_lost,
             common: Arc::new(common),
             flows,
             hung: Vec::new(),
@@ -383,6 +386,13 @@ impl KernelPath {
             Some(self.passes.get(&index, 0).ok()?.iter().sum())
         };
         PASSES.iter().enumerate().map(|(index, name)| (*name, count(index).unwrap_or(0))).collect()
+    }
+
+    /// Frames that programs of XDP on this host, these and others, redirected since the start and that did not
+    /// leave: a driver had no queue for them or no room. `None`: the kernel does not let them be seen.
+    #[must_use]
+    pub fn redirects_lost(&self) -> Option<u64> {
+        Some(self.redirects_lost.as_ref()?.get(&0, 0).ok()?.iter().sum())
     }
 
     /// Bytes of memory that the maps take, whether flows use them or not: with the rings of workers that

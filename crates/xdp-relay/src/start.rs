@@ -124,6 +124,12 @@ impl Offload {
         self.path.passed()
     }
 
+    /// Frames that programs of XDP on this host redirected and that did not leave; `None`: they cannot be seen.
+    #[must_use]
+    pub fn redirects_lost(&self) -> Option<u64> {
+        self.path.redirects_lost()
+    }
+
     /// The family, of two, whose packets go by the sockets, and why.
     #[must_use]
     pub const fn refused(&self) -> Option<&forwarding::Refused> {

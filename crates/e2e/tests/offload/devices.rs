@@ -75,6 +75,27 @@ fn packets_that_are_longer_than_a_link_takes() {
     }
 }
 
+/// A link whose far end takes no whole frames any more has no queue for them.
+#[test]
+fn an_interface_that_takes_no_frames_of_xdp_any_more() {
+    let Some(scene) = Scene::new("xdp", |_, _| ()) else { return };
+    let call = scene.call(V4, V4);
+    scene.wait_for_kernel(&call);
+    let lost = || scene.server.json(&["status"])["offload"]["redirects_lost"].as_u64();
+    let before = lost().expect("they can be seen");
+    let end = Lab::end_towards(Host::Server);
+    scene.lab.run(Host::Peer, "ethtool", &["-K", &end, "gro", "off"]);
+    wait_until(
+        || format!("frames are lost: {:?}, {before} before", lost()),
+        || {
+            call.caller.send(call.channel, b"to a far end without a queue");
+            lost() > Some(before)
+        },
+    );
+    let text = scene.server.ask(&["status"]).output;
+    assert!(text.contains("lost by XDP"), "{text}");
+}
+
 #[test]
 fn an_interface_that_is_made_again() {
     by_xdp_and_tc(|mode| {

@@ -102,6 +102,13 @@ fn facts(status: &Status, columns: usize) -> String {
             grouped(status.kernel_drops)
         ));
     }
+    if let Some(lost) = status.offload.redirects_lost.filter(|lost| *lost > 0) {
+        lines.push(format!(
+            "  lost by XDP  {} (frames that no interface took, of all programs of this host: see \
+             `ip -s link`)",
+            grouped(lost)
+        ));
+    }
     if status.receive_errors > 0 {
         lines.push(format!("  receive errors {}", grouped(status.receive_errors)));
     }
@@ -374,5 +381,9 @@ mod tests {
         assert!(line("from clients").ends_with("75.0 %"), "{text}");
         assert!(line("to peers").ends_with("0.0 %"), "{text}");
         assert!(text.contains("left to the sockets, by reason\n  refresh "), "{text}");
+        assert!(!text.contains("lost by XDP"), "{text}");
+        status.offload.redirects_lost = Some(1234);
+        let text = describe(&status, false);
+        assert!(text.contains("lost by XDP  1,234 (frames that no interface took"), "{text}");
     }
 }
