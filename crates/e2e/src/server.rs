@@ -42,7 +42,7 @@ pub struct Config {
 
 impl Config {
     /// One user, `alice`, who may reach the lab's peer, by an old client if need be: coturn's utilities
-    /// bind channels up to 0x7FFE.
+    /// bind channels up to 0x7FFF.
     #[must_use]
     pub fn for_lab(lab: &Lab) -> Self {
         Self {

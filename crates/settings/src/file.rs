@@ -224,7 +224,7 @@ pub struct Lifetimes {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Compatibility {
-    /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFE, as RFC 5766 had them,
+    /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFF, as RFC 5766 and coturn had them,
     /// and dual allocations by their draft's attribute number. coturn's own test client up to 4.6
     /// needs it; browsers and current libraries do not. Without it such a channel is refused with 400,
     /// and `turnpike status` counts it as `channel_number`.

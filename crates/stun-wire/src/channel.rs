@@ -7,7 +7,7 @@ use crate::error::ParseError;
 /// Bytes in front of the data: channel number and length.
 pub const CHANNEL_HEADER_LEN: usize = 4;
 
-/// A channel number: one that exists is in 0x4000..=0x4FFF (RFC 8656 §12), or up to 0x7FFE where the
+/// A channel number: one that exists is in 0x4000..=0x4FFF (RFC 8656 §12), or up to 0x7FFF where the
 /// clients of RFC 5766 §11 are served ([`Self::new_rfc5766`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelNumber(u16);
@@ -27,11 +27,11 @@ impl ChannelNumber {
         }
     }
 
-    /// The channel with this number, if RFC 5766 §11 has one: 0x4000..=0x7FFE.
+    /// The channel with this number, if RFC 5766 §11 has one: 0x4000..=0x7FFF.
     #[must_use]
     pub const fn new_rfc5766(number: u16) -> Option<Self> {
         match number {
-            0x4000..=0x7FFE => Some(Self(number)),
+            0x4000..=0x7FFF => Some(Self(number)),
             _ => None,
         }
     }

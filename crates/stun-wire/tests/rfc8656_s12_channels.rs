@@ -103,12 +103,12 @@ fn too_large_a_payload_has_no_head() {
     }
 }
 
-/// RFC 5766 §11: its clients choose from 0x4000 to 0x7FFE; only who asks for it gets the wider range.
+/// RFC 5766 §11: its clients choose from 0x4000 to 0x7FFE, those of coturn to 0x7FFF; only who asks for it gets the wider range.
 #[test]
 fn channels_of_rfc5766() {
     for number in 0..=u16::MAX {
         let channel = ChannelNumber::new_rfc5766(number);
-        assert_eq!(channel.is_some(), (0x4000..=0x7FFE).contains(&number), "0x{number:04X}");
+        assert_eq!(channel.is_some(), (0x4000..=0x7FFF).contains(&number), "0x{number:04X}");
 
         let [n0, n1] = number.to_be_bytes();
         let bytes = [n0, n1, 0, 1, 7];

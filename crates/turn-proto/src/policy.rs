@@ -37,7 +37,7 @@ pub struct Policy {
     pub strangers: StrangerBudget,
     /// Whether clients may keep an allocation when they come to have another 5-tuple (RFC 8016).
     pub mobility: bool,
-    /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFE (RFC 5766 §11), and
+    /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFF (RFC 5766 §11; coturn picks that one, too), and
     /// ADDITIONAL-ADDRESS-FAMILY under the number of its draft.
     pub rfc5766_clients: bool,
     /// Whether clients over TCP and TLS may have TCP relayed (RFC 6062). Allocations that live stay as

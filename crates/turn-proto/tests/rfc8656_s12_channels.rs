@@ -34,13 +34,13 @@ fn clients_of_rfc_5766_have_more_numbers_where_they_are_served() {
     let mut world = World::with(Policy { rfc5766_clients: true, ..policy() });
     let mut client = Client::new(1);
     let relayed = client.allocate(&mut world);
-    for number in [0x3FFF, 0x7FFF, 0x8000] {
+    for number in [0x3FFF, 0x8000] {
         client.bind(&mut world, number, PEER).refused(400);
     }
-    client.bind(&mut world, 0x7FFE, PEER).success();
-    assert_eq!(client.send_channel(&mut world, 0x7FFE, b"out").to_peer(), b"out");
+    client.bind(&mut world, 0x7FFF, PEER).success();
+    assert_eq!(client.send_channel(&mut world, 0x7FFF, b"out").to_peer(), b"out");
     let back = world.from_peer(relayed, PEER, b"in").to_client();
-    assert_eq!(back, [&[0x7F, 0xFE, 0, 2][..], b"in"].concat());
+    assert_eq!(back, [&[0x7F, 0xFF, 0, 2][..], b"in"].concat());
 }
 
 #[test]
