@@ -41,6 +41,20 @@ fn assert_says(output: &str, expected: &str) {
     assert!(output.contains(expected), "no {expected:?} in:\n{output}");
 }
 
+/// Runs coturn's client until it says so, three times at most: it sends nothing again, and takes an answer that a
+/// busy machine delays for one that a NAT has held back.
+#[track_caller]
+fn assert_discovers(lab: &Lab, options: &[&str], expected: &str) {
+    let mut output = String::new();
+    for _ in 0..3 {
+        output = discover(lab, INSIDE, options);
+        if output.contains(expected) {
+            return;
+        }
+    }
+    assert_says(&output, expected);
+}
+
 /// What NATs of every kind look like from behind.
 #[test]
 fn a_nat_is_known_by_its_behaviour() {
@@ -55,10 +69,9 @@ fn a_nat_is_known_by_its_behaviour() {
         let Some((lab, mut server)) = discovering("") else { return };
         let Some(nat) = require(Nat::start(&lab, looks, looks)) else { return };
         if let Some(mapping) = mapping {
-            assert_says(&discover(&lab, INSIDE, &["-m"]), &format!("NAT with {mapping} Mapping!"));
+            assert_discovers(&lab, &["-m"], &format!("NAT with {mapping} Mapping!"));
         }
-        let expected = format!("NAT with {filtering} Filtering!");
-        assert_says(&discover(&lab, INSIDE, &["-f"]), &expected);
+        assert_discovers(&lab, &["-f"], &format!("NAT with {filtering} Filtering!"));
         drop(nat);
         assert!(server.stop());
     }
