@@ -23,7 +23,7 @@ const USAGE: &str = "usage: cargo xtask bpf [--check] | deny | docs | fuzz --min
   docs   write docs/configuration.md, docs/configuration.schema.json and docs/operate/tuning.md
   fuzz   run the targets of fuzz/fuzz_targets, or some, for so many minutes each; new coverage goes to
          fuzz/corpus, crashes to fuzz/artifacts
-  tidy   check the edges between crates, the size of files, words that must not stay";
+  tidy   check the edges between crates, circles of files, the size of files, words that must not stay";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,6 +1,7 @@
 //! What the compiler does not check. Each check returns its slips; none stops at the first. The same
 //! checks run as tests, so that `cargo test` refuses what `cargo xtask tidy` would.
 
+mod circles;
 mod edges;
 mod security_page;
 mod text;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 /// Everything that is not tidy, a line each.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut slips = edges::check(root)?;
+    slips.extend(circles::check(root)?);
     slips.extend(text::check(root)?);
     slips.extend(security_page::check(root)?);
     Ok(slips)
@@ -66,6 +68,11 @@ mod tests {
     #[test]
     fn the_edges_between_crates_are_the_permitted_ones() {
         assert_eq!(edges::check(&crate::root()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn files_import_each_other_in_no_new_circle() {
+        assert_eq!(circles::check(&crate::root()).unwrap(), [""; 0]);
     }
 
     #[test]

@@ -1,0 +1,179 @@
+//! What a file imports, and what it exports of others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use anyhow::Result;
+use syn::visit::{self, Visit};
+use syn::{Attribute, ItemFn, ItemImpl, ItemMod, ItemUse, UseTree};
+
+/// A path within a crate, of a module or of something in one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Module(Vec<String>);
+
+impl Module {
+    /// The root of the crate.
+    pub(super) const fn root() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(super) const fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn child(&self, name: &str) -> Self {
+        let mut path = self.clone();
+        path.0.push(name.to_owned());
+        path
+    }
+
+    /// The longest beginning of the path that is so, at least the root.
+    pub(super) fn longest(&self, is_so: impl Fn(&Self) -> bool) -> Self {
+        let mut path = self.clone();
+        while !path.is_root() && !is_so(&path) {
+            path.0.pop();
+        }
+        path
+    }
+
+    /// The name that follows a beginning of the path.
+    pub(super) fn after(&self, beginning: &Self) -> Option<&str> {
+        self.0.get(beginning.0.len()).map(String::as_str)
+    }
+
+    /// Where a path leads that is written in this module; `None`: to another crate.
+    fn lead(&self, names: &[String]) -> Option<Self> {
+        let mut module = match names.first()?.as_str() {
+            "crate" => Self::root(),
+            "self" => self.clone(),
+            "super" => self.parent(),
+            _ => return None,
+        };
+        for name in &names[1..] {
+            module = if name == "super" { module.parent() } else { module.child(name) };
+        }
+        Some(module)
+    }
+
+    fn parent(&self) -> Self {
+        let mut path = self.clone();
+        path.0.pop();
+        path
+    }
+}
+
+impl fmt::Display for Module {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0.join("::"))
+    }
+}
+
+/// The imports of a module.
+#[derive(Debug, Default)]
+pub(super) struct Imports {
+    /// Paths of this crate that are written in it.
+    pub(super) paths: BTreeSet<Module>,
+    /// Names in it that stand for something elsewhere.
+    pub(super) exports: BTreeMap<String, Module>,
+}
+
+impl Imports {
+    /// Of a file.
+    ///
+    /// # Errors
+    /// It is no Rust.
+    pub(super) fn of(module: &Module, text: &str) -> Result<Self> {
+        let file = syn::parse_file(text)?;
+        let mut reader = Reader { module, imports: Self::default() };
+        reader.visit_file(&file);
+        Ok(reader.imports)
+    }
+}
+
+struct Reader<'a> {
+    module: &'a Module,
+    imports: Imports,
+}
+
+impl Reader<'_> {
+    /// A path that a `use` names, as far as the tree.
+    fn tree(&mut self, names: &mut Vec<String>, tree: &UseTree) {
+        match tree {
+            UseTree::Path(path) => {
+                names.push(path.ident.to_string());
+                self.tree(names, &path.tree);
+                names.pop();
+            }
+            UseTree::Group(group) => group.items.iter().for_each(|one| self.tree(names, one)),
+            UseTree::Name(name) => self.named(names, &name.ident.to_string(), None),
+            UseTree::Rename(rename) => {
+                self.named(names, &rename.ident.to_string(), Some(rename.rename.to_string()));
+            }
+            UseTree::Glob(_) => self.path(names),
+        }
+    }
+
+    fn named(&mut self, names: &[String], name: &str, here: Option<String>) {
+        let mut whole = names.to_vec();
+        if name != "self" {
+            whole.push(name.to_owned());
+        }
+        self.path(&whole);
+        let here = here.or_else(|| whole.last().cloned()).unwrap_or_default();
+        // Children are named without `self::` as well.
+        let led = self.module.lead(&whole).or_else(|| {
+            let mut below = vec!["self".to_owned()];
+            below.extend(whole);
+            self.module.lead(&below)
+        });
+        if let Some(led) = led {
+            self.imports.exports.insert(here, led);
+        }
+    }
+
+    fn path(&mut self, names: &[String]) {
+        // What it has of its children is not imported from elsewhere.
+        let upwards = names.first().is_some_and(|first| first == "crate" || first == "super");
+        if let Some(led) = self.module.lead(names).filter(|_| upwards) {
+            self.imports.paths.insert(led);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Reader<'_> {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !item.attrs.iter().any(is_for_tests) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast ItemFn) {
+        if !item.attrs.iter().any(is_for_tests) {
+            visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        if !item.attrs.iter().any(is_for_tests) {
+            visit::visit_item_impl(self, item);
+        }
+    }
+
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        if !item.attrs.iter().any(is_for_tests) {
+            self.tree(&mut Vec::new(), &item.tree);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names: Vec<String> =
+            path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.path(&names);
+        visit::visit_path(self, path);
+    }
+}
+
+fn is_for_tests(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("cfg")
+        && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
+}
