@@ -18,6 +18,7 @@
 
 mod link;
 mod nat;
+mod node;
 mod packet;
 mod rng;
 mod router;
@@ -27,8 +28,9 @@ mod world;
 
 pub use link::LinkConfig;
 pub use nat::{Dependence, Nat, NatConfig};
+pub use node::NodeId;
 pub use packet::{Body, Icmp, Packet};
 pub use rng::{Chance, Rng};
 pub use router::Router;
 pub use stream::{Heard, Stream};
-pub use world::{Host, LinkId, NodeId, Outbox, World};
+pub use world::{Host, LinkId, Outbox, World};

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use turn_types::Instant;
 
+use crate::node::NodeId;
 use crate::packet::{Body, Packet};
-use crate::world::NodeId;
 
 /// Lines kept: enough to see several retransmissions, few enough to read.
 const LINES_MAX: usize = 60;

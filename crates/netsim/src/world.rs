@@ -9,6 +9,7 @@ use turn_types::{Instant, Now, Prefix, UnixSeconds};
 
 use crate::link::{Carried, LinkConfig};
 use crate::nat::Nat;
+use crate::node::NodeId;
 use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::router::Router;
@@ -31,18 +32,6 @@ pub trait Host {
 
     /// When to call [`Host::wake`]; asked again after everything that happens to the host.
     fn next_wake(&self) -> Option<Instant>;
-}
-
-/// A node of one world.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(usize);
-
-impl NodeId {
-    /// Its number, in order of adding.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0
-    }
 }
 
 /// A link of one world.

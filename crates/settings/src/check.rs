@@ -4,6 +4,7 @@ mod auth;
 mod discovery;
 pub(crate) mod ports;
 mod relay;
+mod secret;
 mod tls;
 mod tokens;
 

@@ -13,6 +13,7 @@ use serde::de::IntoDeserializer;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
+use crate::coturn::coturns;
 use crate::environment::Environment;
 use crate::error::{Errors, Place};
 use crate::file::File;
@@ -236,34 +237,6 @@ fn known_parts(
     good
 }
 
-/// What coturn calls our keys, for those who come from there. Units and forms differ, so that the
-/// words are not simply taken.
-const COTURN: [(&str, &str); 18] = [
-    ("allowed-peer-ip", "peers.allow"),
-    ("alt-listening-port", "discovery.ports"),
-    ("denied-peer-ip", "peers.deny"),
-    ("external-ip", "relay.external"),
-    ("listening-ip", "listen"),
-    ("listening-port", "listen"),
-    ("max-bps", "quotas.bytes_per_second"),
-    ("max-port", "relay.ports"),
-    ("min-port", "relay.ports"),
-    ("oauth", "auth.token_keys"),
-    ("relay-ip", "relay.addresses"),
-    ("rfc3489-compatibility", "compatibility.rfc3489_clients"),
-    ("rfc5780", "discovery.addresses"),
-    ("server-name", "auth.server_name"),
-    ("static-auth-secret", "auth.secret"),
-    ("total-quota", "quotas.allocations_total"),
-    ("use-auth-secret", "auth.secret"),
-    ("user-quota", "quotas.allocations_per_user"),
-];
-
-/// Our key for a word of coturn's.
-pub(crate) fn coturns(name: &str) -> Option<&'static str> {
-    COTURN.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours)
-}
-
 /// What a key that does not exist should have been.
 fn advice_for_unknown(table: &str, name: &str) -> String {
     let section =
@@ -372,7 +345,7 @@ mod tests {
 
     #[test]
     fn words_of_coturn_lead_to_keys_that_exist() {
-        for (theirs, ours) in COTURN {
+        for (theirs, ours) in crate::coturn::COTURN {
             assert!(key(ours).is_some(), "{theirs} leads to {ours}");
             assert!(advice_for_unknown("", theirs).ends_with(ours), "{theirs}");
         }

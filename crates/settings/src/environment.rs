@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::document::coturns;
+use crate::coturn::coturns;
 use crate::error::{Errors, Place};
 use crate::keys::{Key, key, keys};
 use crate::suggest::nearest;

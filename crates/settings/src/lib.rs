@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod coturn;
 mod diff;
 mod document;
 mod environment;

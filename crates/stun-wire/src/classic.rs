@@ -3,8 +3,7 @@
 
 use crate::attribute::{AttributeType, Attributes};
 use crate::error::ParseError;
-use crate::header::{Class, HEADER_LEN, Method};
-use crate::message::{check_header, check_length, message_type};
+use crate::header::{Class, HEADER_LEN, Method, check_header, check_length, message_type};
 
 /// A well-formed message of RFC 3489 in borrowed bytes.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,6 @@
 //! The 20-byte header of a STUN message (RFC 8489 §5): type, length, cookie, transaction id.
 
+use crate::error::ParseError;
 use core::fmt;
 
 /// Bytes of the header.
@@ -127,6 +128,35 @@ pub(crate) const fn split_type(message_type: u16) -> (Class, Method) {
     let t = message_type;
     let method = (t & 0x000F) | ((t >> 1) & 0x0070) | ((t >> 2) & 0x0F80);
     (class, Method(method))
+}
+
+/// The checks that RFC 3489 and RFC 8489 share, but for the length; returns the attributes.
+pub(crate) fn check_header(bytes: &[u8]) -> Result<&[u8], ParseError> {
+    let attributes = bytes.get(HEADER_LEN..).ok_or(ParseError::TooShort)?;
+    match bytes.first() {
+        Some(0x00..=0x3F) => Ok(attributes),
+        Some(_) | None => Err(ParseError::NotStun),
+    }
+}
+
+/// The length field: a multiple of four, and exactly what is there.
+pub(crate) fn check_length(bytes: &[u8]) -> Result<(), ParseError> {
+    let &[_, _, l0, l1, ..] = bytes else {
+        return Err(ParseError::TooShort);
+    };
+    let len = usize::from(u16::from_be_bytes([l0, l1]));
+    if !len.is_multiple_of(4) {
+        return Err(ParseError::LengthNotMultipleOfFour);
+    }
+    if HEADER_LEN + len != bytes.len() {
+        return Err(ParseError::LengthMismatch);
+    }
+    Ok(())
+}
+
+pub(crate) fn message_type(bytes: &[u8]) -> (Class, Method) {
+    let word = bytes.first_chunk::<2>().copied().unwrap_or_default();
+    split_type(u16::from_be_bytes(word))
 }
 
 #[cfg(test)]

@@ -6,7 +6,10 @@ use crate::attribute::{ATTRIBUTE_HEADER_LEN, Attribute, AttributeType, Attribute
 use crate::classic::ClassicMessage;
 use crate::error::ParseError;
 use crate::fingerprint::{FINGERPRINT_LEN, fingerprint};
-use crate::header::{Class, HEADER_LEN, MAGIC_COOKIE, Method, TransactionId, split_type};
+use crate::header::{
+    Class, HEADER_LEN, MAGIC_COOKIE, Method, TransactionId, check_header, check_length,
+    message_type,
+};
 use crate::integrity::{IntegrityKey, SHA1_LEN, SHA256_LEN, SHA256_LEN_MIN};
 
 /// How many unknown attributes [`Message::unknown_required`] names: a message of 64 KiB has room for
@@ -260,35 +263,6 @@ fn check_fingerprint(bytes: &[u8], at: usize, value: &[u8], last: bool) -> Resul
     let before = bytes.get(..at).ok_or(ParseError::Fingerprint)?;
     let right = last && value.len() == FINGERPRINT_LEN && fingerprint(before) == *value;
     if right { Ok(()) } else { Err(ParseError::Fingerprint) }
-}
-
-/// The checks that RFC 3489 and RFC 8489 share, but for the length; returns the attributes.
-pub(crate) fn check_header(bytes: &[u8]) -> Result<&[u8], ParseError> {
-    let attributes = bytes.get(HEADER_LEN..).ok_or(ParseError::TooShort)?;
-    match bytes.first() {
-        Some(0x00..=0x3F) => Ok(attributes),
-        Some(_) | None => Err(ParseError::NotStun),
-    }
-}
-
-/// The length field: a multiple of four, and exactly what is there.
-pub(crate) fn check_length(bytes: &[u8]) -> Result<(), ParseError> {
-    let &[_, _, l0, l1, ..] = bytes else {
-        return Err(ParseError::TooShort);
-    };
-    let len = usize::from(u16::from_be_bytes([l0, l1]));
-    if !len.is_multiple_of(4) {
-        return Err(ParseError::LengthNotMultipleOfFour);
-    }
-    if HEADER_LEN + len != bytes.len() {
-        return Err(ParseError::LengthMismatch);
-    }
-    Ok(())
-}
-
-pub(crate) fn message_type(bytes: &[u8]) -> (Class, Method) {
-    let word = bytes.first_chunk::<2>().copied().unwrap_or_default();
-    split_type(u16::from_be_bytes(word))
 }
 
 /// Offsets are kept in four bytes, so that a message is small to pass on.

@@ -12,8 +12,8 @@ use turn_types::{Instant, IpFamily, PeerAddr, ServerAddr};
 
 use crate::allocation::Allocation;
 use crate::config::{AllocateOptions, ClientConfig};
-use crate::data::{IgnoreReason, Incoming};
 use crate::event::{Event, Failure, LossReason};
+use crate::incoming::{IgnoreReason, Incoming};
 use crate::limits::{EVENTS_MAX, EXPLICIT_MAX, IN_FLIGHT_MAX, PERMISSIONS_MAX};
 use crate::login::Login;
 use crate::request::{RequestError, Writer};

@@ -28,6 +28,7 @@ mod client;
 mod config;
 mod data;
 mod event;
+mod incoming;
 mod limits;
 mod login;
 mod request;
@@ -40,6 +41,6 @@ pub use client::Client;
 pub use config::{
     AlgorithmChoice, AllocateOptions, ClientConfig, EvenPort, Families, Retransmission,
 };
-pub use data::{IgnoreReason, Incoming};
 pub use event::{Event, Failure, LossReason, RequestKind};
+pub use incoming::{IgnoreReason, Incoming};
 pub use request::RequestError;

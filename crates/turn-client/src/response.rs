@@ -9,8 +9,8 @@ use turn_types::{ClientAddr, Instant, IpFamily, PeerAddr, ServerAddr};
 
 use crate::allocation::Allocation;
 use crate::client::Client;
-use crate::data::{IgnoreReason, Incoming};
 use crate::event::{Event, Failure, LossReason};
+use crate::incoming::{IgnoreReason, Incoming};
 use crate::limits::{CHALLENGES_MAX, REDIRECTS_MAX};
 use crate::login::{Login, breaks_nonce_promise};
 use crate::transaction::{Purpose, Transaction};

@@ -5,19 +5,7 @@ use core::net::SocketAddr;
 use stun_wire::ChangeRequest;
 use turn_types::{ClientPath, Transport};
 
-use crate::policy::Policy;
-
-/// Two addresses of one family with the same two ports on each.
-///
-/// In both squares `[0][1]` is the first address with the second port. All four of a square differ,
-/// and a row has one address, a column one port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiscoverySockets {
-    /// Where listening sockets hear and send.
-    pub local: [[SocketAddr; 2]; 2],
-    /// What clients are told of each: differs behind 1:1 NAT.
-    pub public: [[SocketAddr; 2]; 2],
-}
+use crate::policy::{DiscoverySockets, Policy};
 
 /// One of the four.
 #[derive(Clone, Copy, Debug)]

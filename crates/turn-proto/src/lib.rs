@@ -76,15 +76,14 @@ pub use book::{
     reserve, sweep, take_quota,
 };
 pub use command::{Command, TcpCommand, UserQuery};
-pub use discovery::DiscoverySockets;
 pub use event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
 pub use handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
 pub use move_queue::QueuedPacket;
 pub use notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};
 pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
 pub use policy::{
-    AlternateServer, AuthPolicy, Lifetimes, NonceKey, Policy, Quotas, RelayAddress, SharedSecret,
-    StrangerBudget, TokenAlgorithm, TokenAuthority, TokenKey,
+    AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas,
+    RelayAddress, SharedSecret, StrangerBudget, TokenAlgorithm, TokenAuthority, TokenKey,
 };
 pub use ports::{PortLease, PortRange, PortWish, RelayPorts};
 pub use request::connection_bind::BindRequest;

@@ -8,7 +8,6 @@ use core::time::Duration;
 
 use turn_types::{IpFamily, Secret};
 
-use crate::discovery::DiscoverySockets;
 use crate::peer_rules::PeerRules;
 use crate::ports::{PortRange, RelayPorts};
 
@@ -204,4 +203,16 @@ impl Policy {
     pub fn relay_of(&self, family: IpFamily) -> impl Iterator<Item = &RelayAddress> + Clone {
         self.relay.iter().filter(move |relay| IpFamily::of(relay.local) == family)
     }
+}
+
+/// Two addresses of one family with the same two ports on each.
+///
+/// In both squares `[0][1]` is the first address with the second port. All four of a square differ,
+/// and a row has one address, a column one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiscoverySockets {
+    /// Where listening sockets hear and send.
+    pub local: [[SocketAddr; 2]; 2],
+    /// What clients are told of each: differs behind 1:1 NAT.
+    pub public: [[SocketAddr; 2]; 2],
 }

@@ -8,7 +8,7 @@ use turn_proto::limits::TOKEN_KEYS_MAX;
 use turn_proto::{TokenAlgorithm, TokenKey};
 use turn_types::Secret;
 
-use super::auth::Source;
+use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, TokenCipher};

@@ -12,8 +12,8 @@ use tokio::time::sleep;
 use turn_client::{Client, Event, Incoming};
 use turn_types::Instant;
 
-use crate::commands::demo::flow::{FlowKind, Schedule};
-use crate::commands::demo::packet::{Direction, PACKET_MAX, Stamp};
+use crate::commands::demo::flow::{FlowKind, PACKET_MAX, Schedule};
+use crate::commands::demo::packet::{Direction, Stamp};
 use crate::commands::demo::tally::Tallies;
 use crate::failure::{Failure, Result};
 

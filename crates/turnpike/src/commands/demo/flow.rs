@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use turn_types::Instant;
 
-use crate::commands::demo::packet::PACKET_MAX;
+/// Largest packet of a flow, in bytes.
+pub(crate) const PACKET_MAX: usize = 1200;
 
 /// A kind of flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

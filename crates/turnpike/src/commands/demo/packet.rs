@@ -10,9 +10,6 @@ const MAGIC: [u8; 4] = *b"TPdm";
 /// Magic, flow, direction, sequence number, time.
 pub(crate) const HEADER: usize = 4 + 1 + 1 + 8 + 8;
 
-/// Largest packet of a flow.
-pub(crate) const PACKET_MAX: usize = 1200;
-
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -80,6 +77,7 @@ impl Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::demo::flow::PACKET_MAX;
 
     #[test]
     fn reads_what_it_wrote_and_sees_damage() {

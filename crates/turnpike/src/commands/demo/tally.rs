@@ -124,7 +124,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::commands::demo::packet::PACKET_MAX;
+    use crate::commands::demo::flow::PACKET_MAX;
 
     fn packet(sequence: u64, direction: Direction) -> Vec<u8> {
         let stamp = Stamp { flow: FlowKind::Video, direction, sequence, sent: Instant::ZERO };

@@ -1,0 +1,29 @@
+//! Words of coturn for keys of ours.
+
+/// What coturn calls our keys, for those who come from there. Units and forms differ, so that the
+/// words are not simply taken.
+pub(crate) const COTURN: [(&str, &str); 18] = [
+    ("allowed-peer-ip", "peers.allow"),
+    ("alt-listening-port", "discovery.ports"),
+    ("denied-peer-ip", "peers.deny"),
+    ("external-ip", "relay.external"),
+    ("listening-ip", "listen"),
+    ("listening-port", "listen"),
+    ("max-bps", "quotas.bytes_per_second"),
+    ("max-port", "relay.ports"),
+    ("min-port", "relay.ports"),
+    ("oauth", "auth.token_keys"),
+    ("relay-ip", "relay.addresses"),
+    ("rfc3489-compatibility", "compatibility.rfc3489_clients"),
+    ("rfc5780", "discovery.addresses"),
+    ("server-name", "auth.server_name"),
+    ("static-auth-secret", "auth.secret"),
+    ("total-quota", "quotas.allocations_total"),
+    ("use-auth-secret", "auth.secret"),
+    ("user-quota", "quotas.allocations_per_user"),
+];
+
+/// Our key for a word of coturn's.
+pub(crate) fn coturns(name: &str) -> Option<&'static str> {
+    COTURN.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours)
+}
