@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::catalogue::Entry;
+use crate::entry::Entry;
 use crate::setting::Setting;
 
 /// Where an item's value belongs.

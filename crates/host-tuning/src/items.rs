@@ -65,7 +65,8 @@ fn look_at(host: &Host, interface: &Interface) -> Vec<Item> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{ALL, Area, By};
+    use crate::catalogue::ALL;
+    use crate::entry::{Area, By};
     use crate::item::{Scope, Verdict};
     use crate::testing::{Fake, wants};
 

@@ -7,9 +7,11 @@
 //! this crate write anywhere else.
 #![forbid(unsafe_code)]
 
+mod allowed;
 mod apply;
 mod catalogue;
 mod cpus;
+mod entry;
 mod ethtool;
 mod host;
 mod item;
@@ -25,7 +27,8 @@ mod testing;
 mod wants;
 
 pub use apply::{Applied, Outcome, apply};
-pub use catalogue::{ALL, Area, By, Entry, find};
+pub use catalogue::{ALL, find};
+pub use entry::{Area, By, Entry};
 pub use host::Host;
 pub use item::{Change, Item, Scope, Verdict};
 pub use items::{Survey, survey};

@@ -1,6 +1,7 @@
 //! The page that says what each item is, made from the catalogue.
 
-use crate::catalogue::{ALL, Area, By, Entry};
+use crate::catalogue::ALL;
+use crate::entry::{Area, By, Entry};
 
 const BEFORE: &str = "\
 # Tuning the host

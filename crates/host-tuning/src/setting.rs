@@ -6,7 +6,6 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::{self, By};
 use crate::cpus;
 use crate::ethtool;
 use crate::host::Host;
@@ -143,7 +142,7 @@ impl EthtoolValue {
         }
     }
 
-    fn is_value(self, text: &str) -> bool {
+    pub(crate) fn is_value(self, text: &str) -> bool {
         match self {
             Self::CombinedChannels
             | Self::RxChannels
@@ -174,31 +173,6 @@ impl Setting {
     #[must_use]
     pub fn is_sysctl(&self) -> bool {
         matches!(self, Self::Sysctl { .. })
-    }
-
-    /// Whether it is one that this crate sets, and `value` one that it may have.
-    pub(crate) fn allows(&self, value: &str) -> bool {
-        let plain =
-            value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" ,-".contains(&byte));
-        plain
-            && match self {
-                Self::Sysctl { name } => {
-                    name.contains('.') && catalogue::find(name).is_some_and(|e| e.by == By::Us)
-                }
-                Self::IrqAffinity { .. } => cpus::parse_list(value).is_some(),
-                Self::Queue { interface, queue, .. } => {
-                    let number = queue.strip_prefix("rx-").or_else(|| queue.strip_prefix("tx-"));
-                    is_interface(interface)
-                        && number.is_some_and(|number| number.parse::<u16>().is_ok())
-                        && cpus::parse_mask(value).is_some()
-                }
-                Self::TxQueueLength { interface } => {
-                    is_interface(interface) && value.parse::<u32>().is_ok()
-                }
-                Self::Ethtool { interface, value: kind } => {
-                    is_interface(interface) && kind.is_value(value)
-                }
-            }
     }
 
     /// Its value now, in the form that [`Setting::write`] takes.

@@ -7,7 +7,7 @@ use libc::c_int;
 use crate::errno::{left_by_icmp, refuses_run};
 use crate::headers::{Headers, Loaded, MAX_PER_CALL};
 use crate::segmentation::Segmentation;
-use crate::tx::{Group, Message, Part, Segment, SendSocket};
+use crate::transmission::{Group, Message, Part, Segment, SendSocket};
 use crate::warning::{Warning, Warnings};
 use crate::wire::{Kernel, Wire};
 use crate::{Occupancy, RxBatch, SendError, UdpSocket};

@@ -10,7 +10,7 @@ use crate::RxBatch;
 use crate::address::{self, ADDRESS_BYTES, RawAddress};
 use crate::cmsg::{self, Encoder};
 use crate::heap::{HeapArray, Zeroed};
-use crate::tx::{Flow, Part};
+use crate::transmission::{Flow, Part};
 use crate::wire::Wire;
 
 /// Messages per call. The call itself costs a fortieth of what the kernel does for one message,

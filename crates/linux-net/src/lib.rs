@@ -67,6 +67,7 @@ mod rx;
 mod segmentation;
 mod sys;
 mod tcp;
+mod transmission;
 mod tx;
 mod udp;
 #[cfg(feature = "io-uring")]
@@ -97,7 +98,8 @@ pub use raw::{Heard, RAW_PAYLOAD_MAX, RawUdpSocket};
 pub use rlimit::raise_open_files;
 pub use rx::{FILL_BYTES, Received, RecvStats, RxBatch};
 pub use tcp::{ConnectOptions, ReadOutcome, TcpListener, TcpOptions, TcpStream};
-pub use tx::{ArenaFull, Flow, Full, Part, SendSocket, TxBatch};
+pub use transmission::{Flow, Part, SendSocket};
+pub use tx::{ArenaFull, Full, TxBatch};
 pub use udp::{Applied, UdpOptions, UdpSocket};
 #[cfg(feature = "io-uring")]
 pub use uring::{UringStats, UringUdp};

@@ -6,19 +6,10 @@
 //! never changed; datagrams on other ways may come in between. All runs of one socket are sent
 //! together.
 
-use std::net::{IpAddr, SocketAddr};
-
-use turn_types::Marks;
-
 use crate::flush::{Load, Sender};
 use crate::grouping::{Latest, hash_socket, hash_way};
+use crate::transmission::{Flow, Group, MAX_RUN_SEGMENTS, Message, Part, Segment};
 use crate::{RxBatch, SendError, SendStats, SocketTable, Warning};
-
-/// Datagrams of one run: the bound of older kernels (newer ones take 128).
-pub(crate) const MAX_RUN_SEGMENTS: usize = 64;
-
-/// Bytes of one run: the largest UDP payload in IPv4, which binds super-packets too.
-pub(crate) const MAX_RUN_BYTES: usize = 65_507;
 
 /// Datagrams of one batch: the answer to a receive batch of 32 messages of 64 segments each.
 const MAX_DATAGRAMS: usize = 2048;
@@ -34,61 +25,6 @@ const _: () = assert!(MAX_PARTS_PER_DATAGRAM * MAX_RUN_SEGMENTS <= 1024);
 /// Headers and replies of one batch: 48 bytes for each of 2048 datagrams, and as much again.
 const ARENA_BYTES: usize = 192 * 1024;
 
-/// A socket to send by: the caller's own number for it, resolved at the flush by a
-/// [`SocketTable`]. A number that is reused while a batch waits would send by another socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SendSocket(pub u64);
-
-/// All that datagrams must share to be sent as one run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow {
-    /// By which socket.
-    pub socket: SendSocket,
-    /// Where to.
-    pub to: SocketAddr,
-    /// From which of the host's addresses; `None` leaves it to the socket and the routes.
-    pub from: Option<IpAddr>,
-    /// TTL, traffic class, DF.
-    pub marks: Marks,
-}
-
-/// A piece of a datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Bytes that were received and stay where they are.
-    Rx {
-        /// Which message of the [`RxBatch`].
-        message: usize,
-        /// Offset in its data.
-        start: usize,
-        /// Length in bytes.
-        len: usize,
-    },
-    /// Bytes written into the batch's arena.
-    Arena {
-        /// Offset in the arena.
-        start: usize,
-        /// Length in bytes.
-        len: usize,
-    },
-}
-
-impl Part {
-    /// Length in bytes.
-    #[must_use]
-    pub const fn len(self) -> usize {
-        match self {
-            Self::Rx { len, .. } | Self::Arena { len, .. } => len,
-        }
-    }
-
-    /// Whether there is nothing in it.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.len() == 0
-    }
-}
-
 /// The batch takes no more datagrams: flush it and push again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -96,46 +32,6 @@ pub struct Full;
 /// The arena has no room for so many bytes: flush and try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaFull;
-
-/// One datagram, or a run of them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Message {
-    pub(crate) flow: Flow,
-    /// Index of the first datagram; each names the next.
-    pub(crate) first: usize,
-    last: usize,
-    /// How many datagrams.
-    pub(crate) segments: usize,
-    /// Size of the first datagram, and of all but the last.
-    pub(crate) segment_size: usize,
-    /// Size of all together.
-    pub(crate) bytes: usize,
-    /// Whether another datagram may join.
-    open: bool,
-    /// The socket's next message; 0, which follows none, behind the last.
-    pub(crate) next: usize,
-}
-
-/// The messages of one socket.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Group {
-    pub(crate) socket: SendSocket,
-    /// Index of the first message; each names the next.
-    pub(crate) first: usize,
-    last: usize,
-}
-
-/// One datagram of a message.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
-    /// The message's next datagram; 0, which follows none, behind the last.
-    pub(crate) next: usize,
-    /// Index of the first part; the others follow it, and those of the next datagram follow them.
-    pub(crate) first_part: usize,
-    pub(crate) parts: usize,
-    pub(crate) bytes: usize,
-    pub(crate) tag: u32,
-}
 
 /// What is to be sent in this iteration of a worker's loop.
 ///
@@ -333,33 +229,14 @@ impl std::fmt::Debug for TxBatch {
     }
 }
 
-impl Message {
-    const fn new(flow: Flow, first: usize, bytes: usize) -> Self {
-        // Nothing can follow an empty datagram: a run cannot hold one.
-        let open = bytes > 0;
-        Self { flow, first, last: first, segments: 1, segment_size: bytes, bytes, open, next: 0 }
-    }
-
-    fn takes(&self, flow: &Flow, bytes: usize) -> bool {
-        self.open
-            && bytes > 0
-            && bytes <= self.segment_size
-            && self.segments < MAX_RUN_SEGMENTS
-            && self.bytes + bytes <= MAX_RUN_BYTES
-            && self.flow == *flow
-    }
-
-    const fn join(&mut self, segment: usize, bytes: usize) {
-        self.last = segment;
-        self.segments += 1;
-        self.bytes += bytes;
-        self.open = bytes == self.segment_size;
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use turn_types::Marks;
+
     use super::*;
+    use crate::transmission::SendSocket;
 
     fn flow(port: u16) -> Flow {
         let to = SocketAddr::from(([127, 0, 0, 1], port));

@@ -1,7 +1,7 @@
 //! Packets on their way from the card to the sockets.
 
 use super::sysctl;
-use crate::catalogue::{Area, By, Entry};
+use crate::entry::{Area, By, Entry};
 use crate::host::Host;
 use crate::item::Item;
 

@@ -1,7 +1,7 @@
 //! Memory for packets that wait in sockets.
 
 use super::sysctl;
-use crate::catalogue::{Area, By, Entry};
+use crate::entry::{Area, By, Entry};
 use crate::host::Host;
 use crate::item::Item;
 use crate::wants::Wants;

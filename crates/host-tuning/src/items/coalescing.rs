@@ -1,7 +1,7 @@
 //! How long a card gathers packets before it interrupts.
 
 use super::interface::{Interface, directory};
-use crate::catalogue::{Area, By, Entry};
+use crate::entry::{Area, By, Entry};
 use crate::ethtool;
 use crate::host::Host;
 use crate::item::{Change, Item, Verdict};

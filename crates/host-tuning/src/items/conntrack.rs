@@ -1,7 +1,7 @@
 //! The kernel's table of connections, which a stateful firewall and NAT keep for every packet.
 
 use super::sysctl;
-use crate::catalogue::{Area, By, Entry};
+use crate::entry::{Area, By, Entry};
 use crate::host::Host;
 use crate::item::{Item, Verdict};
 use crate::setting::sysctl_path;

@@ -1,7 +1,7 @@
 //! Open files: each relayed address is a socket, and each socket a file.
 
 use super::sysctl;
-use crate::catalogue::{Area, By, Entry};
+use crate::entry::{Area, By, Entry};
 use crate::host::Host;
 use crate::item::{Item, Verdict};
 use crate::wants::Wants;

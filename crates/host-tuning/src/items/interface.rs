@@ -1,6 +1,6 @@
 //! Which interfaces are looked at, and what they are.
 
-use crate::catalogue::Entry;
+use crate::entry::Entry;
 use crate::host::Host;
 use crate::item::Item;
 

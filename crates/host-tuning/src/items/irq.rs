@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::interface::{Interface, directory};
-use crate::catalogue::{Area, By, Entry};
 use crate::cpus;
+use crate::entry::{Area, By, Entry};
 use crate::host::Host;
 use crate::item::{Change, Item, Verdict};
 use crate::setting::Setting;

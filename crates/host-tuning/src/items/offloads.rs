@@ -1,7 +1,7 @@
 //! Work that the card or the driver takes off the processors.
 
 use super::interface::Interface;
-use crate::catalogue::{Area, By, Entry};
+use crate::entry::{Area, By, Entry};
 use crate::ethtool;
 use crate::host::Host;
 use crate::item::{Change, Item, Verdict};

@@ -1,7 +1,7 @@
 //! Ports that other programs must not be given.
 
 use super::sysctl;
-use crate::catalogue::{Area, By, Entry};
+use crate::entry::{Area, By, Entry};
 use crate::host::Host;
 use crate::item::{Item, Verdict};
 use crate::wants::Wants;

@@ -1,7 +1,7 @@
 //! The processors themselves: how fast they run, whether they are there when they are needed, and who
 //! moves interrupts between them.
 
-use crate::catalogue::{Area, By, Entry};
+use crate::entry::{Area, By, Entry};
 use crate::host::Host;
 use crate::item::{Item, Verdict};
 

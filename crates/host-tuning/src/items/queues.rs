@@ -1,7 +1,7 @@
 //! The queues of a card: how many, and how long.
 
 use super::interface::{Interface, directory};
-use crate::catalogue::{Area, By, Entry};
+use crate::entry::{Area, By, Entry};
 use crate::ethtool::{self, Amounts};
 use crate::host::Host;
 use crate::item::{Change, Item, Verdict};

@@ -1,8 +1,8 @@
 //! Spreading packets over processors where the card cannot, or not enough.
 
 use super::interface::{Interface, directory};
-use crate::catalogue::{Area, By, Entry};
 use crate::cpus;
+use crate::entry::{Area, By, Entry};
 use crate::host::Host;
 use crate::item::{Change, Item, Verdict};
 use crate::setting::{QueueFile, Setting};

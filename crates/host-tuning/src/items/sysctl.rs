@@ -1,6 +1,6 @@
 //! What sysctls have in common.
 
-use crate::catalogue::Entry;
+use crate::entry::Entry;
 use crate::host::Host;
 use crate::item::{Change, Item, Verdict};
 use crate::setting::{Setting, SettingError};

@@ -7,7 +7,8 @@ use turn_types::Marks;
 use super::*;
 use crate::address;
 use crate::cmsg::Decoder;
-use crate::tx::{Flow, TxBatch};
+use crate::transmission::Flow;
+use crate::tx::TxBatch;
 use crate::{UdpOptions, UdpSocket};
 
 const ANYWHERE: SocketAddr =
