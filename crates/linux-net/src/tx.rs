@@ -231,7 +231,7 @@ impl std::fmt::Debug for TxBatch {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, SocketAddr};
+    use std::net::SocketAddr;
 
     use turn_types::Marks;
 
