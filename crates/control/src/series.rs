@@ -120,7 +120,7 @@ turn_types::labels! {
         Total => "total",
         /// Its address has as many as it may have.
         Address => "address",
-        /// Too many came at once: clients ask again.
+        /// More wait for processor time than may, or it has waited too long: clients ask again.
         Busy => "busy",
         /// Its address has used its share of the processor time for handshakes: clients ask again.
         Share => "share",

@@ -178,11 +178,16 @@ impl Associations {
     }
 
     /// The half-open association that ends for another one of this customer, if there are too many: the oldest
-    /// of the customer that has most, which is this one where it has as many.
-    pub(crate) fn crowded_out_by(&self, customer: Prefix) -> Option<SocketId> {
+    /// of the customer that has most, which is this one where it has as many. Where many customers are behind an
+    /// address (`is_by_customer` is false), none has a limit of its own.
+    pub(crate) fn crowded_out_by(
+        &self,
+        customer: Prefix,
+        is_by_customer: bool,
+    ) -> Option<SocketId> {
         let own = self.half_open.get(&customer);
         let count = own.map_or(0, VecDeque::len);
-        let most = if count >= HALF_OPEN_PER_CUSTOMER {
+        let most = if is_by_customer && count >= HALF_OPEN_PER_CUSTOMER {
             own
         } else if self.half_open_count >= HALF_OPEN_MAX {
             let others = self.half_open.values().filter(|other| other.len() > count);
@@ -244,7 +249,7 @@ mod tests {
 
     /// Begins an association of a customer as a worker does, and returns it and the one that ended for it.
     fn begin(associations: &mut Associations, client: IpAddr) -> (SocketId, Option<SocketId>) {
-        let crowded_out = associations.crowded_out_by(Prefix::customer(client));
+        let crowded_out = associations.crowded_out_by(Prefix::customer(client), true);
         if let Some(id) = crowded_out {
             associations.remove(id).unwrap();
         }

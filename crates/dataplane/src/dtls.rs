@@ -8,7 +8,6 @@ use std::convert::Infallible;
 use std::ops::Range;
 
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Leg, Series};
-use linux_net::Flow;
 use turn_proto::DropReason;
 use turn_session::dtls::{
     ANSWER_MAX, Answer, DtlsConfig, DtlsEnd, DtlsEngine, Ends, Exchange, First, Hello, NotHello,
@@ -19,6 +18,7 @@ use turn_types::{ClientPath, FiveTuple, Instant, Marks, Prefix, SocketId, Transp
 use crate::admission::{Admitted, NoPlace};
 use crate::associations::Association;
 use crate::egress::{Back, Datagram};
+use crate::handshake_queue::Part;
 use crate::handshakes::{NoTime, Step};
 use crate::limits::{
     ASSOCIATION_IDLE_FOR, HANDSHAKE_WITHIN, RESEND_EVERY, SWEEP_ASSOCIATIONS_EVERY,
@@ -35,17 +35,15 @@ pub(crate) struct Aside {
     pub(crate) datagram: Datagram,
 }
 
-/// Somebody who has sent a hello.
-struct Newcomer {
-    /// The message of the batch, and where in it the hello is.
-    message: usize,
-    range: Range<usize>,
-    path: ClientPath,
-    listener: SocketId,
-    /// The way back without an association.
-    back: Flow,
+/// A client that has sent a hello.
+pub(crate) struct Newcomer {
+    /// The message of the batch, and the position of the hello in it.
+    pub(crate) message: usize,
+    pub(crate) range: Range<usize>,
+    /// By the listener, without an association.
+    pub(crate) path: ClientPath,
     /// The association that there is with the same addresses.
-    known: Option<SocketId>,
+    pub(crate) known: Option<SocketId>,
 }
 
 /// What came of a client's records.
@@ -95,7 +93,6 @@ impl Worker {
         let Some(listener) = self.sockets.listener(from) else { return };
         let received = self.rx.message(message);
         let mut path = listener.path(from, &received);
-        let back = listener.flow_back(&path);
         path.five_tuple.transport = Transport::Dtls;
         let addresses = (path.five_tuple.client.0, path.five_tuple.server.0);
         let data = received.data;
@@ -112,8 +109,7 @@ impl Worker {
             }
         }
         for range in hellos {
-            known =
-                self.take_hello(&Newcomer { message, range, path, listener: from, back, known });
+            known = self.take_hello(&Newcomer { message, range, path, known });
         }
         match known {
             _ if records.is_empty() => {}
@@ -127,7 +123,7 @@ impl Worker {
     }
 
     /// Takes a hello in the clear. Returns the association that there is now.
-    fn take_hello(&mut self, hello: &Newcomer) -> Option<SocketId> {
+    pub(crate) fn take_hello(&mut self, hello: &Newcomer) -> Option<SocketId> {
         let Some(config) = self.dtls.take() else { return hello.known };
         let found = self.take_hello_by(&config, hello);
         self.dtls = Some(config);
@@ -157,8 +153,10 @@ impl Worker {
                 };
                 self.observer.count(Series::HellosAnswered(what), 1);
                 self.observer.count(Series::Fate(Fate::Dtls), 1);
-                let (back, ways) = (from.back, (&self.rx, &self.sockets));
-                self.egress.datagram(back, &answer[..len], Sent::Dtls, ways);
+                if let Some(listener) = self.sockets.listener(from.path.socket) {
+                    let (back, ways) = (listener.flow_back(&from.path), (&self.rx, &self.sockets));
+                    self.egress.datagram(back, &answer[..len], Sent::Dtls, ways);
+                }
                 known
             }
             First::Dropped(why) => {
@@ -195,8 +193,16 @@ impl Worker {
         // Before anything is made for it.
         let work = match self.begin_handshake_work(client, Step::Begin, Transport::Dtls) {
             Ok(work) => work,
-            Err(NoTime::Turn) => return self.refuse(from, AssociationRefusal::Busy),
-            Err(NoTime::Customer) => return self.refuse(from, AssociationRefusal::Share),
+            Err(NoTime::Turn) => {
+                let part = Part::Hello { listener: from.path.socket, random };
+                let at = (from.message, from.range.clone());
+                self.queue_handshake(from.path.five_tuple, part, at);
+                return from.known;
+            }
+            Err(NoTime::Customer) => {
+                self.warn_of_handshakes(client, NoTime::Customer);
+                return self.refuse(from, AssociationRefusal::Share);
+            }
         };
         let datagram = &self.rx.message(from.message).data[from.range.clone()];
         let engine = Hello::read(datagram).ok().and_then(|hello| config.begin(&hello).ok());
@@ -224,7 +230,7 @@ impl Worker {
         self.observer.count(Series::AssociationsBegun, 1);
         let path = ClientPath { socket: id, ..from.path };
         let now = self.now.instant;
-        let association = Association::new(engine, path, from.listener, random, now, place);
+        let association = Association::new(engine, path, from.path.socket, random, now, place);
         self.associations.insert(association);
         let resend_at = now + RESEND_EVERY;
         self.sweep_associations_at =
@@ -234,6 +240,12 @@ impl Worker {
     }
 
     fn refuse(&self, from: &Newcomer, why: AssociationRefusal) -> Option<SocketId> {
+        self.count_refused(why);
+        let FiveTuple { client, server, .. } = from.path.five_tuple;
+        self.associations.find(&(client.0, server.0))
+    }
+
+    pub(crate) fn count_refused(&self, why: AssociationRefusal) {
         self.observer.count(Series::AssociationsRefused(why), 1);
         self.egress.dropped(match why {
             AssociationRefusal::Busy | AssociationRefusal::Share => DropReason::DtlsBusy,
@@ -241,8 +253,6 @@ impl Worker {
             | AssociationRefusal::Address
             | AssociationRefusal::Resources => DropReason::DtlsNoPlace,
         });
-        let FiveTuple { client, server, .. } = from.path.five_tuple;
-        self.associations.find(&(client.0, server.0))
     }
 
     /// A place for an association. The client's previous one ends: it has shown by the cookie that it is
@@ -252,7 +262,9 @@ impl Worker {
             self.end_association(id, AssociationEnd::Replaced);
         }
         let client = from.path.five_tuple.client.0.ip();
-        if let Some(oldest) = self.associations.crowded_out_by(Prefix::customer(client)) {
+        let is_by_customer = self.dtls_admission.is_by_customer();
+        let customer = Prefix::customer(client);
+        if let Some(oldest) = self.associations.crowded_out_by(customer, is_by_customer) {
             self.end_association(oldest, AssociationEnd::CrowdedOut);
         }
         self.dtls_admission.admit(client).map_err(|why| match why {
@@ -262,23 +274,38 @@ impl Worker {
     }
 
     /// Hands records to an association; one whose handshake is not done only where there is time for it.
-    fn take_records_within_share(
+    pub(crate) fn take_records_within_share(
         &mut self,
         message: usize,
         records: &[Range<usize>],
         id: SocketId,
     ) {
-        let Some(association) = self.associations.get_mut(id) else { return };
+        let Some(association) = self.associations.get_mut(id) else {
+            // It ended while they waited.
+            let stray = Series::Drop(DropReason::DtlsStray);
+            return self.observer.count(stray, records.len() as u64);
+        };
         if association.established {
             return self.take_records(message, records, id);
         }
-        let client = association.path.five_tuple.client.0.ip();
-        let Ok(work) = self.begin_handshake_work(client, Step::Continue, Transport::Dtls) else {
-            let busy = Series::Drop(DropReason::DtlsBusy);
-            return self.observer.count(busy, records.len() as u64);
-        };
-        self.take_records(message, records, id);
-        self.handshakes.done(self.now.instant, work);
+        let five_tuple = association.path.five_tuple;
+        let client = five_tuple.client.0.ip();
+        match self.begin_handshake_work(client, Step::Continue, Transport::Dtls) {
+            Ok(work) => {
+                self.take_records(message, records, id);
+                self.handshakes.done(self.now.instant, work);
+            }
+            Err(NoTime::Turn) => {
+                for range in records {
+                    self.queue_handshake(five_tuple, Part::Records(id), (message, range.clone()));
+                }
+            }
+            Err(NoTime::Customer) => {
+                self.warn_of_handshakes(client, NoTime::Customer);
+                let busy = Series::Drop(DropReason::DtlsBusy);
+                self.observer.count(busy, records.len() as u64);
+            }
+        }
     }
 
     /// Hands records to an association, and what is in them to the server.

@@ -6,6 +6,9 @@
 //! sources, however large, does not keep others from being served. Where the configuration says that an address
 //! is many customers', there are no shares.
 //!
+//! What finds no time in a turn goes on in the next: with TLS it waits in its connection, with DTLS in a
+//! [queue](crate::handshake_queue).
+//!
 //! Time is that of the thread, so that nobody pays for what the host does meanwhile.
 
 use std::net::IpAddr;
@@ -88,7 +91,16 @@ impl Handshakes {
         self.charge(now, work.customer, thread_cpu_time().saturating_sub(work.begun));
     }
 
-    fn admit(&mut self, now: Instant, customer: Prefix, step: Step) -> Result<(), NoTime> {
+    /// Admits work of a customer, which begins nothing yet.
+    ///
+    /// # Errors
+    /// There is no time for it now.
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        customer: Prefix,
+        step: Step,
+    ) -> Result<(), NoTime> {
         let is_late = self.spent >= HANDSHAKE_TIME_PER_TURN / 2;
         let used_at_most = match step {
             _ if self.spent >= HANDSHAKE_TIME_PER_TURN => return Err(NoTime::Turn),
@@ -115,29 +127,30 @@ impl Handshakes {
 }
 
 impl Worker {
-    /// Begins work for a client as [`Handshakes::begin`] does, and tells the operator if there is no time.
+    /// Begins work for a client as [`Handshakes::begin`] does, without shares where addresses have none.
     pub(crate) fn begin_handshake_work(
         &mut self,
         client: IpAddr,
         step: Step,
         transport: Transport,
     ) -> Result<Work, NoTime> {
-        let now = self.now.instant;
         let admission = match transport {
             Transport::Dtls => &self.dtls_admission,
             Transport::Udp | Transport::Tcp | Transport::Tls => &self.admission,
         };
         let step = if admission.is_by_customer() { step } else { Step::Unshared };
-        let begun = self.handshakes.begin(now, client, step);
-        if let Err(why) = begun {
-            let customer = Prefix::customer(client);
-            let what = match why {
-                NoTime::Turn => "all together take more than there is",
-                NoTime::Customer => "it has used its share",
-            };
-            self.observer.warn(now, Trouble::Handshakes, &format_args!("{customer}: {what}"));
-        }
-        begun
+        self.handshakes.begin(self.now.instant, client, step)
+    }
+
+    /// Tells the operator that a client waits, or that its datagram is dropped.
+    pub(crate) fn warn_of_handshakes(&mut self, client: IpAddr, why: NoTime) {
+        let customer = Prefix::customer(client);
+        let what = match why {
+            NoTime::Turn => "all together take more than there is",
+            NoTime::Customer => "it has used its share",
+        };
+        let now = self.now.instant;
+        self.observer.warn(now, Trouble::Handshakes, &format_args!("{customer}: {what}"));
     }
 }
 

@@ -18,8 +18,10 @@ mod connections;
 mod deadlines;
 mod doors;
 mod dtls;
+mod dtls_waiting;
 mod egress;
 mod fast_path;
+mod handshake_queue;
 mod handshakes;
 mod http;
 mod icmp;
@@ -164,26 +166,49 @@ pub mod limits {
     /// that has most. Each has about 50 KB.
     pub const HALF_OPEN_MAX: usize = 512;
 
-    /// The same of one customer, of which the oldest goes: a company behind one address, of which 64 handshakes
-    /// at a time are 300 a second where a round trip takes 0.2 s.
-    pub const HALF_OPEN_PER_CUSTOMER: usize = 64;
+    /// The same of one customer, of which the oldest goes: a company behind one address, all of whose clients come
+    /// back together. A client whose association is ended for another one has to begin anew, so they are more than
+    /// the hellos of a customer that may wait. Where a round trip takes 0.2 s, they are 1000 handshakes a second.
+    pub const HALF_OPEN_PER_CUSTOMER: usize = HALF_OPEN_MAX / 2;
 
-    /// Places for cookies that have begun an association: 64 KiB. Within the life of a cookie one customer's
-    /// share of the time is worth a quarter of them.
-    pub const COOKIES_USED: usize = 8192;
+    /// Places for cookies that have begun an association: 256 KiB. Within the life of a cookie one customer's
+    /// share of the time is worth about a third of them.
+    pub const COOKIES_USED: usize = 32_768;
 
     /// Processor time for handshakes of DTLS and TLS in one turn of the loop, of which the second half is for
     /// customers that have used little. Relayed packets wait for that long, and for the step that exceeds it: one
-    /// takes 0.1 ms, with RSA half a millisecond. DTLS clients for whom there is no time ask again a second later.
+    /// takes 0.1 ms, with RSA up to a millisecond. What finds no time waits for the next turn.
     pub const HANDSHAKE_TIME_PER_TURN: Duration = Duration::from_millis(1);
 
-    /// The part of a worker's time that one customer may have for handshakes, as a divisor: less than one packet
-    /// in 100 meets one, and some 20 handshakes a second are served.
-    pub const HANDSHAKE_SHARE: u32 = 128;
+    /// Datagrams of DTLS handshakes that wait for a turn with time: as many clients as half-open associations.
+    /// They are served within 0.1 s, with RSA within half a second.
+    pub const HANDSHAKES_WAITING: usize = HALF_OPEN_MAX;
 
-    /// The same at once: some 400 handshakes, as when a company's clients come back all together. The last
-    /// quarter is for finishing them.
-    pub const HANDSHAKE_BURST: Duration = Duration::from_millis(250);
+    /// The same of one customer: so that a few hostile addresses do not make others wait behind all of them.
+    pub const HANDSHAKES_WAITING_PER_CUSTOMER: usize = HANDSHAKES_WAITING / 4;
+
+    /// The same of one client's address and port. A client's second flight has three messages, each of which may
+    /// come as a datagram; twice that, for it may be sent again.
+    pub const HANDSHAKES_WAITING_PER_CLIENT: usize = 8;
+
+    /// The longest datagram of a handshake that waits: a longer hello is not taken at all, and what follows it has
+    /// a few hundred bytes. So a worker's queue has 1 MiB at most.
+    pub const HANDSHAKE_DATAGRAM_MAX: usize = turn_session::dtls::HELLO_MAX;
+
+    /// How long a datagram of a handshake may wait. Clients first send again after a second (RFC 6347 §4.2.4.1),
+    /// which a hello's place is renewed by; a client that has not done so within two is gone.
+    pub const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(2);
+
+    /// The part of a worker's time that one customer may have for handshakes, as a divisor: some 80 handshakes a
+    /// second, with RSA 30. Calls are protected by the bound of the turn, whoever shakes hands; the share keeps one
+    /// address from taking the time of all. At the share of a hostile one, a packet in 32 meets a handshake and
+    /// waits a tenth of a millisecond for it, with RSA a whole one: less than the delay of a network varies by.
+    pub const HANDSHAKE_SHARE: u32 = 32;
+
+    /// The same at once: some 1600 handshakes, with RSA 700, as when a company's clients come back all together.
+    /// The last quarter is for finishing them. A hostile address has it once in half a minute: a second or two in
+    /// which each turn takes its millisecond.
+    pub const HANDSHAKE_BURST: Duration = Duration::from_secs(1);
 
     /// What a customer has used little by: a few handshakes.
     pub const HANDSHAKE_TIME_FEW: Duration = Duration::from_millis(5);
@@ -250,5 +275,6 @@ pub mod limits {
     const _: () = assert!(MESSAGES_PER_RECEIVE <= MESSAGES_PER_GATHERING);
     const _: () = assert!(xdp_relay::limits::LEASE.as_secs() >= 3 * SWEEP_EVERY.as_secs());
     const _: () = assert!(2 * PIPE_BYTES < STREAM_BACKLOG_BYTES);
+    const _: () = assert!(HANDSHAKES_WAITING_PER_CUSTOMER < HALF_OPEN_PER_CUSTOMER);
     const _: () = assert!(HELD_FOR.as_secs() > turn_proto::limits::PENDING_LIFETIME.as_secs());
 }

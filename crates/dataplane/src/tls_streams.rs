@@ -1,5 +1,7 @@
 //! TLS on connections: handshakes begin and go on while there is time for them, wait, or fail.
 
+use std::net::IpAddr;
+
 use control::{Series, StreamEnd};
 use turn_session::{TlsConfig, TlsError};
 use turn_types::{SocketId, Transport};
@@ -27,7 +29,7 @@ impl Worker {
         };
         let Some(stream) = self.streams.get_mut(id) else { return };
         let client = stream.path.five_tuple.client.0.ip();
-        let work = self.begin_handshake_work(client, Step::Begin, Transport::Tls);
+        let work = self.begin_tls_work(client, Step::Begin);
         let Some(stream) = self.streams.get_mut(id) else { return };
         let hello = &self.rx.message(message).data[start..];
         let work = match work {
@@ -60,12 +62,18 @@ impl Worker {
     /// Goes on with a handshake, if there is time. Otherwise what the client said stays in the kernel.
     pub(crate) fn continue_tls(&mut self, id: SocketId) -> Option<Work> {
         let client = self.streams.get_mut(id)?.path.five_tuple.client.0.ip();
-        match self.begin_handshake_work(client, Step::Continue, Transport::Tls) {
+        match self.begin_tls_work(client, Step::Continue) {
             Ok(work) => return Some(work),
             Err(NoTime::Turn) => {}
             Err(NoTime::Customer) => self.pause(id),
         }
         None
+    }
+
+    /// Begins work, and tells the operator if a client has to wait for it.
+    fn begin_tls_work(&mut self, client: IpAddr, step: Step) -> Result<Work, NoTime> {
+        let begun = self.begin_handshake_work(client, step, Transport::Tls);
+        begun.inspect_err(|why| self.warn_of_handshakes(client, *why))
     }
 
     /// Reads no more of a stream until its customer may have time again.

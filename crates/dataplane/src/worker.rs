@@ -21,6 +21,7 @@ use crate::doors::{Arrivals, Doors};
 use crate::dtls::Aside;
 use crate::egress::Egress;
 use crate::fast_path::FastPath;
+use crate::handshake_queue::HandshakeQueue;
 use crate::handshakes::Handshakes;
 use crate::limits::{
     BYTES_PER_GATHERING, CIPHERTEXT_PER_READ, HANDED_ROUNDS, MESSAGES_PER_GATHERING,
@@ -64,6 +65,8 @@ pub(crate) struct Worker {
     pub(crate) used_cookies: UsedCookies,
     /// Time for handshakes.
     pub(crate) handshakes: Handshakes,
+    /// Parts of DTLS handshakes that wait for it.
+    pub(crate) handshake_queue: HandshakeQueue,
     /// Where the records are in a message that is being served, and what was in them.
     pub(crate) records: Vec<Range<usize>>,
     pub(crate) plain: Vec<Range<usize>>,
@@ -101,6 +104,7 @@ impl Worker {
             routes: spec.routes.is_some(),
         };
         let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
+        let handshake_queue = HandshakeQueue::new(spec.dtls_admission.is_by_customer());
         let mut fast_path = FastPath::new(spec.routes);
         if let Some((ring, _)) = fast_path.handed() {
             sockets.watch_ring(ring)?;
@@ -126,6 +130,7 @@ impl Worker {
             aside: Vec::new(),
             used_cookies: UsedCookies::new(),
             handshakes: Handshakes::new(hasher()),
+            handshake_queue,
             records: Vec::new(),
             plain: Vec::new(),
             scratch: vec![0; CIPHERTEXT_PER_READ],
@@ -149,9 +154,10 @@ impl Worker {
     pub(crate) fn run(mut self) {
         let mut more_requests = false;
         while !self.stopping {
-            self.wait(more_requests || self.is_busy || !self.released.is_empty());
+            self.wait(more_requests || self.has_work_left());
             self.is_busy = false;
             self.handshakes.begin_turn();
+            self.serve_handshake_queue();
             self.serve_ready();
             self.serve_handed();
             self.serve_streams();
@@ -167,9 +173,15 @@ impl Worker {
             self.publish();
         }
         self.end_all();
+        self.drop_handshake_queue();
         self.end_associations();
         self.send_gathered();
         self.publish();
+    }
+
+    /// Whether the next turn has something to do whatever comes.
+    fn has_work_left(&self) -> bool {
+        self.is_busy || !self.released.is_empty() || !self.handshake_queue.is_empty()
     }
 
     /// Waits for packets, for a knock, or until something is due.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
 use dataplane::ConnectionLimits;
-use dataplane::limits::{HALF_OPEN_PER_CUSTOMER, HANDSHAKE_STEP_MIN, HANDSHAKE_TIME_PER_TURN};
-use support::dtls::{DtlsUser, config, cookie, hello, receive, socket, socket_at};
+use dataplane::limits::{HALF_OPEN_MAX, HALF_OPEN_PER_CUSTOMER};
+use support::dtls::{DtlsUser, begin, config, cookie, hello, receive, socket, socket_at};
 use support::end::End;
 use support::stream::StreamUser;
 use support::user::TurnUser;
-use support::{LOCALHOST, LOCALHOST_V6, PEER, Start, World};
+use support::{BY_ADDRESS, LOCALHOST, LOCALHOST_V6, PEER, Start, World};
 use test_support::eventually;
 use turn_proto::{DropReason, EndReason};
 use turn_types::{IpFamily, Marks, Transport};
@@ -178,22 +178,10 @@ fn half_open(world: &World) -> UdpSocket {
     socket
 }
 
-/// Sends a hello, and once more with its cookie. Returns that.
-fn begin(socket: &UdpSocket, random: [u8; 32]) -> Vec<u8> {
-    socket.send(&hello(random, &[])).unwrap();
-    let mut answer = receive(socket);
-    // Of a handshake before this one something may be there still.
-    while answer[13] != 3 {
-        answer = receive(socket);
-    }
-    let hello = hello(random, cookie(&answer));
-    socket.send(&hello).unwrap();
-    hello
-}
-
 #[test]
 fn a_client_with_many_handshakes_that_go_no_further_crowds_out_its_own_alone() {
-    let world = world();
+    let world =
+        World::start(Start { dtls: Some(config()), limits: BY_ADDRESS, ..Start::default() });
     let other = socket_at([127, 0, 0, 9], world.server);
     begin(&other, [9; 32]);
     assert_eq!(receive(&other)[13], 2, "a ServerHello");
@@ -204,6 +192,18 @@ fn a_client_with_many_handshakes_that_go_no_further_crowds_out_its_own_alone() {
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::CrowdedOut)), more as u64);
     // Who means well is served all the same.
     DtlsUser::allocated(world.server);
+    drop(sockets);
+    world.assert_adds_up();
+}
+
+#[test]
+fn behind_an_address_of_many_customers_all_half_open_ones_are_bounded_together() {
+    let world = world();
+    let more = 3;
+    let sockets: Vec<_> = (0..HALF_OPEN_MAX + more).map(|_| half_open(&world)).collect();
+    let totals = world.totals();
+    assert_eq!(totals.value(Series::AssociationsHalfOpen), HALF_OPEN_MAX as u64);
+    assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::CrowdedOut)), more as u64);
     drop(sockets);
     world.assert_adds_up();
 }
@@ -225,9 +225,6 @@ fn a_cookie_begins_one_association() {
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::Replaced)), 1);
     world.assert_adds_up();
 }
-
-/// Addresses are customers.
-const BY_ADDRESS: ConnectionLimits = ConnectionLimits { total: 0, per_address: 1000 };
 
 /// Sends hellos with cookies until the share of its address is used up.
 fn use_up_share(world: &World) {
@@ -292,31 +289,6 @@ fn the_answer_to_a_hello_is_sent_again_until_it_is_heard() {
     }
     assert!(first.elapsed() > Duration::from_millis(500));
     assert_eq!(world.count(Series::AssociationsBegun), 1);
-    world.assert_adds_up();
-}
-
-/// Others' packets do not wait for all of them.
-#[test]
-fn handshakes_that_come_all_at_once_are_begun_a_few_at_a_time() {
-    let world = world();
-    let mut client = End::at(LOCALHOST);
-    let hellos: Vec<_> = (0..40)
-        .map(|number| {
-            let random = [number; 32];
-            client.send(world.server, &hello(random, &[]));
-            hello(random, cookie(&client.receive().bytes))
-        })
-        .collect();
-    let burst: Vec<&[u8]> = hellos.iter().map(|hello| &hello[..]).collect();
-    client.send_burst(world.server, &burst, Marks::DEFAULT);
-    let refused = Series::AssociationsRefused(AssociationRefusal::Busy);
-    eventually("all are taken", || {
-        world.count(Series::AssociationsBegun) + world.count(refused) == 40
-    });
-    let most = HANDSHAKE_TIME_PER_TURN.as_micros() / HANDSHAKE_STEP_MIN.as_micros();
-    let begun = world.count(Series::AssociationsBegun);
-    assert!((1..=most as u64).contains(&begun), "{begun}");
-    assert_eq!(world.count(Series::AssociationsLive), 1, "they are of one client");
     world.assert_adds_up();
 }
 

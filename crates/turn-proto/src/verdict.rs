@@ -192,8 +192,8 @@ turn_types::labels! {
         DtlsMalformed => "dtls_malformed",
         /// A DTLS client came back with its cookie, and there is no place for it.
         DtlsNoPlace => "dtls_no_place",
-        /// Part of a DTLS handshake for which there is no processor time now: its client has used its share, or all
-        /// have this moment's. The client sends it again.
+        /// Part of a DTLS handshake for which there is no processor time: its address has used its share, or more
+        /// waits for time than may, or it has waited too long. The client sends it again.
         DtlsBusy => "dtls_busy",
         /// A DTLS client came with a cookie that has begun an association already, which has ended.
         DtlsCookieUsed => "dtls_cookie_used",

@@ -52,16 +52,10 @@ impl DtlsUser {
 
     /// By a socket that is connected to the server.
     pub(crate) fn connect_by(socket: UdpSocket, server: SocketAddr) -> Self {
-        let mut context = SslContext::builder(SslMethod::dtls()).unwrap();
-        context.set_verify(SslVerifyMode::NONE);
-        context.set_options(SslOptions::NO_QUERY_MTU);
-        let mut ssl = Ssl::new(&context.build()).unwrap();
-        ssl.set_mtu(1200).unwrap();
-        let mut stream = SslStream::new(ssl, Wire(socket)).unwrap();
+        let mut stream = handshake(socket);
         let begun = Instant::now();
         // A socket that has nothing in time is asked again, which is when OpenSSL looks at its clock.
-        while let Err(error) = stream.connect() {
-            assert_eq!(error.code(), ErrorCode::WANT_READ, "{error}");
+        while !go_on(&mut stream) {
             assert!(begun.elapsed() < PATIENCE, "no answer");
         }
         let config = ClientConfig {
@@ -163,6 +157,23 @@ impl DtlsUser {
     }
 }
 
+/// A client's handshake that has not begun.
+pub(crate) fn handshake(socket: UdpSocket) -> SslStream<Wire> {
+    let mut context = SslContext::builder(SslMethod::dtls()).unwrap();
+    context.set_verify(SslVerifyMode::NONE);
+    context.set_options(SslOptions::NO_QUERY_MTU);
+    let mut ssl = Ssl::new(&context.build()).unwrap();
+    ssl.set_mtu(1200).unwrap();
+    SslStream::new(ssl, Wire(socket)).unwrap()
+}
+
+/// Takes what has come for a handshake and sends what is next. Whether it is done.
+pub(crate) fn go_on(handshake: &mut SslStream<Wire>) -> bool {
+    let Err(error) = handshake.connect() else { return true };
+    assert_eq!(error.code(), ErrorCode::WANT_READ, "{error}");
+    false
+}
+
 /// A socket of its own, connected.
 pub(crate) fn socket(server: SocketAddr) -> UdpSocket {
     let here: IpAddr =
@@ -206,6 +217,24 @@ pub(crate) fn hello(random: [u8; 32], cookie: &[u8]) -> Vec<u8> {
     let mut hello = vec![22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 0, number, 0, len + 12];
     hello.extend([1, 0, 0, len, 0, number, 0, 0, 0, 0, 0, len]);
     hello.extend(body);
+    hello
+}
+
+/// Sends a hello, and returns the same with the cookie that it is answered.
+pub(crate) fn verified(socket: &UdpSocket, random: [u8; 32]) -> Vec<u8> {
+    socket.send(&hello(random, &[])).unwrap();
+    let mut answer = receive(socket);
+    // Of a handshake before this one something may be there still.
+    while answer[13] != 3 {
+        answer = receive(socket);
+    }
+    hello(random, cookie(&answer))
+}
+
+/// Sends a hello, and once more with its cookie. Returns that.
+pub(crate) fn begin(socket: &UdpSocket, random: [u8; 32]) -> Vec<u8> {
+    let hello = verified(socket, random);
+    socket.send(&hello).unwrap();
     hello
 }
 

@@ -44,6 +44,9 @@ pub(crate) const REALM: &str = "example.org";
 pub(crate) const USER: &str = "alice";
 pub(crate) const PASSWORD: &str = "wonderland";
 
+/// Addresses are customers.
+pub(crate) const BY_ADDRESS: ConnectionLimits = ConnectionLimits { total: 0, per_address: 1000 };
+
 /// How long anything may take before a test gives up on it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -228,9 +231,9 @@ impl World {
         assert_eq!(totals.volume(Leg::ToPeers).packets, totals.value(Series::Fate(Fate::ToPeer)));
     }
 
-    /// Stops the worker and waits until its thread has ended; what it had counted then.
+    /// Stops the worker, unless it was told to, and waits until its thread has ended; what it had counted then.
     pub(crate) fn stop(mut self) -> CounterTotals {
-        self.mailbox.post(Request::Stop).unwrap();
+        let _ = self.mailbox.post(Request::Stop);
         self.thread.take().unwrap().join().unwrap();
         CounterTotals::of([&*self.counters])
     }
