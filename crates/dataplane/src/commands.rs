@@ -132,8 +132,8 @@ impl Worker {
         }
     }
 
-    /// Hears what the kernel relayed.
-    pub(crate) fn sweep(&mut self, now: Now) {
+    /// Takes over a part of what the kernel relayed.
+    fn sweep(&mut self, now: Now) {
         self.fast_path.sweep(now.instant, &mut self.server, self.observer.counters());
         if self.fast_path.flows() == 0 {
             self.sockets.unrouted();

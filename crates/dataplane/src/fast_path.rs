@@ -10,7 +10,7 @@ use turn_proto::{AllocationRecord, DropReason, Route, RouteId, Server, Traffic};
 use turn_types::{AllocationId, Instant, RelayId, Transport};
 use xdp_relay::{Carried, Flow, FlowId, Ring, Routes, Ticket, Trouble};
 
-use crate::limits::SWEEP_EVERY;
+use crate::limits::{SWEEP_CELLS, SWEEP_EVERY, SWEEP_PART_EVERY};
 use crate::relay_sockets::ByNumber;
 
 /// Routes of this worker in the kernel, if there is a kernel path.
@@ -26,8 +26,10 @@ pub(crate) struct FastPath {
     withdrawn: Vec<Ticket>,
     /// Channels that the kernel does not relay, and why.
     refused: BTreeMap<RouteId, WhyNot>,
-    /// When the kernel is to be asked and told again; `None` while it has no route.
+    /// When the next part of a sweep is due; `None` while the kernel has no route.
     sweep_at: Option<Instant>,
+    /// When the sweep began of which that is a part; `None` between two sweeps.
+    sweep_began: Option<Instant>,
     /// What it carried for allocations that are gone, until their records are told.
     last: HashMap<AllocationId, Traffic>,
 }
@@ -44,7 +46,8 @@ impl FastPath {
     pub(crate) fn new(routes: Option<Routes>) -> Self {
         let (handed, by_peer, last) = (ByNumber::default(), HashMap::new(), HashMap::new());
         let (withdrawn, refused) = (Vec::new(), BTreeMap::new());
-        Self { routes, handed, by_peer, withdrawn, refused, sweep_at: None, last }
+        let (sweep_at, sweep_began) = (None, None);
+        Self { routes, handed, by_peer, withdrawn, refused, sweep_at, sweep_began, last }
     }
 
     /// What the kernel hands over, and by which relay sockets it would have come.
@@ -60,7 +63,7 @@ impl FastPath {
         }
     }
 
-    /// When [`Self::sweep`] is due.
+    /// When the next part of a [sweep](Self::sweep) is due.
     pub(crate) const fn next_sweep(&self) -> Option<Instant> {
         self.sweep_at
     }
@@ -165,16 +168,39 @@ impl FastPath {
         }
     }
 
-    /// Tells the kernel that the worker is there, and the server what the kernel carried since.
+    /// Does the next part of a sweep: renews the lease of the worker's routes, and credits and counts what the
+    /// kernel carried on the next flows.
     pub(crate) fn sweep(&mut self, now: Instant, server: &mut Server, counters: &WorkerCounters) {
         let Some(routes) = &mut self.routes else { return };
         routes.renew(now);
-        routes.sweep(|id, carried| {
+        let began = *self.sweep_began.get_or_insert(now);
+        let is_over = routes.sweep(SWEEP_CELLS, |id, carried| {
             count(&carried, counters);
             // One that ended withdrew its routes.
             server.credit(id.allocation, traffic(&carried));
         });
-        self.sweep_at = (!routes.is_idle()).then(|| now + SWEEP_EVERY);
+        if is_over {
+            self.sweep_began = None;
+        }
+        self.sweep_at = (!routes.is_idle()).then(|| next_part(began, now, is_over));
+    }
+
+    /// Returns what the kernel carried for an allocation since its last sweep, credited and counted.
+    pub(crate) fn sweep_allocation(
+        &mut self,
+        id: AllocationId,
+        server: &mut Server,
+        counters: &WorkerCounters,
+    ) -> Traffic {
+        let mut sum = Traffic::default();
+        if let Some(routes) = &mut self.routes {
+            routes.sweep_allocation(id, |_, carried| {
+                count(&carried, counters);
+                sum.add(&traffic(&carried));
+            });
+        }
+        server.credit(id, sum);
+        sum
     }
 
     /// Whether a program at tc takes what is to go by this route, which the kernel has.
@@ -218,6 +244,13 @@ impl FastPath {
             record.traffic.add(&traffic);
         }
     }
+}
+
+/// When the part after this one is due. A sweep of more parts than fit into [`SWEEP_EVERY`] lasts longer, and the
+/// next one follows it as one more part.
+fn next_part(began: Instant, now: Instant, is_over: bool) -> Instant {
+    let soon = now + SWEEP_PART_EVERY;
+    if is_over { soon.max(began + SWEEP_EVERY) } else { soon }
 }
 
 /// Before all channels of an allocation.
@@ -282,5 +315,30 @@ fn count(carried: &Carried, counters: &WorkerCounters) {
         add(Series::Offloaded(to.0), packets);
         add(Series::OffloadedBytes(to.0), bytes + packets * to.1);
         add(Series::Drop(DropReason::Bandwidth), over);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);
+
+    #[test]
+    fn a_sweep_begins_each_second_whatever_its_parts_took() {
+        let within = BEGAN + SWEEP_EVERY / 2;
+        assert_eq!(next_part(BEGAN, BEGAN, true), BEGAN + SWEEP_EVERY);
+        assert_eq!(next_part(BEGAN, within, false), within + SWEEP_PART_EVERY);
+        assert_eq!(next_part(BEGAN, within, true), BEGAN + SWEEP_EVERY);
+    }
+
+    #[test]
+    fn a_sweep_that_lasts_longer_leaves_time_before_the_next_one() {
+        let late = BEGAN + SWEEP_EVERY + Duration::from_millis(500);
+        assert_eq!(next_part(BEGAN, late, true), late + SWEEP_PART_EVERY);
+        let almost = BEGAN + (SWEEP_EVERY - Duration::from_nanos(1));
+        assert_eq!(next_part(BEGAN, almost, true), almost + SWEEP_PART_EVERY);
     }
 }

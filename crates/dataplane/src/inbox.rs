@@ -1,7 +1,7 @@
 //! What the control plane wants, between two batches.
 
 use control::{Request, Session, SessionFilter};
-use turn_proto::{EndReason, Event};
+use turn_proto::{AllocationRecord, EndReason, Event};
 use turn_types::Now;
 
 use crate::limits::REQUESTS_PER_TURN;
@@ -40,11 +40,17 @@ impl Worker {
         }
     }
 
-    /// What the kernel relayed is asked of it now, so that the list is of this moment.
+    /// With what the kernel relayed for each of them up to this moment.
     fn list(&mut self, filter: &SessionFilter, limit: usize) -> Vec<Session> {
-        self.sweep(self.now);
-        let records = self.server.allocations().filter(|record| filter.takes(record)).take(limit);
-        records.map(|record| Session { offload: self.fast_path.of(&record), record }).collect()
+        let Self { server, fast_path, observer, .. } = self;
+        let taken = server.allocations().filter(|record| filter.takes(record)).take(limit);
+        let records: Vec<AllocationRecord> = taken.collect();
+        let complete = |mut record: AllocationRecord| {
+            let traffic = fast_path.sweep_allocation(record.id, server, observer.counters());
+            record.traffic.add(&traffic);
+            Session { offload: fast_path.of(&record), record }
+        };
+        records.into_iter().map(complete).collect()
     }
 
     /// Ends all allocations, and forgets the requests that wait: the server ends.

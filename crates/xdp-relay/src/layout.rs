@@ -129,9 +129,7 @@ pub(crate) mod cell {
     pub(crate) const TO_PEER_OVER: usize = 4;
     pub(crate) const TO_CLIENT_OVER: usize = 5;
     pub(crate) const SEEN: usize = 6;
-    /// `to_peer_merged` in its lowest bits (this machine is little-endian), and what is behind it.
-    pub(crate) const MOMENTS: usize = 7;
-    /// How many there are.
+    /// How many there are: the last one is the programs' own.
     pub(crate) const WORDS: usize = 8;
 }
 

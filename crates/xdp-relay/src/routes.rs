@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -128,15 +129,6 @@ impl Common {
         (sum, Instant::from_nanos(seen))
     }
 
-    /// When packets of a flow's client last came merged: a number that is another when some did since; 0
-    /// is never, or long ago.
-    fn merged(&self, flow: u32) -> u64 {
-        let start = flow as usize * self.processors as usize * cell::WORDS;
-        let words = &self.cells.words()[start..][..self.processors as usize * cell::WORDS];
-        let moments = words.chunks_exact(cell::WORDS).map(|cell| cell[cell::MOMENTS].load(Relaxed));
-        moments.map(|moments| moments & 0xFFFF).sum()
-    }
-
     /// Has the routes of a worker hold until then.
     pub(crate) fn lease(&self, worker: u8, until: Instant) {
         self.leases.words()[usize::from(worker)].store(until.as_nanos(), Relaxed);
@@ -181,8 +173,18 @@ struct Held {
     before: Carried,
     /// When it came into the kernel.
     since: Instant,
-    /// When packets last came merged, as was seen last.
-    merged: u64,
+}
+
+impl Held {
+    /// Reports what the flow carried since this was last done, if anything.
+    fn report(&mut self, common: &Common, id: FlowId, report: &mut impl FnMut(FlowId, Carried)) {
+        let (total, _) = common.counted(self.place.flow);
+        let carried = total.less(&self.before);
+        if !carried.is_nothing() {
+            self.before = total;
+            report(id, carried);
+        }
+    }
 }
 
 /// A flow whose peer's datagrams are handed over.
@@ -215,6 +217,8 @@ pub struct Routes {
     /// Counts tickets.
     tickets: u64,
     held: BTreeMap<FlowId, Held>,
+    /// What is left of the round of [`Routes::sweep`]; `None` between two rounds.
+    unvisited: Option<RangeInclusive<FlowId>>,
     allocations: HashMap<AllocationId, Limited>,
 }
 
@@ -227,7 +231,8 @@ impl Routes {
     ) -> Result<Self, Trouble> {
         let map = writer(routes)?;
         let (handed, held, allocations) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
-        Ok(Self { worker, common, map, ring, handed, tickets: 0, held, allocations })
+        let (tickets, unvisited) = (0, None);
+        Ok(Self { worker, common, map, ring, handed, tickets, held, unvisited, allocations })
     }
 
     /// What is handed over to this worker; `None` where the kernel cannot.
@@ -378,31 +383,50 @@ impl Routes {
         self.common.by_tc.load(Relaxed)
     }
 
-    /// Tells what each flow carried since it was last told, of those that carried something. Returns
-    /// whether packets of any client came merged; what is handed over is in neither.
-    pub fn sweep(&mut self, mut told: impl FnMut(FlowId, Carried)) -> bool {
-        let mut came_merged = false;
-        for (id, held) in &mut self.held {
-            let merged = self.common.merged(held.place.flow);
-            let before = std::mem::replace(&mut held.merged, merged);
-            came_merged |= merged != 0 && merged != before;
-            let (total, _) = self.common.counted(held.place.flow);
-            let carried = total.less(&held.before);
-            if !carried.is_nothing() {
-                held.before = total;
-                told(*id, carried);
-            }
+    /// Reports what flows carried since they were last reported, of those that carried something: the next
+    /// ones by their ids, as many as have `cells_max` cells (a flow has one for each processor), and one at
+    /// least. What is handed over is not among them.
+    ///
+    /// Returns whether a round is over: every flow that was there when it began was visited, unless it was
+    /// removed meanwhile. Flows that come behind the last one wait for the next round, so none makes the
+    /// others wait.
+    pub fn sweep(&mut self, cells_max: usize, mut report: impl FnMut(FlowId, Carried)) -> bool {
+        let Some(unvisited) = self.unvisited.take().or_else(|| self.all_flows()) else {
+            return true;
+        };
+        let last = *unvisited.end();
+        let flows_max = (cells_max / self.common.processors as usize).max(1);
+        let mut flows = self.held.range_mut(unvisited);
+        for (id, held) in flows.by_ref().take(flows_max) {
+            held.report(&self.common, *id, &mut report);
         }
-        came_merged
+        // Ids, not positions: whatever ends before its turn leaves those behind it where they are.
+        self.unvisited = flows.next().map(|(next, _)| *next..=last);
+        self.unvisited.is_none()
+    }
+
+    fn all_flows(&self) -> Option<RangeInclusive<FlowId>> {
+        Some(*self.held.first_key_value()?.0..=*self.held.last_key_value()?.0)
+    }
+
+    /// Reports what the flows of an allocation carried since they were last reported, as
+    /// [`sweep`](Self::sweep) does, and before their turn.
+    pub fn sweep_allocation(
+        &mut self,
+        allocation: AllocationId,
+        mut report: impl FnMut(FlowId, Carried),
+    ) {
+        for (id, held) in self.held.range_mut(flows_of(allocation)) {
+            held.report(&self.common, *id, &mut report);
+        }
     }
 
     /// What the kernel does for an allocation; `None` if it has none of its flows.
     #[must_use]
     pub fn of_allocation(&self, allocation: AllocationId) -> Option<OfAllocation> {
         let flows = self.allocations.get(&allocation)?.flows;
-        let all = FlowId { allocation, channel: 0 }..=FlowId { allocation, channel: u16::MAX };
         let mut told = OfAllocation { flows, ..OfAllocation::default() };
-        for held in self.held.range(all).map(|(_, held)| held) {
+        for held in self.held.range(flows_of(allocation)).map(|(_, held)| held) {
             let (total, seen) = self.common.counted(held.place.flow);
             let carried = total.less(&held.at_first);
             // What was there before may be all that the place has seen. The programs' clock may be
@@ -469,15 +493,7 @@ impl Routes {
         };
         let routes = flow.directions(place);
         let (before, _) = common.counted(slot);
-        let held = Held {
-            pair,
-            routes,
-            place,
-            at_first: before,
-            before,
-            since: now,
-            merged: common.merged(slot),
-        };
+        let held = Held { pair, routes, place, at_first: before, before, since: now };
         self.held.insert(id, held);
         self.publish(pair, flow, &routes)
     }
@@ -496,6 +512,11 @@ impl Drop for Routes {
             self.take_back(id);
         }
     }
+}
+
+/// All flows that an allocation may have.
+const fn flows_of(allocation: AllocationId) -> RangeInclusive<FlowId> {
+    FlowId { allocation, channel: 0 }..=FlowId { allocation, channel: u16::MAX }
 }
 
 /// A flow label (RFC 6437): the same for all packets of a flow, and told by nothing but the addresses

@@ -181,8 +181,10 @@ fn churn(routes: &mut Routes, stop: &AtomicBool) -> [Carried; 2] {
             }
             1 => routes.set(now, id(client), &flow(client, Instant::FAR_FUTURE, true)),
             2 => {
-                routes
-                    .sweep(|id, carried| add(&mut counted[id.allocation.0 as usize - 1], &carried));
+                // One of them, while the other may be withdrawn before its turn.
+                routes.sweep(1, |id, carried| {
+                    add(&mut counted[id.allocation.0 as usize - 1], &carried);
+                });
                 Ok(())
             }
             _ => routes.set(now, id(client), &flow(client, Instant::FAR_FUTURE, false)),

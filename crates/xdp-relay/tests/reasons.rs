@@ -250,7 +250,7 @@ fn overtaken(hook: Hook) {
         assert_eq!((rose("shown"), rose("overtaken")), (shown, 1));
         // It is not tried again at once.
         assert_eq!(world.path.run(hook, &frame, 1).unwrap().verdict, Verdict::Redirect);
-        world.routes.sweep(|_, _| {});
+        world.routes.sweep(usize::MAX, |_, _| {});
     }
 }
 
@@ -489,8 +489,6 @@ fn merged(hook: Hook) {
             let judged = world.judge_as(hook, &merged, Comes::Merged(segments));
             assert_eq!((judged.verdict, judged.passed), (Verdict::Pass, Some("merged")));
         }
-        assert_eq!(world.came_merged(), !to_client, "of clients' it is told");
-        assert!(!world.came_merged(), "once");
         // What comes alone behind them must not overtake them: it goes their way for a moment, whether
         // there is a pause or not. Other directions and flows do not.
         assert_eq!(world.passed(hook, frame), Some("merged"));
@@ -504,7 +502,6 @@ fn merged(hook: Hook) {
             std::thread::sleep(Duration::from_millis(1));
         }
         world.relayed(hook, frame);
-        assert!(!world.came_merged());
     }
 }
 

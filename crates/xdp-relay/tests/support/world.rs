@@ -38,8 +38,6 @@ pub struct World {
     pub carried: BTreeMap<FlowId, Carried>,
     /// Whether the lease is renewed before each frame.
     pub renew: bool,
-    /// The kernel told that packets came merged.
-    merged: bool,
 }
 
 /// What became of a frame.
@@ -98,7 +96,7 @@ impl World {
         let began = Instant::from_nanos(now.instant.as_nanos() - ago.as_nanos() as u64);
         let oracle = Oracle::new(policy, Now { instant: began, ..now }, listeners);
         let (labels, carried) = (BTreeMap::new(), BTreeMap::new());
-        Self { network, path, routes, oracle, labels, carried, renew: true, merged: false }
+        Self { network, path, routes, oracle, labels, carried, renew: true }
     }
 
     /// The rules' clock is at the present from now on, where it stands still.
@@ -140,11 +138,6 @@ impl World {
         judged.passed
     }
 
-    /// Whether the kernel told that packets came merged, since this was asked.
-    pub fn came_merged(&mut self) -> bool {
-        std::mem::take(&mut self.merged)
-    }
-
     /// Shows a frame to both.
     ///
     /// # Panics
@@ -158,7 +151,7 @@ impl World {
         let ran = self.path.run_as(hook, bytes, 1, comes).unwrap();
         let counters: Vec<&str> = self.path.passed().iter().zip(&before).flat_map(rose).collect();
         let mut carried = BTreeMap::new();
-        self.merged |= self.routes.sweep(|id, what| {
+        self.routes.sweep(usize::MAX, |id, what| {
             carried.insert(id, what);
         });
         for (id, what) in &carried {
