@@ -9,7 +9,7 @@ use crate::fingerprint::{FINGERPRINT_LEN, fingerprint};
 use crate::header::{
     Class, HEADER_LEN, MAGIC_COOKIE, Method, TransactionId, join_type, padded_len,
 };
-use crate::integrity::{IntegrityKey, IntegrityKind, SHA1_LEN, SHA256_LEN, SHA256_LEN_MIN};
+use crate::integrity::{IntegrityKey, IntegrityKind, SHA1_LEN, SHA256_LEN};
 use crate::value::{self, AccessToken, ChangeRequest, Icmp, PasswordAlgorithm};
 
 /// A message in the making.
@@ -275,26 +275,7 @@ impl<'b> MessageBuilder<'b> {
     pub fn integrity(mut self, kind: IntegrityKind, key: &IntegrityKey) -> SealedBuilder<'b> {
         match kind {
             IntegrityKind::Sha1 => self.seal_sha1(key),
-            IntegrityKind::Sha256 => self.seal_sha256(key, SHA256_LEN),
-        }
-        SealedBuilder(self)
-    }
-
-    /// Appends both integrity attributes, as the first request with a short-term credential has
-    /// them (RFC 8489 §9.1.2).
-    pub fn integrity_both(mut self, key: &IntegrityKey) -> SealedBuilder<'b> {
-        self.seal_sha1(key);
-        self.seal_sha256(key, SHA256_LEN);
-        SealedBuilder(self)
-    }
-
-    /// Appends MESSAGE-INTEGRITY-SHA256 of `len` bytes: 16..=32, a multiple of four, else the
-    /// message has no end. Only for usages that allow truncation; TURN does not (RFC 8489 §14.6).
-    pub fn integrity_truncated(mut self, key: &IntegrityKey, len: usize) -> SealedBuilder<'b> {
-        if (SHA256_LEN_MIN..=SHA256_LEN).contains(&len) && len.is_multiple_of(4) {
-            self.seal_sha256(key, len);
-        } else {
-            self.fail();
+            IntegrityKind::Sha256 => self.seal_sha256(key),
         }
         SealedBuilder(self)
     }
@@ -316,10 +297,10 @@ impl<'b> MessageBuilder<'b> {
         }
     }
 
-    fn seal_sha256(&mut self, key: &IntegrityKey, len: usize) {
-        if let Some(covered) = self.covered(len) {
+    fn seal_sha256(&mut self, key: &IntegrityKey) {
+        if let Some(covered) = self.covered(SHA256_LEN) {
             let mac = key.hmac_sha256(&[covered]);
-            self.attribute(AttributeType::MESSAGE_INTEGRITY_SHA256, &mac[..len]);
+            self.attribute(AttributeType::MESSAGE_INTEGRITY_SHA256, &mac);
         }
     }
 

@@ -10,10 +10,8 @@ use zeroize::Zeroizing;
 
 /// Bytes of an HMAC-SHA1.
 pub(crate) const SHA1_LEN: usize = 20;
-/// Bytes of an HMAC-SHA256 that is not truncated.
+/// Bytes of an HMAC-SHA256. RFC 8489 §14.6 lets usages truncate it; TURN does not.
 pub(crate) const SHA256_LEN: usize = 32;
-/// The fewest bytes to which HMAC-SHA256 may be truncated (RFC 8489 §14.6).
-pub(crate) const SHA256_LEN_MIN: usize = 16;
 
 /// Which integrity attribute a message carries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -10,7 +10,7 @@ use crate::header::{
     Class, HEADER_LEN, MAGIC_COOKIE, Method, TransactionId, check_header, check_length,
     message_type,
 };
-use crate::integrity::{IntegrityKey, SHA1_LEN, SHA256_LEN, SHA256_LEN_MIN};
+use crate::integrity::{IntegrityKey, SHA1_LEN, SHA256_LEN};
 
 /// How many unknown attributes [`Message::unknown_required`] names: a message of 64 KiB has room for
 /// 16,000, which neither fit an answer (RFC 8489 §6.1 wants it under 548 bytes) nor are worth the
@@ -168,29 +168,19 @@ impl<'a> Message<'a> {
     /// full 32 bytes, since TURN allows no truncation (§14.6). False without either.
     #[must_use]
     pub fn verify(&self, key: &IntegrityKey) -> bool {
-        if self.layout.sha256 != 0 {
-            self.verify_sha256_truncated(key, SHA256_LEN)
-        } else {
-            self.verify_sha1(key)
-        }
+        if self.layout.sha256 != 0 { self.verify_sha256(key) } else { self.verify_sha1(key) }
     }
 
-    /// Whether MESSAGE-INTEGRITY-SHA256 is right, for usages that allow it to be truncated:
-    /// `len_min` to 32 bytes, in steps of four, never fewer than 16 (RFC 8489 §14.6).
-    #[must_use]
-    pub fn verify_sha256_truncated(&self, key: &IntegrityKey, len_min: usize) -> bool {
-        let Some(value) = self.value_at(self.layout.sha256) else {
+    /// Whether MESSAGE-INTEGRITY-SHA256 is right.
+    fn verify_sha256(&self, key: &IntegrityKey) -> bool {
+        let Some(value) = self.value_at(self.layout.sha256).filter(|v| v.len() == SHA256_LEN)
+        else {
             return false;
         };
-        let long_enough = value.len() >= len_min.max(SHA256_LEN_MIN);
-        if !long_enough || value.len() > SHA256_LEN || !value.len().is_multiple_of(4) {
-            return false;
-        }
-        let Some((header, body)) = self.hashed(self.layout.sha256, value.len()) else {
+        let Some((header, body)) = self.hashed(self.layout.sha256, SHA256_LEN) else {
             return false;
         };
-        let expected = key.hmac_sha256(&[&header, body]);
-        expected.get(..value.len()).is_some_and(|expected| expected.ct_eq(value).into())
+        key.hmac_sha256(&[&header, body]).ct_eq(value).into()
     }
 
     /// Whether MESSAGE-INTEGRITY is right, whatever else is there.

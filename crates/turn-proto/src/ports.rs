@@ -164,13 +164,6 @@ impl RelayPorts {
         }
     }
 
-    /// Whether a port is in use: by an allocation, or reserved for one.
-    #[must_use]
-    pub fn is_used(&self, port: u16) -> bool {
-        let (index, bit) = place(port);
-        self.words[index].load(Ordering::Acquire) & bit != 0
-    }
-
     /// Whether a relay socket of ours is bound to a port: the only ports of ours that are peers.
     #[must_use]
     pub fn is_open(&self, port: u16) -> bool {

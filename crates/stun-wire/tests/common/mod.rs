@@ -83,11 +83,18 @@ pub(crate) fn append_sha1(message: &mut Vec<u8>, key: &[u8]) {
 
 /// Appends a MESSAGE-INTEGRITY-SHA256 that is right where it stands.
 pub(crate) fn append_sha256(message: &mut Vec<u8>, key: &[u8]) {
-    let len = message.len() + 36 - 20;
-    set_length(message, len);
+    append_sha256_truncated(message, key, 32);
+}
+
+/// The same, truncated to `len` bytes, or with zeros behind it.
+pub(crate) fn append_sha256_truncated(message: &mut Vec<u8>, key: &[u8], len: usize) {
+    let total = message.len() + 4 + len.next_multiple_of(4) - 20;
+    set_length(message, total);
     let mut mac = Hmac::<sha2::Sha256>::new_from_slice(key).expect("any length will do");
     mac.update(message);
-    append(message, 0x001C, &mac.finalize().into_bytes());
+    let mut mac = mac.finalize().into_bytes().to_vec();
+    mac.resize(len, 0);
+    append(message, 0x001C, &mac);
 }
 
 /// Properties are tested with other cases in each run; `SEED=n` repeats one.

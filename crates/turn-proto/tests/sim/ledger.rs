@@ -153,7 +153,7 @@ impl Ledger {
                 .policy
                 .relay
                 .iter()
-                .any(|relay| relay.local == peer.ip() && relay.ports.is_used(peer.port())),
+                .any(|relay| relay.local == peer.ip() && relay.ports.is_open(peer.port())),
             PeerAccess::Denied => false,
         }
     }

@@ -1,5 +1,7 @@
 //! Requests put together attribute by attribute, right or wrong.
 
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
 use stun_wire::*;
 
 use super::{Client, REALM, World};
@@ -69,11 +71,20 @@ impl Forge {
     }
 
     pub fn sealed_both(self, key: &IntegrityKey) -> Vec<u8> {
-        self.finish(|builder| builder.integrity_both(key).finish())
+        let sha1 = self.clone().sealed(IntegrityKind::Sha1, key);
+        let mac = sha1.last_chunk::<20>().unwrap();
+        self.with(AttributeType::MESSAGE_INTEGRITY, *mac).sealed(IntegrityKind::Sha256, key)
     }
 
     pub fn sealed_truncated(self, key: &IntegrityKey, len: usize) -> Vec<u8> {
-        self.finish(|builder| builder.integrity_truncated(key, len).finish())
+        // The HMAC covers the length of the message with the attribute.
+        let mut covered =
+            self.clone().with(AttributeType::MESSAGE_INTEGRITY_SHA256, vec![0; len]).bare();
+        covered.truncate(covered.len() - 4 - len);
+        let mut mac = Hmac::<Sha256>::new_from_slice(key.raw()).unwrap();
+        mac.update(&covered);
+        let mac = &mac.finalize().into_bytes()[..len];
+        self.with(AttributeType::MESSAGE_INTEGRITY_SHA256, mac).bare()
     }
 
     fn finish(self, end: impl FnOnce(MessageBuilder<'_>) -> Option<usize>) -> Vec<u8> {
