@@ -50,6 +50,35 @@ fn send_and_data_indications_go_both_ways_with_any_padding() {
 }
 
 #[test]
+fn datagrams_longer_than_any_link_takes_go_both_ways() {
+    for (listen, peer_ip) in [(LOCALHOST, PEER), (LOCALHOST_V6, LOCALHOST_V6)] {
+        let world = World::start(Start { listen, ..Start::default() });
+        let mut peer = End::at(peer_ip);
+        let families = if listen == LOCALHOST { Families::V4 } else { Families::V6 };
+        let mut alice = TurnUser::allocated_with(families, listen, world.server);
+        let relayed = alice.relayed(IpFamily::of(peer_ip));
+        alice.permit(peer_ip);
+        // The longest that IPv4 takes with an indication around it or ChannelData in front.
+        for len in [1500, 9000, 65_456] {
+            let data: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            alice.indicate(peer.addr(), &data, Marks::DEFAULT);
+            assert_eq!(peer.receive().bytes, data);
+            peer.send(relayed, &data);
+            assert_eq!(alice.hear().payload, data);
+        }
+        let channel = alice.bind_channel(peer.addr());
+        for len in [1500, 9000, 65_507 - 4] {
+            let data: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            alice.say(channel, &[&data], Marks::DEFAULT);
+            assert_eq!(peer.receive().bytes, data);
+            peer.send(relayed, &data);
+            assert_eq!(alice.hear().payload, data);
+        }
+        world.assert_adds_up();
+    }
+}
+
+#[test]
 fn ipv6_clients_reach_ipv6_peers() {
     let world = World::start(Start { listen: LOCALHOST_V6, ..Start::default() });
     let mut peer = End::at(LOCALHOST_V6);

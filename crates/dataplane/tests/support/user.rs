@@ -98,7 +98,7 @@ impl TurnUser {
 
     /// Sends a Send indication.
     pub(crate) fn indicate(&mut self, peer: SocketAddr, payload: &[u8], marks: Marks) {
-        let mut out = [0; 2048];
+        let mut out = vec![0; payload.len() + 64];
         let peer = PeerAddr(peer);
         let len = self.client.write_send_indication(&mut out, peer, payload, false).unwrap();
         self.end.send_burst(self.server, &[&out[..len]], marks);

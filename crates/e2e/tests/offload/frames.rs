@@ -106,6 +106,22 @@ fn checksums_that_senders_leave_to_be_made() {
     });
 }
 
+/// Longer than a link takes: they come in fragments, which the sockets put together.
+#[test]
+fn datagrams_in_fragments() {
+    by_xdp_and_tc(|mode| {
+        let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
+        for call in calls(&scene) {
+            scene.wait_for_kernel(&call);
+            for (n, len) in [1500, 9000, 1000, 60_000].into_iter().enumerate() {
+                let payload = payload(len, n);
+                assert!(call.to_peer(&payload), "{len} bytes to the peer of {:?}", call.caller);
+                assert!(call.to_client(&payload), "{len} bytes to the client of {:?}", call.caller);
+            }
+        }
+    });
+}
+
 fn counters(mode: &str) {
     let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
     let call = scene.call(IpFamily::V4, IpFamily::V6);
