@@ -8,6 +8,7 @@ mod ends;
 mod frames;
 mod pins;
 mod privileges;
+mod reloads;
 mod rules;
 mod scene;
 mod ways;
