@@ -135,6 +135,65 @@ impl Drop for Server {
     }
 }
 
+/// A call of the user `bob` by `turnpike demo`, and the server that it goes through.
+struct Call {
+    server: Server,
+    demo: Child,
+    data: String,
+    _directory: Directory,
+}
+
+impl Call {
+    /// Starts the server, whose configuration has these lines as well, and waits until both ends of the call send.
+    fn through(more: &str) -> Self {
+        let directory = Directory::new();
+        let port = free_port();
+        let config = format!(
+            "listen = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n{more}"
+        );
+        let file = directory.file("turnpike.toml", &config);
+        let data = path(&directory.0).to_owned();
+        let place = ["--config", path(&file), "--data", &data];
+        let server = Server::start(turnpike(&[&["run"][..], &place].concat()));
+        // A running server finds users that are added to its database.
+        let add = run(&[&["user", "add", "bob", "--password", "of-bob"][..], &place].concat());
+        assert!(add.status.success(), "{add:?}");
+        let uri = format!("turn:127.0.0.1:{port}");
+        let demo = turnpike(&["demo", "--server", &uri, "--user", "bob", "--password", "of-bob"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let call = Self { server, demo, data, _directory: directory };
+        wait_until("both ends of the call send", || {
+            let sessions = call.sessions();
+            sessions.len() == 2 && sessions.iter().all(|one| one["to_peers"]["packets"] != 0)
+        });
+        call
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Output {
+        run(&[arguments, &["--data", &self.data]].concat())
+    }
+
+    fn sessions(&self) -> Vec<Value> {
+        let list = json(&self.ask(&["sessions", "--user", "bob", "--json"]));
+        list["sessions"].as_array().unwrap().clone()
+    }
+
+    /// Ends one of its sessions, as an operator does.
+    fn end(&self, session: &Value) {
+        assert!(self.ask(&["session", "end", session["id"].as_str().unwrap()]).status.success());
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        let _ = self.demo.kill();
+        let _ = self.demo.wait();
+    }
+}
+
 /// A server without a configuration file, on a port of its own.
 fn first_start(directory: &Directory, port: u16) -> Server {
     let mut command = turnpike(&["--data", path(&directory.0)]);
@@ -258,84 +317,35 @@ fn an_operator_sees_reloads_and_drains_a_server() {
 
 #[test]
 fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
-    let directory = Directory::new();
-    let port = free_port();
-    let file = directory.file(
-        "turnpike.toml",
-        &format!(
-            "listen = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
-             [shutdown]\ndrain = \"10 min\"\n"
-        ),
-    );
-    let data = path(&directory.0).to_owned();
-    let place = ["--config", path(&file), "--data", &data];
-    let mut server = Server::start(turnpike(&[&["run"][..], &place].concat()));
-    // A running server finds users that are added to its database.
-    let add = run(&[&["user", "add", "bob", "--password", "of-bob"][..], &place].concat());
-    assert!(add.status.success(), "{add:?}");
-    let uri = format!("turn:127.0.0.1:{port}");
-    let mut demo = turnpike(&["demo", "--server", &uri, "--user", "bob", "--password", "of-bob"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let ask = |arguments: &[&str]| json(&run(&[arguments, &["--json", "--data", &data]].concat()));
-    let sessions = || ask(&["sessions", "--user", "bob"])["sessions"].as_array().unwrap().clone();
-    wait_until("both ends of the call are there", || {
-        let sessions = sessions();
-        sessions.len() == 2 && sessions.iter().all(|s| s["to_peers"]["packets"] != 0)
-    });
+    let mut call = Call::through("[shutdown]\ndrain = \"10 min\"\n");
 
-    let id = sessions()[0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(ask(&["session", "end", &id])["id"], id.as_str());
-    wait_until("one is left", || sessions().len() == 1);
-    server.wait_for("ended_by_operator");
+    let id = call.sessions()[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(json(&call.ask(&["session", "end", &id, "--json"]))["id"], id.as_str());
+    wait_until("one is left", || call.sessions().len() == 1);
+    call.server.wait_for("ended_by_operator");
 
-    server.signal("TERM");
-    server.wait_for("draining");
-    assert_eq!(ask(&["status"])["draining"], true);
-    server.signal("TERM");
-    assert!(server.wait_for("reason=").contains("shutdown"));
-    server.wait_for("stopped");
-    assert!(server.process.wait().unwrap().success());
-    demo.kill().unwrap();
-    demo.wait().unwrap();
+    call.server.signal("TERM");
+    call.server.wait_for("draining");
+    assert_eq!(json(&call.ask(&["status", "--json"]))["draining"], true);
+    call.server.signal("TERM");
+    assert!(call.server.wait_for("reason=").contains("shutdown"));
+    call.server.wait_for("stopped");
+    assert!(call.server.process.wait().unwrap().success());
 }
 
 #[test]
 fn a_drain_without_a_deadline_waits_for_the_last_call() {
-    let directory = Directory::new();
-    let port = free_port();
-    let file = directory.file(
-        "turnpike.toml",
-        &format!("listen = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n"),
-    );
-    let data = path(&directory.0).to_owned();
-    let place = ["--config", path(&file), "--data", &data];
-    let mut server = Server::start(turnpike(&[&["run"][..], &place].concat()));
-    let add = run(&[&["user", "add", "bob", "--password", "of-bob"][..], &place].concat());
-    assert!(add.status.success(), "{add:?}");
-    let uri = format!("turn:127.0.0.1:{port}");
-    let mut demo = turnpike(&["demo", "--server", &uri, "--user", "bob", "--password", "of-bob"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
-    let sessions = || json(&ask(&["sessions", "--json"]))["sessions"].as_array().unwrap().clone();
-    wait_until("both ends of the call are there", || sessions().len() == 2);
+    let mut call = Call::through("");
 
-    let said = stdout(&ask(&["drain"]));
+    let said = stdout(&call.ask(&["drain"]));
     assert!(said.contains("2 allocations are live") && said.contains("in 7 d"), "{said}");
-    server.wait_for("draining");
-    let [first, second] = &sessions()[..] else { panic!("a call was cut") };
-    assert!(ask(&["session", "end", first["id"].as_str().unwrap()]).status.success());
-    wait_until("one is left", || sessions().len() == 1);
-    assert!(ask(&["session", "end", second["id"].as_str().unwrap()]).status.success());
-    server.wait_for("stopped");
-    assert!(server.process.wait().unwrap().success());
-    demo.kill().unwrap();
-    demo.wait().unwrap();
+    call.server.wait_for("draining");
+    let [first, second] = &call.sessions()[..] else { panic!("a call was cut") };
+    call.end(first);
+    wait_until("one is left", || call.sessions().len() == 1);
+    call.end(second);
+    call.server.wait_for("stopped");
+    assert!(call.server.process.wait().unwrap().success());
 }
 
 /// Asks again and again; each question takes the program milliseconds.
@@ -507,56 +517,35 @@ fn a_variable_that_means_nothing_is_refused() {
 
 #[test]
 fn sigterm_during_a_drain_keeps_its_deadline() {
-    let directory = Directory::new();
-    let port = free_port();
-    let file = directory.file(
-        "turnpike.toml",
-        &format!("listen = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n"),
-    );
-    let data = path(&directory.0).to_owned();
-    let place = ["--config", path(&file), "--data", &data];
-    let mut server = Server::start(turnpike(&[&["run"][..], &place].concat()));
-    let add = run(&[&["user", "add", "bob", "--password", "of-bob"][..], &place].concat());
-    assert!(add.status.success(), "{add:?}");
-    let uri = format!("turn:127.0.0.1:{port}");
-    let mut demo = turnpike(&["demo", "--server", &uri, "--user", "bob", "--password", "of-bob"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
-    let sessions = || json(&ask(&["sessions", "--json"]))["sessions"].as_array().unwrap().clone();
-    wait_until("both ends of the call are there", || sessions().len() == 2);
+    let mut call = Call::through("");
 
-    assert_eq!(ask(&["drain", "--cancel"]).status.code(), Some(1), "nothing to cancel");
-    let first = json(&ask(&["drain", "--deadline", "1 h", "--json"]));
+    assert_eq!(call.ask(&["drain", "--cancel"]).status.code(), Some(1), "nothing to cancel");
+    let first = json(&call.ask(&["drain", "--deadline", "1 h", "--json"]));
     assert_eq!(first.get("replaced_seconds_left"), None, "{first}");
-    assert!(ask(&["drain", "--cancel"]).status.success());
-    let status = json(&ask(&["status", "--json"]));
+    assert!(call.ask(&["drain", "--cancel"]).status.success());
+    let status = json(&call.ask(&["status", "--json"]));
     assert_eq!((&status["draining"], status.get("drain_seconds_left")), (&false.into(), None));
 
-    assert!(ask(&["drain", "--deadline", "2 h"]).status.success());
-    let second = json(&ask(&["drain", "--deadline", "1 h", "--json"]));
+    assert!(call.ask(&["drain", "--deadline", "2 h"]).status.success());
+    let second = json(&call.ask(&["drain", "--deadline", "1 h", "--json"]));
     assert!(second["replaced_seconds_left"].as_u64().unwrap() > 3600, "{second}");
-    server.wait_for("SIGTERM twice");
-    server.signal("TERM");
-    server.wait_for("SIGTERM again");
-    let status = json(&ask(&["status", "--json"]));
+    call.server.wait_for("SIGTERM twice");
+    call.server.signal("TERM");
+    call.server.wait_for("SIGTERM again");
+    let status = json(&call.ask(&["status", "--json"]));
     assert!(status["drain_seconds_left"].as_u64().unwrap() > 0, "{status}");
-    assert!(stdout(&ask(&["status"])).contains("2 left; the server ends in"), "{status}");
-    assert_eq!(sessions().len(), 2, "SIGTERM cut no call");
-    assert!(stderr(&ask(&["drain", "--cancel"])).contains("signal told the server to end"));
+    assert!(stdout(&call.ask(&["status"])).contains("2 left; the server ends in"), "{status}");
+    assert_eq!(call.sessions().len(), 2, "SIGTERM cut no call");
+    assert!(stderr(&call.ask(&["drain", "--cancel"])).contains("signal told the server to end"));
 
-    let waits = turnpike(&["drain", "--wait", "--data", &data]).stdout(Stdio::piped()).spawn();
+    let waits = turnpike(&["drain", "--wait", "--data", &call.data]).stdout(Stdio::piped()).spawn();
     let waits = waits.unwrap();
-    server.wait_for("SIGTERM again");
-    for session in sessions() {
-        assert!(ask(&["session", "end", session["id"].as_str().unwrap()]).status.success());
+    call.server.wait_for("SIGTERM again");
+    for session in call.sessions() {
+        call.end(&session);
     }
-    server.wait_for("stopped");
+    call.server.wait_for("stopped");
     assert!(waits.wait_with_output().unwrap().status.success(), "the last call ended by itself");
-    demo.kill().unwrap();
-    demo.wait().unwrap();
 }
 
 #[test]
