@@ -339,13 +339,18 @@ impl KernelPath {
 
     /// By a filter of a queueing discipline, which may be there already.
     pub(crate) fn attach_filter(&mut self, interface: &str) -> Result<Hung, Trouble> {
-        let handle = self.mark.as_ref().map(handle).unwrap_or_default();
-        let handle = TcHandle::new(handle.0, handle.1);
+        let options = self.filter_on(interface);
         let program: &mut SchedClassifier = program(&mut self.ebpf, TC)?;
-        drop(tc::qdisc_add_clsact(interface));
-        let options = TcAttachOptions::Netlink(NlOptions { handle, ..NlOptions::default() });
         let link = program.attach_with_options(interface, TcAttachType::Ingress, options);
         link.map(Hung::Tc).map_err(Trouble::of)
+    }
+
+    /// Makes room for filters on a device. Returns how one of this process is put there.
+    fn filter_on(&self, interface: &str) -> TcAttachOptions {
+        drop(tc::qdisc_add_clsact(interface));
+        let handle = self.mark.as_ref().map(handle).unwrap_or_default();
+        let handle = TcHandle::new(handle.0, handle.1);
+        TcAttachOptions::Netlink(NlOptions { handle, ..NlOptions::default() })
     }
 
     /// Has what leaves by a device seen. It goes with this value.
@@ -353,24 +358,26 @@ impl KernelPath {
     /// # Errors
     /// The kernel refuses.
     pub fn tap(&mut self, interface: &str, index: u32) -> Result<(), Trouble> {
-        let handle = self.mark.as_ref().map(handle).unwrap_or_default();
-        let handle = TcHandle::new(handle.0, handle.1);
         let program: &mut SchedClassifier = program(&mut self.ebpf, TAP)?;
         let options = TcAttachOptions::TcxOrder(LinkOrder::default());
-        let egress = TcAttachType::Egress;
-        let link = program.attach_with_options(interface, egress, options).or_else(|_| {
+        let hung = match program.attach_with_options(interface, TcAttachType::Egress, options) {
+            Ok(link) => Hung::Tap(link),
             // Before Linux 6.6, as what comes.
-            drop(tc::qdisc_add_clsact(interface));
-            let options = TcAttachOptions::Netlink(NlOptions { handle, ..NlOptions::default() });
-            program.attach_with_options(interface, egress, options)
-        });
-        let hung = link.map(Hung::Tap).map_err(Trouble::of)?;
+            Err(_) => self.tap_by_filter(interface)?,
+        };
         if linux_net::interface_index(interface).is_ok_and(|found| found != index) {
             self.take_down(hung)?;
             return Err(Trouble::Kernel(io::Error::from_raw_os_error(libc::ENODEV)));
         }
         self.hung.push((index, hung));
         Ok(())
+    }
+
+    pub(crate) fn tap_by_filter(&mut self, interface: &str) -> Result<Hung, Trouble> {
+        let options = self.filter_on(interface);
+        let program: &mut SchedClassifier = program(&mut self.ebpf, TAP)?;
+        let link = program.attach_with_options(interface, TcAttachType::Egress, options);
+        link.map(Hung::Tap).map_err(Trouble::of)
     }
 
     /// Whether what leaves by a device is seen: without, no direction is ever proven by it.

@@ -9,7 +9,6 @@ use std::time::Duration;
 use turn_types::{Instant, WorkerId};
 
 use crate::device::{self, Device, Hook, forwarding, may_leave};
-use crate::object::TC;
 use crate::path::{KernelPath, Link, Options, Proof};
 use crate::routes::Routes;
 use crate::trouble::Trouble;
@@ -151,9 +150,9 @@ impl Offload {
     /// Removes what servers that were killed left on interfaces. Returns what it was, in words.
     pub fn sweep(&self) -> Vec<String> {
         let swept = list().and_then(|devices| {
-            device::leftovers::sweep(&devices, TC).map_err(|error| error.to_string())
+            device::leftovers::sweep(&devices).map_err(|error| error.to_string())
         });
-        let told = |name| format!("removed from {name} the program of a server that was killed");
+        let told = |name| format!("removed from {name} the programs of a server that was killed");
         swept.map_or_else(|error| vec![error], |names| names.into_iter().map(told).collect())
     }
 

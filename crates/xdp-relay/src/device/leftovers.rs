@@ -10,12 +10,14 @@ use linux_net::netlink::{self, Attribute, Request, Socket};
 
 use super::Device;
 use super::presence::Mark;
+use crate::object::{TAP, TC};
 
 /// The upper half of the handles of our filters: "TP".
 const OURS: u16 = 0x5450;
 
-/// The parent of filters at ingress: `TC_H_CLSACT` and `TC_H_MIN_INGRESS`.
-const INGRESS: u32 = 0xffff_fff2;
+/// Parents of filters, `TC_H_CLSACT` with `TC_H_MIN_INGRESS` or `TC_H_MIN_EGRESS`, each with the
+/// program that servers have there.
+const PLACES: [(u32, &str); 2] = [(0xffff_fff2, TC), (0xffff_fff3, TAP)];
 
 /// Bytes of `struct tcmsg`.
 const FILTER_HEADER: usize = 20;
@@ -32,33 +34,44 @@ pub(crate) fn handle(mark: &Mark) -> (u16, u16) {
     (OURS, mark.number())
 }
 
-/// Removes programs of this name that killed servers left on devices. Returns the names of the devices.
+/// Removes programs that killed servers left on devices. Returns the names of the devices, each once.
 ///
 /// # Errors
 /// The kernel does not answer on netlink sockets.
-pub(crate) fn sweep(devices: &[Device], program: &str) -> io::Result<Vec<String>> {
+pub(crate) fn sweep(devices: &[Device]) -> io::Result<Vec<String>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let mut swept = Vec::new();
     for device in devices {
-        let mut header = [0; FILTER_HEADER];
-        header[4..8].copy_from_slice(&device.index.to_ne_bytes());
-        header[12..16].copy_from_slice(&INGRESS.to_ne_bytes());
-        // A device without a place for filters has none, however the kernel says it.
-        let Ok(filters) = socket.ask(&Request::dump(RTM_GETTFILTER, &header)) else { continue };
-        for filter in filters.iter().filter_map(|answer| read_filter(answer, program)) {
-            let (upper, lower) = ((filter.handle >> 16) as u16, filter.handle as u16);
-            if upper != OURS || Mark::is_taken(lower) {
-                continue;
-            }
-            let mut request = Request::one(RTM_DELTFILTER, &filter.header);
-            request.attribute_text(TCA_KIND, "bpf");
-            // Another server that starts at this moment may have been faster.
-            if socket.ask(&request).is_ok() {
-                swept.push(device.name.clone());
-            }
+        let mut removed = 0;
+        for (parent, program) in PLACES {
+            removed += sweep_place(&mut socket, device, parent, program);
+        }
+        if removed > 0 {
+            swept.push(device.name.clone());
         }
     }
     Ok(swept)
+}
+
+/// Removes the leftovers of a program at one parent of a device. Returns their number.
+fn sweep_place(socket: &mut Socket, device: &Device, parent: u32, program: &str) -> usize {
+    let mut header = [0; FILTER_HEADER];
+    header[4..8].copy_from_slice(&device.index.to_ne_bytes());
+    header[12..16].copy_from_slice(&parent.to_ne_bytes());
+    // A device without a place for filters has none, however the kernel says it.
+    let filters = socket.ask(&Request::dump(RTM_GETTFILTER, &header)).unwrap_or_default();
+    let mut removed = 0;
+    for filter in filters.iter().filter_map(|answer| read_filter(answer, program)) {
+        let (upper, lower) = ((filter.handle >> 16) as u16, filter.handle as u16);
+        if upper != OURS || Mark::is_taken(lower) {
+            continue;
+        }
+        let mut request = Request::one(RTM_DELTFILTER, &filter.header);
+        request.attribute_text(TCA_KIND, "bpf");
+        // Another server that starts at this moment may have been faster.
+        removed += usize::from(socket.ask(&request).is_ok());
+    }
+    removed
 }
 
 /// A filter that runs a program.

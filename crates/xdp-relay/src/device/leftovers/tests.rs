@@ -1,10 +1,9 @@
 use super::super::devices;
 use super::super::testing::{Namespace, may_load, namespace, succeeds};
 use super::*;
-use crate::object::TC;
 use crate::path::{KernelPath, Options, Proof};
 
-/// A server's programs, on `v0` by a filter, as before Linux 6.6; `marked`: by its mark.
+/// A server's programs, on `v0` by filters, as before Linux 6.6; `marked`: by its mark.
 fn path_on_v0(host: &Namespace, marked: bool) -> KernelPath {
     host.run(|| {
         let options = Options { flows: 1024, look_up_from: 1, proof: Proof::UNWANTED };
@@ -13,22 +12,25 @@ fn path_on_v0(host: &Namespace, marked: bool) -> KernelPath {
             path.lose_mark();
         }
         path.attach_filter("v0").unwrap();
+        path.tap_by_filter("v0").unwrap();
         path
     })
 }
 
 fn swept(host: &Namespace) -> Vec<String> {
-    host.run(|| sweep(&devices().unwrap(), TC).unwrap())
+    host.run(|| sweep(&devices().unwrap()).unwrap())
 }
 
-/// How many filters run our program on `v0`.
-fn filters(host: &Namespace) -> usize {
-    host.run(|| {
-        let shown = std::process::Command::new("tc")
-            .args(["filter", "show", "dev", "v0", "ingress"])
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&shown.stdout).matches("direct-action").count()
+/// How many filters run our programs on `v0`, at ingress and at egress.
+fn filters(host: &Namespace) -> [usize; 2] {
+    ["ingress", "egress"].map(|place| {
+        host.run(|| {
+            let shown = std::process::Command::new("tc")
+                .args(["filter", "show", "dev", "v0", place])
+                .output()
+                .unwrap();
+            String::from_utf8_lossy(&shown.stdout).matches("direct-action").count()
+        })
     })
 }
 
@@ -47,14 +49,14 @@ fn programs_of_killed_servers_go_and_those_of_others_stay() {
     let other = path_on_v0(&host, false);
     let mut killed = path_on_v0(&host, true);
     let living = path_on_v0(&host, true);
-    assert_eq!(filters(&host), 3);
+    assert_eq!(filters(&host), [3, 3]);
     assert_eq!(swept(&host), [""; 0], "all live");
     killed.lose_mark();
     assert_eq!(swept(&host), ["v0"]);
-    assert_eq!(filters(&host), 2, "the living one's stays, and somebody else's");
+    assert_eq!(filters(&host), [2, 2], "the living one's stays, and somebody else's");
     // Taken down in their own namespace, as servers do.
     host.run(|| drop((other, living)));
-    assert_eq!(filters(&host), 0);
+    assert_eq!(filters(&host), [0, 0]);
 }
 
 #[test]
