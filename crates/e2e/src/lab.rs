@@ -198,15 +198,21 @@ impl Lab {
             (Host::Server, Host::Peer),
             (Host::Peer, Host::Server),
         ] {
-            let end = Self::end_towards(end);
-            let out = self.command(host, "ethtool").args(["-K", &end]).args(CARD).output();
-            match out {
-                Ok(out) if out.status.success() => {}
-                Ok(out) => return Err(String::from_utf8_lossy(&out.stderr).trim().to_owned()),
-                Err(error) => return Err(format!("ethtool is not installed: {error}")),
-            }
+            self.behave_as_card(host, &Self::end_towards(end))?;
         }
         Ok(())
+    }
+
+    /// The same for one end of a link.
+    ///
+    /// # Errors
+    /// As of [`Lab::behave_as_cards`].
+    pub fn behave_as_card(&self, host: Host, end: &str) -> Result<(), String> {
+        match self.command(host, "ethtool").args(["-K", end]).args(CARD).output() {
+            Ok(out) if out.status.success() => Ok(()),
+            Ok(out) => Err(String::from_utf8_lossy(&out.stderr).trim().to_owned()),
+            Err(error) => Err(format!("ethtool is not installed: {error}")),
+        }
     }
 
     fn link(&self, a: (Host, IpAddr, IpAddr), b: (Host, IpAddr, IpAddr)) -> Result<(), String> {

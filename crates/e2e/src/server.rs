@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -11,6 +12,8 @@ use crate::{Host, Lab, Running, Tool};
 
 /// How long a start, a command or a stop may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+static COUNTER: AtomicU32 = AtomicU32::new(0);
 
 /// A user of the server.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +97,9 @@ impl Server {
     #[must_use]
     pub fn start(lab: &Lab, config: &Config) -> Self {
         let namespace = lab.namespace(Host::Server);
-        let directory = std::env::temp_dir().join(&namespace);
+        // Servers of one lab have directories of their own.
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("{namespace}-{number}"));
         drop(std::fs::remove_dir_all(&directory));
         std::fs::create_dir_all(&directory)
             .unwrap_or_else(|error| panic!("{}: {error}", directory.display()));

@@ -2,6 +2,7 @@
 //
 // The peer is an echo server at PEER; every datagram must return unaltered.
 // With the transport tcp-relay the peer is an echo server for TCP, and is to call back.
+// With COUNT 0 it binds a channel to PEER, and prints what that sends, until it is killed.
 // Usage: pion SERVER USERNAME PASSWORD REALM PEER COUNT TRANSPORT
 package main
 
@@ -52,6 +53,9 @@ func main() {
 	check("allocate", err)
 	fmt.Println("relayed address", relay.LocalAddr())
 
+	if count == 0 {
+		listen(relay, peer)
+	}
 	for n := 0; n < count; n++ {
 		// The first packets travel as Send indications, until pion's channel is bound.
 		// Over TCP pion reads no message of fewer than 9 bytes until more follows, so one needs 5 bytes of data.
@@ -68,6 +72,23 @@ func main() {
 	}
 	check("close", relay.Close())
 	fmt.Printf("echoed %d of %d\n", count, count)
+}
+
+// Prints each datagram of the peer as a line, and sends to it now and then, by which pion binds the channel.
+func listen(relay net.PacketConn, peer net.Addr) {
+	go func() {
+		for {
+			_, err := relay.WriteTo([]byte("hello"), peer)
+			check("send", err)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	buffer := make([]byte, 2000)
+	for {
+		length, _, err := relay.ReadFrom(buffer)
+		check("receive", err)
+		fmt.Println("heard", string(buffer[:length]))
+	}
 }
 
 // Relays TCP (RFC 6062): calls the peer, which echoes, and then echoes what a peer says that calls. Its connections for data are made here: pion takes the server's address for one of UDP.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::{Host, Lab, Server};
+use e2e::{Caller, Config, Host, Lab, Server};
 use turn_types::IpFamily::V4;
 use xdp_relay::limits::LEASE;
 
@@ -177,6 +177,59 @@ fn a_server_that_ends_leaves_interfaces_as_they_were() {
         assert_eq!(programs(&scene.lab), programs_before, "{mode}");
         assert_eq!(settings(&scene.lab), settings_before, "{mode}");
     }
+}
+
+/// Has a call by one of several servers of the host relayed by the kernel.
+#[track_caller]
+fn assert_relays(lab: &Lab, config: &Config, server: &Server) {
+    let listener = config.listen[0].parse().expect("an address");
+    let peer = lab.socket(Host::Peer, (lab.v4.peer, 0));
+    let socket = lab.socket(Host::Client, (lab.v4.client, 0));
+    let mut caller = Caller::allocate(socket, listener, config.accounts[0], V4);
+    let channel = caller.bind(peer.local_addr().expect("a bound socket"));
+    peer.connect(caller.relayed()).expect("an address");
+    let call = Call { caller, channel, peer };
+    let by_kernel = || {
+        let kernel = &server.json(&["status"])["offload"]["by_kernel"];
+        ["to_peers", "from_peers"].map(|part| kernel[part]["packets"].as_u64())
+    };
+    let before = by_kernel();
+    wait_until(
+        || format!("{:?} is more than {before:?}: {}", by_kernel(), server.process.output()),
+        || {
+            assert!(call.to_peer(b"to the peer") && call.to_client(b"to the client"));
+            by_kernel().iter().zip(before).all(|(now, before)| *now > before)
+        },
+    );
+}
+
+/// Look-ups of a server work as long as it runs, whichever other one of its host ends, and how.
+#[test]
+fn two_servers_of_one_host() {
+    let Some(lab) = e2e::require(Lab::new()) else { return };
+    if e2e::require(lab.behave_as_cards()).is_none() {
+        return;
+    }
+    let before = settings(&lab);
+    let configs = [3478, 3479].map(|port| {
+        let mut config = Config::for_lab(&lab);
+        config.listen = vec![format!("{}:{port}", lab.v4.listen)];
+        config.tables = "[offload]\nmode = \"tc\"\n".to_owned();
+        config
+    });
+    let [mut first, mut second] = configs.each_ref().map(|config| Server::start(&lab, config));
+    assert_relays(&lab, &configs[0], &first);
+    assert!(first.stop(), "{}", first.process.output());
+    assert_eq!(settings(&lab), "3478\n3478\n", "the other one goes on");
+    assert_relays(&lab, &configs[1], &second);
+
+    let mut first = Server::start(&lab, &configs[0]);
+    second.process.signal("KILL");
+    assert!(!second.process.wait(A_SECOND), "it was killed");
+    assert_eq!(settings(&lab), "3478\n3478\n", "the other one goes on");
+    assert_relays(&lab, &configs[0], &first);
+    assert!(first.stop(), "{}", first.process.output());
+    assert_eq!(settings(&lab), before);
 }
 
 /// What is on the server's interfaces of XDP and of traffic control.

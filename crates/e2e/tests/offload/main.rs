@@ -3,9 +3,11 @@
 
 mod bursts;
 mod clients;
+mod connections;
 mod devices;
 mod ends;
 mod frames;
+mod paths;
 mod pins;
 mod privileges;
 mod reloads;

@@ -10,7 +10,7 @@ use crate::scene::wait_until;
 use crate::{Call, Scene, by_xdp_and_tc};
 
 /// After this time no rule of the host's is passed by any more.
-const STOPPED: Duration = Duration::from_secs(5);
+pub(crate) const STOPPED: Duration = Duration::from_secs(5);
 
 /// A direction of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,18 +47,18 @@ fn scene(mode: &str, change: impl FnOnce(&Lab)) -> Option<(Scene, Call)> {
     Some((scene, call))
 }
 
-fn has_nft() -> Option<()> {
+pub(crate) fn has_nft() -> Option<()> {
     let found = std::process::Command::new("nft").arg("--version").output();
     e2e::require(found.map(drop).map_err(|error| format!("nft is not installed: {error}")))
 }
 
-fn nft(lab: &Lab, rules: &[&str]) {
+pub(crate) fn nft(lab: &Lab, rules: &[&str]) {
     for rule in rules {
         lab.run(Host::Server, "nft", &[rule]);
     }
 }
 
-fn ip(lab: &Lab, command: &str) {
+pub(crate) fn ip(lab: &Lab, command: &str) {
     let words: Vec<&str> = command.split(' ').collect();
     lab.run(Host::Server, "ip", &words);
 }
@@ -100,11 +100,11 @@ fn stops_and_resumes(what: &str, to: To, ban: impl Fn(&Lab) + Sync, lift: impl F
 const BAN: [&str; 2] =
     ["add table inet ban", "add chain inet ban drops { type filter hook HOOK priority 0 ; }"];
 
-fn ban(lab: &Lab, hook: &str, rule: &str) {
+pub(crate) fn ban(lab: &Lab, hook: &str, rule: &str) {
     nft(lab, &[BAN[0], &BAN[1].replace("HOOK", hook), &format!("add rule inet ban drops {rule}")]);
 }
 
-fn lift(lab: &Lab) {
+pub(crate) fn lift(lab: &Lab) {
     nft(lab, &["delete table inet ban"]);
 }
 
