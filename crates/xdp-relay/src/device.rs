@@ -39,6 +39,8 @@ pub struct Device {
     pub up: bool,
     /// What it is made of.
     pub kind: Kind,
+    /// It is a port of a bridge, a bond or the like, which routes lead to in its place.
+    pub port: bool,
     /// What its driver does of XDP; `None` where the kernel does not tell (before Linux 6.3).
     pub xdp: Option<XdpFeatures>,
 }
@@ -114,6 +116,9 @@ fn links() -> io::Result<Vec<Device>> {
 /// Bytes of `struct ifinfomsg`.
 const LINK_HEADER: usize = 16;
 
+/// Of linux/if_link.h.
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
+
 /// A device, of an answer to `RTM_GETLINK`.
 fn read_link(answer: &[u8]) -> Option<Device> {
     let (header, attributes) = answer.split_at_checked(LINK_HEADER)?;
@@ -126,14 +131,18 @@ fn read_link(answer: &[u8]) -> Option<Device> {
     let mut mac = [0; 6];
     let mut mtu = 0;
     let mut made_by_software = false;
+    let mut port = false;
     for Attribute { kind, value } in netlink::attributes(attributes) {
         match kind {
             libc::IFLA_IFNAME => name = Some(netlink::text(value)),
             libc::IFLA_ADDRESS => mac = value.try_into().unwrap_or(mac),
             libc::IFLA_MTU => mtu = netlink::number(value)?,
             libc::IFLA_LINKINFO => {
-                made_by_software = netlink::attributes(value)
-                    .any(|attribute| attribute.kind == libc::IFLA_INFO_KIND);
+                for Attribute { kind, value } in netlink::attributes(value) {
+                    made_by_software |= kind == libc::IFLA_INFO_KIND;
+                    // Those of a VRF have routes of their own.
+                    port |= kind == IFLA_INFO_SLAVE_KIND && netlink::text(value) != "vrf";
+                }
             }
             _ => {}
         }
@@ -147,7 +156,7 @@ fn read_link(answer: &[u8]) -> Option<Device> {
     } else {
         Kind::Physical
     };
-    Some(Device { name: name?, index, mac, mtu, up: flag(libc::IFF_UP), kind, xdp: None })
+    Some(Device { name: name?, index, mac, mtu, up: flag(libc::IFF_UP), kind, port, xdp: None })
 }
 
 // Of linux/netdev.h.

@@ -373,6 +373,21 @@ impl KernelPath {
         Ok(())
     }
 
+    /// Has what leaves by a device seen no more.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn untap(&mut self, index: u32) -> Result<(), Trouble> {
+        let is_it = |(on, hung): &(u32, Hung)| *on == index && matches!(hung, Hung::Tap(_));
+        match self.hung.iter().position(is_it) {
+            Some(at) => {
+                let (_, hung) = self.hung.swap_remove(at);
+                self.take_down(hung)
+            }
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn tap_by_filter(&mut self, interface: &str) -> Result<Hung, Trouble> {
         let options = self.filter_on(interface);
         let program: &mut SchedClassifier = program(&mut self.ebpf, TAP)?;

@@ -185,6 +185,8 @@ impl Offload {
             let after = match known {
                 // Devices keep the program while they are down.
                 Some(known) if known.hook.is_some() => {
+                    // An error has been reported when it got the program.
+                    drop(self.keep_tap(device));
                     Attached { name: device.name.clone(), ..known.clone() }
                 }
                 _ if !wanted.contains(&device.index) => continue,
@@ -231,6 +233,16 @@ impl Offload {
         }
     }
 
+    /// Has what leaves by a device seen, unless it is a port. What comes down from a bridge or bond leaves by
+    /// that first and then by its port: seen there, it would prove the port, to which no route leads.
+    fn keep_tap(&mut self, device: &Device) -> Result<(), Trouble> {
+        match (device.port, self.path.is_tapped(device.index)) {
+            (true, true) => self.path.untap(device.index),
+            (false, false) => self.path.tap(&device.name, device.index),
+            (true, false) | (false, true) => Ok(()),
+        }
+    }
+
     /// Puts a program on a device, by the first hook that takes it.
     fn hang_on(&mut self, device: &Device) -> Attached {
         let choice = device::choose(device, self.wanted.hook);
@@ -246,7 +258,7 @@ impl Offload {
             }
         }
         if hung.is_some()
-            && let Err(error) = self.path.tap(&device.name, device.index)
+            && let Err(error) = self.keep_tap(device)
         {
             why.push(format!("what leaves by it goes by sockets: {}", advice(&error)));
         }

@@ -13,6 +13,7 @@ mod privileges;
 mod reloads;
 mod rules;
 mod scene;
+mod stacked;
 mod ways;
 
 use scene::{Call, Scene, by_xdp_and_tc, wait_until};

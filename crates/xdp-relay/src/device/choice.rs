@@ -111,7 +111,16 @@ mod tests {
     const FULL: Option<XdpFeatures> = Some(XdpFeatures::from_bits(0b111));
 
     fn device(kind: Kind, xdp: Option<XdpFeatures>) -> Device {
-        Device { name: "e0".into(), index: 7, mac: [2; 6], mtu: 1500, up: true, kind, xdp }
+        Device {
+            name: "e0".into(),
+            index: 7,
+            mac: [2; 6],
+            mtu: 1500,
+            up: true,
+            kind,
+            port: false,
+            xdp,
+        }
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn a_device_of_no_kind_is_a_card() {
         mtu: 9000,
         up: true,
         kind: Kind::Physical,
+        port: false,
         xdp: None,
     };
     assert_eq!(card, expected);

@@ -1,7 +1,7 @@
 use std::net::Ipv4Addr;
 
 use super::*;
-use crate::device::testing::{Namespace, may_load, namespace};
+use crate::device::testing::{Namespace, may_load, namespace, succeeds};
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
@@ -100,6 +100,26 @@ fn interfaces_that_an_operator_named() {
         link del w0");
     let (_, shown) = look(&host, &mut offload);
     assert_eq!(shown, [by_sockets("v0")], "it is waited for");
+}
+
+/// A packet leaves by the bridge first, then by the port: the last tap would be the one to be believed.
+#[test]
+fn ports_of_a_bridge_have_no_tap() {
+    let Some((host, mut offload)) = offload(&["v0"]) else { return };
+    host.ip("link add v0 type veth peer name v1
+        link set v0 up");
+    if !host.run(|| succeeds("ip", "link add b0 type bridge")) {
+        return test_support::skip("this kernel has no bridges");
+    }
+    let index = host.device("v0").index;
+    assert_eq!(look(&host, &mut offload).1, [by_tc("v0")]);
+    assert!(offload.path.is_tapped(index));
+    host.ip("link set v0 master b0");
+    assert_eq!(look(&host, &mut offload), (vec![], vec![by_tc("v0")]));
+    assert!(!offload.path.is_tapped(index));
+    host.ip("link set v0 nomaster");
+    assert_eq!(look(&host, &mut offload), (vec![], vec![by_tc("v0")]));
+    assert!(offload.path.is_tapped(index));
 }
 
 #[test]
