@@ -12,6 +12,7 @@ mod flow;
 mod layout;
 pub mod limits;
 mod object;
+mod options;
 mod path;
 mod pins;
 mod ring;
@@ -23,7 +24,8 @@ mod start;
 mod trouble;
 
 pub use flow::Flow;
-pub use path::{Comes, KernelPath, Leaving, Link, Options, Proof, Ran, Verdict};
+pub use options::{Options, Proof};
+pub use path::{Comes, KernelPath, Leaving, Link, Ran, Verdict};
 pub use ring::{Handed, Ring, Ticket};
 pub use routes::{Carried, FlowId, OfAllocation, Routes};
 pub use start::{Attached, Offload, Wanted, start};

@@ -12,7 +12,7 @@ use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use crate::entries::Entries;
 use crate::layout::{DOOR_WORDS, LinkValue, WORKERS_MAX, bucket, cell};
 use crate::limits::LINKS_MAX;
-use crate::path::Proof;
+use crate::options::Options;
 use crate::pins::Pins;
 use crate::shared::Shared;
 use crate::trouble::Trouble;
@@ -36,17 +36,6 @@ pub(crate) const RINGS: &str = "rings";
 
 /// The map of all routes.
 pub(crate) const ROUTES: &str = "routes";
-
-/// What the programs are made with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Making {
-    /// Channels that there is room for.
-    pub(crate) flows: u32,
-    /// The device that the way out is looked up from; 0: the one a packet came by.
-    pub(crate) look_up_from: u32,
-    /// What proof a direction wants.
-    pub(crate) proof: Proof,
-}
 
 /// The programs with their maps; nothing is attached.
 pub(crate) struct Object {
@@ -72,16 +61,16 @@ pub(crate) struct Object {
 const PINNED: [&str; 6] = [ROUTES, "entries", "cells", "buckets", "doors", "leases"];
 
 impl Object {
-    pub(crate) fn make(making: Making) -> Result<Self, Trouble> {
+    pub(crate) fn make(options: Options) -> Result<Self, Trouble> {
         // What a kernel lacks for rings it says when it is asked for programs that fill them.
-        Self::make_as(making, true).or_else(|_| Self::make_as(making, false))
+        Self::make_as(options, true).or_else(|_| Self::make_as(options, false))
     }
 
-    fn make_as(making: Making, hands_over: bool) -> Result<Self, Trouble> {
+    fn make_as(options: Options, hands_over: bool) -> Result<Self, Trouble> {
         // Of those that there may be one day, most never are; one that comes later has no cells.
         let online = aya::util::online_cpus().map_err(|(_, error)| Trouble::Kernel(error))?;
         let processors = online.into_iter().max().map_or(1, |last| last + 1);
-        let Making { flows, look_up_from, proof } = making;
+        let Options { flows, look_up_from, proof } = options;
         let cells = flows.saturating_mul(processors);
         // The programs count them as signed.
         let nanos = |time: Duration| time.as_nanos().min(i64::MAX as u128) as u64;
@@ -186,6 +175,7 @@ where
 mod tests {
     use super::*;
     use crate::device::missing_capabilities;
+    use crate::options::Proof;
 
     #[test]
     fn programs_load_as_on_a_kernel_that_cannot_fill_rings() {
@@ -193,9 +183,9 @@ mod tests {
             // Tests of the programs say so, where they are not run.
             return;
         }
-        let making = Making { flows: 1024, look_up_from: 0, proof: Proof::SERVER };
+        let options = Options { flows: 1024, look_up_from: 0, proof: Proof::SERVER };
         for hands_over in [false, true] {
-            let object = Object::make_as(making, hands_over).map_err(|error| error.to_string());
+            let object = Object::make_as(options, hands_over).map_err(|error| error.to_string());
             assert_eq!(object.map(|object| object.hands_over), Ok(hands_over));
         }
     }

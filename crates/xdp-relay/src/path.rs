@@ -26,45 +26,14 @@ use crate::layout::{
     DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RISING_BYTES, RouteKey, WORKERS_MAX,
     bucket, cell, entry,
 };
-use crate::limits::{LINKS_MAX, PROOF_HOLDS, RENEW_EVERY, RING_BYTES};
-use crate::object::{Making, Object, RINGS, ROUTES, TAP, TC, XDP, duplicate, map, program};
+use crate::limits::{LINKS_MAX, RING_BYTES};
+use crate::object::{Object, RINGS, ROUTES, TAP, TC, XDP, duplicate, map, program};
+use crate::options::Options;
 use crate::pins::Pins;
 use crate::ring::Ring;
 use crate::routes::{Common, RouteMap, Routes, writer};
 use crate::slots::Slots;
 use crate::trouble::Trouble;
-
-/// What a kernel path is made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Channels that there is room for, within [`limits::FLOWS`](crate::limits::FLOWS).
-    pub flows: u32,
-    /// The device that the way out is looked up from, as [`device::forwarding`] says; 0: the one
-    /// that a packet came by.
-    ///
-    /// [`device::forwarding`]: crate::device::forwarding
-    pub look_up_from: u32,
-    /// What proof a direction of a flow wants before the programs carry it.
-    pub proof: Proof,
-}
-
-/// How long a packet that went through the system's own stack proves that the host's rules let its direction
-/// through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proof {
-    /// So long packets are carried behind it; zero: without any proof.
-    pub holds: Duration,
-    /// So long after it another is left to the stack.
-    pub renew_every: Duration,
-}
-
-impl Proof {
-    /// That of a server.
-    pub const SERVER: Self = Self { holds: PROOF_HOLDS, renew_every: RENEW_EVERY };
-
-    /// None is wanted: for tests.
-    pub const UNWANTED: Self = Self { holds: Duration::ZERO, renew_every: Duration::ZERO };
-}
 
 /// A frame that leaves, for the program that sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,8 +138,8 @@ impl KernelPath {
     /// # Errors
     /// The kernel refuses: too old, no privilege, no memory.
     pub fn make(options: Options) -> Result<Self, Trouble> {
-        let Options { flows, look_up_from, proof } = options;
-        let object = Object::make(Making { flows, look_up_from, proof })?;
+        let flows = options.flows;
+        let object = Object::make(options)?;
         let Object {
             ebpf,
             links,

@@ -9,7 +9,8 @@ use std::time::Duration;
 use turn_types::{Instant, WorkerId};
 
 use crate::device::{self, Device, Hook, forwarding, may_leave};
-use crate::path::{KernelPath, Link, Options, Proof};
+use crate::options::{Options, Proof};
+use crate::path::{KernelPath, Link};
 use crate::routes::Routes;
 use crate::trouble::Trouble;
 

@@ -23,7 +23,7 @@ const OPEN: [(&str, &[usize]); 6] = [
     ("turn-proto", &[25]),
     ("turn-session", &[2, 2]),
     ("turnpike", &[3]),
-    ("xdp-relay", &[3, 2]),
+    ("xdp-relay", &[2]),
 ];
 
 /// Every circle that is not known, and every one that is known and not there any more.

@@ -1,7 +1,8 @@
 use super::super::devices;
 use super::super::testing::{Namespace, may_load, namespace, succeeds};
 use super::*;
-use crate::path::{KernelPath, Options, Proof};
+use crate::options::{Options, Proof};
+use crate::path::KernelPath;
 
 /// A server's programs, on `v0` by filters, as before Linux 6.6; `marked`: by its mark.
 fn path_on_v0(host: &Namespace, marked: bool) -> KernelPath {
