@@ -9,6 +9,7 @@ use std::time::Duration;
 use turn_types::{Instant, WorkerId};
 
 use crate::device::{self, Device, Hook, forwarding, may_leave};
+use crate::object::{TAP, TC};
 use crate::options::{Options, Proof};
 use crate::path::{KernelPath, Link};
 use crate::routes::Routes;
@@ -151,7 +152,7 @@ impl Offload {
     /// Removes what servers that were killed left on interfaces. Returns what it was, in words.
     pub fn sweep(&self) -> Vec<String> {
         let swept = list().and_then(|devices| {
-            device::leftovers::sweep(&devices).map_err(|error| error.to_string())
+            device::leftovers::sweep(&devices, [TC, TAP]).map_err(|error| error.to_string())
         });
         let told = |name| format!("removed from {name} the programs of a server that was killed");
         swept.map_or_else(|error| vec![error], |names| names.into_iter().map(told).collect())

@@ -10,14 +10,12 @@ use linux_net::netlink::{self, Attribute, Request, Socket};
 
 use super::Device;
 use super::presence::Mark;
-use crate::object::{TAP, TC};
 
 /// The upper half of the handles of our filters: "TP".
 const OURS: u16 = 0x5450;
 
-/// Parents of filters, `TC_H_CLSACT` with `TC_H_MIN_INGRESS` or `TC_H_MIN_EGRESS`, each with the
-/// program that servers have there.
-const PLACES: [(u32, &str); 2] = [(0xffff_fff2, TC), (0xffff_fff3, TAP)];
+/// Parents of filters: `TC_H_CLSACT` with `TC_H_MIN_INGRESS` and with `TC_H_MIN_EGRESS`.
+const PARENTS: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
 
 /// Bytes of `struct tcmsg`.
 const FILTER_HEADER: usize = 20;
@@ -34,16 +32,17 @@ pub(crate) fn handle(mark: &Mark) -> (u16, u16) {
     (OURS, mark.number())
 }
 
-/// Removes programs that killed servers left on devices. Returns the names of the devices, each once.
+/// Removes what killed servers left on devices: programs of these names, at ingress and at egress. Returns
+/// the names of the devices, each once.
 ///
 /// # Errors
 /// The kernel does not answer on netlink sockets.
-pub(crate) fn sweep(devices: &[Device]) -> io::Result<Vec<String>> {
+pub(crate) fn sweep(devices: &[Device], programs: [&str; 2]) -> io::Result<Vec<String>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let mut swept = Vec::new();
     for device in devices {
         let mut removed = 0;
-        for (parent, program) in PLACES {
+        for (parent, program) in PARENTS.into_iter().zip(programs) {
             removed += sweep_place(&mut socket, device, parent, program);
         }
         if removed > 0 {

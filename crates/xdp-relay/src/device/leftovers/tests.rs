@@ -1,6 +1,7 @@
 use super::super::devices;
 use super::super::testing::{Namespace, may_load, namespace, succeeds};
 use super::*;
+use crate::object::{TAP, TC};
 use crate::options::{Options, Proof};
 use crate::path::KernelPath;
 
@@ -19,7 +20,7 @@ fn path_on_v0(host: &Namespace, marked: bool) -> KernelPath {
 }
 
 fn swept(host: &Namespace) -> Vec<String> {
-    host.run(|| sweep(&devices().unwrap()).unwrap())
+    host.run(|| sweep(&devices().unwrap(), [TC, TAP]).unwrap())
 }
 
 /// How many filters run our programs on `v0`, at ingress and at egress.
