@@ -79,7 +79,7 @@ struct rising {
 /* Behind a packet that was left to the stack the next ones follow, until one of its direction was proven
  * after the last of them, and there was a pause. */
 #define PAUSE 250000ull /* nanoseconds */
-#define RISEN_MANY 64 /* so many do without a pause, */
+#define RISEN_MANY 16 /* so many do without a pause, */
 #define RISEN_MOST 256 /* so many without a proof, */
 #define RISEN_LONG 50000000ull /* or so many nanoseconds: then packets may overtake each other, */
 #define AGAIN 250000000ull /* and so many nanoseconds later it is tried again */
