@@ -317,8 +317,8 @@ pub struct Offload {
     #[schemars(example = serde_json::json!(["eth0", "eth1"]), extend("x-applied" = "restart"))]
     pub interfaces: Vec<InterfaceName>,
     /// Channels that the kernel may relay at once; those beyond are relayed by sockets. Each takes
-    /// about 0.6 KiB of the kernel's memory, and 64 bytes for each processor that is online: by default
-    /// 10 MiB, and 1 MiB for each processor.
+    /// about 0.5 KiB of the kernel's memory, and 64 bytes for each processor that is online: by default
+    /// 9 MiB, and 1 MiB for each processor.
     #[schemars(example = 131_072, extend("x-applied" = "restart"))]
     pub flows: Count<1024, 1_048_576>,
 }
