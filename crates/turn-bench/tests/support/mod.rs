@@ -27,6 +27,8 @@ pub(crate) struct Server {
     /// Held open, so that the server can go on writing.
     _log: BufReader<ChildStderr>,
     directory: PathBuf,
+    /// Where its certificate is.
+    certificates: Option<PathBuf>,
     pub(crate) address: SocketAddr,
 }
 
@@ -54,9 +56,8 @@ impl Server {
         let tables = format!(
             "[tls]\nlisten = []\ncertificates = [{{ chain = \"{chain}\", key = \"{key}\" }}]\n{tables}"
         );
-        let server = Self::start_at(free_address(), loopback, loopback, &tables);
-        // It has read them.
-        std::fs::remove_dir_all(&directory).unwrap();
+        let mut server = Self::start_at(free_address(), loopback, loopback, &tables);
+        server.certificates = Some(directory);
         server
     }
 
@@ -89,7 +90,7 @@ impl Server {
             let read = log.read_line(&mut seen).unwrap();
             assert!(read > 0, "the server ended before it was ready:\n{seen}");
         }
-        Self { process, _log: log, directory, address }
+        Self { process, _log: log, directory, certificates: None, address }
     }
 
     /// The id of its process.
@@ -99,11 +100,15 @@ impl Server {
 
     /// Its own account of what it has done, for the message of a test that failed.
     pub(crate) fn status(&self) -> String {
-        let status =
-            Command::new(binary()).arg("status").arg("--data").arg(&self.directory).output();
-        let status = status.unwrap();
-        String::from_utf8_lossy(&status.stdout).into_owned()
-            + &String::from_utf8_lossy(&status.stderr)
+        self.ask(&["status"])
+    }
+
+    /// The answer to a command of its operator, with complaints behind it.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(binary());
+        let answer = command.args(arguments).arg("--data").arg(&self.directory).output().unwrap();
+        String::from_utf8_lossy(&answer.stdout).into_owned()
+            + &String::from_utf8_lossy(&answer.stderr)
     }
 
     /// What it lets in.
@@ -116,7 +121,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
+        for directory in [Some(&self.directory), self.certificates.as_ref()].into_iter().flatten() {
+            let _ = std::fs::remove_dir_all(directory);
+        }
     }
 }
 
