@@ -73,6 +73,8 @@ mod tests {
     use std::net::IpAddr;
     use std::time::Duration;
 
+    use test_support::eventually;
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -119,9 +121,10 @@ mod tests {
             wildcard.set_port(local.port());
             let Err(error) = TcpListener::bind(wildcard, &sharing) else { panic!("{ip}: shared") };
             assert_eq!(error.kind(), ErrorKind::AddrInUse);
-            // The connection alone stands in nobody's way: the port is free for the next relay.
+            // The connection alone stands in nobody's way: the port is free for the next relay, as soon as the
+            // kernel has closed the caller's, which nobody accepted.
             drop(listener);
-            TcpListener::bind(local, &ALONE).unwrap();
+            eventually("the port is free", || TcpListener::bind(local, &ALONE).is_ok());
         }
     }
 
