@@ -162,7 +162,7 @@ pub struct Offload {
     #[serde(default)]
     pub passed: BTreeMap<String, u64>,
     /// Frames that XDP redirected and that did not leave, of all programs of the host: among them packets that were
-    /// counted as relayed. Left out where the kernel does not let them be seen.
+    /// counted as relayed. Left out where no interface has the program at XDP, or the kernel does not let them be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redirects_lost: Option<u64>,
 }

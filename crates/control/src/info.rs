@@ -120,8 +120,8 @@ pub trait OffloadWatch: Send + Sync {
     /// case, words joined by `_`, each once).
     fn passed(&self) -> Vec<(&'static str, u64)>;
 
-    /// Frames that XDP redirected and that did not leave, since the start: of all programs of the host. `None`: the
-    /// kernel does not let them be seen.
+    /// Frames that XDP redirected and that did not leave, of all programs of the host, since the server has one on an
+    /// interface. `None`: it has none, or the kernel does not let them be seen.
     fn redirects_lost(&self) -> Option<u64>;
 }
 

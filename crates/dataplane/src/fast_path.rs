@@ -26,9 +26,9 @@ pub(crate) struct FastPath {
     withdrawn: Vec<Ticket>,
     /// Channels that the kernel does not relay, and why.
     refused: BTreeMap<RouteId, WhyNot>,
-    /// When the next part of a sweep is due; `None` while the kernel has no route.
+    /// Time at which the next part of a sweep is due; `None` while the kernel has no route.
     sweep_at: Option<Instant>,
-    /// When the sweep began of which that is a part; `None` between two sweeps.
+    /// Start of the sweep of which that is a part; `None` between two sweeps.
     sweep_began: Option<Instant>,
     /// What it carried for allocations that are gone, until their records are told.
     last: HashMap<AllocationId, Traffic>,
@@ -63,7 +63,7 @@ impl FastPath {
         }
     }
 
-    /// When the next part of a [sweep](Self::sweep) is due.
+    /// Returns the time at which the next part of a [sweep](Self::sweep) is due.
     pub(crate) const fn next_sweep(&self) -> Option<Instant> {
         self.sweep_at
     }
@@ -246,7 +246,7 @@ impl FastPath {
     }
 }
 
-/// When the part after this one is due. A sweep of more parts than fit into [`SWEEP_EVERY`] lasts longer, and the
+/// Returns the time at which the part after this one is due. A sweep of more parts than fit into [`SWEEP_EVERY`] lasts longer, and the
 /// next one follows it as one more part.
 fn next_part(began: Instant, now: Instant, is_over: bool) -> Instant {
     let soon = now + SWEEP_PART_EVERY;

@@ -38,7 +38,7 @@ pub(crate) struct Waiting {
     pub(crate) five_tuple: FiveTuple,
     pub(crate) part: Part,
     pub(crate) bytes: Box<[u8]>,
-    /// When it came; of a hello, when it came last.
+    /// Time of arrival; of a hello, of its last repetition.
     came: Instant,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct HandshakeQueue {
     datagrams: VecDeque<Waiting>,
     /// Datagrams of each customer that has any.
     of_customers: HashMap<Prefix, usize>,
-    /// Whether an address is one customer's.
+    /// True where each address is one customer's.
     is_by_customer: bool,
 }
 
@@ -69,12 +69,12 @@ impl Waiting {
         Prefix::customer(self.five_tuple.client.0.ip())
     }
 
-    /// Whether it has waited for too long.
+    /// Returns true after [`HANDSHAKE_WAIT_MAX`].
     pub(crate) fn is_stale(&self, now: Instant) -> bool {
         now.saturating_since(self.came) >= HANDSHAKE_WAIT_MAX
     }
 
-    /// Whether another part of the same client is this hello once more.
+    /// Returns true for this hello, received once more from the same client.
     fn is_repeated_by(&self, part: Part) -> bool {
         matches!(part, Part::Hello { .. }) && self.part == part
     }
@@ -233,7 +233,7 @@ mod tests {
         assert!(queue.is_empty() && queue.of_customers.is_empty());
     }
 
-    /// What is taken out while there is time for `has_time`.
+    /// Takes out all datagrams for which `has_time` is true.
     fn take_all(
         queue: &mut HandshakeQueue,
         now: Instant,

@@ -6,7 +6,7 @@
 //! sources, however large, does not keep others from being served. Where the configuration says that an address
 //! is many customers', there are no shares.
 //!
-//! What finds no time in a turn goes on in the next: with TLS it waits in its connection, with DTLS in a
+//! Work that finds no time in a turn goes on in the next: with TLS it waits in its connection, with DTLS in a
 //! [queue](crate::handshake_queue).
 //!
 //! Time is that of the thread, so that nobody pays for what the host does meanwhile.

@@ -195,7 +195,7 @@ pub mod limits {
     /// a few hundred bytes. So a worker's queue has 1 MiB at most.
     pub const HANDSHAKE_DATAGRAM_MAX: usize = turn_session::dtls::HELLO_MAX;
 
-    /// How long a datagram of a handshake may wait. Clients first send again after a second (RFC 6347 §4.2.4.1),
+    /// Longest wait of a handshake datagram. Clients first send again after a second (RFC 6347 §4.2.4.1),
     /// which a hello's place is renewed by; a client that has not done so within two is gone.
     pub const HANDSHAKE_WAIT_MAX: Duration = Duration::from_secs(2);
 
@@ -246,7 +246,7 @@ pub mod limits {
     /// anybody can cause any number of them.
     pub const REFUSAL_LINES_PER_SECOND: u32 = 10;
 
-    /// How often a sweep begins: it takes over what the kernel relayed. Statistics lag behind by as much, and the
+    /// Time between the starts of two sweeps, which take over the kernel's counters. Statistics lag behind by as much, and the
     /// lease of a worker's routes ([`xdp_relay::limits::LEASE`]) is renewed several times before it ends.
     pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -254,7 +254,7 @@ pub mod limits {
     /// is a line of the cache that another processor wrote, about 100 ns: packets wait for 0.1 ms.
     pub const SWEEP_CELLS: usize = 1024;
 
-    /// How long a worker has for other things between two parts of a sweep, which so take a tenth of its time at most. A
+    /// Time between two parts of a sweep, which so take a tenth of a worker's time at most. A
     /// worker with 16,384 flows on 31 processors is through in [`SWEEP_EVERY`]; with twice as many of either its
     /// statistics lag behind by two seconds.
     pub const SWEEP_PART_EVERY: Duration = Duration::from_millis(2);

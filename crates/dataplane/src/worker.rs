@@ -179,7 +179,7 @@ impl Worker {
         self.publish();
     }
 
-    /// Whether the next turn has something to do whatever comes.
+    /// Returns true if the next turn has work without new packets.
     fn has_work_left(&self) -> bool {
         self.is_busy || !self.released.is_empty() || !self.handshake_queue.is_empty()
     }

@@ -6,7 +6,7 @@ use crate::entry::By;
 use crate::setting::{Setting, is_interface};
 
 impl Setting {
-    /// Whether it is one that this crate sets, and `value` one that it may have.
+    /// Returns true if this crate sets it, and may set it to `value`.
     pub(crate) fn allows(&self, value: &str) -> bool {
         let plain =
             value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" ,-".contains(&byte));

@@ -1,6 +1,6 @@
 //! An item, apart from any host.
 
-/// What an item is about.
+/// Scope of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Area {
     /// The host: one value for all interfaces.
@@ -9,7 +9,7 @@ pub enum Area {
     Interface,
 }
 
-/// Who acts on an item.
+/// Actor for an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum By {
     /// `apply` sets it.
@@ -21,13 +21,13 @@ pub enum By {
 /// An item, apart from any host.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is called, on the command line too; a sysctl's is the sysctl's own.
+    /// Name, on the command line too; of a sysctl its own.
     pub name: &'static str,
-    /// What it is about.
+    /// Scope.
     pub area: Area,
-    /// Who acts on it.
+    /// Actor.
     pub by: By,
-    /// What is advised, as a rule: a few words.
+    /// Advice as a rule: a few words.
     pub rule: &'static str,
     /// Why: one sentence.
     pub why: &'static str,

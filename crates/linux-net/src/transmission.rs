@@ -20,7 +20,7 @@ pub struct SendSocket(pub u64);
 pub struct Flow {
     /// By which socket.
     pub socket: SendSocket,
-    /// Where to.
+    /// Destination.
     pub to: SocketAddr,
     /// From which of the host's addresses; `None` leaves it to the socket and the routes.
     pub from: Option<IpAddr>,
@@ -58,7 +58,7 @@ impl Part {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if it has no bytes.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len() == 0
@@ -72,13 +72,13 @@ pub(crate) struct Message {
     /// Index of the first datagram; each names the next.
     pub(crate) first: usize,
     pub(crate) last: usize,
-    /// How many datagrams.
+    /// Number of datagrams.
     pub(crate) segments: usize,
     /// Size of the first datagram, and of all but the last.
     pub(crate) segment_size: usize,
     /// Size of all together.
     pub(crate) bytes: usize,
-    /// Whether another datagram may join.
+    /// True while another datagram may join.
     pub(crate) open: bool,
     /// The socket's next message; 0, which follows none, behind the last.
     pub(crate) next: usize,

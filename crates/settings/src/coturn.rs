@@ -1,7 +1,7 @@
 //! Words of coturn for keys of ours.
 
-/// What coturn calls our keys, for those who come from there. Units and forms differ, so that the
-/// words are not simply taken.
+/// Options of coturn with the keys that replace them. Units and forms differ, so that they are not accepted as
+/// aliases.
 pub(crate) const COTURN: [(&str, &str); 18] = [
     ("allowed-peer-ip", "peers.allow"),
     ("alt-listening-port", "discovery.ports"),

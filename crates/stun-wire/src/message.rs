@@ -171,7 +171,7 @@ impl<'a> Message<'a> {
         if self.layout.sha256 != 0 { self.verify_sha256(key) } else { self.verify_sha1(key) }
     }
 
-    /// Whether MESSAGE-INTEGRITY-SHA256 is right.
+    /// Verifies MESSAGE-INTEGRITY-SHA256.
     fn verify_sha256(&self, key: &IntegrityKey) -> bool {
         let Some(value) = self.value_at(self.layout.sha256).filter(|v| v.len() == SHA256_LEN)
         else {

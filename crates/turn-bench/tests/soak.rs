@@ -28,7 +28,7 @@ const WARM_UP: u32 = 2;
 /// Growth of resident memory that is no leak: one round's buffers that the allocator keeps or not.
 const GROWTH_KIB_MAX: u64 = 16 << 10;
 
-/// What a server that has nothing to do holds.
+/// Resources of an idle server.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     descriptors: usize,

@@ -1,4 +1,4 @@
-//! What came of a datagram from the server.
+//! Results of reading a datagram from the server.
 
 use stun_wire::{ChannelNumber, Icmp};
 use turn_types::PeerAddr;
@@ -8,9 +8,9 @@ use turn_types::PeerAddr;
 pub enum Incoming<'d> {
     /// A peer's datagram.
     Data {
-        /// Who sent it.
+        /// Sender.
         peer: PeerAddr,
-        /// What it said: a part of the datagram handed in.
+        /// Its data: a part of the datagram handed in.
         payload: &'d [u8],
         /// The channel it came by, or `None` for a Data indication.
         channel: Option<ChannelNumber>,

@@ -211,8 +211,8 @@ impl Policy {
 /// and a row has one address, a column one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscoverySockets {
-    /// Where listening sockets hear and send.
+    /// Addresses of the listening sockets.
     pub local: [[SocketAddr; 2]; 2],
-    /// What clients are told of each: differs behind 1:1 NAT.
+    /// Address of each in responses: differs behind 1:1 NAT.
     pub public: [[SocketAddr; 2]; 2],
 }

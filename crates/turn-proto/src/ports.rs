@@ -6,7 +6,7 @@ mod range;
 pub use bitmap::{PortLease, RelayPorts};
 pub use range::{PortRange, PortWish};
 
-/// What the bitmap is made of. `tests/interleavings.rs` compiles the bitmap with smaller parts, to try every
+/// Building blocks of the bitmap. `tests/interleavings.rs` compiles the bitmap with smaller parts, to try every
 /// interleaving of its users.
 mod parts {
     pub(super) use core::sync::atomic::AtomicU64;

@@ -75,7 +75,7 @@ pub(crate) mod entry {
     pub(crate) const GENERATION: usize = 13;
     pub(crate) const PROVEN: usize = 14;
     pub(crate) const WAY: usize = 15;
-    /// How many there are.
+    /// Number of words.
     pub(crate) const WORDS: usize = 16;
 }
 
@@ -129,7 +129,7 @@ pub(crate) mod cell {
     pub(crate) const TO_PEER_OVER: usize = 4;
     pub(crate) const TO_CLIENT_OVER: usize = 5;
     pub(crate) const SEEN: usize = 6;
-    /// How many there are: the last one is the programs' own.
+    /// Number of words: the last one is the programs' own.
     pub(crate) const WORDS: usize = 8;
 }
 
@@ -147,7 +147,7 @@ pub(crate) mod handed {
 pub(crate) mod bucket {
     pub(crate) const COST: usize = 2;
     pub(crate) const WINDOW: usize = 3;
-    /// How many there are.
+    /// Number of words.
     pub(crate) const WORDS: usize = 4;
 }
 

@@ -42,8 +42,6 @@ pub(crate) struct Object {
     pub(crate) ebpf: Ebpf,
     pub(crate) links: Array<MapData, LinkValue>,
     pub(crate) passes: PerCpuArray<MapData, u64>,
-    /// Frames that were redirected and did not leave; `None` where the kernel does not let them be seen.
-    pub(crate) redirects_lost: Option<PerCpuArray<MapData, u64>>,
     pub(crate) entries: Entries,
     pub(crate) cells: Shared,
     pub(crate) buckets: Shared,
@@ -96,8 +94,6 @@ impl Object {
         for name in [TC, TAP] {
             program::<SchedClassifier>(&mut ebpf, name)?.load().map_err(Trouble::of)?;
         }
-        // What the kernel refuses here is a figure, and no packet.
-        let redirects_lost = see_losses(&mut ebpf).ok();
         let shared = |name, words: usize| {
             Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(Trouble::Kernel)
         };
@@ -116,7 +112,6 @@ impl Object {
         Ok(Self {
             links: links.try_into().map_err(Trouble::of)?,
             passes: passes.try_into().map_err(Trouble::of)?,
-            redirects_lost,
             entries,
             cells,
             buckets,
@@ -130,8 +125,8 @@ impl Object {
     }
 }
 
-/// Has redirected frames counted that do not leave.
-fn see_losses(ebpf: &mut Ebpf) -> Result<PerCpuArray<MapData, u64>, Trouble> {
+/// Has redirected frames counted that do not leave, of all programs of the host.
+pub(crate) fn see_losses(ebpf: &mut Ebpf) -> Result<PerCpuArray<MapData, u64>, Trouble> {
     for (name, tracepoint) in LOSSES {
         let program: &mut RawTracePoint = program(ebpf, name)?;
         program.load().map_err(Trouble::of)?;

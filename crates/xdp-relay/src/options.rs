@@ -1,10 +1,10 @@
-//! What a kernel path is made with.
+//! Options of a kernel path.
 
 use std::time::Duration;
 
 use crate::limits::{PROOF_HOLDS, RENEW_EVERY};
 
-/// What a kernel path is made with.
+/// Options of a kernel path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Channels that there is room for, within [`limits::FLOWS`](crate::limits::FLOWS).
@@ -14,12 +14,12 @@ pub struct Options {
     ///
     /// [`device::forwarding`]: crate::device::forwarding
     pub look_up_from: u32,
-    /// What proof a direction of a flow wants before the programs carry it.
+    /// Proof that a direction of a flow needs before the programs carry it.
     pub proof: Proof,
 }
 
-/// How long a packet that went through the system's own stack proves that the host's rules let its direction
-/// through.
+/// Validity of the proof that the host's rules let a direction through: a packet of it that went through the
+/// system's own stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// So long packets are carried behind it; zero: without any proof.

@@ -27,7 +27,7 @@ use crate::layout::{
     bucket, cell, entry,
 };
 use crate::limits::{LINKS_MAX, RING_BYTES};
-use crate::object::{Object, RINGS, ROUTES, TAP, TC, XDP, duplicate, map, program};
+use crate::object::{Object, RINGS, ROUTES, TAP, TC, XDP, duplicate, map, program, see_losses};
 use crate::options::Options;
 use crate::pins::Pins;
 use crate::ring::Ring;
@@ -109,6 +109,7 @@ pub struct KernelPath {
     links: Array<MapData, LinkValue>,
     known: BTreeMap<u32, Link>,
     passes: PerCpuArray<MapData, u64>,
+    /// From the first program at XDP on; `None` where the kernel does not let them be seen.
     redirects_lost: Option<PerCpuArray<MapData, u64>>,
     common: Arc<Common>,
     flows: u32,
@@ -144,7 +145,6 @@ impl KernelPath {
             ebpf,
             links,
             passes,
-            redirects_lost,
             entries,
             cells,
             buckets,
@@ -178,7 +178,7 @@ impl KernelPath {
             links,
             known,
             passes,
-            redirects_lost,
+            redirects_lost: None,
             common: Arc::new(common),
             flows,
             hung: Vec::new(),
@@ -290,7 +290,12 @@ impl KernelPath {
 
     fn attach_xdp(&mut self, index: u32, mode: XdpMode) -> Result<Hung, Trouble> {
         let program: &mut Xdp = program(&mut self.ebpf, XDP)?;
-        program.attach_to_if_index(index, mode).map(Hung::Xdp).map_err(Trouble::of)
+        let hung = program.attach_to_if_index(index, mode).map(Hung::Xdp).map_err(Trouble::of)?;
+        if self.redirects_lost.is_none() {
+            // A refusal of the kernel costs a figure, and no packet.
+            self.redirects_lost = see_losses(&mut self.ebpf).ok();
+        }
+        Ok(hung)
     }
 
     fn attach_tcx(&mut self, interface: &str) -> Result<Hung, Trouble> {
@@ -379,8 +384,9 @@ impl KernelPath {
         PASSES.iter().enumerate().map(|(index, name)| (*name, count(index).unwrap_or(0))).collect()
     }
 
-    /// Frames that programs of XDP on this host, these and others, redirected since the start and that did not
-    /// leave: a driver had no queue for them or no room. `None`: the kernel does not let them be seen.
+    /// Frames that programs of XDP on this host, these and others, redirected and that did not leave, since one
+    /// of these was attached: a driver had no queue for them or no room. `None`: none was, or the kernel does not
+    /// let them be seen.
     #[must_use]
     pub fn redirects_lost(&self) -> Option<u64> {
         Some(self.redirects_lost.as_ref()?.get(&0, 0).ok()?.iter().sum())

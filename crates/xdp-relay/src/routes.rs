@@ -217,7 +217,7 @@ pub struct Routes {
     /// Counts tickets.
     tickets: u64,
     held: BTreeMap<FlowId, Held>,
-    /// What is left of the round of [`Routes::sweep`]; `None` between two rounds.
+    /// The rest of the round of [`Routes::sweep`]; `None` between two rounds.
     unvisited: Option<RangeInclusive<FlowId>>,
     allocations: HashMap<AllocationId, Limited>,
 }

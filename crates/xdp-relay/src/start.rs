@@ -125,7 +125,8 @@ impl Offload {
         self.path.passed()
     }
 
-    /// Frames that programs of XDP on this host redirected and that did not leave; `None`: they cannot be seen.
+    /// Frames that programs of XDP on this host redirected and that did not leave; `None`: none of these is at XDP, or
+    /// they cannot be seen.
     #[must_use]
     pub fn redirects_lost(&self) -> Option<u64> {
         self.path.redirects_lost()

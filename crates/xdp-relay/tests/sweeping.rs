@@ -1,4 +1,4 @@
-//! What the kernel carried is reported in parts: every packet once, and no flow is left out.
+//! Counts of the kernel are reported in parts: every packet once, and no flow is left out.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
 mod support;

@@ -65,7 +65,7 @@ struct Crowd {
     peers: [(ChannelNumber, StdSocket); 2],
 }
 
-/// How long a datagram may take that may be lost.
+/// Wait for a datagram that may be lost.
 const SOON: Duration = Duration::from_millis(300);
 
 impl Crowd {

@@ -10,7 +10,7 @@ use turn_types::IpFamily;
 
 use crate::{Call, Scene, by_xdp_and_tc};
 
-/// How often the configuration is reloaded within a call.
+/// Reloads within a call.
 const RELOADS: u32 = 20;
 
 /// Between two reloads, so that many datagrams are before and behind each.
@@ -19,7 +19,7 @@ const REST: Duration = Duration::from_millis(150);
 /// Between two datagrams of a direction: as in a video call.
 const PACE: Duration = Duration::from_millis(1);
 
-/// How long a datagram may be on its way before it is lost.
+/// Time after which a datagram counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(2);
 
 /// The n-th configuration: each setting is another than before that may change while calls go on and that

@@ -13,12 +13,12 @@ use crate::value::SecretText;
 
 const HOW_TO_MAKE_ONE: &str = "make one with `openssl rand -base64 32`";
 
-/// Where a secret comes from, for its errors.
+/// Origin of a secret, for its errors.
 pub(super) struct Source {
     pub(super) key: &'static str,
     pub(super) which: String,
     pub(super) place: Place,
-    /// What the text and the file are called.
+    /// Names of the text and of the file.
     pub(super) words: [&'static str; 2],
 }
 

@@ -54,7 +54,7 @@ pub struct Quotas {
     /// their address) take nothing of that. They have as many responses for each address (a /64 of IPv6), and a
     /// twentieth of it for requests whose credentials turn out wrong: beyond that nothing from that
     /// address is verified for a moment, but for clients that have an allocation.
-    /// When a budget is spent, `turnpike status` counts packets dropped for `stranger_budget`,
+    /// `turnpike status` counts packets dropped by an exhausted budget as `stranger_budget`,
     /// `proved_address_budget` or `verification_budget`, and the log names the network once a minute.
     #[schemars(extend("x-applied" = "live"))]
     pub stranger_answers_per_second: Count<0, 1_000_000>,

@@ -27,7 +27,7 @@ pub(crate) struct Server {
     /// Held open, so that the server can go on writing.
     _log: BufReader<ChildStderr>,
     directory: PathBuf,
-    /// Where its certificate is.
+    /// Directory of its certificate.
     certificates: Option<PathBuf>,
     pub(crate) address: SocketAddr,
 }

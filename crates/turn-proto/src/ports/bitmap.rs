@@ -94,21 +94,21 @@ impl RelayPorts {
         }
     }
 
-    /// Whether a relay socket of ours is bound to a port: the only ports of ours that are peers.
+    /// Returns true if a relay socket of ours is bound to a port: the only ports of ours that are peers.
     #[must_use]
     pub fn is_open(&self, port: u16) -> bool {
         let (index, bit) = place(port);
         self.open[index].load(Ordering::Acquire) & bit != 0
     }
 
-    /// Whether a relay of ours listens for TCP on a port: the only ones of ours that are peers by TCP.
+    /// Returns true if a relay of ours listens for TCP on a port: the only ports of ours that are peers by TCP.
     #[must_use]
     pub fn is_listening(&self, port: u16) -> bool {
         let (index, bit) = place(port);
         self.listening[index].load(Ordering::Acquire) & bit != 0
     }
 
-    /// How many ports are in use.
+    /// Returns the number of ports in use.
     #[must_use]
     pub fn used(&self) -> u32 {
         self.words.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum()
@@ -213,7 +213,7 @@ impl PortLease {
         self.port
     }
 
-    /// Whether it is a port of this address.
+    /// Returns true for a port of this address.
     #[must_use]
     pub fn is_of(&self, ports: &Arc<RelayPorts>) -> bool {
         Arc::ptr_eq(&self.ports, ports)

@@ -35,7 +35,7 @@ impl PortRange {
         self.max
     }
 
-    /// How many ports there are, 1..=64512.
+    /// Returns the number of ports, 1..=64512.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.max as u32 - self.min as u32 + 1
@@ -61,7 +61,7 @@ impl fmt::Display for PortRange {
     }
 }
 
-/// What a client wants of its port (EVEN-PORT, RFC 8656 §18.7).
+/// Port requirement of a client (EVEN-PORT, RFC 8656 §18.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortWish {
     /// Any port.

@@ -23,7 +23,7 @@ fn swept(host: &Namespace) -> Vec<String> {
     host.run(|| sweep(&devices().unwrap(), [TC, TAP]).unwrap())
 }
 
-/// How many filters run our programs on `v0`, at ingress and at egress.
+/// Counts the filters that run our programs on `v0`, at ingress and at egress.
 fn filters(host: &Namespace) -> [usize; 2] {
     ["ingress", "egress"].map(|place| {
         host.run(|| {

@@ -1,4 +1,4 @@
-//! What a file imports, and what it exports of others.
+//! Imports of a file, and its exports of others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -41,7 +41,7 @@ impl Module {
         self.0.get(beginning.0.len()).map(String::as_str)
     }
 
-    /// Where a path leads that is written in this module; `None`: to another crate.
+    /// Resolves a path that is written in this module; `None`: to another crate.
     fn lead(&self, names: &[String]) -> Option<Self> {
         let mut module = match names.first()?.as_str() {
             "crate" => Self::root(),
