@@ -4,8 +4,8 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::affinity::CoreSet;
-use crate::sys::check;
+use crate::abi::sys::check;
+use crate::host::affinity::CoreSet;
 
 /// Makes a command's program run on `cores` alone, and be killed when the thread that starts it
 /// ends, in whatever way: what is started does not outlive its purpose. Start it from a thread that

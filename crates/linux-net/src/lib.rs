@@ -37,71 +37,39 @@
 //! # }
 //! ```
 
-mod address;
-mod affinity;
+mod abi;
 pub mod allocations;
 mod child;
-mod clock;
-mod cmsg;
-mod connected;
-mod epoll;
-mod errno;
-mod error_queue;
-mod flush;
-mod grouping;
-mod headers;
-mod heap;
-mod host_monitor;
-mod interfaces;
+mod host;
 mod namespace;
 pub mod netlink;
 mod occupancy;
-mod own_addresses;
-mod priority;
-mod privileges;
-mod probe;
-mod random;
 mod raw;
-mod rlimit;
 mod rx;
-mod segmentation;
-mod sys;
 mod tcp;
-mod transmission;
 mod tx;
 mod udp;
 #[cfg(feature = "io-uring")]
 mod uring;
-mod waker;
-mod warning;
-mod wire;
+mod wait;
 
-pub use affinity::{allowed_cores, pin_current_thread, pin_thread};
+pub use abi::errno::SendError;
 pub use child::tie_to_parent;
-pub use clock::{Clock, process_cpu_time, thread_cpu_time};
-pub use epoll::{Epoll, Event, Events, Interest};
-pub use errno::SendError;
-pub use error_queue::{IcmpReport, SocketError};
-pub use flush::{SendStats, SocketTable};
-pub use host_monitor::{HostChanges, HostMonitor};
-pub use interfaces::{
-    InterfaceAddress, interface_addresses, interface_index, source_address_towards,
+pub use host::{
+    Clock, HostChanges, HostMonitor, InterfaceAddress, allowed_cores, gain_no_privileges,
+    interface_addresses, interface_index, own_prefixes, pin_current_thread, pin_thread,
+    process_cpu_time, raise_open_files, random_bytes, run_first, run_when_idle,
+    source_address_towards, thread_cpu_time,
 };
 pub use namespace::{enter_network_namespace, new_network_namespace};
 pub use occupancy::Occupancy;
-pub use own_addresses::own_prefixes;
-pub use priority::{run_first, run_when_idle};
-pub use privileges::gain_no_privileges;
-pub use probe::{Capabilities, capabilities};
-pub use random::random_bytes;
 pub use raw::{Heard, RAW_PAYLOAD_MAX, RawUdpSocket};
-pub use rlimit::raise_open_files;
 pub use rx::{FILL_BYTES, Received, RecvStats, RxBatch};
 pub use tcp::{ConnectOptions, ReadOutcome, TcpListener, TcpOptions, TcpStream};
-pub use transmission::{Flow, Part, SendSocket};
-pub use tx::{ArenaFull, Full, TxBatch};
-pub use udp::{Applied, UdpOptions, UdpSocket};
+pub use tx::{ArenaFull, Flow, Full, Part, SendSocket, SendStats, SocketTable, TxBatch, Warning};
+pub use udp::{
+    Applied, Capabilities, IcmpReport, SocketError, UdpOptions, UdpSocket, capabilities,
+};
 #[cfg(feature = "io-uring")]
 pub use uring::{UringStats, UringUdp};
-pub use waker::{WakeReceiver, Waker};
-pub use warning::Warning;
+pub use wait::{Epoll, Event, Events, Interest, WakeReceiver, Waker};

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 
-use crate::sys::check;
+use crate::abi::sys::check;
 
 /// Makes a network namespace that has no name: it lasts as long as the file, or a socket or thread
 /// in it, and so leaves nothing behind, however the process ends. Other programs reach it by the

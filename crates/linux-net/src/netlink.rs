@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use libc::c_int;
 
-use crate::sys::{check, set_option};
+use crate::abi::sys::{check, set_option};
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use libc::socklen_t;
 
 use crate::SendError;
-use crate::address::{self, ADDRESS_BYTES};
-use crate::sys::{check, errno, set_option};
+use crate::abi::address::{self, ADDRESS_BYTES};
+use crate::abi::sys::{check, errno, set_option};
 
 const IP_HEADER: usize = 20;
 const UDP_HEADER: usize = 8;

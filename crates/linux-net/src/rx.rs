@@ -8,11 +8,11 @@ use std::os::fd::AsRawFd;
 use libc::c_int;
 use turn_types::Marks;
 
-use crate::address::{self, ADDRESS_BYTES, RawAddress};
-use crate::cmsg::{self, Decoder};
-use crate::errno::left_by_icmp;
-use crate::heap::{HeapArray, Zeroed};
-use crate::sys::errno;
+use crate::abi::address::{self, ADDRESS_BYTES, RawAddress};
+use crate::abi::cmsg::{self, Decoder};
+use crate::abi::errno::left_by_icmp;
+use crate::abi::heap::{HeapArray, Zeroed};
+use crate::abi::sys::errno;
 use crate::{Occupancy, UdpSocket};
 
 /// Room for the largest message: a super-packet is at most 65,535 bytes with its headers, and a

@@ -10,8 +10,8 @@ use std::time::Duration;
 use libc::{c_int, socklen_t};
 use turn_types::IpFamily;
 
-use crate::address::{self, ADDRESS_BYTES};
-use crate::sys::{check, errno, set_option};
+use crate::abi::address::{self, ADDRESS_BYTES};
+use crate::abi::sys::{check, errno, set_option};
 use crate::udp::bound_address;
 
 /// What is asked of the connections of a listener.

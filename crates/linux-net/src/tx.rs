@@ -6,10 +6,22 @@
 //! never changed; datagrams on other ways may come in between. All runs of one socket are sent
 //! together.
 
-use crate::flush::{Load, Sender};
-use crate::grouping::{Latest, hash_socket, hash_way};
-use crate::transmission::{Flow, Group, MAX_RUN_SEGMENTS, Message, Part, Segment};
-use crate::{RxBatch, SendError, SendStats, SocketTable, Warning};
+mod flush;
+mod grouping;
+mod headers;
+mod segmentation;
+mod types;
+mod warning;
+mod wire;
+
+pub use self::flush::{SendStats, SocketTable};
+pub use self::types::{Flow, Part, SendSocket};
+pub use self::warning::Warning;
+
+use self::flush::{Load, Sender};
+use self::grouping::{Latest, hash_socket, hash_way};
+use self::types::{Group, MAX_RUN_SEGMENTS, Message, Segment};
+use crate::{RxBatch, SendError};
 
 /// Datagrams of one batch: the answer to a receive batch of 32 messages of 64 segments each.
 const MAX_DATAGRAMS: usize = 2048;
@@ -235,8 +247,8 @@ mod tests {
 
     use turn_types::Marks;
 
+    use super::types::SendSocket;
     use super::*;
-    use crate::transmission::SendSocket;
 
     fn flow(port: u16) -> Flow {
         let to = SocketAddr::from(([127, 0, 0, 1], port));

@@ -1,5 +1,12 @@
 //! UDP sockets: options, and what the kernel granted of them.
 
+mod capabilities;
+mod connected;
+mod error_queue;
+
+pub use self::capabilities::{Capabilities, capabilities};
+pub use self::error_queue::{IcmpReport, SocketError};
+
 use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,8 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use libc::{c_int, socklen_t};
 use turn_types::IpFamily;
 
-use crate::address::{self, ADDRESS_BYTES};
-use crate::sys::{check, option, set_option};
+use crate::abi::address::{self, ADDRESS_BYTES};
+use crate::abi::sys::{check, option, set_option};
 
 /// Of `asm-generic/socket.h`; the C library's bindings do not have it.
 const SO_MEMINFO: c_int = 55;

@@ -23,9 +23,9 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use libc::c_int;
 
 use crate::UdpSocket;
-use crate::address::{self, ADDRESS_BYTES, RawAddress};
-use crate::errno::left_by_icmp;
-use crate::heap::{HeapArray, Zeroed};
+use crate::abi::address::{self, ADDRESS_BYTES, RawAddress};
+use crate::abi::errno::left_by_icmp;
+use crate::abi::heap::{HeapArray, Zeroed};
 
 /// Bytes of one buffer: the kernel's header (16), the sender's address, and the datagram.
 const BUFFER_BYTES: usize = 2048;

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use libc::{c_int, socklen_t};
 
 use super::{TcpListener, TcpOptions, TcpStream, keep_alive, open};
-use crate::address::{self, ADDRESS_BYTES};
-use crate::sys::{check, set_option};
+use crate::abi::address::{self, ADDRESS_BYTES};
+use crate::abi::sys::{check, set_option};
 
 impl TcpListener {
     /// Begins to connect to `to` from the address and port of this listener, which goes on listening. When

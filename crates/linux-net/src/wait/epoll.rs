@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use crate::sys::check;
+use crate::abi::sys::check;
 
 /// What to wait for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
-use crate::sys::set_option;
-use crate::udp;
+use crate::abi::sys::set_option;
 
 /// What makes sending and receiving fast, if the kernel has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub struct Capabilities {
 pub fn capabilities() -> Capabilities {
     static KNOWN: OnceLock<Capabilities> = OnceLock::new();
     *KNOWN.get_or_init(|| {
-        let Ok(socket) = udp::open(IpAddr::V4(Ipv4Addr::LOCALHOST)) else {
+        let Ok(socket) = super::open(IpAddr::V4(Ipv4Addr::LOCALHOST)) else {
             return Capabilities { gro: false, gso: false };
         };
         let can = |option| set_option(socket.as_fd(), libc::SOL_UDP, option, 1).is_ok();

@@ -9,9 +9,9 @@ use libc::c_int;
 use turn_types::IpFamily;
 
 use crate::UdpSocket;
-use crate::address::{self, ADDRESS_BYTES};
-use crate::cmsg::{self, Decoder};
-use crate::sys::{errno, option};
+use crate::abi::address::{self, ADDRESS_BYTES};
+use crate::abi::cmsg::{self, Decoder};
+use crate::abi::sys::{errno, option};
 
 /// Errors taken per call, so that a flood of ICMP cannot hold up a worker; epoll reports the rest.
 const MAX_PER_CALL: usize = 64;

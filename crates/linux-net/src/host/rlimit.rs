@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::sys::check;
+use crate::abi::sys::check;
 
 /// Raises the limit of open files to what an unprivileged process may (the hard limit), and
 /// returns it.

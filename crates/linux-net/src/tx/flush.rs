@@ -4,12 +4,12 @@ use std::os::fd::AsFd;
 
 use libc::c_int;
 
-use crate::errno::{left_by_icmp, refuses_run};
-use crate::headers::{Headers, Loaded, MAX_PER_CALL};
-use crate::segmentation::Segmentation;
-use crate::transmission::{Group, Message, Part, Segment, SendSocket};
-use crate::warning::{Warning, Warnings};
-use crate::wire::{Kernel, Wire};
+use super::headers::{Headers, Loaded, MAX_PER_CALL};
+use super::segmentation::Segmentation;
+use super::types::{Group, Message, Part, Segment, SendSocket};
+use super::warning::{Warning, Warnings};
+use super::wire::{Kernel, Wire};
+use crate::abi::errno::{left_by_icmp, refuses_run};
 use crate::{Occupancy, RxBatch, SendError, UdpSocket};
 
 /// Finds sockets by the numbers that datagrams were pushed with.

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libc::socklen_t;
 
-use crate::address::{self, ADDRESS_BYTES};
-use crate::errno::left_by_icmp;
-use crate::sys::{check, errno};
-use crate::udp::bound_address;
+use super::bound_address;
+use crate::abi::address::{self, ADDRESS_BYTES};
+use crate::abi::errno::left_by_icmp;
+use crate::abi::sys::{check, errno};
 use crate::{SendError, UdpSocket};
 
 /// Errors that ICMP left on the socket, swallowed per call. Each try clears one.

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 
 use libc::c_int;
 
-use crate::grouping::hash_address;
-use crate::transmission::{Flow, SendSocket};
+use super::grouping::hash_address;
+use super::types::{Flow, SendSocket};
 
 /// Refusals remembered. The slot is chosen by a hash; a newer one takes the place of an older.
 const SLOTS: usize = 64;

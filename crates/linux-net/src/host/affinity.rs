@@ -3,7 +3,7 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-use crate::sys::check;
+use crate::abi::sys::check;
 
 const SET_BYTES: usize = size_of::<libc::cpu_set_t>();
 /// Cores that a set can name.

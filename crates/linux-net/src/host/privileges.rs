@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::sys::check;
+use crate::abi::sys::check;
 
 /// Sets `no_new_privs` for the calling thread and those that it starts: no program that they execute
 /// gains privileges by its file. It cannot be unset.

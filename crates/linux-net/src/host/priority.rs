@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::sys::check;
+use crate::abi::sys::check;
 
 /// Lets the calling thread run only while nobody else wants its core: SCHED_IDLE, which any waking
 /// thread of the same control group displaces at once. Its time is accounted as `nice` in

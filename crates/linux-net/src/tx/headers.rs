@@ -6,12 +6,12 @@ use std::ptr;
 
 use libc::c_int;
 
+use super::types::{Flow, Part};
+use super::wire::Wire;
 use crate::RxBatch;
-use crate::address::{self, ADDRESS_BYTES, RawAddress};
-use crate::cmsg::{self, Encoder};
-use crate::heap::{HeapArray, Zeroed};
-use crate::transmission::{Flow, Part};
-use crate::wire::Wire;
+use crate::abi::address::{self, ADDRESS_BYTES, RawAddress};
+use crate::abi::cmsg::{self, Encoder};
+use crate::abi::heap::{HeapArray, Zeroed};
 
 /// Messages per call. The call itself costs a fortieth of what the kernel does for one message,
 /// so more would gain nothing, and these headers stay in the cache.

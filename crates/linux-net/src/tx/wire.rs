@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::c_int;
 
-use crate::sys::errno;
+use crate::abi::sys::errno;
 
 /// The kernel, or what stands in for it in tests.
 pub(crate) trait Wire {

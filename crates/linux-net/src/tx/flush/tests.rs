@@ -4,10 +4,10 @@ use std::os::fd::BorrowedFd;
 
 use turn_types::Marks;
 
+use super::super::types::Flow;
 use super::*;
-use crate::address;
-use crate::cmsg::Decoder;
-use crate::transmission::Flow;
+use crate::abi::address;
+use crate::abi::cmsg::Decoder;
 use crate::tx::TxBatch;
 use crate::{UdpOptions, UdpSocket};
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::ops::BitOrAssign;
 
+use super::own_addresses::{is_default_route, is_own_route};
 use crate::netlink::{ANSWER_MAX, Message, Socket, messages};
-use crate::own_addresses::{is_default_route, is_own_route};
 
 /// Groups of notifications, of linux/rtnetlink.h.
 const GROUPS: [libc::c_uint; 10] = [

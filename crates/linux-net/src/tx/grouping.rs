@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::transmission::SendSocket;
+use super::types::SendSocket;
 
 /// A power of two, twice the datagrams of a batch, so that most have a slot of their own.
 const SLOTS: usize = 4096;

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::sys::check;
+use crate::abi::sys::check;
 
 /// The end that wakes; any thread may have a clone.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use std::ptr;
 
 use turn_types::IpFamily;
 
-use crate::address;
-use crate::sys::check;
+use crate::abi::address;
+use crate::abi::sys::check;
 
 /// An address of an interface of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,8 @@
+//! The kernel's binary interface as safe values: socket addresses, control messages, `errno`, buffers that the
+//! kernel reads and writes, and the system calls that several files make.
+
+pub(crate) mod address;
+pub(crate) mod cmsg;
+pub(crate) mod errno;
+pub(crate) mod heap;
+pub(crate) mod sys;
