@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use linux_net::Flow;
 use turn_session::dtls::{DtlsEngine, Exchange};
-use turn_types::{ClientPath, FiveTuple, Instant, Marks, Prefix, SocketId};
+use turn_types::{ClientPath, FiveTuple, Instant, IpMeta, Prefix, SocketId};
 
 use crate::admission::Admitted;
 use crate::limits::{HALF_OPEN_MAX, HALF_OPEN_PER_CUSTOMER};
@@ -67,10 +67,10 @@ impl Association {
     }
 
     /// The way to the client.
-    pub(crate) fn flow(&self, sockets: &Sockets, marks: Marks) -> Option<Flow> {
+    pub(crate) fn flow(&self, sockets: &Sockets, meta: IpMeta) -> Option<Flow> {
         let FiveTuple { client, server, .. } = self.path.five_tuple;
         let listener = sockets.listener(self.listener)?;
-        Some(listener.flow(self.listener, client, server.ip(), marks))
+        Some(listener.flow(self.listener, client, server.ip(), meta))
     }
 }
 

@@ -7,7 +7,7 @@ use linux_net::TcpStream;
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
 use turn_session::{Speaks, proxy_protocol, speaks};
-use turn_types::{ClientAddr, ClientPath, FiveTuple, Marks, ServerAddr, SocketId, Transport};
+use turn_types::{ClientAddr, ClientPath, FiveTuple, IpMeta, ServerAddr, SocketId, Transport};
 
 use crate::admission::NoPlace;
 use crate::egress::{Back, Datagram};
@@ -242,7 +242,7 @@ impl Worker {
             self.egress.make_room(&self.rx, &self.sockets);
             let packet = &self.rx.message(message).data[start..start + len];
             let reply = self.egress.reply_buffer();
-            let verdict = self.server.handle_client(now, path, Marks::DEFAULT, packet, reply);
+            let verdict = self.server.handle_client(now, path, IpMeta::DEFAULT, packet, reply);
             let back = Back::Stream(&mut self.streams, id);
             self.egress.client_packet(
                 verdict,

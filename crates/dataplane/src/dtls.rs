@@ -13,7 +13,7 @@ use turn_session::dtls::{
     ANSWER_MAX, Answer, DtlsConfig, DtlsEnd, DtlsEngine, Ends, Exchange, First, Hello, NotHello,
     begins_handshake,
 };
-use turn_types::{ClientPath, FiveTuple, Instant, Marks, Prefix, SocketId, Transport};
+use turn_types::{ClientPath, FiveTuple, Instant, IpMeta, Prefix, SocketId, Transport};
 
 use crate::admission::{Admitted, NoPlace};
 use crate::associations::Association;
@@ -315,7 +315,7 @@ impl Worker {
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let received = self.rx.message(message);
-        let marks = received.marks;
+        let meta = received.meta;
         // What is read into the batch cannot be read from it at the same time.
         let ciphertext = &mut self.scratch[..received.data.len()];
         ciphertext.copy_from_slice(received.data);
@@ -339,7 +339,7 @@ impl Worker {
         self.send_exchange(id);
         if let Some(message) = filled {
             for range in &plain {
-                self.serve_plain((message, range.clone()), &path, marks);
+                self.serve_plain((message, range.clone()), &path, meta);
             }
         }
         self.plain = plain;
@@ -354,12 +354,12 @@ impl Worker {
         &mut self,
         (message, range): (usize, Range<usize>),
         path: &ClientPath,
-        marks: Marks,
+        meta: IpMeta,
     ) {
         self.egress.make_room(&self.rx, &self.sockets);
         let packet = &self.rx.message(message).data[range.clone()];
         let reply = self.egress.reply_buffer();
-        let verdict = self.server.handle_client(self.now, path, marks, packet, reply);
+        let verdict = self.server.handle_client(self.now, path, meta, packet, reply);
         let datagram = Datagram { message, start: range.start, len: range.len() };
         let back = Back::Association((&mut self.associations, &self.sockets), path.socket);
         self.egress.client_packet(verdict, datagram, (&self.sockets, back));
@@ -368,7 +368,7 @@ impl Worker {
     /// Sends what an association has to say for itself.
     fn send_exchange(&mut self, id: SocketId) {
         let Some((association, exchange)) = self.associations.with_exchange(id) else { return };
-        if let Some(flow) = association.flow(&self.sockets, Marks::DEFAULT) {
+        if let Some(flow) = association.flow(&self.sockets, IpMeta::DEFAULT) {
             for datagram in exchange.datagrams() {
                 self.egress.datagram(flow, datagram, Sent::Dtls, (&self.rx, &self.sockets));
             }

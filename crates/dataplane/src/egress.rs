@@ -8,7 +8,7 @@ use turn_proto::limits::PADDING_MAX;
 use turn_proto::{Answer, DropReason, HEADER_MAX, HeaderBuffer, REPLY_MAX, ReplyBuffer, Verdict};
 use turn_session::Outgoing;
 use turn_session::dtls::OVERHEAD_MAX;
-use turn_types::{ClientAddr, Marks, ServerAddr, SocketId};
+use turn_types::{ClientAddr, IpMeta, ServerAddr, SocketId};
 
 use crate::associations::{Associations, is_association};
 use crate::limits::DATAGRAMS_PER_FLUSH;
@@ -95,9 +95,9 @@ impl Egress {
                 let to = ClientAddr((back.to.ip(), to_port).into());
                 self.reply_from(sockets, (from, to), (len, padding));
             }
-            Verdict::ToPeer { relay, peer, start, len, marks } => {
+            Verdict::ToPeer { relay, peer, start, len, meta } => {
                 let socket = Token::Relay(relay).send_socket();
-                let flow = Flow { socket, to: peer.0, from: None, marks };
+                let flow = Flow { socket, to: peer.0, from: None, meta };
                 let start = datagram.start + usize::from(start);
                 let len = usize::from(len);
                 self.push(
@@ -121,12 +121,12 @@ impl Egress {
         bytes: &[u8],
         (rx, sockets, back): (&RxBatch, &Sockets, Back<'_>),
     ) {
-        let Verdict::ToPeer { relay, peer, start, len, marks } = verdict else {
+        let Verdict::ToPeer { relay, peer, start, len, meta } = verdict else {
             let nowhere = Datagram { message: 0, start: 0, len: 0 };
             return self.client_packet(verdict, nowhere, (sockets, back));
         };
         let socket = Token::Relay(relay).send_socket();
-        let flow = Flow { socket, to: peer.0, from: None, marks };
+        let flow = Flow { socket, to: peer.0, from: None, meta };
         let payload = &bytes[usize::from(start)..usize::from(start) + usize::from(len)];
         self.datagram(flow, payload, Sent::ToPeer, (rx, sockets));
     }
@@ -146,11 +146,11 @@ impl Egress {
                 let data = &rx.message(message).data[start..start + len];
                 self.peer_bytes(verdict, data, rx, Ways { sockets, streams, associations });
             }
-            Verdict::ToClient { socket, client, from, header, padding, marks } => {
+            Verdict::ToClient { socket, client, from, header, padding, meta } => {
                 let Some(listener) = sockets.listener(socket) else {
                     unreachable!("the server names sockets by which clients came");
                 };
-                let flow = listener.flow(socket, client, from, marks);
+                let flow = listener.flow(socket, client, from, meta);
                 let header = self.tx.arena_commit(usize::from(header));
                 let Datagram { message, start, len } = datagram;
                 let data = Part::Rx { message, start, len };
@@ -186,7 +186,7 @@ impl Egress {
                 let padding = &ZEROS[..usize::from(padding)];
                 queue(streams, socket, [header, data, padding], (Sent::ToClient, counters));
             }
-            Verdict::ToClient { socket, header, padding, marks, .. } if is_association(socket) => {
+            Verdict::ToClient { socket, header, padding, meta, .. } if is_association(socket) => {
                 let header = written(&mut self.tx, usize::from(header));
                 let padding = &ZEROS[..usize::from(padding)];
                 associations.plain.clear();
@@ -196,15 +196,15 @@ impl Egress {
                 if self.tx.arena_space(associations.plain.len() + OVERHEAD_MAX).is_err() {
                     self.flush(rx, sockets);
                 }
-                self.secured((associations, sockets), socket, marks, Sent::ToClient);
+                self.secured((associations, sockets), socket, meta, Sent::ToClient);
             }
             Verdict::Drop(reason) => self.dropped(reason),
             // It was a connection's when it came, and has moved to a socket.
-            Verdict::ToClient { socket, client, from, header, padding, marks } => {
+            Verdict::ToClient { socket, client, from, header, padding, meta } => {
                 let Some(listener) = sockets.listener(socket) else {
                     unreachable!("the server names sockets by which clients came");
                 };
-                let flow = listener.flow(socket, client, from, marks);
+                let flow = listener.flow(socket, client, from, meta);
                 associations.plain.clear();
                 let header = written(&mut self.tx, usize::from(header));
                 for part in [header, data, &ZEROS[..usize::from(padding)]] {
@@ -235,7 +235,7 @@ impl Egress {
             associations.plain.clear();
             associations.plain.extend_from_slice(written(&mut self.tx, len));
             let ways = (associations, sockets);
-            self.secured(ways, answer.to.socket, Marks::DEFAULT, sent);
+            self.secured(ways, answer.to.socket, IpMeta::DEFAULT, sent);
             return;
         }
         if is_stream(answer.to.socket) {
@@ -281,9 +281,9 @@ impl Egress {
         match back {
             Back::Datagram(back) => {
                 debug_assert_eq!(
-                    back.marks,
-                    Marks::DEFAULT,
-                    "answers carry no marks of the request"
+                    back.meta,
+                    IpMeta::DEFAULT,
+                    "answers carry no meta of the request"
                 );
                 let part = self.tx.arena_commit(len);
                 self.push(back, &[part], sent);
@@ -295,7 +295,7 @@ impl Egress {
             Back::Association((associations, sockets), id) => {
                 associations.plain.clear();
                 associations.plain.extend_from_slice(written(&mut self.tx, len));
-                self.secured((associations, sockets), id, Marks::DEFAULT, sent);
+                self.secured((associations, sockets), id, IpMeta::DEFAULT, sent);
             }
         }
     }
@@ -319,12 +319,12 @@ impl Egress {
         &mut self,
         (associations, sockets): (&mut Associations, &Sockets),
         id: SocketId,
-        marks: Marks,
+        meta: IpMeta,
         sent: Sent,
     ) {
         let plain = std::mem::take(&mut associations.plain);
         if let Some((association, exchange)) = associations.with_exchange(id)
-            && let Some(flow) = association.flow(sockets, marks)
+            && let Some(flow) = association.flow(sockets, meta)
         {
             if association.engine.write(&plain, exchange).is_err() {
                 self.counters.add(sent.refused(DropReason::TooLong), 1);
@@ -385,7 +385,7 @@ impl Egress {
             self.dropped(DropReason::SendRefused);
             return;
         };
-        let flow = listener.flow(id, to, from.ip(), Marks::DEFAULT);
+        let flow = listener.flow(id, to, from.ip(), IpMeta::DEFAULT);
         let answer = self.tx.arena_commit(usize::from(len));
         let zeros = [0; PADDING_MAX as usize];
         let zeros = zeros.get(..usize::from(padding)).filter(|zeros| !zeros.is_empty());

@@ -38,7 +38,7 @@ impl Worker {
                 }
                 self.egress.make_room(&self.rx, &self.sockets);
                 let reply = self.egress.reply_buffer();
-                let verdict = self.server.handle_client(now, &path, message.marks, packet, reply);
+                let verdict = self.server.handle_client(now, &path, message.meta, packet, reply);
                 let datagram = Datagram { message: index, start, len: packet.len() };
                 if matches!(verdict, Verdict::ToPeer { .. }) {
                     in_a_row.relayed(message.from);
@@ -86,7 +86,7 @@ impl Worker {
                 self.egress.make_room(&self.rx, &self.sockets);
                 let len = packet.len();
                 let header = self.egress.header_buffer();
-                let verdict = self.server.handle_peer(now, relay, peer, message.marks, len, header);
+                let verdict = self.server.handle_peer(now, relay, peer, message.meta, len, header);
                 let datagram = Datagram { message: index, start, len };
                 let ways = Ways {
                     sockets: &self.sockets,
@@ -125,9 +125,9 @@ impl Worker {
                 continue;
             }
             self.egress.make_room(&self.rx, &self.sockets);
-            let (marks, header) = (handed.marks(), self.egress.header_buffer());
+            let (meta, header) = (handed.meta(), self.egress.header_buffer());
             let (peer, len) = (PeerAddr(peer), payload.len());
-            let verdict = self.server.handle_peer(now, relay, peer, marks, len, header);
+            let verdict = self.server.handle_peer(now, relay, peer, meta, len, header);
             let ways = Ways {
                 sockets: &self.sockets,
                 streams: &mut self.streams,

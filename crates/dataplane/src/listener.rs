@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use linux_net::{Applied, Flow, Received, UdpOptions, UdpSocket};
-use turn_types::{ClientAddr, ClientPath, FiveTuple, Marks, ServerAddr, SocketId, Transport};
+use turn_types::{ClientAddr, ClientPath, FiveTuple, IpMeta, ServerAddr, SocketId, Transport};
 
 use crate::NetOptions;
 use crate::losses::Losses;
@@ -77,18 +77,18 @@ impl Listener {
     }
 
     /// The way to a client, from the address of ours that it talks to.
-    pub(crate) fn flow(&self, id: SocketId, to: ClientAddr, from: IpAddr, marks: Marks) -> Flow {
+    pub(crate) fn flow(&self, id: SocketId, to: ClientAddr, from: IpAddr, meta: IpMeta) -> Flow {
         Flow {
             socket: Token::Listener(id).send_socket(),
             to: to.0,
             from: self.wildcard.then_some(from),
-            marks,
+            meta,
         }
     }
 
     /// The way back along a path.
     pub(crate) fn flow_back(&self, path: &ClientPath) -> Flow {
         let FiveTuple { client, server, .. } = path.five_tuple;
-        self.flow(path.socket, client, server.ip(), Marks::DEFAULT)
+        self.flow(path.socket, client, server.ip(), IpMeta::DEFAULT)
     }
 }

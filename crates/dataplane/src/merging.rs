@@ -100,7 +100,7 @@ mod tests {
     use std::time::Duration;
 
     use linux_net::{Flow, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions};
-    use turn_types::Marks;
+    use turn_types::IpMeta;
 
     use super::*;
 
@@ -119,7 +119,7 @@ mod tests {
             socket: SendSocket(0),
             to: relay.local_addr(),
             from: None,
-            marks: Marks::DEFAULT,
+            meta: IpMeta::DEFAULT,
         };
         let mut burst = TxBatch::new();
         for tag in 0..datagrams {

@@ -153,10 +153,10 @@ impl Worker {
     }
 
     fn serve_queued_packet(&mut self, now: Now, packet: &QueuedPacket) {
-        let QueuedPacket { path, marks, bytes, has_waited } = packet;
+        let QueuedPacket { path, meta, bytes, has_waited } = packet;
         self.egress.make_room(&self.rx, &self.sockets);
         let reply = self.egress.reply_buffer();
-        let verdict = self.server.handle_client(now, path, *marks, bytes, reply);
+        let verdict = self.server.handle_client(now, path, *meta, bytes, reply);
         let id = path.socket;
         if let Some(stream) = self.streams.get_mut(id)
             && verdict != Verdict::Wait

@@ -17,7 +17,7 @@ use support::user::TurnUser;
 use support::{BY_ADDRESS, LOCALHOST, LOCALHOST_V6, PEER, Start, World};
 use test_support::eventually;
 use turn_proto::{DropReason, EndReason};
-use turn_types::{IpFamily, Marks, Transport};
+use turn_types::{IpFamily, IpMeta, Transport};
 
 fn world() -> World {
     World::start(Start { dtls: Some(config()), ..Start::default() })
@@ -62,7 +62,7 @@ fn one_port_is_for_stun_and_for_dtls_of_either_family() {
         let mut plain = TurnUser::allocated(listen, world.server);
         let mut secured = DtlsUser::allocated(world.server);
         let (one, two) = (plain.bind_channel(peer.addr()), secured.bind_channel(peer.addr()));
-        plain.say(one, &[b"plain"], Marks::DEFAULT);
+        plain.say(one, &[b"plain"], IpMeta::DEFAULT);
         secured.say(two, b"secured");
         let mut heard = [peer.receive().bytes, peer.receive().bytes];
         heard.sort();

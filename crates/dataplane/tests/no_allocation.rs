@@ -9,7 +9,7 @@ use support::dtls::{DtlsUser, config};
 use support::end::End;
 use support::user::TurnUser;
 use support::{LOCALHOST, NOBODY, PEER, Start, World};
-use turn_types::{IpFamily, Marks};
+use turn_types::{IpFamily, IpMeta};
 
 #[global_allocator]
 static ALLOCATOR: linux_net::allocations::Counting = linux_net::allocations::Counting;
@@ -30,12 +30,12 @@ fn relay(user: &mut TurnUser, peer: &mut End, path: (ChannelNumber, std::net::So
     let burst = [&[1_u8; 300][..]; 20];
     let mixed: [&[u8]; 4] = [&[2; 10], &[3; 20], &[4; 5], &[]];
     for payloads in [&burst[..], &burst[..1], &mixed] {
-        user.say(channel, payloads, Marks::DEFAULT);
+        user.say(channel, payloads, IpMeta::DEFAULT);
         peer.receive_many(payloads.len());
-        peer.send_burst(relayed, payloads, Marks::DEFAULT);
+        peer.send_burst(relayed, payloads, IpMeta::DEFAULT);
         payloads.iter().for_each(|_| drop(user.hear()));
     }
-    user.indicate(peer.addr(), b"indication", Marks { ttl: 9, tos: 0x88, dont_fragment: false });
+    user.indicate(peer.addr(), b"indication", IpMeta { ttl: 9, tos: 0x88, dont_fragment: false });
     peer.receive();
     user.end.send(user.server(), b"\xFFnonsense");
 }

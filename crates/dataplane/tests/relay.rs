@@ -1,4 +1,4 @@
-//! Relaying through a worker, on the real kernel: boundaries, marks, families, errors, sums.
+//! Relaying through a worker, on the real kernel: boundaries, meta, families, errors, sums.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
@@ -10,7 +10,7 @@ use support::user::{Heard, TurnUser};
 use support::{LOCALHOST, LOCALHOST_V6, NOWHERE, PEER, Start, World};
 use turn_client::Families;
 use turn_proto::DropReason;
-use turn_types::{IpFamily, Marks, PeerAddr};
+use turn_types::{IpFamily, IpMeta, PeerAddr};
 
 #[test]
 fn channel_data_goes_both_ways() {
@@ -20,7 +20,7 @@ fn channel_data_goes_both_ways() {
     let relayed = alice.relayed(IpFamily::V4);
     let channel = alice.bind_channel(peer.addr());
 
-    alice.say(channel, &[b"hello"], Marks::DEFAULT);
+    alice.say(channel, &[b"hello"], IpMeta::DEFAULT);
     let heard = peer.receive();
     assert_eq!((heard.from, &heard.bytes[..]), (relayed, &b"hello"[..]));
 
@@ -40,7 +40,7 @@ fn send_and_data_indications_go_both_ways_with_any_padding() {
     alice.permit(PEER);
     for len in 0..=5 {
         let payload = vec![0xA5; len];
-        alice.indicate(peer.addr(), &payload, Marks::DEFAULT);
+        alice.indicate(peer.addr(), &payload, IpMeta::DEFAULT);
         assert_eq!(peer.receive().bytes, payload);
         peer.send(relayed, &payload);
         let heard = alice.hear();
@@ -61,7 +61,7 @@ fn datagrams_longer_than_any_link_takes_go_both_ways() {
         // The longest that IPv4 takes with an indication around it or ChannelData in front.
         for len in [1500, 9000, 65_456] {
             let data: Vec<u8> = (0..len).map(|at| at as u8).collect();
-            alice.indicate(peer.addr(), &data, Marks::DEFAULT);
+            alice.indicate(peer.addr(), &data, IpMeta::DEFAULT);
             assert_eq!(peer.receive().bytes, data);
             peer.send(relayed, &data);
             assert_eq!(alice.hear().payload, data);
@@ -69,7 +69,7 @@ fn datagrams_longer_than_any_link_takes_go_both_ways() {
         let channel = alice.bind_channel(peer.addr());
         for len in [1500, 9000, 65_507 - 4] {
             let data: Vec<u8> = (0..len).map(|at| at as u8).collect();
-            alice.say(channel, &[&data], Marks::DEFAULT);
+            alice.say(channel, &[&data], IpMeta::DEFAULT);
             assert_eq!(peer.receive().bytes, data);
             peer.send(relayed, &data);
             assert_eq!(alice.hear().payload, data);
@@ -84,19 +84,19 @@ fn ipv6_clients_reach_ipv6_peers() {
     let mut peer = End::at(LOCALHOST_V6);
     let mut alice = TurnUser::allocated_with(Families::V6, LOCALHOST_V6, world.server);
     let relayed = alice.relayed(IpFamily::V6);
-    let marks = Marks { ttl: 20, tos: 0x88, dont_fragment: false };
+    let meta = IpMeta { ttl: 20, tos: 0x88, dont_fragment: false };
 
     alice.permit(peer.addr().ip());
-    alice.indicate(peer.addr(), b"hello", marks);
+    alice.indicate(peer.addr(), b"hello", meta);
     let heard = peer.receive();
     assert_eq!((heard.from, &heard.bytes[..]), (relayed, &b"hello"[..]));
-    assert_eq!((heard.marks.ttl, heard.marks.tos), (19, 0x88));
+    assert_eq!((heard.meta.ttl, heard.meta.tos), (19, 0x88));
 
     let channel = alice.bind_channel(peer.addr());
-    peer.send_burst(relayed, &[b"good day"], marks);
+    peer.send_burst(relayed, &[b"good day"], meta);
     let heard = alice.hear();
     assert_eq!((heard.channel, &heard.payload[..]), (Some(channel), &b"good day"[..]));
-    assert_eq!((heard.marks.ttl, heard.marks.tos), (19, 0x88));
+    assert_eq!((heard.meta.ttl, heard.meta.tos), (19, 0x88));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn an_ipv4_client_has_a_relay_of_each_family() {
         let mut peer = End::at(ip);
         let relayed = alice.relayed(family);
         alice.permit(ip);
-        alice.indicate(peer.addr(), b"hello", Marks::DEFAULT);
+        alice.indicate(peer.addr(), b"hello", IpMeta::DEFAULT);
         let heard = peer.receive();
         assert_eq!((heard.from, &heard.bytes[..]), (relayed, &b"hello"[..]));
         peer.send(relayed, b"good day");
@@ -122,15 +122,15 @@ fn ttl_is_counted_down_and_traffic_class_carried_on_both_legs() {
     let mut alice = TurnUser::allocated(LOCALHOST, world.server);
     let relayed = alice.relayed(IpFamily::V4);
     let channel = alice.bind_channel(peer.addr());
-    let marks = |ttl, tos| Marks { ttl, tos, dont_fragment: false };
+    let meta = |ttl, tos| IpMeta { ttl, tos, dont_fragment: false };
     // Expedited Forwarding with ECT(0), best effort with congestion experienced, nothing.
     for (ttl, tos) in [(10, 0xBA), (2, 0x03), (255, 0)] {
-        alice.say(channel, &[b"x"], marks(ttl, tos));
-        assert_eq!(peer.receive().marks, marks(ttl - 1, tos));
-        peer.send_burst(relayed, &[b"y"], marks(ttl, tos));
-        assert_eq!(alice.hear().marks, marks(ttl - 1, tos));
+        alice.say(channel, &[b"x"], meta(ttl, tos));
+        assert_eq!(peer.receive().meta, meta(ttl - 1, tos));
+        peer.send_burst(relayed, &[b"y"], meta(ttl, tos));
+        assert_eq!(alice.hear().meta, meta(ttl - 1, tos));
     }
-    alice.say(channel, &[b"last breath"], marks(1, 0));
+    alice.say(channel, &[b"last breath"], meta(1, 0));
     assert_eq!(world.count(Series::Drop(DropReason::TtlExpired)), 1);
     assert!(peer.is_quiet());
     world.assert_adds_up();
@@ -155,11 +155,11 @@ fn relays_bursts(net: NetOptions) -> World {
     let relayed = alice.relayed(IpFamily::V4);
     let channel = alice.bind_channel(peer.addr());
     for burst in bursts() {
-        alice.say(channel, &as_slices(&burst), Marks::DEFAULT);
+        alice.say(channel, &as_slices(&burst), IpMeta::DEFAULT);
         let heard: Vec<_> = peer.receive_many(burst.len()).into_iter().map(|d| d.bytes).collect();
         assert_eq!(heard, burst);
 
-        peer.send_burst(relayed, &as_slices(&burst), Marks::DEFAULT);
+        peer.send_burst(relayed, &as_slices(&burst), IpMeta::DEFAULT);
         let heard: Vec<Heard> = burst.iter().map(|_| alice.hear()).collect();
         assert!(heard.iter().all(|heard| heard.channel == Some(channel)));
         let heard: Vec<_> = heard.into_iter().map(|heard| heard.payload).collect();
@@ -201,7 +201,7 @@ fn segments_of_one_burst_may_belong_to_different_channels() {
             out
         })
         .collect();
-    alice.end.send_burst(world.server, &as_slices(&framed), Marks::DEFAULT);
+    alice.end.send_burst(world.server, &as_slices(&framed), IpMeta::DEFAULT);
     for (n, peer) in peers.iter_mut().enumerate() {
         let heard: Vec<u8> = peer.receive_many(3).iter().map(|d| d.bytes[99]).collect();
         assert_eq!(heard, [n as u8, n as u8 + 2, n as u8 + 4]);
@@ -218,13 +218,13 @@ fn two_clients_reach_each_other_through_their_relays_and_no_other_port_of_ours()
     alice.permit(to_bob.ip());
     bob.permit(to_alice.ip());
 
-    alice.indicate(to_bob, b"hello", Marks::DEFAULT);
+    alice.indicate(to_bob, b"hello", IpMeta::DEFAULT);
     let heard = bob.hear();
     assert_eq!((heard.peer.0, &heard.payload[..]), (to_alice, &b"hello"[..]));
-    bob.indicate(to_alice, b"good day", Marks::DEFAULT);
+    bob.indicate(to_alice, b"good day", IpMeta::DEFAULT);
     assert_eq!(alice.hear().payload, b"good day");
 
-    alice.indicate((to_bob.ip(), 22).into(), b"who is there?", Marks::DEFAULT);
+    alice.indicate((to_bob.ip(), 22).into(), b"who is there?", IpMeta::DEFAULT);
     assert_eq!(world.count(Series::Drop(DropReason::OwnAddress)), 1);
     world.assert_adds_up();
 }
@@ -238,7 +238,7 @@ fn the_largest_datagrams_pass() {
     let channel = alice.bind_channel(peer.addr());
     // The largest UDP payload, less the ChannelData header of the other leg.
     let payload: Vec<u8> = (0..65_503_u32).map(|n| n as u8).collect();
-    alice.say(channel, &[&payload], Marks::DEFAULT);
+    alice.say(channel, &[&payload], IpMeta::DEFAULT);
     assert!(peer.receive().bytes == payload);
     peer.send(relayed, &payload);
     assert!(alice.hear().payload == payload);
@@ -254,7 +254,7 @@ fn a_closed_port_of_a_peer_is_reported_to_the_client() {
     let mut alice = TurnUser::allocated(LOCALHOST, world.server);
     alice.permit(PEER);
     let gone = End::at(PEER).addr();
-    alice.indicate(gone, b"anybody?", Marks::DEFAULT);
+    alice.indicate(gone, b"anybody?", IpMeta::DEFAULT);
     let (peer, icmp) = alice.hear_icmp();
     // Destination unreachable, port unreachable (RFC 792). The port is not told (RFC 8656 §11.5).
     assert_eq!((peer.ip(), icmp.kind, icmp.code), (PEER, 3, 3));
@@ -264,7 +264,7 @@ fn a_closed_port_of_a_peer_is_reported_to_the_client() {
 
     // The error has left nothing behind that would hit others.
     let mut peer = End::at(PEER);
-    alice.indicate(peer.addr(), b"hello", Marks::DEFAULT);
+    alice.indicate(peer.addr(), b"hello", IpMeta::DEFAULT);
     assert_eq!(peer.receive().bytes, b"hello");
 }
 
@@ -274,7 +274,7 @@ fn a_closed_port_of_an_ipv6_peer_is_reported_to_an_ipv4_client() {
     let mut alice = TurnUser::allocated_with(Families::V6, LOCALHOST, world.server);
     alice.permit(LOCALHOST_V6);
     let gone = End::at(LOCALHOST_V6).addr();
-    alice.indicate(gone, b"anybody?", Marks::DEFAULT);
+    alice.indicate(gone, b"anybody?", IpMeta::DEFAULT);
     let (peer, icmp) = alice.hear_icmp();
     // Destination unreachable, port unreachable (RFC 4443 §3.1).
     assert_eq!((peer.ip(), icmp.kind, icmp.code), (LOCALHOST_V6, 1, 4));
@@ -287,7 +287,7 @@ fn what_the_kernel_refuses_to_send_is_counted_as_that_and_nothing_else() {
     let mut alice = TurnUser::allocated(LOCALHOST, world.server);
     alice.permit(NOWHERE);
     // Linux lets nothing out of the host that comes from a loopback address.
-    alice.indicate((NOWHERE, 9).into(), b"hello", Marks::DEFAULT);
+    alice.indicate((NOWHERE, 9).into(), b"hello", IpMeta::DEFAULT);
     assert_eq!(world.count(Series::Drop(DropReason::SendRefused)), 1);
     assert_eq!(world.count(Series::Fate(Fate::ToPeer)), 0);
     world.assert_adds_up();
@@ -306,7 +306,7 @@ fn what_is_dropped_is_counted_by_reason() {
     stranger.send(world.server, b"\xFFnonsense");
     stranger.send(world.server, b"");
     End::at(LOCALHOST).send(relayed, b"a peer without permission");
-    alice.say(channel, &[b"and one that passes"], Marks::DEFAULT);
+    alice.say(channel, &[b"and one that passes"], IpMeta::DEFAULT);
     peer.receive();
 
     let drops: Vec<_> = world.totals().drops().filter(|(_, n)| *n > 0).collect();
@@ -323,7 +323,7 @@ fn payload_is_counted_by_leg() {
     let relayed = alice.relayed(IpFamily::V4);
     let channel = alice.bind_channel(peer.addr());
     let before = world.totals();
-    alice.say(channel, &[&[1; 100], &[2; 100], &[3; 50]], Marks::DEFAULT);
+    alice.say(channel, &[&[1; 100], &[2; 100], &[3; 50]], IpMeta::DEFAULT);
     peer.receive_many(3);
     peer.send(relayed, &[4; 70]);
     alice.hear();
@@ -350,7 +350,7 @@ fn a_wildcard_listener_answers_from_the_address_it_was_asked_at() {
         let mut alice = TurnUser::allocated(LOCALHOST, server);
         let relayed = alice.relayed(IpFamily::V4);
         let channel = alice.bind_channel(peer.addr());
-        alice.say(channel, &[b"hello"], Marks::DEFAULT);
+        alice.say(channel, &[b"hello"], IpMeta::DEFAULT);
         assert_eq!(peer.receive().bytes, b"hello");
         peer.send(relayed, b"good day");
         assert_eq!(alice.end.receive().from, server, "and so does relayed data");

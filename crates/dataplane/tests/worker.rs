@@ -14,7 +14,7 @@ use turn_proto::{
     DropReason, EndReason, PeerRules, Policy, PortRange, Refusal, RelayAddress, RelayPorts,
     UserQuery,
 };
-use turn_types::{IpFamily, Marks};
+use turn_types::{IpFamily, IpMeta};
 
 fn code(event: &Event) -> u16 {
     let Event::Refused { code, .. } = event else { panic!("{event:?}") };
@@ -95,7 +95,7 @@ fn an_operator_ends_a_session_and_its_port_is_closed() {
     assert_eq!(world.count(Series::AllocationsEnded(EndReason::EndedByOperator)), 1);
     let free = std::net::UdpSocket::bind(relayed);
     assert!(free.is_ok(), "the port is free again: {free:?}");
-    alice.say(channel, &[b"too late"], Marks::DEFAULT);
+    alice.say(channel, &[b"too late"], IpMeta::DEFAULT);
     assert_eq!(world.count(Series::Drop(DropReason::NoAllocation)), 1);
     assert!(peer.is_quiet());
 }
@@ -109,11 +109,11 @@ fn what_came_before_the_end_of_an_allocation_is_relayed_and_nothing_after_it() {
 
     // The worker is held meanwhile, so that all three come in one batch.
     let released = world.hold();
-    alice.say(channel, &[b"before"], Marks::DEFAULT);
+    alice.say(channel, &[b"before"], IpMeta::DEFAULT);
     alice.client.release(now()).unwrap();
     let request = alice.client.poll_transmit().unwrap().to_vec();
     alice.end.send(world.server, &request);
-    alice.say(channel, &[b"after"], Marks::DEFAULT);
+    alice.say(channel, &[b"after"], IpMeta::DEFAULT);
     drop(released);
 
     alice.wait_for(&Event::Released);
@@ -155,7 +155,7 @@ fn a_draining_worker_takes_no_allocation_and_serves_those_it_has() {
 
     let mut bob = TurnUser::at(LOCALHOST, world.server);
     assert_eq!(code(&bob.allocate(Families::Unsaid)), Refusal::Draining.code());
-    alice.say(channel, &[b"still here"], Marks::DEFAULT);
+    alice.say(channel, &[b"still here"], IpMeta::DEFAULT);
     assert_eq!(peer.receive().bytes, b"still here");
 
     world.mailbox.post(Request::Drain(false)).unwrap();
@@ -173,7 +173,7 @@ fn a_new_policy_acts_at_once() {
     let peer_rules = PeerRules::new(&[], &deny, &[LOCALHOST]);
     world.apply(Policy { peer_rules, ..world.policy.clone() });
 
-    alice.say(channel, &[b"not any more"], Marks::DEFAULT);
+    alice.say(channel, &[b"not any more"], IpMeta::DEFAULT);
     world.assert_adds_up();
     assert!(peer.is_quiet());
     assert_eq!(world.all_sessions().len(), 1);

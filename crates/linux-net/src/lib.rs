@@ -22,13 +22,13 @@
 //!
 //! for message in 0..rx.recv(&socket)? {
 //!     let received = rx.message(message);
-//!     let (to, from, marks) = (received.from, received.to, received.marks);
+//!     let (to, from, meta) = (received.from, received.to, received.meta);
 //!     for (start, segment) in received.segments() {
 //!         let payload = Part::Rx { message, start, len: segment.len() };
 //!         // Neither can be full here: both hold the answer to a whole receive batch. Where they
 //!         // can, flush and do it again.
 //!         let Ok(header) = tx.arena_write(b"!") else { break };
-//!         let flow = Flow { socket: SendSocket(0), to, from, marks };
+//!         let flow = Flow { socket: SendSocket(0), to, from, meta };
 //!         let _ = tx.push(flow, &[header, payload], 0);
 //!     }
 //! }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 use libc::c_int;
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 use crate::abi::address::{self, ADDRESS_BYTES, RawAddress};
 use crate::abi::cmsg::{self, Decoder};
@@ -89,7 +89,7 @@ unsafe impl Zeroed for Ancillary {}
 struct Meta {
     from: SocketAddr,
     to: Option<IpAddr>,
-    marks: Marks,
+    meta: IpMeta,
     segment_size: usize,
     len: usize,
     truncated: bool,
@@ -104,7 +104,7 @@ pub struct Received<'a> {
     /// The local address it was sent to; only with [`UdpOptions::packet_info`](crate::UdpOptions).
     pub to: Option<IpAddr>,
     /// TTL and traffic class, which all segments share.
-    pub marks: Marks,
+    pub meta: IpMeta,
     /// The size of each segment but the last, which may be shorter. Equal to the length of `data`
     /// for a single datagram.
     pub segment_size: usize,
@@ -222,7 +222,7 @@ impl RxBatch {
         self.received.push(Meta {
             from,
             to: None,
-            marks: Marks::DEFAULT,
+            meta: IpMeta::DEFAULT,
             segment_size: len,
             len,
             truncated: false,
@@ -268,15 +268,15 @@ impl RxBatch {
     /// The `index`-th message. Panics, like slice indexing, when there are fewer.
     #[must_use]
     pub fn message(&self, index: usize) -> Received<'_> {
-        let meta = &self.received[index];
+        let datagram = &self.received[index];
         Received {
-            from: meta.from,
-            to: meta.to,
-            marks: meta.marks,
-            segment_size: meta.segment_size,
-            data: self.payload.slice(index * STRIDE..index * STRIDE + meta.len),
-            truncated: meta.truncated,
-            kernel_drops: meta.kernel_drops,
+            from: datagram.from,
+            to: datagram.to,
+            meta: datagram.meta,
+            segment_size: datagram.segment_size,
+            data: self.payload.slice(index * STRIDE..index * STRIDE + datagram.len),
+            truncated: datagram.truncated,
+            kernel_drops: datagram.kernel_drops,
         }
     }
 
@@ -321,14 +321,14 @@ impl RxBatch {
     fn read_headers(&mut self, new: Range<usize>) {
         self.stats.messages_per_call.record(new.len());
         for index in new {
-            let meta = read(self.headers.get(index), self.ancillary.get(index));
-            let segments = meta.len.div_ceil(meta.segment_size.max(1)).max(1);
+            let datagram = read(self.headers.get(index), self.ancillary.get(index));
+            let segments = datagram.len.div_ceil(datagram.segment_size.max(1)).max(1);
             self.stats.segments_per_message.record(segments);
             self.stats.datagrams += segments as u64;
-            self.stats.bytes += meta.len as u64;
-            self.held += meta.len;
-            self.stats.truncated += u64::from(meta.truncated);
-            self.received.push(meta);
+            self.stats.bytes += datagram.len as u64;
+            self.held += datagram.len;
+            self.stats.truncated += u64::from(datagram.truncated);
+            self.received.push(datagram);
         }
     }
 }
@@ -351,45 +351,45 @@ fn read(header: &libc::mmsghdr, ancillary: &Ancillary) -> Meta {
     // A `size_t` with one C library, a `socklen_t` with another.
     let control_len: usize = header.msg_hdr.msg_controllen as _;
     let control = &ancillary.control[..CONTROL_BYTES.min(control_len)];
-    let mut meta = Meta {
+    let mut datagram = Meta {
         from: from.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)),
         to: None,
-        marks: Marks::DEFAULT,
+        meta: IpMeta::DEFAULT,
         segment_size: len,
         len,
         truncated: incomplete || from.is_none(),
         kernel_drops: 0,
     };
     for message in Decoder::new(control) {
-        note(&mut meta, message);
+        note(&mut datagram, message);
     }
-    meta
+    datagram
 }
 
 /// Takes what one control message says.
-fn note(meta: &mut Meta, (level, kind, data): (c_int, c_int, &[u8])) {
+fn note(datagram: &mut Meta, (level, kind, data): (c_int, c_int, &[u8])) {
     let number = cmsg::number(data).unwrap_or(0);
     match (level, kind) {
         (libc::SOL_UDP, libc::UDP_GRO) if number > 0 => {
-            meta.segment_size = meta.len.min(number as usize);
+            datagram.segment_size = datagram.len.min(number as usize);
         }
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-            meta.marks.ttl = number as u8;
+            datagram.meta.ttl = number as u8;
         }
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-            meta.marks.tos = number as u8;
+            datagram.meta.tos = number as u8;
         }
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
             // in_pktinfo: interface, our address, the address in the header.
             let address = data.get(8..).and_then(<[u8]>::first_chunk::<4>);
-            meta.to = address.map(|octets| IpAddr::V4(Ipv4Addr::from(*octets)));
+            datagram.to = address.map(|octets| IpAddr::V4(Ipv4Addr::from(*octets)));
         }
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
             // in6_pktinfo: the address in the header, interface.
             let address = data.first_chunk::<16>();
-            meta.to = address.map(|octets| IpAddr::V6(Ipv6Addr::from(*octets)));
+            datagram.to = address.map(|octets| IpAddr::V6(Ipv6Addr::from(*octets)));
         }
-        (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => meta.kernel_drops = number,
+        (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => datagram.kernel_drops = number,
         _ => {}
     }
 }
@@ -400,8 +400,8 @@ mod tests {
 
     fn received(data: &[u8], segment_size: usize) -> Received<'_> {
         let from = "127.0.0.1:1".parse().unwrap();
-        let marks = Marks::DEFAULT;
-        Received { from, to: None, marks, segment_size, data, truncated: false, kernel_drops: 0 }
+        let meta = IpMeta::DEFAULT;
+        Received { from, to: None, meta, segment_size, data, truncated: false, kernel_drops: 0 }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Gathering what is to be sent: datagrams as lists of ranges, equal ones of a flow as runs.
 //!
 //! A run is what `UDP_SEGMENT` takes: datagrams of one flow (same socket, destination, source,
-//! marks), all of one size, of which the last may be shorter. A datagram joins the latest run on
+//! meta), all of one size, of which the last may be shorter. A datagram joins the latest run on
 //! its way (same socket and destination) or begins one behind it, so that the order on a way is
 //! never changed; datagrams on other ways may come in between. All runs of one socket are sent
 //! together.
@@ -245,14 +245,14 @@ impl std::fmt::Debug for TxBatch {
 mod tests {
     use std::net::SocketAddr;
 
-    use turn_types::Marks;
+    use turn_types::IpMeta;
 
     use super::types::SendSocket;
     use super::*;
 
     fn flow(port: u16) -> Flow {
         let to = SocketAddr::from(([127, 0, 0, 1], port));
-        Flow { socket: SendSocket(1), to, from: None, marks: Marks::DEFAULT }
+        Flow { socket: SendSocket(1), to, from: None, meta: IpMeta::DEFAULT }
     }
 
     /// Pushes datagrams and returns the runs they formed: (segment size, segments).
@@ -296,9 +296,9 @@ mod tests {
         let other_ways = [Flow { socket: SendSocket(2), ..base }, flow(2)];
         let same_way = [
             Flow { from: Some([127, 0, 0, 2].into()), ..base },
-            Flow { marks: Marks { ttl: 9, ..Marks::DEFAULT }, ..base },
-            Flow { marks: Marks { tos: 1, ..Marks::DEFAULT }, ..base },
-            Flow { marks: Marks { dont_fragment: true, ..Marks::DEFAULT }, ..base },
+            Flow { meta: IpMeta { ttl: 9, ..IpMeta::DEFAULT }, ..base },
+            Flow { meta: IpMeta { tos: 1, ..IpMeta::DEFAULT }, ..base },
+            Flow { meta: IpMeta { dont_fragment: true, ..IpMeta::DEFAULT }, ..base },
         ];
         for other in other_ways {
             assert_eq!(runs(&[(base, 5), (other, 5), (base, 5)]), [(5, 2), (5, 1)], "{other:?}");
@@ -358,9 +358,9 @@ mod tests {
             };
             let count = 1 + below(MAX_DATAGRAMS as u32);
             for tag in 0..count {
-                let marks = Marks { tos: (below(8) / 7) as u8, ..Marks::DEFAULT };
+                let meta = IpMeta { tos: (below(8) / 7) as u8, ..IpMeta::DEFAULT };
                 let socket = SendSocket(u64::from(below(40)));
-                let flow = Flow { socket, marks, ..flow(1 + below(5) as u16) };
+                let flow = Flow { socket, meta, ..flow(1 + below(5) as u16) };
                 let part = Part::Rx { message: 0, start: 0, len: 100 - (below(6) / 5) as usize };
                 batch.push(flow, &[part], tag).unwrap();
             }

@@ -77,7 +77,7 @@ pub struct Applied {
 /// A UDP socket: non-blocking, close-on-exec, of one family (IPv6 sockets take no IPv4).
 ///
 /// One thread owns it. Every datagram received carries its TTL and traffic class and the count of
-/// those lost before it; datagrams sent are fragmented where they must be, unless their marks
+/// those lost before it; datagrams sent are fragmented where they must be, unless their header fields
 /// forbid it.
 #[derive(Debug)]
 pub struct UdpSocket {
@@ -166,7 +166,7 @@ impl UdpSocket {
     }
 
     /// A second handle of the same socket, so that one thread may receive by it while another
-    /// sends. Only one of the two may send datagrams whose marks forbid fragmentation: each
+    /// sends. Only one of the two may send datagrams whose header fields forbid fragmentation: each
     /// remembers for itself what it last told the kernel.
     ///
     /// # Errors

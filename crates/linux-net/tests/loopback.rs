@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use linux_net::{Flow, Part, RxBatch, SendError, SendSocket, SendStats, TxBatch, UdpOptions};
 use support::{V4, V6, bind, bind_with, flow, receive, send, sizes, try_send, wait};
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 #[test]
 fn a_run_arrives_as_one_message_with_its_boundaries() {
@@ -107,16 +107,16 @@ fn empty_datagrams_arrive_as_such() {
 
 #[test]
 fn marks_are_carried_both_ways() {
-    let marked = Marks { ttl: 17, tos: 0b1011_1001, dont_fragment: false };
+    let marked = IpMeta { ttl: 17, tos: 0b1011_1001, dont_fragment: false };
     for family in [V4, V6] {
         let (sender, receiver) = (bind(family), bind(family));
         let to = flow(receiver.local_addr());
-        for marks in [marked, Marks::DEFAULT, Marks { ttl: 255, ..Marks::DEFAULT }] {
-            send(&sender, Flow { marks, ..to }, &[b"one", b"two"]);
+        for meta in [marked, IpMeta::DEFAULT, IpMeta { ttl: 255, ..IpMeta::DEFAULT }] {
+            send(&sender, Flow { meta, ..to }, &[b"one", b"two"]);
             let message = &receive(&receiver, 2)[0];
-            assert_eq!(message.segments.len(), 2, "a run carries marks too");
-            let ttl = if marks.ttl == 0 { 64 } else { marks.ttl };
-            assert_eq!(message.marks, Marks { ttl, ..marks }, "{family}");
+            assert_eq!(message.segments.len(), 2, "a run carries meta too");
+            let ttl = if meta.ttl == 0 { 64 } else { meta.ttl };
+            assert_eq!(message.meta, IpMeta { ttl, ..meta }, "{family}");
         }
     }
 }

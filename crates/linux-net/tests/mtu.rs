@@ -10,7 +10,7 @@ use std::process::Command;
 
 use linux_net::{Flow, IcmpReport, RxBatch, SendError, SendStats, TxBatch, Warning};
 use support::{V4, V6, bind, errors, flow, receive, send, sizes, try_send};
-use turn_types::{IpFamily, Marks};
+use turn_types::{IpFamily, IpMeta};
 
 /// Set in the inner run; its value is of no interest.
 const INSIDE: &str = "LINUX_NET_TEST_NAMESPACE";
@@ -92,7 +92,7 @@ fn on_router(command: &str) {
 }
 
 fn no_fragments(flow: Flow) -> Flow {
-    Flow { marks: Marks { dont_fragment: true, ..Marks::DEFAULT }, ..flow }
+    Flow { meta: IpMeta { dont_fragment: true, ..IpMeta::DEFAULT }, ..flow }
 }
 
 #[test]

@@ -1,42 +1,42 @@
 //! What a relayed datagram keeps of its IP header (RFC 8656 §§13-16): DSCP and ECN as they came, TTL
 //! one less, DF from IPv4 to IPv4. Between a datagram and a stream there is less to keep.
 
-use turn_types::{FiveTuple, IpFamily, Marks};
+use turn_types::{FiveTuple, IpFamily, IpMeta};
 
 use crate::verdict::DropReason;
 
 /// The two low bits of the traffic class.
 const ECN: u8 = 0b11;
 
-/// The marks of a datagram to a peer of this family. `dont_fragment` says whether the client asked
+/// Header fields of a datagram to a peer of this family. `dont_fragment` says whether the client asked
 /// for DF by DONT-FRAGMENT.
-pub(crate) fn marks_to_peer(
+pub(crate) fn meta_to_peer(
     client: &FiveTuple,
-    received: Marks,
+    received: IpMeta,
     peer: IpFamily,
     dont_fragment: bool,
-) -> Result<Marks, DropReason> {
+) -> Result<IpMeta, DropReason> {
     if !client.transport.is_datagram() {
         // What a stream carries has one DSCP, no TTL and no ECN of its own (§15).
-        return Ok(Marks { ttl: 0, tos: received.tos & !ECN, dont_fragment });
+        return Ok(IpMeta { ttl: 0, tos: received.tos & !ECN, dont_fragment });
     }
     // DONT-FRAGMENT is ignored where IPv6 is on either side (§13).
     let v4 = is_v4_to_v4(client, peer);
     let dont_fragment = v4 && (dont_fragment || received.dont_fragment);
-    Ok(Marks { ttl: one_hop_less(received.ttl)?, tos: received.tos, dont_fragment })
+    Ok(IpMeta { ttl: one_hop_less(received.ttl)?, tos: received.tos, dont_fragment })
 }
 
-/// The marks of what a peer of this family sent, on its way to the client.
-pub(crate) fn marks_to_client(
+/// Header fields of data from a peer of this family, towards the client.
+pub(crate) fn meta_to_client(
     client: &FiveTuple,
-    received: Marks,
+    received: IpMeta,
     peer: IpFamily,
-) -> Result<Marks, DropReason> {
+) -> Result<IpMeta, DropReason> {
     if !client.transport.is_datagram() {
-        return Ok(Marks::DEFAULT); // the connection has its own (§16)
+        return Ok(IpMeta::DEFAULT); // the connection has its own (§16)
     }
     let dont_fragment = is_v4_to_v4(client, peer) && received.dont_fragment;
-    Ok(Marks { ttl: one_hop_less(received.ttl)?, tos: received.tos, dont_fragment })
+    Ok(IpMeta { ttl: one_hop_less(received.ttl)?, tos: received.tos, dont_fragment })
 }
 
 fn is_v4_to_v4(client: &FiveTuple, peer: IpFamily) -> bool {

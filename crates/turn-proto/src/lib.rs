@@ -4,8 +4,8 @@
 //! reads no clock, starts no thread and logs nothing. To drive it:
 //!
 //! ```text
-//! verdict = server.handle_client(now, path, marks, packet, &mut reply)   // from a client
-//! verdict = server.handle_peer  (now, relay, peer, marks, len, &mut header) // to a relay socket
+//! verdict = server.handle_client(now, path, meta, packet, &mut reply)   // from a client
+//! verdict = server.handle_peer  (now, relay, peer, meta, len, &mut header) // to a relay socket
 //! answer  = server.handle_icmp  (now, relay, peer, report, &mut reply)   // about what we sent
 //! answer  = server.handle_event (now, event, &mut reply)                 // answer to a command
 //! server.handle_timeout(now)                                             // when poll_timeout() says

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
-use turn_types::{ClientPath, FiveTuple, Instant, Marks};
+use turn_types::{ClientPath, FiveTuple, Instant, IpMeta};
 
 use crate::limits::{QUEUED_BYTES_MAX, QUEUED_BYTES_PER_CLIENT_MAX, QUEUED_PACKET_OVERHEAD};
 use crate::relay::FromClient;
@@ -24,7 +24,7 @@ pub struct QueuedPacket {
     /// The path it came by.
     pub path: ClientPath,
     /// Its TTL, traffic class and DF.
-    pub marks: Marks,
+    pub meta: IpMeta,
     /// The packet.
     pub bytes: Box<[u8]>,
     /// It is a request that has waited for its user before ([`Verdict::Wait`]), and has its fate.
@@ -98,18 +98,18 @@ impl MoveQueues {
 impl State {
     /// Queues data of a 5-tuple that has no allocation here, if one is on its way, and has it fetched.
     pub(crate) fn queue_data(&mut self, packet: &FromClient<'_>) -> Result<Verdict, DropReason> {
-        let FromClient { path, marks, bytes, now, .. } = *packet;
+        let FromClient { path, meta, bytes, now, .. } = *packet;
         if !self.awaits(&path.five_tuple) {
             return Err(DropReason::NoAllocation);
         }
-        self.queue(now, QueuedPacket { path: *path, marks, bytes: bytes.into(), has_waited: false })
+        self.queue(now, QueuedPacket { path: *path, meta, bytes: bytes.into(), has_waited: false })
     }
 
     /// Queues a request in its place among the data.
     pub(crate) fn queue_request(&mut self, request: &Request<'_>, has_waited: bool) -> Verdict {
         let Request { now, path, message, .. } = *request;
         let bytes = message.bytes().into();
-        let packet = QueuedPacket { path: *path, marks: Marks::DEFAULT, bytes, has_waited };
+        let packet = QueuedPacket { path: *path, meta: IpMeta::DEFAULT, bytes, has_waited };
         self.queue(now.instant, packet).unwrap_or_else(Verdict::Drop)
     }
 
@@ -168,7 +168,7 @@ mod tests {
         };
         let path = ClientPath { five_tuple, socket: SocketId(0) };
         let bytes = alloc::vec![number; len].into();
-        QueuedPacket { path, marks: Marks::DEFAULT, bytes, has_waited: false }
+        QueuedPacket { path, meta: IpMeta::DEFAULT, bytes, has_waited: false }
     }
 
     fn queues() -> MoveQueues {

@@ -13,13 +13,13 @@ use stun_wire::{
     channel_data_rfc5766, padded_len, write_channel_header, write_data_header,
 };
 use turn_types::{
-    ClientPath, Instant, IpFamily, Marks, PeerAddr, RelayId, RelayProtocol, Transport,
+    ClientPath, Instant, IpFamily, IpMeta, PeerAddr, RelayId, RelayProtocol, Transport,
 };
 
 use crate::allocation::Allocation;
 use crate::bandwidth::with_headers;
 use crate::event::IcmpReport;
-use crate::ip_header::{marks_to_client, marks_to_peer};
+use crate::ip_header::{meta_to_client, meta_to_peer};
 use crate::limits::UDP_PAYLOAD_MAX;
 use crate::peers::{is_reachable, read_peer, to_public};
 use crate::policy::Policy;
@@ -35,7 +35,7 @@ pub(crate) struct FromClient<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) now: Instant,
     pub(crate) path: &'a ClientPath,
-    pub(crate) marks: Marks,
+    pub(crate) meta: IpMeta,
     pub(crate) bytes: &'a [u8],
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct FromPeer<'a> {
     pub(crate) now: Instant,
     pub(crate) relay: RelayId,
     pub(crate) peer: PeerAddr,
-    pub(crate) marks: Marks,
+    pub(crate) meta: IpMeta,
     pub(crate) len: usize,
 }
 
@@ -140,7 +140,7 @@ impl State {
                 return Err(DropReason::StreamClosed);
             }
             let five_tuple = allocation.path.five_tuple;
-            let marks = marks_to_client(&five_tuple, packet.marks, peer.family())?;
+            let meta = meta_to_client(&five_tuple, packet.meta, peer.family())?;
             let size = with_headers(five_tuple.client.family(), 1, len as u64);
             if !allocation.to_client.take(now, policy.quotas.bytes_per_second, size) {
                 return Err(DropReason::Bandwidth);
@@ -154,7 +154,7 @@ impl State {
                 from: five_tuple.server.ip(),
                 header: frame.header,
                 padding: frame.padding,
-                marks,
+                meta,
             })
         })
     }
@@ -248,8 +248,8 @@ fn send_to_peer(
 ) -> Result<Verdict, DropReason> {
     let half = allocation.half(peer.family(), packet.now).ok_or(DropReason::PeerFamily)?;
     let relay = half.relay;
-    let marks =
-        marks_to_peer(&packet.path.five_tuple, packet.marks, peer.family(), payload.dont_fragment)?;
+    let meta =
+        meta_to_peer(&packet.path.five_tuple, packet.meta, peer.family(), payload.dont_fragment)?;
     let bytes = u64::from(payload.len);
     let size = with_headers(peer.family(), 1, bytes);
     if !allocation.to_peer.take(packet.now, packet.policy.quotas.bytes_per_second, size) {
@@ -257,7 +257,7 @@ fn send_to_peer(
     }
     allocation.traffic.to_peer_packets += 1;
     allocation.traffic.to_peer_bytes += bytes;
-    Ok(Verdict::ToPeer { relay, peer, start: payload.start, len: payload.len, marks })
+    Ok(Verdict::ToPeer { relay, peer, start: payload.start, len: payload.len, meta })
 }
 
 /// What surrounds a peer's datagram on its way to the client.

@@ -7,7 +7,7 @@ use stun_wire::{
     next_message_rfc5766,
 };
 use turn_types::{
-    AllocationId, ClientPath, ConnectionId, FiveTuple, Instant, Marks, Now, PeerAddr, RelayId,
+    AllocationId, ClientPath, ConnectionId, FiveTuple, Instant, IpMeta, Now, PeerAddr, RelayId,
     WorkerId,
 };
 
@@ -68,12 +68,11 @@ impl Server {
         &mut self,
         now: Now,
         path: &ClientPath,
-        marks: Marks,
+        meta: IpMeta,
         packet: &[u8],
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let from =
-            FromClient { policy: &self.policy, now: now.instant, path, marks, bytes: packet };
+        let from = FromClient { policy: &self.policy, now: now.instant, path, meta, bytes: packet };
         let kind = if self.policy.rfc5766_clients { classify_rfc5766 } else { classify };
         let fate = match kind(packet) {
             PacketKind::ChannelData => self.state.relay_channel_data(&from),
@@ -99,12 +98,12 @@ impl Server {
         now: Now,
         relay: RelayId,
         peer: PeerAddr,
-        marks: Marks,
+        meta: IpMeta,
         len: usize,
         header: &mut HeaderBuffer,
     ) -> Verdict {
         let now = now.instant;
-        let packet = FromPeer { policy: &self.policy, now, relay, peer, marks, len };
+        let packet = FromPeer { policy: &self.policy, now, relay, peer, meta, len };
         self.state.relay_to_client(&packet, header).unwrap_or_else(Verdict::Drop)
     }
 
@@ -123,8 +122,8 @@ impl Server {
         report: IcmpReport,
         reply: &mut ReplyBuffer,
     ) -> Result<Answer, DropReason> {
-        let (now, marks) = (now.instant, Marks::DEFAULT);
-        let packet = FromPeer { policy: &self.policy, now, relay, peer, marks, len: 0 };
+        let (now, meta) = (now.instant, IpMeta::DEFAULT);
+        let packet = FromPeer { policy: &self.policy, now, relay, peer, meta, len: 0 };
         self.state.report_icmp(&packet, report, reply)
     }
 

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use turn_types::{ClientAddr, ClientPath, Marks, PeerAddr, RelayId, ServerAddr, SocketId};
+use turn_types::{ClientAddr, ClientPath, IpMeta, PeerAddr, RelayId, ServerAddr, SocketId};
 
 /// Largest answer or ICMP report that the server makes, in bytes: what RFC 8489 §6.1 allows over
 /// IPv4 when the path MTU is unknown. Relayed data is as large as its sender made it.
@@ -52,7 +52,7 @@ pub enum Verdict {
         /// How long it is; 0 is an empty datagram.
         len: u16,
         /// TTL, traffic class and DF to send it with.
-        marks: Marks,
+        meta: IpMeta,
     },
     /// Send the header buffer's first `header` bytes, the peer's whole datagram, and `padding` zero
     /// bytes to a client.
@@ -69,7 +69,7 @@ pub enum Verdict {
         /// is ChannelData on a stream (RFC 8656 §12.5).
         padding: u8,
         /// TTL and traffic class to send it with.
-        marks: Marks,
+        meta: IpMeta,
     },
     /// The request waits for an answer from outside; it will be answered by an [`Answer`].
     Wait,

@@ -51,7 +51,7 @@ fn a_relayed_packet_costs_no_allocation() {
     let mut fates = [0; 3];
     let spent = allocations(|| {
         for packet in &packets {
-            let verdict = server.handle_client(now, &path, Marks::DEFAULT, packet, &mut reply);
+            let verdict = server.handle_client(now, &path, IpMeta::DEFAULT, packet, &mut reply);
             match black_box(verdict) {
                 Verdict::ToPeer { .. } => fates[0] += 1,
                 Verdict::Reply { .. } => fates[1] += 1,
@@ -74,8 +74,8 @@ fn a_relayed_packet_costs_no_allocation() {
     let mut fates = [0; 2];
     let spent = allocations(|| {
         for peer in peers {
-            let marks = Marks::DEFAULT;
-            let verdict = server.handle_peer(now, relay, peer, marks, 1000, &mut header);
+            let meta = IpMeta::DEFAULT;
+            let verdict = server.handle_peer(now, relay, peer, meta, 1000, &mut header);
             fates[usize::from(matches!(black_box(verdict), Verdict::Drop(_)))] += 1;
         }
     });

@@ -411,7 +411,7 @@ fn what_follows_a_connection_bind_is_held() {
     let verdict = world.server.handle_client(
         world.now,
         &client.path,
-        Marks::DEFAULT,
+        IpMeta::DEFAULT,
         &request,
         &mut world.reply,
     );

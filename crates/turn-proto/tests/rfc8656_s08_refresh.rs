@@ -5,7 +5,7 @@ mod support;
 use stun_wire::*;
 use support::*;
 use turn_proto::*;
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 #[test]
 fn a_family_that_the_allocation_does_not_have_gets_443() {
@@ -51,7 +51,7 @@ fn the_port_is_taken_until_its_socket_is_to_be_closed() {
     });
     let mut reply = [0; REPLY_MAX];
     let now = world.now;
-    world.server.handle_client(now, &client.path, Marks::DEFAULT, &request, &mut reply);
+    world.server.handle_client(now, &client.path, IpMeta::DEFAULT, &request, &mut reply);
     assert_eq!(world.server.allocation_count(), 0);
     assert_eq!(world.policy.relay[0].ports.used(), 1);
     assert!(matches!(world.server.poll_command(), Some(Command::CloseRelay { .. })));

@@ -10,8 +10,8 @@ use turn_types::*;
 const EF: u8 = 46 << 2;
 const CE: u8 = 3;
 
-fn marks(ttl: u8, tos: u8) -> Marks {
-    Marks { ttl, tos, dont_fragment: false }
+fn meta(ttl: u8, tos: u8) -> IpMeta {
+    IpMeta { ttl, tos, dont_fragment: false }
 }
 
 /// A Send indication to a peer, with DONT-FRAGMENT or without.
@@ -40,17 +40,17 @@ fn ttl_goes_down_and_the_traffic_class_is_copied_in_every_combination() {
         let channel = client::channel_message(0x4000, b"x");
         let indication = send(&mut client, to, false);
         for (given, expected) in [
-            (marks(64, EF | 1), marks(63, EF | 1)),
-            (marks(2, CE), marks(1, CE)),
-            (marks(255, 0), marks(254, 0)),
-            (marks(0, 0), marks(0, 0)),
+            (meta(64, EF | 1), meta(63, EF | 1)),
+            (meta(2, CE), meta(1, CE)),
+            (meta(255, 0), meta(254, 0)),
+            (meta(0, 0), meta(0, 0)),
         ] {
             for bytes in [&channel, &indication] {
-                let fate = world.from_client_marked(&client.path, given, bytes);
-                assert_eq!(fate.marks(), expected);
+                let fate = world.from_client_with(&client.path, given, bytes);
+                assert_eq!(fate.meta(), expected);
             }
-            let fate = world.from_peer_marked(relayed, to, given, b"x");
-            assert_eq!(fate.marks(), expected);
+            let fate = world.from_peer_with(relayed, to, given, b"x");
+            assert_eq!(fate.meta(), expected);
         }
     }
 }
@@ -62,12 +62,12 @@ fn a_ttl_that_reaches_zero_ends_the_packet() {
     let mut client = Client::new(1);
     let relayed = client.allocate(&mut world);
     client.bind(&mut world, 0x4000, PEER).success();
-    let last = marks(1, 0);
+    let last = meta(1, 0);
     for bytes in [client::channel_message(0x4000, b"x"), send(&mut client, PEER, false)] {
-        let fate = world.from_client_marked(&client.path, last, &bytes);
+        let fate = world.from_client_with(&client.path, last, &bytes);
         assert_eq!(fate.dropped(), DropReason::TtlExpired);
     }
-    let fate = world.from_peer_marked(relayed, PEER, last, b"x");
+    let fate = world.from_peer_with(relayed, PEER, last, b"x");
     assert_eq!(fate.dropped(), DropReason::TtlExpired);
 }
 
@@ -80,18 +80,18 @@ fn df_is_set_from_ipv4_to_ipv4_when_asked_or_there() {
     client.bind(&mut world, 0x4000, PEER).success();
     let (asked, plain) = (send(&mut client, PEER, true), send(&mut client, PEER, false));
     let channel = client::channel_message(0x4000, b"x");
-    let df = Marks { dont_fragment: true, ..marks(64, 0) };
+    let df = IpMeta { dont_fragment: true, ..meta(64, 0) };
     for (given, bytes, expected) in [
-        (marks(64, 0), &asked, true),
-        (marks(64, 0), &plain, false),
-        (marks(64, 0), &channel, false),
+        (meta(64, 0), &asked, true),
+        (meta(64, 0), &plain, false),
+        (meta(64, 0), &channel, false),
         (df, &plain, true),
         (df, &channel, true),
     ] {
-        let fate = world.from_client_marked(&client.path, given, bytes);
-        assert_eq!(fate.marks().dont_fragment, expected);
+        let fate = world.from_client_with(&client.path, given, bytes);
+        assert_eq!(fate.meta().dont_fragment, expected);
     }
-    assert!(world.from_peer_marked(relayed, PEER, df, b"x").marks().dont_fragment);
+    assert!(world.from_peer_with(relayed, PEER, df, b"x").meta().dont_fragment);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn dont_fragment_is_ignored_where_ipv6_is_on_either_side() {
         client.permit(&mut world, &[to]).success();
         let bytes = send(&mut client, to, true);
         let fate = world.from_client(&client.path, &bytes);
-        assert!(!fate.marks().dont_fragment, "{to}");
+        assert!(!fate.meta().dont_fragment, "{to}");
         assert_eq!(fate.to_peer(), b"x", "and the datagram is not dropped");
     }
 }
@@ -122,11 +122,11 @@ fn a_stream_has_neither_ttl_nor_ecn() {
         client.permit(&mut world, &[to]).success();
         for asked in [false, true] {
             let bytes = send(&mut client, to, asked);
-            let fate = world.from_client_marked(&client.path, marks(1, EF | CE), &bytes);
-            let expected = Marks { ttl: 0, tos: EF, dont_fragment: asked };
-            assert_eq!(fate.marks(), expected, "DF counts for both families");
+            let fate = world.from_client_with(&client.path, meta(1, EF | CE), &bytes);
+            let expected = IpMeta { ttl: 0, tos: EF, dont_fragment: asked };
+            assert_eq!(fate.meta(), expected, "DF counts for both families");
         }
-        let fate = world.from_peer_marked(relayed, to, marks(1, EF | CE), b"x");
-        assert_eq!(fate.marks(), Marks::DEFAULT);
+        let fate = world.from_peer_with(relayed, to, meta(1, EF | CE), b"x");
+        assert_eq!(fate.meta(), IpMeta::DEFAULT);
     }
 }

@@ -182,7 +182,7 @@ fn look_ups_for_strangers_are_within_the_budget() {
         let _fate = world.server.handle_client(
             world.now,
             &client.path,
-            Marks::DEFAULT,
+            IpMeta::DEFAULT,
             &request,
             &mut [0; REPLY_MAX],
         );
@@ -295,7 +295,7 @@ fn notices_that_nobody_polls_are_bounded() {
     let request = client.bare(Method::ALLOCATE, |_| ());
     for _ in 0..limits::NOTICES_MAX + 10 {
         let mut reply = [0; REPLY_MAX];
-        world.server.handle_client(world.now, &client.path, Marks::DEFAULT, &request, &mut reply);
+        world.server.handle_client(world.now, &client.path, IpMeta::DEFAULT, &request, &mut reply);
     }
     assert_eq!(world.server.notices_lost(), 10);
     world.carry_out();

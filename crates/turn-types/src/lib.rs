@@ -12,8 +12,8 @@ extern crate std;
 
 mod addr;
 mod id;
+mod ip_meta;
 mod labels;
-mod marks;
 mod path;
 mod prefix;
 mod secret;
@@ -21,7 +21,7 @@ mod time;
 
 pub use addr::{ClientAddr, IpFamily, PeerAddr, RelayedAddr, ServerAddr};
 pub use id::{AllocationId, ConnectionId, PendingId, RelayId, SocketId, WorkerId};
-pub use marks::Marks;
+pub use ip_meta::IpMeta;
 pub use path::{ClientPath, FiveTuple, RelayProtocol, Transport};
 pub use prefix::{Prefix, PrefixError};
 pub use secret::Secret;

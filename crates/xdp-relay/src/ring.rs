@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use aya::maps::ring_buf::RingBufItem;
 use aya::maps::{ArrayOfMaps, Map, MapData, RingBuf};
 use aya::{EbpfLoader, include_bytes_aligned};
-use turn_types::{Marks, WorkerId};
+use turn_types::{IpMeta, WorkerId};
 
 use crate::flow::{Sum, pseudo};
 use crate::layout::handed;
@@ -84,10 +84,10 @@ impl Handed<'_> {
 
     /// TTL and traffic class. What may be fragmented is not told.
     #[must_use]
-    pub fn marks(&self) -> Marks {
+    pub fn meta(&self) -> IpMeta {
         let [ttl] = self.field(handed::TTL);
         let [tos] = self.field(handed::TOS);
-        Marks { ttl, tos, ..Marks::DEFAULT }
+        IpMeta { ttl, tos, ..IpMeta::DEFAULT }
     }
 
     /// Whether it is as `peer` sent it to `relayed`, by its checksum if it has one (RFC 768).

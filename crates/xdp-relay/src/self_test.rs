@@ -83,7 +83,7 @@ impl KernelPath {
                 let came = ring.next().is_some_and(|handed| {
                     handed.ticket() == TICKET
                         && handed.payload() == payload
-                        && handed.marks().ttl == TTL
+                        && handed.meta().ttl == TTL
                         && handed.is_intact(peer, relayed)
                 });
                 if !came || ran.verdict != Verdict::Drop {

@@ -116,7 +116,7 @@ fn a_worker_gets_them_as_they_came() {
                 let [peer, relayed] = ends.map(|end| end.parse().unwrap());
                 let handed = hands.routes.ring().unwrap().next().unwrap();
                 assert_eq!((handed.ticket(), handed.payload()), (ticket, &payload[..]));
-                assert_eq!((handed.marks().ttl, handed.marks().tos), (33, 0xB8));
+                assert_eq!((handed.meta().ttl, handed.meta().tos), (33, 0xB8));
                 assert!(handed.is_intact(peer, relayed), "{len} bytes of {peer}");
                 assert!(!handed.is_intact(peer, peer), "{len} bytes of {peer}");
             }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use linux_net::{
     Epoll, Events, Flow, Interest, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions, UdpSocket,
 };
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 use super::PATIENCE;
 
@@ -14,7 +14,7 @@ use super::PATIENCE;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
     pub(crate) from: SocketAddr,
-    pub(crate) marks: Marks,
+    pub(crate) meta: IpMeta,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -49,14 +49,14 @@ impl End {
     }
 
     pub(crate) fn send(&mut self, to: SocketAddr, bytes: &[u8]) {
-        self.send_burst(to, &[bytes], Marks::DEFAULT);
+        self.send_burst(to, &[bytes], IpMeta::DEFAULT);
     }
 
     /// Sends datagrams in one call; those of equal size leave, and cross loopback, as one.
-    pub(crate) fn send_burst(&mut self, to: SocketAddr, datagrams: &[&[u8]], marks: Marks) {
+    pub(crate) fn send_burst(&mut self, to: SocketAddr, datagrams: &[&[u8]], meta: IpMeta) {
         for bytes in datagrams {
             let part = self.tx.arena_write(bytes).unwrap();
-            let flow = Flow { socket: SendSocket(0), to, from: None, marks };
+            let flow = Flow { socket: SendSocket(0), to, from: None, meta };
             self.tx.push(flow, &[part], 0).unwrap();
         }
         let Self { tx, rx, socket, stats, .. } = self;
@@ -89,8 +89,8 @@ impl End {
             let message = self.rx.message(index);
             assert!(!message.truncated);
             for (_, bytes) in message.segments() {
-                let (from, marks, bytes) = (message.from, message.marks, bytes.to_vec());
-                self.waiting.push_back(Datagram { from, marks, bytes });
+                let (from, meta, bytes) = (message.from, message.meta, bytes.to_vec());
+                self.waiting.push_back(Datagram { from, meta, bytes });
             }
         }
     }

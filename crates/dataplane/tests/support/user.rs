@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use linux_net::Clock;
 use stun_wire::{ChannelNumber, Icmp};
 use turn_client::{AllocateOptions, Client, ClientConfig, Event, Families, Incoming};
-use turn_types::{Instant, IpFamily, Marks, PeerAddr, ServerAddr};
+use turn_types::{Instant, IpFamily, IpMeta, PeerAddr, ServerAddr};
 
 use super::end::End;
 use super::{PASSWORD, USER};
@@ -22,7 +22,7 @@ pub(crate) struct Heard {
     pub(crate) peer: PeerAddr,
     pub(crate) channel: Option<ChannelNumber>,
     pub(crate) payload: Vec<u8>,
-    pub(crate) marks: Marks,
+    pub(crate) meta: IpMeta,
 }
 
 impl TurnUser {
@@ -83,7 +83,7 @@ impl TurnUser {
     }
 
     /// Sends through a channel, all in one call.
-    pub(crate) fn say(&mut self, channel: ChannelNumber, payloads: &[&[u8]], marks: Marks) {
+    pub(crate) fn say(&mut self, channel: ChannelNumber, payloads: &[&[u8]], meta: IpMeta) {
         let framed: Vec<Vec<u8>> = payloads
             .iter()
             .map(|payload| {
@@ -93,15 +93,15 @@ impl TurnUser {
             })
             .collect();
         let framed: Vec<&[u8]> = framed.iter().map(|bytes| &bytes[..]).collect();
-        self.end.send_burst(self.server, &framed, marks);
+        self.end.send_burst(self.server, &framed, meta);
     }
 
     /// Sends a Send indication.
-    pub(crate) fn indicate(&mut self, peer: SocketAddr, payload: &[u8], marks: Marks) {
+    pub(crate) fn indicate(&mut self, peer: SocketAddr, payload: &[u8], meta: IpMeta) {
         let mut out = vec![0; payload.len() + 64];
         let peer = PeerAddr(peer);
         let len = self.client.write_send_indication(&mut out, peer, payload, false).unwrap();
-        self.end.send_burst(self.server, &[&out[..len]], marks);
+        self.end.send_burst(self.server, &[&out[..len]], meta);
     }
 
     /// The next datagram from a peer.
@@ -109,7 +109,7 @@ impl TurnUser {
         let datagram = self.end.receive();
         match self.client.handle_datagram(now(), &datagram.bytes) {
             Incoming::Data { peer, payload, channel } => {
-                Heard { peer, channel, payload: payload.to_vec(), marks: datagram.marks }
+                Heard { peer, channel, payload: payload.to_vec(), meta: datagram.meta }
             }
             other @ (Incoming::Icmp { .. } | Incoming::Answer | Incoming::Ignored(_)) => {
                 panic!("{other:?}")

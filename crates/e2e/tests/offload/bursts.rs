@@ -6,7 +6,7 @@ use std::time::Duration;
 use e2e::{Caller, Host};
 use linux_net::{Flow, RxBatch, SendSocket, SendStats, TxBatch, UdpSocket};
 use stun_wire::ChannelNumber;
-use turn_types::{IpFamily, Marks};
+use turn_types::{IpFamily, IpMeta};
 
 use crate::rules::{has_nft, nft};
 use crate::scene::{ON_ITS_WAY, local};
@@ -17,7 +17,7 @@ const BURST: u64 = 10;
 
 /// Sends a burst by one call, so that its packets arrive together.
 fn burst(from: &UdpSocket, to: SocketAddr) {
-    let flow = Flow { socket: SendSocket(0), to, from: None, marks: Marks::DEFAULT };
+    let flow = Flow { socket: SendSocket(0), to, from: None, meta: IpMeta::DEFAULT };
     let mut burst = TxBatch::new();
     for tag in 0..BURST {
         let part = burst.arena_write(&[tag as u8; 1000]).expect("room");

@@ -174,7 +174,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         let mut next = Some(first);
         while let Some(cursor) = next {
             next = self.gather(cursor);
-            let dont_fragment = self.load.messages[cursor.message].flow.marks.dont_fragment;
+            let dont_fragment = self.load.messages[cursor.message].flow.meta.dont_fragment;
             // Left as it is afterwards: the next datagram that wants it otherwise changes it.
             if let Err(error) = socket.set_dont_fragment(dont_fragment) {
                 let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
@@ -197,11 +197,11 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
     fn gather(&mut self, cursor: Cursor) -> Option<Cursor> {
         self.units.clear();
         self.loaded.clear();
-        let dont_fragment = self.load.messages[cursor.message].flow.marks.dont_fragment;
+        let dont_fragment = self.load.messages[cursor.message].flow.meta.dont_fragment;
         let mut next = Some(cursor);
         while let Some(at) = next.filter(|_| self.units.len() < MAX_PER_CALL) {
             let message = &self.load.messages[at.message];
-            if message.flow.marks.dont_fragment != dont_fragment {
+            if message.flow.meta.dont_fragment != dont_fragment {
                 break;
             }
             let whole = at.before == 0

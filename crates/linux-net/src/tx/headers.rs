@@ -144,20 +144,20 @@ fn write_control(
     if let Some(size) = segment_size {
         control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
     }
-    let marks = flow.marks;
+    let meta = flow.meta;
     let v6 = flow.to.is_ipv6();
     let (level, ttl, tos) = if v6 {
         (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, libc::IPV6_TCLASS)
     } else {
         (libc::IPPROTO_IP, libc::IP_TTL, libc::IP_TOS)
     };
-    if marks.ttl != 0 {
-        control.push(level, ttl, &c_int::from(marks.ttl).to_ne_bytes());
+    if meta.ttl != 0 {
+        control.push(level, ttl, &c_int::from(meta.ttl).to_ne_bytes());
     }
-    if marks.tos != 0 {
-        control.push(level, tos, &c_int::from(marks.tos).to_ne_bytes());
+    if meta.tos != 0 {
+        control.push(level, tos, &c_int::from(meta.tos).to_ne_bytes());
     }
-    if marks.dont_fragment && v6 {
+    if meta.dont_fragment && v6 {
         control.push(level, libc::IPV6_DONTFRAG, &1_i32.to_ne_bytes());
     }
     match flow.from {

@@ -80,11 +80,11 @@ fn slot(flow: &Flow) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turn_types::Marks;
+    use turn_types::IpMeta;
 
     fn flow(socket: u64, host: u8) -> Flow {
         let to = ([192, 0, 2, host], 9).into();
-        Flow { socket: SendSocket(socket), to, from: None, marks: Marks::DEFAULT }
+        Flow { socket: SendSocket(socket), to, from: None, meta: IpMeta::DEFAULT }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 /// Datagrams of one run: the bound of older kernels (newer ones take 128).
 pub(crate) const MAX_RUN_SEGMENTS: usize = 64;
@@ -25,7 +25,7 @@ pub struct Flow {
     /// From which of the host's addresses; `None` leaves it to the socket and the routes.
     pub from: Option<IpAddr>,
     /// TTL, traffic class, DF.
-    pub marks: Marks,
+    pub meta: IpMeta,
 }
 
 /// A piece of a datagram.

@@ -10,7 +10,7 @@ use linux_net::{
     Epoll, Events, Flow, Interest, RxBatch, SendError, SendSocket, SendStats, SocketError,
     SocketTable, TxBatch, UdpOptions, UdpSocket,
 };
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 /// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub(crate) fn closed_port(like: &str) -> SocketAddr {
 }
 
 pub(crate) fn flow(to: SocketAddr) -> Flow {
-    Flow { socket: SendSocket(0), to, from: None, marks: Marks::DEFAULT }
+    Flow { socket: SendSocket(0), to, from: None, meta: IpMeta::DEFAULT }
 }
 
 /// Waits until the descriptor is readable or has an error.
@@ -79,7 +79,7 @@ pub(crate) fn flush(
 pub(crate) struct Message {
     pub(crate) from: SocketAddr,
     pub(crate) to: Option<IpAddr>,
-    pub(crate) marks: Marks,
+    pub(crate) meta: IpMeta,
     pub(crate) segments: Vec<Vec<u8>>,
     pub(crate) kernel_drops: u32,
 }
@@ -96,14 +96,8 @@ pub(crate) fn receive(socket: &UdpSocket, datagrams: usize) -> Vec<Message> {
             assert!(!message.truncated);
             let segments: Vec<_> = message.segments().map(|(_, data)| data.to_vec()).collect();
             count += segments.len();
-            let (from, to, marks) = (message.from, message.to, message.marks);
-            messages.push(Message {
-                from,
-                to,
-                marks,
-                segments,
-                kernel_drops: message.kernel_drops,
-            });
+            let (from, to, meta) = (message.from, message.to, message.meta);
+            messages.push(Message { from, to, meta, segments, kernel_drops: message.kernel_drops });
         }
     }
     assert_eq!(count, datagrams);

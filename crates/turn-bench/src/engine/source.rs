@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use linux_net::{Flow, Part, RxBatch, SendError, SendSocket, SendStats, TxBatch, UdpSocket};
 use stun_wire::{CHANNEL_HEADER_LEN, write_channel_header};
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 use crate::engine::clock;
 use crate::engine::pace::{Due, Pacer};
@@ -150,7 +150,7 @@ impl Way {
         } else {
             Some(target.from.ip())
         };
-        Flow { socket: SendSocket(*socket as u64), to: target.to, from, marks: Marks::DEFAULT }
+        Flow { socket: SendSocket(*socket as u64), to: target.to, from, meta: IpMeta::DEFAULT }
     }
 }
 

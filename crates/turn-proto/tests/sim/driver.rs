@@ -14,7 +14,7 @@ use turn_proto::{
     Verdict,
 };
 use turn_types::{
-    AllocationId, ClientAddr, ClientPath, FiveTuple, Instant, IpFamily, Marks, Now, PeerAddr,
+    AllocationId, ClientAddr, ClientPath, FiveTuple, Instant, IpFamily, IpMeta, Now, PeerAddr,
     PendingId, RelayId, ServerAddr, SocketId, Transport, WorkerId,
 };
 
@@ -167,7 +167,7 @@ impl Driver {
     pub fn client(&mut self, now: Now, path: &ClientPath, packet: &[u8]) -> Option<Sent> {
         self.fates.handed_in += 1;
         let mut reply = [0; REPLY_MAX];
-        let verdict = self.server.handle_client(now, path, Marks::DEFAULT, packet, &mut reply);
+        let verdict = self.server.handle_client(now, path, IpMeta::DEFAULT, packet, &mut reply);
         let at = now.instant;
         let five_tuple = path.five_tuple;
         let sent = match verdict {
@@ -182,7 +182,7 @@ impl Driver {
                 self.violations.push("an answer from elsewhere, and nobody is to have one".into());
                 None
             }
-            Verdict::ToPeer { relay, peer, start, len, marks } => {
+            Verdict::ToPeer { relay, peer, start, len, meta } => {
                 self.fates.to_peer += 1;
                 let payload = &packet[usize::from(start)..][..usize::from(len)];
                 let relayed = self.sockets.get(&relay).copied();
@@ -195,7 +195,7 @@ impl Driver {
                     from,
                     to: peer.0,
                     payload: payload.to_vec(),
-                    dont_fragment: marks.dont_fragment,
+                    dont_fragment: meta.dont_fragment,
                 })
             }
             Verdict::Wait | Verdict::Hold => {
@@ -232,8 +232,8 @@ impl Driver {
         let relay = *self.by_addr.get(&relayed)?;
         self.fates.handed_in += 1;
         let mut header = [0; HEADER_MAX];
-        let (marks, len, at) = (Marks::DEFAULT, payload.len(), now.instant);
-        let verdict = self.server.handle_peer(now, relay, PeerAddr(peer), marks, len, &mut header);
+        let (meta, len, at) = (IpMeta::DEFAULT, payload.len(), now.instant);
+        let verdict = self.server.handle_peer(now, relay, PeerAddr(peer), meta, len, &mut header);
         let sent = match verdict {
             Verdict::ToClient { socket, client, from, header: head, padding, .. } => {
                 self.fates.to_client += 1;
@@ -276,8 +276,8 @@ impl Driver {
         let Some(&(relay, _)) = self.closed.iter().find(|(_, at)| *at == relayed) else { return };
         self.fates.handed_in += 1;
         let mut header = [0; HEADER_MAX];
-        let (marks, len) = (Marks::DEFAULT, payload.len());
-        let verdict = self.server.handle_peer(now, relay, PeerAddr(peer), marks, len, &mut header);
+        let (meta, len) = (IpMeta::DEFAULT, payload.len());
+        let verdict = self.server.handle_peer(now, relay, PeerAddr(peer), meta, len, &mut header);
         if let Verdict::Drop(reason) = verdict {
             *self.fates.dropped.entry(reason).or_default() += 1;
         }

@@ -154,13 +154,13 @@ pub enum Fate {
         from: RelayedAddr,
         to: PeerAddr,
         payload: Vec<u8>,
-        marks: Marks,
+        meta: IpMeta,
     },
     ToClient {
         to: ClientAddr,
         from: IpAddr,
         bytes: Vec<u8>,
-        marks: Marks,
+        meta: IpMeta,
     },
     Wait,
     /// It waits for its client's allocation.
@@ -204,9 +204,9 @@ impl Fate {
         }
     }
 
-    pub fn marks(&self) -> Marks {
+    pub fn meta(&self) -> IpMeta {
         match self {
-            Self::ToPeer { marks, .. } | Self::ToClient { marks, .. } => *marks,
+            Self::ToPeer { meta, .. } | Self::ToClient { meta, .. } => *meta,
             other => panic!("expected a relayed datagram, got {other:?}"),
         }
     }
@@ -344,11 +344,11 @@ impl World {
 
     /// A datagram from a client.
     pub fn from_client(&mut self, path: &ClientPath, bytes: &[u8]) -> Fate {
-        self.from_client_marked(path, Marks::DEFAULT, bytes)
+        self.from_client_with(path, IpMeta::DEFAULT, bytes)
     }
 
-    pub fn from_client_marked(&mut self, path: &ClientPath, marks: Marks, bytes: &[u8]) -> Fate {
-        let verdict = self.server.handle_client(self.now, path, marks, bytes, &mut self.reply);
+    pub fn from_client_with(&mut self, path: &ClientPath, meta: IpMeta, bytes: &[u8]) -> Fate {
+        let verdict = self.server.handle_client(self.now, path, meta, bytes, &mut self.reply);
         let fate = match verdict {
             Verdict::Reply { len, error } => {
                 let reply = self.reply[..len.into()].to_vec();
@@ -361,13 +361,13 @@ impl World {
                 let to = SocketAddr::new(path.five_tuple.client.ip(), to_port);
                 Fate::ReplyFrom { from, to, bytes }
             }
-            Verdict::ToPeer { relay, peer, start, len, marks } => {
+            Verdict::ToPeer { relay, peer, start, len, meta } => {
                 let start = usize::from(start);
                 Fate::ToPeer {
                     from: self.sockets[&relay],
                     to: peer,
                     payload: bytes[start..start + usize::from(len)].to_vec(),
-                    marks,
+                    meta,
                 }
             }
             Verdict::ToClient { .. } => panic!("a client's packet goes to no client"),
@@ -389,25 +389,25 @@ impl World {
 
     /// A datagram from a peer to a relayed address.
     pub fn from_peer(&mut self, relayed: SocketAddr, from: &str, payload: &[u8]) -> Fate {
-        self.from_peer_marked(relayed, from, Marks::DEFAULT, payload)
+        self.from_peer_with(relayed, from, IpMeta::DEFAULT, payload)
     }
 
-    pub fn from_peer_marked(
+    pub fn from_peer_with(
         &mut self,
         relayed: SocketAddr,
         from: &str,
-        marks: Marks,
+        meta: IpMeta,
         payload: &[u8],
     ) -> Fate {
         let relay = self.socket_at(relayed);
         let mut header = [0xEE; HEADER_MAX];
         let (now, len) = (self.now, payload.len());
-        match self.server.handle_peer(now, relay, peer(from), marks, len, &mut header) {
-            Verdict::ToClient { client, from, header: len, padding, marks, .. } => {
+        match self.server.handle_peer(now, relay, peer(from), meta, len, &mut header) {
+            Verdict::ToClient { client, from, header: len, padding, meta, .. } => {
                 let mut bytes = header[..len.into()].to_vec();
                 bytes.extend_from_slice(payload);
                 bytes.extend(std::iter::repeat_n(0, padding.into()));
-                Fate::ToClient { to: client, from, bytes, marks }
+                Fate::ToClient { to: client, from, bytes, meta }
             }
             Verdict::Drop(reason) => Fate::Drop(reason),
             other => panic!("{other:?} for a peer's datagram"),
@@ -509,8 +509,8 @@ impl World {
 
     /// A packet that has waited for its client's allocation.
     fn hand_in_again(&mut self, packet: &QueuedPacket) -> Option<(ClientPath, Vec<u8>)> {
-        let QueuedPacket { path, marks, bytes, .. } = packet;
-        match self.server.handle_client(self.now, path, *marks, bytes, &mut self.reply) {
+        let QueuedPacket { path, meta, bytes, .. } = packet;
+        match self.server.handle_client(self.now, path, *meta, bytes, &mut self.reply) {
             Verdict::ToPeer { peer, start, len, .. } => {
                 let payload = bytes[start.into()..][..len.into()].to_vec();
                 self.after_queue.push(Ok((peer, payload)));

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 pub type Mac = [u8; 6];
 
@@ -55,14 +55,14 @@ pub enum Check {
 
 impl Datagram {
     /// As a relay sends it.
-    pub const fn relayed(from: SocketAddr, to: SocketAddr, marks: Marks, payload: Vec<u8>) -> Self {
-        let Marks { ttl, tos, dont_fragment } = marks;
+    pub const fn relayed(from: SocketAddr, to: SocketAddr, meta: IpMeta, payload: Vec<u8>) -> Self {
+        let IpMeta { ttl, tos, dont_fragment } = meta;
         Self { from, to, ttl, tos, dont_fragment, id: 0, label: 0, payload }
     }
 
     /// What of its IP header a relay looks at. Sockets are not told of DF.
-    pub const fn marks(&self) -> Marks {
-        Marks { ttl: self.ttl, tos: self.tos, dont_fragment: false }
+    pub const fn meta(&self) -> IpMeta {
+        IpMeta { ttl: self.ttl, tos: self.tos, dont_fragment: false }
     }
 
     pub const fn is_v4(&self) -> bool {

@@ -199,7 +199,8 @@ impl Oracle {
         let len = builder.finish().unwrap();
         let path = Self::path(client, server);
         let (now, reply) = (self.now, &mut self.reply);
-        let verdict = self.server.handle_client(now, &path, Marks::DEFAULT, &request[..len], reply);
+        let verdict =
+            self.server.handle_client(now, &path, IpMeta::DEFAULT, &request[..len], reply);
         let len = match verdict {
             Verdict::Reply { len, .. } => Some(len),
             Verdict::Wait | Verdict::Hold => None,
@@ -322,12 +323,12 @@ impl Oracle {
         legs: &mut Vec<Leg>,
     ) -> Result<Option<Datagram>, DropReason> {
         let path = Self::path(datagram.from, datagram.to);
-        let (now, marks, bytes) = (self.now, datagram.marks(), &datagram.payload);
-        let verdict = self.server.handle_client(now, &path, marks, bytes, &mut self.reply);
-        let (relay, peer, range, marks) = match verdict {
-            Verdict::ToPeer { relay, peer, start, len, marks } => {
+        let (now, meta, bytes) = (self.now, datagram.meta(), &datagram.payload);
+        let verdict = self.server.handle_client(now, &path, meta, bytes, &mut self.reply);
+        let (relay, peer, range, meta) = match verdict {
+            Verdict::ToPeer { relay, peer, start, len, meta } => {
                 let start = usize::from(start);
-                (relay, peer.0, start..start + usize::from(len), marks)
+                (relay, peer.0, start..start + usize::from(len), meta)
             }
             Verdict::Drop(reason) => return Err(reason),
             Verdict::Reply { .. }
@@ -350,7 +351,7 @@ impl Oracle {
             bytes: range.len() as u64,
         });
         let payload = bytes[range].to_vec();
-        let left = Datagram::relayed(self.sockets[&relay], peer, marks, payload);
+        let left = Datagram::relayed(self.sockets[&relay], peer, meta, payload);
         match self.socket_at(peer) {
             Some(other) => self.peer_sent(other, &left, legs),
             None => Ok(Some(left)),
@@ -366,11 +367,11 @@ impl Oracle {
     ) -> Result<Option<Datagram>, DropReason> {
         let Datagram { from: peer, ref payload, .. } = *datagram;
         let mut header = [0xEE; HEADER_MAX];
-        let (now, marks, len) = (self.now, datagram.marks(), payload.len());
-        let verdict = self.server.handle_peer(now, relay, PeerAddr(peer), marks, len, &mut header);
-        let (client, from, header_len, padding, marks) = match verdict {
-            Verdict::ToClient { client, from, header, padding, marks, .. } => {
-                (client.0, from, usize::from(header), usize::from(padding), marks)
+        let (now, meta, len) = (self.now, datagram.meta(), payload.len());
+        let verdict = self.server.handle_peer(now, relay, PeerAddr(peer), meta, len, &mut header);
+        let (client, from, header_len, padding, meta) = match verdict {
+            Verdict::ToClient { client, from, header, padding, meta, .. } => {
+                (client.0, from, usize::from(header), usize::from(padding), meta)
             }
             Verdict::Drop(reason) => return Err(reason),
             other => panic!("{other:?} for a peer's datagram"),
@@ -385,7 +386,7 @@ impl Oracle {
         });
         let bytes = [&header[..header_len], payload, &[0; 4][..padding]].concat();
         let port = self.listeners.iter().find(|at| at.ip() == from).unwrap().port();
-        Ok(Some(Datagram::relayed(SocketAddr::new(from, port), client, marks, bytes)))
+        Ok(Some(Datagram::relayed(SocketAddr::new(from, port), client, meta, bytes)))
     }
 
     /// The allocation of a client that has this relayed address.

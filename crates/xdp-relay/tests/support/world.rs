@@ -169,7 +169,7 @@ impl World {
             let rules = match &fate {
                 Fate::Relayed(Relayed { legs, datagram }) => {
                     let Datagram { from, to, .. } = datagram;
-                    format!("from {from} to {to} with {:?} by {legs:?}", datagram.marks())
+                    format!("from {from} to {to} with {:?} by {legs:?}", datagram.meta())
                 }
                 other => format!("{other:?}"),
             };

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 use super::super::types::Flow;
 use super::*;
@@ -111,7 +111,7 @@ impl Bench {
 
 fn flow(port: u16) -> Flow {
     let to = SocketAddr::new(ANYWHERE.ip(), port);
-    Flow { socket: SendSocket(0), to, from: None, marks: Marks::DEFAULT }
+    Flow { socket: SendSocket(0), to, from: None, meta: IpMeta::DEFAULT }
 }
 
 fn socket() -> UdpSocket {
@@ -334,9 +334,9 @@ fn a_long_refused_run_is_spread_over_calls() {
 #[test]
 fn datagrams_with_and_without_df_do_not_share_a_call() {
     let mut bench = Bench::new(&[]);
-    let marks = Marks { dont_fragment: true, ..Marks::DEFAULT };
+    let meta = IpMeta { dont_fragment: true, ..IpMeta::DEFAULT };
     bench.push(flow(1), &[1]);
-    bench.push(Flow { marks, ..flow(1) }, &[2, 2]);
+    bench.push(Flow { meta, ..flow(1) }, &[2, 2]);
     bench.push(flow(1), &[3]);
     bench.flush(&socket());
     assert_eq!(bench.calls(), [[(1, None)], [(4, Some(2))], [(3, None)]]);

@@ -12,7 +12,7 @@ use linux_net::{
     Epoll, Events, Flow, Interest, Part, Received, RxBatch, SendSocket, SendStats, TxBatch,
     UdpSocket,
 };
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 use crate::engine::clock;
 use crate::engine::control::{Body, Message, Why};
@@ -166,7 +166,7 @@ impl Known {
 
 impl Out {
     fn flow(&self, to: SocketAddr, from: Option<IpAddr>) -> Flow {
-        Flow { socket: SendSocket(0), to, from, marks: Marks::DEFAULT }
+        Flow { socket: SendSocket(0), to, from, meta: IpMeta::DEFAULT }
     }
 
     /// Answers a message. Where the batch is full the answer is lost, and asked for again.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use linux_net::{
     Clock, Epoll, Events, Flow, Interest, Part, RxBatch, SendSocket, SendStats, TxBatch, UdpSocket,
 };
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 use super::{Counted, Ends, Load, Measured};
 use crate::lab::flow::{Arrival, FlowState};
@@ -136,7 +136,7 @@ impl Worker {
         let counts = u32::from(self.ledger.measured.holds(sent));
         let flow = &mut self.flows[self.turn];
         let socket = SendSocket(self.turn as u64);
-        let way = Flow { socket, to: self.data, from: None, marks: Marks::DEFAULT };
+        let way = Flow { socket, to: self.data, from: None, meta: IpMeta::DEFAULT };
         let Load { run, burst, .. } = self.ledger.load;
         for _ in 0..burst {
             let header = Header { run, flow: flow.number, sequence: flow.next, sent };

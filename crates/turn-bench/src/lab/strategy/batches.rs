@@ -3,7 +3,7 @@
 use std::io;
 
 use linux_net::{Epoll, Events, Flow, Interest, Part, RxBatch, SendSocket, SendStats, TxBatch};
-use turn_types::Marks;
+use turn_types::IpMeta;
 
 use crate::lab::protocol::SessionId;
 use crate::lab::relay::{LOOK_UP, Lane, Tally};
@@ -32,7 +32,7 @@ pub(super) fn run(lane: &Lane, mut sessions: OwnSessions, mut tx: TxBatch) -> io
                     unknown += 1;
                     continue;
                 };
-                let flow = Flow { socket: SendSocket(0), to, from: None, marks: Marks::DEFAULT };
+                let flow = Flow { socket: SendSocket(0), to, from: None, meta: IpMeta::DEFAULT };
                 let part = Part::Rx { message, start, len: datagram.len() };
                 if tx.push(flow, &[part], 0).is_err() {
                     tx.flush(&rx, &lane.socket, &mut stats, |_, _| {});

@@ -2,7 +2,7 @@
 
 /// TTL, traffic class and DF of one packet (RFC 8656 §§13-15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Marks {
+pub struct IpMeta {
     /// TTL (IPv4) or hop limit (IPv6), as received or as to be sent. 0 means "not known" when
     /// received and "the system's default" when sent.
     pub ttl: u8,
@@ -13,12 +13,12 @@ pub struct Marks {
     pub dont_fragment: bool,
 }
 
-impl Marks {
+impl IpMeta {
     /// System default TTL, best effort, Not-ECT, fragmentation allowed.
     pub const DEFAULT: Self = Self { ttl: 0, tos: 0, dont_fragment: false };
 }
 
-impl Default for Marks {
+impl Default for IpMeta {
     fn default() -> Self {
         Self::DEFAULT
     }
