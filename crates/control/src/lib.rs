@@ -7,12 +7,12 @@
 //! worker noticing.
 #![forbid(unsafe_code)]
 
-mod book;
 mod counters;
 mod handle;
 mod info;
 mod mailbox;
 mod operator;
+mod registry;
 mod request;
 mod series;
 mod session;
@@ -20,7 +20,6 @@ mod totals;
 mod users;
 mod workers;
 
-pub use book::LockedBook;
 pub use counters::WorkerCounters;
 pub use handle::Handle;
 pub use info::{
@@ -29,6 +28,7 @@ pub use info::{
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{CancelReport, Change, DrainReport, OperatorRequest, ReloadReport};
+pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
 pub use series::{
     AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, Histogram, Kind, LateAnswer,

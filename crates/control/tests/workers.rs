@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use control::limits::ANSWER_DEADLINE;
 use control::{
-    ControlError, Inbox, LockedBook, Request, Session, SessionFilter, SessionOffload, Wake, WhyNot,
-    WorkerCounters, Workers, mailbox,
+    ControlError, Inbox, LockedRegistry, Request, Session, SessionFilter, SessionOffload, Wake,
+    WhyNot, WorkerCounters, Workers, mailbox,
 };
-use turn_proto::{AllocationRecord, SharedBook, Traffic};
+use turn_proto::{AllocationRecord, SharedRegistry, Traffic};
 use turn_types::{
     AllocationId, ClientAddr, FiveTuple, Instant, RelayProtocol, ServerAddr, Transport, WorkerId,
 };
@@ -163,11 +163,11 @@ fn all_workers_are_told_even_if_one_cannot_be() {
 }
 
 #[test]
-fn the_book_outlives_a_worker_that_panics_in_it() {
-    let book = LockedBook::new();
-    let panicking = std::panic::AssertUnwindSafe(|| book.with(&mut |_| panic!("deliberate")));
+fn the_registry_outlives_a_worker_that_panics_in_it() {
+    let registry = LockedRegistry::new();
+    let panicking = std::panic::AssertUnwindSafe(|| registry.with(&mut |_| panic!("deliberate")));
     assert!(std::panic::catch_unwind(panicking).is_err());
     let mut opened = 0;
-    book.with(&mut |_| opened += 1);
+    registry.with(&mut |_| opened += 1);
     assert_eq!(opened, 1);
 }

@@ -283,7 +283,7 @@ impl Egress {
                 debug_assert_eq!(
                     back.meta,
                     IpMeta::DEFAULT,
-                    "answers carry no meta of the request"
+                    "answers carry no header fields of the request"
                 );
                 let part = self.tx.arena_commit(len);
                 self.push(back, &[part], sent);

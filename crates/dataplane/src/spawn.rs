@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use control::limits::MAILBOX_CAPACITY;
 use control::{Inbox, Mailbox, UserDirectory, Wake, WorkerCounters};
 use linux_net::{TcpListener, WakeReceiver, Waker, pin_current_thread};
-use turn_proto::{Policy, SharedBook};
+use turn_proto::{Policy, SharedRegistry};
 use turn_session::TlsConfig;
 use turn_session::dtls::DtlsConfig;
 use turn_types::{Prefix, WorkerId};
@@ -44,7 +44,7 @@ pub struct WorkerSpec {
     /// The rules to begin with.
     pub policy: Arc<Policy>,
     /// Quotas and reservations of all workers.
-    pub book: Arc<dyn SharedBook>,
+    pub registry: Arc<dyn SharedRegistry>,
     /// Randomness from the operating system, for this worker alone.
     pub seed: [u8; 32],
     /// Where users are looked up.

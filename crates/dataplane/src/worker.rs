@@ -99,7 +99,7 @@ impl Worker {
         let config = ServerConfig {
             worker: spec.id,
             policy: spec.policy,
-            book: spec.book,
+            registry: spec.registry,
             seed: spec.seed,
             routes: spec.routes.is_some(),
         };

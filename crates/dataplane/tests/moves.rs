@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use control::{
-    Asked, LockedBook, Mailbox, Request, Series, SessionFilter, UserDirectory, UserLookup,
+    Asked, LockedRegistry, Mailbox, Request, Series, SessionFilter, UserDirectory, UserLookup,
     WorkerCounters,
 };
 use dataplane::{
@@ -23,7 +23,7 @@ use stun_wire::{
 use support::dtls::{DtlsUser, config};
 use support::stream::StreamUser;
 use support::{LOCALHOST, PASSWORD, PATIENCE, PEER, REALM, Start, USER, World, alice, policy};
-use turn_proto::{AllocationRecord, Policy, SharedBook, UserAnswer};
+use turn_proto::{AllocationRecord, Policy, SharedRegistry, UserAnswer};
 use turn_types::{Transport, WorkerId};
 
 const WORKERS: u16 = 2;
@@ -53,7 +53,7 @@ impl Server {
         let addr = first.local_addr();
         let (second, _) = Listener::bind(addr, &net).unwrap();
         let policy = Arc::new(Policy { mobility: true, ..policy() });
-        let book: Arc<dyn SharedBook> = Arc::new(LockedBook::new());
+        let registry: Arc<dyn SharedRegistry> = Arc::new(LockedRegistry::new());
         let mut posts = Vec::new();
         let mut inlets = Vec::new();
         for _ in 0..WORKERS {
@@ -79,7 +79,7 @@ impl Server {
                 acme_redirect: None,
                 admission: Arc::clone(&admission),
                 policy: Arc::clone(&policy),
-                book: Arc::clone(&book),
+                registry: Arc::clone(&registry),
                 seed: [id as u8; 32],
                 directory: Arc::new(Users),
                 counters: Arc::clone(&counters[usize::from(id)]),

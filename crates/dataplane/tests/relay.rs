@@ -1,4 +1,4 @@
-//! Relaying through a worker, on the real kernel: boundaries, meta, families, errors, sums.
+//! Relaying through a worker, on the real kernel: boundaries, header fields, families, errors, sums.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;

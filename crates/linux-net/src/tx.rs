@@ -1,7 +1,7 @@
 //! Gathering what is to be sent: datagrams as lists of ranges, equal ones of a flow as runs.
 //!
 //! A run is what `UDP_SEGMENT` takes: datagrams of one flow (same socket, destination, source,
-//! meta), all of one size, of which the last may be shorter. A datagram joins the latest run on
+//! header fields), all of one size, of which the last may be shorter. A datagram joins the latest run on
 //! its way (same socket and destination) or begins one behind it, so that the order on a way is
 //! never changed; datagrams on other ways may come in between. All runs of one socket are sent
 //! together.

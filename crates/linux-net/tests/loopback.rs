@@ -114,7 +114,7 @@ fn marks_are_carried_both_ways() {
         for meta in [marked, IpMeta::DEFAULT, IpMeta { ttl: 255, ..IpMeta::DEFAULT }] {
             send(&sender, Flow { meta, ..to }, &[b"one", b"two"]);
             let message = &receive(&receiver, 2)[0];
-            assert_eq!(message.segments.len(), 2, "a run carries meta too");
+            assert_eq!(message.segments.len(), 2, "a run carries header fields too");
             let ttl = if meta.ttl == 0 { 64 } else { meta.ttl };
             assert_eq!(message.meta, IpMeta { ttl, ..meta }, "{family}");
         }

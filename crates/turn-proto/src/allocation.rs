@@ -11,13 +11,13 @@ use turn_types::{
 
 use crate::auth::{Authenticated, Keys, Known};
 use crate::bandwidth::{Bucket, with_headers};
-use crate::book::QuotaLease;
 use crate::channel::Channels;
 use crate::connection::PeerConnections;
 use crate::mobility::Mobility;
 use crate::notice::{AllocationRecord, EndReason, Refusal, Traffic};
 use crate::permission::Permissions;
 use crate::ports::PortLease;
+use crate::registry::QuotaLease;
 
 /// Where an allocation of a family stands in arrays of two.
 pub(crate) const fn index_of(family: IpFamily) -> usize {

@@ -23,13 +23,13 @@ use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, Now, PendingId, R
 use crate::allocation::{Allocation, Credentials};
 use crate::answer::Responder;
 use crate::arrivals::Arrival;
-use crate::book;
 use crate::command::Command;
 use crate::limits::{MOVE_AGAIN_AFTER, MOVE_WITHIN};
 use crate::mobility::Next;
 use crate::notice::{EndReason, Notice, Refusal};
 use crate::pending::Waiting;
 use crate::policy::Policy;
+use crate::registry;
 use crate::request::Request;
 use crate::request::mobile::{Granted, Resumption, write};
 use crate::state::State;
@@ -168,7 +168,7 @@ impl State {
         }
         for (pending, resumption) in questions {
             // It may have moved on since, or have ended: of that any worker can tell.
-            let home = book::home_of(&self.book, resumption.ticket.allocation);
+            let home = registry::home_of(&self.registry, resumption.ticket.allocation);
             let worker = home.unwrap_or(self.worker);
             let question = Box::new(Question { pending, asker: self.worker, resumption });
             self.outbox.command(Command::AskWorker { worker, question });
@@ -231,7 +231,7 @@ impl State {
     /// Asks for the allocation of a client that is expected here and was heard.
     pub(crate) fn fetch(&mut self, five_tuple: &FiveTuple, now: Instant) {
         let Some(allocation) = self.arrivals.heard(five_tuple, now) else { return };
-        match book::home_of(&self.book, allocation) {
+        match registry::home_of(&self.registry, allocation) {
             Some(worker) => {
                 let fetch = Fetch { allocation, asker: self.worker, five_tuple: *five_tuple };
                 self.outbox.command(Command::Fetch { worker, fetch });
@@ -310,7 +310,8 @@ impl State {
             }
             // It has moved on while the question was on its way, or is on its way itself.
             Err(Refusal::BadTicket)
-                if self.table.of_id(id).is_none() && book::home_of(&self.book, id).is_some() =>
+                if self.table.of_id(id).is_none()
+                    && registry::home_of(&self.registry, id).is_some() =>
             {
                 Err(Refusal::MoveUnavailable)
             }

@@ -36,7 +36,6 @@ mod answer;
 mod arrivals;
 mod auth;
 mod bandwidth;
-mod book;
 mod channel;
 mod command;
 mod connection;
@@ -58,6 +57,7 @@ mod permission;
 mod policy;
 mod ports;
 mod random;
+mod registry;
 mod relay;
 mod request;
 mod response_budget;
@@ -71,10 +71,6 @@ mod ticket;
 mod timer_wheel;
 mod verdict;
 
-pub use book::{
-    Account, AllocationQuota, Book, QuotaLease, Reservation, ReservationsFull, SharedBook, redeem,
-    reserve, sweep, take_quota,
-};
 pub use command::{Command, TcpCommand, UserQuery};
 pub use event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
 pub use handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
@@ -86,6 +82,10 @@ pub use policy::{
     RelayAddress, SharedSecret, StrangerBudget, TokenAlgorithm, TokenAuthority, TokenKey,
 };
 pub use ports::{PortLease, PortRange, PortWish, RelayPorts};
+pub use registry::{
+    Account, AllocationQuota, QuotaLease, Registry, Reservation, ReservationsFull, SharedRegistry,
+    redeem, reserve, sweep, take_quota,
+};
 pub use request::connection_bind::BindRequest;
 pub use route::{Route, RouteId};
 pub use server::{Server, ServerConfig};

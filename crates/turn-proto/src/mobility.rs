@@ -12,11 +12,11 @@ use stun_wire::TransactionId;
 use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, WorkerId};
 
 use crate::allocation::Allocation;
-use crate::book::Home;
 use crate::command::Command;
 use crate::handover::Fetch;
 use crate::notice::Notice;
 use crate::policy::Policy;
+use crate::registry::Home;
 use crate::state::State;
 use crate::table::Slot;
 use crate::ticket::{Ticket, TicketBody};

@@ -11,7 +11,6 @@ use turn_types::{
     WorkerId,
 };
 
-use crate::book::{self, SharedBook};
 use crate::command::Command;
 use crate::event::{Event, IcmpReport, UserAnswer};
 use crate::handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
@@ -19,6 +18,7 @@ use crate::move_queue::QueuedPacket;
 use crate::notice::{AllocationRecord, EndReason, Notice, Traffic};
 use crate::pending::Parked;
 use crate::policy::Policy;
+use crate::registry::{self, SharedRegistry};
 use crate::relay::{FromClient, FromPeer};
 use crate::request::Request;
 use crate::request::classic::FromClassic;
@@ -38,7 +38,7 @@ pub struct ServerConfig {
     /// Its rules.
     pub policy: Arc<Policy>,
     /// What it shares with the servers of other workers.
-    pub book: Arc<dyn SharedBook>,
+    pub registry: Arc<dyn SharedRegistry>,
     /// Where all its randomness comes from: 32 bytes from the operating system, another one for
     /// each worker. Only tests may know it.
     pub seed: [u8; 32],
@@ -57,8 +57,8 @@ impl Server {
     /// A server without allocations.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
-        let ServerConfig { worker, policy, book, seed, routes } = config;
-        Self { policy, state: State::new(worker, book, seed, routes) }
+        let ServerConfig { worker, policy, registry, seed, routes } = config;
+        Self { policy, state: State::new(worker, registry, seed, routes) }
     }
 
     /// Takes a datagram from a client, or one message of a client's stream. An answer is written to
@@ -272,7 +272,7 @@ impl Server {
     /// is between two workers ends when it arrives (RFC 8016).
     pub fn end_for_operator(&mut self, now: Now, id: AllocationId) -> bool {
         self.end_allocation(now, id, EndReason::EndedByOperator)
-            || book::end_on_arrival(&self.state.book, id)
+            || registry::end_on_arrival(&self.state.registry, id)
     }
 
     /// Ends one allocation; false if there is none of this id here.

@@ -10,7 +10,6 @@ use turn_types::{FiveTuple, Instant, IpFamily, WorkerId};
 
 use crate::allocation::index_of;
 use crate::arrivals::Arrivals;
-use crate::book::{self, SharedBook};
 use crate::command::Command;
 use crate::move_queue::MoveQueues;
 use crate::new_peers::NewPeers;
@@ -20,12 +19,13 @@ use crate::peers::{judge, to_public};
 use crate::pending::Pending;
 use crate::policy::Policy;
 use crate::random::Random;
+use crate::registry::{self, SharedRegistry};
 use crate::response_budget::{ResponseBudget, SpentBudgets, VerificationBudget};
 use crate::table::{Slot, Table};
 
 pub(crate) struct State {
     pub(crate) worker: WorkerId,
-    pub(crate) book: Arc<dyn SharedBook>,
+    pub(crate) registry: Arc<dyn SharedRegistry>,
     pub(crate) table: Table,
     pub(crate) pending: Pending,
     pub(crate) outbox: Outbox,
@@ -64,7 +64,7 @@ impl fmt::Debug for State {
 impl State {
     pub(crate) fn new(
         worker: WorkerId,
-        book: Arc<dyn SharedBook>,
+        registry: Arc<dyn SharedRegistry>,
         seed: [u8; 32],
         routes: bool,
     ) -> Self {
@@ -73,7 +73,7 @@ impl State {
         let (arrivals, queues) = (random.hasher(), random.hasher());
         Self {
             worker,
-            book,
+            registry,
             table: Table::new(table),
             pending: Pending::new(pending),
             outbox: Outbox::default(),
@@ -135,7 +135,7 @@ impl State {
         }
         self.review_queues(now);
         if self.sweep_at.is_some_and(|at| at <= now) {
-            self.sweep_at = book::sweep(&self.book, now);
+            self.sweep_at = registry::sweep(&self.registry, now);
         }
     }
 

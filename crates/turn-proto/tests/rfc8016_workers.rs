@@ -22,9 +22,9 @@ struct Workers {
 impl Workers {
     fn new() -> Self {
         let policy = Policy { mobility: true, ..policy() };
-        let book = Arc::new(TestBook::default());
+        let registry = Arc::new(TestRegistry::default());
         let worlds = [0, 1, 2].map(|id| {
-            let mut world = World::worker(WorkerId(id), policy.clone(), Arc::clone(&book));
+            let mut world = World::worker(WorkerId(id), policy.clone(), Arc::clone(&registry));
             world.is_shared = true;
             world
         });
@@ -120,7 +120,7 @@ impl Workers {
         let live: usize = self.worlds.iter().map(|world| world.server.allocation_count()).sum();
         let used: u32 = self.worlds[0].policy.relay.iter().map(|relay| relay.ports.used()).sum();
         assert_eq!(used as usize, sockets);
-        assert_eq!(self.worlds[0].book.0.lock().unwrap().allocations() as usize, live);
+        assert_eq!(self.worlds[0].registry.0.lock().unwrap().allocations() as usize, live);
     }
 
     /// A request to one worker, and the answer, whoever had to be asked.

@@ -232,7 +232,7 @@ fn a_dual_allocation_has_one_address_of_each_family() {
     let (v4, v6) = client.allocate_both(&mut world);
     assert!(v4.is_ipv4() && v6.is_ipv6());
     assert!(world.is_open(v4) && world.is_open(v6));
-    assert_eq!(world.book.0.lock().unwrap().allocations(), 1, "it counts once");
+    assert_eq!(world.registry.0.lock().unwrap().allocations(), 1, "it counts once");
 }
 
 #[test]

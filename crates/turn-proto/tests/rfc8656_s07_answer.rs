@@ -77,7 +77,7 @@ fn a_reservation_is_held_for_its_time() {
     });
     reply.success();
     world.advance(secs(1));
-    assert_eq!(world.book.0.lock().unwrap().reservations(), 0, "its port is given back");
+    assert_eq!(world.registry.0.lock().unwrap().reservations(), 0, "its port is given back");
     let reply = Client::new(4).try_allocate(&mut world, |builder| {
         builder.reservation_token(second);
     });
@@ -374,7 +374,7 @@ mod waiting {
         assert!(world.held[2..].iter().all(|c| matches!(c, Command::CloseRelay { .. })));
         assert_eq!(world.held.len(), 4);
         assert_eq!(world.policy.relay[0].ports.used() + world.policy.relay[1].ports.used(), 0);
-        assert_eq!(world.book.0.lock().unwrap().allocations(), 0);
+        assert_eq!(world.registry.0.lock().unwrap().allocations(), 0);
         // One that comes too late is closed again.
         let Command::OpenRelay { pending, relay, .. } = world.held[0] else { panic!() };
         world.held.clear();

@@ -82,7 +82,7 @@ fn nobody_is_told_what_nobody_wants() {
     world.server = Server::new(ServerConfig {
         worker: WorkerId(3),
         policy: Arc::new(world.policy.clone()),
-        book: Arc::clone(&world.book) as Arc<dyn SharedBook>,
+        registry: Arc::clone(&world.registry) as Arc<dyn SharedRegistry>,
         seed: SEED,
         routes: false,
     });

@@ -219,7 +219,7 @@ fn what_is_random_follows_from_the_secret_seed_alone() {
         world.server = turn_proto::Server::new(ServerConfig {
             worker: turn_types::WorkerId(0),
             policy: world.policy.clone().into(),
-            book: world.book.clone(),
+            registry: world.registry.clone(),
             seed,
             routes: false,
         });

@@ -7,13 +7,13 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use control::{
-    ConfinementInfo, LockedBook, OffloadInfo, RelayInfo, ServerInfo, UserDirectory, WorkerCounters,
-    Workers,
+    ConfinementInfo, LockedRegistry, OffloadInfo, RelayInfo, ServerInfo, UserDirectory,
+    WorkerCounters, Workers,
 };
 use dataplane::{Admission, ConnectionLimits, Doors, NetOptions, WorkerSpec};
 use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{OffloadMode, Settings, SettingsErrors};
-use turn_proto::{Policy, Quotas, SharedBook, StrangerBudget};
+use turn_proto::{Policy, Quotas, SharedRegistry, StrangerBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserStore;
 
@@ -93,7 +93,7 @@ pub(crate) async fn start(
     }
     let counters: Vec<_> = posts.iter().map(|(_, counters)| Arc::clone(counters)).collect();
     let workers = Workers::new(posts);
-    let book: Arc<dyn SharedBook> = Arc::new(LockedBook::new());
+    let registry: Arc<dyn SharedRegistry> = Arc::new(LockedRegistry::new());
 
     let relays = policy.relay.iter().map(|relay| relay.local).collect();
     let (kernel_path, mut offload) = KernelPath::start(settings, &bound.addresses, relays);
@@ -125,7 +125,7 @@ pub(crate) async fn start(
             acme_redirect: settings.tcp.acme_redirect.clone(),
             admission: Arc::clone(&admission),
             policy: Arc::clone(&policy),
-            book: Arc::clone(&book),
+            registry: Arc::clone(&registry),
             seed: random_bytes(),
             directory: Arc::clone(&directory),
             counters,

@@ -16,8 +16,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use control::{
-    Asked, CounterTotals, Fate, Leg, LockedBook, Mailbox, Reply, Request, Series, SessionFilter,
-    UserDirectory, UserLookup, WorkerCounters,
+    Asked, CounterTotals, Fate, Leg, LockedRegistry, Mailbox, Reply, Request, Series,
+    SessionFilter, UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::limits::REQUESTS_PER_TURN;
 use dataplane::{
@@ -120,7 +120,7 @@ impl World {
         let doors = Doors::of(ends.iter().map(|(_, inlet)| inlet));
         let admission = Arc::new(Admission::new(start.limits));
         let dtls_admission = Arc::new(Admission::new(start.limits));
-        let (policy, book) = (Arc::new(start.policy), Arc::new(LockedBook::new()));
+        let (policy, registry) = (Arc::new(start.policy), Arc::new(LockedRegistry::new()));
         let (net, long) = (start.net, Duration::from_secs(60));
         let options =
             TcpOptions { reuse_port: true, keepalive: long, unacknowledged: long, backlog: 100 };
@@ -147,7 +147,7 @@ impl World {
                 acme_redirect: start.acme_redirect.clone(),
                 admission: Arc::clone(&admission),
                 policy: Arc::clone(&policy),
-                book: Arc::clone(&book) as _,
+                registry: Arc::clone(&registry) as _,
                 seed: [7; 32],
                 directory: Arc::clone(&directory) as _,
                 counters: Arc::clone(&counters),

@@ -15,11 +15,11 @@ use super::opening::Opening;
 use crate::allocation::Allocation;
 use crate::answer::{Responder, alternate_for};
 use crate::auth::Authenticated;
-use crate::book::{self, Account, AllocationQuota, Reservation};
 use crate::notice::Refusal;
 use crate::peer_rules::is_tunnel;
 use crate::policy::{Lifetimes, Policy};
 use crate::ports::PortWish;
+use crate::registry::{self, Account, AllocationQuota, Reservation};
 use crate::state::State;
 use crate::table::Slot;
 use crate::verdict::{ReplyBuffer, Verdict};
@@ -90,7 +90,7 @@ impl State {
         let per_customer = policy.quotas.allocations_per_customer;
         let quota = AllocationQuota { per_account, per_customer, total };
         let customer = Prefix::customer(path.five_tuple.client.ip());
-        let quota = book::take_quota(&self.book, (account, customer), quota)?;
+        let quota = registry::take_quota(&self.registry, (account, customer), quota)?;
         // Connections with peers end in the client's own connection, which cannot be taken elsewhere.
         let may_move = policy.mobility && wanted.protocol == RelayProtocol::Udp;
         if wanted.ticket && !(may_move && responder.is_sealed()) {
@@ -134,7 +134,7 @@ impl State {
 
     fn redeem(&mut self, request: &Request<'_>, token: &[u8; 8]) -> Result<Reservation, Refusal> {
         let now = request.now.instant;
-        book::redeem(&self.book, *token, now).ok_or(Refusal::BadReservationToken)
+        registry::redeem(&self.registry, *token, now).ok_or(Refusal::BadReservationToken)
     }
 }
 

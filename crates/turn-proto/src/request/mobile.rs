@@ -10,10 +10,10 @@ use super::refresh::Wish;
 use super::{OwnRequest, Request};
 use crate::answer::Responder;
 use crate::auth::Authenticated;
-use crate::book;
 use crate::mobility::{Answered, Next};
 use crate::notice::Refusal;
 use crate::policy::Policy;
+use crate::registry;
 use crate::state::State;
 use crate::table::Slot;
 use crate::ticket::{Ticket, TicketBody};
@@ -53,7 +53,8 @@ impl State {
         };
         let ticket = read_ticket(policy, responder, shown)?;
         let wish = Wish::read(&message)?;
-        let home = book::home_of(&self.book, ticket.allocation).ok_or(Refusal::BadTicket)?;
+        let home =
+            registry::home_of(&self.registry, ticket.allocation).ok_or(Refusal::BadTicket)?;
         let five_tuple = path.five_tuple;
         let resumption =
             Resumption { ticket, who, wish, five_tuple, transaction: responder.transaction };

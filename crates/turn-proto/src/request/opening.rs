@@ -14,7 +14,6 @@ use crate::allocation::{Allocation, Credentials, Half, index_of};
 use crate::answer::Responder;
 use crate::auth::Authenticated;
 use crate::bandwidth::Bucket;
-use crate::book::{self, QuotaLease, Reservation};
 use crate::channel::Channels;
 use crate::command::Command;
 use crate::connection::PeerConnections;
@@ -26,6 +25,7 @@ use crate::pending::Waiting;
 use crate::permission::Permissions;
 use crate::policy::Policy;
 use crate::ports::{PortLease, PortWish};
+use crate::registry::{self, QuotaLease, Reservation};
 use crate::state::State;
 use crate::verdict::{ReplyBuffer, Verdict};
 
@@ -95,7 +95,7 @@ impl Opening {
         reservation: Reservation,
     ) -> Result<(), Refusal> {
         let at = reservation.relayed;
-        // An address that left and came back keeps its ports in another book.
+        // An address that left and came back keeps its ports in another registry.
         let relay = policy.relay.iter().find(|relay| relay.local == at.ip());
         let relay = relay.filter(|relay| reservation.lease.is_of(&relay.ports));
         let public = relay.ok_or(Refusal::BadReservationToken)?.public;
@@ -333,7 +333,7 @@ impl State {
         }
         let id = self.next_allocation();
         let mobility = mobile.then(|| {
-            let home = book::settle(&self.book, id, self.worker);
+            let home = registry::settle(&self.registry, id, self.worker);
             Box::new(Mobility::new(policy, home))
         });
         let allocation = Allocation {
@@ -378,7 +378,8 @@ impl State {
         let account = opening.quota.account().clone();
         let customer = opening.quota.customer();
         let reservation = Reservation { relayed, lease, account, customer, expires };
-        book::reserve(&self.book, token, reservation, now).map_err(|_| Refusal::PortsExhausted)?;
+        registry::reserve(&self.registry, token, reservation, now)
+            .map_err(|_| Refusal::PortsExhausted)?;
         self.sweep_reservations_at(expires);
         Ok(Some(token))
     }

@@ -1,4 +1,4 @@
-//! A server with sockets, a user database and a book around it, all made of values. Whatever the server
+//! A server with sockets, a user database and a registry around it, all made of values. Whatever the server
 //! decides is carried out, counted, and judged by the [`Ledger`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ use turn_types::{
 };
 
 use super::ledger::{Check, Ledger, ToClient, ToPeer};
-use super::setup::{LockedBook, listeners, shared_book};
+use super::setup::{LockedRegistry, listeners, shared_registry};
 
 /// A datagram on its way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Driver {
     /// What all clients come over.
     pub transport: Transport,
     pub policy: Arc<Policy>,
-    pub book: Arc<LockedBook>,
+    pub registry: Arc<LockedRegistry>,
     pub ledger: Ledger,
     pub fates: Fates,
     /// What is wrong, in the order in which it was found.
@@ -88,11 +88,11 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(policy: Policy, seed: [u8; 32]) -> Self {
-        let (policy, book) = (Arc::new(policy), shared_book());
+        let (policy, registry) = (Arc::new(policy), shared_registry());
         let server = Server::new(ServerConfig {
             worker: WorkerId(0),
             policy: Arc::clone(&policy),
-            book: Arc::clone(&book) as _,
+            registry: Arc::clone(&registry) as _,
             seed,
             routes: true,
         });
@@ -101,7 +101,7 @@ impl Driver {
             server,
             transport: Transport::Udp,
             policy,
-            book,
+            registry,
             fates: Fates::default(),
             violations: Vec::new(),
             commands: Vec::new(),
@@ -543,7 +543,8 @@ impl Driver {
             return Err(format!("{} made, {ended} ended, {live} live", self.created));
         }
         let opening = self.opening.len();
-        let (taken, reserved) = self.book.read(|book| (book.allocations(), book.reservations()));
+        let (taken, reserved) =
+            self.registry.read(|registry| (registry.allocations(), registry.reservations()));
         let taken = taken as usize;
         if taken < live || taken > live + opening {
             return Err(format!("{taken} in the quotas, {live} live, {opening} opening"));
@@ -571,7 +572,8 @@ impl Driver {
 
     /// What must hold once everybody is gone.
     pub fn is_empty(&self) -> Check {
-        let (taken, reserved) = self.book.read(|book| (book.allocations(), book.reservations()));
+        let (taken, reserved) =
+            self.registry.read(|registry| (registry.allocations(), registry.reservations()));
         let ports: u32 = self.ports.iter().map(|ports| ports.used()).sum();
         let (sockets, routes) = (self.sockets.len(), self.routes.len());
         let left = (self.server.allocation_count(), sockets, routes, taken, reserved, ports);

@@ -1,4 +1,4 @@
-//! A server's surroundings: its policy, its users, its book.
+//! A server's surroundings: its policy, its users, its registry.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -9,8 +9,9 @@ use stun_wire::{
     userhash, value,
 };
 use turn_proto::{
-    AuthPolicy, Book, Lifetimes, PeerRules, Policy, PortRange, Quotas, RelayAddress, RelayPorts,
-    SharedBook, SharedSecret, StrangerBudget, User, UserAnswer, UserKeys, UserQuery,
+    AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, Registry, RelayAddress,
+    RelayPorts, SharedRegistry, SharedSecret, StrangerBudget, User, UserAnswer, UserKeys,
+    UserQuery,
 };
 use turn_types::{Secret, ServerAddr};
 
@@ -132,22 +133,22 @@ pub fn sealed_by(request: &Message<'_>) -> Option<(String, IntegrityKey)> {
     request.verify(&key).then_some((name, key))
 }
 
-/// A book with a lock around it.
+/// A registry with a lock around it.
 #[derive(Debug, Default)]
-pub struct LockedBook(Mutex<Book>);
+pub struct LockedRegistry(Mutex<Registry>);
 
-impl LockedBook {
-    pub fn read<R>(&self, read: impl FnOnce(&Book) -> R) -> R {
+impl LockedRegistry {
+    pub fn read<R>(&self, read: impl FnOnce(&Registry) -> R) -> R {
         read(&self.0.lock().unwrap())
     }
 }
 
-impl SharedBook for LockedBook {
-    fn with(&self, f: &mut dyn FnMut(&mut Book)) {
+impl SharedRegistry for LockedRegistry {
+    fn with(&self, f: &mut dyn FnMut(&mut Registry)) {
         f(&mut self.0.lock().unwrap());
     }
 }
 
-pub fn shared_book() -> Arc<LockedBook> {
+pub fn shared_registry() -> Arc<LockedRegistry> {
     Arc::default()
 }

@@ -130,12 +130,12 @@ pub fn with_ports(min: u16, max: u16) -> Policy {
     Policy { ports: PortRange::new(min, max).unwrap(), ..policy() }
 }
 
-/// The book of a server that is alone.
+/// The registry of a server that is alone.
 #[derive(Debug, Default)]
-pub struct TestBook(pub Mutex<Book>);
+pub struct TestRegistry(pub Mutex<Registry>);
 
-impl SharedBook for TestBook {
-    fn with(&self, f: &mut dyn FnMut(&mut Book)) {
+impl SharedRegistry for TestRegistry {
+    fn with(&self, f: &mut dyn FnMut(&mut Registry)) {
         f(&mut self.0.lock().unwrap());
     }
 }
@@ -216,7 +216,7 @@ impl Fate {
 pub struct World {
     pub server: Server,
     pub policy: Policy,
-    pub book: Arc<TestBook>,
+    pub registry: Arc<TestRegistry>,
     pub now: Now,
     /// Names and passwords.
     pub users: BTreeMap<&'static str, &'static str>,
@@ -242,7 +242,7 @@ pub struct World {
     pub outgoing: Vec<Command>,
     /// What became of data that waited for its client's allocation, in this order.
     pub after_queue: Vec<Result<(PeerAddr, Vec<u8>), DropReason>>,
-    /// Other workers share its book and its ports.
+    /// Other workers share its registry and its ports.
     pub is_shared: bool,
     pub opened: u32,
     pub looked_up: u32,
@@ -265,22 +265,22 @@ impl World {
     }
 
     pub fn with(policy: Policy) -> Self {
-        Self::worker(WorkerId(3), policy, Arc::new(TestBook::default()))
+        Self::worker(WorkerId(3), policy, Arc::new(TestRegistry::default()))
     }
 
-    /// One of several workers with the same rules, ports and book.
-    pub fn worker(worker: WorkerId, policy: Policy, book: Arc<TestBook>) -> Self {
+    /// One of several workers with the same rules, ports and registry.
+    pub fn worker(worker: WorkerId, policy: Policy, registry: Arc<TestRegistry>) -> Self {
         let config = ServerConfig {
             worker,
             policy: Arc::new(policy.clone()),
-            book: Arc::clone(&book) as Arc<dyn SharedBook>,
+            registry: Arc::clone(&registry) as Arc<dyn SharedRegistry>,
             seed: SEED,
             routes: true,
         };
         Self {
             server: Server::new(config),
             policy,
-            book,
+            registry,
             now: Now { instant: Instant::ZERO + secs(1000), unix: UnixSeconds(1_900_000_000) },
             users: [("alice", "wonderland"), ("bob", "builder")].into(),
             allocations_max: None,
@@ -676,8 +676,8 @@ impl World {
             return;
         }
         let used: u32 = self.policy.relay.iter().map(|relay| relay.ports.used()).sum();
-        let book = self.book.0.lock().unwrap();
-        assert_eq!(used as usize, self.sockets.len() + book.reservations(), "ports in use");
-        assert_eq!(book.allocations() as usize, self.server.allocation_count(), "quota in use");
+        let registry = self.registry.0.lock().unwrap();
+        assert_eq!(used as usize, self.sockets.len() + registry.reservations(), "ports in use");
+        assert_eq!(registry.allocations() as usize, self.server.allocation_count(), "quota in use");
     }
 }

@@ -14,12 +14,12 @@ use super::frame::Datagram;
 
 const SEED: [u8; 32] = [7; 32];
 
-/// The book of a server that is alone.
+/// The registry of a server that is alone.
 #[derive(Debug, Default)]
-struct Alone(Mutex<Book>);
+struct Alone(Mutex<Registry>);
 
-impl SharedBook for Alone {
-    fn with(&self, f: &mut dyn FnMut(&mut Book)) {
+impl SharedRegistry for Alone {
+    fn with(&self, f: &mut dyn FnMut(&mut Registry)) {
         f(&mut self.0.lock().unwrap());
     }
 }
@@ -138,7 +138,7 @@ impl Oracle {
         let server = Server::new(ServerConfig {
             worker: WorkerId(3),
             policy: Arc::new(policy.clone()),
-            book: Arc::new(Alone::default()),
+            registry: Arc::new(Alone::default()),
             seed: SEED,
             routes: true,
         });

@@ -1,7 +1,7 @@
 //! What all workers share besides ports: quotas, reservations, and where an allocation is whose client
 //! may move.
 //!
-//! The [`Book`] is plain data without a lock; whoever implements [`SharedBook`] brings one. It is taken
+//! The [`Registry`] is plain data without a lock; whoever implements [`SharedRegistry`] brings one. It is taken
 //! when an allocation begins or ends, never for a packet. Quotas are held through leases, so that an
 //! allocation gives back what it holds however it ends.
 
@@ -15,15 +15,15 @@ use crate::limits::{RESERVATIONS_MAX, RESERVATIONS_PER_ACCOUNT_MAX};
 use crate::notice::Refusal;
 use crate::ports::PortLease;
 
-/// Access to the one [`Book`] of a server.
-pub trait SharedBook: Send + Sync {
-    /// Runs `f` once, with nobody else in the book. `f` must not call back into the same book.
-    fn with(&self, f: &mut dyn FnMut(&mut Book));
+/// Access to the one [`Registry`] of a server.
+pub trait SharedRegistry: Send + Sync {
+    /// Runs `f` once, with nobody else in the registry. `f` must not call back into the same registry.
+    fn with(&self, f: &mut dyn FnMut(&mut Registry));
 }
 
 /// Live allocations by account, and ports reserved by token.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct Registry {
     /// Live allocations of each account that has any; as many entries as allocations at most.
     accounts: BTreeMap<Account, u32>,
     /// Live allocations of each customer that has any.
@@ -85,8 +85,8 @@ pub struct Reservation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationsFull;
 
-impl Book {
-    /// An empty book.
+impl Registry {
+    /// An empty registry.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -177,7 +177,7 @@ fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) -> bool {
 
 /// One allocation's place in the quotas; given back when it is dropped.
 pub struct QuotaLease {
-    book: Arc<dyn SharedBook>,
+    registry: Arc<dyn SharedRegistry>,
     account: Account,
     customer: Prefix,
 }
@@ -198,7 +198,7 @@ impl QuotaLease {
 
 impl Drop for QuotaLease {
     fn drop(&mut self) {
-        self.book.with(&mut |book| book.give_back(&self.account, self.customer));
+        self.registry.with(&mut |registry| registry.give_back(&self.account, self.customer));
     }
 }
 
@@ -210,7 +210,7 @@ impl fmt::Debug for QuotaLease {
 
 /// Tells all workers where an allocation is; they are told otherwise when it is dropped.
 pub(crate) struct Home {
-    book: Arc<dyn SharedBook>,
+    registry: Arc<dyn SharedRegistry>,
     allocation: AllocationId,
 }
 
@@ -223,9 +223,9 @@ impl Home {
     /// The allocation has come to another worker. Returns whether it is to end there.
     pub(crate) fn moved_to(&self, worker: WorkerId) -> bool {
         let mut ends = false;
-        self.book.with(&mut |book| {
+        self.registry.with(&mut |registry| {
             let new = Whereabouts { worker, ends: false };
-            let found = book.homes.entry(self.allocation).or_insert(new);
+            let found = registry.homes.entry(self.allocation).or_insert(new);
             found.worker = worker;
             ends = found.ends;
         });
@@ -235,8 +235,8 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        self.book.with(&mut |book| {
-            book.homes.remove(&self.allocation);
+        self.registry.with(&mut |registry| {
+            registry.homes.remove(&self.allocation);
         });
     }
 }
@@ -249,21 +249,21 @@ impl fmt::Debug for Home {
 
 /// Tells all workers that `worker` has an allocation.
 pub(crate) fn settle(
-    book: &Arc<dyn SharedBook>,
+    registry: &Arc<dyn SharedRegistry>,
     allocation: AllocationId,
     worker: WorkerId,
 ) -> Home {
-    let home = Home { book: Arc::clone(book), allocation };
+    let home = Home { registry: Arc::clone(registry), allocation };
     home.moved_to(worker);
     home
 }
 
 /// Has an allocation end that no worker can be sure to have: the one that has it ends it when asked, and one
 /// that it is on its way to when it arrives. Returns whether there is such an allocation.
-pub(crate) fn end_on_arrival(book: &Arc<dyn SharedBook>, allocation: AllocationId) -> bool {
+pub(crate) fn end_on_arrival(registry: &Arc<dyn SharedRegistry>, allocation: AllocationId) -> bool {
     let mut found = false;
-    book.with(&mut |book| {
-        if let Some(whereabouts) = book.homes.get_mut(&allocation) {
+    registry.with(&mut |registry| {
+        if let Some(whereabouts) = registry.homes.get_mut(&allocation) {
             whereabouts.ends = true;
             found = true;
         }
@@ -272,9 +272,12 @@ pub(crate) fn end_on_arrival(book: &Arc<dyn SharedBook>, allocation: AllocationI
 }
 
 /// Which worker has an allocation, if its client may move.
-pub(crate) fn home_of(book: &Arc<dyn SharedBook>, allocation: AllocationId) -> Option<WorkerId> {
+pub(crate) fn home_of(
+    registry: &Arc<dyn SharedRegistry>,
+    allocation: AllocationId,
+) -> Option<WorkerId> {
     let mut home = None;
-    book.with(&mut |book| home = book.homes.get(&allocation).map(|found| found.worker));
+    registry.with(&mut |registry| home = registry.homes.get(&allocation).map(|found| found.worker));
     home
 }
 
@@ -284,13 +287,13 @@ pub(crate) fn home_of(book: &Arc<dyn SharedBook>, allocation: AllocationId) -> O
 /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`] or [`Refusal::TotalQuota`] when the quota is used up;
 /// nothing is taken then.
 pub fn take_quota(
-    book: &Arc<dyn SharedBook>,
+    registry: &Arc<dyn SharedRegistry>,
     (account, customer): (Account, Prefix),
     quota: AllocationQuota,
 ) -> Result<QuotaLease, Refusal> {
     let mut taken = Err(Refusal::TotalQuota);
-    book.with(&mut |book| taken = book.take(&account, customer, quota));
-    taken.map(|()| QuotaLease { book: Arc::clone(book), account, customer })
+    registry.with(&mut |registry| taken = registry.take(&account, customer, quota));
+    taken.map(|()| QuotaLease { registry: Arc::clone(registry), account, customer })
 }
 
 /// Keeps a port until it is redeemed by its token or expires. Reservations that have expired are swept
@@ -299,41 +302,45 @@ pub fn take_quota(
 /// # Errors
 /// [`ReservationsFull`] when there is no room, or the token is taken; the port is free again then.
 pub fn reserve(
-    book: &Arc<dyn SharedBook>,
+    registry: &Arc<dyn SharedRegistry>,
     token: [u8; 8],
     reservation: Reservation,
     now: Instant,
 ) -> Result<(), ReservationsFull> {
     let mut reservation = Some(reservation);
-    book.with(&mut |book| {
-        book.sweep(now);
+    registry.with(&mut |registry| {
+        registry.sweep(now);
         if let Some(kept) = reservation.take_if(|kept| {
-            book.may_reserve(&kept.account, kept.customer)
-                && !book.reservations.contains_key(&token)
+            registry.may_reserve(&kept.account, kept.customer)
+                && !registry.reservations.contains_key(&token)
         }) {
-            book.reservations.insert(token, kept);
+            registry.reservations.insert(token, kept);
         }
     });
     if reservation.is_none() { Ok(()) } else { Err(ReservationsFull) }
 }
 
-/// Takes the reservation with this token out of the book: a token is good for one Allocate. `None` if
+/// Takes the reservation with this token out of the registry: a token is good for one Allocate. `None` if
 /// it is unknown, used or expired.
-pub fn redeem(book: &Arc<dyn SharedBook>, token: [u8; 8], now: Instant) -> Option<Reservation> {
+pub fn redeem(
+    registry: &Arc<dyn SharedRegistry>,
+    token: [u8; 8],
+    now: Instant,
+) -> Option<Reservation> {
     let mut found = None;
-    book.with(&mut |book| {
-        book.sweep(now);
-        found = book.reservations.remove(&token);
+    registry.with(&mut |registry| {
+        registry.sweep(now);
+        found = registry.reservations.remove(&token);
     });
     found
 }
 
 /// Gives back the ports of reservations that have expired, and says when the next one will.
-pub fn sweep(book: &Arc<dyn SharedBook>, now: Instant) -> Option<Instant> {
+pub fn sweep(registry: &Arc<dyn SharedRegistry>, now: Instant) -> Option<Instant> {
     let mut next = None;
-    book.with(&mut |book| {
-        book.sweep(now);
-        next = book.reservations.values().map(|reservation| reservation.expires).min();
+    registry.with(&mut |registry| {
+        registry.sweep(now);
+        next = registry.reservations.values().map(|reservation| reservation.expires).min();
     });
     next
 }

@@ -5,16 +5,16 @@ use std::sync::Mutex;
 use std::thread;
 use std::vec::Vec;
 
-struct Locked(Mutex<Book>);
+struct Locked(Mutex<Registry>);
 
-impl SharedBook for Locked {
-    fn with(&self, f: &mut dyn FnMut(&mut Book)) {
+impl SharedRegistry for Locked {
+    fn with(&self, f: &mut dyn FnMut(&mut Registry)) {
         f(&mut self.0.lock().unwrap());
     }
 }
 
-fn shared() -> Arc<dyn SharedBook> {
-    Arc::new(Locked(Mutex::new(Book::new())))
+fn shared() -> Arc<dyn SharedRegistry> {
+    Arc::new(Locked(Mutex::new(Registry::new())))
 }
 
 fn account(name: &str) -> Account {
@@ -27,16 +27,16 @@ fn customer(last: u8) -> Prefix {
 
 /// The same at one customer.
 fn take_quota(
-    book: &Arc<dyn SharedBook>,
+    registry: &Arc<dyn SharedRegistry>,
     account: Account,
     quota: AllocationQuota,
 ) -> Result<QuotaLease, Refusal> {
-    super::take_quota(book, (account, customer(7)), quota)
+    super::take_quota(registry, (account, customer(7)), quota)
 }
 
-fn read<T>(book: &Arc<dyn SharedBook>, f: impl Fn(&Book) -> T) -> T {
+fn read<T>(registry: &Arc<dyn SharedRegistry>, f: impl Fn(&Registry) -> T) -> T {
     let mut result = None;
-    book.with(&mut |book| result = Some(f(book)));
+    registry.with(&mut |registry| result = Some(f(registry)));
     result.unwrap()
 }
 
@@ -63,25 +63,31 @@ fn reservation_of(name: &str, ports: &Arc<RelayPorts>, expires: Instant) -> Rese
 
 #[test]
 fn an_account_has_its_quota_and_a_dropped_lease_gives_back() {
-    let book = shared();
-    let first = take_quota(&book, account("ann"), quota(2, 0)).unwrap();
-    let second = take_quota(&book, account("ann"), quota(2, 0)).unwrap();
-    assert_eq!(take_quota(&book, account("ann"), quota(2, 0)).unwrap_err(), Refusal::UserQuota);
-    let _bob = take_quota(&book, account("bob"), quota(2, 0)).unwrap();
+    let registry = shared();
+    let first = take_quota(&registry, account("ann"), quota(2, 0)).unwrap();
+    let second = take_quota(&registry, account("ann"), quota(2, 0)).unwrap();
+    assert_eq!(take_quota(&registry, account("ann"), quota(2, 0)).unwrap_err(), Refusal::UserQuota);
+    let _bob = take_quota(&registry, account("bob"), quota(2, 0)).unwrap();
     assert_eq!(
-        read(&book, |book| (book.allocations_of(&account("ann")), book.allocations())),
+        read(&registry, |registry| (
+            registry.allocations_of(&account("ann")),
+            registry.allocations()
+        )),
         (2, 3)
     );
     drop(first);
-    let third = take_quota(&book, account("ann"), quota(2, 0)).unwrap();
+    let third = take_quota(&registry, account("ann"), quota(2, 0)).unwrap();
     assert_eq!(third.account(), &account("ann"));
     drop((second, third));
     assert_eq!(
-        read(&book, |book| (book.allocations_of(&account("ann")), book.allocations())),
+        read(&registry, |registry| (
+            registry.allocations_of(&account("ann")),
+            registry.allocations()
+        )),
         (0, 1)
     );
     assert_eq!(
-        read(&book, |book| book.accounts.len()),
+        read(&registry, |registry| registry.accounts.len()),
         1,
         "an account without allocations is forgotten"
     );
@@ -89,94 +95,101 @@ fn an_account_has_its_quota_and_a_dropped_lease_gives_back() {
 
 #[test]
 fn realms_keep_accounts_of_one_name_apart() {
-    let book = shared();
+    let registry = shared();
     let elsewhere = Account { realm: "example.net".into(), name: "ann".into() };
-    let _here = take_quota(&book, account("ann"), quota(1, 0)).unwrap();
-    let _there = take_quota(&book, elsewhere, quota(1, 0)).unwrap();
-    assert_eq!(take_quota(&book, account("ann"), quota(1, 0)).unwrap_err(), Refusal::UserQuota);
+    let _here = take_quota(&registry, account("ann"), quota(1, 0)).unwrap();
+    let _there = take_quota(&registry, elsewhere, quota(1, 0)).unwrap();
+    assert_eq!(take_quota(&registry, account("ann"), quota(1, 0)).unwrap_err(), Refusal::UserQuota);
 }
 
 #[test]
 fn the_total_counts_all_accounts() {
-    let book = shared();
+    let registry = shared();
     let leases: Vec<_> = (0..3)
-        .map(|i| take_quota(&book, account(&std::format!("user{i}")), quota(0, 3)).unwrap())
+        .map(|i| take_quota(&registry, account(&std::format!("user{i}")), quota(0, 3)).unwrap())
         .collect();
-    assert_eq!(take_quota(&book, account("late"), quota(0, 3)).unwrap_err(), Refusal::TotalQuota);
     assert_eq!(
-        read(&book, |book| book.allocations_of(&account("late"))),
+        take_quota(&registry, account("late"), quota(0, 3)).unwrap_err(),
+        Refusal::TotalQuota
+    );
+    assert_eq!(
+        read(&registry, |registry| registry.allocations_of(&account("late"))),
         0,
         "a refusal takes nothing"
     );
     drop(leases);
-    assert!(take_quota(&book, account("late"), quota(0, 3)).is_ok());
+    assert!(take_quota(&registry, account("late"), quota(0, 3)).is_ok());
 }
 
 #[test]
 fn nobody_in_particular_has_no_quota_of_their_own() {
-    let book = shared();
+    let registry = shared();
     let leases: Vec<_> =
-        (0..5).map(|_| take_quota(&book, account(""), quota(1, 5)).unwrap()).collect();
-    assert_eq!(take_quota(&book, account(""), quota(1, 5)).unwrap_err(), Refusal::TotalQuota);
+        (0..5).map(|_| take_quota(&registry, account(""), quota(1, 5)).unwrap()).collect();
+    assert_eq!(take_quota(&registry, account(""), quota(1, 5)).unwrap_err(), Refusal::TotalQuota);
     drop(leases);
-    assert_eq!(read(&book, Book::allocations), 0);
+    assert_eq!(read(&registry, Registry::allocations), 0);
 }
 
 #[test]
 fn a_quota_lowered_below_what_is_in_use_refuses_until_enough_ended() {
-    let book = shared();
+    let registry = shared();
     let mut leases: Vec<_> =
-        (0..4).map(|_| take_quota(&book, account("ann"), quota(0, 0)).unwrap()).collect();
-    assert!(take_quota(&book, account("ann"), quota(2, 0)).is_err());
+        (0..4).map(|_| take_quota(&registry, account("ann"), quota(0, 0)).unwrap()).collect();
+    assert!(take_quota(&registry, account("ann"), quota(2, 0)).is_err());
     leases.truncate(2);
-    assert!(take_quota(&book, account("ann"), quota(2, 0)).is_err());
+    assert!(take_quota(&registry, account("ann"), quota(2, 0)).is_err());
     leases.truncate(1);
-    assert!(take_quota(&book, account("ann"), quota(2, 0)).is_ok());
+    assert!(take_quota(&registry, account("ann"), quota(2, 0)).is_ok());
 }
 
 #[test]
 fn a_token_is_good_once_until_it_expires() {
-    let (book, ports) = (shared(), RelayPorts::new());
+    let (registry, ports) = (shared(), RelayPorts::new());
     let kept = reservation(&ports, at(30));
     let relayed = kept.relayed;
-    reserve(&book, [1; 8], kept, at(0)).unwrap();
-    assert_eq!(redeem(&book, [2; 8], at(1)), None, "another token");
+    reserve(&registry, [1; 8], kept, at(0)).unwrap();
+    assert_eq!(redeem(&registry, [2; 8], at(1)), None, "another token");
     assert_eq!(ports.used(), 1, "the port is held meanwhile");
-    let redeemed = redeem(&book, [1; 8], at(29)).unwrap();
+    let redeemed = redeem(&registry, [1; 8], at(29)).unwrap();
     assert_eq!((redeemed.relayed, redeemed.lease.port()), (relayed, relayed.port()));
-    assert_eq!(redeem(&book, [1; 8], at(29)), None, "used");
+    assert_eq!(redeem(&registry, [1; 8], at(29)), None, "used");
     drop(redeemed);
     assert_eq!(ports.used(), 0);
 
-    reserve(&book, [3; 8], reservation(&ports, at(30)), at(0)).unwrap();
-    assert_eq!(redeem(&book, [3; 8], at(30)), None, "expired");
+    reserve(&registry, [3; 8], reservation(&ports, at(30)), at(0)).unwrap();
+    assert_eq!(redeem(&registry, [3; 8], at(30)), None, "expired");
     assert_eq!(ports.used(), 0, "and its port is free");
 }
 
 #[test]
 fn expired_reservations_are_swept_and_their_ports_free() {
-    let (book, ports) = (shared(), RelayPorts::new());
+    let (registry, ports) = (shared(), RelayPorts::new());
     for i in 0..3 {
-        reserve(&book, [i; 8], reservation(&ports, at(30 + u64::from(i))), at(0)).unwrap();
+        reserve(&registry, [i; 8], reservation(&ports, at(30 + u64::from(i))), at(0)).unwrap();
     }
-    sweep(&book, at(31));
-    assert_eq!((ports.used(), read(&book, Book::reservations)), (1, 1));
-    reserve(&book, [9; 8], reservation(&ports, at(70)), at(40)).unwrap();
-    assert_eq!((ports.used(), read(&book, Book::reservations)), (1, 1), "reserving sweeps, too");
+    sweep(&registry, at(31));
+    assert_eq!((ports.used(), read(&registry, Registry::reservations)), (1, 1));
+    reserve(&registry, [9; 8], reservation(&ports, at(70)), at(40)).unwrap();
+    assert_eq!(
+        (ports.used(), read(&registry, Registry::reservations)),
+        (1, 1),
+        "reserving sweeps, too"
+    );
 }
 
 #[test]
 fn reservations_are_bounded_and_a_refused_one_frees_its_port() {
-    let (book, ports) = (shared(), RelayPorts::new());
+    let (registry, ports) = (shared(), RelayPorts::new());
     for i in 0..RESERVATIONS_MAX as u64 {
-        reserve(&book, i.to_be_bytes(), reservation(&ports, at(30)), at(0)).unwrap();
+        reserve(&registry, i.to_be_bytes(), reservation(&ports, at(30)), at(0)).unwrap();
     }
     let late = || reservation(&ports, at(60));
-    assert_eq!(reserve(&book, [0xFF; 8], late(), at(1)), Err(ReservationsFull));
+    assert_eq!(reserve(&registry, [0xFF; 8], late(), at(1)), Err(ReservationsFull));
     assert_eq!(ports.used() as usize, RESERVATIONS_MAX);
-    assert!(reserve(&book, [0xFF; 8], late(), at(30)).is_ok(), "room after expiry");
+    assert!(reserve(&registry, [0xFF; 8], late(), at(30)).is_ok(), "room after expiry");
     assert_eq!(
-        reserve(&book, [0xFF; 8], late(), at(30)),
+        reserve(&registry, [0xFF; 8], late(), at(30)),
         Err(ReservationsFull),
         "the token is taken"
     );
@@ -185,9 +198,9 @@ fn reservations_are_bounded_and_a_refused_one_frees_its_port() {
 
 #[test]
 fn one_account_cannot_reserve_every_port() {
-    let (book, ports) = (shared(), RelayPorts::new());
+    let (registry, ports) = (shared(), RelayPorts::new());
     let reserve_for = |name: &str, token: u64| {
-        reserve(&book, token.to_be_bytes(), reservation_of(name, &ports, at(30)), at(0))
+        reserve(&registry, token.to_be_bytes(), reservation_of(name, &ports, at(30)), at(0))
     };
     for token in 0..RESERVATIONS_PER_ACCOUNT_MAX as u64 {
         reserve_for("eve", token).unwrap();
@@ -198,12 +211,12 @@ fn one_account_cannot_reserve_every_port() {
 
 #[test]
 fn one_customer_cannot_reserve_every_port_by_many_names() {
-    let (book, ports) = (shared(), RelayPorts::new());
+    let (registry, ports) = (shared(), RelayPorts::new());
     let reserve_at = |last, token: u64| {
         let name = std::format!("{}", 1_900_000_000 + token);
         let kept = reservation_of(&name, &ports, at(30));
         let kept = Reservation { customer: customer(last), ..kept };
-        reserve(&book, token.to_be_bytes(), kept, at(0))
+        reserve(&registry, token.to_be_bytes(), kept, at(0))
     };
     for token in 0..RESERVATIONS_PER_ACCOUNT_MAX as u64 {
         reserve_at(1, token).unwrap();
@@ -214,30 +227,33 @@ fn one_customer_cannot_reserve_every_port_by_many_names() {
 
 #[test]
 fn workers_together_keep_the_quota() {
-    let book = shared();
+    let registry = shared();
     let granted: u32 = thread::scope(|scope| {
         let workers: Vec<_> = (0..4)
             .map(|_| {
-                let book = &book;
+                let registry = &registry;
                 scope.spawn(move || {
                     let leases: Vec<_> = (0..100)
-                        .filter_map(|_| take_quota(book, account("ann"), quota(50, 0)).ok())
+                        .filter_map(|_| take_quota(registry, account("ann"), quota(50, 0)).ok())
                         .collect();
-                    assert!(read(book, |book| book.allocations_of(&account("ann"))) <= 50);
+                    assert!(
+                        read(registry, |registry| registry.allocations_of(&account("ann"))) <= 50
+                    );
                     u32::try_from(leases.into_iter().map(std::mem::forget).count()).unwrap()
                 })
             })
             .collect();
         workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
-    assert_eq!((granted, read(&book, Book::allocations)), (50, 50));
+    assert_eq!((granted, read(&registry, Registry::allocations)), (50, 50));
 }
 
 #[test]
 fn a_customer_has_its_quota_whichever_accounts_it_uses() {
-    let book = shared();
+    let registry = shared();
     let quota = AllocationQuota { per_account: 0, per_customer: 2, total: 0 };
-    let take = |name: &str, last| super::take_quota(&book, (account(name), customer(last)), quota);
+    let take =
+        |name: &str, last| super::take_quota(&registry, (account(name), customer(last)), quota);
     // Bare time stamps: an account each.
     let first = take("1900000000", 1).unwrap();
     let _second = take("1900000001", 1).unwrap();
@@ -245,5 +261,5 @@ fn a_customer_has_its_quota_whichever_accounts_it_uses() {
     let _elsewhere = take("1900000002", 2).unwrap();
     drop(first);
     assert!(take("1900000003", 1).is_ok());
-    assert_eq!(read(&book, |book| book.customers.len()), 2);
+    assert_eq!(read(&registry, |registry| registry.customers.len()), 2);
 }
