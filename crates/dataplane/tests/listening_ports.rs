@@ -10,7 +10,7 @@ use linux_net::{TcpListener, TcpOptions, UdpOptions, UdpSocket};
 use stun_wire::Method;
 use support::data::{Alice, code_of};
 use support::{Start, World, policy};
-use turn_proto::{Policy, PortRange, PortWish};
+use turn_proto::{Policy, PortRange, PortRequirement};
 
 const ANYWHERE: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 const UDP: u8 = 17;
@@ -76,7 +76,7 @@ fn ports_of_the_servers_own_listeners_are_never_drawn() {
     let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), world.server.port());
     let policy = only_port(at.port());
     world.apply(policy.clone());
-    assert!(policy.relay[0].ports.claim(policy.ports, PortWish::Any, 0).is_none());
+    assert!(policy.relay[0].ports.claim(policy.ports, PortRequirement::Any, 0).is_none());
     assert_eq!(policy.relay[0].ports.used(), 0, "it is no relay's");
     for protocol in [UDP, TCP] {
         let mut alice = Alice::connect(at);

@@ -101,7 +101,8 @@ fn no_address_of_the_host_is_a_peer_by_default() {
 #[test]
 fn used_ports_survive_a_reload_with_their_address() {
     let old = policy("relay.addresses = ['203.0.113.7', '203.0.113.8']", "", None);
-    let (lease, _) = old.relay[1].ports.claim(old.ports, turn_proto::PortWish::Any, 1).unwrap();
+    let (lease, _) =
+        old.relay[1].ports.claim(old.ports, turn_proto::PortRequirement::Any, 1).unwrap();
     let new = policy("relay.addresses = ['203.0.113.8', '203.0.113.9']", "", Some(&old));
     assert!(
         Arc::ptr_eq(&old.relay[1].ports, &new.relay[0].ports) && lease.is_of(&new.relay[0].ports)

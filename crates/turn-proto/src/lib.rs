@@ -81,7 +81,7 @@ pub use policy::{
     AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas,
     RelayAddress, SharedSecret, StrangerBudget, TokenAlgorithm, TokenAuthority, TokenKey,
 };
-pub use ports::{PortLease, PortRange, PortWish, RelayPorts};
+pub use ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub use registry::{
     Account, AllocationQuota, QuotaLease, Registry, Reservation, ReservationsFull, SharedRegistry,
     redeem, reserve, sweep, take_quota,

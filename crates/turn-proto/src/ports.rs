@@ -4,7 +4,7 @@ mod bitmap;
 mod range;
 
 pub use bitmap::{PortLease, RelayPorts};
-pub use range::{PortRange, PortWish};
+pub use range::{PortRange, PortRequirement};
 
 /// Building blocks of the bitmap. `tests/interleavings.rs` compiles the bitmap with smaller parts, to try every
 /// interleaving of its users.

@@ -25,20 +25,20 @@ use std::sync::Arc;
 
 use bitmap::{PortLease, RelayPorts};
 use loom::{model, thread};
-use range::{PortRange, PortWish};
+use range::{PortRange, PortRequirement};
 use turn_types::RelayProtocol;
 
 /// The first port that is not privileged.
 const FIRST: u16 = 1024;
 
-fn claim(ports: &Arc<RelayPorts>, count: u16, wish: PortWish) -> Option<Vec<PortLease>> {
+fn claim(ports: &Arc<RelayPorts>, count: u16, wish: PortRequirement) -> Option<Vec<PortLease>> {
     let range = PortRange::new(FIRST, FIRST + count - 1).unwrap();
     let (lease, next) = ports.claim(range, wish, 0)?;
     Some([Some(lease), next].into_iter().flatten().collect())
 }
 
 /// Two workers claim at the same time: what each of them got.
-fn both(count: u16, wishes: [PortWish; 2]) -> [Option<Vec<PortLease>>; 2] {
+fn both(count: u16, wishes: [PortRequirement; 2]) -> [Option<Vec<PortLease>>; 2] {
     let ports = RelayPorts::new();
     let other = Arc::clone(&ports);
     let second = thread::spawn(move || claim(&other, count, wishes[1]));
@@ -52,7 +52,7 @@ fn both(count: u16, wishes: [PortWish; 2]) -> [Option<Vec<PortLease>>; 2] {
 #[test]
 fn a_port_goes_to_one_of_two() {
     model(|| {
-        let got = both(1, [PortWish::Any; 2]);
+        let got = both(1, [PortRequirement::Any; 2]);
         assert_eq!(got.iter().flatten().count(), 1);
     });
 }
@@ -60,7 +60,7 @@ fn a_port_goes_to_one_of_two() {
 #[test]
 fn nobody_goes_without_while_there_is_one_for_each() {
     model(|| {
-        let got = both(2, [PortWish::Any; 2]);
+        let got = both(2, [PortRequirement::Any; 2]);
         assert_eq!(got.iter().flatten().count(), 2);
     });
 }
@@ -68,7 +68,7 @@ fn nobody_goes_without_while_there_is_one_for_each() {
 #[test]
 fn a_pair_is_whole_or_not_there() {
     model(|| {
-        let [any, pair] = both(2, [PortWish::Any, PortWish::EvenWithNext]);
+        let [any, pair] = both(2, [PortRequirement::Any, PortRequirement::EvenWithNext]);
         // The one port leaves no pair; the pair leaves no port.
         assert!(any.is_some() != pair.is_some());
         assert!(pair.is_none_or(|pair| pair.len() == 2));
@@ -79,13 +79,13 @@ fn a_pair_is_whole_or_not_there() {
 fn a_port_given_back_is_free_and_not_open_for_the_next() {
     model(|| {
         let ports = RelayPorts::new();
-        let lease = claim(&ports, 1, PortWish::Any).unwrap().remove(0);
+        let lease = claim(&ports, 1, PortRequirement::Any).unwrap().remove(0);
         for protocol in [RelayProtocol::Udp, RelayProtocol::Tcp] {
             lease.mark_open(protocol);
         }
         let other = Arc::clone(&ports);
         let next = thread::spawn(move || {
-            let lease = claim(&other, 1, PortWish::Any);
+            let lease = claim(&other, 1, PortRequirement::Any);
             // Until its own socket is bound no peer may be reached there.
             let is_open = other.is_open(FIRST) || other.is_listening(FIRST);
             assert!(lease.is_none() || !is_open);
@@ -95,7 +95,7 @@ fn a_port_given_back_is_free_and_not_open_for_the_next() {
         let next = next.join().unwrap();
         assert_eq!(ports.used() == 1, next.is_some());
         drop(next);
-        assert!(claim(&ports, 1, PortWish::Any).is_some());
+        assert!(claim(&ports, 1, PortRequirement::Any).is_some());
     });
 }
 
@@ -103,10 +103,10 @@ fn a_port_given_back_is_free_and_not_open_for_the_next() {
 fn giving_back_takes_nothing_of_a_neighbour() {
     model(|| {
         let ports = RelayPorts::new();
-        let first = claim(&ports, 2, PortWish::Any).unwrap();
+        let first = claim(&ports, 2, PortRequirement::Any).unwrap();
         let other = Arc::clone(&ports);
         let second = thread::spawn(move || {
-            let second = claim(&other, 2, PortWish::Any).unwrap();
+            let second = claim(&other, 2, PortRequirement::Any).unwrap();
             second[0].mark_open(RelayProtocol::Udp);
             second
         });

@@ -12,7 +12,7 @@ use core::{array, fmt};
 use turn_types::RelayProtocol;
 
 use super::parts::{AtomicU64, DRAWS, WORDS};
-use super::range::{BITS, PortRange, PortWish};
+use super::range::{BITS, PortRange, PortRequirement};
 
 /// The even ports of a word. A port and its odd successor are always in the same word.
 const EVEN: u64 = 0x5555_5555_5555_5555;
@@ -45,7 +45,7 @@ impl RelayPorts {
         self.excluded[index].fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// Takes a free port, or two for [`PortWish::EvenWithNext`]. Every free port that fits is equally
+    /// Takes a free port, or two for [`PortRequirement::EvenWithNext`]. Every free port that fits is equally
     /// likely, as far as `random` is uniform, so that ports tell nothing about each other. `None` only
     /// if no free port fits.
     ///
@@ -55,20 +55,20 @@ impl RelayPorts {
     pub fn claim(
         self: &Arc<Self>,
         range: PortRange,
-        wish: PortWish,
+        wish: PortRequirement,
         random: u64,
     ) -> Option<(PortLease, Option<PortLease>)> {
         let port = self.draw(range, wish, random).or_else(|| self.choose(range, wish, random))?;
         let lease = |port| PortLease { ports: Arc::clone(self), port };
         let next = match wish {
-            PortWish::Any | PortWish::Even => None,
-            PortWish::EvenWithNext => Some(lease(port + 1)),
+            PortRequirement::Any | PortRequirement::Even => None,
+            PortRequirement::EvenWithNext => Some(lease(port + 1)),
         };
         Some((lease(port), next))
     }
 
     /// Takes the first port that fits of a few drawn from the range.
-    fn draw(&self, range: PortRange, wish: PortWish, random: u64) -> Option<u16> {
+    fn draw(&self, range: PortRange, wish: PortRequirement, random: u64) -> Option<u16> {
         (0..DRAWS).find_map(|draw| {
             let port = range.min() + (spread(random, draw) % u64::from(range.count())) as u16;
             let (index, bit) = place(port);
@@ -78,7 +78,7 @@ impl RelayPorts {
     }
 
     /// Takes one of all ports that fit.
-    fn choose(&self, range: PortRange, wish: PortWish, random: u64) -> Option<u16> {
+    fn choose(&self, range: PortRange, wish: PortRequirement, random: u64) -> Option<u16> {
         loop {
             let free: u64 = (0..WORDS)
                 .map(|index| u64::from(self.fitting(range, wish, index).count_ones()))
@@ -115,7 +115,7 @@ impl RelayPorts {
     }
 
     /// The free ports of the `index`-th word that fit.
-    fn fitting(&self, range: PortRange, wish: PortWish, index: usize) -> u64 {
+    fn fitting(&self, range: PortRange, wish: PortRequirement, index: usize) -> u64 {
         let mask = range.mask(index);
         if mask == 0 {
             return 0;
@@ -124,14 +124,14 @@ impl RelayPorts {
             [&self.words, &self.excluded].map(|table| table[index].load(Ordering::Relaxed));
         let free = !used & !excluded & mask;
         match wish {
-            PortWish::Any => free,
-            PortWish::Even => free & EVEN,
-            PortWish::EvenWithNext => free & free >> 1 & EVEN,
+            PortRequirement::Any => free,
+            PortRequirement::Even => free & EVEN,
+            PortRequirement::EvenWithNext => free & free >> 1 & EVEN,
         }
     }
 
     /// The `n`-th free port that fits; `None` if there are no longer so many.
-    fn nth_fitting(&self, range: PortRange, wish: PortWish, mut n: u64) -> Option<u16> {
+    fn nth_fitting(&self, range: PortRange, wish: PortRequirement, mut n: u64) -> Option<u16> {
         for index in 0..WORDS {
             let mut fitting = self.fitting(range, wish, index);
             let count = u64::from(fitting.count_ones());
@@ -148,11 +148,11 @@ impl RelayPorts {
     }
 
     /// Marks a port, or it and the next one, as used; false if it no longer is free.
-    fn take(&self, port: u16, wish: PortWish) -> bool {
+    fn take(&self, port: u16, wish: PortRequirement) -> bool {
         let (index, bit) = place(port);
         let bits = match wish {
-            PortWish::Any | PortWish::Even => bit,
-            PortWish::EvenWithNext => bit | bit << 1,
+            PortRequirement::Any | PortRequirement::Even => bit,
+            PortRequirement::EvenWithNext => bit | bit << 1,
         };
         self.words[index]
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {

@@ -63,7 +63,7 @@ impl fmt::Display for PortRange {
 
 /// Port requirement of a client (EVEN-PORT, RFC 8656 §18.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortWish {
+pub enum PortRequirement {
     /// Any port.
     Any,
     /// An even port: EVEN-PORT without the R bit.

@@ -12,7 +12,7 @@ const fn range(min: u16, max: u16) -> PortRange {
 }
 
 fn is_used(ports: &Arc<RelayPorts>, port: u16) -> bool {
-    ports.claim(range(port, port), PortWish::Any, 0).is_none()
+    ports.claim(range(port, port), PortRequirement::Any, 0).is_none()
 }
 
 /// A sequence of numbers that look random (SplitMix64).
@@ -42,7 +42,7 @@ fn every_port_of_a_range_is_given_once_and_none_outside() {
         let mut seed = 7;
         let mut leases = Vec::new();
         while let Some((lease, None)) =
-            ports.claim(range(min, max), PortWish::Any, random(&mut seed))
+            ports.claim(range(min, max), PortRequirement::Any, random(&mut seed))
         {
             leases.push(lease);
         }
@@ -58,7 +58,7 @@ fn every_port_of_a_range_is_given_once_and_none_outside() {
 #[test]
 fn an_excluded_port_is_never_given() {
     let ports = RelayPorts::new();
-    let lease = ports.claim(range(2001, 2001), PortWish::Any, 0).unwrap();
+    let lease = ports.claim(range(2001, 2001), PortRequirement::Any, 0).unwrap();
     for port in [2000, 2001, 2005] {
         ports.exclude(port);
     }
@@ -66,29 +66,30 @@ fn an_excluded_port_is_never_given() {
     drop(lease);
     let claim = |wish, random| ports.claim(range(2000, 2005), wish, random);
     for random in 0..100 {
-        let port = claim(PortWish::Any, random).unwrap().0.port();
+        let port = claim(PortRequirement::Any, random).unwrap().0.port();
         assert!((2002..=2004).contains(&port), "{port}");
-        let (even, next) = claim(PortWish::EvenWithNext, random).unwrap();
+        let (even, next) = claim(PortRequirement::EvenWithNext, random).unwrap();
         assert_eq!((even.port(), next.unwrap().port()), (2002, 2003));
     }
-    assert!(ports.claim(range(2000, 2001), PortWish::Any, 7).is_none());
+    assert!(ports.claim(range(2000, 2001), PortRequirement::Any, 7).is_none());
 }
 
 #[test]
 fn the_last_free_port_is_found_wherever_the_search_begins() {
     let ports = RelayPorts::new();
-    let all: Vec<_> =
-        (0..1000).map(|i| ports.claim(range(2000, 2999), PortWish::Any, i).unwrap().0).collect();
+    let all: Vec<_> = (0..1000)
+        .map(|i| ports.claim(range(2000, 2999), PortRequirement::Any, i).unwrap().0)
+        .collect();
     for mut free in all {
         let port = free.port();
         for random in [0, 1, u64::MAX, 12_345] {
             drop(free);
-            free = ports.claim(range(2000, 2999), PortWish::Any, random).unwrap().0;
+            free = ports.claim(range(2000, 2999), PortRequirement::Any, random).unwrap().0;
             assert_eq!(free.port(), port);
         }
         std::mem::forget(free); // stays in use
     }
-    assert_eq!(ports.claim(range(2000, 2999), PortWish::Any, 3), None);
+    assert_eq!(ports.claim(range(2000, 2999), PortRequirement::Any, 3), None);
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn even_ports_and_pairs() {
     let mut seed = 1;
     let mut even = Vec::new();
     while let Some((lease, next)) =
-        ports.claim(range(3001, 3010), PortWish::Even, random(&mut seed))
+        ports.claim(range(3001, 3010), PortRequirement::Even, random(&mut seed))
     {
         assert!(next.is_none());
         even.push(lease);
@@ -110,7 +111,7 @@ fn even_ports_and_pairs() {
     // 3001 and 3010 have no partner within the range.
     let mut pairs = Vec::new();
     while let Some((lease, next)) =
-        ports.claim(range(3001, 3010), PortWish::EvenWithNext, random(&mut seed))
+        ports.claim(range(3001, 3010), PortRequirement::EvenWithNext, random(&mut seed))
     {
         let next = next.unwrap();
         assert_eq!((lease.port() % 2, next.port()), (0, lease.port() + 1));
@@ -123,26 +124,26 @@ fn even_ports_and_pairs() {
     // Half a pair that is free is no pair.
     let (_even, next) = pairs.pop().unwrap();
     drop(next);
-    assert_eq!(ports.claim(range(3001, 3010), PortWish::EvenWithNext, 0), None);
+    assert_eq!(ports.claim(range(3001, 3010), PortRequirement::EvenWithNext, 0), None);
 }
 
 #[test]
 fn a_pair_at_the_end_of_the_port_numbers() {
     let ports = RelayPorts::new();
-    let (even, odd) = ports.claim(range(65_534, 65_535), PortWish::EvenWithNext, 9).unwrap();
+    let (even, odd) = ports.claim(range(65_534, 65_535), PortRequirement::EvenWithNext, 9).unwrap();
     assert_eq!((even.port(), odd.unwrap().port()), (65_534, 65_535));
 }
 
 #[test]
 fn a_port_is_free_again_when_its_lease_is_dropped() {
     let ports = RelayPorts::new();
-    let (lease, _) = ports.claim(range(4000, 4000), PortWish::Any, 0).unwrap();
+    let (lease, _) = ports.claim(range(4000, 4000), PortRequirement::Any, 0).unwrap();
     assert!(is_used(&ports, 4000) && !is_used(&ports, 4001));
     assert!(lease.is_of(&ports) && !lease.is_of(&RelayPorts::new()));
-    assert_eq!(ports.claim(range(4000, 4000), PortWish::Any, 0), None);
+    assert_eq!(ports.claim(range(4000, 4000), PortRequirement::Any, 0), None);
     drop(lease);
     assert!(!is_used(&ports, 4000));
-    assert!(ports.claim(range(4000, 4000), PortWish::Any, 0).is_some());
+    assert!(ports.claim(range(4000, 4000), PortRequirement::Any, 0).is_some());
 }
 
 #[test]
@@ -150,13 +151,15 @@ fn free_ports_are_equally_likely_however_the_others_lie() {
     // Ten free ports: one alone behind a long run of used ones, nine side by side.
     let ports = RelayPorts::new();
     let free: Vec<u16> = [5900].into_iter().chain(6000..6009).collect();
-    let mut leases: Vec<_> =
-        (0..1000).map(|i| ports.claim(range(5500, 6499), PortWish::Any, i).unwrap().0).collect();
+    let mut leases: Vec<_> = (0..1000)
+        .map(|i| ports.claim(range(5500, 6499), PortRequirement::Any, i).unwrap().0)
+        .collect();
     leases.retain(|lease| !free.contains(&lease.port()));
     let mut counts = [0u32; 10];
     let mut seed = 3;
     for _ in 0..10_000 {
-        let (lease, _) = ports.claim(range(5500, 6499), PortWish::Any, random(&mut seed)).unwrap();
+        let (lease, _) =
+            ports.claim(range(5500, 6499), PortRequirement::Any, random(&mut seed)).unwrap();
         counts[free.iter().position(|port| *port == lease.port()).unwrap()] += 1;
     }
     // 1000 each is expected; 200 is more than six standard deviations.
@@ -175,9 +178,9 @@ fn threads_never_share_a_port_and_leave_none_behind() {
                 let mut held: Vec<PortLease> = Vec::new();
                 for _ in 0..5000 {
                     let wish = match random(&mut seed) % 3 {
-                        0 => PortWish::Any,
-                        1 => PortWish::Even,
-                        _ => PortWish::EvenWithNext,
+                        0 => PortRequirement::Any,
+                        1 => PortRequirement::Even,
+                        _ => PortRequirement::EvenWithNext,
                     };
                     // Few ports for four threads: they meet all the time.
                     if let Some((lease, next)) =
@@ -223,9 +226,9 @@ proptest! {
             let used: BTreeSet<u16> = held.iter().map(PortLease::port).collect();
             let free = |port: u16| port >= min && port <= min + len && !used.contains(&port);
             let wish = match step {
-                0 => PortWish::Any,
-                1 => PortWish::Even,
-                2 => PortWish::EvenWithNext,
+                0 => PortRequirement::Any,
+                1 => PortRequirement::Even,
+                2 => PortRequirement::EvenWithNext,
                 _ => {
                     if !held.is_empty() {
                         let index = usize::try_from(random % held.len() as u64).unwrap();
@@ -235,14 +238,14 @@ proptest! {
                 }
             };
             let fits = |port: u16| free(port) && match wish {
-                PortWish::Any => true,
-                PortWish::Even => port.is_multiple_of(2),
-                PortWish::EvenWithNext => port.is_multiple_of(2) && free(port + 1),
+                PortRequirement::Any => true,
+                PortRequirement::Even => port.is_multiple_of(2),
+                PortRequirement::EvenWithNext => port.is_multiple_of(2) && free(port + 1),
             };
             match ports.claim(range, wish, random) {
                 Some((lease, next)) => {
                     prop_assert!(fits(lease.port()));
-                    prop_assert_eq!(next.is_some(), wish == PortWish::EvenWithNext);
+                    prop_assert_eq!(next.is_some(), wish == PortRequirement::EvenWithNext);
                     held.push(lease);
                     held.extend(next);
                 }
@@ -258,7 +261,7 @@ proptest! {
 #[test]
 fn a_port_is_open_from_its_socket_to_the_end_of_its_lease() {
     let ports = RelayPorts::new();
-    let (even, next) = ports.claim(PortRange::DYNAMIC, PortWish::EvenWithNext, 5).unwrap();
+    let (even, next) = ports.claim(PortRange::DYNAMIC, PortRequirement::EvenWithNext, 5).unwrap();
     let next = next.unwrap();
     assert!(!ports.is_open(even.port()), "claimed, not bound");
     even.mark_open(RelayProtocol::Udp);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ports::{PortRange, PortWish, RelayPorts};
+use crate::ports::{PortRange, PortRequirement, RelayPorts};
 use core::time::Duration;
 use std::sync::Mutex;
 use std::thread;
@@ -54,7 +54,7 @@ fn reservation(ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
 
 /// A reservation of a customer of its own.
 fn reservation_of(name: &str, ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
-    let (lease, _) = ports.claim(PortRange::DYNAMIC, PortWish::Any, 7).unwrap();
+    let (lease, _) = ports.claim(PortRange::DYNAMIC, PortRequirement::Any, 7).unwrap();
     let relayed = RelayedAddr(([192, 0, 2, 1], lease.port()).into());
     let [high, low] = lease.port().to_be_bytes();
     let customer = Prefix::customer([198, 51, high, low].into());

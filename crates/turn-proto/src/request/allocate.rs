@@ -18,7 +18,7 @@ use crate::auth::Authenticated;
 use crate::notice::Refusal;
 use crate::peer_rules::is_tunnel;
 use crate::policy::{Lifetimes, Policy};
-use crate::ports::PortWish;
+use crate::ports::PortRequirement;
 use crate::registry::{self, Account, AllocationQuota, Reservation};
 use crate::state::State;
 use crate::table::Slot;
@@ -46,9 +46,9 @@ pub(crate) enum Relayed {
     /// The one that was reserved.
     Reserved([u8; 8]),
     /// One of this family.
-    One(IpFamily, PortWish),
+    One(IpFamily, PortRequirement),
     /// One of each family, or either.
-    Both(PortWish),
+    Both(PortRequirement),
 }
 
 impl State {
@@ -188,9 +188,9 @@ impl Wanted {
         }
         let family = served_family(policy, requested, additional.is_some())?;
         let wish = match even_port.map(value::even_port) {
-            None => PortWish::Any,
-            Some(Ok(false)) => PortWish::Even,
-            Some(Ok(true)) if additional.is_none() => PortWish::EvenWithNext,
+            None => PortRequirement::Any,
+            Some(Ok(false)) => PortRequirement::Even,
+            Some(Ok(true)) if additional.is_none() => PortRequirement::EvenWithNext,
             Some(Ok(true) | Err(_)) => return Err(Refusal::BadRequest),
         };
         let relayed = match additional {

@@ -24,7 +24,7 @@ use crate::notice::{Refusal, Traffic};
 use crate::pending::Waiting;
 use crate::permission::Permissions;
 use crate::policy::Policy;
-use crate::ports::{PortLease, PortWish};
+use crate::ports::{PortLease, PortRequirement};
 use crate::registry::{self, QuotaLease, Reservation};
 use crate::state::State;
 use crate::verdict::{ReplyBuffer, Verdict};
@@ -72,7 +72,7 @@ struct Claim {
     /// The next port, to be reserved.
     next: Option<PortLease>,
     /// What to ask for when this port proves to be taken; `None` for a reserved port.
-    wish: Option<PortWish>,
+    wish: Option<PortRequirement>,
 }
 
 impl Opening {
@@ -117,7 +117,7 @@ impl Opening {
         policy: &Policy,
         state: &mut State,
         family: IpFamily,
-        wish: PortWish,
+        wish: PortRequirement,
     ) -> Result<(), Refusal> {
         let claim = state.claim(policy, family, wish)?;
         self.sockets[index_of(family)] = Socket::Opening(claim);
@@ -129,7 +129,7 @@ impl Opening {
         &mut self,
         policy: &Policy,
         state: &mut State,
-        wish: PortWish,
+        wish: PortRequirement,
     ) -> Result<(), Refusal> {
         for family in IpFamily::ALL {
             if let Err(reason) = self.wants(policy, state, family, wish) {
@@ -244,7 +244,7 @@ impl State {
         &mut self,
         policy: &Policy,
         family: IpFamily,
-        wish: PortWish,
+        wish: PortRequirement,
     ) -> Result<Claim, Refusal> {
         let count = policy.relay_of(family).count();
         if count == 0 {
