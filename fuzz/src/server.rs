@@ -93,7 +93,7 @@ impl<'a> Session<'a> {
         }
         if shape & 2 != 0 {
             policy.auth.open = true;
-            policy.strangers.per_second = 20;
+            policy.unauthenticated.per_second = 20;
         }
         if shape & 4 != 0 {
             policy.auth.secrets.clear();

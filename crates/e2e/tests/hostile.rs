@@ -89,7 +89,7 @@ fn random_bytes() {
 
 #[test]
 fn allocate_requests_from_forged_sources() {
-    let budget = "[quotas]\nstranger_answers_per_second = 10\n";
+    let budget = "[quotas]\nunauthenticated_responses_per_second = 10\n";
     let Some(scene) = Scene::new(budget) else { return };
     // All of 10.88.0.0/16 is local in the client's host, and the server answers towards it.
     let client = scene.lab.namespace(Host::Client);
@@ -105,7 +105,7 @@ fn allocate_requests_from_forged_sources() {
     scene.assert_memory_stays(&["spoofed", &datagrams().to_string(), "10.88"]);
     let status = scene.server.ask(&["status", "--json"]);
     assert!(
-        status.ok && status.output.contains("\"stranger_budget\""),
+        status.ok && status.output.contains("\"unauthenticated_budget\""),
         "more was asked than strangers are answered:\n{}",
         status.output
     );

@@ -10,7 +10,7 @@ mod tokens;
 
 use std::sync::Arc;
 
-use turn_proto::{AlternateServer, StrangerBudget};
+use turn_proto::{AlternateServer, UnauthenticatedBudget};
 use turn_types::Prefix;
 
 use crate::document::Document;
@@ -49,7 +49,9 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
             new_peers_per_second: file.quotas.new_peers_per_second.get(),
             bytes_per_second: file.quotas.bytes_per_second.get(),
         },
-        strangers: StrangerBudget { per_second: file.quotas.stranger_answers_per_second.get() },
+        unauthenticated: UnauthenticatedBudget {
+            per_second: file.quotas.unauthenticated_responses_per_second.get(),
+        },
         lifetimes: turn_proto::Lifetimes {
             allocation_default: file.lifetimes.allocation_default.get(),
             allocation_max: file.lifetimes.allocation_max.get(),

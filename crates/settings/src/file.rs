@@ -36,8 +36,8 @@ pub struct File {
     /// address of its family, and `[::]` is IPv6 alone.
     #[schemars(example = serde_json::json!(["203.0.113.7:3478"]), extend("x-applied" = "restart"))]
     pub listen: Vec<Endpoint>,
-    /// What the server calls itself in answers to clients that have proven who they are; strangers
-    /// are never told. Left out by default.
+    /// SOFTWARE attribute of responses to authenticated requests; others never carry it. Left out by
+    /// default.
     #[schemars(example = &"Turnpike", extend("x-applied" = "live"))]
     pub software: Option<Text<1, 127>>,
     /// Whether clients that ask for it may keep their allocation when they come to have another address

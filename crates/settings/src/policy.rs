@@ -111,7 +111,7 @@ impl Settings {
             lifetimes: self.lifetimes,
             quotas: self.quotas,
             alternate: self.redirect.clone(),
-            strangers: self.strangers,
+            unauthenticated: self.unauthenticated,
             mobility: self.mobility,
             rfc5766_clients: self.rfc5766_clients,
             tcp_relaying: self.tcp.relaying,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use turn_proto::{
-    AlternateServer, DiscoverySockets, Lifetimes, Quotas, SharedSecret, StrangerBudget, TokenKey,
+    AlternateServer, DiscoverySockets, Lifetimes, Quotas, SharedSecret, TokenKey,
+    UnauthenticatedBudget,
 };
 use turn_types::Prefix;
 
@@ -36,8 +37,8 @@ pub struct Settings {
     pub peers: Peers,
     /// How many there may be.
     pub quotas: Quotas,
-    /// What strangers may make the server say.
-    pub strangers: StrangerBudget,
+    /// Rate of responses to unauthenticated requests.
+    pub unauthenticated: UnauthenticatedBudget,
     /// How long things live.
     pub lifetimes: Lifetimes,
     /// Whether clients older than RFC 8656 are served as well.

@@ -55,8 +55,8 @@ fn each_key_is_reported_once_with_both_values() {
         ),
         (
             "",
-            "quotas.stranger_answers_per_second = 5",
-            "live quotas.stranger_answers_per_second: 2000 -> 5",
+            "quotas.unauthenticated_responses_per_second = 5",
+            "live quotas.unauthenticated_responses_per_second: 2000 -> 5",
         ),
         ("", "lifetimes.nonce = '90 s'", "live lifetimes.nonce: \"10 min\" -> \"90 s\""),
         (
@@ -216,7 +216,7 @@ fn pair() -> (Settings, Settings) {
         permissions = 1
         channels = 1
         bytes_per_second = "1 B"
-        stranger_answers_per_second = 1
+        unauthenticated_responses_per_second = 1
         [lifetimes]
         allocation_default = "1 min"
         allocation_max = "2 min"
@@ -272,7 +272,10 @@ const LIVE: &[(&str, &str)] = &[
     ("quotas.channels", "quotas.channels = 1"),
     ("quotas.new_peers_per_second", "quotas.new_peers_per_second = 1"),
     ("quotas.bytes_per_second", "quotas.bytes_per_second = '1 B'"),
-    ("quotas.stranger_answers_per_second", "quotas.stranger_answers_per_second = 1"),
+    (
+        "quotas.unauthenticated_responses_per_second",
+        "quotas.unauthenticated_responses_per_second = 1",
+    ),
     ("lifetimes.allocation_default", "lifetimes.allocation_default = '11 min'"),
     ("lifetimes.allocation_max", "lifetimes.allocation_max = '61 min'"),
     ("lifetimes.permission", "lifetimes.permission = '6 min'"),

@@ -84,7 +84,7 @@ fn everything_set_arrives() {
         permissions = 50
         channels = 60
         bytes_per_second = "2 MiB"
-        stranger_answers_per_second = 7
+        unauthenticated_responses_per_second = 7
         [lifetimes]
         allocation_default = "5 min"
         allocation_max = "2 h"
@@ -130,7 +130,7 @@ fn everything_set_arrives() {
     let quotas = settings.quotas;
     assert_eq!((quotas.allocations_per_user, quotas.allocations_total), (20, 5000));
     assert_eq!((quotas.permissions, quotas.channels, quotas.bytes_per_second), (50, 60, 2 << 20));
-    assert_eq!(settings.strangers.per_second, 7);
+    assert_eq!(settings.unauthenticated.per_second, 7);
     let lifetimes = settings.lifetimes;
     let seconds = [
         lifetimes.allocation_default,

@@ -16,7 +16,7 @@ use turn_bench::session::SessionOptions;
 use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec};
 
 /// The limit of answers to strangers is only in the way where it is not what is tested.
-const OPEN_HANDED: &str = "[quotas]\nstranger_answers_per_second = 0";
+const OPEN_HANDED: &str = "[quotas]\nunauthenticated_responses_per_second = 0";
 
 fn spec(server: &Server, variant: Variant) -> HostileSpec {
     HostileSpec {
@@ -66,7 +66,7 @@ fn who_does_not_log_in_is_answered_and_counted() {
 
 #[test]
 fn a_limit_of_answers_is_seen() {
-    let server = Server::start("[quotas]\nstranger_answers_per_second = 50");
+    let server = Server::start("[quotas]\nunauthenticated_responses_per_second = 50");
     let hostile =
         run_hostile(&spec(&server, Variant::Unauthenticated), &Watched::default(), None).unwrap();
     assert!(hostile.answers < hostile.sent / 2, "{hostile:?}");

@@ -16,7 +16,7 @@ use turn_bench::traffic::Transport;
 use turn_types::IpFamily;
 
 /// The limit of answers to strangers is not what these tests are about.
-const OPEN_HANDED: &str = "[quotas]\nstranger_answers_per_second = 0";
+const OPEN_HANDED: &str = "[quotas]\nunauthenticated_responses_per_second = 0";
 
 fn spec(server: SocketAddr, kind: Kind) -> RequestSpec {
     RequestSpec {
@@ -72,15 +72,17 @@ fn an_allocation_cannot_outlive_its_connection() {
 #[test]
 fn no_more_than_a_quota_are_held_at_a_time() {
     // Were anything left behind, the quota would soon be full.
-    let server =
-        Server::start("[quotas]\nallocations_per_user = 8\nstranger_answers_per_second = 0");
+    let server = Server::start(
+        "[quotas]\nallocations_per_user = 8\nunauthenticated_responses_per_second = 0",
+    );
     assert_all_succeeded(&run(&spec(server.address, Kind::Allocation { release: true })));
 }
 
 #[test]
 fn without_release_the_quota_fills_up_and_is_told() {
-    let server =
-        Server::start("[quotas]\nallocations_per_user = 20\nstranger_answers_per_second = 0");
+    let server = Server::start(
+        "[quotas]\nallocations_per_user = 20\nunauthenticated_responses_per_second = 0",
+    );
     let mut spec = spec(server.address, Kind::Allocation { release: false });
     spec.warm_up = Duration::ZERO;
     let requests = run(&spec);

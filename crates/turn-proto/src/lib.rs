@@ -79,7 +79,7 @@ pub use notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};
 pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
 pub use policy::{
     AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas,
-    RelayAddress, SharedSecret, StrangerBudget, TokenAlgorithm, TokenAuthority, TokenKey,
+    RelayAddress, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey, UnauthenticatedBudget,
 };
 pub use ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub use registry::{

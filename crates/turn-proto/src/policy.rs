@@ -32,8 +32,8 @@ pub struct Policy {
     pub peer_rules: PeerRules,
     /// Where to send clients instead of serving them.
     pub alternate: Option<AlternateServer>,
-    /// What strangers may make us say.
-    pub strangers: StrangerBudget,
+    /// Rate of responses to unauthenticated requests.
+    pub unauthenticated: UnauthenticatedBudget,
     /// Whether clients may keep an allocation when they come to have another 5-tuple (RFC 8016).
     pub mobility: bool,
     /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFF (RFC 5766 §11; coturn picks that one, too), and
@@ -176,13 +176,13 @@ pub struct AlternateServer {
 
 /// Bound on responses to unauthenticated requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StrangerBudget {
+pub struct UnauthenticatedBudget {
     /// Responses per second to one network (/24 of IPv4, /48 of IPv6) whose addresses may be forged, and as
     /// many to one customer (an address of IPv4, /64 of IPv6) whose address was proved; 0 is unlimited.
     pub per_second: u32,
 }
 
-impl StrangerBudget {
+impl UnauthenticatedBudget {
     /// Failed verifications per second and customer: a twentieth of the responses.
     #[must_use]
     pub const fn failed_verifications(self) -> u32 {

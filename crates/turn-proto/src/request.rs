@@ -144,7 +144,7 @@ impl State {
             return self.queue_request(request, false);
         }
         let client = path.five_tuple.client;
-        let may_verify = self.may_verify(policy.strangers, now.instant, client.ip());
+        let may_verify = self.may_verify(policy.unauthenticated, now.instant, client.ip());
         let known = (self.known(now.instant, &path.five_tuple), may_verify);
         let step = auth::authenticate(policy, now, client, &message, known);
         self.after_authentication(request, step, Charged::No, reply)
@@ -209,7 +209,7 @@ impl State {
                 let Request { policy, now, path, message } = *request;
                 let failed = auth::failed_verifications(policy, &message, reason);
                 let of = (path.five_tuple.client.ip(), failed);
-                self.charge_verifications(policy.strangers, now.instant, of);
+                self.charge_verifications(policy.unauthenticated, now.instant, of);
                 // Everything else is judged behind a nonce that was given to this address.
                 let before_nonce = matches!(
                     reason,
@@ -343,7 +343,7 @@ impl State {
     }
 
     /// Refuses an unauthenticated request, within the budget of its source.
-    pub(crate) fn refuse_stranger(
+    pub(crate) fn refuse_unauthenticated(
         &mut self,
         request: &Request<'_>,
         responder: &Responder,
@@ -381,7 +381,7 @@ impl State {
         request: &Request<'_>,
         address: SourceAddress,
     ) -> Result<(), DropReason> {
-        let rate = (request.policy.strangers, request.now.instant);
+        let rate = (request.policy.unauthenticated, request.now.instant);
         let of = (&request.path.five_tuple, request.message.method());
         self.charge_response(rate, of, address)
     }

@@ -22,7 +22,7 @@ use turn_types::{FiveTuple, Instant, Prefix, Transport};
 
 use crate::limits::CUSTOMER_BUCKETS;
 use crate::notice::{Budget, Notice};
-use crate::policy::StrangerBudget;
+use crate::policy::UnauthenticatedBudget;
 use crate::random::Random;
 use crate::source_budget::SourceBudget;
 use crate::state::State;
@@ -62,7 +62,7 @@ impl State {
     /// The budget is spent: nothing is to be sent.
     pub(crate) fn charge_response(
         &mut self,
-        (rate, now): (StrangerBudget, Instant),
+        (rate, now): (UnauthenticatedBudget, Instant),
         (from, method): (&FiveTuple, Method),
         address: SourceAddress,
     ) -> Result<(), DropReason> {
@@ -87,7 +87,7 @@ impl State {
         self.report_spent(now, budget, source);
         Err(match address {
             SourceAddress::Proved => DropReason::ProvedAddressBudget,
-            SourceAddress::Unproved => DropReason::StrangerBudget,
+            SourceAddress::Unproved => DropReason::UnauthenticatedBudget,
         })
     }
 
@@ -120,14 +120,14 @@ impl VerificationBudget {
 
 impl State {
     /// Whether a request of this client may be verified.
-    pub(crate) fn may_verify(&self, rate: StrangerBudget, now: Instant, ip: IpAddr) -> bool {
+    pub(crate) fn may_verify(&self, rate: UnauthenticatedBudget, now: Instant, ip: IpAddr) -> bool {
         rate.per_second == 0 || !self.verifications.0.is_spent(now, Prefix::customer(ip), SECOND)
     }
 
     /// Takes verifications that have failed out of their budget.
     pub(crate) fn charge_verifications(
         &mut self,
-        rate: StrangerBudget,
+        rate: UnauthenticatedBudget,
         now: Instant,
         (ip, failed): (IpAddr, u32),
     ) {
@@ -166,7 +166,7 @@ impl NetworkBudget {
         }
     }
 
-    fn take(&mut self, now: Instant, ip: IpAddr, rate: StrangerBudget) -> bool {
+    fn take(&mut self, now: Instant, ip: IpAddr, rate: UnauthenticatedBudget) -> bool {
         if rate.per_second == 0 {
             return true;
         }

@@ -132,7 +132,7 @@ turn_types::labels! {
         /// An indication with an unknown comprehension-required attribute (RFC 8489 §6.3.2).
         UnknownAttribute => "unknown_attribute",
         /// The network, whose addresses may be forged, used up its budget of unauthenticated responses.
-        StrangerBudget => "stranger_budget",
+        UnauthenticatedBudget => "unauthenticated_budget",
         /// The client, whose address was proved, used up its budget of unauthenticated responses.
         ProvedAddressBudget => "proved_address_budget",
         /// Too many verifications have failed for the client's address: nothing is verified for now, but for

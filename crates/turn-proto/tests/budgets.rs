@@ -10,7 +10,7 @@ use turn_types::*;
 
 /// A world that grants each network this many unauthenticated responses per second.
 fn granting(per_second: u32) -> World {
-    World::with(Policy { strangers: StrangerBudget { per_second }, ..policy() })
+    World::with(Policy { unauthenticated: UnauthenticatedBudget { per_second }, ..policy() })
 }
 
 /// Whether a request without credentials is answered.
@@ -156,7 +156,8 @@ fn failed_verifications_are_budgeted_by_customer() {
 
 #[test]
 fn each_secret_that_is_tried_is_charged() {
-    let mut policy = Policy { strangers: StrangerBudget { per_second: 2000 }, ..policy() };
+    let mut policy =
+        Policy { unauthenticated: UnauthenticatedBudget { per_second: 2000 }, ..policy() };
     policy.auth.users = false;
     for number in 0..8 {
         policy.auth.secrets.push(secret(&[b'a' + number; 16]));
@@ -170,7 +171,8 @@ fn each_secret_that_is_tried_is_charged() {
 
 #[test]
 fn an_own_allocation_is_no_way_around_the_budget_of_verifications() {
-    let mut policy = Policy { strangers: StrangerBudget { per_second: 2000 }, ..policy() };
+    let mut policy =
+        Policy { unauthenticated: UnauthenticatedBudget { per_second: 2000 }, ..policy() };
     policy.auth.secrets.push(secret(b"0123456789abcdef"));
     let mut world = World::with(policy);
     let mut client = Client::at("198.51.100.7:1");

@@ -9,7 +9,7 @@ use stun_wire::{
     AttributeType, ChangeRequest, Class, ClassicMessage, Message, MessageBuilder, Method, value,
 };
 use support::*;
-use turn_proto::{DiscoverySockets, DropReason, Policy, Refusal, StrangerBudget};
+use turn_proto::{DiscoverySockets, DropReason, Policy, Refusal, UnauthenticatedBudget};
 use turn_types::{ServerAddr, Transport};
 
 const ID: [u8; 16] = *b"no cookie is in!";
@@ -216,8 +216,9 @@ fn known_attributes_are_ignored_and_noise_is_dropped() {
 }
 
 #[test]
-fn classic_clients_are_strangers() {
-    let policy = Policy { strangers: StrangerBudget { per_second: 4 }, ..discovering() };
+fn classic_clients_are_unauthenticated() {
+    let policy =
+        Policy { unauthenticated: UnauthenticatedBudget { per_second: 4 }, ..discovering() };
     let mut world = World::with(policy);
     let client = Client::new(4000);
     let changed = binding(|builder| {
@@ -233,6 +234,6 @@ fn classic_clients_are_strangers() {
         }),
     ] {
         let fate = world.from_client(&client.path, &request);
-        assert_eq!(fate.dropped(), DropReason::StrangerBudget);
+        assert_eq!(fate.dropped(), DropReason::UnauthenticatedBudget);
     }
 }

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 
 use stun_wire::{AttributeType, ChangeRequest, Message, MessageBuilder, Method, value};
 use support::*;
-use turn_proto::{AlternateServer, DiscoverySockets, DropReason, Policy, Refusal, StrangerBudget};
+use turn_proto::{
+    AlternateServer, DiscoverySockets, DropReason, Policy, Refusal, UnauthenticatedBudget,
+};
 use turn_types::{ServerAddr, Transport};
 
 /// By address and by port. The first is where the other tests' clients go.
@@ -340,7 +342,8 @@ fn nobody_is_sent_elsewhere_for_discovery() {
 /// a second of that is granted at once.
 #[test]
 fn strangers_have_one_budget_for_all_addresses() {
-    let policy = Policy { strangers: StrangerBudget { per_second: 8 }, ..discovering() };
+    let policy =
+        Policy { unauthenticated: UnauthenticatedBudget { per_second: 8 }, ..discovering() };
     let mut world = World::with(policy);
     for (ip, port) in CORNERS {
         ask(&mut world, &mut client_of(V4[ip][port]), change(true, true));
@@ -357,6 +360,6 @@ fn strangers_have_one_budget_for_all_addresses() {
         }),
     ] {
         let fate = world.from_client(&client.path, &request);
-        assert_eq!(fate.dropped(), DropReason::StrangerBudget);
+        assert_eq!(fate.dropped(), DropReason::UnauthenticatedBudget);
     }
 }

@@ -451,7 +451,7 @@ fn binding_needs_no_credentials() {
 #[test]
 fn strangers_have_a_budget_and_users_do_not() {
     let mut policy = policy();
-    policy.strangers.per_second = 4; // two Bindings and two challenges
+    policy.unauthenticated.per_second = 4; // two Bindings and two challenges
     let mut world = World::with(policy);
     let mut client = Client::new(1000);
     client.try_allocate(&mut world, |_| ()).success(); // one of two: the 401
@@ -464,7 +464,7 @@ fn strangers_have_a_budget_and_users_do_not() {
     let request = flood.bare(Method::ALLOCATE, |_| ());
     world.from_client(&flood.path, &request).reply();
     let fate = world.from_client(&flood.path, &request);
-    assert_eq!(fate.dropped(), DropReason::StrangerBudget);
+    assert_eq!(fate.dropped(), DropReason::UnauthenticatedBudget);
     for _ in 0..10 {
         client.refresh(&mut world, None).success();
     }

@@ -100,8 +100,10 @@ fn behind_nat_the_public_form_of_our_address_is_our_address() {
 #[test]
 fn strangers_share_a_budget_of_answers() {
     // 8489-16.1.2-02
-    let mut world =
-        World::with(Policy { strangers: StrangerBudget { per_second: 10 }, ..policy() });
+    let mut world = World::with(Policy {
+        unauthenticated: UnauthenticatedBudget { per_second: 10 },
+        ..policy()
+    });
     let mut known = Client::at("192.0.2.1:1");
     known.allocate(&mut world);
     let mut answered = 0;
@@ -114,7 +116,7 @@ fn strangers_share_a_budget_of_answers() {
         if matches!(fate, Fate::Reply(_)) {
             answered += 1;
         } else {
-            assert_eq!(fate.dropped(), DropReason::StrangerBudget);
+            assert_eq!(fate.dropped(), DropReason::UnauthenticatedBudget);
         }
     }
     // A second of it at once: two of each of four buckets.
@@ -133,7 +135,8 @@ fn strangers_share_a_budget_of_answers() {
 
 #[test]
 fn on_an_open_relay_everybody_is_a_stranger() {
-    let mut policy = Policy { strangers: StrangerBudget { per_second: 40 }, ..policy() };
+    let mut policy =
+        Policy { unauthenticated: UnauthenticatedBudget { per_second: 40 }, ..policy() };
     policy.auth.open = true;
     let mut world = World::with(policy);
     let mut client = Client::new(1);
@@ -172,8 +175,10 @@ fn who_allocated_on_an_open_relay_has_no_key_afterwards() {
 
 #[test]
 fn look_ups_for_strangers_are_within_the_budget() {
-    let mut world =
-        World::with(Policy { strangers: StrangerBudget { per_second: 10 }, ..policy() });
+    let mut world = World::with(Policy {
+        unauthenticated: UnauthenticatedBudget { per_second: 10 },
+        ..policy()
+    });
     let mut client = Client::new(1);
     client.user = "nobody";
     client.log_in(&mut world);
@@ -192,7 +197,7 @@ fn look_ups_for_strangers_are_within_the_budget() {
 }
 
 #[test]
-fn nothing_is_kept_for_strangers() {
+fn nothing_is_kept_before_authentication() {
     // 8489-6.3.1-04
     let mut world = World::new();
     for port in 1..=20_000 {
@@ -386,7 +391,8 @@ fn an_allocation_outlives_the_opening_of_the_relay() {
 
 #[test]
 fn whoever_proved_a_name_is_answered_whatever_strangers_do() {
-    let mut policy = Policy { strangers: StrangerBudget { per_second: 10 }, ..policy() };
+    let mut policy =
+        Policy { unauthenticated: UnauthenticatedBudget { per_second: 10 }, ..policy() };
     policy.lifetimes.nonce = secs(600);
     let mut world = World::with(policy);
     let mut client = Client::at("198.51.100.7:1");
@@ -409,7 +415,10 @@ fn whoever_proved_a_name_is_answered_whatever_strangers_do() {
 
 #[test]
 fn nobody_is_charged_twice_for_one_request() {
-    let mut world = World::with(Policy { strangers: StrangerBudget { per_second: 2 }, ..policy() });
+    let mut world = World::with(Policy {
+        unauthenticated: UnauthenticatedBudget { per_second: 2 },
+        ..policy()
+    });
     let mut client = Client::new(1);
     client.log_in(&mut world); // one: the 401
     let long = client.sealed(&mut world, Method::ALLOCATE, |builder| {

@@ -366,7 +366,7 @@ fn half_a_dual_allocation_gives_no_place_back() {
 /// State before authentication, the commonest way to exhaust such a server: a flood from forged
 /// addresses, with every kind of wrong credentials, leaves nothing and asks nobody.
 #[test]
-fn a_flood_of_strangers_leaves_nothing_behind() {
+fn a_flood_without_credentials_leaves_nothing_behind() {
     let mut world = World::new();
     let mut witness = Client::at("198.51.100.9:9");
     witness.log_in(&mut world);

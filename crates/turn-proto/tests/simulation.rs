@@ -454,7 +454,7 @@ fn random_policy(rng: &mut Rng, mild: bool) -> Policy {
         policy.lifetimes.nonce = Duration::from_secs(60);
     }
     if rng.below(3) == 0 {
-        policy.strangers.per_second = 3;
+        policy.unauthenticated.per_second = 3;
     }
     policy
 }

@@ -13,7 +13,7 @@ use control::{
 use dataplane::{Admission, ConnectionLimits, Doors, NetOptions, WorkerSpec};
 use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{OffloadMode, Settings, SettingsErrors};
-use turn_proto::{Policy, Quotas, SharedRegistry, StrangerBudget};
+use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserStore;
 
@@ -168,10 +168,11 @@ pub(crate) fn rules(
 ) -> Result<Policy> {
     let policy = settings.policy(&host::addresses()?, own.prefixes(), nonce_key, previous);
     let policy = policy.map_err(misconfigured)?;
-    let strangers = StrangerBudget { per_second: share(policy.strangers.per_second, workers) };
+    let unauthenticated =
+        UnauthenticatedBudget { per_second: share(policy.unauthenticated.per_second, workers) };
     let new_peers_per_second = share(policy.quotas.new_peers_per_second, workers);
     let quotas = Quotas { new_peers_per_second, ..policy.quotas };
-    Ok(Policy { strangers, quotas, ..policy })
+    Ok(Policy { unauthenticated, quotas, ..policy })
 }
 
 /// A worker's part of a rate. Each worker counts for itself and the kernel spreads clients over all of
@@ -335,12 +336,12 @@ mod tests {
         {
             assert_eq!(share(whole, workers), part, "{whole} for {workers}");
         }
-        let settings = settings("[quotas]\nstranger_answers_per_second = 100\n");
+        let settings = settings("[quotas]\nunauthenticated_responses_per_second = 100\n");
         let own = OwnAddresses::read().unwrap();
         let policy = rules(&settings, &own, Secret::new([0; 32]), None, 2).unwrap();
-        assert_eq!(policy.strangers.per_second, 50);
+        assert_eq!(policy.unauthenticated.per_second, 50);
         assert_eq!(policy.quotas.new_peers_per_second, 50);
-        assert_eq!(settings.strangers.per_second, 100);
+        assert_eq!(settings.unauthenticated.per_second, 100);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use dataplane::{
 use linux_net::{TcpListener, TcpOptions};
 use turn_proto::{
     AllocationRecord, AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, RelayAddress,
-    RelayPorts, StrangerBudget, User, UserAnswer, UserKeys, UserQuery,
+    RelayPorts, UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
 };
 use turn_types::{AllocationId, Secret, WorkerId};
 
@@ -331,7 +331,7 @@ pub(crate) fn policy() -> Policy {
         },
         peer_rules: PeerRules::new(&allow, &[], &[LOCALHOST, LOCALHOST_V6, local]),
         alternate: None,
-        strangers: StrangerBudget { per_second: 0 },
+        unauthenticated: UnauthenticatedBudget { per_second: 0 },
         mobility: false,
         rfc5766_clients: false,
         tcp_relaying: false,

@@ -54,10 +54,10 @@ pub struct Quotas {
     /// their address) take nothing of that. They have as many responses for each address (a /64 of IPv6), and a
     /// twentieth of it for requests whose credentials turn out wrong: beyond that nothing from that
     /// address is verified for a moment, but for clients that have an allocation.
-    /// `turnpike status` counts packets dropped by an exhausted budget as `stranger_budget`,
+    /// `turnpike status` counts packets dropped by an exhausted budget as `unauthenticated_budget`,
     /// `proved_address_budget` or `verification_budget`, and the log names the network once a minute.
     #[schemars(extend("x-applied" = "live"))]
-    pub stranger_answers_per_second: Count<0, 1_000_000>,
+    pub unauthenticated_responses_per_second: Count<0, 1_000_000>,
 }
 
 impl Default for Quotas {
@@ -70,7 +70,7 @@ impl Default for Quotas {
             channels: Count::new(128),
             new_peers_per_second: Count::new(100),
             bytes_per_second: Bytes::new(0),
-            stranger_answers_per_second: Count::new(2000),
+            unauthenticated_responses_per_second: Count::new(2000),
         }
     }
 }

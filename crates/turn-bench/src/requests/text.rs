@@ -28,7 +28,7 @@ pub fn describe(requests: &Requests) -> String {
     if failed.iter().any(|(why, _)| why.contains("answer")) {
         text.push_str(
             "\n  A server may limit what it answers to strangers (turnpike: \
-             quotas.stranger_answers_per_second): lift that before you measure.",
+             quotas.unauthenticated_responses_per_second): lift that before you measure.",
         );
     }
     text
@@ -100,7 +100,7 @@ mod tests {
             "p50 1.50 ms",
             "core 1 (server): 50.0 % busy",
             "the process: 3.0 % of a core, 60.0 us for each alloc",
-            "stranger_answers_per_second",
+            "unauthenticated_responses_per_second",
         ] {
             assert!(text.contains(said), "{said} is not in:\n{text}");
         }

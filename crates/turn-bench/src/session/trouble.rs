@@ -143,7 +143,7 @@ const fn failed(failure: Failure) -> Option<&'static str> {
         Failure::TimedOut => Some(
             "is the address right? does a firewall drop UDP? with many clients at a time the \
              server may answer too few of them: lower --in-flight, and see whether it limits \
-             answers to strangers (turnpike: quotas.stranger_answers_per_second)",
+             answers to strangers (turnpike: quotas.unauthenticated_responses_per_second)",
         ),
         Failure::IntegrityViolated | Failure::Credentials => {
             Some("user or password is wrong, or cannot be used")

@@ -2,7 +2,7 @@ use super::*;
 use crate::event::User;
 use crate::nonce::mint;
 use crate::peer_rules::PeerRules;
-use crate::policy::{AuthPolicy, Lifetimes, Quotas, SharedSecret, StrangerBudget};
+use crate::policy::{AuthPolicy, Lifetimes, Quotas, SharedSecret, UnauthenticatedBudget};
 use crate::ports::PortRange;
 use core::time::Duration;
 use std::string::{String, ToString};
@@ -58,7 +58,7 @@ fn policy() -> Policy {
         },
         peer_rules: PeerRules::new(&[], &[], &[]),
         alternate: None,
-        strangers: StrangerBudget { per_second: 0 },
+        unauthenticated: UnauthenticatedBudget { per_second: 0 },
         mobility: false,
         rfc5766_clients: false,
         tcp_relaying: false,

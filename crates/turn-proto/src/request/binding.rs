@@ -20,7 +20,7 @@ impl State {
         let responder = Responder::new(path, &message);
         if unknown(request).next().is_some() {
             let reason = Refusal::UnknownAttributes;
-            return self.refuse_stranger(request, &responder, reason, reply);
+            return self.refuse_unauthenticated(request, &responder, reason, reply);
         }
         if let Some(corner) = Corner::of(policy, path) {
             return self.answer_discovery(request, (&responder, corner), reply);

@@ -127,7 +127,7 @@ impl State {
         let FromClassic { policy, now, path, .. } = *from;
         let address = SourceAddress::of(path.five_tuple.transport);
         let of = (&path.five_tuple, Method::BINDING);
-        self.charge_response((policy.strangers, now.instant), of, address)
+        self.charge_response((policy.unauthenticated, now.instant), of, address)
     }
 }
 

@@ -3,7 +3,7 @@
 //! carries.
 //!
 //! Whatever is asked for, the answer goes to the address that the request came from, is no longer than
-//! the RFC has it, and counts in the strangers' budget like any other.
+//! the RFC has it, and counts in the budget of unauthenticated responses like any other.
 
 use stun_wire::{AttributeType, ChangeRequest, Class, Message, MessageBuilder, Method, value};
 use turn_types::{ServerAddr, Transport};
@@ -44,7 +44,7 @@ impl State {
         let Request { policy, path, message, .. } = *request;
         let wish = match read(&message, path.five_tuple.transport) {
             Ok(wish) => wish,
-            Err(reason) => return self.refuse_stranger(request, responder, reason, reply),
+            Err(reason) => return self.refuse_unauthenticated(request, responder, reason, reply),
         };
         if let Err(spent) = self.charge(request, request.source_address()) {
             return Verdict::Drop(spent);

@@ -22,7 +22,7 @@ pub type Check = Result<(), String>;
 /// The longest answer to somebody who has proved nothing: header 20, ERROR-CODE 8 with a phrase of at
 /// most 28, REALM 4 with the padded realm, NONCE 4 and 36, PASSWORD-ALGORITHMS 12, and FINGERPRINT 8. An
 /// UNKNOWN-ATTRIBUTES answer has 4 + 64 in place of the three in the middle, a Binding success fewer.
-pub const STRANGER_REPLY_MAX: usize =
+pub const UNAUTHENTICATED_REPLY_MAX: usize =
     20 + 8 + 28 + (4 + REALM.len().next_multiple_of(4)) + (4 + 36) + 12 + 8;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,7 +195,7 @@ impl Ledger {
             None if sealed => return Err("sealed answer to somebody who proved nothing".into()),
             Some(_) | None => {
                 let len = reply.bytes().len();
-                ensure!(len <= STRANGER_REPLY_MAX, "{len} bytes to a stranger");
+                ensure!(len <= UNAUTHENTICATED_REPLY_MAX, "{len} bytes to a stranger");
                 let software = reply.first(AttributeType::SOFTWARE);
                 ensure!(software.is_none(), "told a stranger the software");
                 let stranger_may =

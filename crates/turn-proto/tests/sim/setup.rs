@@ -10,7 +10,7 @@ use stun_wire::{
 };
 use turn_proto::{
     AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, Registry, RelayAddress,
-    RelayPorts, SharedRegistry, SharedSecret, StrangerBudget, User, UserAnswer, UserKeys,
+    RelayPorts, SharedRegistry, SharedSecret, UnauthenticatedBudget, User, UserAnswer, UserKeys,
     UserQuery,
 };
 use turn_types::{Secret, ServerAddr};
@@ -73,7 +73,7 @@ pub fn policy() -> Policy {
         },
         peer_rules: PeerRules::new(&allow, &[], &relay_ips()),
         alternate: None,
-        strangers: StrangerBudget { per_second: 0 },
+        unauthenticated: UnauthenticatedBudget { per_second: 0 },
         mobility: false,
         rfc5766_clients: false,
         tcp_relaying: false,

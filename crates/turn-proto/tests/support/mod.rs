@@ -107,7 +107,7 @@ pub fn policy() -> Policy {
         },
         peer_rules: rules(&[]),
         alternate: None,
-        strangers: StrangerBudget { per_second: 0 },
+        unauthenticated: UnauthenticatedBudget { per_second: 0 },
         mobility: false,
         rfc5766_clients: false,
         tcp_relaying: false,

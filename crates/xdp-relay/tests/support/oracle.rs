@@ -117,7 +117,7 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
         },
         peer_rules: rules(&[], own),
         alternate: None,
-        strangers: StrangerBudget { per_second: 0 },
+        unauthenticated: UnauthenticatedBudget { per_second: 0 },
         mobility: false,
         rfc5766_clients: true,
         tcp_relaying: false,

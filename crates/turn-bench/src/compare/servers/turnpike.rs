@@ -64,7 +64,7 @@ fn configuration(terms: &Terms, offload: Option<&str>, directory: &Path) -> Stri
          allocations_per_user = 0\n\
          allocations_per_address = 0\n\
          new_peers_per_second = 0\n\
-         stranger_answers_per_second = 0\n\
+         unauthenticated_responses_per_second = 0\n\
          [workers]\n\
          count = {workers}\n\
          [data]\n\
