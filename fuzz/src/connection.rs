@@ -2,20 +2,20 @@
 //! is cut, what is decided stays decided.
 
 use turn_session::proxy_protocol::{self, HEADER_MAX};
-use turn_session::{Asks, Speaks, asks, speaks};
+use turn_session::{HttpRequest, StreamProtocol, classify_request, detect_protocol};
 
 /// The first bytes of a connection.
 pub fn beginning(bytes: &[u8]) {
-    assert_eq!(speaks(bytes).is_none(), bytes.is_empty());
+    assert_eq!(detect_protocol(bytes).is_none(), bytes.is_empty());
     let whole = proxy_protocol::read(bytes);
-    let asked = asks(bytes);
+    let asked = classify_request(bytes);
     match whole {
         Ok(Some(header)) => assert!(header.len <= bytes.len().min(HEADER_MAX)),
         Ok(None) => assert!(bytes.len() < HEADER_MAX, "waits for ever"),
         Err(_) => {}
     }
-    if let Asks::Challenge(token) = asked {
-        assert_eq!(speaks(bytes), Some(Speaks::Http));
+    if let HttpRequest::Challenge(token) = asked {
+        assert_eq!(detect_protocol(bytes), Some(StreamProtocol::Http));
         assert!(!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
     }
     for len in 0..bytes.len().min(HEADER_MAX + 1) {
@@ -23,7 +23,7 @@ pub fn beginning(bytes: &[u8]) {
             Ok(None) => {}
             decided => assert_eq!(decided, whole, "{len} bytes"),
         }
-        let decided = asks(&bytes[..len]);
-        assert!(decided == Asks::Unfinished || decided == asked, "{len} bytes");
+        let decided = classify_request(&bytes[..len]);
+        assert!(decided == HttpRequest::Incomplete || decided == asked, "{len} bytes");
     }
 }

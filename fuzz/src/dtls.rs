@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use turn_session::AddressPair;
 use turn_session::dtls::{
-    ANSWER_MAX, Answer, Cookies, Ends, First, Front, begins_handshake, is_dtls,
+    ANSWER_MAX, Answer, CookieHandler, Cookies, HelloOutcome, begins_handshake, is_dtls,
 };
 
 /// Bytes of a HelloVerifyRequest in front of the cookie.
@@ -15,21 +16,22 @@ const SESSION_AT: usize = 59;
 
 /// A datagram of somebody who is not known.
 pub fn first_flight(bytes: &[u8]) {
-    let front = Front::new(Cookies::new(&[7; 32]));
+    let front = CookieHandler::new(Cookies::new(&[7; 32]));
     let address = |text: &str| text.parse().expect("an address");
-    let ends = Ends { client: address("192.0.2.1:5000"), server: address("[2001:db8::1]:5349") };
+    let ends =
+        AddressPair { client: address("192.0.2.1:5000"), server: address("[2001:db8::1]:5349") };
     let since = Duration::from_secs(1000);
     let mut answer = [0; ANSWER_MAX];
     match front.take(bytes, ends, since, &mut answer) {
-        First::Dropped(_) => {}
-        First::Verified(_) => panic!("nobody knows a cookie"),
-        First::Answer(len, what) => {
+        HelloOutcome::Dropped(_) => {}
+        HelloOutcome::Verified(_) => panic!("nobody knows a cookie"),
+        HelloOutcome::Answer(len, what) => {
             assert!(len <= bytes.len() && is_dtls(bytes) && begins_handshake(bytes));
             if what == Answer::Cookie {
                 let again = with_cookie(bytes, &answer[BEFORE_COOKIE..len]);
                 let taken = front.take(&again, ends, since, &mut answer);
                 // What is longer than is taken with a cookie is taken no more.
-                let let_in = matches!(taken, First::Verified(_) | First::Dropped(_));
+                let let_in = matches!(taken, HelloOutcome::Verified(_) | HelloOutcome::Dropped(_));
                 assert!(let_in, "{taken:?}");
             }
         }

@@ -6,7 +6,7 @@ use control::{Leg, Series, StreamEnd, StreamRefusal};
 use linux_net::TcpStream;
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
-use turn_session::{Speaks, proxy_protocol, speaks};
+use turn_session::{StreamProtocol, detect_protocol, proxy_protocol};
 use turn_types::{ClientAddr, ClientPath, FiveTuple, IpMeta, ServerAddr, SocketId, Transport};
 
 use crate::admission::NoPlace;
@@ -207,11 +207,13 @@ impl Worker {
         }
         let Some(stream) = self.streams.get_mut(id) else { return };
         let (path, state, is_tls) = (stream.path, stream.state, stream.may_hold_more());
-        let spoken = speaks(&self.rx.message(message).data[start..]);
+        let spoken = detect_protocol(&self.rx.message(message).data[start..]);
         match (state, spoken) {
             (State::Ending | State::Answering | State::Held | State::Data(_), _) => {}
-            (State::New, Some(Speaks::Http)) => self.answer_http(id, (message, start)),
-            (State::New, Some(Speaks::Tls)) if !is_tls => self.begin_tls(id, (message, start)),
+            (State::New, Some(StreamProtocol::Http)) => self.answer_http(id, (message, start)),
+            (State::New, Some(StreamProtocol::Tls)) if !is_tls => {
+                self.begin_tls(id, (message, start))
+            }
             (State::Proxied | State::New | State::Open, _) => {
                 let taken = self.take_messages(&path, (message, start));
                 self.took_messages(id, (message, start), &taken);

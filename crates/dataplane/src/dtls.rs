@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Leg, Series};
 use turn_proto::DropReason;
+use turn_session::AddressPair;
 use turn_session::dtls::{
-    ANSWER_MAX, Answer, DtlsConfig, DtlsEnd, DtlsEngine, Ends, Exchange, First, Hello, NotHello,
+    ANSWER_MAX, Answer, DtlsConfig, DtlsEnd, DtlsEngine, Exchange, Hello, HelloError, HelloOutcome,
     begins_handshake,
 };
 use turn_types::{ClientPath, FiveTuple, Instant, IpMeta, Prefix, SocketId, Transport};
@@ -138,15 +139,15 @@ impl Worker {
         }
         let mut answer = [0; ANSWER_MAX];
         let FiveTuple { client, server, .. } = from.path.five_tuple;
-        let ends = Ends { client: client.0, server: server.0 };
+        let ends = AddressPair { client: client.0, server: server.0 };
         let since = self.now.instant.saturating_since(Instant::ZERO);
         let datagram = &self.rx.message(from.message).data[from.range.clone()];
         match config.front().take(datagram, ends, since, &mut answer) {
-            First::Verified(hello) => {
+            HelloOutcome::Verified(hello) => {
                 let (random, cookie) = (*hello.random(), CookieMark::of(hello.cookie()));
                 self.take_verified(config, from, random, cookie)
             }
-            First::Answer(len, what) => {
+            HelloOutcome::Answer(len, what) => {
                 let what = match what {
                     Answer::Cookie => HelloAnswer::Cookie,
                     Answer::Version => HelloAnswer::Version,
@@ -159,11 +160,11 @@ impl Worker {
                 }
                 known
             }
-            First::Dropped(why) => {
+            HelloOutcome::Dropped(why) => {
                 self.egress.dropped(match why {
-                    NotHello::Piece => DropReason::DtlsHelloInPieces,
+                    HelloError::Piece => DropReason::DtlsHelloInPieces,
                     // One that cannot be read is nobody's.
-                    NotHello::Malformed | NotHello::Other => DropReason::DtlsMalformed,
+                    HelloError::Malformed | HelloError::Other => DropReason::DtlsMalformed,
                 });
                 known
             }

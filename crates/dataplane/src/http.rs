@@ -1,7 +1,7 @@
 //! Web clients: an answer at once, so that nobody waits for one.
 
 use control::{Leg, Series};
-use turn_session::{Asks, asks};
+use turn_session::{HttpRequest, classify_request};
 use turn_types::SocketId;
 
 use crate::streams::State;
@@ -16,15 +16,15 @@ impl Worker {
     /// Answers what stands from `start` on in a message that was read, and ends the connection.
     pub(crate) fn answer_http(&mut self, id: SocketId, (message, start): (usize, usize)) {
         let request = &self.rx.message(message).data[start..];
-        let elsewhere = match (&self.acme_redirect, asks(request)) {
-            (Some(_), Asks::Unfinished) => {
+        let elsewhere = match (&self.acme_redirect, classify_request(request)) {
+            (Some(_), HttpRequest::Incomplete) => {
                 if let Some(stream) = self.streams.get_mut(id) {
                     stream.keep(request);
                 }
                 return;
             }
-            (Some(base), Asks::Challenge(token)) => Some(redirect(base, token)),
-            (None, _) | (Some(_), Asks::Else) => None,
+            (Some(base), HttpRequest::Challenge(token)) => Some(redirect(base, token)),
+            (None, _) | (Some(_), HttpRequest::Other) => None,
         };
         let (answer, sent) = match &elsewhere {
             Some(answer) => (answer.as_bytes(), Sent::Reply),

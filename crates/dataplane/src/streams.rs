@@ -6,8 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use linux_net::{Interest, ReadOutcome, RxBatch, TcpStream};
-use turn_session::proxy_protocol::Ends;
-use turn_session::{OutQueue, Outgoing, Stuck, Tls, TlsConfig, TlsError};
+use turn_session::{AddressPair, OutQueue, Outgoing, QueueFull, Tls, TlsConfig, TlsError};
 use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, ServerAddr, SocketId, Transport};
 
 use crate::admission::{Admitted, NoPlace};
@@ -147,9 +146,9 @@ impl Stream {
     ///
     /// # Errors
     /// The client has as many connections as it may have.
-    pub(crate) fn introduced(&mut self, ends: Option<Ends>) -> Result<(), NoPlace> {
+    pub(crate) fn introduced(&mut self, ends: Option<AddressPair>) -> Result<(), NoPlace> {
         let five_tuple = &mut self.path.five_tuple;
-        if let Some(Ends { client, server }) = ends {
+        if let Some(AddressPair { client, server }) = ends {
             five_tuple.client = ClientAddr(client);
             five_tuple.server = ServerAddr(server);
         }
@@ -482,7 +481,7 @@ impl Streams {
                 self.unsent.push(id);
                 Ok(())
             }
-            Err(Stuck) => {
+            Err(QueueFull) => {
                 self.stuck.push(id);
                 Err(NotTaken::Stuck)
             }

@@ -1,5 +1,7 @@
 //! The certificates of the server, and the rules of TLS that go with them.
 
+mod identity;
+
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -7,17 +9,12 @@ use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{
-    ClientHello, NoClientAuth, ResolvesServerCert, ServerConfig, VerifierBuilderError,
-    WebPkiClientVerifier,
-};
+use rustls::server::{ClientHello, VerifierBuilderError};
 use rustls::sign::CertifiedKey;
 use webpki::EndEntityCert;
 use x509_parser::parse_x509_certificate;
 
-use crate::TlsConfig;
-use crate::dtls::Identity;
+use self::identity::Identity;
 
 /// The protocols that clients may name in the handshake (RFC 7443 §5). Those that name none are welcome too.
 pub(crate) const ALPN: [&[u8]; 2] = [b"stun.turn", b"stun.nat-discovery"];
@@ -128,7 +125,7 @@ impl Certificates {
         chosen
     }
 
-    fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+    pub(crate) fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
         // Of a key that the client can verify: with both kinds, each has a certificate.
         let fits = |certificate: &&Certificate| {
@@ -148,18 +145,9 @@ impl fmt::Debug for Certificates {
     }
 }
 
-#[derive(Debug)]
-struct Chooser(Arc<Certificates>);
-
-impl ResolvesServerCert for Chooser {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.choose(&hello)
-    }
-}
-
 /// Authorities that sign the certificates of clients.
 #[derive(Clone, Debug)]
-pub struct ClientAuthorities(Arc<RootCertStore>);
+pub struct ClientAuthorities(pub(crate) Arc<RootCertStore>);
 
 impl ClientAuthorities {
     /// Reads their certificates, as PEM.
@@ -179,33 +167,6 @@ impl ClientAuthorities {
     }
 }
 
-/// The rules of TLS for all connections. With `authorities` a client has to show a certificate that one of
-/// them signed.
-///
-/// # Errors
-/// The cryptography of this build lacks something, or an authority is of no use.
-pub fn tls_config(
-    certificates: Arc<Certificates>,
-    authorities: Option<ClientAuthorities>,
-) -> Result<TlsConfig, CertificateError> {
-    let chooser = Arc::new(Chooser(Arc::clone(&certificates)));
-    let provider = Arc::new(provider());
-    let clients: Arc<dyn ClientCertVerifier> = match authorities {
-        None => Arc::new(NoClientAuth),
-        Some(ClientAuthorities(roots)) => {
-            WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?
-        }
-    };
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(CertificateError::Unusable)?
-        .with_client_cert_verifier(clients)
-        .with_cert_resolver(chooser);
-    config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
-    config.ticketer = aws_lc_rs::Ticketer::new().map_err(CertificateError::Unusable)?;
-    Ok(TlsConfig { config: Arc::new(config), certificates })
-}
-
-fn provider() -> CryptoProvider {
+pub(crate) fn provider() -> CryptoProvider {
     aws_lc_rs::default_provider()
 }

@@ -16,20 +16,19 @@
 
 mod context;
 mod cookie;
+mod cookie_handler;
 mod engine;
-mod front;
-mod guard;
 mod hello;
-mod identity;
 mod openssl;
 mod record;
+mod record_filter;
 
-pub use context::{DtlsConfig, DtlsError};
-pub use cookie::{Cookies, Ends};
+pub use context::DtlsConfig;
+pub use cookie::Cookies;
+pub use cookie_handler::{ANSWER_MAX, Answer, CookieHandler, HelloOutcome};
 pub use engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
-pub use front::{ANSWER_MAX, Answer, First, Front};
-pub use hello::{HELLO_MAX, Hello, NotHello};
-pub use identity::Identity;
+pub use hello::{HELLO_MAX, Hello, HelloError};
+pub use openssl::DtlsError;
 pub use record::{begins_handshake, is_dtls};
 
 /// What a datagram is longer by than what it carries: the header, an explicit nonce and a tag (RFC 6347

@@ -2,7 +2,7 @@
 
 /// What the other end speaks. Everything but TLS and HTTP is for STUN to judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaks {
+pub enum StreamProtocol {
     /// A TLS record with a handshake in it (RFC 8446 §5.1).
     Tls,
     /// STUN (RFC 8489 §5), or what is to be refused as if it were.
@@ -20,11 +20,11 @@ const HANDSHAKE: u8 = 22;
 /// the same connection. So the letters A to Z are the method of an HTTP request. STUN begins with two
 /// zero bits and its methods with four more, which leaves TLS's 22 free (RFC 7983 §7).
 #[must_use]
-pub fn speaks(bytes: &[u8]) -> Option<Speaks> {
+pub fn detect_protocol(bytes: &[u8]) -> Option<StreamProtocol> {
     bytes.first().map(|first| match first {
-        &HANDSHAKE => Speaks::Tls,
-        b'A'..=b'Z' => Speaks::Http,
-        _ => Speaks::Stun,
+        &HANDSHAKE => StreamProtocol::Tls,
+        b'A'..=b'Z' => StreamProtocol::Http,
+        _ => StreamProtocol::Stun,
     })
 }
 
@@ -34,18 +34,26 @@ mod tests {
 
     #[test]
     fn one_byte_says_what_is_spoken() {
-        assert_eq!(speaks(b""), None);
-        assert_eq!(speaks(&[0x16, 3, 1]), Some(Speaks::Tls));
+        assert_eq!(detect_protocol(b""), None);
+        assert_eq!(detect_protocol(&[0x16, 3, 1]), Some(StreamProtocol::Tls));
         for request in
             ["GET /", "HEAD ", "POST ", "PUT /", "OPTIONS *", "CONNECT x", "PRI * HTTP/2.0"]
         {
-            assert_eq!(speaks(request.as_bytes()), Some(Speaks::Http), "{request}");
+            assert_eq!(
+                detect_protocol(request.as_bytes()),
+                Some(StreamProtocol::Http),
+                "{request}"
+            );
         }
         for first in [0x00, 0x01, 0x03] {
-            assert_eq!(speaks(&[first, 1]), Some(Speaks::Stun), "{first}");
+            assert_eq!(detect_protocol(&[first, 1]), Some(StreamProtocol::Stun), "{first}");
         }
         for garbage in [b'g', 0xFF, 0x80, 0x40] {
-            assert_eq!(speaks(&[garbage]), Some(Speaks::Stun), "{garbage}: for STUN to refuse");
+            assert_eq!(
+                detect_protocol(&[garbage]),
+                Some(StreamProtocol::Stun),
+                "{garbage}: for STUN to refuse"
+            );
         }
     }
 }

@@ -8,30 +8,30 @@ const TOKEN_MAX: usize = 256;
 
 /// What a web client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks<'a> {
+pub enum HttpRequest<'a> {
     /// Not all of it has come.
-    Unfinished,
+    Incomplete,
     /// What a certificate authority gave this token for (RFC 8555 §8.3).
     Challenge(&'a str),
     /// Anything else.
-    Else,
+    Other,
 }
 
 /// Looks at the beginning of a request.
 #[must_use]
-pub fn asks(request: &[u8]) -> Asks<'_> {
+pub fn classify_request(request: &[u8]) -> HttpRequest<'_> {
     let common = request.len().min(CHALLENGE.len());
     if request[..common] != CHALLENGE[..common] {
-        return Asks::Else;
+        return HttpRequest::Other;
     }
     let rest = &request[common..];
     let end = rest.iter().position(|byte| !is_of_token(*byte));
     match end {
-        None if rest.len() <= TOKEN_MAX => Asks::Unfinished,
+        None if rest.len() <= TOKEN_MAX => HttpRequest::Incomplete,
         Some(len @ 1..=TOKEN_MAX) if rest[len] == b' ' => {
-            str::from_utf8(&rest[..len]).map_or(Asks::Else, Asks::Challenge)
+            str::from_utf8(&rest[..len]).map_or(HttpRequest::Other, HttpRequest::Challenge)
         }
-        None | Some(_) => Asks::Else,
+        None | Some(_) => HttpRequest::Other,
     }
 }
 
@@ -49,8 +49,12 @@ mod tests {
         let request = b"GET /.well-known/acme-challenge/a-Z_09 HTTP/1.1\r\nHost: x\r\n\r\n";
         let whole = request.len() - b" HTTP/1.1\r\nHost: x\r\n\r\n".len();
         for len in 0..=request.len() {
-            let expected = if len > whole { Asks::Challenge("a-Z_09") } else { Asks::Unfinished };
-            assert_eq!(asks(&request[..len]), expected, "{len}");
+            let expected = if len > whole {
+                HttpRequest::Challenge("a-Z_09")
+            } else {
+                HttpRequest::Incomplete
+            };
+            assert_eq!(classify_request(&request[..len]), expected, "{len}");
         }
         for other in [
             "GET / HTTP/1.1\r\n",
@@ -60,9 +64,9 @@ mod tests {
             "GET /.well-known/acme-challenge/x\r\nSet-Cookie: y",
             "GET /.well-known/acme-challenge/x%0d%0a HTTP/1.1\r\n",
         ] {
-            assert_eq!(asks(other.as_bytes()), Asks::Else, "{other}");
+            assert_eq!(classify_request(other.as_bytes()), HttpRequest::Other, "{other}");
         }
         let long = [CHALLENGE, &[b'x'; TOKEN_MAX + 1]].concat();
-        assert_eq!(asks(&long), Asks::Else, "no end of it");
+        assert_eq!(classify_request(&long), HttpRequest::Other, "no end of it");
     }
 }

@@ -5,10 +5,11 @@
 //! - [`dtls`] answers strangers without keeping anything of them, and is the server's end of DTLS for the others.
 //! - [`OutQueue`] holds what the other end has not taken yet, within a bound.
 //! - [`Tls`] is the server's end of TLS, with the [`Certificates`] in force.
-//! - [`asks`] tells what a web client wants.
-//! - [`speaks`] tells by the first bytes what a connection is used for: one port is for all of it.
+//! - [`classify_request`] tells what a web client wants.
+//! - [`detect_protocol`] tells by the first bytes what a connection is used for: one port is for all of it.
 #![forbid(unsafe_code)]
 
+mod address_pair;
 mod certificates;
 pub mod dtls;
 mod first_bytes;
@@ -17,10 +18,9 @@ mod out_queue;
 pub mod proxy_protocol;
 mod tls;
 
-pub use certificates::{
-    Certificate, CertificateError, Certificates, ClientAuthorities, tls_config,
-};
-pub use first_bytes::{Speaks, speaks};
-pub use http::{Asks, asks};
-pub use out_queue::{OutQueue, Outgoing, Stuck};
-pub use tls::{Tls, TlsConfig, TlsError};
+pub use address_pair::AddressPair;
+pub use certificates::{Certificate, CertificateError, Certificates, ClientAuthorities};
+pub use first_bytes::{StreamProtocol, detect_protocol};
+pub use http::{HttpRequest, classify_request};
+pub use out_queue::{OutQueue, Outgoing, QueueFull};
+pub use tls::{Tls, TlsConfig, TlsError, tls_config};

@@ -42,7 +42,7 @@ impl Outgoing<'_> {
 
 /// There is no room for an answer: the other end reads nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stuck;
+pub struct QueueFull;
 
 impl OutQueue {
     /// Puts a message at the end. If there are more than `most` bytes then, data is dropped, the oldest
@@ -55,7 +55,7 @@ impl OutQueue {
         message: Outgoing<'_>,
         most: usize,
         mut on_drop: impl FnMut(u32),
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), QueueFull> {
         let len = message.len();
         while self.bytes.len() + len > most {
             if let Some(tag) = self.drop_oldest() {
@@ -64,7 +64,7 @@ impl OutQueue {
                 on_drop(message.tag);
                 return Ok(());
             } else {
-                return Err(Stuck);
+                return Err(QueueFull);
             }
         }
         for part in message.parts {
@@ -147,7 +147,7 @@ mod tests {
         tag: u32,
         len: usize,
         droppable: bool,
-    ) -> (Result<(), Stuck>, Vec<u32>) {
+    ) -> (Result<(), QueueFull>, Vec<u32>) {
         let bytes = vec![tag as u8; len];
         let (head, tail) = bytes.split_at(len / 2);
         let mut dropped = Vec::new();
@@ -183,7 +183,7 @@ mod tests {
         }
         assert_eq!(push(&mut queue, 5, 30, true), (Ok(()), vec![1, 3]));
         assert_eq!(push(&mut queue, 6, 20, false), (Ok(()), vec![]));
-        assert_eq!(push(&mut queue, 7, 60, false), (Err(Stuck), vec![4, 5]));
+        assert_eq!(push(&mut queue, 7, 60, false), (Err(QueueFull), vec![4, 5]));
         assert_eq!(push(&mut queue, 8, 60, true), (Ok(()), vec![8]), "for there are only answers");
         assert_eq!(all(&queue), [[2; 25].as_slice(), &[6; 20]].concat());
     }

@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::AddressPair;
+
 /// The longest header that is read. The specification's longest without extensions has 232 bytes;
 /// what is more are extensions, which are skipped: a name, an ALPN, facts of a certificate.
 pub const HEADER_MAX: usize = 2048;
@@ -26,16 +28,7 @@ pub struct Header {
     pub len: usize,
     /// Who is connected with whom; `None`: the load balancer itself, as when it checks our health, or
     /// somebody whose address it does not know.
-    pub ends: Option<Ends>,
-}
-
-/// The ends of a connection as the load balancer sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// Who connected.
-    pub client: SocketAddr,
-    /// To which address.
-    pub server: SocketAddr,
+    pub ends: Option<AddressPair>,
 }
 
 /// Why a connection that has to begin with a header is of no use.
@@ -97,14 +90,14 @@ fn line(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
 /// Two addresses and two ports, and no more.
 fn line_ends<'a, A: std::str::FromStr + Into<IpAddr>>(
     mut words: impl Iterator<Item = &'a str>,
-) -> Result<Ends, Malformed> {
+) -> Result<AddressPair, Malformed> {
     let mut word = || words.next().ok_or(Malformed::Line);
     let (client, server) = (address::<A>(word()?)?, address::<A>(word()?)?);
     let (client_port, server_port) = (port(word()?)?, port(word()?)?);
     if words.next().is_some() {
         return Err(Malformed::Line);
     }
-    Ok(Ends {
+    Ok(AddressPair {
         client: SocketAddr::new(client, client_port),
         server: SocketAddr::new(server, server_port),
     })
@@ -149,7 +142,7 @@ fn binary(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
 }
 
 /// Two addresses of so many bytes and two ports; extensions may follow.
-fn binary_ends<const BYTES: usize>(body: &[u8]) -> Result<Ends, Malformed>
+fn binary_ends<const BYTES: usize>(body: &[u8]) -> Result<AddressPair, Malformed>
 where
     IpAddr: From<[u8; BYTES]>,
 {
@@ -159,7 +152,7 @@ where
     let end = |address: &[u8; BYTES], port| {
         SocketAddr::new(IpAddr::from(*address).to_canonical(), u16::from_be_bytes(port))
     };
-    Ok(Ends { client: end(client, [c0, c1]), server: end(server, [s0, s1]) })
+    Ok(AddressPair { client: end(client, [c0, c1]), server: end(server, [s0, s1]) })
 }
 
 #[cfg(test)]
@@ -167,8 +160,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn ends(client: &str, server: &str) -> Option<Ends> {
-        Some(Ends { client: client.parse().unwrap(), server: server.parse().unwrap() })
+    fn ends(client: &str, server: &str) -> Option<AddressPair> {
+        Some(AddressPair { client: client.parse().unwrap(), server: server.parse().unwrap() })
     }
 
     /// Version 2 with what comes behind the signature.
@@ -293,7 +286,7 @@ mod tests {
             let kind = if client.is_ipv4() { "TCP4" } else { "TCP6" };
             let ports = (client.port(), server.port());
             let line = format!("PROXY {kind} {} {} {} {}\r\n", client.ip(), server.ip(), ports.0, ports.1);
-            let wanted = Header { len: line.len(), ends: Some(Ends { client, server }) };
+            let wanted = Header { len: line.len(), ends: Some(AddressPair { client, server }) };
             prop_assert_eq!(read(line.as_bytes()), Ok(Some(wanted)));
         }
     }

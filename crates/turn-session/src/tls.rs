@@ -5,9 +5,14 @@ use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
 use rustls::ServerConnection;
-use rustls::server::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoClientAuth, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
+};
+use rustls::sign::CertifiedKey;
 
-use crate::Certificates;
+use crate::certificates::{ALPN, CertificateError, Certificates, ClientAuthorities, provider};
 
 /// Encrypted bytes that wait to be written, at most: more plaintext is not taken until there is room, so
 /// that what waits can still be dropped (see [`OutQueue`](crate::OutQueue)).
@@ -30,8 +35,8 @@ pub struct Tls {
 /// What is done with all TLS connections: certificates and rules.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
-    pub(crate) config: Arc<ServerConfig>,
-    pub(crate) certificates: Arc<Certificates>,
+    config: Arc<ServerConfig>,
+    certificates: Arc<Certificates>,
 }
 
 impl TlsConfig {
@@ -39,6 +44,42 @@ impl TlsConfig {
     #[must_use]
     pub fn can_serve(&self) -> bool {
         !self.certificates.is_empty()
+    }
+}
+
+/// The rules of TLS for all connections. With `authorities` a client has to show a certificate that one of
+/// them signed.
+///
+/// # Errors
+/// The cryptography of this build lacks something, or an authority is of no use.
+pub fn tls_config(
+    certificates: Arc<Certificates>,
+    authorities: Option<ClientAuthorities>,
+) -> Result<TlsConfig, CertificateError> {
+    let chooser = Arc::new(Chooser(Arc::clone(&certificates)));
+    let provider = Arc::new(provider());
+    let clients: Arc<dyn ClientCertVerifier> = match authorities {
+        None => Arc::new(NoClientAuth),
+        Some(ClientAuthorities(roots)) => {
+            WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider)).build()?
+        }
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(CertificateError::Unusable)?
+        .with_client_cert_verifier(clients)
+        .with_cert_resolver(chooser);
+    config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
+    config.ticketer = aws_lc_rs::Ticketer::new().map_err(CertificateError::Unusable)?;
+    Ok(TlsConfig { config: Arc::new(config), certificates })
+}
+
+#[derive(Debug)]
+struct Chooser(Arc<Certificates>);
+
+impl ResolvesServerCert for Chooser {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.0.choose(&hello)
     }
 }
 

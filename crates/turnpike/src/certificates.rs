@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::anyhow;
 use control::CertificateInfo;
 use settings::{CertificateFiles, Settings};
-use turn_session::dtls::{Cookies, DtlsConfig, Front};
+use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
 use turn_session::{Certificate, Certificates, ClientAuthorities, TlsConfig, tls_config};
 
 use crate::failure::{Failure, OrFail as _, Result};
@@ -55,7 +55,7 @@ impl Keeper {
 
     /// How DTLS is spoken. The secret is what clients' cookies are made with.
     pub(crate) fn dtls_config(&self, secret: &[u8; 32]) -> Result<DtlsConfig> {
-        let front = Front::new(Cookies::new(secret));
+        let front = CookieHandler::new(Cookies::new(secret));
         DtlsConfig::new(Arc::clone(&self.in_force), front).or_fail("cannot set up DTLS")
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use openssl::ssl::{ErrorCode, Ssl, SslContext, SslMethod, SslOptions, SslStream, SslVerifyMode};
 use stun_wire::ChannelNumber;
 use turn_client::{AllocateOptions, Client, ClientConfig, Event, Incoming};
-use turn_session::dtls::{Cookies, DtlsConfig, Front};
+use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
 use turn_types::{IpFamily, PeerAddr, ServerAddr, Transport};
 
 use super::tls::certificates;
@@ -16,7 +16,7 @@ use super::{PASSWORD, PATIENCE, USER};
 
 /// DTLS with a certificate that signs itself.
 pub(crate) fn config() -> DtlsConfig {
-    DtlsConfig::new(certificates(), Front::new(Cookies::new(&[7; 32]))).unwrap()
+    DtlsConfig::new(certificates(), CookieHandler::new(Cookies::new(&[7; 32]))).unwrap()
 }
 
 /// A connected socket, whose datagrams are read one by one.

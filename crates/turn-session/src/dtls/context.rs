@@ -3,16 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use ::openssl::error::ErrorStack;
 use ::openssl::ssl::{
     AlpnError, NameType, SniError, SslAlert, SslContext, SslContextBuilder, SslMethod, SslOptions,
     SslRef, SslSessionCacheMode, SslVerifyMode, SslVersion,
 };
 
+use super::cookie_handler::CookieHandler;
 use super::engine::DtlsEngine;
-use super::front::Front;
 use super::hello::Hello;
-use super::openssl::OpenSsl;
+use super::openssl::{DtlsError, OpenSsl};
 use crate::Certificates;
 use crate::certificates::ALPN;
 
@@ -25,20 +24,15 @@ const CIPHER_SUITES: &str = "ECDHE+AESGCM:ECDHE+CHACHA20";
 pub struct DtlsConfig {
     context: SslContext,
     certificates: Arc<Certificates>,
-    front: Front,
+    front: CookieHandler,
 }
-
-/// OpenSSL cannot do what is needed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("OpenSSL: {0}")]
-pub struct DtlsError(#[from] ErrorStack);
 
 impl DtlsConfig {
     /// With these certificates, or what they are replaced by later: they are chosen for each handshake.
     ///
     /// # Errors
     /// The OpenSSL of this host lacks something.
-    pub fn new(certificates: Arc<Certificates>, front: Front) -> Result<Self, DtlsError> {
+    pub fn new(certificates: Arc<Certificates>, front: CookieHandler) -> Result<Self, DtlsError> {
         let mut context = SslContext::builder(SslMethod::dtls())?;
         context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
         // DTLS 1.3 has cookies of another kind than the front's.
@@ -70,7 +64,7 @@ impl DtlsConfig {
 
     /// What answers strangers.
     #[must_use]
-    pub const fn front(&self) -> &Front {
+    pub const fn front(&self) -> &CookieHandler {
         &self.front
     }
 

@@ -1,10 +1,12 @@
 //! Cookies: what a client has to send back to show that it is at its address (RFC 6347 §4.2.1).
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+
+use crate::AddressPair;
 
 /// How long a cookie is good at least, and half of how long at most. A client sends its hello again for
 /// up to a minute; one whose cookie has become too old is given another.
@@ -20,15 +22,6 @@ pub struct Cookies {
     secret: Hmac<Sha256>,
 }
 
-/// The two ends of a handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// The client's address and port.
-    pub client: SocketAddr,
-    /// Ours, as the client addressed it.
-    pub server: SocketAddr,
-}
-
 impl Cookies {
     /// From randomness of the operating system, which nobody else may know.
     #[must_use]
@@ -39,14 +32,19 @@ impl Cookies {
     }
 
     /// A cookie for a client's hello; `since` any fixed moment.
-    pub(super) fn make(&self, ends: Ends, random: &[u8; 32], since: Duration) -> [u8; COOKIE_LEN] {
+    pub(super) fn make(
+        &self,
+        ends: AddressPair,
+        random: &[u8; 32],
+        since: Duration,
+    ) -> [u8; COOKIE_LEN] {
         self.signed(ends, random, slot(since)).finalize().into_bytes().into()
     }
 
     /// Whether a cookie was made for this client's hello, in this slot of time or the one before.
     pub(super) fn verify(
         &self,
-        ends: Ends,
+        ends: AddressPair,
         random: &[u8; 32],
         cookie: &[u8],
         since: Duration,
@@ -59,7 +57,7 @@ impl Cookies {
     }
 
     /// The slot stands for a key of its own: from cookies of one nothing follows for the next.
-    fn signed(&self, ends: Ends, random: &[u8; 32], slot: u64) -> Hmac<Sha256> {
+    fn signed(&self, ends: AddressPair, random: &[u8; 32], slot: u64) -> Hmac<Sha256> {
         let mut mac = self.secret.clone();
         mac.update(&slot.to_be_bytes());
         for end in [ends.client, ends.server] {
@@ -89,8 +87,8 @@ const fn slot(since: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn ends(client: &str, server: &str) -> Ends {
-        Ends { client: client.parse().unwrap(), server: server.parse().unwrap() }
+    fn ends(client: &str, server: &str) -> AddressPair {
+        AddressPair { client: client.parse().unwrap(), server: server.parse().unwrap() }
     }
 
     #[test]

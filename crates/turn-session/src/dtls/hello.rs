@@ -34,7 +34,7 @@ pub struct Hello<'a> {
 
 /// Why a datagram is no first message that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotHello {
+pub enum HelloError {
     /// It is no ClientHello at all.
     Other,
     /// It is a piece of one, or says that it is longer than is taken.
@@ -48,26 +48,26 @@ impl<'a> Hello<'a> {
     ///
     /// # Errors
     /// Why it is none.
-    pub fn read(datagram: &'a [u8]) -> Result<Self, NotHello> {
-        let (record, behind) = take_record(datagram).ok_or(NotHello::Other)?;
+    pub fn read(datagram: &'a [u8]) -> Result<Self, HelloError> {
+        let (record, behind) = take_record(datagram).ok_or(HelloError::Other)?;
         if record.content != HANDSHAKE
             || record.epoch != 0
             || record.body.first() != Some(&CLIENT_HELLO)
         {
-            return Err(NotHello::Other);
+            return Err(HelloError::Other);
         }
-        let (piece, more) = take_piece(record.body).ok_or(NotHello::Malformed)?;
+        let (piece, more) = take_piece(record.body).ok_or(HelloError::Malformed)?;
         if piece.at != 0 || piece.body.len() != piece.len || datagram.len() > HELLO_MAX {
-            return Err(NotHello::Piece);
+            return Err(HelloError::Piece);
         }
         let alone = behind.is_empty() && more.is_empty();
         // A client counts its records and messages together at first.
         let counts =
             piece.message <= MESSAGES_BEFORE_MAX && u64::from(piece.message) <= record.number;
         if !(alone && counts) {
-            return Err(NotHello::Malformed);
+            return Err(HelloError::Malformed);
         }
-        let fields = Fields::read(piece.body).ok_or(NotHello::Malformed)?;
+        let fields = Fields::read(piece.body).ok_or(HelloError::Malformed)?;
         Ok(Self {
             datagram,
             record: record.number,

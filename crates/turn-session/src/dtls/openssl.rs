@@ -10,22 +10,27 @@ use std::mem;
 use ::openssl::error::ErrorStack;
 use ::openssl::ssl::{Error, ErrorCode, Ssl, SslContext, SslStream};
 
+use super::PLAINTEXT_MAX;
 use super::engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
-use super::guard::Guard;
 use super::hello::Hello;
 use super::record::{RECORD_HEADER, renumber};
-use super::{DtlsError, PLAINTEXT_MAX};
+use super::record_filter::RecordFilter;
 
 /// The longest datagram of a handshake: with the headers of IPv6 and UDP below what every path carries
 /// (RFC 8200 §5).
 const HANDSHAKE_DATAGRAM: u32 = 1200;
+
+/// An operation that this build of OpenSSL cannot do.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("OpenSSL: {0}")]
+pub struct DtlsError(#[from] ErrorStack);
 
 /// The server's end of one association.
 #[derive(Debug)]
 pub(super) struct OpenSsl {
     /// Its exchange is empty but while OpenSSL is at work.
     stream: SslStream<Exchange>,
-    guard: Guard,
+    guard: RecordFilter,
     /// What is added to the numbers of records in the clear, so that they go on from the
     /// HelloVerifyRequest's.
     renumber_by: u64,
@@ -53,7 +58,7 @@ impl OpenSsl {
         *stream.get_mut() = Exchange::default();
         // One record for each message before, on either side.
         let renumber_by = hello.record - u64::from(hello.message);
-        Ok(Self { stream, guard: Guard::default(), renumber_by, ended: None })
+        Ok(Self { stream, guard: RecordFilter::default(), renumber_by, ended: None })
     }
 
     /// Has OpenSSL do something with an exchange.

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use turn_session::dtls::{ANSWER_MAX, Answer, Cookies, First, Front, Hello, NotHello};
+use turn_session::dtls::{
+    ANSWER_MAX, Answer, CookieHandler, Cookies, Hello, HelloError, HelloOutcome,
+};
 
 use crate::support::{client, ends, go_on};
 
-fn front() -> Front {
-    Front::new(Cookies::new(&[7; 32]))
+fn front() -> CookieHandler {
+    CookieHandler::new(Cookies::new(&[7; 32]))
 }
 
 /// What OpenSSL's client says first.
@@ -18,7 +20,7 @@ fn hello() -> Vec<u8> {
     client.get_mut().outgoing.pop_front().unwrap()
 }
 
-fn take<'a>(datagram: &'a [u8], answer: &mut [u8; ANSWER_MAX]) -> First<'a> {
+fn take<'a>(datagram: &'a [u8], answer: &mut [u8; ANSWER_MAX]) -> HelloOutcome<'a> {
     front().take(datagram, ends(), Duration::from_secs(60), answer)
 }
 
@@ -27,7 +29,7 @@ fn a_hello_is_answered_by_a_smaller_question_with_its_numbers() {
     let mut hello = hello();
     hello[5..11].copy_from_slice(&[0, 0, 0, 0, 1, 9]);
     let mut answer = [0; ANSWER_MAX];
-    let First::Answer(len, Answer::Cookie) = take(&hello, &mut answer) else { panic!() };
+    let HelloOutcome::Answer(len, Answer::Cookie) = take(&hello, &mut answer) else { panic!() };
     assert!(len < hello.len());
     // Record: handshake, DTLS 1.0, epoch 0, the hello's number, length.
     assert_eq!(answer[..13], [22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 1, 9, 0, 47]);
@@ -41,8 +43,8 @@ fn what_is_not_one_whole_hello_is_dropped() {
     let hello = hello();
     let mut answer = [0; ANSWER_MAX];
     let mut dropped = |datagram: &[u8]| match take(datagram, &mut answer) {
-        First::Dropped(why) => Some(why),
-        First::Answer(..) | First::Verified(_) => None,
+        HelloOutcome::Dropped(why) => Some(why),
+        HelloOutcome::Answer(..) | HelloOutcome::Verified(_) => None,
     };
     assert_eq!(dropped(&hello), None);
     let changed = |at: usize, to: u8| {
@@ -50,21 +52,21 @@ fn what_is_not_one_whole_hello_is_dropped() {
         changed[at] = to;
         changed
     };
-    assert_eq!(dropped(&changed(0, 23)), Some(NotHello::Other), "data");
-    assert_eq!(dropped(&changed(4, 1)), Some(NotHello::Other), "encrypted");
-    assert_eq!(dropped(&changed(13, 2)), Some(NotHello::Other), "a server's");
-    assert_eq!(dropped(&changed(14, 9)), Some(NotHello::Piece), "declared to have 590 000 bytes");
-    assert_eq!(dropped(&changed(21, 1)), Some(NotHello::Piece), "not the first piece");
-    assert_eq!(dropped(&changed(18, 99)), Some(NotHello::Malformed), "the hundredth message");
-    assert_eq!(dropped(&[&hello[..], &hello].concat()), Some(NotHello::Malformed), "two");
-    assert_eq!(dropped(&hello[..40]), Some(NotHello::Other), "cut off");
+    assert_eq!(dropped(&changed(0, 23)), Some(HelloError::Other), "data");
+    assert_eq!(dropped(&changed(4, 1)), Some(HelloError::Other), "encrypted");
+    assert_eq!(dropped(&changed(13, 2)), Some(HelloError::Other), "a server's");
+    assert_eq!(dropped(&changed(14, 9)), Some(HelloError::Piece), "declared to have 590 000 bytes");
+    assert_eq!(dropped(&changed(21, 1)), Some(HelloError::Piece), "not the first piece");
+    assert_eq!(dropped(&changed(18, 99)), Some(HelloError::Malformed), "the hundredth message");
+    assert_eq!(dropped(&[&hello[..], &hello].concat()), Some(HelloError::Malformed), "two");
+    assert_eq!(dropped(&hello[..40]), Some(HelloError::Other), "cut off");
     // The session id cannot have 33 bytes.
-    assert_eq!(dropped(&changed(59, 33)), Some(NotHello::Malformed));
+    assert_eq!(dropped(&changed(59, 33)), Some(HelloError::Malformed));
     // The giant of which a server might keep 35 bytes for a minute.
     let mut giant = vec![22, 0xFE, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0, 0, 22];
     giant.extend([1, 9, 0xEB, 0x10, 0, 0, 0, 0, 0, 0, 0, 10]);
     giant.extend([0; 10]);
-    assert_eq!(dropped(&giant), Some(NotHello::Piece));
+    assert_eq!(dropped(&giant), Some(HelloError::Piece));
 }
 
 proptest! {
@@ -72,7 +74,7 @@ proptest! {
     #[test]
     fn any_bytes_are_answered_by_less(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut answer = [0; ANSWER_MAX];
-        if let First::Answer(len, _) = take(&bytes, &mut answer) {
+        if let HelloOutcome::Answer(len, _) = take(&bytes, &mut answer) {
             prop_assert!(len <= bytes.len());
         }
     }
@@ -92,9 +94,9 @@ proptest! {
         bytes.truncate(cut.max(60));
         let mut answer = [0; ANSWER_MAX];
         match take(&bytes, &mut answer) {
-            First::Answer(len, _) => prop_assert!(len <= bytes.len()),
-            First::Verified(_) => prop_assert!(false, "without a cookie"),
-            First::Dropped(_) => {}
+            HelloOutcome::Answer(len, _) => prop_assert!(len <= bytes.len()),
+            HelloOutcome::Verified(_) => prop_assert!(false, "without a cookie"),
+            HelloOutcome::Dropped(_) => {}
         }
     }
 

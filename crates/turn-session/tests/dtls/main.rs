@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use openssl::ssl::{ErrorCode, SslVersion};
 use support::*;
 use turn_session::Certificates;
-use turn_session::dtls::{Answer, Cookies, DtlsConfig, DtlsEnd, Exchange, Front};
+use turn_session::dtls::{Answer, CookieHandler, Cookies, DtlsConfig, DtlsEnd, Exchange};
 
 #[test]
 fn a_client_is_asked_for_a_cookie_and_then_served() {
@@ -193,7 +193,7 @@ fn a_client_may_have_sent_its_first_hello_many_times() {
 #[test]
 fn new_certificates_are_for_new_associations() {
     let certificates = Arc::new(Certificates::default());
-    let front = Front::new(Cookies::new(&[7; 32]));
+    let front = CookieHandler::new(Cookies::new(&[7; 32]));
     let config = DtlsConfig::new(Arc::clone(&certificates), front).unwrap();
     assert!(!config.can_serve());
     for name in ["first.example.org", "second.example.org"] {

@@ -10,10 +10,10 @@ use openssl::ssl::{
     SslVersion,
 };
 use turn_session::dtls::{
-    ANSWER_MAX, Answer, Cookies, DtlsConfig, DtlsEnd, DtlsEngine, Ends, Exchange, First, Front,
-    begins_handshake,
+    ANSWER_MAX, Answer, CookieHandler, Cookies, DtlsConfig, DtlsEnd, DtlsEngine, Exchange,
+    HelloOutcome, begins_handshake,
 };
-use turn_session::{Certificate, Certificates};
+use turn_session::{AddressPair, Certificate, Certificates};
 
 /// A certificate for a name, with an ECDSA key.
 pub(crate) fn certificate(name: &str) -> Certificate {
@@ -22,14 +22,17 @@ pub(crate) fn certificate(name: &str) -> Certificate {
     Certificate::read(cert.pem().as_bytes(), signing_key.serialize_pem().as_bytes()).unwrap()
 }
 
-pub(crate) fn ends() -> Ends {
-    Ends { client: "192.0.2.1:5000".parse().unwrap(), server: "203.0.113.1:5349".parse().unwrap() }
+pub(crate) fn ends() -> AddressPair {
+    AddressPair {
+        client: "192.0.2.1:5000".parse().unwrap(),
+        server: "203.0.113.1:5349".parse().unwrap(),
+    }
 }
 
 pub(crate) fn config() -> DtlsConfig {
     let certificates = Arc::new(Certificates::default());
     certificates.replace(vec![certificate("turn.example.org"), certificate("other.example.org")]);
-    DtlsConfig::new(certificates, Front::new(Cookies::new(&[7; 32]))).unwrap()
+    DtlsConfig::new(certificates, CookieHandler::new(Cookies::new(&[7; 32]))).unwrap()
 }
 
 /// Our end, for one client.
@@ -65,14 +68,16 @@ impl Server {
         if self.engine.is_none() && begins_handshake(datagram) {
             let mut answer = [0; ANSWER_MAX];
             match self.config.front().take(datagram, ends(), self.now, &mut answer) {
-                First::Answer(len, what) => {
+                HelloOutcome::Answer(len, what) => {
                     assert!(len <= datagram.len(), "amplified");
                     self.answers.push(what);
                     self.out.push_back(answer[..len].to_vec());
                     return;
                 }
-                First::Verified(hello) => self.engine = Some(self.config.begin(&hello).unwrap()),
-                First::Dropped(_) => {
+                HelloOutcome::Verified(hello) => {
+                    self.engine = Some(self.config.begin(&hello).unwrap())
+                }
+                HelloOutcome::Dropped(_) => {
                     self.refused += 1;
                     return;
                 }

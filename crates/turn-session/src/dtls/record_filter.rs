@@ -23,12 +23,12 @@ const LATE_HANDSHAKE_MAX: u8 = 16;
 
 /// Counts what is bounded.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Guard {
+pub(super) struct RecordFilter {
     early: u8,
     late: u8,
 }
 
-impl Guard {
+impl RecordFilter {
     /// Whether a datagram may go on.
     pub(super) fn admits(&mut self, mut datagram: &[u8], established: bool) -> bool {
         if datagram.is_empty() {
@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn pieces_of_giant_messages_go_no_further() {
-        let admits = |pieces: &[u8]| Guard::default().admits(&record(HANDSHAKE, 0, pieces), false);
+        let admits =
+            |pieces: &[u8]| RecordFilter::default().admits(&record(HANDSHAKE, 0, pieces), false);
         assert!(admits(&piece(100, 2, 0, &[1; 50])));
         assert!(admits(&[piece(100, 2, 0, &[1; 50]), piece(100, 2, 50, &[1; 50])].concat()));
         assert!(!admits(&piece(650_000, 2, 0, &[1; 10])), "longer than any is");
@@ -117,7 +118,7 @@ mod tests {
 
     #[test]
     fn records_that_would_be_kept_are_few() {
-        let mut guard = Guard::default();
+        let mut guard = RecordFilter::default();
         let early = record(APPLICATION_DATA, 1, &[0; 40]);
         let taken = (0..100).filter(|_| guard.admits(&early, false)).count();
         assert_eq!(taken, usize::from(EARLY_RECORDS_MAX));
@@ -129,7 +130,8 @@ mod tests {
 
     #[test]
     fn what_an_association_has_no_use_for_goes_no_further() {
-        let admits = |datagram: &[u8], established| Guard::default().admits(datagram, established);
+        let admits =
+            |datagram: &[u8], established| RecordFilter::default().admits(datagram, established);
         assert!(!admits(&record(ALERT, 0, &[2, 40]), true), "in the clear");
         assert!(!admits(&record(HANDSHAKE, 0, &piece(10, 0, 0, &[1; 10])), true), "in the clear");
         assert!(!admits(&record(APPLICATION_DATA, 0, b"data"), false), "in the clear");

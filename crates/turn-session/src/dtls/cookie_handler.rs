@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::cookie::{COOKIE_LEN, Cookies, Ends};
-use super::hello::{Hello, NotHello};
+use super::cookie::{COOKIE_LEN, Cookies};
+use super::hello::{Hello, HelloError};
 use super::record::{ALERT, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER};
+use crate::AddressPair;
 
 /// The longest answer: a HelloVerifyRequest.
 pub const ANSWER_MAX: usize = RECORD_HEADER + HANDSHAKE_HEADER + 2 + 1 + COOKIE_LEN;
@@ -26,19 +27,19 @@ const PROTOCOL_VERSION: u8 = 70;
 
 /// Answers first messages.
 #[derive(Clone, Debug)]
-pub struct Front {
+pub struct CookieHandler {
     cookies: Cookies,
 }
 
 /// What is to be done for a first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First<'a> {
+pub enum HelloOutcome<'a> {
     /// Send so many bytes of what was written.
     Answer(usize, Answer),
     /// The client is at its address, and the handshake may begin.
     Verified(Hello<'a>),
     /// Nothing.
-    Dropped(NotHello),
+    Dropped(HelloError),
 }
 
 /// What an answer says.
@@ -50,7 +51,7 @@ pub enum Answer {
     Version,
 }
 
-impl Front {
+impl CookieHandler {
     /// With these cookies.
     #[must_use]
     pub const fn new(cookies: Cookies) -> Self {
@@ -62,23 +63,23 @@ impl Front {
     pub fn take<'a>(
         &self,
         datagram: &'a [u8],
-        ends: Ends,
+        ends: AddressPair,
         since: Duration,
         answer: &mut [u8; ANSWER_MAX],
-    ) -> First<'a> {
+    ) -> HelloOutcome<'a> {
         let hello = match Hello::read(datagram) {
             Ok(hello) => hello,
-            Err(why) => return First::Dropped(why),
+            Err(why) => return HelloOutcome::Dropped(why),
         };
         // Newer versions have lower numbers.
         if hello.version > DTLS_1_2 {
-            return First::Answer(refuse_version(&hello, answer), Answer::Version);
+            return HelloOutcome::Answer(refuse_version(&hello, answer), Answer::Version);
         }
         if self.cookies.verify(ends, hello.random, hello.cookie, since) {
-            return First::Verified(hello);
+            return HelloOutcome::Verified(hello);
         }
         let cookie = self.cookies.make(ends, hello.random, since);
-        First::Answer(ask_again(&hello, &cookie, answer), Answer::Cookie)
+        HelloOutcome::Answer(ask_again(&hello, &cookie, answer), Answer::Cookie)
     }
 }
 

@@ -9,7 +9,7 @@ use ::openssl::x509::X509;
 
 /// A certificate with its chain and key.
 #[derive(Clone)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// The server's own certificate first.
     chain: Vec<X509>,
     key: PKey<Private>,
@@ -33,7 +33,7 @@ impl Identity {
     }
 
     /// Has a handshake use it, beside those of other kinds.
-    pub(super) fn put_in(&self, handshake: &mut SslRef) -> Result<(), ErrorStack> {
+    pub(crate) fn put_in(&self, handshake: &mut SslRef) -> Result<(), ErrorStack> {
         let Some((own, others)) = self.chain.split_first() else { return Ok(()) };
         handshake.set_certificate(own)?;
         handshake.set_private_key(&self.key)?;
