@@ -12,14 +12,14 @@ use support::{LOCALHOST, NOBODY, PEER, Start, World};
 use turn_types::{IpFamily, IpMeta};
 
 #[global_allocator]
-static ALLOCATOR: linux_net::allocations::Counting = linux_net::allocations::Counting;
+static ALLOCATOR: lab_net::allocations::Counting = lab_net::allocations::Counting;
 
 /// What the worker's own thread has allocated so far: a reply is called on it, here to a
 /// request that does nothing.
 fn allocations(world: &World) -> u64 {
     // Unlike `channel`, it allocates nothing when something is sent.
     let (sender, count) = std::sync::mpsc::sync_channel(1);
-    let reply = Box::new(move |_| sender.send(linux_net::allocations::on_this_thread()).unwrap());
+    let reply = Box::new(move |_| sender.send(lab_net::allocations::on_this_thread()).unwrap());
     world.mailbox.post(Request::End { id: NOBODY, reply }).unwrap();
     count.recv_timeout(support::PATIENCE).unwrap()
 }

@@ -175,7 +175,7 @@ impl Lab {
     ) -> T {
         let path = format!("/run/netns/{}", self.namespace(host));
         let opened = std::thread::spawn(move || {
-            linux_net::enter_network_namespace(File::open(path)?)?;
+            lab_net::enter_network_namespace(File::open(path)?)?;
             open()
         });
         match opened.join() {

@@ -1,24 +1,22 @@
-//! The host and this process: cores, priorities, clocks, limits and privileges; interfaces, own addresses, and
+//! The host and this process: cores, clocks, limits and privileges; interfaces, own addresses, and
 //! notifications of their changes.
 
-pub(crate) mod affinity;
+mod affinity;
 mod clock;
 mod interfaces;
 mod monitor;
 mod own_addresses;
-mod priority;
 mod privileges;
 mod random;
 mod rlimit;
 
-pub use affinity::{allowed_cores, pin_current_thread, pin_thread};
-pub use clock::{Clock, process_cpu_time, thread_cpu_time};
+pub use affinity::{allowed_cores, pin_current_thread};
+pub use clock::{Clock, thread_cpu_time};
 pub use interfaces::{
     InterfaceAddress, interface_addresses, interface_index, source_address_towards,
 };
 pub use monitor::{HostChanges, HostMonitor};
 pub use own_addresses::own_prefixes;
-pub use priority::{run_first, run_when_idle};
 pub use privileges::gain_no_privileges;
 pub use random::random_bytes;
 pub use rlimit::raise_open_files;

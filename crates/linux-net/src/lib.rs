@@ -38,38 +38,26 @@
 //! ```
 
 mod abi;
-pub mod allocations;
-mod child;
 mod host;
-mod namespace;
 pub mod netlink;
 mod occupancy;
-mod raw;
 mod rx;
 mod tcp;
 mod tx;
 mod udp;
-#[cfg(feature = "io-uring")]
-mod uring;
 mod wait;
 
 pub use abi::errno::SendError;
-pub use child::tie_to_parent;
 pub use host::{
     Clock, HostChanges, HostMonitor, InterfaceAddress, allowed_cores, gain_no_privileges,
-    interface_addresses, interface_index, own_prefixes, pin_current_thread, pin_thread,
-    process_cpu_time, raise_open_files, random_bytes, run_first, run_when_idle,
-    source_address_towards, thread_cpu_time,
+    interface_addresses, interface_index, own_prefixes, pin_current_thread, raise_open_files,
+    random_bytes, source_address_towards, thread_cpu_time,
 };
-pub use namespace::{enter_network_namespace, new_network_namespace};
 pub use occupancy::Occupancy;
-pub use raw::{Heard, RAW_PAYLOAD_MAX, RawUdpSocket};
 pub use rx::{FILL_BYTES, Received, RecvStats, RxBatch};
 pub use tcp::{ConnectOptions, ReadOutcome, TcpListener, TcpOptions, TcpStream};
 pub use tx::{ArenaFull, Flow, Full, Part, SendSocket, SendStats, SocketTable, TxBatch, Warning};
 pub use udp::{
     Applied, Capabilities, IcmpReport, SocketError, UdpOptions, UdpSocket, capabilities,
 };
-#[cfg(feature = "io-uring")]
-pub use uring::{UringStats, UringUdp};
 pub use wait::{Epoll, Event, Events, Interest, WakeReceiver, Waker};

@@ -2,7 +2,7 @@
 
 mod support;
 
-use linux_net::allocations::{Counting, on_this_thread};
+use lab_net::allocations::{Counting, on_this_thread};
 use linux_net::{Epoll, Events, Flow, Interest, Part, RxBatch, SendSocket, SendStats, TxBatch};
 use support::{V4, bind, flow};
 

@@ -28,7 +28,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use linux_net::process_cpu_time;
+use lab_net::process_cpu_time;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{CoreUse, Used};

@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn everything_is_measured_by_each_hook() {
-        let privileged = linux_net::new_network_namespace().context("programs want root");
+        let privileged = lab_net::new_network_namespace().context("programs want root");
         let Some(_) = require(privileged) else { return };
         let missing = xdp_relay::device::missing_capabilities();
         let may_load = if missing.is_empty() {

@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use linux_net::RawUdpSocket;
+use lab_net::RawUdpSocket;
 use support::{Peer, Server};
 use turn_bench::cpu::Watched;
 use turn_bench::engine::{Bench, BenchOptions};

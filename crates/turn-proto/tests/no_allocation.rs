@@ -5,7 +5,7 @@ mod support;
 
 use std::hint::black_box;
 
-use linux_net::allocations::Counting;
+use lab_net::allocations::Counting;
 use stun_wire::*;
 use support::*;
 use turn_proto::*;
@@ -17,11 +17,11 @@ static ALLOCATOR: Counting = Counting;
 /// How often `work` allocates, after it has run once to warm up.
 fn allocations(mut work: impl FnMut()) -> u64 {
     work();
-    let before = linux_net::allocations::on_this_thread();
+    let before = lab_net::allocations::on_this_thread();
     for _ in 0..1000 {
         work();
     }
-    linux_net::allocations::on_this_thread() - before
+    lab_net::allocations::on_this_thread() - before
 }
 
 #[test]

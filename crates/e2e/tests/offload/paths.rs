@@ -19,7 +19,7 @@ const FAR: [&str; 2] = ["10.77.3.2", "fd77:3::2"];
 
 impl Far {
     fn new(lab: &Lab) -> Self {
-        let far = Self(linux_net::new_network_namespace().expect("the lab has some, too"));
+        let far = Self(lab_net::new_network_namespace().expect("the lab has some, too"));
         let path = far.path();
         let inside = format!("nsenter --net={path} ip");
         let router = [
@@ -53,7 +53,7 @@ impl Far {
         let address: IpAddr = FAR[usize::from(family == V6)].parse().expect("an address");
         std::thread::scope(|scope| {
             let open = || {
-                linux_net::enter_network_namespace(&self.0).expect("it is one");
+                lab_net::enter_network_namespace(&self.0).expect("it is one");
                 UdpSocket::bind(SocketAddr::new(address, 0)).expect("an address of it")
             };
             scope.spawn(open).join().expect("a socket")

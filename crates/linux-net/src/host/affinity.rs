@@ -22,47 +22,19 @@ pub fn allowed_cores() -> io::Result<Vec<usize>> {
     Ok((0..MAX_CORES).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect())
 }
 
-/// Keeps the calling thread on one core.
+/// Restricts the calling thread to one core.
 ///
 /// # Errors
 /// `InvalidInput` for a core that does not exist or is not allowed.
 pub fn pin_current_thread(core: usize) -> io::Result<()> {
-    CoreSet::of(&[core])?.apply(0)
-}
-
-/// Keeps another thread, of any process or of the kernel, on one core.
-///
-/// # Errors
-/// `InvalidInput` for a core that does not exist or is not allowed; `PermissionDenied` where the
-/// thread is somebody else's; ESRCH when there is no such thread.
-pub fn pin_thread(thread: u32, core: usize) -> io::Result<()> {
-    let thread = libc::pid_t::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
-    CoreSet::of(&[core])?.apply(thread)
-}
-
-/// Some cores.
-#[derive(Clone, Copy)]
-pub(crate) struct CoreSet(libc::cpu_set_t);
-
-impl CoreSet {
-    /// These.
-    pub(crate) fn of(cores: &[usize]) -> io::Result<Self> {
-        let mut set = empty_set();
-        for &core in cores {
-            if core >= MAX_CORES {
-                return Err(io::ErrorKind::InvalidInput.into());
-            }
-            // SAFETY: `core` is below the number of bits of the set.
-            unsafe { libc::CPU_SET(core, &mut set) };
-        }
-        Ok(Self(set))
+    if core >= MAX_CORES {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
-
-    /// Keeps a thread to them; 0 is the calling one.
-    pub(crate) fn apply(&self, thread: libc::pid_t) -> io::Result<()> {
-        // SAFETY: the set lives until the call returns and is as long as said.
-        check(unsafe { libc::sched_setaffinity(thread, SET_BYTES, &raw const self.0) }).map(drop)
-    }
+    let mut set = empty_set();
+    // SAFETY: `core` is below the number of bits of the set.
+    unsafe { libc::CPU_SET(core, &mut set) };
+    // SAFETY: the set lives until the call returns and is as long as said. 0 is the caller.
+    check(unsafe { libc::sched_setaffinity(0, SET_BYTES, &raw const set) }).map(drop)
 }
 
 fn empty_set() -> libc::cpu_set_t {

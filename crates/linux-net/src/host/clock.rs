@@ -1,6 +1,5 @@
 //! The only place that reads a clock.
 
-use std::io;
 use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -32,47 +31,21 @@ pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(nanos(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// How long all threads of a process have run, also those that have ended. Time of interrupts that
-/// came meanwhile is in it on kernels that do not tell it apart.
-///
-/// # Errors
-/// There is no such process.
-pub fn process_cpu_time(process: u32) -> io::Result<Duration> {
-    let none = || io::Error::from(io::ErrorKind::NotFound);
-    let process = libc::pid_t::try_from(process).map_err(|_| none())?;
-    let mut clock = libc::CLOCK_PROCESS_CPUTIME_ID;
-    // SAFETY: `clock` is there for the C library to write. It writes nothing but the number of a
-    // clock, and nothing where it fails.
-    let error = unsafe { libc::clock_getcpuclockid(process, &raw mut clock) };
-    if error != 0 {
-        return Err(io::Error::from_raw_os_error(error));
-    }
-    try_nanos(clock).map(Duration::from_nanos)
-}
-
 fn monotonic() -> Instant {
     Instant::from_nanos(nanos(libc::CLOCK_MONOTONIC))
 }
 
-/// Of a clock that is always there.
+/// Nanoseconds of a clock that every kernel has.
 fn nanos(clock: libc::clockid_t) -> u64 {
-    try_nanos(clock).unwrap_or_default()
-}
-
-/// Of a clock that may be gone.
-fn try_nanos(clock: libc::clockid_t) -> io::Result<u64> {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: `time` is there for the kernel to write, and where it does not, the zeroed bytes are
     // still a value.
-    let (status, time) = unsafe {
-        let status = libc::clock_gettime(clock, time.as_mut_ptr());
-        (status, time.assume_init())
+    let time = unsafe {
+        libc::clock_gettime(clock, time.as_mut_ptr());
+        time.assume_init()
     };
-    if status != 0 {
-        return Err(io::Error::last_os_error());
-    }
     // Both are positive, and the sum overflows after 584 years.
-    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// A clock set before 1970 reads as 1970.
@@ -97,23 +70,5 @@ mod tests {
         assert!(first.instant > Instant::ZERO);
         assert!(second.instant >= first.instant);
         assert!(first.unix >= UnixSeconds(1_700_000_000), "{first:?}");
-    }
-
-    #[test]
-    fn a_process_is_as_old_as_its_threads_whether_they_still_run_or_not() {
-        let own = std::process::id();
-        let before = process_cpu_time(own).unwrap();
-        let work = || while thread_cpu_time() < Duration::from_millis(20) {};
-        std::thread::spawn(work).join().unwrap();
-        assert!(process_cpu_time(own).unwrap() - before >= Duration::from_millis(20));
-    }
-
-    #[test]
-    fn a_process_that_is_gone_has_no_clock() {
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let process = child.id();
-        child.wait().unwrap();
-        assert!(process_cpu_time(process).is_err());
-        assert!(process_cpu_time(u32::MAX).is_err());
     }
 }

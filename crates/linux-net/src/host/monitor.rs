@@ -142,8 +142,10 @@ impl HostMonitor {
 mod tests {
     use std::process::Command;
 
+    use lab_net::{enter_network_namespace, new_network_namespace};
+
     use super::*;
-    use crate::{enter_network_namespace, new_network_namespace, own_prefixes};
+    use crate::own_prefixes;
 
     /// Does something in a network namespace of its own; without privileges, nothing.
     fn in_namespace(action: impl FnOnce() + Send) {

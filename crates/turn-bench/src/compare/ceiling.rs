@@ -28,7 +28,7 @@ impl Forwarding {
         let (stop, stopped) = sync_channel::<()>(1);
         let (tell, told) = sync_channel(1);
         let thread = thread::spawn(move || {
-            let attached = linux_net::enter_network_namespace(&namespace)
+            let attached = lab_net::enter_network_namespace(&namespace)
                 .context("entering the server's network")
                 .and_then(|()| attach(&ends));
             match attached {

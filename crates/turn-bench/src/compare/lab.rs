@@ -148,7 +148,7 @@ impl Lab {
     ) -> anyhow::Result<Command> {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &guardian::namespace(self.id, host)]).arg(program);
-        linux_net::tie_to_parent(&mut command, self.cores.of(host))?;
+        lab_net::tie_to_parent(&mut command, self.cores.of(host))?;
         Ok(command)
     }
 

@@ -15,7 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use linux_net::{pin_current_thread, run_when_idle, thread_cpu_time};
+use lab_net::run_when_idle;
+use linux_net::{pin_current_thread, thread_cpu_time};
 
 /// Multiplications in a block: about a microsecond, which is how exact the count is.
 const BLOCK: u64 = 1024;

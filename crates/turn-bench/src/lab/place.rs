@@ -114,7 +114,7 @@ impl Place {
 /// Runs `open` in a thread that enters the namespace first, and ends with it.
 fn inside<T: Send>(namespace: &File, open: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let within = || {
-        linux_net::enter_network_namespace(namespace)?;
+        lab_net::enter_network_namespace(namespace)?;
         open()
     };
     thread::scope(|scope| scope.spawn(within).join())
@@ -122,7 +122,7 @@ fn inside<T: Send>(namespace: &File, open: impl FnOnce() -> io::Result<T> + Send
 }
 
 fn link(cores: &Cores) -> Result<Place> {
-    let new = || linux_net::new_network_namespace().context("no network namespaces without root");
+    let new = || lab_net::new_network_namespace().context("no network namespaces without root");
     let (relay, generator) = (new()?, new()?);
     inside(&relay, || {
         // A program that does nothing but be there: its process id names the namespace to `ip`.

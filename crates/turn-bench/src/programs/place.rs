@@ -31,9 +31,9 @@ impl Place {
     /// # Errors
     /// No privileges, no `ip`, no veth.
     pub(super) fn enter() -> Result<Self> {
-        let namespace = linux_net::new_network_namespace()
+        let namespace = lab_net::new_network_namespace()
             .context("network namespaces cannot be made: it wants root")?;
-        linux_net::enter_network_namespace(&namespace).context("the network namespace")?;
+        lab_net::enter_network_namespace(&namespace).context("the network namespace")?;
         ip("link set lo up")?;
         for (name, side) in LINKS {
             ip(&format!("link add {name} type veth peer name {name}far"))?;

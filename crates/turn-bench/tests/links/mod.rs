@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd as _;
 use std::process::{Command, Output};
 use std::thread;
 
-use linux_net::{enter_network_namespace, new_network_namespace};
+use lab_net::{enter_network_namespace, new_network_namespace};
 use turn_bench::frames::Unavailable;
 
 /// The hosts. They go with this value, however the test ends.

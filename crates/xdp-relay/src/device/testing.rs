@@ -13,7 +13,7 @@ use super::{Device, devices, missing_capabilities};
 
 /// A network namespace that leaves nothing behind; `None`, after saying so: the process may not.
 pub(crate) fn namespace() -> Option<Namespace> {
-    match linux_net::new_network_namespace() {
+    match lab_net::new_network_namespace() {
         Ok(file) => Some(Namespace(file)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             skip("network namespaces want root");
@@ -39,7 +39,7 @@ impl Namespace {
     pub(crate) fn run<T: Send>(&self, action: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
-                linux_net::enter_network_namespace(&self.0).unwrap();
+                lab_net::enter_network_namespace(&self.0).unwrap();
                 action()
             });
             inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

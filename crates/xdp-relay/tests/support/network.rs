@@ -44,7 +44,7 @@ pub fn inside(test: impl FnOnce() + Send) {
     if !missing.is_empty() {
         return skip(format!("BPF programs want {}", missing.join(" and ")));
     }
-    let namespace = match linux_net::new_network_namespace() {
+    let namespace = match lab_net::new_network_namespace() {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             return skip("network namespaces want root");
@@ -54,7 +54,7 @@ pub fn inside(test: impl FnOnce() + Send) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|scope| {
         let inside = scope.spawn(|| {
-            linux_net::enter_network_namespace(&namespace).unwrap();
+            lab_net::enter_network_namespace(&namespace).unwrap();
             test();
         });
         inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

@@ -26,14 +26,15 @@ const fn row(
 const PERMITTED: &[Row] = &[
     row("turn-types", &[], &[]),
     row("stun-wire", &["turn-types"], &[]),
-    row("turn-proto", &["turn-types", "stun-wire"], &["turn-client", "netsim", "linux-net"]),
+    row("turn-proto", &["turn-types", "stun-wire"], &["turn-client", "netsim", "lab-net"]),
     row("turn-client", &["turn-types", "stun-wire"], &["turn-proto", "netsim"]),
     row("turn-session", &[], &[]),
-    row("linux-net", &["turn-types"], &[]),
+    row("linux-net", &["turn-types"], &["lab-net"]),
+    row("lab-net", &[], &[]),
     row(
         "xdp-relay",
         &["turn-types", "linux-net"],
-        &["stun-wire", "turn-proto", "turn-client", "netsim"],
+        &["stun-wire", "turn-proto", "turn-client", "netsim", "lab-net"],
     ),
     row("control", &["turn-types", "turn-proto"], &[]),
     row(
@@ -47,7 +48,7 @@ const PERMITTED: &[Row] = &[
             "control",
             "turn-session",
         ],
-        &["turn-client"],
+        &["turn-client", "lab-net"],
     ),
     row("settings", &["turn-types", "turn-proto"], &[]),
     row("user-db", &["turn-types", "stun-wire"], &[]),
@@ -74,13 +75,13 @@ const PERMITTED: &[Row] = &[
     ),
     row(
         "turn-bench",
-        &["turn-types", "stun-wire", "turn-client", "linux-net", "xdp-relay"],
+        &["turn-types", "stun-wire", "turn-client", "linux-net", "lab-net", "xdp-relay"],
         &["turnpike"],
     ),
     row("netsim", &["turn-types"], &["turn-proto", "turn-client"]),
     row(
         "e2e",
-        &["turn-types", "stun-wire", "turn-client", "linux-net", TEST_SUPPORT],
+        &["turn-types", "stun-wire", "turn-client", "linux-net", "lab-net", TEST_SUPPORT],
         &["turnpike", "xdp-relay"],
     ),
     row(TEST_SUPPORT, &[], &[]),
@@ -96,7 +97,7 @@ const FORBIDDEN: [(&str, &str); 3] =
     [("dataplane", "tokio"), ("linux-net", "tokio"), ("xdp-relay", "tokio")];
 
 /// Crates that hold `unsafe` code, and so have lints of their own.
-const UNSAFE: [&str; 2] = ["linux-net", "xdp-relay"];
+const UNSAFE: [&str; 3] = ["lab-net", "linux-net", "xdp-relay"];
 
 pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     let mut slips = Vec::new();

@@ -57,8 +57,8 @@ pub(super) fn steer(lab: &Lab, host: Host, end: &str, backend: Backend) -> anyho
         bail!("the kernel's threads for {end} cannot be seen: run outside of a container");
     }
     for (thread, core) in threads.into_iter().zip(lab.cores().of(host).iter().cycle()) {
-        linux_net::pin_thread(thread, *core).context("keeping a thread on its core")?;
-        linux_net::run_first(thread).context("letting a thread run first")?;
+        lab_net::pin_thread(thread, *core).context("keeping a thread on its core")?;
+        lab_net::run_first(thread).context("letting a thread run first")?;
     }
     Ok(())
 }

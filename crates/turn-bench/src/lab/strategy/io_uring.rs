@@ -3,8 +3,9 @@
 //! IP and device layers for itself.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd as _;
 
-use linux_net::{UdpOptions, UdpSocket, UringUdp};
+use lab_net::UringUdp;
 
 use crate::lab::protocol::SessionId;
 use crate::lab::relay::{LOOK_UP, Lane, Tally};
@@ -14,11 +15,14 @@ use crate::lab::sessions::OwnSessions;
 const BUFFERS: usize = 256;
 
 pub(super) fn run(lane: &Lane, mut sessions: OwnSessions) -> io::Result<Tally> {
-    let mut ring = UringUdp::new(lane.socket.try_clone()?, BUFFERS)?;
+    let mut ring = UringUdp::new(
+        std::net::UdpSocket::from(lane.socket.as_fd().try_clone_to_owned()?),
+        BUFFERS,
+    )?;
     let mut unknown = 0;
     while lane.goes_on() {
         sessions.read_mail();
-        ring.turn(LOOK_UP, |datagram, _peer| {
+        ring.turn(LOOK_UP, |datagram| {
             let client = SessionId::split(datagram).and_then(|(id, _)| sessions.client(id));
             unknown += u64::from(client.is_none());
             client
@@ -30,9 +34,8 @@ pub(super) fn run(lane: &Lane, mut sessions: OwnSessions) -> io::Result<Tally> {
 
 /// Whether this machine has io_uring for us; otherwise why not.
 pub(super) fn available() -> Result<(), String> {
-    let options = UdpOptions { gro: false, ..UdpOptions::default() };
-    UdpSocket::bind(([127, 0, 0, 1], 0).into(), &options)
-        .and_then(|(socket, _)| UringUdp::new(socket, 2))
+    std::net::UdpSocket::bind(("127.0.0.1", 0))
+        .and_then(|socket| UringUdp::new(socket, 2))
         .map(drop)
         .map_err(|error| reason(&error))
 }

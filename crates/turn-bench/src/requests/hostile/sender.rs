@@ -4,7 +4,8 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use linux_net::{Clock, Epoll, Events, Heard, Interest, RawUdpSocket, UdpSocket, random_bytes};
+use lab_net::{RawUdpSocket, ReceivedHeader};
+use linux_net::{Clock, Epoll, Events, Interest, UdpSocket, random_bytes};
 use turn_types::{Instant, Prefix};
 
 use super::datagrams::{Datagrams, Noise};
@@ -220,7 +221,7 @@ impl Ear {
                     len
                 }
                 Self::Forged { raw, sources, server } => {
-                    let Some(Heard { from, to, len }) = raw.recv()? else { break };
+                    let Some(ReceivedHeader { from, to, len }) = raw.recv()? else { break };
                     if from != *server || !sources.contains(IpAddr::V4(*to.ip())) {
                         continue;
                     }

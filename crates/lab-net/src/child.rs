@@ -1,15 +1,14 @@
-//! Programs that are started, kept to some cores, and end with who started them.
+//! Child processes on given cores that end with their parent.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::abi::sys::check;
-use crate::host::affinity::CoreSet;
+use crate::check;
+use crate::scheduling::CoreSet;
 
-/// Makes a command's program run on `cores` alone, and be killed when the thread that starts it
-/// ends, in whatever way: what is started does not outlive its purpose. Start it from a thread that
-/// lives as long as the program should.
+/// Restricts a command's process to `cores`, and has the kernel kill it when the thread that starts it
+/// ends (PR_SET_PDEATHSIG).
 ///
 /// # Errors
 /// `InvalidInput` for a core whose number no machine has. One that this machine does not have is
@@ -37,9 +36,19 @@ pub fn tie_to_parent(command: &mut Command, cores: &[usize]) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// The cores that this process may use.
+    fn cores() -> Vec<usize> {
+        let count = std::thread::available_parallelism().unwrap().get();
+        (0..1024).filter(|core| CoreSet::of(&[*core]).is_ok_and(in_thread)).take(count).collect()
+    }
+
+    fn in_thread(set: CoreSet) -> bool {
+        std::thread::spawn(move || set.apply(0).is_ok()).join().unwrap()
+    }
+
     #[test]
     fn a_program_is_kept_to_its_cores() {
-        let last = *crate::allowed_cores().unwrap().last().unwrap();
+        let last = *cores().last().unwrap();
         let mut command = Command::new("grep");
         command.args(["Cpus_allowed_list", "/proc/self/status"]);
         tie_to_parent(&mut command, &[last]).unwrap();
@@ -52,7 +61,7 @@ mod tests {
         let start = || {
             let mut command = Command::new("sleep");
             command.arg("1000");
-            tie_to_parent(&mut command, &crate::allowed_cores().unwrap()).unwrap();
+            tie_to_parent(&mut command, &cores()).unwrap();
             command.spawn().unwrap()
         };
         let mut child = std::thread::spawn(start).join().unwrap();

@@ -1,15 +1,15 @@
-//! Network namespaces: which network a thread opens its sockets in.
+//! Network namespaces of threads.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 
-use crate::abi::sys::check;
+use crate::check;
 
-/// Makes a network namespace that has no name: it lasts as long as the file, or a socket or thread
-/// in it, and so leaves nothing behind, however the process ends. Other programs reach it by the
-/// path `/proc/PID/fd/NUMBER` of the file.
+/// Creates a network namespace without a name. It lasts as long as the file, or a socket or thread in
+/// it, and so never outlives the process. Other programs reach it by the path `/proc/PID/fd/NUMBER`
+/// of the file.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_ADMIN`.
@@ -23,9 +23,9 @@ pub fn new_network_namespace() -> io::Result<File> {
     made.join().unwrap_or_else(|_| Err(io::Error::other("the thread that made it panicked")))
 }
 
-/// Puts the calling thread, and it alone, into a network namespace: one that was
-/// [made here](new_network_namespace), or an open file such as `/run/netns/NAME`. Sockets belong to the namespace they were opened in, whichever thread uses
-/// them later: open them in a thread of its own, which ends.
+/// Moves the calling thread alone into a network namespace: a [new one](new_network_namespace), or an
+/// open file such as `/run/netns/NAME`. Sockets stay in the namespace where they were opened,
+/// whichever thread uses them later.
 ///
 /// # Errors
 /// `PermissionDenied` without `CAP_SYS_ADMIN`; `InvalidInput` for a file that is no network
@@ -40,10 +40,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_namespace_is_empty_and_only_those_who_enter_are_in_it() {
+    fn a_new_namespace_is_empty_and_entered_by_one_thread_alone() {
         let namespace = match new_network_namespace() {
             Ok(namespace) => namespace,
-            // Without privileges it is told that way, and there is nothing more to see.
+            // Without privileges there is nothing more to see.
             Err(error) => return assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
         };
         let bind = || std::net::UdpSocket::bind("127.0.0.1:0");

@@ -1,13 +1,12 @@
-//! A counting allocator, for tests that claim that something does not allocate. The product does not
-//! use it; it is here because an allocator cannot be written without `unsafe`.
+//! A counting allocator, for tests of code that must not allocate.
 //!
 //! ```
 //! #[global_allocator]
-//! static ALLOCATOR: linux_net::allocations::Counting = linux_net::allocations::Counting;
+//! static ALLOCATOR: lab_net::allocations::Counting = lab_net::allocations::Counting;
 //!
-//! let before = linux_net::allocations::on_this_thread();
+//! let before = lab_net::allocations::on_this_thread();
 //! let boxed = Box::new(7);
-//! assert_eq!(linux_net::allocations::on_this_thread() - before, 1);
+//! assert_eq!(lab_net::allocations::on_this_thread() - before, 1);
 //! # drop(boxed);
 //! ```
 
@@ -22,8 +21,7 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How often the calling thread has allocated or grown memory since it began. Giving memory back
-/// is not counted.
+/// Number of allocations and reallocations of the calling thread since it began. Freeing is not counted.
 #[must_use]
 pub fn on_this_thread() -> u64 {
     COUNT.get()
