@@ -8,7 +8,7 @@ use control::{Fate, Leg, Series, SessionOffload, WhyNot, WorkerCounters};
 use stun_wire::CHANNEL_HEADER_LEN;
 use turn_proto::{AllocationRecord, DropReason, Route, RouteId, Server, Traffic};
 use turn_types::{AllocationId, Instant, RelayId, Transport};
-use xdp_relay::{Carried, Flow, FlowId, Ring, Routes, Ticket, Trouble};
+use xdp_relay::{Flow, FlowCookie, FlowCounters, FlowId, KernelPathError, Ring, Routes};
 
 use crate::limits::{SWEEP_CELLS, SWEEP_EVERY, SWEEP_PART_EVERY};
 use crate::relay_sockets::ByNumber;
@@ -18,12 +18,12 @@ use crate::relay_sockets::ByNumber;
 pub(crate) struct FastPath {
     routes: Option<Routes>,
     /// Flows of clients with connections, of which the kernel hands over what peers send.
-    handed: ByNumber<Ticket, Handing>,
+    handed: ByNumber<FlowCookie, Handing>,
     /// The same by relay socket and peer, for what comes by that socket all the same.
     by_peer: HashMap<(RelayId, SocketAddr), FlowId>,
     /// Those of them that are withdrawn: what the kernel wrote before waits in the ring, perhaps for a client
     /// that has moved.
-    withdrawn: Vec<Ticket>,
+    withdrawn: Vec<FlowCookie>,
     /// Channels that the kernel does not relay, and why.
     refused: BTreeMap<RouteId, WhyNot>,
     /// Time at which the next part of a sweep is due; `None` while the kernel has no route.
@@ -51,7 +51,7 @@ impl FastPath {
     }
 
     /// What the kernel hands over, and by which relay sockets it would have come.
-    pub(crate) fn handed(&mut self) -> Option<(&mut Ring, &ByNumber<Ticket, Handing>)> {
+    pub(crate) fn handed(&mut self) -> Option<(&mut Ring, &ByNumber<FlowCookie, Handing>)> {
         let Self { routes, handed, .. } = self;
         Some((routes.as_mut()?.ring()?, handed))
     }
@@ -78,7 +78,7 @@ impl FastPath {
         route: &Route,
         server: &mut Server,
         counters: &WorkerCounters,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), KernelPathError> {
         let Some(routes) = &mut self.routes else { return Ok(()) };
         if self.sweep_at.is_none() {
             routes.renew(now);
@@ -92,7 +92,7 @@ impl FastPath {
             Ok(()) => drop(self.refused.remove(&route.id)),
             Err(error) => {
                 self.remove(route.id, server, counters);
-                let full = matches!(error, Trouble::Full);
+                let full = matches!(error, KernelPathError::Full);
                 self.refused.insert(route.id, if full { WhyNot::Full } else { WhyNot::Failed });
             }
         }
@@ -100,7 +100,7 @@ impl FastPath {
     }
 
     /// Has the kernel hand over what the peer of a client with a connection sends.
-    fn hand(&mut self, now: Instant, route: &Route) -> Result<(), Trouble> {
+    fn hand(&mut self, now: Instant, route: &Route) -> Result<(), KernelPathError> {
         let Self { routes, handed, by_peer, withdrawn, .. } = self;
         let Some(routes) = routes else { return Ok(()) };
         let id = flow_id(route.id);
@@ -109,10 +109,10 @@ impl FastPath {
             self.take_back(id);
             return Ok(());
         }
-        let before = routes.ticket(id);
-        let ticket = routes.hand(id, &flow(route));
+        let before = routes.flow_cookie(id);
+        let ticket = routes.deliver_to_ring(id, &flow(route));
         if let Some(before) = before
-            && routes.ticket(id) != Some(before)
+            && routes.flow_cookie(id) != Some(before)
         {
             if let Some(old) = handed.get(&before) {
                 by_peer.remove(&(old.relay, old.peer));
@@ -132,7 +132,8 @@ impl FastPath {
     }
 
     fn take_back(&mut self, id: FlowId) {
-        if let Some(ticket) = self.routes.as_mut().and_then(|routes| routes.take_back(id)) {
+        if let Some(ticket) = self.routes.as_mut().and_then(|routes| routes.withdraw_from_ring(id))
+        {
             if let Some(old) = self.handed.get(&ticket) {
                 self.by_peer.remove(&(old.relay, old.peer));
             }
@@ -158,7 +159,7 @@ impl FastPath {
         let Some(routes) = &mut self.routes else { return };
         self.refused.remove(&id);
         let carried = routes.remove(flow_id(id));
-        if carried.is_nothing() {
+        if carried.is_zero() {
             return;
         }
         count(&carried, counters);
@@ -276,7 +277,7 @@ fn flow(route: &Route) -> Flow {
     }
 }
 
-fn traffic(carried: &Carried) -> Traffic {
+fn traffic(carried: &FlowCounters) -> Traffic {
     Traffic {
         to_peer_packets: carried.to_peer_packets,
         to_peer_bytes: carried.to_peer_bytes,
@@ -287,7 +288,7 @@ fn traffic(carried: &Carried) -> Traffic {
 }
 
 /// Counts what the kernel carried as if it had come by here: each packet as received, and its fate.
-fn count(carried: &Carried, counters: &WorkerCounters) {
+fn count(carried: &FlowCounters, counters: &WorkerCounters) {
     let add = |series, n| counters.add(series, n);
     // On the client's side a ChannelData header is in front.
     let header = CHANNEL_HEADER_LEN as u64;

@@ -115,7 +115,7 @@ impl Worker {
             bytes += payload.len() as u64;
             is_full = datagrams >= HANDED_AT_ONCE || bytes >= HANDED_BYTES_AT_ONCE;
             // One that is gone had its route withdrawn while this one waited.
-            let Some(Handing { relay, relayed, peer }) = known.get(&handed.ticket()).copied()
+            let Some(Handing { relay, relayed, peer }) = known.get(&handed.flow_cookie()).copied()
             else {
                 self.egress.dropped(DropReason::RelayClosed);
                 continue;

@@ -9,7 +9,7 @@ use settings::{OffloadMode, Settings};
 use turn_types::WorkerId;
 use xdp_relay::device::Hook;
 use xdp_relay::device::forwarding::OURS;
-use xdp_relay::{Attached, Offload, Routes, Wanted};
+use xdp_relay::{Attachment, Offload, OffloadConfig, Routes};
 
 /// The kernel path of a server, if there is one.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl KernelPath {
             OffloadMode::XdpGeneric => Some(Hook::XdpGeneric),
             OffloadMode::Tc => Some(Hook::Tc),
         };
-        let wanted = Wanted {
+        let wanted = OffloadConfig {
             hook,
             interfaces: settings.offload.interfaces.clone(),
             listeners: listeners.iter().map(SocketAddr::ip).collect(),
@@ -143,8 +143,8 @@ impl OffloadWatch for KernelPath {
     }
 }
 
-fn told(attached: &[Attached]) -> Vec<OffloadInterface> {
-    let one = |attached: &Attached| OffloadInterface {
+fn told(attached: &[Attachment]) -> Vec<OffloadInterface> {
+    let one = |attached: &Attachment| OffloadInterface {
         name: attached.name.clone(),
         hook: attached.hook.map(|hook| hook.to_string()),
         why: attached.why.clone(),

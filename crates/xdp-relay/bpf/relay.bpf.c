@@ -1,8 +1,7 @@
 /* Relays ChannelData of bound channels: client -> peer without its header, peer -> client with it.
  *
- * User space says which (`routes`), and is the truth: whatever these programs do not know, or are in
- * doubt about, passes to it untouched. One program for drivers and for the generic hook of XDP, one
- * for tc; the steps are in relay.h. */
+ * User space installs the routes (`routes`) and is authoritative: packets without a valid route pass to it unchanged.
+ * One program for the native and the generic hook of XDP, one for tc; the steps are in relay.h. */
 #include "relay.h"
 
 SEC("xdp")
@@ -17,35 +16,35 @@ int relay_xdp(struct xdp_md *ctx)
 	if (!udp)
 		return XDP_PASS;
 
-	/* Step 2: of a route, and for this host: a switch may send us what others are to have. */
+	/* Step 2: a route, and a frame for this host: a switch may flood frames for others. */
 	struct route *route = &plan.route;
 	struct found found = find_route(udp, end, &packet, 0, route);
 	if (!found.entry)
 		return XDP_PASS;
-	__u32 came_by = ctx->ingress_ifindex;
-	struct link *link = bpf_map_lookup_elem(&links, &came_by);
+	__u32 ingress = ctx->ingress_ifindex;
+	struct link *link = bpf_map_lookup_elem(&links, &ingress);
 	if (!link || !link->known || mac_of(link->mac) != mac_of(data))
 		return XDP_PASS;
-	if (route->flags & ROUTE_HANDED)
-		return hand_over(ctx, 0, &packet, found, route) ? XDP_PASS : XDP_DROP;
+	if (route->flags & ROUTE_TO_RING)
+		return deliver_to_ring(ctx, 0, &packet, found, route) ? XDP_PASS : XDP_DROP;
 
-	/* Step 3: whether it may take the route. */
-	int trial = is_trial(came_by, route);
+	/* Step 3: the plan. */
+	int self_test = is_self_test(ingress, route);
 	if (make_plan(&packet, found, &plan, 0))
 		return XDP_PASS;
 
-	/* Steps 4 and 5: the way, as the system would take it. */
-	ask_way(came_by, &plan);
-	if (!trial &&
-	    judge_way(bpf_fib_lookup(ctx, &plan.way, sizeof(plan.way), 0), &plan, LEAVE_XDP))
+	/* Steps 4 and 5: the next hop, as the stack would choose it. */
+	prepare_lookup(ingress, &plan);
+	if (!self_test &&
+	    check_lookup(bpf_fib_lookup(ctx, &plan.fib, sizeof(plan.fib), 0), &plan, LEAVE_XDP))
 		return XDP_PASS;
 
-	/* Step 6: room, then what the allocation may send. */
+	/* Step 6: headroom, then the bandwidth limit. */
 	if (bpf_xdp_adjust_head(ctx, -plan.grows)) {
 		passed(PASS_ROOM);
 		return XDP_PASS;
 	}
-	if (!take(&plan))
+	if (!charge(&plan))
 		return XDP_DROP;
 
 	/* Step 7: the headers. */
@@ -53,13 +52,13 @@ int relay_xdp(struct xdp_md *ctx)
 	end = (void *)(long)ctx->data_end;
 	if (!write_headers(data, end, &plan))
 		return XDP_DROP;
-	return trial ? XDP_TX : bpf_redirect(plan.way.ifindex, 0);
+	return self_test ? XDP_TX : bpf_redirect(plan.fib.ifindex, 0);
 }
 
-/* To the next program, then to the system. */
+/* To the next program, then to the stack. */
 #define NEXT -1
 #define DROP 2 /* TC_ACT_SHOT */
-#define TRIED 3 /* TC_ACT_PIPE, a number of its own */
+#define TRIED 3 /* TC_ACT_PIPE, otherwise unused here */
 
 SEC("classifier")
 int relay_tc(struct __sk_buff *skb)
@@ -68,7 +67,7 @@ int relay_tc(struct __sk_buff *skb)
 	struct packet packet = {};
 	struct plan plan;
 
-	/* Step 1: a whole UDP datagram, for this host; its headers may not lie together yet. */
+	/* Step 1: a whole UDP datagram, for this host; its headers may not be contiguous yet. */
 	if (skb->pkt_type || skb->vlan_present)
 		return NEXT;
 	if (data + HEADERS_MAX > end) {
@@ -82,37 +81,36 @@ int relay_tc(struct __sk_buff *skb)
 	if (!udp)
 		return NEXT;
 
-	/* Step 2: of a route. What the system merged has the headers of its first datagram alone. */
+	/* Step 2: a route. Merged datagrams have the headers of the first alone. */
 	int merged = skb->gso_segs > 1;
 	struct route *route = &plan.route;
 	struct found found = find_route(udp, end, &packet, merged, route);
 	if (!found.entry)
 		return NEXT;
 	if (merged) {
-		came_merged(route);
+		note_merged(route);
 		passed(PASS_MERGED);
 		return NEXT;
 	}
-	if (route->flags & ROUTE_HANDED)
-		return hand_over(skb, 1, &packet, found, route) ? NEXT : DROP;
+	if (route->flags & ROUTE_TO_RING)
+		return deliver_to_ring(skb, 1, &packet, found, route) ? NEXT : DROP;
 
-	/* Step 3: whether it may take the route. A checksum that is still to be made would be written
-	 * to where it was to be before. */
+	/* Step 3: the plan. An offloaded checksum would be written to its old position. */
 	if (packet.check && !has_checksum(&packet, route)) {
 		passed(PASS_CHECKSUM);
 		return NEXT;
 	}
-	int trial = is_trial(skb->ifindex, route);
+	int self_test = is_self_test(skb->ifindex, route);
 	if (make_plan(&packet, found, &plan, 1))
 		return NEXT;
 
-	/* Steps 4 and 5: the way, as the system would take it. */
-	ask_way(skb->ifindex, &plan);
-	if (!trial && judge_way(bpf_fib_lookup(skb, &plan.way, sizeof(plan.way), 0), &plan, LEAVE_TC))
+	/* Steps 4 and 5: the next hop, as the stack would choose it. */
+	prepare_lookup(skb->ifindex, &plan);
+	if (!self_test && check_lookup(bpf_fib_lookup(skb, &plan.fib, sizeof(plan.fib), 0), &plan, LEAVE_TC))
 		return NEXT;
 
-	/* Step 6: what the allocation may send, then room. */
-	if (!take(&plan))
+	/* Step 6: the bandwidth limit, then headroom. */
+	if (!charge(&plan))
 		return DROP;
 	int to_v6 = leaves_by_v6(route);
 	__be16 protocol = bpf_htons(to_v6 ? ETH_P_IPV6 : ETH_P_IP);
@@ -126,19 +124,17 @@ int relay_tc(struct __sk_buff *skb)
 	end = (void *)(long)skb->data_end;
 	if (!write_headers(data, end, &plan))
 		return DROP;
-	return trial ? TRIED : bpf_redirect(plan.way.ifindex, 0);
+	return self_test ? TRIED : bpf_redirect(plan.fib.ifindex, 0);
 }
 
-/* Segments of a packet to a client that are looked at: what a worker sends at once is rarely of more
- * channels. */
+/* Segments of a packet to a client that are examined: one batch of a worker rarely has more channels. */
 #define SEGMENTS_MAX 16
 
-/* Sees what this host itself sends leave: it came in and went out by the system's stack, and is what the
- * worker made of it. */
+/* Sees packets that this host itself sends leave: proof that the stack let the direction through. */
 SEC("classifier")
 int tap(struct __sk_buff *skb)
 {
-	/* What was redirected, or is forwarded for others, came by an interface. */
+	/* Redirected and forwarded packets have an inbound interface. */
 	if (skb->ingress_ifindex || skb->vlan_present || skb->ifindex > 0xffff)
 		return NEXT;
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
@@ -147,14 +143,14 @@ int tap(struct __sk_buff *skb)
 	if (!udp)
 		return NEXT;
 	__u32 only = 0;
-	struct doors *door = bpf_map_lookup_elem(&doors, &only);
-	if (!door)
+	struct port_filter *filter = bpf_map_lookup_elem(&port_filter, &only);
+	if (!filter)
 		return NEXT;
 	struct ethhdr *eth = data;
-	__u64 way = way_of(skb->ifindex, eth->h_dest);
-	if (is_ours(door->relay, udp->source))
-		prove(&key, way);
-	if (!is_ours(door->listener, udp->source))
+	__u64 next_hop = next_hop_of(skb->ifindex, eth->h_dest);
+	if (is_open(filter->relay, udp->source))
+		prove(&key, next_hop);
+	if (!is_open(filter->listener, udp->source))
 		return NEXT;
 	__u32 at = (void *)(udp + 1) - data;
 	for (int i = 0; i < SEGMENTS_MAX; i++) {
@@ -164,7 +160,7 @@ int tap(struct __sk_buff *skb)
 		int is_one = bpf_ntohs(channel) >= CHANNEL_MIN && bpf_ntohs(channel) <= CHANNEL_MAX;
 		if (is_one && channel != channel_of(&key)) {
 			key.ends = with_channel(key.ends, channel);
-			prove(&key, way);
+			prove(&key, next_hop);
 		}
 		if (skb->gso_segs < 2)
 			return NEXT;
@@ -173,8 +169,8 @@ int tap(struct __sk_buff *skb)
 	return NEXT;
 }
 
-/* Frames of XDP that were redirected and did not leave: of this program and of others. Where they were to go is
- * not told without the kernel's own types. */
+/* Redirected frames of XDP that did not leave, of this program and of others. The target is not known without the
+ * kernel's own types. */
 static __always_inline int lost(__s32 frames)
 {
 	__u32 only = 0;
@@ -184,7 +180,7 @@ static __always_inline int lost(__s32 frames)
 	return 0;
 }
 
-/* From which device, to which, how many were sent, how many dropped, why. */
+/* Arguments: source device, target device, frames sent, frames dropped, error. */
 SEC("raw_tp/xdp_devmap_xmit")
 int lost_at_device(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -197,5 +193,5 @@ int lost_before(struct bpf_raw_tracepoint_args *ctx)
 	return lost(1);
 }
 
-/* bpf_fib_lookup is for programs that are under the GPL; this one is under the MIT licence as well. */
+/* bpf_fib_lookup requires the GPL; this program is under the MIT licence as well. */
 char _license[] SEC("license") = "Dual MIT/GPL";

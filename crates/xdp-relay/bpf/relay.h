@@ -1,4 +1,4 @@
-/* The steps that both programs take. */
+/* Steps of both programs. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -15,30 +15,30 @@
 
 #define CHANNEL_HEADER 4
 #define CHANNEL_MIN 0x4000
-#define CHANNEL_MAX 0x7fff /* of RFC 5766; a number that nobody bound has no route */
+#define CHANNEL_MAX 0x7fff /* of RFC 5766; an unbound number has no route */
 #define IP_FLAG_DF 0x4000
 #define IP_FRAGMENT 0x3fff /* more fragments, or not the first */
 #define IPV4_LEN ((__s32)sizeof(struct iphdr))
 #define IPV6_LEN ((__s32)sizeof(struct ipv6hdr))
 #define HEADERS_MAX (ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct udphdr) + CHANNEL_HEADER)
-#define FRAME_MAX 4096 /* no frame that a program sees whole is longer */
+#define FRAME_MAX 4096 /* longest frame in one buffer */
 #define LOOPBACK 1
 #define AF_INET 2
 #define AF_INET6 10
 
-/* Set before they are loaded. */
+/* Set by the loader. */
 const volatile __u32 processors = 1;   /* cells of a flow: for the processors below this number */
-const volatile __u32 look_up_from = 0; /* interface that looks up the way; 0: the one it came by */
-const volatile __u64 proof_holds = 0;  /* nanoseconds; 0: none is wanted, for tests */
+const volatile __u32 look_up_from = 0; /* interface that next hops are looked up from; 0: the inbound one */
+const volatile __u64 proof_holds = 0;  /* nanoseconds; 0: no proof is required, for tests */
 const volatile __u64 renew_every = 0;  /* nanoseconds between packets that renew a proof */
-const volatile __u32 hands_over = 0;   /* whether the kernel has what it takes to fill rings */
-const volatile __u32 id_seed = 0;      /* what identifications of IPv4 count from: nobody else's to know */
+const volatile __u32 can_fill_rings = 0;   /* the kernel supports rings */
+const volatile __u32 id_seed = 0;      /* secret start of IPv4 identifications */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 2);
 	__type(key, struct route_key);
-	__type(value, struct place);
+	__type(value, struct entry_ref);
 } routes SEC(".maps");
 
 struct {
@@ -53,8 +53,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
 	__type(key, __u32); /* an entry */
-	__type(value, struct rising);
-} risings SEC(".maps");
+	__type(value, struct punt_state);
+} punt_states SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -77,18 +77,18 @@ struct {
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct doors);
-} doors SEC(".maps");
+	__type(value, struct port_filter);
+} port_filter SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, WORKERS_MAX);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32); /* a worker */
-	__type(value, __u64); /* until when its routes hold */
+	__type(value, __u64); /* expiry of its routes */
 } leases SEC(".maps");
 
-/* By their numbers: found without a call, where a hash costs as much as the route itself. */
+/* An array: found without a call, where a hash costs as much as the look-up of the route. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -122,41 +122,41 @@ struct {
 	__type(value, __u64);
 } redirects_lost SEC(".maps");
 
-/* What an allocation may send in one direction. */
+/* Bandwidth limit of an allocation in one direction. */
 struct limit {
 	__u32 bucket;
 	__u32 headers; /* bytes of IP and UDP that each packet is charged besides its payload */
 };
 
-/* Where the route of a packet is. */
+/* The entry of a packet. */
 struct found {
-	struct entry *entry; /* 0: it has none */
+	struct entry *entry; /* 0: none */
 	__u32 index;
 };
 
-/* A datagram that may be ours. */
+/* A received datagram. */
 struct packet {
 	struct route_key key;
-	__u16 payload; /* bytes behind the UDP header */
-	__u16 padding; /* of these at the end, in ChannelData */
+	__u16 payload; /* bytes after the UDP header */
+	__u16 padding; /* of these at the end of ChannelData */
 	__be16 check;
 	__u8 v6;
 	__u8 tos;
 	__u8 ttl;
 };
 
-/* Its way out. */
+/* Its forwarding. */
 struct plan {
-	struct route route; /* by which it leaves: a copy */
+	struct route route; /* copy of the outbound route */
 	struct cell *cell;
-	/* Of the route by which it comes, where that is another: the peer is a relayed address of ours. */
+	/* Of the inbound route, if the peer is a relayed address of this host. */
 	struct cell *first_cell;
 	struct limit first_limit;
-	struct found proof; /* the entry of the route by which it leaves, if a proof of it is wanted */
-	struct bpf_fib_lookup way;
+	struct found proof; /* entry of the outbound route, if its proof is required */
+	struct bpf_fib_lookup fib;
 	__u64 now;
-	__s32 grows; /* by so many bytes */
-	__s32 data_grows; /* of these behind the UDP header */
+	__s32 grows; /* change of the length in bytes */
+	__s32 data_grows; /* of these after the UDP header */
 	__u16 payload;
 	__u16 check;
 	__u16 id; /* of IPv4 */
@@ -204,12 +204,12 @@ static __always_inline __u64 ends_of(__be16 remote, __be16 local)
 static __always_inline __u64 with_channel(__u64 ends, __be16 channel)
 {
 	ends = (__u64)channel << 32 | (__u32)ends;
-	/* The compiler is not to write half of it. */
+	/* Keeps the compiler from writing half of it. */
 	asm volatile("" : "+r"(ends));
 	return ends;
 }
 
-/* By words: the compiler's own comparison goes byte by byte. */
+/* By words: the compiler's own comparison is byte by byte. */
 static __always_inline int is_key(const struct route_key *one, const struct route_key *other)
 {
 	return !((one->remote[0] ^ other->remote[0]) | (one->remote[1] ^ other->remote[1]) |
@@ -222,7 +222,7 @@ static __always_inline __be16 channel_of(const struct route_key *key)
 	return key->ends >> 32;
 }
 
-static __always_inline int is_ours(const __u8 *bits, __be16 port)
+static __always_inline int is_open(const __u8 *bits, __be16 port)
 {
 	__u16 number = bpf_ntohs(port);
 	return bits[number >> 3] >> (number & 7) & 1;
@@ -237,7 +237,7 @@ static __always_inline int passed(__u32 why)
 }
 
 /* Step 1: a whole UDP datagram over IPv4 or IPv6, without options, in a frame that may be longer.
- * Its headers are within `end`. */
+ * Its headers are below `end`. */
 static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32 frame_len,
 						    struct packet *packet)
 {
@@ -253,7 +253,7 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 		if ((void *)(ip + 1) > end || *(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP ||
 		    ip->frag_off & bpf_htons(IP_FRAGMENT))
 			return 0;
-		/* A header that was damaged on its way is not given a checksum that fits. */
+		/* A damaged header must not get a valid checksum. */
 		if (sum_of_v4(ip) != 0xffff)
 			return 0;
 		udp_len = bpf_ntohs(ip->tot_len) - sizeof(*ip);
@@ -273,7 +273,7 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 		udp = (void *)(ip + 1);
 		set_v6(packet->key.remote, &ip->saddr);
 		set_v6(packet->key.local, &ip->daddr);
-		/* Nobody has such an address on a wire: who says so means the routes of IPv4. */
+		/* Not valid on the wire (RFC 4291 section 2.5.5.2): it would match the routes of IPv4. */
 		if (is_v4(packet->key.local))
 			return 0;
 		packet->v6 = 1;
@@ -291,9 +291,9 @@ static __always_inline struct udphdr *find_datagram(void *data, void *end, __u32
 	return udp;
 }
 
-/* ChannelData may be padded to four bytes over UDP as well (RFC 8656 §12.5), and some clients do. Whether
- * it is this long behind its header, or padded with zeros, which leave its checksum's sum as it is.
- * They need not be cut off: the frame may be longer than the datagram in it. */
+/* ChannelData may be padded to four bytes over UDP as well (RFC 8656 §12.5), and some clients do. Accepts the exact
+ * length, or padding of zeros, which leaves the checksum's sum unchanged. The padding need not be cut off: a frame may
+ * be longer than its datagram. */
 static __always_inline int is_whole(__be16 *header, void *end, struct packet *packet)
 {
 	__u16 data_len = bpf_ntohs(header[1]);
@@ -303,7 +303,7 @@ static __always_inline int is_whole(__be16 *header, void *end, struct packet *pa
 	packet->padding = padding;
 	if (!padding)
 		return 1;
-	/* The verifier is to see the bound, too. */
+	/* The bound for the verifier. */
 	if (padding > 3 || data_len > FRAME_MAX)
 		return 0;
 	__u8 *byte = (void *)(header + 2) + data_len;
@@ -313,14 +313,13 @@ static __always_inline int is_whole(__be16 *header, void *end, struct packet *pa
 	return 1;
 }
 
-/* Copies the route of a key. The copy is whole and the key's, though user space may withdraw routes and
- * reuse their entries at any time: what is read of an entry counts only if its generation is still that
- * which the key was found with, and the key its own. So withdrawing a route takes effect here at once, and an entry
- * is not written anew for seconds. 0: there is none. */
+/* Copies the route of a key. User space may withdraw routes and reuse their entries at any time: the copy is valid only
+ * if the entry still has the generation found with the key, and the same key. Withdrawing a route thus takes effect at
+ * once, and an entry is not rewritten for several seconds. 0: no route. */
 static __always_inline struct found read_route(const struct route_key *key, struct route *route)
 {
 	struct found none = {};
-	struct place *place_of = bpf_map_lookup_elem(&routes, key);
+	struct entry_ref *place_of = bpf_map_lookup_elem(&routes, key);
 	if (!place_of)
 		return none;
 	__u64 place = *(volatile __u64 *)place_of;
@@ -332,7 +331,7 @@ static __always_inline struct found read_route(const struct route_key *key, stru
 	/* The copy is complete before this is read. */
 	asm volatile("" : : : "memory");
 	__u32 generation = *(volatile __u32 *)&entry->generation;
-	/* The map may give the element of a key to another while it is read, too. */
+	/* The map may reuse the element of a key during the read as well. */
 	if (generation != place >> 32 || !is_key(&entry->key, key)) {
 		passed(PASS_STALE);
 		return none;
@@ -340,20 +339,19 @@ static __always_inline struct found read_route(const struct route_key *key, stru
 	return (struct found){ entry, index };
 }
 
-/* Step 2: the route of what it says it is: ChannelData at a port where clients come in, or a peer's
- * datagram at a port that is relayed.
- * Where several were merged it is that of the first, whose length says nothing of them all. */
+/* Step 2: the route: ChannelData at a listener port, or a peer's datagram at a relayed port. For merged datagrams it is
+ * the route of the first, whose length is not that of all. */
 static __always_inline struct found find_route(struct udphdr *udp, void *end, struct packet *packet,
 					       int merged, struct route *route)
 {
 	struct found found = {};
 	__u32 only = 0;
-	struct doors *door = bpf_map_lookup_elem(&doors, &only);
-	if (!door)
+	struct port_filter *filter = bpf_map_lookup_elem(&port_filter, &only);
+	if (!filter)
 		return found;
 	__be16 *header = (void *)(udp + 1);
 	__be16 local_port = udp->dest;
-	if (is_ours(door->listener, local_port) && packet->payload >= CHANNEL_HEADER &&
+	if (is_open(filter->listener, local_port) && packet->payload >= CHANNEL_HEADER &&
 	    (void *)(header + 2) <= end) {
 		__u16 channel = bpf_ntohs(header[0]);
 		if (channel >= CHANNEL_MIN && channel <= CHANNEL_MAX &&
@@ -364,14 +362,14 @@ static __always_inline struct found find_route(struct udphdr *udp, void *end, st
 				return found;
 		}
 	}
-	if (!is_ours(door->relay, local_port))
+	if (!is_open(filter->relay, local_port))
 		return found;
 	packet->key.ends = with_channel(packet->key.ends, 0);
 	packet->padding = 0;
 	return read_route(&packet->key, route);
 }
 
-/* Whether a route holds at this moment. A worker that does not answer any more has none. */
+/* The route is valid now: neither it nor the lease of its worker has expired. */
 static __always_inline int holds(struct route *route, __u64 now)
 {
 	__u32 worker = route->worker;
@@ -379,7 +377,7 @@ static __always_inline int holds(struct route *route, __u64 now)
 	return lease && now < *lease && now < route->until;
 }
 
-/* 0: this processor has none. */
+/* Counters of this processor; 0: none. */
 static __always_inline struct cell *cell_of(struct route *route)
 {
 	__u32 processor = bpf_get_smp_processor_id();
@@ -389,8 +387,8 @@ static __always_inline struct cell *cell_of(struct route *route)
 	return bpf_map_lookup_elem(&cells, &index);
 }
 
-/* Whether the bucket has room for a packet with so many bytes of payload; takes it. What two processors take at the same moment is taken from
- * both. */
+/* Takes a packet with so many bytes of payload from the bucket; 0: over the limit. Concurrent takes of two processors
+ * both count. */
 static __always_inline int within_bandwidth(const struct limit *limit, int to_client, __u64 now,
 					    __u32 bytes)
 {
@@ -419,7 +417,7 @@ static __always_inline void count_over(struct cell *cell, int to_client)
 		cell->to_peer_over += 1;
 }
 
-/* Returns how many packets of the direction there were by this processor. */
+/* Returns the packets of the direction counted by this processor. */
 static __always_inline __u64 count(struct cell *cell, int to_client, __u64 now, __u32 bytes)
 {
 	cell->seen = now;
@@ -431,7 +429,7 @@ static __always_inline __u64 count(struct cell *cell, int to_client, __u64 now, 
 	return cell->to_peer_packets += 1;
 }
 
-/* A moment as a cell has it. */
+/* A time in GRAINs, never 0. */
 static __always_inline __u16 grain(__u64 now)
 {
 	__u16 grain = now >> GRAIN_BITS;
@@ -443,73 +441,73 @@ static __always_inline __u16 since(__u16 moment, __u64 now)
 	return grain(now) - moment;
 }
 
-/* A link-layer address in one word. By halves: the compiler's own copy goes byte by byte. */
+/* A link-layer address in one word. By half-words: the compiler's own copy is byte by byte. */
 static __always_inline __u64 mac_of(const void *mac)
 {
 	const __u16 *halves = mac;
 	return (__u64)halves[2] << 32 | (__u32)halves[1] << 16 | halves[0];
 }
 
-/* A way in one word. */
-static __always_inline __u64 way_of(__u32 interface, const void *mac)
+/* A next hop in one word. */
+static __always_inline __u64 next_hop_of(__u32 interface, const void *mac)
 {
 	return (__u64)interface << 48 | mac_of(mac);
 }
 
-/* Signed: the coarse clock is behind the one that proofs are dated by. */
+/* Signed: the coarse clock is behind the clock of proofs. */
 static __always_inline __s64 age_of(const struct entry *entry, __u64 now)
 {
 	return entry->proven ? (__s64)(now - entry->proven) : (__s64)(~0ull >> 1);
 }
 
-/* Whether a packet of a direction is to go the long way: by the system's stack. */
-static __always_inline int is_to_rise(struct found found, __u64 now)
+/* The packet must be punted to the stack. */
+static __always_inline int must_punt(struct found found, __u64 now)
 {
 	struct entry *entry = found.entry;
 	__s64 age = age_of(entry, now);
-	if (!entry->rises && age < (__s64)renew_every)
+	if (!entry->punting && age < (__s64)renew_every)
 		return 0;
-	struct rising *rising = bpf_map_lookup_elem(&risings, &found.index);
-	if (!rising || age >= (__s64)proof_holds)
+	struct punt_state *punts = bpf_map_lookup_elem(&punt_states, &found.index);
+	if (!punts || age >= (__s64)proof_holds)
 		return 1;
-	if (!entry->rises)
-		return now >= rising->again;
+	if (!entry->punting)
+		return now >= punts->retry_at;
 	__u64 fine = bpf_ktime_get_ns();
-	int left = entry->proven > rising->rose;
-	if (!left || (fine - rising->rose < PAUSE && rising->risen < RISEN_MANY)) {
-		if (rising->risen < RISEN_MOST && fine - rising->began < RISEN_LONG)
+	int left = entry->proven > punts->last;
+	if (!left || (fine - punts->last < PUNT_PAUSE && punts->count < PUNTS_BEFORE_PAUSE)) {
+		if (punts->count < PUNTS_MAX && fine - punts->first < PUNT_TIME_MAX)
 			return 1;
 		passed(OVERTAKEN);
-		rising->again = now + AGAIN;
+		punts->retry_at = now + PUNT_RETRY;
 	}
-	entry->rises = 0;
+	entry->punting = 0;
 	return 0;
 }
 
-/* Notes that one goes the long way. */
-static __always_inline void rise(struct found found, __u64 now)
+/* Records a punt. */
+static __always_inline void note_punt(struct found found, __u64 now)
 {
-	struct rising *rising = bpf_map_lookup_elem(&risings, &found.index);
-	if (!rising)
+	struct punt_state *punts = bpf_map_lookup_elem(&punt_states, &found.index);
+	if (!punts)
 		return;
 	__u64 fine = bpf_ktime_get_ns();
-	/* As long as there is no proof there is nothing to be overtaken. */
-	if (!found.entry->rises || age_of(found.entry, now) >= (__s64)proof_holds) {
-		rising->began = fine;
-		rising->risen = 0;
+	/* Without a proof no packet is relayed that could overtake. */
+	if (!found.entry->punting || age_of(found.entry, now) >= (__s64)proof_holds) {
+		punts->first = fine;
+		punts->count = 0;
 	}
-	rising->risen += 1;
-	rising->rose = fine;
-	found.entry->rises = 1;
+	punts->count += 1;
+	punts->last = fine;
+	found.entry->punting = 1;
 }
 
-static __always_inline int why_it_rises(const struct entry *entry, __u64 now)
+static __always_inline int punt_reason(const struct entry *entry, __u64 now)
 {
-	return passed(age_of(entry, now) < (__s64)proof_holds ? PASS_SHOWN : PASS_UNPROVEN);
+	return passed(age_of(entry, now) < (__s64)proof_holds ? PASS_RENEWAL : PASS_UNPROVEN);
 }
 
-/* Notes that packets of a direction came merged. */
-static __always_inline void came_merged(struct route *route)
+/* Records merged packets of a direction. */
+static __always_inline void note_merged(struct route *route)
 {
 	struct cell *cell = cell_of(route);
 	if (!cell)
@@ -518,7 +516,7 @@ static __always_inline void came_merged(struct route *route)
 	*merged = grain(bpf_ktime_get_coarse_ns());
 }
 
-/* Whether this one is behind some that did, and not long after. */
+/* The packet follows merged ones of its direction within STAY_GRAINS. */
 static __always_inline int follows_merged(struct cell *cell, struct route *route, __u64 now)
 {
 	__u16 *merged = route->channel ? &cell->to_client_merged : &cell->to_peer_merged;
@@ -530,8 +528,7 @@ static __always_inline int follows_merged(struct cell *cell, struct route *route
 	return follows;
 }
 
-/* Whether the checksum is there, or was left to be made by whoever sends the packet at last: on
- * virtual links it is the sum of the pseudo header alone. */
+/* The checksum is complete. With checksum offload on virtual links it is the sum of the pseudo header alone. */
 static __always_inline int has_checksum(struct packet *packet, struct route *route)
 {
 	__be16 len = bpf_htons(packet->payload + sizeof(struct udphdr));
@@ -549,13 +546,13 @@ static __always_inline struct limit limit_of(struct route *route)
 	return (struct limit){ route->bucket, headers };
 }
 
-/* Step 3: whether the packet may take its route now, and how. Nothing of it is changed yet. Negative:
- * user space is to see it. */
+/* Step 3: decides if the packet takes its route now, and plans the changes; the packet stays unchanged. Negative: pass
+ * to user space. */
 static __always_inline int make_plan(struct packet *packet, struct found found, struct plan *plan,
 				     int tc)
 {
 	struct route *route = &plan->route;
-	int wants_proof = proof_holds && !(route->flags & ROUTE_PROBE);
+	int wants_proof = proof_holds && !(route->flags & ROUTE_SELF_TEST);
 	__u64 now = bpf_ktime_get_coarse_ns();
 	if (!holds(route, now))
 		return passed(PASS_EXPIRED);
@@ -572,19 +569,19 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 	plan->ttl = packet->ttl - 1;
 	plan->tos = packet->tos;
 
-	/* A client's data without its header, or a peer's whole datagram. */
+	/* A client's data without the ChannelData header, or a peer's whole datagram. */
 	__s32 takes_off = channel_of(&packet->key) ? CHANNEL_HEADER : 0;
 	plan->payload = packet->payload - takes_off - packet->padding;
-	/* The checksum's sum grows by what is put in, and by the complement of what is taken out. */
+	/* The checksum's sum grows by the added words, and by the complement of the removed ones (RFC 1624). */
 	__be16 len = bpf_htons(plan->payload);
 	__u32 grows = route->udp_change + (takes_off ? (__u16)~len : len);
-	/* Two lengths, of the datagram and in the pseudo header, say nothing of the padding any more. */
+	/* The padding leaves two lengths: of the datagram and in the pseudo header. */
 	if (packet->padding)
 		grows += (__u16)~bpf_htons(2 * packet->padding);
 	int has = has_checksum(packet, route);
 
-	/* The other allocation is asked where a datagram from this one goes. What comes from outside
-	 * under an address of ours is forged. */
+	/* Continues with the route of the other allocation. A packet from outside with a local source address
+	 * is forged. */
 	if (route->flags & ROUTE_HAIRPIN && route->channel)
 		return passed(PASS_HAIRPIN);
 	if (route->flags & ROUTE_HAIRPIN) {
@@ -600,31 +597,31 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 		plan->cell = cell_of(route);
 		if (!plan->cell)
 			return passed(PASS_PROCESSOR);
-		/* A relay is a hop, and here are two. */
+		/* Each of the two relays is a hop. */
 		if (plan->ttl <= 1)
 			return passed(PASS_TTL);
 		plan->ttl -= 1;
 		grows += route->udp_change + len;
-		/* It goes through the stack twice. */
+		/* It passes the stack twice. */
 		if (wants_proof) {
-			int rises = is_to_rise(found, now) | is_to_rise(last, now);
-			if (rises || found.entry->way >> 48 != LOOPBACK) {
-				rise(found, now);
-				rise(last, now);
+			int punts = must_punt(found, now) | must_punt(last, now);
+			if (punts || found.entry->next_hop >> 48 != LOOPBACK) {
+				note_punt(found, now);
+				note_punt(last, now);
 				int first = age_of(found.entry, now) > age_of(last.entry, now);
-				return why_it_rises(first ? found.entry : last.entry, now);
+				return punt_reason(first ? found.entry : last.entry, now);
 			}
 			plan->proof = last;
 		}
 	} else if (wants_proof) {
-		if (is_to_rise(found, now)) {
-			rise(found, now);
-			return why_it_rises(found.entry, now);
+		if (must_punt(found, now)) {
+			note_punt(found, now);
+			return punt_reason(found.entry, now);
 		}
 		plan->proof = found;
 	}
 
-	/* IPv6 wants a checksum, IPv4 does without. */
+	/* IPv6 requires a checksum, IPv4 does not. */
 	if (has) {
 		__u16 check = ~fold((__u16)~packet->check + grows);
 		plan->check = check ? check : 0xffff;
@@ -640,9 +637,9 @@ static __always_inline int make_plan(struct packet *packet, struct found found, 
 	return 0;
 }
 
-/* Whether a peer's datagram may be handed over to the worker of its client's connection: whoever it is
- * for looks at it as if it had come by its socket. Negative: it is to come by that. */
-static __always_inline int may_be_handed(struct packet *packet, struct found found,
+/* Decides if a peer's datagram may be delivered to the ring: the worker treats it as received by the relay socket.
+ * Negative: pass to the socket. */
+static __always_inline int may_deliver(struct packet *packet, struct found found,
 					 struct route *route, int tc)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
@@ -653,72 +650,71 @@ static __always_inline int may_be_handed(struct packet *packet, struct found fou
 		return passed(PASS_PROCESSOR);
 	if (tc && follows_merged(cell, route, now))
 		return passed(PASS_MERGED);
-	/* One that is still to be made can only be made by the system; IPv6 wants one. */
+	/* Only the stack can complete an offloaded checksum; IPv6 requires one. */
 	if (packet->check ? !has_checksum(packet, route) : packet->v6)
 		return passed(PASS_CHECKSUM);
-	if (proof_holds && !(route->flags & ROUTE_PROBE) && is_to_rise(found, now)) {
-		rise(found, now);
-		return why_it_rises(found.entry, now);
+	if (proof_holds && !(route->flags & ROUTE_SELF_TEST) && must_punt(found, now)) {
+		note_punt(found, now);
+		return punt_reason(found.entry, now);
 	}
 	return 0;
 }
 
-/* Copies the payload: each hook has a helper of its own. */
+/* Copies the payload: each hook has its own helper. */
 static __always_inline long copy(void *ctx, int tc, __u32 at, void *to, __u32 len)
 {
 	return tc ? bpf_skb_load_bytes(ctx, at, to, len) : bpf_xdp_load_bytes(ctx, at, to, len);
 }
 
-static __always_inline int put_in(void *ring, void *ctx, int tc, struct packet *packet,
+static __always_inline int fill_ring(void *ring, void *ctx, int tc, struct packet *packet,
 				  struct route *route, const __u32 room)
 {
 	__u32 len = packet->payload;
-	/* The verifier is to see the bounds of the length that is used. */
+	/* The bounds for the verifier. */
 	asm volatile("" : "+r"(len));
 	if (len < 1 || len > room)
 		return passed(PASS_TOO_LONG);
-	struct handed *handed = bpf_ringbuf_reserve(ring, sizeof(*handed) + room, 0);
-	if (!handed)
+	struct ring_datagram *datagram = bpf_ringbuf_reserve(ring, sizeof(*datagram) + room, 0);
+	if (!datagram)
 		return passed(PASS_RING);
-	handed->ticket = route->ticket;
-	handed->len = len;
-	handed->check = packet->check;
-	handed->ttl = packet->ttl;
-	handed->tos = packet->tos;
+	datagram->flow_cookie = route->flow_cookie;
+	datagram->len = len;
+	datagram->check = packet->check;
+	datagram->ttl = packet->ttl;
+	datagram->tos = packet->tos;
 	__u32 at = ETH_HLEN + (packet->v6 ? IPV6_LEN : IPV4_LEN) + sizeof(struct udphdr);
-	if (copy(ctx, tc, at, handed + 1, len)) {
-		bpf_ringbuf_discard(handed, BPF_RB_NO_WAKEUP);
+	if (copy(ctx, tc, at, datagram + 1, len)) {
+		bpf_ringbuf_discard(datagram, BPF_RB_NO_WAKEUP);
 		return passed(PASS_TOO_LONG);
 	}
-	bpf_ringbuf_submit(handed, 0);
+	bpf_ringbuf_submit(datagram, 0);
 	return 0;
 }
 
-/* Hands a peer's datagram over to the worker of its client's connection. Negative: it is to come by the
- * socket. */
-static __always_inline int hand_over(void *ctx, int tc, struct packet *packet, struct found found,
+/* Delivers a peer's datagram to the ring of the worker of its client's connection. Negative: pass to the socket. */
+static __always_inline int deliver_to_ring(void *ctx, int tc, struct packet *packet, struct found found,
 				     struct route *route)
 {
-	if (!hands_over || may_be_handed(packet, found, route, tc))
+	if (!can_fill_rings || may_deliver(packet, found, route, tc))
 		return -1;
 	__u32 worker = route->worker;
 	void *ring = bpf_map_lookup_elem(&rings, &worker);
 	if (!ring)
 		return passed(PASS_RING);
-	if (packet->payload <= HANDED_SMALL)
-		return put_in(ring, ctx, tc, packet, route, HANDED_SMALL);
-	if (packet->payload <= HANDED_MIDDLE)
-		return put_in(ring, ctx, tc, packet, route, HANDED_MIDDLE);
-	return put_in(ring, ctx, tc, packet, route, HANDED_MAX);
+	if (packet->payload <= RING_SMALL)
+		return fill_ring(ring, ctx, tc, packet, route, RING_SMALL);
+	if (packet->payload <= RING_MIDDLE)
+		return fill_ring(ring, ctx, tc, packet, route, RING_MIDDLE);
+	return fill_ring(ring, ctx, tc, packet, route, RING_MAX);
 }
 
-/* Whether the program is only tried: frames of a trial come by the loopback, where it never hangs. */
-static __always_inline int is_trial(__u32 came_by, struct route *route)
+/* Frames of the self-test come by the loopback, where the program is never attached. */
+static __always_inline int is_self_test(__u32 ingress, struct route *route)
 {
-	return route->flags & ROUTE_PROBE && came_by == LOOPBACK;
+	return route->flags & ROUTE_SELF_TEST && ingress == LOOPBACK;
 }
 
-/* A UDP datagram that leaves, or several that are to be cut, as the key of what comes the other way. */
+/* The key of the reverse direction of an outbound UDP datagram, or of several to be segmented. */
 static __always_inline struct udphdr *find_leaving(void *data, void *end, struct route_key *key)
 {
 	struct ethhdr *eth = data;
@@ -750,11 +746,11 @@ static __always_inline struct udphdr *find_leaving(void *data, void *end, struct
 	return udp;
 }
 
-/* Notes that a packet left. `key` is that of what comes the other way in its flow: the direction of
- * the packet is its neighbour. */
-static __always_inline void prove(const struct route_key *key, __u64 way)
+/* Records that a packet left. `key` is the key of the reverse direction of its flow; the entry of its own direction is
+ * adjacent. */
+static __always_inline void prove(const struct route_key *key, __u64 next_hop)
 {
-	struct place *found = bpf_map_lookup_elem(&routes, key);
+	struct entry_ref *found = bpf_map_lookup_elem(&routes, key);
 	if (!found)
 		return;
 	__u64 place = *(volatile __u64 *)found;
@@ -767,38 +763,38 @@ static __always_inline void prove(const struct route_key *key, __u64 way)
 	struct entry *entry = bpf_map_lookup_elem(&entries, &index);
 	if (!entry || !*(volatile __u32 *)&entry->generation)
 		return;
-	*(volatile __u64 *)&entry->way = way;
+	*(volatile __u64 *)&entry->next_hop = next_hop;
 	*(volatile __u64 *)&entry->proven = bpf_ktime_get_ns();
 }
 
-/* Step 4: what to ask for the way. */
-static __always_inline void ask_way(__u32 came_by, struct plan *plan)
+/* Step 4: the arguments of the look-up of the next hop. */
+static __always_inline void prepare_lookup(__u32 ingress, struct plan *plan)
 {
-	struct bpf_fib_lookup *way = &plan->way;
+	struct bpf_fib_lookup *fib = &plan->fib;
 	struct route *route = &plan->route;
 	__u32 len = plan->payload + (route->channel ? CHANNEL_HEADER : 0) + sizeof(struct udphdr);
-	__builtin_memset(way, 0, sizeof(*way));
-	way->l4_protocol = IPPROTO_UDP;
-	way->sport = route->source_port;
-	way->dport = route->destination_port;
-	way->ifindex = look_up_from ? look_up_from : came_by;
+	__builtin_memset(fib, 0, sizeof(*fib));
+	fib->l4_protocol = IPPROTO_UDP;
+	fib->sport = route->source_port;
+	fib->dport = route->destination_port;
+	fib->ifindex = look_up_from ? look_up_from : ingress;
 	if (leaves_by_v6(route)) {
-		way->family = AF_INET6;
-		way->tot_len = len + IPV6_LEN;
-		way->flowinfo = bpf_htonl((__u32)plan->tos << 20);
-		__builtin_memcpy(way->ipv6_src, route->source, sizeof(way->ipv6_src));
-		__builtin_memcpy(way->ipv6_dst, route->destination, sizeof(way->ipv6_dst));
+		fib->family = AF_INET6;
+		fib->tot_len = len + IPV6_LEN;
+		fib->flowinfo = bpf_htonl((__u32)plan->tos << 20);
+		__builtin_memcpy(fib->ipv6_src, route->source, sizeof(fib->ipv6_src));
+		__builtin_memcpy(fib->ipv6_dst, route->destination, sizeof(fib->ipv6_dst));
 	} else {
-		way->family = AF_INET;
-		way->tot_len = len + IPV4_LEN;
-		way->tos = plan->tos;
-		way->ipv4_src = route->source[3];
-		way->ipv4_dst = route->destination[3];
+		fib->family = AF_INET;
+		fib->tot_len = len + IPV4_LEN;
+		fib->tos = plan->tos;
+		fib->ipv4_src = route->source[3];
+		fib->ipv4_dst = route->destination[3];
 	}
 }
 
-/* Step 5: what follows from the answer. Negative: user space is to see the packet. */
-static __always_inline int judge_way(long answer, struct plan *plan, __u8 leave)
+/* Step 5: evaluates the result. Negative: pass to user space. */
+static __always_inline int check_lookup(long answer, struct plan *plan, __u8 leave)
 {
 	if (answer == BPF_FIB_LKUP_RET_NO_NEIGH)
 		return passed(PASS_NO_NEIGHBOUR);
@@ -806,20 +802,20 @@ static __always_inline int judge_way(long answer, struct plan *plan, __u8 leave)
 		return passed(PASS_TOO_LONG);
 	if (answer != BPF_FIB_LKUP_RET_SUCCESS)
 		return passed(PASS_NO_ROUTE);
-	__u32 interface = plan->way.ifindex;
+	__u32 interface = plan->fib.ifindex;
 	struct link *link = bpf_map_lookup_elem(&links, &interface);
 	if (!link || !(link->leave & leave))
 		return passed(PASS_LINK);
 	struct entry *entry = plan->proof.entry;
-	if (entry && entry->way != way_of(interface, plan->way.dmac)) {
-		rise(plan->proof, plan->now);
+	if (entry && entry->next_hop != next_hop_of(interface, plan->fib.dmac)) {
+		note_punt(plan->proof, plan->now);
 		return passed(PASS_MOVED);
 	}
 	return 0;
 }
 
-/* Step 6: takes the packet from what its allocations may send, and counts it. 0: it is over. */
-static __always_inline int take(struct plan *plan)
+/* Step 6: applies the bandwidth limits of its allocations, and counts the packet. 0: over a limit. */
+static __always_inline int charge(struct plan *plan)
 {
 	if (plan->first_cell) {
 		if (!within_bandwidth(&plan->first_limit, 0, plan->now, plan->payload)) {
@@ -835,13 +831,13 @@ static __always_inline int take(struct plan *plan)
 		return 0;
 	}
 	__u64 packets = count(plan->cell, to_client, plan->now, plan->payload);
-	/* It may be cut in pieces, as what sockets send, and these are told by a number of this host's
-	 * (RFC 6864): the one that it came with is unique for its sender alone. A flow counts its own. */
+	/* Routers may fragment it, as packets of sockets, so it needs an identification of this host (RFC 6864): the
+	 * received one is unique for its sender alone. Each flow has its own counter. */
 	plan->id = packets + plan->route.flow * 0x9e37 + id_seed;
 	return 1;
 }
 
-/* Step 7: the headers, where there is room for them now. 0: there is not. */
+/* Step 7: writes the headers. 0: no room. */
 static __always_inline int write_headers(void *data, void *end, struct plan *plan)
 {
 	struct route *route = &plan->route;
@@ -879,8 +875,8 @@ static __always_inline int write_headers(void *data, void *end, struct plan *pla
 		ip->daddr = route->destination[3];
 		ip->check = ~sum_of_v4(ip);
 	}
-	__builtin_memcpy(eth->h_dest, plan->way.dmac, ETH_ALEN);
-	__builtin_memcpy(eth->h_source, plan->way.smac, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, plan->fib.dmac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, plan->fib.smac, ETH_ALEN);
 	udp->source = route->source_port;
 	udp->dest = route->destination_port;
 	udp->len = bpf_htons(udp_len);

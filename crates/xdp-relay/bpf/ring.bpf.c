@@ -1,4 +1,4 @@
-/* The ring of one worker: it is made once for each. */
+/* The ring of one worker, created once for each. */
 #include <linux/bpf.h>
 
 #include <bpf/bpf_helpers.h>

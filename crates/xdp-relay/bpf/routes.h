@@ -1,171 +1,168 @@
-/* What the programs and user space share. src/layout.rs says the same in Rust: change both together.
+/* Types shared by the programs and user space. src/bpf/layout.rs declares the same in Rust: change both together.
  *
  * Addresses are 16 bytes, IPv4 as ::ffff:a.b.c.d. Fields that packets carry are in their byte order. */
 #pragma once
 
 #include <linux/types.h>
 
-/* By what a packet is known. It is written and compared in words of 64 bits: one that was put together of smaller
- * writes takes a processor as long to read as the rest of a look-up. */
+/* Key of a packet. Written and compared in 64-bit words: a word assembled from smaller writes stalls the load, which
+ * costs as much as the rest of a look-up. */
 struct route_key {
-	__u64 remote[2]; /* who sent it */
-	__u64 local[2];  /* the address of ours that it was sent to */
-	__u64 ends;      /* from the lowest byte: the port of each, and the channel of ChannelData from a client; 0: a
-			  * datagram from a peer */
+	__u64 remote[2]; /* the sender */
+	__u64 local[2];  /* the local address that it was sent to */
+	__u64 ends;      /* from the lowest byte: remote port, local port, and the channel of ChannelData from a client;
+			  * channel 0: a datagram from a peer */
 };
 
-/* What the map of keys holds: which entry is the key's, and its generation. One word, read at once. */
-struct place {
+/* Value of the map of keys: the index of the entry, and its generation. One word, read at once. */
+struct entry_ref {
 	__u32 entry;
 	__u32 generation;
 };
 
-/* What becomes of it: one cache line, of which each program makes a copy. */
+/* Forwarding of a packet: one cache line, which each program copies. */
 struct route {
-	__u32 source[4]; /* of ours, on the way out */
+	__u32 source[4]; /* local address, outbound */
 	__u32 destination[4];
 	__be16 source_port;
 	__be16 destination_port;
-	__be16 channel;  /* to be put in front for a client; 0: what is in front is taken off */
+	__be16 channel;  /* of the header to prepend for a client; 0: the header is removed */
 	__u8 flags;      /* ROUTE_ bits */
-	__u8 worker;     /* whose route it is */
-	__u64 until;     /* of CLOCK_MONOTONIC, nanoseconds: it forwards nothing from then on */
+	__u8 worker;     /* owner of the route */
+	__u64 until;     /* expiry, nanoseconds of CLOCK_MONOTONIC */
 	union {
 		struct {
-			__u32 bucket;     /* the bucket that limits it; UNLIMITED: as much as comes */
-			__u32 flow_label; /* of IPv6, on the way out */
+			__u32 bucket;     /* bandwidth limit; UNLIMITED: none */
+			__u32 flow_label; /* of IPv6, outbound */
 		};
-		__u64 ticket; /* of ROUTE_HANDED: what the worker knows it by */
+		__u64 flow_cookie; /* of ROUTE_TO_RING: identifies the flow to the worker */
 	};
-	__u32 flow;       /* the flow that counts it */
-	__u16 pseudo;     /* sum of the pseudo header as the packet comes, but for the length */
-	__u16 udp_change; /* what the UDP checksum's sum grows by, but for the length in ChannelData */
+	__u32 flow;       /* index of its counters */
+	__u16 pseudo;     /* sum of the inbound pseudo header, without the length */
+	__u16 udp_change; /* change of the UDP checksum's sum, without the length in ChannelData */
 };
 
-#define ROUTE_TO_V6 1   /* the family on the way out */
-#define ROUTE_HAIRPIN 2 /* the peer is a relayed address of ours: another route leads on, or led here */
-#define ROUTE_PROBE 4   /* the program is tried with it: it asks for no way, and nothing leaves */
-#define ROUTE_HANDED 8  /* its client has a connection: the worker gets it by its ring */
+#define ROUTE_TO_V6 1   /* outbound family */
+#define ROUTE_HAIRPIN 2 /* the peer is a relayed address of this host: a second route follows or precedes */
+#define ROUTE_SELF_TEST 4   /* of the self-test: no next hop is looked up, and no packet leaves */
+#define ROUTE_TO_RING 8  /* the client has a connection: packets are delivered to the worker's ring */
 
 #define UNLIMITED 0xffffffff
 
-/* An entry: two cache lines. User space writes it while `generation` is 0, and nothing of it changes from then
- * on but `until` and `bucket`, each a word by itself, and what the programs write. When it is withdrawn,
- * `generation` is 0 again, and the entry rests for seconds before another direction gets it. The entries of a flow
- * are neighbours: to its peer an even one, to its client the next.
+/* An entry: two cache lines. User space writes it while `generation` is 0; afterwards only `until` and `bucket`
+ * change, each a whole word, and the fields written by the programs. Withdrawing an entry sets `generation` to 0, and
+ * the entry is not reused for several seconds. The two entries of a flow are adjacent: the one to its peer has an even
+ * index, the one to its client the next.
  *
- * What is behind the generation is evidence: what the system itself did with packets of the direction. By it the
- * program knows that the host's own rules let them through, unaltered and by this way. */
+ * The fields after the generation record how the host's stack treated packets of the direction: proof that the
+ * host's rules forward them unaltered by this next hop. */
 struct entry {
 	struct route route;
 	struct route_key key;
 	__u32 generation;
-	__u32 rises;  /* packets are left to the stack: as struct rising says */
-	__u64 proven; /* of CLOCK_MONOTONIC: when one last left by the stack, or came to its worker, if
-		       * handed; 0: never */
-	__u64 way;    /* by which interface it left, and to whose link-layer address: way_of */
+	__u32 punting;  /* packets are punted to the stack, see struct punt_state */
+	__u64 proven; /* time of CLOCK_MONOTONIC at which one last left by the stack, or reached its worker
+		       * (ROUTE_TO_RING); 0: never */
+	__u64 next_hop;    /* interface and link-layer address that it left by: next_hop_of */
 };
 
-/* Of an entry, what is of use only while packets of its direction are left to the stack. Times are of
- * CLOCK_MONOTONIC in nanoseconds. Processors that write at the same time may cost a packet the long way, or a
- * place in the order. */
-struct rising {
-	__u64 began; /* when the first was left to the stack, of those that were in a row */
-	__u64 rose;  /* when the last of them was */
-	__u64 risen; /* how many there were */
-	__u64 again; /* when it is tried to renew the proof, after it was in vain */
+/* State of an entry while packets of its direction are punted to the stack. Times are nanoseconds of CLOCK_MONOTONIC.
+ * Concurrent writes of two processors may punt one packet more, or reorder one. */
+struct punt_state {
+	__u64 first; /* time of the first punt of the current sequence */
+	__u64 last;  /* time of the last punt */
+	__u64 count; /* number of punts */
+	__u64 retry_at; /* time of the next attempt to renew the proof, after a failed one */
 };
 
-/* Behind a packet that was left to the stack the next ones follow, until one of its direction was proven
- * after the last of them, and there was a pause. */
-#define PAUSE 250000ull /* nanoseconds */
-#define RISEN_MANY 16 /* so many do without a pause, */
-#define RISEN_MOST 256 /* so many without a proof, */
-#define RISEN_LONG 50000000ull /* or so many nanoseconds: then packets may overtake each other, */
-#define AGAIN 250000000ull /* and so many nanoseconds later it is tried again */
+/* Packets follow a punted one through the stack, to keep the order, until the direction is proven after the last of
+ * them and a pause occurred. */
+#define PUNT_PAUSE 250000ull /* nanoseconds */
+#define PUNTS_BEFORE_PAUSE 16 /* punts after which no pause is needed, */
+#define PUNTS_MAX 256 /* punts without a proof, */
+#define PUNT_TIME_MAX 50000000ull /* or nanoseconds, after which packets may be reordered, */
+#define PUNT_RETRY 250000000ull /* and nanoseconds until the next attempt */
 
-/* A peer's datagram in the ring of a worker, in front of its payload. */
-struct handed {
-	__u64 ticket;
-	__u16 len;    /* bytes of payload; behind them is what was there before */
-	__be16 check; /* of UDP, as it came; 0: none. User space sees whether it is right */
+/* Header of a peer's datagram in the ring of a worker, before its payload. */
+struct ring_datagram {
+	__u64 flow_cookie;
+	__u16 len;    /* bytes of payload; the bytes after them are stale */
+	__be16 check; /* of UDP, as received; 0: none. User space verifies it */
 	__u8 ttl;
 	__u8 tos;
 	__u8 zero[2];
 };
 
-/* Bytes of payload that are set aside: what does not fit the last one is for the sockets. */
-#define HANDED_SMALL 256
-#define HANDED_MIDDLE 768
-#define HANDED_MAX 1504
+/* Bytes of payload that are reserved: a datagram longer than the last goes to the socket. */
+#define RING_SMALL 256
+#define RING_MIDDLE 768
+#define RING_MAX 1504
 
-/* What one processor counts of a flow, which is the channel of a client in both directions. */
+/* Counters of one processor for a flow: a client's channel in both directions. */
 struct cell {
 	__u64 to_peer_packets;
 	__u64 to_peer_bytes; /* of payload */
 	__u64 to_client_packets;
 	__u64 to_client_bytes;
-	__u64 to_peer_over; /* packets beyond the bandwidth */
+	__u64 to_peer_over; /* packets dropped by the bandwidth limit */
 	__u64 to_client_over;
-	__u64 seen;          /* when the last packet came */
-	/* When some last came merged, in GRAINs of time; 0: never. They come round every nine minutes. */
+	__u64 seen;          /* time of the last packet */
+	/* Time of the last merged packet, in GRAINs; 0: never. Wraps every nine minutes. */
 	__u16 to_peer_merged;
 	__u16 to_client_merged;
 	__u32 zero;
 };
 
-/* What limits the traffic of an allocation. A packet that meets the old cost and the new window is limited by
- * either. */
+/* Bandwidth limit of an allocation. A packet that reads the old cost and the new window is limited by either. */
 struct bucket {
-	__u64 to_peer;   /* when what was let through so far would be through at the rate of the limit */
+	__u64 to_peer;   /* time at which the traffic admitted so far would have passed at the rate of the limit */
 	__u64 to_client;
-	__u64 cost;      /* nanoseconds of the bucket for 65,536 bytes; 0: as much as comes */
-	__u64 window;    /* how many nanoseconds of traffic the bucket holds */
+	__u64 cost;      /* nanoseconds of the bucket for 65,536 bytes; 0: unlimited */
+	__u64 window;    /* nanoseconds of traffic that the bucket holds */
 };
 
-/* Ports that may be ours, a bit each: others are not looked at further. */
-struct doors {
+/* Ports of the server, a bit each: packets to other ports pass at once. */
+struct port_filter {
 	__u8 listener[8192];
 	__u8 relay[8192];
 };
 
-/* An interface of ours. */
+/* An interface of this host. */
 struct link {
 	__u8 mac[6];
 	__u8 leave; /* packets may leave by it: LEAVE_ bits */
-	__u8 known; /* 0: it is none of ours */
+	__u8 known; /* 0: unknown interface */
 };
 
-#define LEAVE_XDP 1 /* that came by XDP */
+#define LEAVE_XDP 1 /* packets received by XDP */
 #define LEAVE_TC 2
 
 #define WORKERS_MAX 256
 #define GRAIN_BITS 23 /* of nanoseconds: about eight milliseconds */
 
-/* Behind merged packets, which sockets take, the others of that direction stay with the sockets for so
- * many GRAINs (8 to 16 ms): they may not overtake what the sockets still have. It is not until there is a
- * pause: where sockets cannot follow, packets wait, and what waits is merged, so that ever more would be
- * left to the sockets. */
+/* After a merged packet, which goes to the sockets, the others of its direction go to the sockets for so many GRAINs (8
+ * to 16 ms), to keep the order. It does not wait for a pause: on overloaded sockets packets queue, queued packets are
+ * merged, and ever more would go to the sockets. */
 #define STAY_GRAINS 2
 
-/* Why a packet of a known route was left to user space. */
+/* Reasons for which a packet with a route is left to user space. */
 enum pass {
-	PASS_EXPIRED,      /* the route has run out, or its worker does not answer */
-	PASS_SHOWN,        /* now and then one shows that the system's rules still let its direction through */
-	PASS_TTL,          /* it would run out here */
-	PASS_CHECKSUM,     /* it has none, and IPv6 wants one */
-	PASS_HAIRPIN,      /* there is no route at the other allocation */
-	PASS_NO_ROUTE,     /* the system knows no way, or will not forward */
-	PASS_NO_NEIGHBOUR, /* it does not know the next hop's address yet */
-	PASS_TOO_LONG,     /* for the link, with its header */
-	PASS_LINK,         /* the way out is by a link that packets cannot leave by from here */
-	PASS_MERGED,       /* the system merged several packets */
-	PASS_ROOM,         /* there is no room for headers */
-	PASS_RING,         /* there is no room in the worker's ring, or it has none */
-	PASS_STALE,        /* its route was withdrawn while the program read it */
-	PASS_PROCESSOR,    /* this processor came into use later than the program: it has no cells */
-	PASS_UNPROVEN,     /* no packet of its direction has come through the system's stack of late */
-	PASS_MOVED,        /* those that did left by another way than the program would take */
-	OVERTAKEN,         /* is none: one was carried while others may still have been in the stack */
+	PASS_EXPIRED,      /* the route has expired, or the lease of its worker */
+	PASS_RENEWAL,        /* periodic punt that renews the proof of its direction */
+	PASS_TTL,          /* time to live exceeded */
+	PASS_CHECKSUM,     /* none, and IPv6 requires one */
+	PASS_HAIRPIN,      /* no route at the other allocation */
+	PASS_NO_ROUTE,     /* no next hop, or forwarding is disabled */
+	PASS_NO_NEIGHBOUR, /* unresolved link-layer address of the next hop */
+	PASS_TOO_LONG,     /* longer than the MTU of the link */
+	PASS_LINK,         /* packets of this hook cannot leave by the outbound link */
+	PASS_MERGED,       /* several packets merged by GRO */
+	PASS_ROOM,         /* no headroom for the headers */
+	PASS_RING,         /* the worker's ring is full, or missing */
+	PASS_STALE,        /* the route was withdrawn during the look-up */
+	PASS_PROCESSOR,    /* this processor came online after the load: it has no counters */
+	PASS_UNPROVEN,     /* no recent proof of its direction */
+	PASS_MOVED,        /* the proof is of another next hop */
+	OVERTAKEN,         /* not a pass: relayed while earlier ones may still be in the stack */
 	PASSES,
 };

@@ -6,27 +6,19 @@
 //! (packet filter, address translation, IPsec, routes) see a packet of each direction every other second,
 //! and the program carries the others only while that one leaves unaltered: docs/adr/0009.
 
+mod bpf;
 pub mod device;
-mod entries;
-mod flow;
-mod layout;
+mod error;
 pub mod limits;
-mod object;
+mod offload;
 mod options;
 mod path;
-mod pins;
-mod ring;
 mod routes;
-mod self_test;
-mod shared;
-mod slots;
-mod start;
-mod trouble;
 
-pub use flow::Flow;
+pub use error::KernelPathError;
+pub use offload::{Attachment, Offload, OffloadConfig, start};
 pub use options::{Options, Proof};
-pub use path::{Comes, KernelPath, Leaving, Link, Ran, Verdict};
-pub use ring::{Handed, Ring, Ticket};
-pub use routes::{Carried, FlowId, OfAllocation, Routes};
-pub use start::{Attached, Offload, Wanted, start};
-pub use trouble::Trouble;
+pub use path::{EgressContext, FrameContext, KernelPath, Link, RunResult, Verdict};
+pub use routes::{
+    AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, Ring, RingDatagram, Routes,
+};

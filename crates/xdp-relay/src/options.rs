@@ -33,5 +33,5 @@ impl Proof {
     pub const SERVER: Self = Self { holds: PROOF_HOLDS, renew_every: RENEW_EVERY };
 
     /// None is wanted: for tests.
-    pub const UNWANTED: Self = Self { holds: Duration::ZERO, renew_every: Duration::ZERO };
+    pub const NOT_REQUIRED: Self = Self { holds: Duration::ZERO, renew_every: Duration::ZERO };
 }

@@ -1,5 +1,7 @@
 //! The programs in the kernel, and the devices they are on.
 
+mod self_test;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -17,27 +19,29 @@ use aya::programs::{
 };
 use turn_types::{Instant, WorkerId};
 
+use crate::bpf::entries::Pair;
+use crate::bpf::layout::{
+    LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, PORT_FILTER_WORDS, PUNT_STATE_BYTES, RouteKey,
+    WORKERS_MAX, bucket, cell, entry,
+};
+use crate::bpf::object::{
+    Object, RINGS, ROUTES, TAP, TC, XDP, count_losses, duplicate, map, program,
+};
+use crate::bpf::pins::Pins;
+use crate::bpf::slots::Slots;
 use crate::device::Hook;
 use crate::device::leftovers::handle;
-use crate::device::presence::Mark;
-use crate::entries::Pair;
-use crate::flow::Directions;
-use crate::layout::{
-    DOOR_WORDS, LEAVE_TC, LEAVE_XDP, LinkValue, PASSES, RISING_BYTES, RouteKey, WORKERS_MAX,
-    bucket, cell, entry,
-};
+use crate::device::presence::PresenceMark;
+use crate::error::KernelPathError;
 use crate::limits::{LINKS_MAX, RING_BYTES};
-use crate::object::{Object, RINGS, ROUTES, TAP, TC, XDP, duplicate, map, program, see_losses};
 use crate::options::Options;
-use crate::pins::Pins;
-use crate::ring::Ring;
+use crate::routes::flow::Directions;
+use crate::routes::ring::Ring;
 use crate::routes::{Common, RouteMap, Routes, writer};
-use crate::slots::Slots;
-use crate::trouble::Trouble;
 
 /// A frame that leaves, for the program that sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leaving {
+pub struct EgressContext {
     /// By which interface; 0: the loopback.
     pub by: u32,
     /// By which it came; 0: this host sends it.
@@ -61,7 +65,7 @@ pub struct Link {
 
 /// What a frame that a program is run on comes with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Comes {
+pub enum FrameContext {
     /// Nothing.
     #[default]
     Alone,
@@ -74,7 +78,7 @@ pub enum Comes {
 
 /// What a program makes of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ran {
+pub struct RunResult {
     /// What becomes of it.
     pub verdict: Verdict,
     /// The frame as the program left it.
@@ -103,7 +107,7 @@ pub struct KernelPath {
     ebpf: Ebpf,
     trials: RouteMap,
     trial: Option<(Pair, [RouteKey; 2])>,
-    hands_over: bool,
+    can_fill_rings: bool,
     /// Rings made.
     rings: AtomicU64,
     links: Array<MapData, LinkValue>,
@@ -114,14 +118,14 @@ pub struct KernelPath {
     common: Arc<Common>,
     flows: u32,
     /// What hangs on devices, by their numbers.
-    hung: Vec<(u32, Hung)>,
+    programs: Vec<(u32, AttachedProgram)>,
     /// By which a filter of ours is known as that of a living process.
-    mark: Option<Mark>,
+    mark: Option<PresenceMark>,
     _pins: Option<Pins>,
 }
 
 /// A program on a device.
-pub(crate) enum Hung {
+pub(crate) enum AttachedProgram {
     Xdp(XdpLinkId),
     Tc(SchedClassifierLinkId),
     Tap(SchedClassifierLinkId),
@@ -138,7 +142,7 @@ impl KernelPath {
     ///
     /// # Errors
     /// The kernel refuses: too old, no privilege, no memory.
-    pub fn make(options: Options) -> Result<Self, Trouble> {
+    pub fn make(options: Options) -> Result<Self, KernelPathError> {
         let flows = options.flows;
         let object = Object::make(options)?;
         let Object {
@@ -148,10 +152,10 @@ impl KernelPath {
             entries,
             cells,
             buckets,
-            doors,
+            port_filter,
             leases,
             processors,
-            hands_over,
+            can_fill_rings,
             pins,
         } = object;
         let trials = writer(map(&ebpf, ROUTES)?)?;
@@ -161,7 +165,7 @@ impl KernelPath {
             entries,
             cells,
             buckets,
-            doors,
+            port_filter,
             leases,
             processors,
             by_tc,
@@ -173,7 +177,7 @@ impl KernelPath {
             ebpf,
             trials,
             trial: None,
-            hands_over,
+            can_fill_rings,
             rings: AtomicU64::new(0),
             links,
             known,
@@ -181,9 +185,9 @@ impl KernelPath {
             redirects_lost: None,
             common: Arc::new(common),
             flows,
-            hung: Vec::new(),
+            programs: Vec::new(),
             // Without one it goes by any number, and stays after a kill.
-            mark: Mark::take().ok(),
+            mark: PresenceMark::take().ok(),
             _pins: pins,
         })
     }
@@ -192,33 +196,33 @@ impl KernelPath {
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn routes(&self, worker: WorkerId) -> Result<Routes, Trouble> {
-        let ring = self.hands_over.then(|| self.ring(worker, RING_BYTES)).transpose()?;
-        self.rings.fetch_add(u64::from(self.hands_over), Relaxed);
+    pub fn routes(&self, worker: WorkerId) -> Result<Routes, KernelPathError> {
+        let ring = self.can_fill_rings.then(|| self.ring(worker, RING_BYTES)).transpose()?;
+        self.rings.fetch_add(u64::from(self.can_fill_rings), Relaxed);
         Routes::new(worker, Arc::clone(&self.common), map(&self.ebpf, ROUTES)?, ring)
     }
 
     /// A worker's ring, in place of one that it had.
-    pub(crate) fn ring(&self, worker: WorkerId, bytes: u32) -> Result<Ring, Trouble> {
+    pub(crate) fn ring(&self, worker: WorkerId, bytes: u32) -> Result<Ring, KernelPathError> {
         Ring::make(worker, duplicate(map(&self.ebpf, RINGS)?)?, bytes)
     }
 
     /// Whether the programs can hand packets over.
-    pub(crate) const fn hands_over(&self) -> bool {
-        self.hands_over
+    pub(crate) const fn can_fill_rings(&self) -> bool {
+        self.can_fill_rings
     }
 
     /// Tells the programs of a device, or what is new of it.
     ///
     /// # Errors
     /// Its number is too high ([`limits::LINKS_MAX`](crate::limits::LINKS_MAX)).
-    pub fn know(&mut self, link: Link) -> Result<(), Trouble> {
+    pub fn set_link(&mut self, link: Link) -> Result<(), KernelPathError> {
         if self.known.get(&link.index) == Some(&link) {
             return Ok(());
         }
         let leave = (u8::from(link.leave_xdp) * LEAVE_XDP) | (u8::from(link.leave_tc) * LEAVE_TC);
         let value = LinkValue { mac: link.mac, leave, known: 1 };
-        self.links.set(link.index, value, 0).map_err(Trouble::of)?;
+        self.links.set(link.index, value, 0).map_err(KernelPathError::of)?;
         self.known.insert(link.index, link);
         Ok(())
     }
@@ -236,31 +240,32 @@ impl KernelPath {
             stays
         });
         let (stay, gone): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.hung).into_iter().partition(|(index, _)| there(*index));
-        self.hung = stay;
-        for (_, hung) in gone {
+            std::mem::take(&mut self.programs).into_iter().partition(|(index, _)| there(*index));
+        self.programs = stay;
+        for (_, programs) in gone {
             // The device took its program with it; this closes what stands for it here.
-            drop(self.take_down(hung));
+            drop(self.take_down(programs));
         }
-        self.tell_by_tc();
+        self.update_by_tc();
     }
 
-    fn take_down(&mut self, hung: Hung) -> Result<(), Trouble> {
-        match hung {
-            Hung::Xdp(link) => {
-                program::<Xdp>(&mut self.ebpf, XDP)?.detach(link).map_err(Trouble::of)
+    fn take_down(&mut self, programs: AttachedProgram) -> Result<(), KernelPathError> {
+        match programs {
+            AttachedProgram::Xdp(link) => {
+                program::<Xdp>(&mut self.ebpf, XDP)?.detach(link).map_err(KernelPathError::of)
             }
-            Hung::Tc(link) => {
-                program::<SchedClassifier>(&mut self.ebpf, TC)?.detach(link).map_err(Trouble::of)
-            }
-            Hung::Tap(link) => {
-                program::<SchedClassifier>(&mut self.ebpf, TAP)?.detach(link).map_err(Trouble::of)
-            }
+            AttachedProgram::Tc(link) => program::<SchedClassifier>(&mut self.ebpf, TC)?
+                .detach(link)
+                .map_err(KernelPathError::of),
+            AttachedProgram::Tap(link) => program::<SchedClassifier>(&mut self.ebpf, TAP)?
+                .detach(link)
+                .map_err(KernelPathError::of),
         }
     }
 
-    fn tell_by_tc(&self) {
-        let by_tc = self.hung.iter().any(|(_, hung)| matches!(hung, Hung::Tc(_)));
+    fn update_by_tc(&self) {
+        let by_tc =
+            self.programs.iter().any(|(_, programs)| matches!(programs, AttachedProgram::Tc(_)));
         self.common.by_tc.store(by_tc, Relaxed);
     }
 
@@ -268,55 +273,70 @@ impl KernelPath {
     ///
     /// # Errors
     /// The driver cannot, or another program is there.
-    pub fn attach(&mut self, interface: &str, index: u32, hook: Hook) -> Result<(), Trouble> {
-        let hung = match hook {
+    pub fn attach(
+        &mut self,
+        interface: &str,
+        index: u32,
+        hook: Hook,
+    ) -> Result<(), KernelPathError> {
+        let programs = match hook {
             Hook::Xdp => self.attach_xdp(index, XdpMode::Driver)?,
             Hook::XdpGeneric => self.attach_xdp(index, XdpMode::Skb)?,
             Hook::Tc => match self.attach_tcx(interface) {
-                Ok(hung) => hung,
+                Ok(programs) => programs,
                 // Before Linux 6.6.
                 Err(_) => self.attach_filter(interface)?,
             },
         };
         // tc takes names, and a name may have gone to another device meanwhile.
         if linux_net::interface_index(interface).is_ok_and(|found| found != index) {
-            self.take_down(hung)?;
-            return Err(Trouble::Kernel(io::Error::from_raw_os_error(libc::ENODEV)));
+            self.take_down(programs)?;
+            return Err(KernelPathError::Kernel(io::Error::from_raw_os_error(libc::ENODEV)));
         }
-        self.hung.push((index, hung));
-        self.tell_by_tc();
+        self.programs.push((index, programs));
+        self.update_by_tc();
         Ok(())
     }
 
-    fn attach_xdp(&mut self, index: u32, mode: XdpMode) -> Result<Hung, Trouble> {
+    fn attach_xdp(
+        &mut self,
+        index: u32,
+        mode: XdpMode,
+    ) -> Result<AttachedProgram, KernelPathError> {
         let program: &mut Xdp = program(&mut self.ebpf, XDP)?;
-        let hung = program.attach_to_if_index(index, mode).map(Hung::Xdp).map_err(Trouble::of)?;
+        let programs = program
+            .attach_to_if_index(index, mode)
+            .map(AttachedProgram::Xdp)
+            .map_err(KernelPathError::of)?;
         if self.redirects_lost.is_none() {
             // A refusal of the kernel costs a figure, and no packet.
-            self.redirects_lost = see_losses(&mut self.ebpf).ok();
+            self.redirects_lost = count_losses(&mut self.ebpf).ok();
         }
-        Ok(hung)
+        Ok(programs)
     }
 
-    fn attach_tcx(&mut self, interface: &str) -> Result<Hung, Trouble> {
+    fn attach_tcx(&mut self, interface: &str) -> Result<AttachedProgram, KernelPathError> {
         let program: &mut SchedClassifier = program(&mut self.ebpf, TC)?;
         let options = TcAttachOptions::TcxOrder(LinkOrder::default());
         let link = program.attach_with_options(interface, TcAttachType::Ingress, options);
-        link.map(Hung::Tc).map_err(Trouble::of)
+        link.map(AttachedProgram::Tc).map_err(KernelPathError::of)
     }
 
     /// As a server that was killed.
     #[cfg(test)]
-    pub(crate) fn lose_mark(&mut self) {
+    pub(crate) fn drop_mark(&mut self) {
         self.mark = None;
     }
 
     /// By a filter of a queueing discipline, which may be there already.
-    pub(crate) fn attach_filter(&mut self, interface: &str) -> Result<Hung, Trouble> {
+    pub(crate) fn attach_filter(
+        &mut self,
+        interface: &str,
+    ) -> Result<AttachedProgram, KernelPathError> {
         let options = self.filter_on(interface);
         let program: &mut SchedClassifier = program(&mut self.ebpf, TC)?;
         let link = program.attach_with_options(interface, TcAttachType::Ingress, options);
-        link.map(Hung::Tc).map_err(Trouble::of)
+        link.map(AttachedProgram::Tc).map_err(KernelPathError::of)
     }
 
     /// Makes room for filters on a device. Returns how one of this process is put there.
@@ -331,19 +351,19 @@ impl KernelPath {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn tap(&mut self, interface: &str, index: u32) -> Result<(), Trouble> {
+    pub fn tap(&mut self, interface: &str, index: u32) -> Result<(), KernelPathError> {
         let program: &mut SchedClassifier = program(&mut self.ebpf, TAP)?;
         let options = TcAttachOptions::TcxOrder(LinkOrder::default());
-        let hung = match program.attach_with_options(interface, TcAttachType::Egress, options) {
-            Ok(link) => Hung::Tap(link),
+        let programs = match program.attach_with_options(interface, TcAttachType::Egress, options) {
+            Ok(link) => AttachedProgram::Tap(link),
             // Before Linux 6.6, as what comes.
             Err(_) => self.tap_by_filter(interface)?,
         };
         if linux_net::interface_index(interface).is_ok_and(|found| found != index) {
-            self.take_down(hung)?;
-            return Err(Trouble::Kernel(io::Error::from_raw_os_error(libc::ENODEV)));
+            self.take_down(programs)?;
+            return Err(KernelPathError::Kernel(io::Error::from_raw_os_error(libc::ENODEV)));
         }
-        self.hung.push((index, hung));
+        self.programs.push((index, programs));
         Ok(())
     }
 
@@ -351,27 +371,34 @@ impl KernelPath {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn untap(&mut self, index: u32) -> Result<(), Trouble> {
-        let is_it = |(on, hung): &(u32, Hung)| *on == index && matches!(hung, Hung::Tap(_));
-        match self.hung.iter().position(is_it) {
+    pub(crate) fn untap(&mut self, index: u32) -> Result<(), KernelPathError> {
+        let is_it = |(on, programs): &(u32, AttachedProgram)| {
+            *on == index && matches!(programs, AttachedProgram::Tap(_))
+        };
+        match self.programs.iter().position(is_it) {
             Some(at) => {
-                let (_, hung) = self.hung.swap_remove(at);
-                self.take_down(hung)
+                let (_, programs) = self.programs.swap_remove(at);
+                self.take_down(programs)
             }
             None => Ok(()),
         }
     }
 
-    pub(crate) fn tap_by_filter(&mut self, interface: &str) -> Result<Hung, Trouble> {
+    pub(crate) fn tap_by_filter(
+        &mut self,
+        interface: &str,
+    ) -> Result<AttachedProgram, KernelPathError> {
         let options = self.filter_on(interface);
         let program: &mut SchedClassifier = program(&mut self.ebpf, TAP)?;
         let link = program.attach_with_options(interface, TcAttachType::Egress, options);
-        link.map(Hung::Tap).map_err(Trouble::of)
+        link.map(AttachedProgram::Tap).map_err(KernelPathError::of)
     }
 
     /// Whether what leaves by a device is seen: without, no direction is ever proven by it.
     pub(crate) fn is_tapped(&self, index: u32) -> bool {
-        self.hung.iter().any(|(on, hung)| *on == index && matches!(hung, Hung::Tap(_)))
+        self.programs
+            .iter()
+            .any(|(on, programs)| *on == index && matches!(programs, AttachedProgram::Tap(_)))
     }
 
     /// Packets of known routes that were left to user space since the start, by reason.
@@ -399,11 +426,12 @@ impl KernelPath {
         // Of an entry of the kernel's hash tables, beside key and value.
         const ELEMENT: usize = 48;
         let key = size_of::<RouteKey>() + size_of::<u64>() + ELEMENT;
-        let route = key + entry::WORDS * 8 + RISING_BYTES;
+        let route = key + entry::WORDS * 8 + PUNT_STATE_BYTES;
         let cells = self.common.processors as usize * cell::WORDS * 8;
         let flow = 2 * route + cells + bucket::WORDS * 8;
         let links = LINKS_MAX as usize * size_of::<LinkValue>();
-        let fixed = flow * self.flows as usize + links + 8 * (2 * DOOR_WORDS + 2 * WORKERS_MAX);
+        let fixed =
+            flow * self.flows as usize + links + 8 * (2 * PORT_FILTER_WORDS + 2 * WORKERS_MAX);
         fixed as u64 + self.rings.load(Relaxed) * u64::from(RING_BYTES)
     }
 
@@ -412,10 +440,14 @@ impl KernelPath {
     }
 
     /// Installs routes that are no worker's, in place of those that were.
-    pub(crate) fn install(&mut self, now: Instant, routes: &Directions) -> Result<(), Trouble> {
+    pub(crate) fn install(
+        &mut self,
+        now: Instant,
+        routes: &Directions,
+    ) -> Result<(), KernelPathError> {
         self.uninstall(now);
         let entries = &self.common.entries;
-        let pair = entries.take(now).ok_or(Trouble::Full)?;
+        let pair = entries.take(now).ok_or(KernelPathError::Full)?;
         let Directions { to_peer, to_client } = *routes;
         self.trial = Some((pair, [to_peer.0, to_client.0]));
         let places = [
@@ -423,13 +455,13 @@ impl KernelPath {
             (to_client.0, entries.publish(pair.to_client(), to_client.0, to_client.1)),
         ];
         for (key, place) in places {
-            self.trials.insert(key, place, 0).map_err(Trouble::of)?;
+            self.trials.insert(key, place, 0).map_err(KernelPathError::of)?;
         }
         Ok(())
     }
 
     /// When and by which way packets of these last left by the system's stack, to the peer and to the client.
-    pub(crate) fn trial_proofs(&self) -> Option<[(u64, u64); 2]> {
+    pub(crate) fn self_test_proofs(&self) -> Option<[(u64, u64); 2]> {
         let (pair, _) = self.trial?;
         let entries = &self.common.entries;
         Some([entries.proof(pair.to_peer()), entries.proof(pair.to_client())])
@@ -439,7 +471,11 @@ impl KernelPath {
     ///
     /// # Errors
     /// As of [`Self::run`].
-    pub fn show_leaving(&self, frame: &[u8], leaving: Leaving) -> Result<Duration, Trouble> {
+    pub fn run_tap(
+        &self,
+        frame: &[u8],
+        leaving: EgressContext,
+    ) -> Result<Duration, KernelPathError> {
         let mut out = vec![0; frame.len()];
         let mut options = TestRunOptions::new();
         options.data_in = Some(frame);
@@ -447,9 +483,9 @@ impl KernelPath {
         options.repeat = 1;
         let context = leaving.context();
         options.ctx_in = Some(&context);
-        let program = self.ebpf.program(TAP).ok_or(Trouble::Missing("program"))?;
-        let program: &SchedClassifier = program.try_into().map_err(Trouble::of)?;
-        program.test_run(options).map(|ran| ran.duration).map_err(Trouble::of)
+        let program = self.ebpf.program(TAP).ok_or(KernelPathError::Missing("program"))?;
+        let program: &SchedClassifier = program.try_into().map_err(KernelPathError::of)?;
+        program.test_run(options).map(|ran| ran.duration).map_err(KernelPathError::of)
     }
 
     /// Withdraws them.
@@ -467,8 +503,8 @@ impl KernelPath {
     ///
     /// # Errors
     /// The kernel cannot (before Linux 5.18 for some options), or the frame is no frame.
-    pub fn run(&self, hook: Hook, frame: &[u8], times: u32) -> Result<Ran, Trouble> {
-        self.run_as(hook, frame, times, Comes::Alone)
+    pub fn run(&self, hook: Hook, frame: &[u8], times: u32) -> Result<RunResult, KernelPathError> {
+        self.run_as(hook, frame, times, FrameContext::Alone)
     }
 
     /// The same for a frame that comes with something.
@@ -480,8 +516,8 @@ impl KernelPath {
         hook: Hook,
         frame: &[u8],
         times: u32,
-        comes: Comes,
-    ) -> Result<Ran, Trouble> {
+        comes: FrameContext,
+    ) -> Result<RunResult, KernelPathError> {
         // As long as a frame can become, if it is taken many times: so much room XDP has for headers.
         const ROOM: usize = 256;
         let mut out = vec![0; frame.len() + ROOM];
@@ -492,18 +528,18 @@ impl KernelPath {
         let context = comes.context(frame.len());
         options.ctx_in = (!context.is_empty()).then_some(&context);
         let name = if hook == Hook::Tc { TC } else { XDP };
-        let program = self.ebpf.program(name).ok_or(Trouble::Missing("program"))?;
+        let program = self.ebpf.program(name).ok_or(KernelPathError::Missing("program"))?;
         let ran = if hook == Hook::Tc {
-            let program: &SchedClassifier = program.try_into().map_err(Trouble::of)?;
+            let program: &SchedClassifier = program.try_into().map_err(KernelPathError::of)?;
             program.test_run(options)
         } else {
-            let program: &Xdp = program.try_into().map_err(Trouble::of)?;
+            let program: &Xdp = program.try_into().map_err(KernelPathError::of)?;
             program.test_run(options)
         };
-        let ran = ran.map_err(Trouble::of)?;
+        let ran = ran.map_err(KernelPathError::of)?;
         out.truncate(ran.data_size_out as usize);
         let verdict = Verdict::of(hook, ran.return_value);
-        Ok(Ran { verdict, frame: out, each: ran.duration })
+        Ok(RunResult { verdict, frame: out, each: ran.duration })
     }
 }
 
@@ -514,7 +550,7 @@ const SKB_INTERFACE: usize = 40;
 const SKB_SEGMENTS: usize = 164;
 const SKB_SEGMENT_LEN: usize = 176;
 
-impl Leaving {
+impl EgressContext {
     /// `struct __sk_buff` as a run takes it.
     fn context(self) -> Vec<u8> {
         let mut skb = vec![0; SKB_LEN];
@@ -530,7 +566,7 @@ impl Leaving {
     }
 }
 
-impl Comes {
+impl FrameContext {
     /// `struct __sk_buff` or `struct xdp_md` as a run takes it; empty where it goes without.
     fn context(self, len: usize) -> Vec<u8> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);

@@ -1,5 +1,8 @@
 //! One worker's routes in the kernel: it alone writes them.
 
+pub(crate) mod flow;
+pub(crate) mod ring;
+
 use std::collections::{BTreeMap, HashMap, hash_map};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -10,15 +13,17 @@ use aya::maps::{self, Map, MapData, MapError};
 use linux_net::Clock;
 use turn_types::{AllocationId, Instant, WorkerId};
 
-use crate::entries::{Entries, Pair};
-use crate::flow::{Directions, Flow, Limit, Place};
-use crate::layout::{DOOR_WORDS, RouteKey, WORKERS_MAX, bucket, cell};
+use crate::bpf::entries::{Entries, Pair};
+use crate::bpf::layout::{PORT_FILTER_WORDS, RouteKey, WORKERS_MAX, bucket, cell};
+use crate::bpf::object::duplicate;
+use crate::bpf::shared::Shared;
+use crate::bpf::slots::Slots;
+use crate::error::KernelPathError;
 use crate::limits::LEASE;
-use crate::object::duplicate;
-use crate::ring::{Ring, Ticket};
-use crate::shared::Shared;
-use crate::slots::Slots;
-use crate::trouble::Trouble;
+
+use self::flow::{Directions, Limit, RouteSlots};
+pub use self::flow::{Flow, FlowCookie};
+pub use self::ring::{Ring, RingDatagram};
 
 /// A bound channel of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,7 +36,7 @@ pub struct FlowId {
 
 /// What the kernel relayed, since it was last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct FlowCounters {
     /// Datagrams to peers.
     pub to_peer_packets: u64,
     /// Bytes of their payload.
@@ -46,10 +51,10 @@ pub struct Carried {
     pub to_client_over: u64,
 }
 
-impl Carried {
+impl FlowCounters {
     /// Whether it is nothing at all.
     #[must_use]
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 
@@ -77,17 +82,17 @@ impl Carried {
 /// The map of all keys, for one who writes: where the entry of each is, and its generation.
 pub(crate) type RouteMap = maps::HashMap<MapData, RouteKey, u64>;
 
-pub(crate) fn writer(routes: &MapData) -> Result<RouteMap, Trouble> {
-    Map::HashMap(duplicate(routes)?).try_into().map_err(Trouble::of)
+pub(crate) fn writer(routes: &MapData) -> Result<RouteMap, KernelPathError> {
+    Map::HashMap(duplicate(routes)?).try_into().map_err(KernelPathError::of)
 }
 
 /// What the kernel does for an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OfAllocation {
+pub struct AllocationCounters {
     /// Channels that it relays.
     pub flows: u32,
     /// What it relayed on these, since they came into the kernel.
-    pub total: Carried,
+    pub total: FlowCounters,
     /// When the last packet came; `None` before the first.
     pub last_seen: Option<Instant>,
 }
@@ -98,7 +103,7 @@ pub(crate) struct Common {
     pub(crate) entries: Entries,
     pub(crate) cells: Shared,
     pub(crate) buckets: Shared,
-    pub(crate) doors: Shared,
+    pub(crate) port_filter: Shared,
     pub(crate) leases: Shared,
     /// Cells of a flow.
     pub(crate) processors: u32,
@@ -110,13 +115,13 @@ pub(crate) struct Common {
 
 impl Common {
     /// What was ever counted in the place of a flow, and when the last packet came.
-    fn counted(&self, flow: u32) -> (Carried, Instant) {
-        let (mut sum, mut seen) = (Carried::default(), 0);
+    fn counted(&self, flow: u32) -> (FlowCounters, Instant) {
+        let (mut sum, mut seen) = (FlowCounters::default(), 0);
         let start = flow as usize * self.processors as usize * cell::WORDS;
         let words = &self.cells.words()[start..][..self.processors as usize * cell::WORDS];
         for cell in words.chunks_exact(cell::WORDS) {
             let word = |index: usize| cell[index].load(Relaxed);
-            sum.add(&Carried {
+            sum.add(&FlowCounters {
                 to_peer_packets: word(cell::TO_PEER_PACKETS),
                 to_peer_bytes: word(cell::TO_PEER_BYTES),
                 to_client_packets: word(cell::TO_CLIENT_PACKETS),
@@ -152,35 +157,40 @@ impl Common {
 
     /// Has the programs look at packets to these ports. A port is never shut again: all that it costs
     /// is a look.
-    pub(crate) fn open_doors(&self, flow: &Flow) {
-        for (bitmap, at) in [(0, flow.server), (DOOR_WORDS, flow.relayed)] {
+    pub(crate) fn open_ports(&self, flow: &Flow) {
+        for (bitmap, at) in [(0, flow.server), (PORT_FILTER_WORDS, flow.relayed)] {
             let port = usize::from(at.port());
             // The programs read the bitmap by bytes: the order of this machine, which is little-endian.
-            self.doors.words()[bitmap + port / 64].fetch_or(1 << (port % 64), Relaxed);
+            self.port_filter.words()[bitmap + port / 64].fetch_or(1 << (port % 64), Relaxed);
         }
     }
 }
 
 /// A flow in the kernel.
 #[derive(Debug)]
-struct Held {
+struct InstalledFlow {
     pair: Pair,
     routes: Directions,
-    place: Place,
+    place: RouteSlots,
     /// What had been counted in its place when it came.
-    at_first: Carried,
+    at_first: FlowCounters,
     /// What was counted when it was last asked.
-    before: Carried,
+    before: FlowCounters,
     /// When it came into the kernel.
     since: Instant,
 }
 
-impl Held {
+impl InstalledFlow {
     /// Reports what the flow carried since this was last done, if anything.
-    fn report(&mut self, common: &Common, id: FlowId, report: &mut impl FnMut(FlowId, Carried)) {
+    fn report(
+        &mut self,
+        common: &Common,
+        id: FlowId,
+        report: &mut impl FnMut(FlowId, FlowCounters),
+    ) {
         let (total, _) = common.counted(self.place.flow);
         let carried = total.less(&self.before);
-        if !carried.is_nothing() {
+        if !carried.is_zero() {
             self.before = total;
             report(id, carried);
         }
@@ -189,17 +199,17 @@ impl Held {
 
 /// A flow whose peer's datagrams are handed over.
 #[derive(Debug)]
-struct Handing {
+struct RingRoute {
     key: RouteKey,
     pair: Pair,
     /// The flow that counts when the system was shown a packet.
     place: u32,
-    ticket: Ticket,
+    flow_cookie: FlowCookie,
 }
 
 /// The bucket of an allocation, and how many of its flows use it.
 #[derive(Debug)]
-struct Limited {
+struct AllocationBucket {
     bucket: u32,
     flows: u32,
 }
@@ -213,13 +223,13 @@ pub struct Routes {
     /// What is handed over to this worker, where the kernel can.
     ring: Option<Ring>,
     /// Flows of which it is.
-    handed: BTreeMap<FlowId, Handing>,
+    handed: BTreeMap<FlowId, RingRoute>,
     /// Counts tickets.
-    tickets: u64,
-    held: BTreeMap<FlowId, Held>,
+    flow_cookies: u64,
+    held: BTreeMap<FlowId, InstalledFlow>,
     /// The rest of the round of [`Routes::sweep`]; `None` between two rounds.
     unvisited: Option<RangeInclusive<FlowId>>,
-    allocations: HashMap<AllocationId, Limited>,
+    allocations: HashMap<AllocationId, AllocationBucket>,
 }
 
 impl Routes {
@@ -228,11 +238,11 @@ impl Routes {
         common: Arc<Common>,
         routes: &MapData,
         ring: Option<Ring>,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, KernelPathError> {
         let map = writer(routes)?;
         let (handed, held, allocations) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
-        let (tickets, unvisited) = (0, None);
-        Ok(Self { worker, common, map, ring, handed, tickets, held, unvisited, allocations })
+        let (flow_cookies, unvisited) = (0, None);
+        Ok(Self { worker, common, map, ring, handed, flow_cookies, held, unvisited, allocations })
     }
 
     /// What is handed over to this worker; `None` where the kernel cannot.
@@ -246,33 +256,37 @@ impl Routes {
     ///
     /// # Errors
     /// There is no place, or the kernel refused: then it is to be [taken back](Self::take_back).
-    pub fn hand(&mut self, id: FlowId, flow: &Flow) -> Result<Option<Ticket>, Trouble> {
+    pub fn deliver_to_ring(
+        &mut self,
+        id: FlowId,
+        flow: &Flow,
+    ) -> Result<Option<FlowCookie>, KernelPathError> {
         if self.ring.is_none() {
             return Ok(None);
         }
         // A channel that was bound to another peer: what still waits is of the one before.
         if self.handed.get(&id).is_some_and(|handing| handing.key != flow.key_of_peer()) {
-            self.take_back(id);
+            self.withdraw_from_ring(id);
         }
         if let Some(handing) = self.handed.get(&id) {
-            let place = Place { flow: handing.place, ..self.unlimited() };
-            let (_, value) = flow.handed(place, handing.ticket);
+            let place = RouteSlots { flow: handing.place, ..self.unlimited() };
+            let (_, value) = flow.handed(place, handing.flow_cookie);
             self.common.entries.refresh(handing.pair.to_client(), &value);
-            return Ok(Some(handing.ticket));
+            return Ok(Some(handing.flow_cookie));
         }
         let now = Clock::instant();
-        let place = self.common.flows.take(now).ok_or(Trouble::Full)?;
+        let place = self.common.flows.take(now).ok_or(KernelPathError::Full)?;
         let Some(pair) = self.common.entries.take(now) else {
             self.common.flows.put_back(now, place);
-            return Err(Trouble::Full);
+            return Err(KernelPathError::Full);
         };
-        self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        let (key, value) = flow.handed(Place { flow: place, ..self.unlimited() }, ticket);
-        self.handed.insert(id, Handing { key, pair, place, ticket });
-        self.common.open_doors(flow);
+        self.flow_cookies += 1;
+        let flow_cookie = FlowCookie(self.flow_cookies);
+        let (key, value) = flow.handed(RouteSlots { flow: place, ..self.unlimited() }, flow_cookie);
+        self.handed.insert(id, RingRoute { key, pair, place, flow_cookie });
+        self.common.open_ports(flow);
         let found = self.common.entries.publish(pair.to_client(), key, value);
-        self.map.insert(key, found, 0).map(|()| Some(ticket)).map_err(refused)
+        self.map.insert(key, found, 0).map(|()| Some(flow_cookie)).map_err(refused)
     }
 
     /// The number of the worker as the programs have it.
@@ -282,8 +296,8 @@ impl Routes {
     }
 
     /// Of this worker, and without a bucket.
-    const fn unlimited(&self) -> Place {
-        Place { flow: 0, bucket: 0, worker: self.number(), flow_label: 0, probe: false }
+    const fn unlimited(&self) -> RouteSlots {
+        RouteSlots { flow: 0, bucket: 0, worker: self.number(), flow_label: 0, probe: false }
     }
 
     /// Notes that a datagram of a flow that is handed over came by its relay socket all the same: the host's rules
@@ -297,19 +311,19 @@ impl Routes {
 
     /// By what the worker knows what is handed over of a flow; `None` if nothing is.
     #[must_use]
-    pub fn ticket(&self, id: FlowId) -> Option<Ticket> {
-        self.handed.get(&id).map(|handing| handing.ticket)
+    pub fn flow_cookie(&self, id: FlowId) -> Option<FlowCookie> {
+        self.handed.get(&id).map(|handing| handing.flow_cookie)
     }
 
     /// Hands over nothing of a flow any more. Returns the ticket it had, by which some may still come.
-    pub fn take_back(&mut self, id: FlowId) -> Option<Ticket> {
-        let Handing { key, pair, place, ticket } = self.handed.remove(&id)?;
+    pub fn withdraw_from_ring(&mut self, id: FlowId) -> Option<FlowCookie> {
+        let RingRoute { key, pair, place, flow_cookie } = self.handed.remove(&id)?;
         // One that is not there any more is what is wanted.
         drop(self.map.remove(&key));
         let now = Clock::instant();
         self.common.entries.put_back(now, pair);
         self.common.flows.put_back(now, place);
-        Some(ticket)
+        Some(flow_cookie)
     }
 
     /// Has the kernel relay a flow, or go by what is new of it.
@@ -317,7 +331,7 @@ impl Routes {
     /// # Errors
     /// There is no place, or the kernel refused: then it is to be [removed](Self::remove), which tells what
     /// was carried before, and none of its packets is relayed by the kernel.
-    pub fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), Trouble> {
+    pub fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         let Some(held) = self.held.get_mut(&id) else { return self.place(now, id, flow) };
         let (before, routes) = (held.routes, flow.directions(held.place));
         if before.differ_by_refresh(&routes) {
@@ -328,7 +342,7 @@ impl Routes {
             return Ok(());
         }
         // A client that moved, or a channel that was bound to another peer: entries are never rewritten.
-        let pair = self.common.entries.take(now).ok_or(Trouble::Full)?;
+        let pair = self.common.entries.take(now).ok_or(KernelPathError::Full)?;
         let old = std::mem::replace(&mut held.pair, pair);
         held.routes = routes;
         self.common.limit(held.place.bucket, flow.bytes_per_second);
@@ -343,9 +357,14 @@ impl Routes {
     }
 
     /// Has the programs find the entries of a flow.
-    fn publish(&mut self, pair: Pair, flow: &Flow, routes: &Directions) -> Result<(), Trouble> {
+    fn publish(
+        &mut self,
+        pair: Pair,
+        flow: &Flow,
+        routes: &Directions,
+    ) -> Result<(), KernelPathError> {
         let Directions { to_peer, to_client } = *routes;
-        self.common.open_doors(flow);
+        self.common.open_ports(flow);
         let entries = &self.common.entries;
         let to_peer = (to_peer.0, entries.publish(pair.to_peer(), to_peer.0, to_peer.1));
         let to_client = (to_client.0, entries.publish(pair.to_client(), to_client.0, to_client.1));
@@ -358,8 +377,8 @@ impl Routes {
 
     /// Takes a flow out of the kernel: what it carried since it was last asked. Nothing if it was not
     /// there.
-    pub fn remove(&mut self, id: FlowId) -> Carried {
-        let Some(held) = self.held.remove(&id) else { return Carried::default() };
+    pub fn remove(&mut self, id: FlowId) -> FlowCounters {
+        let Some(held) = self.held.remove(&id) else { return FlowCounters::default() };
         // One that is not there any more is what is wanted.
         drop(self.map.remove(&held.routes.to_peer.0));
         drop(self.map.remove(&held.routes.to_client.0));
@@ -390,7 +409,11 @@ impl Routes {
     /// Returns whether a round is over: every flow that was there when it began was visited, unless it was
     /// removed meanwhile. Flows that come behind the last one wait for the next round, so none makes the
     /// others wait.
-    pub fn sweep(&mut self, cells_max: usize, mut report: impl FnMut(FlowId, Carried)) -> bool {
+    pub fn sweep(
+        &mut self,
+        cells_max: usize,
+        mut report: impl FnMut(FlowId, FlowCounters),
+    ) -> bool {
         let Some(unvisited) = self.unvisited.take().or_else(|| self.all_flows()) else {
             return true;
         };
@@ -414,7 +437,7 @@ impl Routes {
     pub fn sweep_allocation(
         &mut self,
         allocation: AllocationId,
-        mut report: impl FnMut(FlowId, Carried),
+        mut report: impl FnMut(FlowId, FlowCounters),
     ) {
         for (id, held) in self.held.range_mut(flows_of(allocation)) {
             held.report(&self.common, *id, &mut report);
@@ -423,9 +446,9 @@ impl Routes {
 
     /// What the kernel does for an allocation; `None` if it has none of its flows.
     #[must_use]
-    pub fn of_allocation(&self, allocation: AllocationId) -> Option<OfAllocation> {
+    pub fn of_allocation(&self, allocation: AllocationId) -> Option<AllocationCounters> {
         let flows = self.allocations.get(&allocation)?.flows;
-        let mut told = OfAllocation { flows, ..OfAllocation::default() };
+        let mut told = AllocationCounters { flows, ..AllocationCounters::default() };
         for held in self.held.range(flows_of(allocation)).map(|(_, held)| held) {
             let (total, seen) = self.common.counted(held.place.flow);
             let carried = total.less(&held.at_first);
@@ -462,12 +485,12 @@ impl Routes {
     }
 
     /// Gives a new flow its places, and has the kernel relay it.
-    fn place(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), Trouble> {
+    fn place(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         let common = Arc::clone(&self.common);
-        let pair = common.entries.take(now).ok_or(Trouble::Full)?;
+        let pair = common.entries.take(now).ok_or(KernelPathError::Full)?;
         let Some(slot) = common.flows.take(now) else {
             common.entries.put_back(now, pair);
-            return Err(Trouble::Full);
+            return Err(KernelPathError::Full);
         };
         let limited = match self.allocations.entry(id.allocation) {
             hash_map::Entry::Occupied(entry) => entry.into_mut(),
@@ -476,15 +499,15 @@ impl Routes {
                 let Some(bucket) = common.limits.take(now) else {
                     common.entries.put_back(now, pair);
                     common.flows.put_back(now, slot);
-                    return Err(Trouble::Full);
+                    return Err(KernelPathError::Full);
                 };
                 common.empty(bucket);
-                entry.insert(Limited { bucket, flows: 0 })
+                entry.insert(AllocationBucket { bucket, flows: 0 })
             }
         };
         limited.flows += 1;
         common.limit(limited.bucket, flow.bytes_per_second);
-        let place = Place {
+        let place = RouteSlots {
             flow: slot,
             bucket: limited.bucket,
             worker: self.number(),
@@ -493,7 +516,7 @@ impl Routes {
         };
         let routes = flow.directions(place);
         let (before, _) = common.counted(slot);
-        let held = Held { pair, routes, place, at_first: before, before, since: now };
+        let held = InstalledFlow { pair, routes, place, at_first: before, before, since: now };
         self.held.insert(id, held);
         self.publish(pair, flow, &routes)
     }
@@ -509,7 +532,7 @@ impl Drop for Routes {
         }
         let ids: Vec<FlowId> = self.handed.keys().copied().collect();
         for id in ids {
-            self.take_back(id);
+            self.withdraw_from_ring(id);
         }
     }
 }
@@ -524,14 +547,14 @@ const fn flows_of(allocation: AllocationId) -> RangeInclusive<FlowId> {
 fn label(flow: &Flow) -> u32 {
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let of = |hash: u32, at: SocketAddr| {
-        let bytes = crate::layout::address(at.ip());
+        let bytes = crate::bpf::layout::address(at.ip());
         bytes.into_iter().chain(at.port().to_be_bytes()).fold(hash, mix)
     };
     let hash = of(of(0x811C_9DC5, flow.client), flow.peer);
     (hash ^ hash >> 20) & 0xF_FFFF
 }
 
-fn refused(error: MapError) -> Trouble {
-    let trouble = Trouble::of(error);
-    if trouble.os_error() == Some(libc::E2BIG) { Trouble::Full } else { trouble }
+fn refused(error: MapError) -> KernelPathError {
+    let trouble = KernelPathError::of(error);
+    if trouble.os_error() == Some(libc::E2BIG) { KernelPathError::Full } else { trouble }
 }

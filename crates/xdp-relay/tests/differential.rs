@@ -16,7 +16,7 @@ use support::world::{COMES, HOOKS, flow, hex, is_runnable};
 use support::{World, inside};
 use test_support::for_each_seed;
 use xdp_relay::device::Hook;
-use xdp_relay::{Carried, Comes, Flow, FlowId, Proof, Verdict};
+use xdp_relay::{Flow, FlowCounters, FlowId, FrameContext, Proof, Verdict};
 
 /// Frames of a seed, for each hook.
 const FRAMES: usize = 5_000;
@@ -213,7 +213,7 @@ fn what_a_driver_tells_in_front_of_a_frame_stays_there() {
         for flow in four(&mut world) {
             for to_client in [false, true] {
                 let frame = [vec![0xAB; 32], flow.frame(to_client, b"data")].concat();
-                let judged = world.judge_as(Hook::Xdp, &frame, Comes::Behind(32));
+                let judged = world.judge_as(Hook::Xdp, &frame, FrameContext::Behind(32));
                 assert_eq!(judged.verdict, Verdict::Redirect, "{:?}", judged.passed);
             }
         }
@@ -225,7 +225,7 @@ fn a_number_that_is_bound_anew_leads_to_nobody_else() {
     for hook in HOOKS {
         inside(|| {
             let second = Duration::from_secs(1);
-            let mut world = World::with(AGO, Proof::UNWANTED, |policy| {
+            let mut world = World::with(AGO, Proof::NOT_REQUIRED, |policy| {
                 policy.lifetimes.channel = second;
             });
             let before = four(&mut world);
@@ -288,7 +288,7 @@ fn a_bandwidth_ends_where_the_rules_end_it() {
 fn a_bandwidth_comes_back_with_time() {
     for hook in HOOKS {
         inside(|| {
-            let mut world = World::with(Duration::ZERO, Proof::UNWANTED, |policy| {
+            let mut world = World::with(Duration::ZERO, Proof::NOT_REQUIRED, |policy| {
                 policy.quotas.bytes_per_second = 100_000;
             });
             let one = four(&mut world)[0];
@@ -376,24 +376,30 @@ fn what_was_carried_last_is_told_when_a_flow_goes() {
                 panic!("two clients")
             };
             let id = FlowId { allocation, channel: flows[0].channel };
-            let last = Carried {
+            let last = FlowCounters {
                 to_peer_packets: 1,
                 to_peer_bytes: 9,
                 to_client_packets: 2,
                 to_client_bytes: 18,
-                ..Carried::default()
+                ..FlowCounters::default()
             };
             assert_eq!(world.routes.remove(id), last);
-            assert_eq!(world.routes.remove(id), Carried::default());
+            assert_eq!(world.routes.remove(id), FlowCounters::default());
             // The other flow of the allocation has carried nothing, nor has who takes the place.
             let told = world.routes.of_allocation(allocation).unwrap();
-            assert_eq!((told.flows, told.total, told.last_seen), (1, Carried::default(), None));
+            assert_eq!(
+                (told.flows, told.total, told.last_seen),
+                (1, FlowCounters::default(), None)
+            );
             let now = linux_net::Clock::instant();
             let mut route =
                 *world.oracle.routes.values().find(|r| r.id.channel == id.channel).unwrap();
             world.routes.set(now, id, &flow(&route)).unwrap();
             let told = world.routes.of_allocation(allocation).unwrap();
-            assert_eq!((told.flows, told.total, told.last_seen), (2, Carried::default(), None));
+            assert_eq!(
+                (told.flows, told.total, told.last_seen),
+                (2, FlowCounters::default(), None)
+            );
             // A flow that is set to another peer leaves nothing behind.
             route.peer.0.set_port(1);
             world.routes.set(now, id, &flow(&route)).unwrap();
@@ -410,7 +416,7 @@ fn what_was_carried_last_is_told_when_a_flow_goes() {
 
 /// A world in which allocations may send little.
 fn slow() -> World {
-    World::with(Duration::ZERO, Proof::UNWANTED, |policy| policy.quotas.bytes_per_second = SLOW)
+    World::with(Duration::ZERO, Proof::NOT_REQUIRED, |policy| policy.quotas.bytes_per_second = SLOW)
 }
 
 /// Sends by all channels of an allocation, until more than it may; the rules say the same each time.
@@ -467,12 +473,12 @@ fn what_the_kernel_did_for_an_allocation_is_what_the_rules_counted() {
                 assert_eq!(told.flows, 2);
                 let last_seen = told.last_seen.unwrap();
                 assert!(last_seen + Duration::from_millis(20) > start, "{last_seen:?}, {start:?}");
-                let carried = Carried {
+                let carried = FlowCounters {
                     to_peer_packets: traffic.to_peer_packets,
                     to_peer_bytes: traffic.to_peer_bytes,
                     to_client_packets: traffic.to_client_packets,
                     to_client_bytes: traffic.to_client_bytes,
-                    ..Carried::default()
+                    ..FlowCounters::default()
                 };
                 assert_eq!(told.total, carried);
             }

@@ -12,7 +12,7 @@ use xdp_relay::limits::LINKS_MAX;
 use xdp_relay::{Flow, FlowId, KernelPath, Link, Options, Proof, Verdict};
 
 fn path() -> KernelPath {
-    KernelPath::make(Options { flows: 1024, look_up_from: 1, proof: Proof::UNWANTED }).unwrap()
+    KernelPath::make(Options { flows: 1024, look_up_from: 1, proof: Proof::NOT_REQUIRED }).unwrap()
 }
 
 fn link(index: u32) -> Link {
@@ -23,8 +23,8 @@ fn link(index: u32) -> Link {
 fn a_number_too_high_is_told() {
     inside(|| {
         let mut path = path();
-        path.know(link(LINKS_MAX - 1)).unwrap();
-        path.know(link(LINKS_MAX)).unwrap_err();
+        path.set_link(link(LINKS_MAX - 1)).unwrap();
+        path.set_link(link(LINKS_MAX)).unwrap_err();
     });
 }
 
@@ -72,7 +72,7 @@ fn unknown_interface() {
     let ran = path.run(Hook::Xdp, &frame, 1).unwrap();
     assert_eq!((ran.verdict, &ran.frame), (Verdict::Pass, &frame));
     assert!(!looked_at(&path, ran.verdict));
-    path.know(link(1)).unwrap();
+    path.set_link(link(1)).unwrap();
     let ran = path.run(Hook::Xdp, &frame, 1).unwrap();
     assert!(looked_at(&path, ran.verdict), "{ran:?}");
 }

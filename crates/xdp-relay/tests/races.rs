@@ -17,7 +17,8 @@ use support::world::{COMES, HOOKS, LOOPBACK};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::{
-    Carried, Flow, FlowId, KernelPath, Link, Options, Proof, Routes, Ticket, Trouble, Verdict,
+    Flow, FlowCookie, FlowCounters, FlowId, KernelPath, KernelPathError, Link, Options, Proof,
+    Routes, Verdict,
 };
 
 /// Frames of the first client for each hook, most of them relayed many times within one run.
@@ -83,9 +84,9 @@ fn path() -> KernelPath {
         }
     }
     ip(&commands.join("\n"));
-    let options = Options { flows: 65_536, look_up_from: 1, proof: Proof::UNWANTED };
+    let options = Options { flows: 65_536, look_up_from: 1, proof: Proof::NOT_REQUIRED };
     let mut path = KernelPath::make(options).unwrap();
-    path.know(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
+    path.set_link(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
     for device in xdp_relay::device::devices().unwrap() {
         if device.name == "side1x" {
             // By which nothing comes: a program that is on no device takes the kernel milliseconds to run.
@@ -93,7 +94,7 @@ fn path() -> KernelPath {
         }
         if device.index != 1 {
             let (index, mac) = (device.index, device.mac);
-            path.know(Link { index, mac, leave_xdp: true, leave_tc: true }).unwrap();
+            path.set_link(Link { index, mac, leave_xdp: true, leave_tc: true }).unwrap();
         }
     }
     path
@@ -165,9 +166,9 @@ fn run(path: &KernelPath, hook: Hook, times: u32, run: &Run) -> u64 {
 
 /// Installs, refreshes, moves and withdraws the routes of both clients until it is told to stop: what
 /// the kernel counted for each of them.
-fn churn(routes: &mut Routes, stop: &AtomicBool) -> [Carried; 2] {
+fn churn(routes: &mut Routes, stop: &AtomicBool) -> [FlowCounters; 2] {
     let mut rng = Rng::new(1);
-    let mut counted = [Carried::default(); 2];
+    let mut counted = [FlowCounters::default(); 2];
     while !stop.load(Relaxed) {
         let now = linux_net::Clock::instant();
         routes.renew(now);
@@ -192,7 +193,7 @@ fn churn(routes: &mut Routes, stop: &AtomicBool) -> [Carried; 2] {
         match set {
             Ok(()) => {}
             // Places that were in use a moment ago rest.
-            Err(Trouble::Full) => {
+            Err(KernelPathError::Full) => {
                 add(&mut counted[client], &routes.remove(id(client)));
                 thread::yield_now();
             }
@@ -205,7 +206,7 @@ fn churn(routes: &mut Routes, stop: &AtomicBool) -> [Carried; 2] {
     counted
 }
 
-fn add(sum: &mut Carried, more: &Carried) {
+fn add(sum: &mut FlowCounters, more: &FlowCounters) {
     sum.to_peer_packets += more.to_peer_packets;
     sum.to_peer_bytes += more.to_peer_bytes;
     sum.to_client_packets += more.to_client_packets;
@@ -238,7 +239,7 @@ fn no_packet_gets_what_is_another_clients() {
             let relayed = relayed.into_inner();
             eprintln!("{hook}: {relayed} relayed, {:?}, {:?}", counted, path.passed());
             assert!(relayed > FRAMES / 100, "they were relayed, too: {relayed}");
-            assert!(counted[1].is_nothing(), "counted for another: {counted:?}");
+            assert!(counted[1].is_zero(), "counted for another: {counted:?}");
             // One that is relayed while its route is withdrawn may be counted when nobody asks any more.
             let total = counted[0].to_peer_packets + counted[0].to_client_packets;
             assert!(total <= relayed, "{total} counted of {relayed}");
@@ -262,25 +263,31 @@ fn no_datagram_is_handed_over_with_another_clients_ticket() {
                     }
                 });
                 let _stop = Stop(&stop);
-                let (mut own, mut taken) = (BTreeSet::<Ticket>::new(), 0);
+                let (mut own, mut taken) = (BTreeSet::<FlowCookie>::new(), 0);
                 let mut rng = Rng::new(2);
                 for _ in 0..CHANGES {
                     routes.renew(linux_net::Clock::instant());
                     let client = rng.below(2) as usize;
                     if rng.below(if client == 0 { 100 } else { 2 }) == 0 {
-                        routes.take_back(id(client));
+                        routes.withdraw_from_ring(id(client));
                     } else {
-                        match routes.hand(id(client), &flow(client, Instant::FAR_FUTURE, false)) {
-                            Ok(ticket) if client == 0 => own.extend(ticket),
+                        match routes
+                            .deliver_to_ring(id(client), &flow(client, Instant::FAR_FUTURE, false))
+                        {
+                            Ok(flow_cookie) if client == 0 => own.extend(flow_cookie),
                             Ok(_) => {}
-                            Err(Trouble::Full) => thread::yield_now(),
+                            Err(KernelPathError::Full) => thread::yield_now(),
                             Err(error) => panic!("{error}"),
                         }
                     }
                     let ring = routes.ring().unwrap();
                     while let Some(handed) = ring.next() {
                         assert_eq!(handed.payload(), PAYLOAD);
-                        assert!(own.contains(&handed.ticket()), "another's {:?}", handed.ticket());
+                        assert!(
+                            own.contains(&handed.flow_cookie()),
+                            "another's {:?}",
+                            handed.flow_cookie()
+                        );
                         assert!(handed.is_intact(y, x));
                         taken += 1;
                     }

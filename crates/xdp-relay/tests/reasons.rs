@@ -17,14 +17,14 @@ use support::{World, inside};
 use turn_types::Instant;
 use xdp_relay::device::Hook;
 use xdp_relay::limits::LEASE;
-use xdp_relay::{Comes, Leaving, Link, Proof, Verdict};
+use xdp_relay::{EgressContext, FrameContext, Link, Proof, Verdict};
 
 type Case = fn(Hook);
 
 /// By the names of the counters.
 const REASONS: [(&str, &[Hook], &[Case]); 17] = [
     ("expired", &HOOKS, &[no_lease, ended, no_permission]),
-    ("shown", &HOOKS, &[shown]),
+    ("proof_renewal", &HOOKS, &[shown]),
     ("ttl", &HOOKS, &[last_hop, last_hop_of_two]),
     ("checksum", &HOOKS, &[none_to_v6, left_to_be_made]),
     ("hairpin", &HOOKS, &[one_sided, one_sided_permitted, one_sided_by_now, forged]),
@@ -107,7 +107,7 @@ fn no_lease(hook: Hook) {
 /// A world in which something lasted for a second, some seconds ago.
 fn past(channel_too: bool) -> (World, Vec<Known>) {
     let ago = Duration::from_secs(3);
-    let mut world = World::with(ago, Proof::UNWANTED, |policy| {
+    let mut world = World::with(ago, Proof::NOT_REQUIRED, |policy| {
         policy.lifetimes.permission = Duration::from_secs(1);
         if channel_too {
             policy.lifetimes.channel = Duration::from_secs(1);
@@ -155,8 +155,8 @@ fn leave(world: &World, flow: &Known, to_client: bool, other: bool) {
     let macs = world.network.way(leaves.to.ip()).unwrap();
     let link = world.network.macs.iter().position(|mac| *mac == macs.from).unwrap();
     let by = world.network.indices[if other { 1 - link } else { link }];
-    let leaving = Leaving { by, ..Leaving::default() };
-    world.path.show_leaving(&leaves.frame(macs, Check::Right), leaving).unwrap();
+    let leaving = EgressContext { by, ..EgressContext::default() };
+    world.path.run_tap(&leaves.frame(macs, Check::Right), leaving).unwrap();
     // A pause, behind which nothing is overtaken any more.
     std::thread::sleep(Duration::from_millis(1));
 }
@@ -171,8 +171,8 @@ fn shown(hook: Hook) {
             world.relayed(hook, &frame);
             std::thread::sleep(SOON * 4);
             // What is behind the one that renews the proof follows it.
-            assert_eq!(world.passed(hook, &frame), Some("shown"));
-            assert_eq!(world.passed(hook, &frame), Some("shown"));
+            assert_eq!(world.passed(hook, &frame), Some("proof_renewal"));
+            assert_eq!(world.passed(hook, &frame), Some("proof_renewal"));
         }
     }
 }
@@ -247,7 +247,7 @@ fn overtaken(hook: Hook) {
             let of = |all: &[(&str, u64)]| all.iter().find(|(n, _)| *n == name).unwrap().1;
             of(&after) - of(&before)
         };
-        assert_eq!((rose("shown"), rose("overtaken")), (shown, 1));
+        assert_eq!((rose("proof_renewal"), rose("overtaken")), (shown, 1));
         // It is not tried again at once.
         assert_eq!(world.path.run(hook, &frame, 1).unwrap().verdict, Verdict::Redirect);
         world.routes.sweep(usize::MAX, |_, _| {});
@@ -331,7 +331,7 @@ fn one_sided_permitted(hook: Hook) {
 /// The other has a channel, and a permission that has run out.
 fn one_sided_by_now(hook: Hook) {
     let ago = Duration::from_secs(3);
-    let mut world = World::with(ago, Proof::UNWANTED, |policy| {
+    let mut world = World::with(ago, Proof::NOT_REQUIRED, |policy| {
         policy.lifetimes.permission = Duration::from_secs(1);
     });
     let (there, back) = pair(&mut world, false, true);
@@ -449,9 +449,9 @@ fn no_leave(hook: Hook) {
         relayed(&mut world, hook, &frames);
         let (index, mac) = (world.network.indices[link], world.network.macs[link]);
         // By the other hook alone.
-        world.path.know(Link { index, mac, leave_xdp: !xdp, leave_tc: xdp }).unwrap();
+        world.path.set_link(Link { index, mac, leave_xdp: !xdp, leave_tc: xdp }).unwrap();
         passed(&mut world, hook, &frames, "link");
-        world.path.know(Link { index, mac, leave_xdp: xdp, leave_tc: !xdp }).unwrap();
+        world.path.set_link(Link { index, mac, leave_xdp: xdp, leave_tc: !xdp }).unwrap();
         relayed(&mut world, hook, &frames);
     }
 }
@@ -486,7 +486,7 @@ fn merged(hook: Hook) {
             let mut merged = flow.comes(to_client, b"data");
             merged.payload = merged.payload.repeat(segments as usize);
             let merged = merged.frame(COMES, Check::Right);
-            let judged = world.judge_as(hook, &merged, Comes::Merged(segments));
+            let judged = world.judge_as(hook, &merged, FrameContext::Merged(segments));
             assert_eq!((judged.verdict, judged.passed), (Verdict::Pass, Some("merged")));
         }
         // What comes alone behind them must not overtake them: it goes their way for a moment, whether
@@ -497,7 +497,7 @@ fn merged(hook: Hook) {
             world.relayed(hook, &other);
         }
         let begun = std::time::Instant::now();
-        while world.judge_as(hook, frame, Comes::Alone).passed == Some("merged") {
+        while world.judge_as(hook, frame, FrameContext::Alone).passed == Some("merged") {
             assert!(begun.elapsed() < Duration::from_secs(10), "it stays with the sockets");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -509,14 +509,14 @@ fn no_room(hook: Hook) {
     // Of the 256 bytes in front of a frame the kernel wants the other 40.
     const TOLD: usize = 216;
     let (mut world, flows) = world();
-    if world.path.run_as(hook, &[0; TOLD + 60], 1, Comes::Behind(TOLD as u32)).is_err() {
+    if world.path.run_as(hook, &[0; TOLD + 60], 1, FrameContext::Behind(TOLD as u32)).is_err() {
         eprintln!("this kernel leaves no so little room: that reason is not tried");
         return;
     }
     for flow in flows {
         for to_client in [false, true] {
             let frame = [&[0xAB; TOLD], &flow.frame(to_client, b"data")[..]].concat();
-            let judged = world.judge_as(hook, &frame, Comes::Behind(TOLD as u32));
+            let judged = world.judge_as(hook, &frame, FrameContext::Behind(TOLD as u32));
             let (from, to) =
                 if to_client { (flow.peer, flow.client) } else { (flow.client, flow.peer) };
             let grows = match (from.is_ipv6(), to.is_ipv6()) {

@@ -7,7 +7,7 @@ use linux_net::Clock;
 use turn_types::{AllocationId, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::FLOWS;
-use xdp_relay::{Carried, FlowId, KernelPath, Leaving, Options, Proof, Routes, Verdict};
+use xdp_relay::{EgressContext, FlowCounters, FlowId, KernelPath, Options, Proof, Routes, Verdict};
 
 use super::frame;
 use super::place::Place;
@@ -61,7 +61,7 @@ impl World {
                 ),
             ] {
                 let frame = frame::datagram(from, to, 64, &payload);
-                path.show_leaving(&frame, Leaving { by, ..Leaving::default() })?;
+                path.run_tap(&frame, EgressContext { by, ..EgressContext::default() })?;
             }
         }
         Ok(Self { ring, path, routes })
@@ -202,7 +202,7 @@ impl Cell {
             self.run_once(world)?;
         }
         let values = (0..runs).map(|_| self.run_once(world)).collect::<Result<Vec<f64>>>()?;
-        let mut carried = Carried::default();
+        let mut carried = FlowCounters::default();
         world.routes.sweep(usize::MAX, |_, flow| {
             carried.to_peer_packets += flow.to_peer_packets;
             carried.to_client_packets += flow.to_client_packets;

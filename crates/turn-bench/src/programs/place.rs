@@ -61,7 +61,7 @@ impl Place {
         let mut path = KernelPath::make(Options { look_up_from: self.lookup.from, ..options })?;
         for device in &self.devices {
             let leave = device.index != LOOPBACK;
-            path.know(Link {
+            path.set_link(Link {
                 index: device.index,
                 mac: device.mac,
                 leave_xdp: leave,

@@ -46,7 +46,7 @@ pub struct Lookup {
     pub from: u32,
     /// The family that it does not work for, of two: its packets go to the sockets.
     pub refused: Option<Refused>,
-    held: Held,
+    held: InstalledFlow,
 }
 
 impl Lookup {
@@ -77,12 +77,12 @@ impl Lookup {
 
 /// The settings, which are put back when the last one who is present drops this.
 #[derive(Debug)]
-struct Held {
+struct InstalledFlow {
     settings: Vec<Setting>,
     presence: Option<Presence>,
 }
 
-impl Drop for Held {
+impl Drop for InstalledFlow {
     fn drop(&mut self) {
         // While others are there, they go on with it.
         let Some(_alone) = self.presence.take().and_then(Presence::leave) else { return };
@@ -198,7 +198,7 @@ fn prepare_in(settings: &Path) -> Result<Lookup, Refused> {
     }
     let refused = (!refused.is_empty()).then_some(Refused { settings: refused });
     let settings = families.into_iter().filter_map(|family| family.setting.ok()).collect();
-    Ok(Lookup { from, refused, held: Held { settings, presence } })
+    Ok(Lookup { from, refused, held: InstalledFlow { settings, presence } })
 }
 
 fn copy(error: &io::Error) -> io::Error {

@@ -9,7 +9,7 @@ use std::io;
 use linux_net::netlink::{self, Attribute, Request, Socket};
 
 use super::Device;
-use super::presence::Mark;
+use super::presence::PresenceMark;
 
 /// The upper half of the handles of our filters: "TP".
 const OURS: u16 = 0x5450;
@@ -28,7 +28,7 @@ const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_NAME: u16 = 7;
 
 /// The handle of filters whose server has this mark: upper and lower half.
-pub(crate) fn handle(mark: &Mark) -> (u16, u16) {
+pub(crate) fn handle(mark: &PresenceMark) -> (u16, u16) {
     (OURS, mark.number())
 }
 
@@ -62,7 +62,7 @@ fn sweep_place(socket: &mut Socket, device: &Device, parent: u32, program: &str)
     let mut removed = 0;
     for filter in filters.iter().filter_map(|answer| read_filter(answer, program)) {
         let (upper, lower) = ((filter.handle >> 16) as u16, filter.handle as u16);
-        if upper != OURS || Mark::is_taken(lower) {
+        if upper != OURS || PresenceMark::is_taken(lower) {
             continue;
         }
         let mut request = Request::one(RTM_DELTFILTER, &filter.header);

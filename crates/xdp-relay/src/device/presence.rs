@@ -45,12 +45,12 @@ impl Presence {
 
 /// A number that no other living process of the network namespace has marked.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub(crate) struct PresenceMark {
     number: u16,
     _socket: UnixDatagram,
 }
 
-impl Mark {
+impl PresenceMark {
     /// Takes any number.
     ///
     /// # Errors
@@ -109,11 +109,11 @@ mod tests {
     #[test]
     fn marks_are_of_one_namespace_and_end_with_their_owner() {
         let (Some(here), Some(elsewhere)) = (namespace(), namespace()) else { return };
-        let mark = here.run(|| Mark::take().unwrap());
+        let mark = here.run(|| PresenceMark::take().unwrap());
         let number = mark.number();
-        assert!(here.run(|| Mark::is_taken(number)));
-        assert!(!elsewhere.run(|| Mark::is_taken(number)));
+        assert!(here.run(|| PresenceMark::is_taken(number)));
+        assert!(!elsewhere.run(|| PresenceMark::is_taken(number)));
         drop(mark);
-        assert!(!here.run(|| Mark::is_taken(number)));
+        assert!(!here.run(|| PresenceMark::is_taken(number)));
     }
 }

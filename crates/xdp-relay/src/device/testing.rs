@@ -240,7 +240,7 @@ fn run(program: &OwnedFd, packet: &[u8; 64]) -> (u32, [u8; 64]) {
 ///
 /// # Errors
 /// What the kernel says.
-pub(crate) fn attach(program: &OwnedFd, device: u32) -> io::Result<Attached> {
+pub(crate) fn attach(program: &OwnedFd, device: u32) -> io::Result<Attachment> {
     const IN_DRIVER: u32 = 1 << 2;
     let mut attr: Attr = [0; 36];
     attr[..4].copy_from_slice(&[program.as_raw_fd() as u32, device, ATTACH_XDP, IN_DRIVER]);
@@ -250,14 +250,14 @@ pub(crate) fn attach(program: &OwnedFd, device: u32) -> io::Result<Attached> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: it was opened just now, and nobody else has its number.
-    Ok(Attached(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    Ok(Attachment(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
 }
 
 /// A program on a device.
 #[derive(Debug)]
-pub(crate) struct Attached(OwnedFd);
+pub(crate) struct Attachment(OwnedFd);
 
-impl Drop for Attached {
+impl Drop for Attachment {
     fn drop(&mut self) {
         // Closing it is not enough: a command that another test starts at this moment has it open
         // until it runs.

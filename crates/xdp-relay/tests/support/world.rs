@@ -8,7 +8,9 @@ use std::time::Duration;
 use turn_proto::{DropReason, Policy, Route, RouteId};
 use turn_types::{Instant, Now, WorkerId};
 use xdp_relay::device::Hook;
-use xdp_relay::{Carried, Comes, Flow, FlowId, KernelPath, Link, Options, Proof, Routes, Verdict};
+use xdp_relay::{
+    Flow, FlowCounters, FlowId, FrameContext, KernelPath, Link, Options, Proof, Routes, Verdict,
+};
 
 use super::frame::{
     Check, Datagram, ETHERNET, IPV4, IPV6, Mac, Macs, Seen, TYPE_V4, TYPE_V6, read,
@@ -35,7 +37,7 @@ pub struct World {
     /// Flow labels by the flow that a packet left by, and whether it left for the client.
     labels: BTreeMap<(FlowId, bool), u32>,
     /// What the kernel carried for each flow.
-    pub carried: BTreeMap<FlowId, Carried>,
+    pub carried: BTreeMap<FlowId, FlowCounters>,
     /// Whether the lease is renewed before each frame.
     pub renew: bool,
 }
@@ -75,16 +77,16 @@ const fn flow_id(id: RouteId) -> FlowId {
 impl World {
     /// A world that begins so long ago.
     pub fn new(ago: Duration) -> Self {
-        Self::with(ago, Proof::UNWANTED, |_| {})
+        Self::with(ago, Proof::NOT_REQUIRED, |_| {})
     }
 
     pub fn with(ago: Duration, proof: Proof, change: impl FnOnce(&mut Policy)) -> Self {
         let network = Network::make();
         let options = Options { flows: 1024, look_up_from: 1, proof };
         let mut path = KernelPath::make(options).unwrap();
-        path.know(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
+        path.set_link(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
         for (index, mac) in network.indices.into_iter().zip(network.macs) {
-            path.know(Link { index, mac, leave_xdp: true, leave_tc: true }).unwrap();
+            path.set_link(Link { index, mac, leave_xdp: true, leave_tc: true }).unwrap();
         }
         let routes = path.routes(WorkerId(3)).unwrap();
         let own = [OWN_V4, OWN_V6].concat().into_iter().map(address).collect::<Vec<_>>();
@@ -117,11 +119,11 @@ impl World {
 
     fn add(&mut self, id: FlowId) {
         let carried = self.routes.remove(id);
-        assert!(carried.is_nothing(), "{id:?} carried {carried:?} that was not swept");
+        assert!(carried.is_zero(), "{id:?} carried {carried:?} that was not swept");
     }
 
     pub fn judge(&mut self, hook: Hook, bytes: &[u8]) -> Judged {
-        self.judge_as(hook, bytes, Comes::Alone)
+        self.judge_as(hook, bytes, FrameContext::Alone)
     }
 
     /// Shows a frame that the kernel has to relay: as it left.
@@ -142,7 +144,7 @@ impl World {
     ///
     /// # Panics
     /// When the program did to the frame, or counted, what the rules do not say.
-    pub fn judge_as(&mut self, hook: Hook, bytes: &[u8], comes: Comes) -> Judged {
+    pub fn judge_as(&mut self, hook: Hook, bytes: &[u8], comes: FrameContext) -> Judged {
         self.tell();
         if self.renew {
             self.routes.renew(linux_net::Clock::instant());
@@ -159,8 +161,8 @@ impl World {
         }
 
         let front = match comes {
-            Comes::Behind(len) => len as usize,
-            Comes::Alone | Comes::Merged(_) => 0,
+            FrameContext::Behind(len) => len as usize,
+            FrameContext::Alone | FrameContext::Merged(_) => 0,
         };
         let (bytes, left) = (&bytes[front..], &ran.frame[front..]);
         let seen = read(bytes).filter(|seen| seen.macs.to == LOOPBACK);
@@ -227,7 +229,13 @@ impl World {
 
     /// What a frame is to become; `None`: it is not for the kernel to relay. What may be anything (the
     /// identification of IPv4, the label of IPv6) is as in `like`.
-    fn wanted(&self, hook: Hook, seen: &Seen, relayed: &Relayed, like: &[u8]) -> Option<Wanted> {
+    fn wanted(
+        &self,
+        hook: Hook,
+        seen: &Seen,
+        relayed: &Relayed,
+        like: &[u8],
+    ) -> Option<OffloadConfig> {
         let mut datagram = relayed.datagram.clone();
         let like = |at: usize| like.get(at).copied().unwrap_or(0);
         let is_v4_to_v4 = seen.datagram.is_v4() && datagram.is_v4();
@@ -245,7 +253,7 @@ impl World {
         let is_plain = datagram.ttl != 0 && relayed.legs.iter().all(|leg| leg.channel.is_some());
         let macs = self.network.way(datagram.to.ip())?;
         (is_plain && datagram.ip_len() <= MTU)
-            .then(|| Wanted { frame: datagram.frame(macs, check) })
+            .then(|| OffloadConfig { frame: datagram.frame(macs, check) })
     }
 
     /// All packets of a flow have the same label.
@@ -265,7 +273,7 @@ pub fn hex(frame: &[u8]) -> String {
     format!("{shown:02x?} of {}", frame.len())
 }
 
-struct Wanted {
+struct OffloadConfig {
     frame: Vec<u8>,
 }
 
@@ -289,8 +297,8 @@ fn rose(
 }
 
 /// What the kernel is to count of a packet that went by these.
-pub fn counted(legs: &[Leg]) -> BTreeMap<FlowId, Carried> {
-    let mut all = BTreeMap::<FlowId, Carried>::new();
+pub fn counted(legs: &[Leg]) -> BTreeMap<FlowId, FlowCounters> {
+    let mut all = BTreeMap::<FlowId, FlowCounters>::new();
     for leg in legs {
         let carried = all.entry(leg.flow().unwrap()).or_default();
         if leg.to_client {
@@ -304,15 +312,15 @@ pub fn counted(legs: &[Leg]) -> BTreeMap<FlowId, Carried> {
     all
 }
 
-fn without_over(carried: &BTreeMap<FlowId, Carried>) -> BTreeMap<FlowId, Carried> {
+fn without_over(carried: &BTreeMap<FlowId, FlowCounters>) -> BTreeMap<FlowId, FlowCounters> {
     carried
         .iter()
-        .map(|(id, what)| (*id, Carried { to_peer_over: 0, to_client_over: 0, ..*what }))
-        .filter(|(_, what)| !what.is_nothing())
+        .map(|(id, what)| (*id, FlowCounters { to_peer_over: 0, to_client_over: 0, ..*what }))
+        .filter(|(_, what)| !what.is_zero())
         .collect()
 }
 
-fn sum_up(sum: &mut Carried, more: &Carried) {
+fn sum_up(sum: &mut FlowCounters, more: &FlowCounters) {
     sum.to_peer_packets += more.to_peer_packets;
     sum.to_peer_bytes += more.to_peer_bytes;
     sum.to_client_packets += more.to_client_packets;

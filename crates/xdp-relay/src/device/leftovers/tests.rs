@@ -1,17 +1,17 @@
 use super::super::devices;
 use super::super::testing::{Namespace, may_load, namespace, succeeds};
 use super::*;
-use crate::object::{TAP, TC};
+use crate::bpf::object::{TAP, TC};
 use crate::options::{Options, Proof};
 use crate::path::KernelPath;
 
 /// A server's programs, on `v0` by filters, as before Linux 6.6; `marked`: by its mark.
 fn path_on_v0(host: &Namespace, marked: bool) -> KernelPath {
     host.run(|| {
-        let options = Options { flows: 1024, look_up_from: 1, proof: Proof::UNWANTED };
+        let options = Options { flows: 1024, look_up_from: 1, proof: Proof::NOT_REQUIRED };
         let mut path = KernelPath::make(options).unwrap();
         if !marked {
-            path.lose_mark();
+            path.drop_mark();
         }
         path.attach_filter("v0").unwrap();
         path.tap_by_filter("v0").unwrap();
@@ -53,7 +53,7 @@ fn programs_of_killed_servers_go_and_those_of_others_stay() {
     let living = path_on_v0(&host, true);
     assert_eq!(filters(&host), [3, 3]);
     assert_eq!(swept(&host), [""; 0], "all live");
-    killed.lose_mark();
+    killed.drop_mark();
     assert_eq!(swept(&host), ["v0"]);
     assert_eq!(filters(&host), [2, 2], "the living one's stays, and somebody else's");
     // Taken down in their own namespace, as servers do.

@@ -10,16 +10,11 @@ use aya::maps::{ArrayOfMaps, Map, MapData, RingBuf};
 use aya::{EbpfLoader, include_bytes_aligned};
 use turn_types::{IpMeta, WorkerId};
 
-use crate::flow::{Sum, pseudo};
-use crate::layout::handed;
-use crate::trouble::Trouble;
+use super::flow::{FlowCookie, Sum, pseudo};
+use crate::bpf::layout::handed;
+use crate::error::KernelPathError;
 
 static RING: &[u8] = include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/ring.bpf.o"));
-
-/// A route by which datagrams are handed over, as its worker knows it. No other route of that worker
-/// ever has the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
 
 /// What the programs hand over to one worker.
 pub struct Ring(RingBuf<MapData>);
@@ -33,23 +28,27 @@ impl fmt::Debug for Ring {
 impl Ring {
     /// A ring of so many bytes for a worker: the programs fill it from now on. The kernel keeps it until there
     /// is another in its place.
-    pub(crate) fn make(worker: WorkerId, rings: MapData, bytes: u32) -> Result<Self, Trouble> {
+    pub(crate) fn make(
+        worker: WorkerId,
+        rings: MapData,
+        bytes: u32,
+    ) -> Result<Self, KernelPathError> {
         let mut loader = EbpfLoader::new();
         loader.btf(None);
         loader.map_max_entries("ring", bytes);
-        let mut object = loader.load(RING).map_err(Trouble::of)?;
-        let map = object.take_map("ring").ok_or(Trouble::Missing("ring"))?;
-        let ring = RingBuf::try_from(map).map_err(Trouble::of)?;
+        let mut object = loader.load(RING).map_err(KernelPathError::of)?;
+        let map = object.take_map("ring").ok_or(KernelPathError::Missing("ring"))?;
+        let ring = RingBuf::try_from(map).map_err(KernelPathError::of)?;
         let mut rings: ArrayOfMaps<_, RingBuf<MapData>> =
-            Map::ArrayOfMaps(rings).try_into().map_err(Trouble::of)?;
-        rings.set(u32::from(worker.0), &ring, 0).map_err(Trouble::of)?;
+            Map::ArrayOfMaps(rings).try_into().map_err(KernelPathError::of)?;
+        rings.set(u32::from(worker.0), &ring, 0).map_err(KernelPathError::of)?;
         Ok(Self(ring))
     }
 
     /// The next datagram; `None`: there is none now. epoll tells of the next one.
     #[expect(clippy::should_implement_trait, reason = "what is taken is borrowed from the ring")]
-    pub fn next(&mut self) -> Option<Handed<'_>> {
-        self.0.next().map(Handed)
+    pub fn next(&mut self) -> Option<RingDatagram<'_>> {
+        self.0.next().map(RingDatagram)
     }
 }
 
@@ -60,19 +59,19 @@ impl AsFd for Ring {
 }
 
 /// A datagram of a peer. Its room in the ring is given back when it is dropped.
-pub struct Handed<'a>(RingBufItem<'a>);
+pub struct RingDatagram<'a>(RingBufItem<'a>);
 
-impl fmt::Debug for Handed<'_> {
+impl fmt::Debug for RingDatagram<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Handed").field("ticket", &self.ticket()).finish_non_exhaustive()
+        out.debug_struct("Handed").field("ticket", &self.flow_cookie()).finish_non_exhaustive()
     }
 }
 
-impl Handed<'_> {
+impl RingDatagram<'_> {
     /// By which route it came.
     #[must_use]
-    pub fn ticket(&self) -> Ticket {
-        Ticket(u64::from_ne_bytes(self.field(handed::TICKET)))
+    pub fn flow_cookie(&self) -> FlowCookie {
+        FlowCookie(u64::from_ne_bytes(self.field(handed::FLOW_COOKIE)))
     }
 
     /// What is in it.

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::Release, fence};
 
 use turn_types::Instant;
 
-use crate::layout::{RouteKey, RouteValue, entry};
-use crate::shared::Shared;
-use crate::slots::Slots;
+use super::layout::{RouteKey, RouteValue, entry};
+use super::shared::Shared;
+use super::slots::Slots;
 
 /// All entries, shared by all workers. One worker writes an entry while it holds its pair.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Entries {
         for (at, word) in key.words().into_iter().enumerate() {
             self.word(index, entry::KEY + at).store(word, Relaxed);
         }
-        for word in [entry::PROVEN, entry::WAY] {
+        for word in [entry::PROVEN, entry::NEXT_HOP] {
             self.word(index, word).store(0, Relaxed);
         }
         // 0 is none; after four thousand million routes numbers come round.
@@ -95,7 +95,7 @@ impl Entries {
     /// When and by which way a packet last left by the system's stack; zeros for none.
     pub(crate) fn proof(&self, index: u32) -> (u64, u64) {
         let read = |word| self.word(index, word).load(Relaxed);
-        (read(entry::PROVEN), read(entry::WAY))
+        (read(entry::PROVEN), read(entry::NEXT_HOP))
     }
 
     fn word(&self, index: u32, word: usize) -> &std::sync::atomic::AtomicU64 {

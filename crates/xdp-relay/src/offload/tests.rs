@@ -12,7 +12,7 @@ fn offload(interfaces: &[&str]) -> Option<(Namespace, Offload)> {
         return None;
     }
     host.ip("link set lo up");
-    let wanted = Wanted {
+    let wanted = OffloadConfig {
         hook: None,
         interfaces: interfaces.iter().map(ToString::to_string).collect(),
         listeners: vec![ADDRESS],
@@ -124,7 +124,7 @@ fn ports_of_a_bridge_have_no_tap() {
 
 #[test]
 fn where_only_the_loopback_carries_anything_there_is_none() {
-    let wanted = Wanted {
+    let wanted = OffloadConfig {
         hook: None,
         interfaces: Vec::new(),
         listeners: vec![Ipv4Addr::LOCALHOST.into()],

@@ -5,7 +5,7 @@ use std::io;
 
 /// Why there is no kernel path, or no route in it.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum KernelPathError {
     /// All places for flows are taken.
     #[error("all places for flows are taken: raise offload.flows")]
     Full,
@@ -23,7 +23,7 @@ pub enum Trouble {
     Missing(&'static str),
 }
 
-impl Trouble {
+impl KernelPathError {
     /// Of the loader.
     pub(crate) fn of(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Bpf(Box::new(error))

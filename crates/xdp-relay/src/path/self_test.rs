@@ -7,13 +7,13 @@ mod frame;
 use turn_types::{Instant, WorkerId};
 
 use self::frame::{Datagram, without_identification};
+use crate::bpf::layout::{WORKERS_MAX, way};
 use crate::device::Hook;
-use crate::flow::{Directions, Flow, Place};
-use crate::layout::{WORKERS_MAX, way};
+use crate::error::KernelPathError;
 use crate::limits::LEASE;
-use crate::path::{KernelPath, Leaving, Link, Verdict};
-use crate::ring::Ticket;
-use crate::trouble::Trouble;
+use crate::path::{EgressContext, KernelPath, Link, Verdict};
+use crate::routes::FlowCookie;
+use crate::routes::flow::{Directions, Flow, RouteSlots};
 
 /// Hosts of the documentation's prefixes (RFC 5737, RFC 3849): client, server, relay, peer.
 const V4: [&str; 4] = ["192.0.2.1:9", "192.0.2.2:9", "198.51.100.1:9", "198.51.100.2:9"];
@@ -24,13 +24,13 @@ const V6: [&str; 4] =
 const CHANNEL: u16 = 0x4001;
 
 /// The trial is no worker's: it goes by the last lease.
-const NOBODY: u8 = (WORKERS_MAX - 1) as u8;
+const SELF_TEST_WORKER: u8 = (WORKERS_MAX - 1) as u8;
 
 /// What the trial's worker would know it by.
-const TICKET: Ticket = Ticket(7);
+const FLOW_COOKIE: FlowCookie = FlowCookie(7);
 
 /// Bytes of the trial's ring: enough for one family's datagrams, and of any size of pages.
-const TRIAL_RING_BYTES: u32 = 64 << 10;
+const SELF_TEST_RING_BYTES: u32 = 64 << 10;
 
 /// The number of the loopback, in every network namespace.
 const LOOPBACK: u32 = 1;
@@ -42,33 +42,44 @@ impl KernelPath {
     /// Tries the program of a hook.
     ///
     /// # Errors
-    /// [`Trouble::SelfTest`] with what came out otherwise than it should; or the kernel cannot run a
+    /// [`KernelPathError::SelfTest`] with what came out otherwise than it should; or the kernel cannot run a
     /// program on a frame of ours.
-    pub fn self_test(&mut self, now: Instant, hook: Hook) -> Result<(), Trouble> {
+    pub fn self_test(&mut self, now: Instant, hook: Hook) -> Result<(), KernelPathError> {
         // Where frames of a trial come by. No program hangs there.
-        self.know(Link { index: LOOPBACK, mac: [0; 6], leave_xdp: false, leave_tc: false })?;
+        self.set_link(Link { index: LOOPBACK, mac: [0; 6], leave_xdp: false, leave_tc: false })?;
         for client in [V4, V6] {
             for peer in [V4, V6] {
                 let flow = trial(now, client, peer)?;
-                let place =
-                    Place { flow: 0, bucket: 0, worker: NOBODY, flow_label: 0, probe: true };
+                let place = RouteSlots {
+                    flow: 0,
+                    bucket: 0,
+                    worker: SELF_TEST_WORKER,
+                    flow_label: 0,
+                    probe: true,
+                };
                 self.put(&flow, &flow.directions(place), now)?;
                 let tried = self.try_both(hook, &flow).and_then(|()| self.try_tap(&flow));
                 self.take_out(now);
                 tried?;
             }
         }
-        if self.hands_over() { self.try_handing_over(now, hook) } else { Ok(()) }
+        if self.can_fill_rings() { self.try_ring_delivery(now, hook) } else { Ok(()) }
     }
 
     /// Tries whether a worker gets what is handed over to it, whole and as it came.
-    fn try_handing_over(&mut self, now: Instant, hook: Hook) -> Result<(), Trouble> {
+    fn try_ring_delivery(&mut self, now: Instant, hook: Hook) -> Result<(), KernelPathError> {
         const TTL: u8 = 64;
-        let mut ring = self.ring(WorkerId(u16::from(NOBODY)), TRIAL_RING_BYTES)?;
+        let mut ring = self.ring(WorkerId(u16::from(SELF_TEST_WORKER)), SELF_TEST_RING_BYTES)?;
         for peer in [V4, V6] {
             let flow = trial(now, V4, peer)?;
-            let place = Place { flow: 0, bucket: 0, worker: NOBODY, flow_label: 0, probe: true };
-            let to_client = flow.handed(place, TICKET);
+            let place = RouteSlots {
+                flow: 0,
+                bucket: 0,
+                worker: SELF_TEST_WORKER,
+                flow_label: 0,
+                probe: true,
+            };
+            let to_client = flow.handed(place, FLOW_COOKIE);
             self.put(&flow, &Directions { to_client, ..flow.directions(place) }, now)?;
             let Flow { peer, relayed, .. } = flow;
             // Of each size that is set aside.
@@ -81,14 +92,14 @@ impl KernelPath {
             self.take_out(now);
             for (payload, ran) in payloads.iter().zip(ran?) {
                 let came = ring.next().is_some_and(|handed| {
-                    handed.ticket() == TICKET
+                    handed.flow_cookie() == FLOW_COOKIE
                         && handed.payload() == payload
                         && handed.meta().ttl == TTL
                         && handed.is_intact(peer, relayed)
                 });
                 if !came || ran.verdict != Verdict::Drop {
                     let (len, verdict) = (payload.len(), ran.verdict);
-                    return Err(Trouble::SelfTest(format!(
+                    return Err(KernelPathError::SelfTest(format!(
                         "{len} bytes from {peer} were not handed over: {verdict:?}"
                     )));
                 }
@@ -97,7 +108,7 @@ impl KernelPath {
         Ok(())
     }
 
-    fn try_both(&self, hook: Hook, flow: &Flow) -> Result<(), Trouble> {
+    fn try_both(&self, hook: Hook, flow: &Flow) -> Result<(), KernelPathError> {
         const TTL: u8 = 64;
         let len = (PAYLOAD.len() as u16).to_be_bytes();
         let framed = [&CHANNEL.to_be_bytes()[..], &len, PAYLOAD].concat();
@@ -115,12 +126,12 @@ impl KernelPath {
     }
 
     /// Tries whether what leaves proves its own direction, and nothing else does.
-    fn try_tap(&self, flow: &Flow) -> Result<(), Trouble> {
+    fn try_tap(&self, flow: &Flow) -> Result<(), KernelPathError> {
         let len = (PAYLOAD.len() as u16).to_be_bytes();
         let framed = [&CHANNEL.to_be_bytes()[..], &len, PAYLOAD].concat();
         let Flow { client, server, relayed, peer, .. } = *flow;
-        let here = Leaving { by: LOOPBACK, ..Leaving::default() };
-        let redirected = Leaving { came_by: LOOPBACK, ..here };
+        let here = EgressContext { by: LOOPBACK, ..EgressContext::default() };
+        let redirected = EgressContext { came_by: LOOPBACK, ..here };
         let steps = [
             (relayed, peer, PAYLOAD, redirected, [false, false]),
             (relayed, peer, PAYLOAD, here, [true, false]),
@@ -129,11 +140,11 @@ impl KernelPath {
             (server, client, &framed, here, [true, true]),
         ];
         for (from, to, payload, leaving, wanted) in steps {
-            self.show_leaving(&Datagram { from, to, ttl: 64, payload }.frame(), leaving)?;
-            let proofs = self.trial_proofs().unwrap_or_default();
+            self.run_tap(&Datagram { from, to, ttl: 64, payload }.frame(), leaving)?;
+            let proofs = self.self_test_proofs().unwrap_or_default();
             let is = proofs.map(|(proven, by)| proven != 0 && by == way(LOOPBACK, [0; 6]));
             if is != wanted {
-                return Err(Trouble::SelfTest(format!(
+                return Err(KernelPathError::SelfTest(format!(
                     "what left from {from} to {to} proved {proofs:x?}"
                 )));
             }
@@ -146,22 +157,23 @@ impl KernelPath {
         hook: Hook,
         comes: Datagram<'_>,
         leaves: Datagram<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), KernelPathError> {
         let ran = self.run(hook, &comes.frame(), 1)?;
         let (is, wanted) = (without_identification(&ran.frame), leaves.frame());
         if ran.verdict == Verdict::Tried && is == without_identification(&wanted) {
             return Ok(());
         }
-        Err(Trouble::SelfTest(format!(
+        Err(KernelPathError::SelfTest(format!(
             "a datagram from {} to {} came out as {:?}",
             comes.from, comes.to, ran.verdict
         )))
     }
 }
 
-fn trial(now: Instant, client: [&str; 4], peer: [&str; 4]) -> Result<Flow, Trouble> {
-    let address =
-        |text: &str| text.parse().map_err(|_| Trouble::SelfTest(format!("{text} is no address")));
+fn trial(now: Instant, client: [&str; 4], peer: [&str; 4]) -> Result<Flow, KernelPathError> {
+    let address = |text: &str| {
+        text.parse().map_err(|_| KernelPathError::SelfTest(format!("{text} is no address")))
+    };
     Ok(Flow {
         client: address(client[0])?,
         server: address(client[1])?,
@@ -176,14 +188,19 @@ fn trial(now: Instant, client: [&str; 4], peer: [&str; 4]) -> Result<Flow, Troub
 }
 
 impl KernelPath {
-    fn put(&mut self, flow: &Flow, routes: &Directions, now: Instant) -> Result<(), Trouble> {
-        self.common().open_doors(flow);
-        self.common().lease(NOBODY, now + LEASE);
+    fn put(
+        &mut self,
+        flow: &Flow,
+        routes: &Directions,
+        now: Instant,
+    ) -> Result<(), KernelPathError> {
+        self.common().open_ports(flow);
+        self.common().lease(SELF_TEST_WORKER, now + LEASE);
         self.install(now, routes)
     }
 
     fn take_out(&mut self, now: Instant) {
-        self.common().lease(NOBODY, Instant::ZERO);
+        self.common().lease(SELF_TEST_WORKER, Instant::ZERO);
         self.uninstall(now);
     }
 }

@@ -11,7 +11,9 @@ use support::world::{COMES, HOOKS, LOOPBACK};
 use turn_types::{AllocationId, Instant, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::RING_BYTES;
-use xdp_relay::{Comes, Flow, FlowId, KernelPath, Link, Options, Proof, Routes, Ticket, Verdict};
+use xdp_relay::{
+    Flow, FlowCookie, FlowId, FrameContext, KernelPath, Link, Options, Proof, Routes, Verdict,
+};
 
 const V4: [&str; 2] = ["198.51.100.2:9", "198.51.100.1:1009"];
 const V6: [&str; 2] = ["[2001:db8:2::2]:9", "[2001:db8:2::1]:1009"];
@@ -28,19 +30,19 @@ impl Hands {
     fn new(proof: Proof) -> Self {
         let options = Options { flows: 1024, look_up_from: 1, proof };
         let mut path = KernelPath::make(options).unwrap();
-        path.know(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
+        path.set_link(Link { index: 1, mac: LOOPBACK, leave_xdp: false, leave_tc: false }).unwrap();
         let routes = path.routes(WorkerId(1)).unwrap();
         Self { path, routes }
     }
 
     /// Hands over what the peer sends to the relayed address.
-    fn hand(&mut self, [peer, relayed]: [&str; 2]) -> Ticket {
+    fn deliver_to_ring(&mut self, [peer, relayed]: [&str; 2]) -> FlowCookie {
         self.hand_until([peer, relayed], Instant::FAR_FUTURE)
     }
 
-    fn hand_until(&mut self, ends: [&str; 2], until: Instant) -> Ticket {
+    fn hand_until(&mut self, ends: [&str; 2], until: Instant) -> FlowCookie {
         self.routes.renew(linux_net::Clock::instant());
-        self.routes.hand(id(ends), &flow(ends, until)).unwrap().unwrap()
+        self.routes.deliver_to_ring(id(ends), &flow(ends, until)).unwrap().unwrap()
     }
 
     fn run(&self, hook: Hook, frame: &[u8]) -> Verdict {
@@ -50,7 +52,7 @@ impl Hands {
     }
 
     /// Which counter rises when a frame passes.
-    fn passes(&self, hook: Hook, frame: &[u8], comes: Comes) -> Option<&'static str> {
+    fn passes(&self, hook: Hook, frame: &[u8], comes: FrameContext) -> Option<&'static str> {
         let before = self.path.passed();
         let ran = self.path.run_as(hook, frame, 1, comes).unwrap();
         assert_eq!(ran.verdict, Verdict::Pass);
@@ -105,17 +107,17 @@ fn by_each_hook(run: fn(Hook)) {
 #[test]
 fn a_worker_gets_them_as_they_came() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Proof::UNWANTED);
-        let tickets = [V4, V6].map(|ends| (ends, hands.hand(ends)));
+        let mut hands = Hands::new(Proof::NOT_REQUIRED);
+        let flow_cookies = [V4, V6].map(|ends| (ends, hands.deliver_to_ring(ends)));
         // One byte, the bounds of what is set aside, and as long as a link takes.
         let lengths = [1, 2, 3, 255, 256, 257, 768, 769, 1452];
         for len in lengths {
             let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
-            for (ends, ticket) in tickets {
+            for (ends, flow_cookie) in flow_cookies {
                 assert_eq!(hands.run(hook, &frame(ends, &payload)), Verdict::Drop, "{len}");
                 let [peer, relayed] = ends.map(|end| end.parse().unwrap());
                 let handed = hands.routes.ring().unwrap().next().unwrap();
-                assert_eq!((handed.ticket(), handed.payload()), (ticket, &payload[..]));
+                assert_eq!((handed.flow_cookie(), handed.payload()), (flow_cookie, &payload[..]));
                 assert_eq!((handed.meta().ttl, handed.meta().tos), (33, 0xB8));
                 assert!(handed.is_intact(peer, relayed), "{len} bytes of {peer}");
                 assert!(!handed.is_intact(peer, peer), "{len} bytes of {peer}");
@@ -129,8 +131,8 @@ fn a_worker_gets_them_as_they_came() {
 #[test]
 fn what_was_damaged_is_known_and_what_has_no_checksum_is_taken() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Proof::UNWANTED);
-        hands.hand(V4);
+        let mut hands = Hands::new(Proof::NOT_REQUIRED);
+        hands.deliver_to_ring(V4);
         let [peer, relayed] = V4.map(|end| end.parse().unwrap());
         let right = frame(V4, b"a few bytes");
         for at in (42..right.len()).chain([40]) {
@@ -149,27 +151,35 @@ fn what_was_damaged_is_known_and_what_has_no_checksum_is_taken() {
 #[test]
 fn others_are_left_to_the_sockets() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Proof::UNWANTED);
-        let ticket = hands.hand(V4);
+        let mut hands = Hands::new(Proof::NOT_REQUIRED);
+        let flow_cookie = hands.deliver_to_ring(V4);
         let [peer, relayed] = V4;
         for ends in [["198.51.100.3:9", relayed], [&V4[0].replace(":9", ":10"), relayed], V6] {
-            assert_eq!(hands.passes(hook, &frame(ends, b"x"), Comes::Alone), None, "{ends:?}");
+            assert_eq!(
+                hands.passes(hook, &frame(ends, b"x"), FrameContext::Alone),
+                None,
+                "{ends:?}"
+            );
         }
         assert_eq!(
-            hands.passes(hook, &frame([peer, relayed], b""), Comes::Alone),
+            hands.passes(hook, &frame([peer, relayed], b""), FrameContext::Alone),
             Some("too_long")
         );
-        assert_eq!(hands.routes.take_back(id(V4)), Some(ticket));
-        assert_eq!(hands.passes(hook, &frame(V4, b"x"), Comes::Alone), None);
-        let next = hands.hand(V4);
-        assert_ne!(next, ticket, "what still waits is not the next one's");
+        assert_eq!(hands.routes.withdraw_from_ring(id(V4)), Some(flow_cookie));
+        assert_eq!(hands.passes(hook, &frame(V4, b"x"), FrameContext::Alone), None);
+        let next = hands.deliver_to_ring(V4);
+        assert_ne!(next, flow_cookie, "what still waits is not the next one's");
         // The channel is bound to another peer.
         let elsewhere = ["198.51.100.9:9", V4[1]];
         let other = flow(elsewhere, Instant::FAR_FUTURE);
-        let moved = hands.routes.hand(id(V4), &other).unwrap().unwrap();
+        let moved = hands.routes.deliver_to_ring(id(V4), &other).unwrap().unwrap();
         assert_ne!(moved, next);
-        assert_eq!(hands.routes.ticket(id(V4)), Some(moved));
-        assert_eq!(hands.passes(hook, &frame(V4, b"x"), Comes::Alone), None, "the one before");
+        assert_eq!(hands.routes.flow_cookie(id(V4)), Some(moved));
+        assert_eq!(
+            hands.passes(hook, &frame(V4, b"x"), FrameContext::Alone),
+            None,
+            "the one before"
+        );
         assert!(hands.routes.ring().unwrap().next().is_none());
     });
 }
@@ -177,30 +187,47 @@ fn others_are_left_to_the_sockets() {
 #[test]
 fn what_they_are_left_to_the_sockets_for_is_counted() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Proof::UNWANTED);
+        let mut hands = Hands::new(Proof::NOT_REQUIRED);
         let now = linux_net::Clock::instant();
         hands.hand_until(V4, Instant::from_nanos(now.as_nanos() - 1_000_000_000));
         let right = frame(V4, b"x");
-        assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("expired"), "the permission");
-        hands.hand(V4);
+        assert_eq!(
+            hands.passes(hook, &right, FrameContext::Alone),
+            Some("expired"),
+            "the permission"
+        );
+        hands.deliver_to_ring(V4);
         hands.routes.renew(Instant::from_nanos(now.as_nanos() - 10_000_000_000));
-        assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("expired"), "the worker");
+        assert_eq!(hands.passes(hook, &right, FrameContext::Alone), Some("expired"), "the worker");
         hands.routes.renew(now);
-        hands.hand(V6);
+        hands.deliver_to_ring(V6);
         let unmade = datagram(V4, b"x").frame(COMES, Check::Pseudo);
-        assert_eq!(hands.passes(hook, &unmade, Comes::Alone), Some("checksum"));
+        assert_eq!(hands.passes(hook, &unmade, FrameContext::Alone), Some("checksum"));
         let none = datagram(V6, b"x").frame(COMES, Check::Zero);
-        assert_eq!(hands.passes(hook, &none, Comes::Alone), Some("checksum"));
+        assert_eq!(hands.passes(hook, &none, FrameContext::Alone), Some("checksum"));
         if hook == Hook::Tc {
-            assert_eq!(hands.passes(hook, &right, Comes::Merged(2)), Some("merged"));
-            assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("merged"), "right behind");
+            assert_eq!(hands.passes(hook, &right, FrameContext::Merged(2)), Some("merged"));
+            assert_eq!(
+                hands.passes(hook, &right, FrameContext::Alone),
+                Some("merged"),
+                "right behind"
+            );
         }
         let long = Duration::from_secs(600);
-        for (renew_every, why) in [(long, None), (Duration::from_millis(5), Some("shown"))] {
+        for (renew_every, why) in [(long, None), (Duration::from_millis(5), Some("proof_renewal"))]
+        {
             let mut hands = Hands::new(Proof { holds: long, renew_every });
-            hands.hand(V4);
-            assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("unproven"), "the first");
-            assert_eq!(hands.passes(hook, &right, Comes::Alone), Some("unproven"), "those behind");
+            hands.deliver_to_ring(V4);
+            assert_eq!(
+                hands.passes(hook, &right, FrameContext::Alone),
+                Some("unproven"),
+                "the first"
+            );
+            assert_eq!(
+                hands.passes(hook, &right, FrameContext::Alone),
+                Some("unproven"),
+                "those behind"
+            );
             hands.routes.prove(id(V4));
             // What was left to the sockets is to be taken from them first.
             std::thread::sleep(Duration::from_millis(1));
@@ -210,7 +237,7 @@ fn what_they_are_left_to_the_sockets_for_is_counted() {
                 Some(_) => {
                     assert_eq!(hands.run(hook, &right), Verdict::Drop);
                     std::thread::sleep(Duration::from_millis(20));
-                    assert_eq!(hands.passes(hook, &right, Comes::Alone), why);
+                    assert_eq!(hands.passes(hook, &right, FrameContext::Alone), why);
                 }
             }
         }
@@ -220,13 +247,13 @@ fn what_they_are_left_to_the_sockets_for_is_counted() {
 #[test]
 fn a_ring_is_bounded_and_has_room_again() {
     by_each_hook(|hook| {
-        let mut hands = Hands::new(Proof::UNWANTED);
-        hands.hand(V4);
+        let mut hands = Hands::new(Proof::NOT_REQUIRED);
+        hands.deliver_to_ring(V4);
         let large = frame(V4, &[7; 1400]);
         let most = RING_BYTES / LARGEST;
         let ran = hands.path.run(hook, &large, 2 * most).unwrap();
         assert_eq!(ran.verdict, Verdict::Pass, "the last of them");
-        assert_eq!(hands.passes(hook, &large, Comes::Alone), Some("ring"));
+        assert_eq!(hands.passes(hook, &large, FrameContext::Alone), Some("ring"));
         let ring = hands.routes.ring().unwrap();
         let taken = std::iter::from_fn(|| ring.next().map(drop)).count();
         assert!((most - 1..=most + 1).contains(&(taken as u32)), "{taken} of {most}");

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use turn_types::Instant;
 
-use crate::layout::{HAIRPIN, HANDED, PROBE, RouteKey, RouteValue, TO_V6, address, key};
-use crate::ring::Ticket;
+use crate::bpf::layout::{HAIRPIN, PROBE, RouteKey, RouteValue, TO_RING, TO_V6, address, key};
 
 /// Bytes of a ChannelData header.
 const CHANNEL_HEADER_LEN: u16 = 4;
@@ -23,6 +22,10 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 /// Largest packet that is charged, the largest UDP payload with the headers of IPv6 and UDP: a bucket always
 /// holds one.
 const PACKET_MAX: u64 = 65_507 + 48;
+
+/// Identifies the flow of datagrams that are delivered to a worker's ring. Unique within a worker, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowCookie(pub u64);
 
 /// A bound channel, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +53,7 @@ pub struct Flow {
 
 /// What of a route is not told by the flow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RouteSlots {
     pub(crate) flow: u32,
     pub(crate) bucket: u32,
     pub(crate) worker: u8,
@@ -78,7 +81,7 @@ impl Directions {
 }
 
 impl Flow {
-    pub(crate) fn directions(&self, place: Place) -> Directions {
+    pub(crate) fn directions(&self, place: RouteSlots) -> Directions {
         let Self { client, server, channel, relayed, peer, .. } = *self;
         // A header less means two lengths (of the datagram and of the pseudo header) that are less.
         let header = Sum::of(&channel.to_be_bytes()).add(2 * CHANNEL_HEADER_LEN);
@@ -102,7 +105,7 @@ impl Flow {
         }
     }
 
-    fn value(&self, source: SocketAddr, destination: SocketAddr, place: Place) -> RouteValue {
+    fn value(&self, source: SocketAddr, destination: SocketAddr, place: RouteSlots) -> RouteValue {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         RouteValue {
             source: address(source.ip()),
@@ -131,9 +134,13 @@ impl Flow {
     }
 
     /// One entry: the peer's datagrams go to the worker, which knows them by the ticket.
-    pub(crate) fn handed(&self, place: Place, ticket: Ticket) -> (RouteKey, RouteValue) {
+    pub(crate) fn handed(
+        &self,
+        place: RouteSlots,
+        flow_cookie: FlowCookie,
+    ) -> (RouteKey, RouteValue) {
         let (key, value) = self.directions(place).to_client;
-        (key, RouteValue { flags: value.flags | HANDED, bound: ticket.0, ..value })
+        (key, RouteValue { flags: value.flags | TO_RING, bound: flow_cookie.0, ..value })
     }
 }
 

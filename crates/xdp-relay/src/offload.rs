@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use turn_types::{Instant, WorkerId};
 
+use crate::bpf::object::{TAP, TC};
 use crate::device::{self, Device, Hook, forwarding, may_leave};
-use crate::object::{TAP, TC};
+use crate::error::KernelPathError;
 use crate::options::{Options, Proof};
 use crate::path::{KernelPath, Link};
 use crate::routes::Routes;
-use crate::trouble::Trouble;
 
 /// How often it is told that somebody switches look-ups off.
 const TELL_EVERY: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ const LOOPBACK: u32 = 1;
 
 /// What an operator wants.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct OffloadConfig {
     /// By which hook; `None` chooses by device.
     pub hook: Option<Hook>,
     /// On which interfaces; empty: on those that carry the server's traffic.
@@ -38,7 +38,7 @@ pub struct Wanted {
 
 /// What became of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attached {
+pub struct Attachment {
     /// The interface's name, as it is now.
     pub name: String,
     /// By which hook its packets are seen; `None`: sockets see them all.
@@ -57,8 +57,8 @@ pub struct Attached {
 #[derive(Debug)]
 pub struct Offload {
     path: KernelPath,
-    wanted: Wanted,
-    attached: Vec<Attached>,
+    wanted: OffloadConfig,
+    attached: Vec<Attachment>,
     /// Put back when it ends.
     lookup: forwarding::Lookup,
     /// When it was last told that somebody takes it back.
@@ -69,7 +69,7 @@ pub struct Offload {
 ///
 /// # Errors
 /// Why there is none, in words for an operator: sockets relay all.
-pub fn start(wanted: &Wanted, now: Instant) -> Result<Offload, String> {
+pub fn start(wanted: &OffloadConfig, now: Instant) -> Result<Offload, String> {
     let missing = device::missing_capabilities();
     if !missing.is_empty() {
         return Err(format!(
@@ -97,13 +97,13 @@ impl Offload {
     ///
     /// # Errors
     /// No descriptors left.
-    pub fn routes(&self, worker: WorkerId) -> Result<Routes, Trouble> {
+    pub fn routes(&self, worker: WorkerId) -> Result<Routes, KernelPathError> {
         self.path.routes(worker)
     }
 
     /// The interfaces looked at.
     #[must_use]
-    pub fn attached(&self) -> &[Attached] {
+    pub fn attached(&self) -> &[Attachment] {
         &self.attached
     }
 
@@ -190,30 +190,30 @@ impl Offload {
                 Some(known) if known.hook.is_some() => {
                     // An error has been reported when it got the program.
                     drop(self.keep_tap(device));
-                    Attached { name: device.name.clone(), ..known.clone() }
+                    Attachment { name: device.name.clone(), ..known.clone() }
                 }
                 _ if !wanted.contains(&device.index) => continue,
                 Some(known) if !retries && known.tried.as_ref() == Some(device) => known.clone(),
-                _ => self.hang_on(device),
+                _ => self.attach(device),
             };
             self.attached.push(after);
         }
         self.attached.sort_by(|a, b| a.name.cmp(&b.name));
         for name in &self.wanted.interfaces {
             if self.attached.iter().all(|one| one.named != *name) {
-                self.attached.push(Attached::missing(name));
+                self.attached.push(Attachment::missing(name));
             }
         }
         let news = news(&before, &self.attached);
         // Drivers tell what leaves by them when programs are on them.
         let devices = if news.is_empty() { devices } else { list()? };
-        self.learn(&devices);
+        self.update_links(&devices);
         Ok(news)
     }
 
     /// The numbers of the devices that are to have the program.
     fn wanted_of(&self, devices: &[Device]) -> Result<BTreeSet<u32>, String> {
-        let Wanted { interfaces, listeners, relays, .. } = &self.wanted;
+        let OffloadConfig { interfaces, listeners, relays, .. } = &self.wanted;
         if interfaces.is_empty() {
             return device::carrying(devices, listeners, relays).map_err(unlisted);
         }
@@ -222,7 +222,7 @@ impl Offload {
     }
 
     /// Tells the programs which devices there are, and what may leave by them.
-    fn learn(&mut self, devices: &[Device]) {
+    fn update_links(&mut self, devices: &[Device]) {
         // A generic hook sends by other means than a driver's.
         let by_xdp =
             if self.wanted.hook == Some(Hook::XdpGeneric) { Hook::XdpGeneric } else { Hook::Xdp };
@@ -232,13 +232,13 @@ impl Offload {
             let leaves = |hook| may_leave(device, hook) && self.path.is_tapped(index);
             let (leave_xdp, leave_tc) = (leaves(by_xdp), leaves(Hook::Tc));
             // One with a number too high stays unknown: what goes by it is not relayed.
-            drop(self.path.know(Link { index, mac, leave_xdp, leave_tc }));
+            drop(self.path.set_link(Link { index, mac, leave_xdp, leave_tc }));
         }
     }
 
     /// Has what leaves by a device seen, unless it is a port. What comes down from a bridge or bond leaves by
     /// that first and then by its port: seen there, it would prove the port, to which no route leads.
-    fn keep_tap(&mut self, device: &Device) -> Result<(), Trouble> {
+    fn keep_tap(&mut self, device: &Device) -> Result<(), KernelPathError> {
         match (device.port, self.path.is_tapped(device.index)) {
             (true, true) => self.path.untap(device.index),
             (false, false) => self.path.tap(&device.name, device.index),
@@ -247,28 +247,28 @@ impl Offload {
     }
 
     /// Puts a program on a device, by the first hook that takes it.
-    fn hang_on(&mut self, device: &Device) -> Attached {
+    fn attach(&mut self, device: &Device) -> Attachment {
         let choice = device::choose(device, self.wanted.hook);
         let mut why = choice.left_out;
-        let mut hung = None;
+        let mut programs = None;
         for hook in choice.hooks {
             match self.path.attach(&device.name, device.index, hook) {
                 Ok(()) => {
-                    hung = Some(hook);
+                    programs = Some(hook);
                     break;
                 }
                 Err(error) => why.push(format!("{hook}: {}", advice(&error))),
             }
         }
-        if hung.is_some()
+        if programs.is_some()
             && let Err(error) = self.keep_tap(device)
         {
             why.push(format!("what leaves by it goes by sockets: {}", advice(&error)));
         }
         let is_named = self.wanted.interfaces.contains(&device.name);
-        Attached {
+        Attachment {
             name: device.name.clone(),
-            hook: hung,
+            hook: programs,
             why: why.join("; "),
             index: device.index,
             named: if is_named { device.name.clone() } else { String::new() },
@@ -277,7 +277,7 @@ impl Offload {
     }
 }
 
-impl Attached {
+impl Attachment {
     /// An interface that an operator named, and that is not there.
     fn missing(name: &str) -> Self {
         Self {
@@ -291,14 +291,14 @@ impl Attached {
     }
 
     /// Of two looks, whether it is told as the same.
-    fn is_as(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         (self.index, &self.name, self.hook, &self.why)
             == (other.index, &other.name, other.hook, &other.why)
     }
 }
 
 /// What is different, in words.
-fn news(before: &[Attached], after: &[Attached]) -> Vec<String> {
+fn news(before: &[Attachment], after: &[Attachment]) -> Vec<String> {
     let mut news = Vec::new();
     for one in after {
         let known = before.iter().find(|known| known.index == one.index && one.index != 0);
@@ -306,11 +306,11 @@ fn news(before: &[Attached], after: &[Attached]) -> Vec<String> {
             Some(known) if known.name != one.name => {
                 news.push(format!("{one}, which was {}", known.name));
             }
-            _ if before.iter().any(|known| known.is_as(one)) => {}
+            _ if before.iter().any(|known| known.is_same(one)) => {}
             _ => news.push(one.to_string()),
         }
     }
-    let gone = |known: &&Attached| after.iter().all(|one| one.index != known.index);
+    let gone = |known: &&Attachment| after.iter().all(|one| one.index != known.index);
     for known in before.iter().filter(|known| known.index != 0).filter(gone) {
         let is_told = after.iter().any(|one| one.name == known.name);
         if !is_told {
@@ -328,7 +328,7 @@ fn unlisted(error: io::Error) -> String {
     format!("cannot list this host's interfaces: {error}")
 }
 
-impl fmt::Display for Attached {
+impl fmt::Display for Attachment {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.hook {
             Some(hook) => write!(out, "{} by {hook}", self.name)?,
@@ -339,7 +339,7 @@ impl fmt::Display for Attached {
 }
 
 /// What to do about a device that does not take a program.
-fn advice(error: &Trouble) -> String {
+fn advice(error: &KernelPathError) -> String {
     match error.os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {
             "another XDP program is on it (`ip link show` tells)".to_owned()

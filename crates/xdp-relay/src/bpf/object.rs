@@ -9,13 +9,13 @@ use aya::maps::{Array, Map, MapData, PerCpuArray};
 use aya::programs::{Program, RawTracePoint, SchedClassifier, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 
-use crate::entries::Entries;
-use crate::layout::{DOOR_WORDS, LinkValue, WORKERS_MAX, bucket, cell};
+use super::entries::Entries;
+use super::layout::{LinkValue, PORT_FILTER_WORDS, WORKERS_MAX, bucket, cell};
+use super::pins::Pins;
+use super::shared::Shared;
+use crate::error::KernelPathError;
 use crate::limits::LINKS_MAX;
 use crate::options::Options;
-use crate::pins::Pins;
-use crate::shared::Shared;
-use crate::trouble::Trouble;
 
 static RELAY: &[u8] =
     include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/relay.bpf.o"));
@@ -45,28 +45,29 @@ pub(crate) struct Object {
     pub(crate) entries: Entries,
     pub(crate) cells: Shared,
     pub(crate) buckets: Shared,
-    pub(crate) doors: Shared,
+    pub(crate) port_filter: Shared,
     pub(crate) leases: Shared,
     /// Cells of a flow.
     pub(crate) processors: u32,
     /// Whether the programs can fill rings (Linux 5.18).
-    pub(crate) hands_over: bool,
+    pub(crate) can_fill_rings: bool,
     /// `None` where there is nothing to pin them in.
     pub(crate) pins: Option<Pins>,
 }
 
 /// Maps that whoever takes the process's place would go on with.
-const PINNED: [&str; 6] = [ROUTES, "entries", "cells", "buckets", "doors", "leases"];
+const PINNED: [&str; 6] = [ROUTES, "entries", "cells", "buckets", "port_filter", "leases"];
 
 impl Object {
-    pub(crate) fn make(options: Options) -> Result<Self, Trouble> {
+    pub(crate) fn make(options: Options) -> Result<Self, KernelPathError> {
         // What a kernel lacks for rings it says when it is asked for programs that fill them.
         Self::make_as(options, true).or_else(|_| Self::make_as(options, false))
     }
 
-    fn make_as(options: Options, hands_over: bool) -> Result<Self, Trouble> {
+    fn make_as(options: Options, can_fill_rings: bool) -> Result<Self, KernelPathError> {
         // Of those that there may be one day, most never are; one that comes later has no cells.
-        let online = aya::util::online_cpus().map_err(|(_, error)| Trouble::Kernel(error))?;
+        let online =
+            aya::util::online_cpus().map_err(|(_, error)| KernelPathError::Kernel(error))?;
         let processors = online.into_iter().max().map_or(1, |last| last + 1);
         let Options { flows, look_up_from, proof } = options;
         let cells = flows.saturating_mul(processors);
@@ -80,27 +81,27 @@ impl Object {
         loader.override_global("look_up_from", &look_up_from, true);
         loader.override_global("proof_holds", &holds, true);
         loader.override_global("renew_every", &renew, true);
-        let (hands, seed) = (u32::from(hands_over), seed());
-        loader.override_global("hands_over", &hands, true);
+        let (hands, seed) = (u32::from(can_fill_rings), seed());
+        loader.override_global("can_fill_rings", &hands, true);
         loader.override_global("id_seed", &seed, true);
         loader.map_max_entries("routes", 2 * flows);
         loader.map_max_entries("entries", 2 * flows);
-        loader.map_max_entries("risings", 2 * flows);
+        loader.map_max_entries("punt_states", 2 * flows);
         loader.map_max_entries("cells", cells);
         loader.map_max_entries("buckets", flows);
         loader.map_max_entries("links", LINKS_MAX);
-        let mut ebpf = loader.load(RELAY).map_err(Trouble::of)?;
-        program::<Xdp>(&mut ebpf, XDP)?.load().map_err(Trouble::of)?;
+        let mut ebpf = loader.load(RELAY).map_err(KernelPathError::of)?;
+        program::<Xdp>(&mut ebpf, XDP)?.load().map_err(KernelPathError::of)?;
         for name in [TC, TAP] {
-            program::<SchedClassifier>(&mut ebpf, name)?.load().map_err(Trouble::of)?;
+            program::<SchedClassifier>(&mut ebpf, name)?.load().map_err(KernelPathError::of)?;
         }
         let shared = |name, words: usize| {
-            Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(Trouble::Kernel)
+            Shared::map(map(&ebpf, name)?.fd().as_fd(), words).map_err(KernelPathError::Kernel)
         };
         let entries = Entries::new(shared("entries", Entries::words(flows))?, flows);
         let cells = shared("cells", cells as usize * cell::WORDS)?;
         let buckets = shared("buckets", flows as usize * bucket::WORDS)?;
-        let doors = shared("doors", 2 * DOOR_WORDS)?;
+        let port_filter = shared("port_filter", 2 * PORT_FILTER_WORDS)?;
         let leases = shared("leases", WORKERS_MAX)?;
         let links = Map::Array(duplicate(map(&ebpf, "links")?)?);
         let passes = Map::PerCpuArray(duplicate(map(&ebpf, "passes")?)?);
@@ -110,15 +111,15 @@ impl Object {
         }
         let pins = Pins::make(&pinned);
         Ok(Self {
-            links: links.try_into().map_err(Trouble::of)?,
-            passes: passes.try_into().map_err(Trouble::of)?,
+            links: links.try_into().map_err(KernelPathError::of)?,
+            passes: passes.try_into().map_err(KernelPathError::of)?,
             entries,
             cells,
             buckets,
-            doors,
+            port_filter,
             leases,
             processors,
-            hands_over,
+            can_fill_rings,
             pins,
             ebpf,
         })
@@ -126,14 +127,14 @@ impl Object {
 }
 
 /// Has redirected frames counted that do not leave, of all programs of the host.
-pub(crate) fn see_losses(ebpf: &mut Ebpf) -> Result<PerCpuArray<MapData, u64>, Trouble> {
+pub(crate) fn count_losses(ebpf: &mut Ebpf) -> Result<PerCpuArray<MapData, u64>, KernelPathError> {
     for (name, tracepoint) in LOSSES {
         let program: &mut RawTracePoint = program(ebpf, name)?;
-        program.load().map_err(Trouble::of)?;
-        program.attach(tracepoint).map_err(Trouble::of)?;
+        program.load().map_err(KernelPathError::of)?;
+        program.attach(tracepoint).map_err(KernelPathError::of)?;
     }
     let count = duplicate(map(ebpf, "redirects_lost")?)?;
-    Map::PerCpuArray(count).try_into().map_err(Trouble::of)
+    Map::PerCpuArray(count).try_into().map_err(KernelPathError::of)
 }
 
 /// A number that nobody else knows.
@@ -142,28 +143,31 @@ fn seed() -> u32 {
 }
 
 /// A map of the object.
-pub(crate) fn map<'a>(ebpf: &'a Ebpf, name: &'static str) -> Result<&'a MapData, Trouble> {
+pub(crate) fn map<'a>(ebpf: &'a Ebpf, name: &'static str) -> Result<&'a MapData, KernelPathError> {
     match ebpf.map(name) {
         Some(
             Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::ArrayOfMaps(data),
         ) => Ok(data),
-        _ => Err(Trouble::Missing(name)),
+        _ => Err(KernelPathError::Missing(name)),
     }
 }
 
 /// The same map, with a descriptor of its own.
-pub(crate) fn duplicate(map: &MapData) -> Result<MapData, Trouble> {
-    let fd = map.fd().as_fd().try_clone_to_owned().map_err(Trouble::Kernel)?;
-    MapData::from_fd(fd).map_err(Trouble::of)
+pub(crate) fn duplicate(map: &MapData) -> Result<MapData, KernelPathError> {
+    let fd = map.fd().as_fd().try_clone_to_owned().map_err(KernelPathError::Kernel)?;
+    MapData::from_fd(fd).map_err(KernelPathError::of)
 }
 
 /// A program of the object.
-pub(crate) fn program<'a, P>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut P, Trouble>
+pub(crate) fn program<'a, P>(
+    ebpf: &'a mut Ebpf,
+    name: &'static str,
+) -> Result<&'a mut P, KernelPathError>
 where
     &'a mut P: TryFrom<&'a mut Program, Error: Error + Send + Sync + 'static>,
 {
-    let program = ebpf.program_mut(name).ok_or(Trouble::Missing(name))?;
-    program.try_into().map_err(Trouble::of)
+    let program = ebpf.program_mut(name).ok_or(KernelPathError::Missing(name))?;
+    program.try_into().map_err(KernelPathError::of)
 }
 
 #[cfg(test)]
@@ -179,9 +183,10 @@ mod tests {
             return;
         }
         let options = Options { flows: 1024, look_up_from: 0, proof: Proof::SERVER };
-        for hands_over in [false, true] {
-            let object = Object::make_as(options, hands_over).map_err(|error| error.to_string());
-            assert_eq!(object.map(|object| object.hands_over), Ok(hands_over));
+        for can_fill_rings in [false, true] {
+            let object =
+                Object::make_as(options, can_fill_rings).map_err(|error| error.to_string());
+            assert_eq!(object.map(|object| object.can_fill_rings), Ok(can_fill_rings));
         }
     }
 }

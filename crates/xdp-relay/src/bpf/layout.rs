@@ -44,7 +44,7 @@ pub(crate) const HAIRPIN: u8 = 2;
 /// `ROUTE_PROBE`.
 pub(crate) const PROBE: u8 = 4;
 /// `ROUTE_HANDED`.
-pub(crate) const HANDED: u8 = 8;
+pub(crate) const TO_RING: u8 = 8;
 
 /// The bucket of a route that nothing limits.
 const UNLIMITED: u32 = u32::MAX;
@@ -74,7 +74,7 @@ pub(crate) mod entry {
     /// In its lower half (this machine is little-endian), and whether packets are left to the stack.
     pub(crate) const GENERATION: usize = 13;
     pub(crate) const PROVEN: usize = 14;
-    pub(crate) const WAY: usize = 15;
+    pub(crate) const NEXT_HOP: usize = 15;
     /// Number of words.
     pub(crate) const WORDS: usize = 16;
 }
@@ -135,7 +135,7 @@ pub(crate) mod cell {
 
 /// Bytes of `struct handed`, in front of a payload, and where its fields are.
 pub(crate) mod handed {
-    pub(crate) const TICKET: usize = 0;
+    pub(crate) const FLOW_COOKIE: usize = 0;
     pub(crate) const LEN: usize = 8;
     pub(crate) const CHECK: usize = 10;
     pub(crate) const TTL: usize = 12;
@@ -152,10 +152,10 @@ pub(crate) mod bucket {
 }
 
 /// Bytes of `struct rising`.
-pub(crate) const RISING_BYTES: usize = 32;
+pub(crate) const PUNT_STATE_BYTES: usize = 32;
 
-/// Words of one of the two bitmaps of `struct doors`.
-pub(crate) const DOOR_WORDS: usize = 65_536 / 64;
+/// Words of one of the two bitmaps of `struct port_filter`.
+pub(crate) const PORT_FILTER_WORDS: usize = 65_536 / 64;
 
 /// `WORKERS_MAX`: leases that there are.
 pub(crate) const WORKERS_MAX: usize = 256;
@@ -163,7 +163,7 @@ pub(crate) const WORKERS_MAX: usize = 256;
 /// `enum pass`: why a packet of a known route was left to user space, as metrics call it.
 pub(crate) const PASSES: [&str; 17] = [
     "expired",
-    "shown",
+    "proof_renewal",
     "ttl",
     "checksum",
     "hairpin",
