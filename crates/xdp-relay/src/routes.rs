@@ -255,7 +255,7 @@ impl Routes {
     /// kernel cannot.
     ///
     /// # Errors
-    /// There is no place, or the kernel refused: then it is to be [taken back](Self::take_back).
+    /// There is no place, or the kernel refused: then it is to be [withdrawn](Self::withdraw_from_ring).
     pub fn deliver_to_ring(
         &mut self,
         id: FlowId,

@@ -1,7 +1,7 @@
 //! Programs at tc that servers left on devices when they were killed.
 //!
 //! Before Linux 6.6 a program at tc hangs on a filter, which the kernel keeps when the process is gone,
-//! with the program's maps. So each server [marks](Mark) a number as its own, and gives its filters that
+//! with the program's maps. So each server [marks](PresenceMark) a number as its own, and gives its filters that
 //! number for a handle: a filter whose number nobody living has marked is a leftover.
 
 use std::io;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::imports::Module;
 
-/// The circles, largest first: modules that lead to each other.
-pub(super) fn circles(edges: &BTreeMap<&Module, BTreeSet<Module>>) -> Vec<Vec<String>> {
+/// Returns the circles, largest first: sets of modules that all reach each other.
+pub(super) fn circles(edges: &BTreeMap<Module, BTreeSet<Module>>) -> Vec<BTreeSet<Module>> {
     let reached: BTreeMap<&Module, BTreeSet<&Module>> =
-        edges.keys().map(|module| (*module, reachable(edges, module))).collect();
-    let mut found: Vec<Vec<String>> = Vec::new();
+        edges.keys().map(|module| (module, reachable(edges, module))).collect();
+    let mut found: Vec<BTreeSet<Module>> = Vec::new();
     let mut placed = BTreeSet::new();
     for (module, from_here) in &reached {
         if !from_here.contains(module) || !placed.insert(*module) {
@@ -17,15 +17,15 @@ pub(super) fn circles(edges: &BTreeMap<&Module, BTreeSet<Module>>) -> Vec<Vec<St
         let back = |other: &&&Module| reached.get(**other).is_some_and(|set| set.contains(module));
         let circle: BTreeSet<&Module> = from_here.iter().filter(back).copied().collect();
         placed.extend(circle.iter().copied());
-        found.push(circle.into_iter().map(ToString::to_string).collect());
+        found.push(circle.into_iter().cloned().collect());
     }
     found.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
     found
 }
 
-/// All that imports lead to from a module; itself only by a circle.
+/// Returns the modules that a module reaches; itself only by a circle.
 fn reachable<'a>(
-    edges: &'a BTreeMap<&Module, BTreeSet<Module>>,
+    edges: &'a BTreeMap<Module, BTreeSet<Module>>,
     from: &Module,
 ) -> BTreeSet<&'a Module> {
     let mut reached = BTreeSet::new();
@@ -43,17 +43,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn circles_are_found_and_ways_down_are_none() {
+    fn circles_are_found_and_paths_down_are_none() {
         let module = |name: &str| Module::root().child(name);
         let [a, b, c, d, e] = ["a", "b", "c", "d", "e"].map(module);
         let to = |targets: &[&Module]| targets.iter().map(|one| (*one).clone()).collect();
         let edges = BTreeMap::from([
-            (&a, to(&[&b, &d])),
-            (&b, to(&[&c])),
-            (&c, to(&[&a])),
-            (&d, to(&[&e])),
-            (&e, to(&[&d])),
+            (a.clone(), to(&[&b, &d])),
+            (b.clone(), to(&[&c])),
+            (c.clone(), to(&[&a])),
+            (d.clone(), to(&[&e])),
+            (e.clone(), to(&[&d])),
         ]);
-        assert_eq!(circles(&edges), [vec!["a", "b", "c"], vec!["d", "e"]]);
+        assert_eq!(circles(&edges), [BTreeSet::from([a, b, c]), BTreeSet::from([d, e])]);
     }
 }

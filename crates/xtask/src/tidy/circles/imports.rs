@@ -7,7 +7,7 @@ use anyhow::Result;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ItemFn, ItemImpl, ItemMod, ItemUse, UseTree};
 
-/// A path within a crate, of a module or of something in one.
+/// A path within a crate, of a module or of an item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Module(Vec<String>);
 
@@ -27,7 +27,7 @@ impl Module {
         path
     }
 
-    /// The longest beginning of the path that is so, at least the root.
+    /// The longest prefix of the path for which `is_so` holds, at least the root.
     pub(super) fn longest(&self, is_so: impl Fn(&Self) -> bool) -> Self {
         let mut path = self.clone();
         while !path.is_root() && !is_so(&path) {
@@ -36,12 +36,12 @@ impl Module {
         path
     }
 
-    /// The name that follows a beginning of the path.
+    /// The name after a prefix of the path.
     pub(super) fn after(&self, beginning: &Self) -> Option<&str> {
         self.0.get(beginning.0.len()).map(String::as_str)
     }
 
-    /// Resolves a path that is written in this module; `None`: to another crate.
+    /// Resolves a path written in this module; `None`: it leads to another crate.
     fn lead(&self, names: &[String]) -> Option<Self> {
         let mut module = match names.first()?.as_str() {
             "crate" => Self::root(),
@@ -55,7 +55,13 @@ impl Module {
         Some(module)
     }
 
-    fn parent(&self) -> Self {
+    /// The child of `ancestor` that this module is, or is below; `None` outside of it.
+    pub(super) fn below(&self, ancestor: &Self) -> Option<Self> {
+        let name = self.0.strip_prefix(&ancestor.0[..])?.first()?;
+        Some(ancestor.child(name))
+    }
+
+    pub(super) fn parent(&self) -> Self {
         let mut path = self.clone();
         path.0.pop();
         path
@@ -71,17 +77,17 @@ impl fmt::Display for Module {
 /// The imports of a module.
 #[derive(Debug, Default)]
 pub(super) struct Imports {
-    /// Paths of this crate that are written in it.
+    /// Paths of this crate used in the module.
     pub(super) paths: BTreeSet<Module>,
-    /// Names in it that stand for something elsewhere.
+    /// Re-exported names, with the paths they stand for.
     pub(super) exports: BTreeMap<String, Module>,
 }
 
 impl Imports {
-    /// Of a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// It is no Rust.
+    /// The text is not Rust.
     pub(super) fn of(module: &Module, text: &str) -> Result<Self> {
         let file = syn::parse_file(text)?;
         let mut reader = Reader { module, imports: Self::default() };
@@ -96,7 +102,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A path that a `use` names, as far as the tree.
+    /// The paths of a `use` below `names`.
     fn tree(&mut self, names: &mut Vec<String>, tree: &UseTree) {
         match tree {
             UseTree::Path(path) => {
@@ -132,7 +138,7 @@ impl Reader<'_> {
     }
 
     fn path(&mut self, names: &[String]) {
-        // What it has of its children is not imported from elsewhere.
+        // Items of its own children are no imports.
         let upwards = names.first().is_some_and(|first| first == "crate" || first == "super");
         if let Some(led) = self.module.lead(names).filter(|_| upwards) {
             self.imports.paths.insert(led);
