@@ -1,4 +1,4 @@
-//! Words of coturn for keys of ours.
+//! Options of coturn, and the keys that replace them.
 
 /// Options of coturn with the keys that replace them. Units and forms differ, so that they are not accepted as
 /// aliases.
@@ -23,7 +23,7 @@ pub(crate) const COTURN: [(&str, &str); 18] = [
     ("user-quota", "quotas.allocations_per_user"),
 ];
 
-/// Our key for a word of coturn's.
+/// The key that replaces an option of coturn.
 pub(crate) fn coturns(name: &str) -> Option<&'static str> {
     COTURN.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours)
 }

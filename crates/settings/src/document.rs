@@ -1,7 +1,7 @@
 //! From text and environment variables to a [`File`], every error gathered.
 //!
 //! serde stops at the first error. Here each key is read by itself, as if it stood alone in the file
-//! (all others have defaults), and each entry of a list likewise: what is wrong is then known by key,
+//! (all others have defaults), and each entry of a list likewise: errors are then known by key,
 //! line and entry, and the rest is still read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ mod kinds;
 
 use kinds::{forms, kind_of, right_kind, value_of_variable};
 
-/// What was written, key by key, and where.
+/// The written keys, each with its place.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
     path: Option<PathBuf>,
@@ -41,12 +41,12 @@ type Pair<'a, 'i> = (&'a Spanned<DeString<'i>>, &'a Spanned<DeValue<'i>>);
 struct Given {
     value: toml::Value,
     place: Place,
-    /// Where each entry of a list stands.
+    /// Place of each entry of a list.
     entries: Vec<Place>,
 }
 
 impl Document {
-    /// Reads the text of a configuration file; what cannot be read is left out, and is in `errors`.
+    /// Reads the text of a configuration file; parts that cannot be read are left out, and are in `errors`.
     pub(crate) fn parse(path: &Path, text: &str, errors: &mut Errors) -> Self {
         let source = Source { path, text };
         let mut document = Self { path: Some(path.to_owned()), ..Self::default() };
@@ -63,7 +63,7 @@ impl Document {
             errors.add(source.place(slip.span()), "", what, help);
         }
         if !slips.is_empty() {
-            return document; // what the parser made of it is a guess
+            return document; // the parser's result is a guess
         }
         for (name, value) in root.get_ref() {
             document.take(&source, "", (name, value), errors);
@@ -154,28 +154,28 @@ impl Document {
         })
     }
 
-    /// Where a key was written, or the file as a whole when it was not.
+    /// Place of a key, or the file as a whole when it was not written.
     pub(crate) fn place(&self, path: &str) -> Place {
         self.given.get(path).map_or_else(|| self.whole(), |given| given.place.clone())
     }
 
-    /// Where an entry of a list was written.
+    /// Place of an entry of a list.
     pub(crate) fn entry_place(&self, path: &str, index: usize) -> Place {
         let entry = self.given.get(path).and_then(|given| given.entries.get(index));
         entry.map_or_else(|| self.place(path), Clone::clone)
     }
 
-    /// Whether a key was written at all.
+    /// Returns whether a key was written at all.
     pub(crate) fn is_written(&self, path: &str) -> bool {
         self.given.contains_key(path)
     }
 
-    /// Whether a key was written wrongly, so that what follows from its default means nothing.
+    /// Returns whether a key was written wrongly, so that conclusions from its default mean nothing.
     pub(crate) fn is_refused(&self, path: &str) -> bool {
         self.refused.contains(path)
     }
 
-    /// What relative paths are relative to.
+    /// Directory that paths are relative to.
     pub(crate) fn directory(&self) -> &Path {
         self.path.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""))
     }
@@ -203,7 +203,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether the tables in a list (or a value that is a table) have known parts alone.
+/// Checks that the tables in a list have known parts only.
 fn known_parts(
     source: &Source<'_>,
     key: &Key,
@@ -237,7 +237,7 @@ fn known_parts(
     good
 }
 
-/// What a key that does not exist should have been.
+/// Advice for a key that does not exist.
 fn advice_for_unknown(table: &str, name: &str) -> String {
     let section =
         SECTIONS.iter().find(|section| section.name.as_deref().unwrap_or_default() == table);
@@ -247,7 +247,7 @@ fn advice_for_unknown(table: &str, name: &str) -> String {
     let tables = SECTIONS.iter().filter_map(|section| section.name.as_deref());
     let candidates = siblings.iter().copied().chain(tables.filter(|_| table.is_empty()));
     if let Some(ours) = coturns(name) {
-        return format!("that is coturn's word; here it is {ours}");
+        return format!("that is an option of coturn; here it is {ours}");
     }
     if let Some(near) = nearest(name, candidates) {
         return format!("did you mean {near}?");
@@ -267,7 +267,7 @@ fn advice_for_unknown(table: &str, name: &str) -> String {
     format!("the keys of [{table}] are {}", siblings.join(", "))
 }
 
-/// Whether a value can be what its key needs.
+/// Checks a value against the type of its key.
 fn check(key: &Key, given: &Given, errors: &mut Errors) -> bool {
     if let Err((what, help)) = right_kind(key, &given.value) {
         errors.add(given.place.clone(), &key.path, what, help);

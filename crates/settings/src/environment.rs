@@ -14,7 +14,7 @@ use crate::error::{Errors, Place};
 use crate::keys::{Key, key, keys};
 use crate::suggest::nearest;
 
-/// What every variable of ours begins with.
+/// Prefix of the variables.
 pub(crate) const PREFIX: &str = "TURNPIKE_";
 
 /// The `TURNPIKE_` variables of a process.
@@ -32,7 +32,7 @@ impl Environment {
         self.0.get(&key.variable()).map(String::as_str)
     }
 
-    /// Refuses variables that are none of ours and none of Kubernetes'.
+    /// Refuses variables that are neither keys nor Kubernetes'.
     pub(crate) fn check_names(&self, errors: &mut Errors) {
         for (name, value) in &self.0 {
             if keys().any(|key| key.variable() == *name) || is_service_link(name, value) {
@@ -50,8 +50,8 @@ impl Environment {
     }
 }
 
-/// The variable that a name was meant to be. Underscores are not counted, since people forget that
-/// there are two; coturn's words lead to the keys that they are here.
+/// The variable that a misspelt name probably means. Underscores are not counted, since there are two between
+/// table and key; coturn's options lead to the keys that replace them.
 fn meant(name: &str) -> Option<String> {
     let rest = name.strip_prefix(PREFIX)?;
     let theirs = rest.to_lowercase().replace('_', "-");
@@ -71,13 +71,13 @@ fn meant(name: &str) -> Option<String> {
     exact.cloned().or_else(short).or_else(near).or_else(begun)
 }
 
-/// Letters of a key that are enough to know it by.
+/// Letters that identify a key.
 const BEGUN_MIN: usize = 4;
 
-/// Variables that name places and not keys.
+/// Variables that are not keys.
 const PLACES: [&str; 2] = ["TURNPIKE_CONFIG", "TURNPIKE_DATA"];
 
-/// Whether a variable is one that Kubernetes makes for a service whose name is "turnpike" or begins with
+/// Returns whether a variable is one that Kubernetes makes for a service whose name is "turnpike" or begins with
 /// "turnpike-": `..._SERVICE_HOST` (an address), `..._SERVICE_PORT` and `..._SERVICE_PORT_<NAME>` (a
 /// port), `..._PORT` and `..._PORT_<N>_<PROTOCOL>` (`udp://10.0.0.1:3478`), and of the latter `_PROTO`,
 /// `_PORT` and `_ADDR`. The value has to fit, so that a slip such as `TURNPIKE_LISTENING_PORT=3478`
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_slip_was_meant_to_be() {
+    fn misspelt_variables_lead_to_keys() {
         for (slip, ours) in [
             ("TURNPIKE_SECRET", "TURNPIKE_AUTH__SECRET"),
             ("TURNPIKE_AUTH_SECRET", "TURNPIKE_AUTH__SECRET"),

@@ -1,9 +1,9 @@
-//! What is wrong with a configuration: all of it at once, each with where it stands and what to do.
+//! Errors of a configuration: all of them at once, each with its place and advice.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where a value was written.
+/// Place of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the configuration file.
@@ -30,16 +30,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError {
-    /// Where.
+    /// Its place.
     pub place: Place,
     /// The key, such as `relay.ports`; empty when it is about the file as a whole.
     pub key: String,
-    /// What is wrong.
+    /// The error, as the end of the sentence "`key`: ...".
     pub what: String,
-    /// What to do about it.
+    /// Advice.
     pub help: String,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
-/// Everything that is wrong with a configuration, in the order of the file; never empty.
+/// All errors of a configuration, in the order of the file; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsErrors(pub Vec<SettingsError>);
 
@@ -88,7 +88,7 @@ impl Errors {
         self.0.push(SettingsError { place, key: key.into(), what: what.into(), help: help.into() });
     }
 
-    /// Keeps those that matter to the asker.
+    /// Keeps the errors that `matters` accepts.
     pub(crate) fn retain(&mut self, matters: impl FnMut(&SettingsError) -> bool) {
         self.0.retain(matters);
     }

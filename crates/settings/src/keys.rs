@@ -13,7 +13,7 @@ use crate::file::File;
 pub(crate) struct Section {
     /// The table's name; `None` for the keys at the top.
     pub(crate) name: Option<String>,
-    /// What it is about, for operators.
+    /// Its text for operators.
     pub(crate) text: String,
     /// Its keys, in the order of the reference page.
     pub(crate) keys: Vec<Key>,
@@ -28,7 +28,7 @@ pub(crate) struct Key {
     pub(crate) schema: Value,
 }
 
-/// When a changed key takes effect.
+/// Time when a change of a key takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
     /// At a reload.
@@ -40,8 +40,8 @@ pub(crate) enum Applied {
 /// All sections, in the order of the reference page.
 pub(crate) static SECTIONS: LazyLock<Vec<Section>> = LazyLock::new(sections);
 
-/// The JSON schema of the whole file. What serde calls null is a key that is left out: TOML has no
-/// null, so none is shown.
+/// The JSON schema of the whole file. serde's null is a key that is left out: TOML has no null, so none is
+/// shown.
 pub(crate) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
@@ -75,7 +75,7 @@ impl Key {
         own.and_then(Value::as_str)
     }
 
-    /// When a change takes effect.
+    /// Time when a change takes effect.
     pub(crate) fn applied(&self) -> Applied {
         match self.text("x-applied") {
             Some("live") => Applied::Live,
@@ -83,12 +83,16 @@ impl Key {
         }
     }
 
-    /// Whether its value must not be shown.
+    /// Returns whether its value must not be shown.
     pub(crate) fn is_secret(&self) -> bool {
-        self.schema.get("x-secret") == Some(&Value::Bool(true))
+        fn any(schema: &Value) -> bool {
+            schema.get("x-secret").is_some()
+                || schema.as_object().is_some_and(|parts| parts.values().any(any))
+        }
+        any(&self.schema)
     }
 
-    /// Whether its value is of this JSON type (`boolean`, `array`, ...), alone or among others.
+    /// Returns whether its value is of this JSON type (`boolean`, `array`, ...), alone or among others.
     pub(crate) fn may_be(&self, kind: &str) -> bool {
         let is = |schema: &Value| schema.get("type").and_then(Value::as_str) == Some(kind);
         is(&self.schema)
@@ -99,7 +103,7 @@ impl Key {
                 .is_some_and(|any| any.iter().any(is))
     }
 
-    /// Whether it is a list of tables and of nothing else.
+    /// Returns whether it is a list of tables only.
     pub(crate) fn entries_are_tables(&self) -> bool {
         self.schema.pointer("/items/type").and_then(Value::as_str) == Some("object")
     }
@@ -183,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_says_what_it_is_and_when_it_applies() {
+    fn every_key_has_a_text_a_type_and_a_time_of_effect() {
         let mut count = 0;
         for key in keys() {
             count += 1;
@@ -202,11 +206,7 @@ mod tests {
                 || key.may_be("boolean")
                 || key.may_be("string")
                 || key.may_be("array");
-            assert!(
-                understood,
-                "{}: the schema says nothing of its kind: {}",
-                key.path, key.schema
-            );
+            assert!(understood, "{}: the schema has no kind: {}", key.path, key.schema);
         }
         assert!(count > 30, "the table has {count} keys");
     }

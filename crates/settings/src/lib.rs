@@ -1,16 +1,19 @@
 //! Configuration file -> checked values; differences between two configurations.
 //!
-//! Invariant: a [`Settings`] that exists is good as a whole. Whatever is wrong is found while it is
-//! loaded, all of it at once, each with file, line, key, what is wrong and what to do.
+//! Invariant: a [`Settings`] that exists is valid as a whole. All errors are found while it is loaded, each
+//! with file, line, key, and advice.
 //!
 //! ```text
-//! file.rs (the public format) -> document.rs (read key by key) -> check.rs (keys together)
+//! file.rs, file/ (the keys) -> document.rs (read key by key) -> check.rs (keys together)
 //!     -> Settings -> policy.rs (the rules of the server)
-//!                 -> diff.rs   (what a reload changes)
-//! file.rs -> keys.rs (the table of keys) -> reference.rs (docs/configuration.md, the JSON schema)
+//!                 -> diff.rs   (changes of a reload)
+//! file.rs, file/ -> keys.rs (the table of keys) -> reference.rs (docs/configuration.md, the JSON schema)
 //! ```
 //!
-//! Nothing here reads the environment by itself; files are read where the configuration names them.
+//! A key is declared once, in `file/` (see `section.rs`); all of the above follows from its declaration. The
+//! only other place to change is the one that uses its value.
+//!
+//! Nothing here reads the process's environment; files are read where the configuration names them.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -25,6 +28,7 @@ mod limits;
 mod places;
 mod policy;
 mod reference;
+mod section;
 mod settings;
 mod suggest;
 pub mod value;
@@ -39,11 +43,8 @@ pub use file::{File, LogFormat, LogLevel, OffloadMode};
 pub use places::{Places, named_files, places};
 pub use policy::RelayPair;
 pub use reference::{json_schema, reference_markdown};
-pub use settings::{
-    Auth, CONTROL_SOCKET, CertificateFiles, Confinement, Dtls, Log, Offload, Peers, Relay,
-    Settings, Sockets, Tcp, Tls, Workers,
-};
-pub use value::{External, OpenRelay, PortRange, RelayEntry, WorkerCount};
+pub use settings::{CONTROL_SOCKET, CertificateFiles, Settings};
+pub use value::{OpenRelay, PortRange, RelayEntry, WorkerCount};
 
 use document::Document;
 use error::Errors;
@@ -57,7 +58,7 @@ pub const EXAMPLE: &str = include_str!("public.toml");
 /// its database.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// All errors of the file and the environment.
 pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Settings, SettingsErrors> {
     let Some(path) = path else {
         return finish(Document::default(), environment, Errors::default());
@@ -76,7 +77,7 @@ pub fn load(path: Option<&Path>, environment: &Environment) -> Result<Settings, 
 /// the directory of `path`.
 ///
 /// # Errors
-/// Everything that is wrong.
+/// As [`load`].
 pub fn parse(
     path: &Path,
     text: &str,
@@ -111,7 +112,8 @@ fn read(path: &Path) -> Result<String, (String, String)> {
     let file = std::fs::File::open(path).map_err(slip)?;
     file.take(limits::FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(slip)?;
     if bytes.len() as u64 > limits::FILE_BYTES_MAX {
-        let what = format!("has more than {}", value::show_bytes(limits::FILE_BYTES_MAX));
+        let what =
+            format!("has more than {}", turn_types::quantity::show_bytes(limits::FILE_BYTES_MAX));
         return Err((what, "this does not look like a configuration file".to_owned()));
     }
     String::from_utf8(bytes).map_err(|error| {
@@ -123,7 +125,7 @@ fn read(path: &Path) -> Result<String, (String, String)> {
     })
 }
 
-/// Why the operating system refused, in words that do not change from system to system.
+/// Reason of an I/O error, in words that are the same on all systems.
 fn reason(error: &std::io::Error) -> String {
     use std::io::ErrorKind;
     let known = [

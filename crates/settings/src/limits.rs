@@ -1,12 +1,12 @@
 //! Every bound of this crate, with its reason. Bounds of single keys stand at the key, in `file.rs`.
 
-/// Shared secrets in bytes: 128 bits, below which a captured credential can be searched for.
+/// Shared secrets in bytes: 128 bits, below which a captured credential can be brute-forced.
 pub(crate) const SECRET_BYTES_MIN: usize = 16;
 
-/// Shared secrets in bytes: beyond it somebody named the wrong file.
+/// Shared secrets in bytes: a larger file is the wrong one.
 pub(crate) const SECRET_BYTES_MAX: usize = 1024;
 
-/// The configuration file in bytes: beyond it somebody named the wrong file.
+/// The configuration file in bytes: a larger file is the wrong one.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A Unix socket's path in bytes: `sun_path` holds 108 with the final zero.

@@ -1,5 +1,5 @@
-//! Where a server is to be found, from a configuration that may be wrong elsewhere: who is mending it
-//! still wants to talk to the server that runs.
+//! Paths by which a running server is reached, from a configuration that may be wrong elsewhere: an operator
+//! who is correcting it still needs the server.
 
 use std::path::{Path, PathBuf};
 
@@ -9,33 +9,31 @@ use crate::environment::Environment;
 use crate::error::{Errors, Place, SettingsErrors};
 use crate::file::File;
 
-/// What the configuration says about places.
+/// Paths of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// The control socket, if it was said.
+    /// The control socket, if configured.
     pub control: Option<PathBuf>,
-    /// The data directory, as said or by default.
+    /// The data directory, as configured or by default.
     pub data_directory: PathBuf,
 }
 
-/// Reads the places alone, whatever else is wrong.
+/// Reads the paths alone, whatever else is wrong.
 ///
 /// # Errors
-/// What keeps the places from being known: the file cannot be read or is not TOML, or one of their own
-/// keys is wrong.
+/// When the file cannot be read or is not TOML, or one of their own keys is wrong.
 pub fn places(path: Option<&Path>, environment: &Environment) -> Result<Places, SettingsErrors> {
     let mut errors = Errors::default();
     let (file, document) = read(path, environment, &mut errors);
     check::paths(&file, &document, &mut errors);
     errors.retain(|error| match &error.place {
-        // Without a key it is about the file as a whole, or about a variable that is nobody's.
+        // Without a key it is about the file as a whole, or about an unknown variable.
         Place::File { .. } if error.key.is_empty() => true,
         Place::File { .. } | Place::Environment(_) | Place::Default => {
             ["control", check::SOCKET, "data", check::DIRECTORY].contains(&error.key.as_str())
         }
     });
-    let data_directory = file.data.directory.into();
-    errors.or(Places { control: file.control.socket.map(Into::into), data_directory })
+    errors.or(Places { control: file.control.socket, data_directory: file.data.directory })
 }
 
 /// The configuration file and the files that it names: secrets, keys of tokens, certificates. None of
@@ -48,8 +46,8 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
     let keys = auth.token_keys.iter().map(|entry| &entry.key_file);
     let certificates = file.tls.certificates.iter().flat_map(|entry| [&entry.chain, &entry.key]);
     let all = [&auth.secret_file].into_iter().chain(secrets).chain(keys).chain(certificates);
-    let named = all.flatten().map(String::as_str);
-    let authorities = file.tls.client_authorities.iter().map(|path| path.as_str());
+    let named = all.flatten().map(PathBuf::as_path);
+    let authorities = file.tls.client_authorities.iter().map(|path| Path::new(&**path));
     let beside = named.chain(authorities).map(|path| document.directory().join(path));
     path.map(Path::to_owned).into_iter().chain(beside).collect()
 }

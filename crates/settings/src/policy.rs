@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use turn_proto::{
     AuthPolicy, NonceKey, PeerRules, Policy, RelayAddress, RelayPorts, TokenAuthority,
+    UnauthenticatedBudget,
 };
 use turn_types::{IpFamily, Prefix};
 
 use crate::error::{Errors, Place, SettingsErrors};
-use crate::settings::{Auth, Settings};
+use crate::settings::Settings;
 use crate::value::RelayEntry;
 
-/// An address that relay sockets bind to, and what clients are told instead.
+/// An address that relay sockets bind to, and its public one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayPair {
     /// The address of this host.
@@ -35,13 +36,13 @@ impl Settings {
         let mut pairs: Vec<RelayPair> = Vec::new();
         let mut add = |local: IpAddr, public: Option<IpAddr>| {
             let external =
-                self.relay.external.0.iter().find(|ip| IpFamily::of(**ip) == IpFamily::of(local));
+                self.external().iter().find(|ip| IpFamily::of(**ip) == IpFamily::of(local));
             let public = public.or_else(|| external.copied()).unwrap_or(local);
             if pairs.iter().all(|pair| pair.local != local) {
                 pairs.push(RelayPair { local, public });
             }
         };
-        // Explicit entries first: where "auto" finds the same address, the explicit word counts.
+        // Explicit entries first: they count where "auto" finds the same address.
         for entry in &self.relay.addresses {
             if let RelayEntry::Address { local, public } = entry {
                 add(*local, *public);
@@ -59,7 +60,7 @@ impl Settings {
                 "connect the host to a network, or name an address that it has",
             );
         }
-        for external in &self.relay.external.0 {
+        for external in self.external() {
             if pairs.iter().all(|pair| pair.public != *external) {
                 errors.add(
                     Place::Default,
@@ -92,52 +93,61 @@ impl Settings {
         let relay: Vec<RelayAddress> =
             pairs.into_iter().map(|pair| relay_address(pair, previous)).collect();
         Ok(Policy {
-            realm: self.realm.clone(),
-            software: self.software.clone(),
+            realm: (*self.realm).into(),
+            software: self.software.as_deref().map(Into::into),
             auth: AuthPolicy {
-                open: self.auth.open_relay,
+                open: self.auth.open_relay.is_open(),
                 users: self.auth.users,
-                secrets: self.auth.secrets.clone(),
+                secrets: self.secrets.clone(),
                 expiry_at_refresh: self.auth.expiry_at_refresh,
-                // Of users the store knows, and whoever opens it says so.
+                // Known from the user store, by the caller.
                 sha256: previous.is_none_or(|previous| previous.auth.sha256),
-                userhash: self.auth.userhash && self.auth.users && self.auth.secrets.is_empty(),
+                userhash: self.auth.userhash && self.auth.users && self.secrets.is_empty(),
                 tokens: self.tokens(),
                 nonce_key,
             },
             peer_rules: self.peer_rules(own, &relay),
             relay,
             ports: self.relay.ports.into(),
-            lifetimes: self.lifetimes,
-            quotas: self.quotas,
-            alternate: self.redirect.clone(),
-            unauthenticated: self.unauthenticated,
+            lifetimes: (&self.lifetimes).into(),
+            quotas: (&self.quotas).into(),
+            alternate: self.alternate_server(),
+            unauthenticated: UnauthenticatedBudget {
+                per_second: self.quotas.unauthenticated_responses_per_second.get(),
+            },
             mobility: self.mobility,
-            rfc5766_clients: self.rfc5766_clients,
+            rfc5766_clients: self.compatibility.rfc5766_clients,
             tcp_relaying: self.tcp.relaying,
-            rfc3489_clients: self.rfc3489_clients,
-            discovery: self.discovery.clone(),
+            rfc3489_clients: self.compatibility.rfc3489_clients,
+            discovery: self.discovery_sockets.clone(),
         })
     }
 
-    /// The peer rules on a host that delivers `own` to itself: none of it can be reached as a peer unless
-    /// a rule says so, nor can an address that is relayed from, or that clients are told.
+    /// The peer rules on a host that delivers `own` to itself: these, the relay addresses and the public ones
+    /// are no peers unless a rule allows them.
     #[must_use]
     pub fn peer_rules(&self, own: &[Prefix], relay: &[RelayAddress]) -> PeerRules {
-        let discovery = self.discovery.iter().flat_map(|square| square.public.iter().flatten());
+        let discovery =
+            self.discovery_sockets.iter().flat_map(|sockets| sockets.public.as_flattened());
         let told = relay.iter().flat_map(|relay| [relay.local, relay.public]);
         let told = told.chain(discovery.map(std::net::SocketAddr::ip));
         let own: Vec<Prefix> = own.iter().copied().chain(told.map(Prefix::host)).collect();
-        PeerRules::with_own_prefixes(&self.peers.allow, &self.peers.deny, &own)
+        let [allow, deny] = [&self.peers.allow, &self.peers.deny]
+            .map(|list| list.iter().map(|prefix| prefix.0).collect::<Vec<_>>());
+        PeerRules::with_own_prefixes(&allow, &deny, &own)
     }
 
-    /// Whose tokens are taken.
+    /// Public addresses of `relay.external`.
+    fn external(&self) -> &[IpAddr] {
+        self.relay.external.as_ref().map_or(&[], |external| &external.0)
+    }
+
+    /// The authorization server whose tokens are accepted.
     fn tokens(&self) -> Option<TokenAuthority> {
-        let Auth { token_keys, server_name, .. } = &self.auth;
-        (!token_keys.is_empty()).then(|| TokenAuthority {
-            server_name: server_name.as_ref().unwrap_or(&self.realm).clone(),
-            keys: token_keys.clone(),
-            coturn_clients: self.coturn_tokens,
+        (!self.token_keys.is_empty()).then(|| TokenAuthority {
+            server_name: self.auth.server_name.as_deref().unwrap_or(&self.realm).into(),
+            keys: self.token_keys.clone(),
+            coturn_clients: self.compatibility.coturn_tokens,
         })
     }
 }
@@ -152,7 +162,7 @@ fn relay_address(pair: RelayPair, previous: Option<&Policy>) -> RelayAddress {
     }
 }
 
-/// How far an address reaches; the nearer to the front, the better for a relay.
+/// Scope of an address; the nearer to the front, the better for a relay.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     Public,
@@ -160,7 +170,7 @@ enum Reach {
     Loopback,
 }
 
-/// What `"auto"` stands for: one address per family.
+/// The addresses of `"auto"`: one per family.
 fn automatic(host_addresses: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
     let best = |family| {
         let of_family = host_addresses.iter().filter(move |ip| IpFamily::of(**ip) == family);
@@ -177,7 +187,7 @@ fn automatic(host_addresses: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
         .map(|(_, ip)| ip)
 }
 
-/// How far an address reaches; `None` when nothing can be relayed from it.
+/// Scope of an address; `None` when nothing can be relayed from it.
 fn reach(ip: IpAddr) -> Option<Reach> {
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),

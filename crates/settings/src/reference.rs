@@ -32,7 +32,7 @@ pub fn reference_markdown() -> String {
     page
 }
 
-const HEAD: &str = r#"<!-- Generated from crates/settings/src/file.rs by `cargo xtask docs`; edit there. -->
+const HEAD: &str = r#"<!-- Generated from crates/settings/src/file/ by `cargo xtask docs`; edit there. -->
 # Configuration
 
 Turnpike reads one TOML file ([which one](#places)). A safe public relay is five lines:
@@ -42,19 +42,19 @@ Turnpike reads one TOML file ([which one](#places)). A safe public relay is five
 
 `external` is for hosts behind 1:1 NAT, as in most clouds; leave it out where the host has its public
 address. The secret is shared with the service that hands out credentials: `openssl rand -base64 32`
-makes one. `turnpike check FILE` says all that is wrong with a file, and what to do about it.
+makes one. `turnpike check FILE` lists all errors of a file, with advice.
 
-Every key has a default, so a file needs only what differs; without a file the server relays for the
+Every key has a default, so a file needs only the differences; without a file the server relays for the
 users of its database. A key that does not exist is an error, never ignored.
 
 Values with a unit carry it in the value: `"10 min"` (ms, s, min, h, d), `"64 MiB"` (B, KiB, MiB, GiB).
 
 ## Places
 
-The configuration file is the first that is named, or there: `--config FILE`, the variable
+The configuration file is the first of `--config FILE`, the variable
 `TURNPIKE_CONFIG`, `/etc/turnpike/turnpike.toml`. Without any the defaults below hold.
 
-The data directory is the first that is named: `--data DIR`, the variable `TURNPIKE_DATA`,
+The data directory is the first of `--data DIR`, the variable `TURNPIKE_DATA`,
 `data.directory`. Without a configuration file it is `/var/lib/turnpike` for root, and wherever that
 directory exists; for others `$XDG_DATA_HOME/turnpike`, which is `~/.local/share/turnpike` by default.
 
@@ -65,7 +65,7 @@ Commands look for a running server in the same places as the server itself.
 
 A variable overrides each key: `TURNPIKE_`, then the key in capitals, with two underscores between
 table and key. `TURNPIKE_REALM` is `realm`, `TURNPIKE_AUTH__SECRET_FILE` is `auth.secret_file`. Text is
-written without quotes; a list as in the file, or parted by commas:
+written without quotes; a list as in the file, or comma-separated:
 
 ```sh
 TURNPIKE_LISTEN="0.0.0.0:3478, [::]:3478"
@@ -74,14 +74,14 @@ TURNPIKE_RELAY__ADDRESSES='[{ local = "10.0.0.5", public = "203.0.113.7" }]'
 ```
 
 Besides these there are `TURNPIKE_CONFIG` and `TURNPIKE_DATA` (see [Places](#places)). Any other variable
-that begins with `TURNPIKE_` is an error: a setting that does nothing would be found out too late. The
+that begins with `TURNPIKE_` is an error: a setting without effect would be noticed too late. The
 variables that Kubernetes makes for a service whose name begins with "turnpike" are known by name and
 value, and ignored: `…_SERVICE_HOST` with an address, `…_SERVICE_PORT` and `…_SERVICE_PORT_<NAME>` with a
 port, `…_PORT` and `…_PORT_<N>_<PROTOCOL>` with a URL such as `udp://10.0.0.1:3478`, and of the latter
 `_PROTO`, `_PORT` and `_ADDR`.
 
-A secret comes by variable as `TURNPIKE_AUTH__SECRET`, or by file as `TURNPIKE_AUTH__SECRET_FILE`, the path
-of a file that holds it (a mounted secret, for instance). The file is better: variables are seen by who may
+A secret is set by variable as `TURNPIKE_AUTH__SECRET`, or by file as `TURNPIKE_AUTH__SECRET_FILE`, the path
+of a file that holds it (a mounted secret, for instance). The file is better: variables are visible to everyone who may
 read `/proc/PID/environ`, and a reload reads the file again.
 
 ## Reload
@@ -92,12 +92,12 @@ changes and the old configuration stays in force.
 
 For allocations that exist, a change means:
 
-- peer rules: what clients may no longer reach is cut off at once;
+- peer rules: data to and from forbidden peers is dropped at once;
 - relay addresses: allocations on one that was removed end at once;
-- secrets: who has a credential from one that was removed cannot prolong what they have;
-- keys of tokens: likewise;
-- lifetimes: they hold from the next refresh on;
-- quotas: they hold from the next allocation on, and nothing that exists is taken away.
+- secrets: credentials of a removed secret cannot refresh allocations;
+- token keys: likewise;
+- lifetimes: in force from the next refresh on;
+- quotas: in force from the next allocation on; existing allocations stay.
 "#;
 
 fn write_section(page: &mut String, section: &Section) {
@@ -134,7 +134,7 @@ fn write_key(page: &mut String, key: &Key) {
     write_parts(page, key);
 }
 
-/// What the tables in a list consist of.
+/// Parts of the tables in a list.
 fn write_parts(page: &mut String, key: &Key) {
     for (name, schema) in key.schema.get("items").and_then(crate::keys::parts).into_iter().flatten()
     {
@@ -182,7 +182,7 @@ fn joined(text: &str) -> String {
 }
 
 /// A JSON value as TOML on one line.
-fn toml(value: &Value) -> String {
+pub(crate) fn toml(value: &Value) -> String {
     if let Some(list) = value.as_array() {
         return format!("[{}]", list.iter().map(toml).collect::<Vec<_>>().join(", "));
     }

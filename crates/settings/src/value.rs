@@ -1,39 +1,41 @@
 //! Values as an operator writes them: text with a unit or a form of its own, checked where it is read.
 //!
-//! Each kind of value knows how it is written (`Written::forms`), so that an error, the reference
-//! page and the JSON schema say the same. Bounds are part of the type: `Duration<60, 3600>` cannot
-//! hold two hours.
+//! Each kind of value knows its form (`Written::forms`), so that an error, the reference page and the JSON
+//! schema agree. Bounds are part of the type: `Duration<60, 3600>` cannot hold two hours.
 
 mod address;
 mod interface;
 mod peers;
+mod quantity;
 mod relay;
-mod units;
 mod words;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{Deserializer, Error, Visitor};
-use serde_json::{Map, json};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde_json::{Map, Value, json};
 
 pub use address::{Endpoint, Host, PortRange};
 pub use interface::InterfaceName;
 pub use peers::Prefix;
+pub use quantity::{Bytes, Count, Duration};
 pub use relay::{External, RelayEntry};
-pub use units::{Bytes, Count, Duration};
-pub(crate) use units::{show_bytes, show_duration};
 pub use words::{OpenRelay, SecretText, Text, WebPrefix, WorkerCount};
 
-/// A value that is written as text in the file.
+/// A value with a form of its own in the file.
+///
+/// The errors of its functions complete the sentence "`key`: ..."; `None` is for a kind of TOML value that it
+/// is never written as.
 pub(crate) trait Written: Sized {
-    /// What the reference page calls this kind of value.
+    /// Name of this kind of value in the reference page.
     const KIND: &'static str;
 
-    /// How it is written, as a whole sentence with an example: the advice under every error.
+    /// A whole sentence about the form, with an example: the advice under every error.
     fn forms() -> String;
 
-    /// Reads it. An error says what is wrong with the text, as the end of "`key`: ...".
+    /// Reads text.
     fn parse(text: &str) -> Result<Self, String>;
 
     /// Reads a bare whole number, where the operator forgot the quotes or the unit.
@@ -46,21 +48,26 @@ pub(crate) trait Written: Sized {
         Err(format!("{switch} is a switch, and text in quotes is needed"))
     }
 
-    /// The form it is shown and written in.
-    fn show(&self) -> String;
+    /// Reads a list of texts.
+    fn parse_list(_: Vec<String>) -> Option<Result<Self, String>> {
+        None
+    }
 
-    /// More to say in the JSON schema, such as a pattern or bounds.
-    fn describe(_schema: &mut Map<String, serde_json::Value>) {}
+    /// Reads a table of texts.
+    fn parse_table(_: BTreeMap<String, String>) -> Option<Result<Self, String>> {
+        None
+    }
+
+    /// The value in the form it is written in, as JSON.
+    fn written(&self) -> Value;
+
+    /// Adds to the JSON schema, such as a pattern or bounds, or replaces its type.
+    fn describe(_schema: &mut Map<String, Value>) {}
 }
 
 /// Reads a [`Written`] value; the error keeps the advice behind a line break (see [`advice`]).
 pub(crate) fn read<'de, T: Written, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    from.deserialize_any(TextVisitor(PhantomData))
-}
-
-/// Joins what is wrong and what to do into the one text that passes through serde.
-pub(crate) fn advice(what: impl fmt::Display, help: impl fmt::Display) -> String {
-    format!("{what}\n{help}")
+    from.deserialize_any(WrittenVisitor(PhantomData))
 }
 
 /// The JSON schema of a [`Written`] value.
@@ -73,9 +80,14 @@ pub(crate) fn schema_of<T: Written>() -> schemars::Schema {
     schemars::Schema::from(map)
 }
 
-struct TextVisitor<T>(PhantomData<T>);
+struct WrittenVisitor<T>(PhantomData<T>);
 
-impl<T: Written> Visitor<'_> for TextVisitor<T> {
+/// Joins an error and the advice into the one text that passes through serde.
+fn advice<T: Written, E: Error>(result: Result<T, String>) -> Result<T, E> {
+    result.map_err(|error| E::custom(format_args!("{error}\n{}", T::forms())))
+}
+
+impl<'de, T: Written> Visitor<'de> for WrittenVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,24 +95,42 @@ impl<T: Written> Visitor<'_> for TextVisitor<T> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        T::parse(text).map_err(|what| E::custom(advice(what, T::forms())))
+        advice(T::parse(text))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-        T::parse_number(number).map_err(|what| E::custom(advice(what, T::forms())))
+        advice(T::parse_number(number))
     }
 
     fn visit_bool<E: Error>(self, switch: bool) -> Result<T, E> {
-        T::parse_switch(switch).map_err(|what| E::custom(advice(what, T::forms())))
+        advice(T::parse_switch(switch))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<T, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = list.next_element()? {
+            texts.push(text);
+        }
+        let unexpected = || Err(Error::invalid_type(Unexpected::Seq, &self));
+        T::parse_list(texts).map_or_else(unexpected, advice)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+        let mut parts = BTreeMap::new();
+        while let Some((name, text)) = map.next_entry()? {
+            parts.insert(name, text);
+        }
+        let unexpected = || Err(Error::invalid_type(Unexpected::Map, &self));
+        T::parse_table(parts).map_or_else(unexpected, advice)
     }
 }
 
-/// Gives a [`Written`] type its place in files and schemas: `written!([const MAX: u64] Bytes<MAX>)`.
+/// Implements serde and schemars for a [`Written`] type: `written!([const MAX: u64] Bytes<MAX>)`.
 macro_rules! written {
     ([$($generics:tt)*] $type:ty) => {
         impl<$($generics)*> serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_str(&$crate::value::Written::show(self))
+                serde::Serialize::serialize(&$crate::value::Written::written(self), to)
             }
         }
 

@@ -52,7 +52,7 @@ fn keys_that_do_not_exist() {
         (
             "static-auth-secret = 'x'",
             "turnpike.toml:1: static-auth-secret: there is no such key\n    \
-             that is coturn's word; here it is auth.secret",
+             that is an option of coturn; here it is auth.secret",
         ),
         (
             "fingerprint = true",
@@ -221,8 +221,8 @@ fn values_that_cannot_be() {
         ),
         (
             "[auth]\nopen_relay = true",
-            "turnpike.toml:2: auth.open_relay: true does not say clearly enough that anybody may relay\n    \
-             write \"no\", or, where anybody at all shall relay through this host, \"yes, relay for anyone\"",
+            "turnpike.toml:2: auth.open_relay: true is not clear enough\n    \
+             write \"no\", or, to relay for everyone, without authentication, \"yes, relay for anyone\"",
         ),
     ]);
 }
@@ -264,7 +264,7 @@ fn keys_that_do_not_go_together() {
         (
             // The port once, where it is written, though two addresses have it.
             "[relay]\nports = '3000-4000'",
-            "turnpike.toml:2: relay.ports: port 3478 of 3000-4000 is where clients come to (listen, UDP)\n    \
+            "turnpike.toml:2: relay.ports: port 3478 of 3000-4000 is a listener's (listen, UDP)\n    \
              listen on another port, or take relayed addresses from other ports",
         ),
         (
@@ -353,7 +353,7 @@ fn who_may_relay() {
     check(&[
         (
             "[auth]\nusers = false",
-            "turnpike.toml:2: auth.users: nobody could relay: there is no shared secret, and users of the database are \
+            "turnpike.toml:2: auth.users: no client could relay: there is no shared secret, and users of the database are \
              turned off\n    \
              set auth.secret_file, or users = true",
         ),
@@ -364,13 +364,13 @@ fn who_may_relay() {
         ),
         (
             "[auth]\nsecret = '0123456789abcdef'\nopen_relay = 'yes, relay for anyone'",
-            "turnpike.toml:3: auth.open_relay: anybody may relay, and there are secrets that nobody would be asked for\n    \
+            "turnpike.toml:3: auth.open_relay: everyone may relay, and there are secrets that no client would need\n    \
              remove auth.open_relay, or the secrets",
         ),
         (
             "[auth]\nopen_relay = 'yes'",
-            "turnpike.toml:2: auth.open_relay: \"yes\" does not say clearly enough whether anybody may relay\n    \
-             write \"no\", or, where anybody at all shall relay through this host, \"yes, relay for anyone\"",
+            "turnpike.toml:2: auth.open_relay: \"yes\" is not clear enough\n    \
+             write \"no\", or, to relay for everyone, without authentication, \"yes, relay for anyone\"",
         ),
         (
             "[auth]\nsecret = '0123456789abcdef'\nsecret_file = '/etc/turnpike/secret'",
@@ -385,7 +385,7 @@ fn who_may_relay() {
         (
             "[[auth.secrets]]\nsecret = '0123456789abcdef'",
             "turnpike.toml:1: auth.secrets: entry 1: there is no name\n    \
-             add name = \"...\", which is what logs will call it",
+             add name = \"...\", for the logs",
         ),
         (
             "[[auth.secrets]]\nname = 'a'",
@@ -426,8 +426,8 @@ fn who_may_relay() {
         (
             "auth.open_relay = 'yes, relay for anyone'\n\
              [[auth.token_keys]]\nkid = 'a'\nkey = 'MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='",
-            "turnpike.toml:1: auth.open_relay: anybody may relay, and there are keys of tokens that nobody would be \
-             asked for\n    remove auth.open_relay, or auth.token_keys",
+            "turnpike.toml:1: auth.open_relay: everyone may relay, and there are token keys that no client would \
+             need\n    remove auth.open_relay, or auth.token_keys",
         ),
         (
             "[[auth.secrets]]\nname = 'a'\nsecret = '0123456789abcdef'\n[[auth.secrets]]\nname = 'b'\nsecret = '0123456789abcdef'",
@@ -564,14 +564,14 @@ fn what_clients_are_told_of_discovery_is_a_square_too() {
         (
             externals(skewed),
             "turnpike.toml:2: discovery.external: the public addresses are not two addresses with the same two ports\n    \
-             clients are to see what RFC 5780 wants: each address with each port",
+             RFC 5780 needs each public address with each public port",
         ),
         (
             externals(["[2001:db8::7]:1", square[1], square[2], square[3]]),
             "turnpike.toml:2: discovery.external: local 10.0.0.5:3478 and public [2001:db8::7]:1 are of different families\n    \
              name the address that stands before the local one\n\
              turnpike.toml:2: discovery.external: the public addresses are not two addresses with the same two ports\n    \
-             clients are to see what RFC 5780 wants: each address with each port",
+             RFC 5780 needs each public address with each public port",
         ),
         (
             format!(

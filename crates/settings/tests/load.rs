@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use settings::{
-    Environment, LogFormat, LogLevel, Offload, OffloadMode, RelayEntry, Settings, WorkerCount,
-    load, parse,
+    Environment, LogFormat, LogLevel, OffloadMode, RelayEntry, Settings, WorkerCount, load, parse,
 };
 use support::TempDir;
 
@@ -27,6 +26,14 @@ fn with(variables: &[(&str, &str)]) -> Result<Settings, String> {
     load(None, &environment(variables)).map_err(|errors| errors.to_string())
 }
 
+fn listen(settings: &Settings) -> Vec<String> {
+    settings.listen().map(|listener| listener.to_string()).collect()
+}
+
+fn interfaces(settings: &Settings) -> Vec<&str> {
+    settings.offload.interfaces.iter().map(|name| name.as_str()).collect()
+}
+
 #[test]
 fn the_example_of_the_documentation_is_good() {
     let dir = TempDir::new();
@@ -36,27 +43,28 @@ fn the_example_of_the_documentation_is_good() {
     let text = settings::EXAMPLE.replace("/etc/turnpike/secret", secret.to_str().unwrap());
     let settings = good(&text);
     assert_eq!(&*settings.realm, "example.org");
-    assert_eq!(settings.relay.external.0, ["203.0.113.7".parse::<std::net::IpAddr>().unwrap()]);
-    assert_eq!(settings.auth.secrets.len(), 1);
-    assert!(!settings.auth.open_relay);
+    let external = &settings.relay.external.as_ref().unwrap().0;
+    assert_eq!(*external, ["203.0.113.7".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(settings.secrets.len(), 1);
+    assert!(!settings.auth.open_relay.is_open());
 }
 
 #[test]
 fn nothing_at_all_is_a_safe_server() {
     let settings = with(&[]).unwrap();
     assert_eq!(settings, good(""), "no file is an empty file");
-    assert!(!settings.auth.open_relay);
-    assert!(settings.auth.users && settings.auth.secrets.is_empty());
+    assert!(!settings.auth.open_relay.is_open());
+    assert!(settings.auth.users && settings.secrets.is_empty());
     assert!(settings.peers.allow.is_empty());
     assert_eq!(settings.software, None);
-    assert_eq!(settings.listen, ["0.0.0.0:3478".parse().unwrap(), "[::]:3478".parse().unwrap()]);
+    assert_eq!(listen(&settings), ["0.0.0.0:3478", "[::]:3478"]);
     assert_eq!(settings.relay.addresses, [RelayEntry::Auto]);
-    assert_eq!(settings.lifetimes.allocation_default, Duration::from_secs(600));
-    assert_eq!(settings.lifetimes.permission, Duration::from_secs(300));
-    assert_eq!(settings.lifetimes.channel, Duration::from_secs(600));
+    assert_eq!(settings.lifetimes.allocation_default.get(), Duration::from_secs(600));
+    assert_eq!(settings.lifetimes.permission.get(), Duration::from_secs(300));
+    assert_eq!(settings.lifetimes.channel.get(), Duration::from_secs(600));
     assert_eq!(settings.workers.count, WorkerCount::Auto);
-    let offload = Offload { mode: OffloadMode::Auto, interfaces: Vec::new(), flows: 16_384 };
-    assert_eq!(settings.offload, offload);
+    assert_eq!((settings.offload.mode, settings.offload.flows.get()), (OffloadMode::Auto, 16_384));
+    assert!(settings.offload.interfaces.is_empty());
 }
 
 #[test]
@@ -119,19 +127,19 @@ fn everything_set_arrives() {
         "#,
     );
     assert_eq!(settings.software.as_deref(), Some("Turnpike"));
-    assert_eq!(settings.listen, ["203.0.113.7:443".parse().unwrap()]);
+    assert_eq!(listen(&settings), ["203.0.113.7:443"]);
     assert_eq!(settings.relay.addresses.len(), 2);
     assert_eq!((settings.relay.ports.min, settings.relay.ports.max), (50_000, 59_999));
-    let names: Vec<_> = settings.auth.secrets.iter().map(|secret| secret.name.as_str()).collect();
+    let names: Vec<_> = settings.secrets.iter().map(|secret| secret.name.as_str()).collect();
     assert_eq!(names, ["one", "two"]);
-    assert_eq!(&**settings.auth.secrets[1].secret.expose(), b"fedcba9876543210");
+    assert_eq!(&**settings.secrets[1].secret.expose(), b"fedcba9876543210");
     assert!(!settings.auth.users && !settings.auth.expiry_at_refresh && !settings.auth.userhash);
     assert_eq!((settings.peers.allow.len(), settings.peers.deny.len()), (1, 2));
-    let quotas = settings.quotas;
+    let quotas = turn_proto::Quotas::from(&settings.quotas);
     assert_eq!((quotas.allocations_per_user, quotas.allocations_total), (20, 5000));
     assert_eq!((quotas.permissions, quotas.channels, quotas.bytes_per_second), (50, 60, 2 << 20));
-    assert_eq!(settings.unauthenticated.per_second, 7);
-    let lifetimes = settings.lifetimes;
+    assert_eq!(settings.quotas.unauthenticated_responses_per_second.get(), 7);
+    let lifetimes = turn_proto::Lifetimes::from(&settings.lifetimes);
     let seconds = [
         lifetimes.allocation_default,
         lifetimes.allocation_max,
@@ -142,26 +150,27 @@ fn everything_set_arrives() {
     ]
     .map(|duration| duration.as_secs());
     assert_eq!(seconds, [300, 7200, 360, 660, 90, 31]);
-    let redirect = settings.redirect.as_ref().unwrap();
+    let redirect = settings.alternate_server().unwrap();
     assert_eq!(redirect.v4, Some("198.51.100.7:3478".parse().unwrap()));
     assert_eq!((redirect.v6, redirect.domain.as_deref()), (None, Some("turn2.example.org")));
     assert_eq!((settings.workers.count, settings.workers.pin), (WorkerCount::Fixed(3), false));
-    assert_eq!((settings.sockets.receive_buffer, settings.sockets.send_buffer), (1 << 20, 1 << 19));
+    let buffers = [settings.sockets.receive_buffer, settings.sockets.send_buffer];
+    assert_eq!(buffers.map(|buffer| buffer.get()), [1 << 20, 1 << 19]);
     assert!(!settings.sockets.gro && !settings.sockets.gso);
     let offload = &settings.offload;
-    assert_eq!((offload.mode, offload.flows), (OffloadMode::XdpGeneric, 1_048_576));
-    assert_eq!(offload.interfaces, ["eth0", "br-lan"]);
+    assert_eq!((offload.mode, offload.flows.get()), (OffloadMode::XdpGeneric, 1_048_576));
+    assert_eq!(interfaces(&settings), ["eth0", "br-lan"]);
     assert_eq!((settings.log.format, settings.log.level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(settings.control_socket(), PathBuf::from("/run/turnpike/control.sock"));
     assert_eq!(settings.user_database(), PathBuf::from("/srv/turnpike/users.sqlite"));
-    assert_eq!(settings.drain, Duration::from_secs(1800));
+    assert_eq!(settings.shutdown.drain.get(), Duration::from_secs(1800));
 }
 
 #[test]
 fn the_control_socket_follows_the_data_directory() {
     let mut settings = good("[data]\ndirectory = '/srv/turnpike'");
     assert_eq!(settings.control_socket(), PathBuf::from("/srv/turnpike/control.sock"));
-    settings.data_directory = "/srv/other".into();
+    settings.set_data_directory("/srv/other".into());
     assert_eq!(settings.control_socket(), PathBuf::from("/srv/other/control.sock"));
 }
 
@@ -171,8 +180,8 @@ fn a_secret_file_is_relative_to_the_configuration_and_trimmed() {
     dir.write("secret", format!("\n{SECRET}\r\n"));
     let path = dir.write("turnpike.toml", "[auth]\nsecret_file = 'secret'");
     let settings = load(Some(&path), &Environment::empty()).unwrap();
-    assert_eq!(&**settings.auth.secrets[0].secret.expose(), SECRET.as_bytes());
-    assert_eq!(settings.auth.secrets[0].name, "default");
+    assert_eq!(&**settings.secrets[0].secret.expose(), SECRET.as_bytes());
+    assert_eq!(settings.secrets[0].name, "default");
     assert!(!format!("{settings:?}").contains(SECRET), "Debug shows no secret");
 }
 
@@ -289,17 +298,17 @@ fn variables_of_every_kind() {
     ])
     .unwrap();
     assert_eq!(&*settings.realm, "42", "text is text, whatever it looks like");
-    assert_eq!(settings.listen, ["0.0.0.0:3478".parse().unwrap(), "[::]:3479".parse().unwrap()]);
+    assert_eq!(listen(&settings), ["0.0.0.0:3478", "[::]:3479"]);
     assert_eq!(settings.relay.addresses, [RelayEntry::Auto]);
-    assert_eq!(settings.relay.external.0.len(), 2);
-    assert_eq!(settings.auth.secrets.len(), 1);
+    assert_eq!(settings.relay.external.as_ref().unwrap().0.len(), 2);
+    assert_eq!(settings.secrets.len(), 1);
     assert!(!settings.auth.users);
     assert_eq!(settings.peers.deny.len(), 1);
-    assert_eq!(settings.quotas.allocations_per_user, 5);
-    assert_eq!(settings.lifetimes.nonce, Duration::from_secs(120));
+    assert_eq!(settings.quotas.allocations_per_user.get(), 5);
+    assert_eq!(settings.lifetimes.nonce.get(), Duration::from_secs(120));
     assert_eq!(settings.workers.count, WorkerCount::Fixed(4));
-    assert_eq!((settings.offload.mode, settings.offload.flows), (OffloadMode::Tc, 2048));
-    assert_eq!(settings.offload.interfaces, ["eth0", "eth1"]);
+    assert_eq!((settings.offload.mode, settings.offload.flows.get()), (OffloadMode::Tc, 2048));
+    assert_eq!(interfaces(&settings), ["eth0", "eth1"]);
     assert_eq!(settings.log.level, LogLevel::Trace);
 }
 
@@ -312,7 +321,7 @@ fn a_secret_may_look_like_anything() {
         "'quoted, with comma'",
     ] {
         let settings = with(&[("TURNPIKE_AUTH__SECRET", secret)]).unwrap();
-        assert_eq!(&**settings.auth.secrets[0].secret.expose(), secret.as_bytes());
+        assert_eq!(&**settings.secrets[0].secret.expose(), secret.as_bytes());
     }
 }
 

@@ -30,7 +30,7 @@ fn a_listener_for_tls_counts_by_the_protocols_it_speaks() {
         // Nobody wrote tls.listen: its default is 5349.
         (
             format!("{ports}{TLS}"),
-            "t.toml:1: relay.ports: port 5349 of 5340-5360 is where clients come to (tls.listen, UDP, for DTLS)",
+            "t.toml:1: relay.ports: port 5349 of 5340-5360 is a listener's (tls.listen, UDP, for DTLS)",
         ),
     ] {
         let errors = read(&text).unwrap_err();

@@ -16,6 +16,7 @@ mod ip_meta;
 mod labels;
 mod path;
 mod prefix;
+pub mod quantity;
 mod secret;
 mod time;
 

@@ -72,16 +72,21 @@ pub(crate) async fn start(
     let listeners = settings.listeners();
     // Where others are heard, TLS is known by its first bytes.
     let tls: Vec<SocketAddr> =
-        settings.tls.listen.iter().copied().filter(|at| !listeners.contains(at)).collect();
-    let spoken = (cores.len(), settings.tcp.enabled, settings.dtls.enabled);
+        settings.tls_listen.iter().copied().filter(|at| !listeners.contains(at)).collect();
+    let spoken = (cores.len(), settings.tcp.enabled, settings.serves_dtls());
     let bound = sockets::bind(&listeners, &tls, spoken, &net)?;
     let certificates = Keeper::new(settings)?;
-    let settings::Tcp { connections, connections_per_address, .. } = settings.tcp;
-    let limits = ConnectionLimits { total: connections, per_address: connections_per_address };
+    let limits = ConnectionLimits {
+        total: settings.tcp.connections.get(),
+        per_address: settings.tcp.connections_per_address.get(),
+    };
     let admission = Arc::new(Admission::new(limits));
-    let settings::Dtls { enabled, associations, associations_per_address } = settings.dtls;
-    let dtls = enabled.then(|| certificates.dtls_config(&random_bytes())).transpose()?;
-    let limits = ConnectionLimits { total: associations, per_address: associations_per_address };
+    let dtls =
+        settings.serves_dtls().then(|| certificates.dtls_config(&random_bytes())).transpose()?;
+    let limits = ConnectionLimits {
+        total: settings.dtls.sessions.get(),
+        per_address: settings.dtls.sessions_per_address.get(),
+    };
     let dtls_admission = Arc::new(Admission::new(limits));
 
     let mut posts = Vec::new();
@@ -118,11 +123,11 @@ pub(crate) async fn start(
             core,
             listeners,
             acceptors,
-            proxies: settings.tcp.proxy_protocol.clone(),
+            proxies: settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect(),
             tls: Some(certificates.config()),
             dtls: dtls.clone(),
             dtls_admission: Arc::clone(&dtls_admission),
-            acme_redirect: settings.tcp.acme_redirect.clone(),
+            acme_redirect: settings.tcp.acme_redirect.as_ref().map(|url| url.as_str().to_owned()),
             admission: Arc::clone(&admission),
             policy: Arc::clone(&policy),
             registry: Arc::clone(&registry),
@@ -207,7 +212,7 @@ pub(crate) fn info(
         gso: settings.sockets.gso && capabilities().gso,
         offload,
         tls_listeners: Vec::new(),
-        dtls: settings.dtls.enabled,
+        dtls: settings.serves_dtls(),
         certificates: Vec::new(),
         confinement: ConfinementInfo::default(),
     }
@@ -221,22 +226,22 @@ pub(crate) fn relay_info(policy: &Policy) -> Vec<RelayInfo> {
 }
 
 fn net_options(settings: &Settings) -> NetOptions {
-    // 32 bits always fit.
-    let size = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
+    // The bounds of the keys fit.
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     NetOptions {
         // The generic hook of XDP cannot tell what the system merged, and would make one datagram of
         // several: no socket asks for it.
         gro: settings.sockets.gro && settings.offload.mode != OffloadMode::XdpGeneric,
         gso: settings.sockets.gso,
-        recv_buffer: size(settings.sockets.receive_buffer),
-        send_buffer: size(settings.sockets.send_buffer),
+        recv_buffer: size(settings.sockets.receive_buffer.get()),
+        send_buffer: size(settings.sockets.send_buffer.get()),
     }
 }
 
 /// Relayed addresses that may be live at once, on so many relay addresses.
 pub(crate) fn relayed_most(settings: &Settings, relay_addresses: usize) -> u64 {
     let ports = u64::from(settings.relay.ports.max - settings.relay.ports.min) + 1;
-    let on_each = match settings.quotas.allocations_total {
+    let on_each = match settings.quotas.allocations_total.get() {
         0 => ports,
         quota => ports.min(u64::from(quota)),
     };
@@ -245,7 +250,7 @@ pub(crate) fn relayed_most(settings: &Settings, relay_addresses: usize) -> u64 {
 
 /// Connections of clients that may be there at once.
 pub(crate) fn connections_most(settings: &Settings) -> u64 {
-    if settings.tcp.enabled { settings.tcp.connections.into() } else { 0 }
+    if settings.tcp.enabled { settings.tcp.connections.get().into() } else { 0 }
 }
 
 /// Descriptors for so many relayed addresses and connections: each is a socket.
@@ -341,7 +346,6 @@ mod tests {
         let policy = rules(&settings, &own, Secret::new([0; 32]), None, 2).unwrap();
         assert_eq!(policy.unauthenticated.per_second, 50);
         assert_eq!(policy.quotas.new_peers_per_second, 50);
-        assert_eq!(settings.unauthenticated.per_second, 100);
     }
 
     #[test]
@@ -377,15 +381,13 @@ mod tests {
 
     #[test]
     fn too_few_files_are_warned_about_with_the_number_needed() {
-        let settings = settings(
-            "[relay]\naddresses = [\"192.0.2.1\"]\nports = \"50000-50999\"\n[tcp]\nconnections = 100\n",
-        );
-        let policy = policy(&settings);
-        assert_eq!(few_files(1356, &policy, &settings), None);
-        let warning = few_files(1024, &policy, &settings).unwrap();
+        let text = "[relay]\naddresses = [\"192.0.2.1\"]\nports = \"50000-50999\"\n[tcp]\nconnections = 100\n";
+        let unbounded = settings(text);
+        let policy = policy(&unbounded);
+        assert_eq!(few_files(1356, &policy, &unbounded), None);
+        let warning = few_files(1024, &policy, &unbounded).unwrap();
         assert!(warning.contains("LimitNOFILE=1356"), "{warning}");
-        let bounded =
-            Settings { quotas: Quotas { allocations_total: 600, ..settings.quotas }, ..settings };
+        let bounded = settings(&format!("{text}[quotas]\nallocations_total = 600\n"));
         assert_eq!(few_files(1024, &policy, &bounded), None);
     }
 }

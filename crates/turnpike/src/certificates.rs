@@ -41,7 +41,7 @@ impl Keeper {
     /// Reads the certificates of a configuration.
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         let in_force = Arc::new(Certificates::default());
-        let authorities = read_authorities(settings.tls.client_authorities.as_deref())?;
+        let authorities = read_authorities(settings.client_authorities().as_deref())?;
         let config = tls_config(Arc::clone(&in_force), authorities).or_fail("cannot set up TLS")?;
         let mut keeper = Self { in_force, config, seen: Vec::new(), infos: Vec::new(), told: None };
         keeper.put_in_force(settings)?;
@@ -66,7 +66,7 @@ impl Keeper {
 
     /// Reads the certificates again. If one cannot be used, all stay as they are.
     pub(crate) fn put_in_force(&mut self, settings: &Settings) -> Result<()> {
-        let files = &settings.tls.certificates;
+        let files = &settings.certificates();
         let seen = files.iter().map(look_at).collect();
         let read = read_all(files)?;
         self.infos = files
@@ -86,7 +86,7 @@ impl Keeper {
     /// Looks whether the files have changed, and puts new ones in force. Also tells of those that end soon.
     /// True if there are others now.
     pub(crate) fn watch(&mut self, settings: &Settings) -> bool {
-        let seen: Vec<_> = settings.tls.certificates.iter().map(look_at).collect();
+        let seen: Vec<_> = settings.certificates().iter().map(look_at).collect();
         let changed = seen != self.seen;
         if changed {
             match self.put_in_force(settings) {

@@ -33,7 +33,7 @@ pub(crate) struct FirstUser {
 
 /// The generated user to show, if there is one: made when the database has no user at all.
 pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserStore) -> Result<Option<FirstUser>> {
-    let path = settings.data_directory.join(FILE);
+    let path = settings.data.directory.join(FILE);
     let kept = read(&path)?.filter(|kept| *kept.realm == *settings.realm);
     if let Some(kept) = &kept
         && let Some(known) =
@@ -197,7 +197,7 @@ mod tests {
 
     fn settings(directory: &Directory) -> Settings {
         let mut settings = settings::load(None, &Environment::empty()).unwrap();
-        settings.data_directory = directory.path().to_owned();
+        settings.set_data_directory(directory.path().to_owned());
         settings
     }
 

@@ -25,7 +25,7 @@ impl KernelPath {
     ) -> (Self, OffloadInfo) {
         let mut info = OffloadInfo {
             mode: settings.offload.mode.label().to_owned(),
-            flows_max: settings.offload.flows,
+            flows_max: settings.offload.flows.get(),
             ..OffloadInfo::default()
         };
         let hook = match settings.offload.mode {
@@ -40,10 +40,15 @@ impl KernelPath {
         };
         let wanted = OffloadConfig {
             hook,
-            interfaces: settings.offload.interfaces.clone(),
+            interfaces: settings
+                .offload
+                .interfaces
+                .iter()
+                .map(|name| name.as_str().to_owned())
+                .collect(),
             listeners: listeners.iter().map(SocketAddr::ip).collect(),
             relays,
-            flows: settings.offload.flows,
+            flows: settings.offload.flows.get(),
         };
         match xdp_relay::start(&wanted, Clock::instant()) {
             Ok(mut offload) => {

@@ -76,9 +76,8 @@ pub(crate) fn load(place: &Place) -> Result<Configuration> {
 /// Reads a configuration file, or the defaults.
 pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
     let settings = settings::load(file, &environment())?;
-    let tls = &settings.tls;
-    let unusable = certificates::read_all(&tls.certificates).err();
-    let strange = certificates::read_authorities(tls.client_authorities.as_deref()).err();
+    let unusable = certificates::read_all(&settings.certificates()).err();
+    let strange = certificates::read_authorities(settings.client_authorities().as_deref()).err();
     let slip = realm_slip(&settings.realm)
         .map(|(what, help)| ("realm", what, help))
         .or_else(|| unusable.map(|slip| ("tls.certificates", slip.what, slip.help.to_owned())))
@@ -178,11 +177,12 @@ impl Surroundings<'_> {
         file: Option<PathBuf>,
         mut settings: Settings,
     ) -> Configuration {
-        let said = file.is_some() || settings.data_directory != Path::new(DATA);
-        let configured = said.then_some(settings.data_directory.as_path());
-        settings.data_directory = self.data(place, configured);
+        let configured = &settings.data.directory;
+        let said = file.is_some() || configured != Path::new(DATA);
+        let directory = self.data(place, said.then_some(configured));
+        settings.set_data_directory(directory);
         if let Some(socket) = &place.socket {
-            settings.control = Some(socket.clone());
+            settings.set_control_socket(socket.clone());
         }
         Configuration { file, settings }
     }
@@ -309,9 +309,9 @@ mod tests {
     fn a_file_that_names_the_default_directory_is_obeyed() {
         let here = surroundings(&|_| None, &|_| false);
         let without = here.complete(&Place::default(), None, defaults());
-        assert_eq!(without.settings.data_directory, Path::new("turnpike-data"));
+        assert_eq!(without.settings.data.directory, Path::new("turnpike-data"));
         let with = here.complete(&Place::default(), Some("f".into()), defaults());
-        assert_eq!(with.settings.data_directory, Path::new(DATA));
+        assert_eq!(with.settings.data.directory, Path::new(DATA));
         let place = Place { socket: Some("/s".into()), ..Place::default() };
         let with = here.complete(&place, Some("f".into()), defaults());
         assert_eq!(with.settings.control_socket(), Path::new("/s"));

@@ -110,7 +110,7 @@ impl InForce {
     /// Looks whether there are new certificates.
     pub(crate) fn watch_certificates(&mut self, handle: &Handle) {
         if self.certificates.watch(&self.settings) {
-            let files = self.settings.tls.certificates.iter();
+            let files = self.settings.certificates().into_iter();
             let files = files.flat_map(|one| [one.chain.clone(), one.key.clone()]);
             if let Some(why) = self.confinement.as_ref().and_then(|one| one.reason_of(files)) {
                 tracing::error!("{why}");
@@ -295,7 +295,7 @@ mod tests {
         let mut in_force = in_force();
         let on = "[discovery]\naddresses = [\"127.0.0.1\", \"127.0.0.2\"]\n";
         let report = in_force.reload(&handle, None, || Ok(settings(on))).await;
-        assert_eq!(keys(&report.needs_restart), ["discovery.addresses", "discovery.ports"]);
+        assert_eq!(keys(&report.needs_restart), ["discovery.addresses"]);
         assert_eq!(applied.lock().unwrap().clone().unwrap().discovery, []);
     }
 

@@ -117,7 +117,7 @@ impl Server {
                         break;
                     }
                     Wish::End => {
-                        let next = Draining::told_to_end(drain, self.in_force.settings.drain, Instant::now());
+                        let next = Draining::told_to_end(drain, self.in_force.settings.shutdown.drain.get(), Instant::now());
                         drain = Some(self.drain(next));
                     }
                 },
@@ -127,7 +127,7 @@ impl Server {
                         let _ = reply.send(self.reload().await);
                     }
                     OperatorRequest::Drain { deadline, reply } => {
-                        let configured = self.in_force.settings.drain;
+                        let configured = self.in_force.settings.shutdown.drain.get();
                         let deadline = deadline.unwrap_or_else(|| asked_for(configured));
                         let allocations_live = self.live();
                         let replaced = drain.map(|drain| drain.left(Instant::now()));

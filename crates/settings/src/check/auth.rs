@@ -1,6 +1,4 @@
-//! Who may relay: secrets that are secrets, and no contradiction.
-
-use std::sync::Arc;
+//! Authentication: usable secrets, and no contradiction.
 
 use turn_proto::SharedSecret;
 
@@ -9,16 +7,18 @@ use crate::document::Document;
 use crate::error::Errors;
 use crate::file;
 use crate::limits::SECRETS_MAX;
-use crate::settings::Auth;
-use crate::value::OpenRelay;
 
-/// What the secret is called that stands in `auth.secret` or `auth.secret_file`.
+/// Name of the secret of `auth.secret` or `auth.secret_file`.
 const DEFAULT_NAME: &str = "default";
 const SECRETS: &str = "auth.secrets";
-/// How the two places of a shared secret are called.
+/// The two keys of a shared secret.
 const WORDS: [&str; 2] = ["secret", "secret_file"];
 
-pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors) -> Auth {
+pub(super) fn check(
+    auth: &file::Auth,
+    document: &Document,
+    errors: &mut Errors,
+) -> Vec<SharedSecret> {
     let mut secrets: Vec<SharedSecret> = Vec::new();
     if auth.secret.is_some() || auth.secret_file.is_some() {
         let key = if auth.secret.is_some() { "auth.secret" } else { "auth.secret_file" };
@@ -37,17 +37,13 @@ pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors)
             place: document.entry_place(SECRETS, index),
             words: WORDS,
         };
-        let Some(name) = entry.name.as_ref().map(|name| name.as_str()) else {
-            source.refuse(
-                "there is no name",
-                "add name = \"...\", which is what logs will call it",
-                errors,
-            );
+        let Some(name) = entry.name.as_deref() else {
+            source.refuse("there is no name", "add name = \"...\", for the logs", errors);
             continue;
         };
         if secrets.iter().any(|other| other.name == name) {
             let help = match name {
-                DEFAULT_NAME => "that is what auth.secret is called; use another name",
+                DEFAULT_NAME => "that is the name of auth.secret; use another name",
                 _ => "use another name",
             };
             source.refuse(&format!("another secret is called \"{name}\" too"), help, errors);
@@ -71,31 +67,23 @@ pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors)
         let help = format!("keep at most {SECRETS_MAX}: each is tried for every new credential");
         errors.add(document.place(SECRETS), SECRETS, what, help);
     }
-    let open_relay = auth.open_relay == OpenRelay::Yes;
-    contradictions(auth, open_relay, document, errors);
-    Auth {
-        open_relay,
-        secrets,
-        users: auth.users,
-        expiry_at_refresh: auth.expiry_at_refresh,
-        userhash: auth.userhash,
-        token_keys: super::tokens::check(auth, document, errors),
-        server_name: auth.server_name.as_ref().map(|name| Arc::from(name.as_str())),
-    }
+    contradictions(auth, document, errors);
+    secrets
 }
 
-fn contradictions(auth: &file::Auth, open_relay: bool, document: &Document, errors: &mut Errors) {
+fn contradictions(auth: &file::Auth, document: &Document, errors: &mut Errors) {
+    let open_relay = auth.open_relay.is_open();
     let refused =
         ["auth.secret", "auth.secret_file", SECRETS, "auth.token_keys", "auth.open_relay"];
     if refused.into_iter().any(|key| document.is_refused(key)) {
-        return; // what the operator meant is not known
+        return; // the operator's intention is unknown
     }
     let secrets = auth.secret.is_some() || auth.secret_file.is_some() || !auth.secrets.is_empty();
     if open_relay && secrets {
         errors.add(
             document.place("auth.open_relay"),
             "auth.open_relay",
-            "anybody may relay, and there are secrets that nobody would be asked for",
+            "everyone may relay, and there are secrets that no client would need",
             "remove auth.open_relay, or the secrets",
         );
     }
@@ -104,7 +92,7 @@ fn contradictions(auth: &file::Auth, open_relay: bool, document: &Document, erro
         errors.add(
             document.place("auth.open_relay"),
             "auth.open_relay",
-            "anybody may relay, and there are keys of tokens that nobody would be asked for",
+            "everyone may relay, and there are token keys that no client would need",
             "remove auth.open_relay, or auth.token_keys",
         );
     }
@@ -112,7 +100,7 @@ fn contradictions(auth: &file::Auth, open_relay: bool, document: &Document, erro
         errors.add(
             document.place("auth.users"),
             "auth.users",
-            "nobody could relay: there is no shared secret, and users of the database are turned off",
+            "no client could relay: there is no shared secret, and users of the database are turned off",
             "set auth.secret_file, or users = true",
         );
     }

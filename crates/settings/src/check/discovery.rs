@@ -1,5 +1,5 @@
-//! Where NAT behaviour discovery is served: of each family two addresses with the same two ports, as
-//! RFC 5780 §6 wants it, and seen from outside the same.
+//! Listeners of NAT behaviour discovery: of each family two addresses with the same two ports (RFC 5780 §6),
+//! and public ones of the same shape.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -83,14 +83,14 @@ fn ports(file: &File, document: &Document, errors: &mut Errors) -> Option<[u16; 
     }
 }
 
-/// Puts what clients are told in place of the local addresses.
+/// Enters the public addresses.
 fn externals(
     entries: &[file::ExternalEndpoint],
-    sockets: &mut [DiscoverySockets],
+    all: &mut [DiscoverySockets],
     document: &Document,
     errors: &mut Errors,
 ) {
-    let mut told: Vec<SocketAddr> = Vec::new();
+    let mut named: Vec<SocketAddr> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let mut refuse = |what: String, help| {
             errors.add(document.entry_place(EXTERNAL, index), EXTERNAL, what, help);
@@ -101,10 +101,10 @@ fn externals(
             continue;
         };
         let (local, public) = (local.0, public.0);
-        let place = sockets
+        let place = all
             .iter_mut()
-            .flat_map(|square| {
-                square.local.iter().flatten().zip(square.public.iter_mut().flatten())
+            .flat_map(|sockets| {
+                sockets.local.iter().flatten().zip(sockets.public.iter_mut().flatten())
             })
             .find(|(at, _)| **at == local);
         let Some((_, place)) = place else {
@@ -112,7 +112,7 @@ fn externals(
             refuse(format!("nothing is served at {local}"), help);
             continue;
         };
-        if told.contains(&local) {
+        if named.contains(&local) {
             refuse(format!("{local} is there twice"), "remove one of them");
         } else if local.is_ipv4() != public.is_ipv4() {
             let what = format!("local {local} and public {public} are of different families");
@@ -120,28 +120,25 @@ fn externals(
         } else {
             *place = public;
         }
-        told.push(local);
+        named.push(local);
     }
-    for square in sockets {
-        let named = square.local.iter().flatten().filter(|local| told.contains(local)).count();
+    for sockets in all {
+        let count = sockets.local.iter().flatten().filter(|local| named.contains(local)).count();
         let mut refuse = |what: String, help| {
             errors.add(document.place(EXTERNAL), EXTERNAL, what, help);
         };
-        if !matches!(named, 0 | 4) {
-            let family = IpFamily::of(square.local[0][0].ip());
-            let what = format!("{named} of the four {family} addresses have a public one");
+        if !matches!(count, 0 | 4) {
+            let family = IpFamily::of(sockets.local[0][0].ip());
+            let what = format!("{count} of the four {family} addresses have a public one");
             refuse(what, "write an entry for each of the four");
-        } else if !is_square(&square.public) {
+        } else if !is_square(&sockets.public) {
             let what = "the public addresses are not two addresses with the same two ports";
-            refuse(
-                what.to_owned(),
-                "clients are to see what RFC 5780 wants: each address with each port",
-            );
+            refuse(what.to_owned(), "RFC 5780 needs each public address with each public port");
         }
     }
 }
 
-/// Whether rows share an address, columns a port, and nothing else is shared.
+/// Returns whether rows share an address, columns a port, and nothing else is shared.
 fn is_square([[a, b], [c, d]]: &[[SocketAddr; 2]; 2]) -> bool {
     let rows = a.ip() == b.ip() && c.ip() == d.ip() && a.ip() != c.ip();
     let columns = a.port() == c.port() && b.port() == d.port() && a.port() != b.port();

@@ -1,12 +1,10 @@
-//! The ports that clients come to are not lent to clients: a relay socket at one of them would take
-//! what is sent to the server.
+//! Ports of listeners are no relay ports: a relay socket at one of them would take the server's packets.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use crate::document::Document;
 use crate::error::{Errors, Place};
-use crate::file::File;
 use crate::settings::Settings;
 
 const RELAY_PORTS: &str = "relay.ports";
@@ -28,52 +26,50 @@ struct Overlap {
 fn overlaps(settings: &Settings) -> Vec<Overlap> {
     let tcp = settings.tcp.enabled && settings.tcp.relaying;
     // All but those for TLS alone are of UDP.
-    let tls = match (settings.dtls.enabled, tcp) {
+    let tls = match (settings.serves_dtls(), tcp) {
         (true, _) => Some("UDP, for DTLS"),
         (false, true) => Some("TCP, which tcp.relaying relays"),
         (false, false) => None,
     };
-    let udp = |key, at: &SocketAddr| Overlap { key, listener: *at, protocol: "UDP" };
-    let plain = settings.listen.iter().map(|at| udp(LISTEN, at));
-    let discovery = settings.discovery.iter().flat_map(|square| square.local.iter().flatten());
-    let discovery = discovery.map(|at| udp(DISCOVERY, at));
-    let tls =
-        settings.tls.listen.iter().filter_map(|at| {
-            tls.map(|protocol| Overlap { key: TLS_LISTEN, listener: *at, protocol })
-        });
+    let udp = |key, listener| Overlap { key, listener, protocol: "UDP" };
+    let plain = settings.listen().map(|at| udp(LISTEN, at));
+    let discovery =
+        settings.discovery_sockets.iter().flat_map(|sockets| sockets.local.as_flattened());
+    let discovery = discovery.map(|at| udp(DISCOVERY, *at));
+    let tls = settings
+        .tls_listen
+        .iter()
+        .filter_map(|at| tls.map(|protocol| Overlap { key: TLS_LISTEN, listener: *at, protocol }));
     let range = settings.relay.ports;
     let relayed = |one: &Overlap| (range.min..=range.max).contains(&one.listener.port());
     plain.chain(discovery).chain(tls).filter(relayed).collect()
 }
 
 /// Refuses them in a file, each where it is written: a port once, whatever its addresses.
-pub(super) fn check(settings: &Settings, file: &File, document: &Document, errors: &mut Errors) {
+pub(super) fn check(settings: &Settings, document: &Document, errors: &mut Errors) {
     if document.is_refused(RELAY_PORTS) {
         return;
     }
     let range = settings.relay.ports;
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for Overlap { key, listener, protocol } in overlaps(settings) {
         let port = listener.port();
-        if document.is_refused(key) || !told.insert((key, port)) {
+        if document.is_refused(key) || !reported.insert((key, port)) {
             continue;
         }
         if !document.is_written(key) {
-            let what = format!(
-                "port {port} of {}-{} is where clients come to ({key}, {protocol})",
-                range.min, range.max
-            );
+            let what = format!("port {port} of {range} is a listener's ({key}, {protocol})");
             errors.add(document.place(RELAY_PORTS), RELAY_PORTS, what, HELP);
             continue;
         }
-        let list = if key == LISTEN { &file.listen } else { &file.tls.listen };
+        let list = if key == LISTEN { &settings.listen } else { &settings.tls.listen };
         let index = list.iter().position(|endpoint| endpoint.0 == listener);
         let place = match index {
             Some(index) if key != DISCOVERY => document.entry_place(key, index),
             Some(_) | None => document.place(key),
         };
         let by = if key == TLS_LISTEN { format!(" ({protocol})") } else { String::new() };
-        let what = format!("port {port}{by} is one of relay.ports ({}-{})", range.min, range.max);
+        let what = format!("port {port}{by} is one of relay.ports ({range})");
         errors.add(place, key, what, HELP);
     }
 }
@@ -83,14 +79,13 @@ const HELP: &str = "listen on another port, or take relayed addresses from other
 /// Refuses them in what a reload would put in force: listeners of the start beside ports of the file.
 pub(crate) fn check_in_force(settings: &Settings, errors: &mut Errors) {
     let range = settings.relay.ports;
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for Overlap { key, listener, protocol } in overlaps(settings) {
         let port = listener.port();
-        if told.insert(port) {
+        if reported.insert(port) {
             let what = format!(
-                "port {port} of {}-{} is where clients come to until the server is started again \
-                 ({key}, {protocol})",
-                range.min, range.max
+                "port {port} of {range} is a listener's until the server is started again \
+                 ({key}, {protocol})"
             );
             let help = "take relayed addresses from other ports, or start the server again";
             errors.add(Place::Default, RELAY_PORTS, what, help);

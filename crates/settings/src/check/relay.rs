@@ -1,17 +1,16 @@
-//! Where relayed addresses come from: every address once, and what clients are told unambiguous.
+//! Relay addresses: each of them once, with an unambiguous public address.
 
 use turn_types::IpFamily;
 
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file;
-use crate::settings::Relay;
 use crate::value::{External, RelayEntry};
 
 const ADDRESSES: &str = "relay.addresses";
 const EXTERNAL: &str = "relay.external";
 
-pub(super) fn check(relay: &file::Relay, document: &Document, errors: &mut Errors) -> Relay {
+pub(super) fn check(relay: &file::Relay, document: &Document, errors: &mut Errors) {
     let external = relay.external.clone().unwrap_or_default();
     if relay.addresses.is_empty() && !document.is_refused(ADDRESSES) {
         let help = "write [\"auto\"], or leave the key out";
@@ -21,7 +20,6 @@ pub(super) fn check(relay: &file::Relay, document: &Document, errors: &mut Error
     if !document.is_refused(ADDRESSES) {
         externals(&external, &relay.addresses, document, errors);
     }
-    Relay { addresses: relay.addresses.clone(), external, ports: relay.ports }
 }
 
 fn entries(addresses: &[RelayEntry], document: &Document, errors: &mut Errors) {

@@ -11,7 +11,7 @@ use crate::error::{Errors, Place};
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use crate::value::SecretText;
 
-const HOW_TO_MAKE_ONE: &str = "make one with `openssl rand -base64 32`";
+const MAKE_ONE: &str = "make one with `openssl rand -base64 32`";
 
 /// Origin of a secret, for its errors.
 pub(super) struct Source {
@@ -31,7 +31,7 @@ impl Source {
     pub(super) fn secret(
         &self,
         text: Option<&SecretText>,
-        file: Option<&str>,
+        file: Option<&Path>,
         document: &Document,
         errors: &mut Errors,
     ) -> Option<Secret<Arc<[u8]>>> {
@@ -64,12 +64,12 @@ impl Source {
             let len = bytes.len();
             let what =
                 format!("the {inline} has {len} bytes, and needs {SECRET_BYTES_MIN} or more");
-            self.refuse(&what, HOW_TO_MAKE_ONE, errors);
+            self.refuse(&what, MAKE_ONE, errors);
             return None;
         }
         if bytes.len() > SECRET_BYTES_MAX {
             let what = format!("the {inline} has more than {SECRET_BYTES_MAX} bytes");
-            self.refuse(&what, HOW_TO_MAKE_ONE, errors);
+            self.refuse(&what, MAKE_ONE, errors);
             return None;
         }
         Some(Secret::new(bytes.into()))

@@ -15,7 +15,7 @@ use crate::file::{self, TokenCipher};
 
 const KEY: &str = "auth.token_keys";
 
-/// The keys; what is wrong with them is in `errors`.
+/// The valid keys.
 pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors) -> Vec<TokenKey> {
     let mut keys: Vec<TokenKey> = Vec::new();
     for (index, entry) in auth.token_keys.iter().enumerate() {
@@ -25,7 +25,7 @@ pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors)
             place: document.entry_place(KEY, index),
             words: ["key", "key_file"],
         };
-        let Some(kid) = entry.kid.as_ref().map(|kid| kid.as_str()) else {
+        let Some(kid) = entry.kid.as_deref() else {
             let help = "add kid = \"...\", the name that the authorization server calls the key by";
             source.refuse("there is no kid", help, errors);
             continue;
@@ -38,7 +38,7 @@ pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors)
         let Some(text) = text else { continue };
         match algorithm(entry.algorithm, text.expose()) {
             Ok(algorithm) => keys.push(TokenKey { kid: Arc::from(kid), algorithm }),
-            Err(what) => source.refuse(&what, how_to_make_one(entry.algorithm), errors),
+            Err(what) => source.refuse(&what, advice(entry.algorithm), errors),
         }
     }
     if keys.len() > TOKEN_KEYS_MAX {
@@ -61,20 +61,19 @@ fn algorithm(cipher: TokenCipher, text: &[u8]) -> Result<TokenAlgorithm, String>
         .collect();
     let key = BASE64_STANDARD_NO_PAD.decode(plain);
     let key = key.map_err(|_| "the key is not in base64".to_owned())?;
-    let wrong = |needed: usize| {
-        format!("the key has {} bytes, and {} needs {needed}", key.len(), cipher.label())
-    };
+    let wrong =
+        |name, needed: usize| format!("the key has {} bytes, and {name} needs {needed}", key.len());
     match cipher {
         TokenCipher::A256Gcm => <[u8; 32]>::try_from(key.as_slice())
             .map(|key| TokenAlgorithm::Aes256Gcm(Secret::new(key)))
-            .map_err(|_| wrong(32)),
+            .map_err(|_| wrong("A256GCM", 32)),
         TokenCipher::A128Gcm => <[u8; 16]>::try_from(key.as_slice())
             .map(|key| TokenAlgorithm::Aes128Gcm(Secret::new(key)))
-            .map_err(|_| wrong(16)),
+            .map_err(|_| wrong("A128GCM", 16)),
     }
 }
 
-const fn how_to_make_one(cipher: TokenCipher) -> &'static str {
+const fn advice(cipher: TokenCipher) -> &'static str {
     match cipher {
         TokenCipher::A256Gcm => "make one with `openssl rand -base64 32`",
         TokenCipher::A128Gcm => "make one with `openssl rand -base64 16`",

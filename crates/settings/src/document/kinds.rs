@@ -1,13 +1,12 @@
-//! What kind of TOML value a key takes, and what is said when it is another.
+//! Kinds of TOML values, and the errors about wrong ones.
 
 use toml::de::DeValue;
 
 use crate::keys::Key;
 use crate::suggest::nearest;
 
-/// Refuses what is not even the right kind of TOML value: what is wrong, and what to do. Numbers and
-/// switches where text belongs are let through: the value knows better what is missing (a unit, the
-/// end of a range, a whole sentence).
+/// Refuses the wrong kind of TOML value, with an error and advice. Numbers and switches where text belongs
+/// pass: the value knows better what is missing (a unit, the end of a range, a whole sentence).
 pub(super) fn right_kind(key: &Key, value: &toml::Value) -> Result<(), (String, String)> {
     let is = format!("is {}", kind_of_value(value));
     let list = key.may_be("array");
@@ -53,7 +52,7 @@ pub(super) fn right_kind(key: &Key, value: &toml::Value) -> Result<(), (String, 
     }
 }
 
-/// How a key's value is written.
+/// Advice on the form of a key's value.
 pub(super) fn forms(key: &Key) -> String {
     let name = key.path.rsplit('.').next().unwrap_or_default();
     let entries = key.schema.get("items").is_some();
@@ -76,7 +75,7 @@ pub(super) fn forms(key: &Key) -> String {
 }
 
 /// The value that a variable's text stands for. Text is taken as it is; where something else may
-/// stand, TOML is read (`true`, `20`, `["a", "b"]`), and a list may also be parted by commas.
+/// stand, TOML is read (`true`, `20`, `["a", "b"]`), and a list may also be comma-separated.
 pub(super) fn value_of_variable(key: &Key, text: &str) -> toml::Value {
     let as_text = || toml::Value::String(text.to_owned());
     let list = key.may_be("array");

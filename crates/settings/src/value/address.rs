@@ -1,6 +1,7 @@
 //! Addresses and ports.
 
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde_json::{Map, Value, json};
 
@@ -9,6 +10,14 @@ use super::{Written, written};
 /// An IP address and a port, written as `"203.0.113.7:3478"` or `"[2001:db8::7]:3478"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint(pub SocketAddr);
+
+impl Endpoint {
+    /// The wildcards of both families with one port.
+    pub(crate) fn everywhere(port: u16) -> Vec<Self> {
+        let wildcards = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        wildcards.map(|ip: IpAddr| Self((ip, port).into())).to_vec()
+    }
+}
 
 impl Written for Endpoint {
     const KIND: &'static str = "address and port";
@@ -21,7 +30,7 @@ impl Written for Endpoint {
     fn parse(text: &str) -> Result<Self, String> {
         if let Ok(endpoint) = text.parse::<SocketAddr>() {
             if endpoint.port() == 0 {
-                return Err(format!("\"{text}\" has port 0, which nobody could connect to"));
+                return Err(format!("\"{text}\" has port 0, which no client can connect to"));
             }
             return Ok(Self(endpoint));
         }
@@ -36,8 +45,8 @@ impl Written for Endpoint {
         }
     }
 
-    fn show(&self) -> String {
-        self.0.to_string()
+    fn written(&self) -> Value {
+        json!(self.0.to_string())
     }
 }
 written!([] Endpoint);
@@ -81,8 +90,8 @@ impl Written for Host {
         Self::read(text)
     }
 
-    fn show(&self) -> String {
-        self.0.to_string()
+    fn written(&self) -> Value {
+        json!(self.0.to_string())
     }
 }
 written!([] Host);
@@ -99,6 +108,12 @@ pub struct PortRange {
     pub min: u16,
     /// The highest port, not below `min`.
     pub max: u16,
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.min, self.max)
+    }
 }
 
 /// The lowest port that may be allocated: those below are the system's (RFC 8656 §7.2).
@@ -141,8 +156,8 @@ impl Written for PortRange {
         Err(format!("{number} is one port, and a range is needed"))
     }
 
-    fn show(&self) -> String {
-        format!("{}-{}", self.min, self.max)
+    fn written(&self) -> Value {
+        json!(self.to_string())
     }
 
     fn describe(schema: &mut Map<String, Value>) {
@@ -158,11 +173,11 @@ mod tests {
 
     #[test]
     fn endpoints() {
-        assert_eq!(Endpoint::parse("[::]:3478").unwrap().show(), "[::]:3478");
+        assert_eq!(Endpoint::parse("[::]:3478").unwrap().written(), "[::]:3478");
         for (text, what) in [
             ("203.0.113.7", "\"203.0.113.7\" has no port"),
             ("2001:db8::7", "\"2001:db8::7\" has no port"),
-            ("203.0.113.7:0", "\"203.0.113.7:0\" has port 0, which nobody could connect to"),
+            ("203.0.113.7:0", "\"203.0.113.7:0\" has port 0, which no client can connect to"),
             (
                 "turn.example.org:3478",
                 "\"turn.example.org:3478\" has a host name, and an IP address is needed",

@@ -7,7 +7,15 @@ use crate::limits::INTERFACE_NAME_BYTES_MAX;
 
 /// The name of a network interface, one that the kernel would give or take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InterfaceName(pub(crate) String);
+pub struct InterfaceName(String);
+
+impl InterfaceName {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
 
 impl Written for InterfaceName {
     const KIND: &'static str = "interface name";
@@ -35,8 +43,8 @@ impl Written for InterfaceName {
         Ok(Self(text.to_owned()))
     }
 
-    fn show(&self) -> String {
-        self.0.clone()
+    fn written(&self) -> Value {
+        json!(self.0)
     }
 
     fn describe(schema: &mut Map<String, Value>) {
@@ -58,7 +66,7 @@ mod tests {
     #[test]
     fn names_are_those_that_the_kernel_takes() {
         for name in ["eth0", "enp0s31f6", "br-lan", "eth0.100", "veth@x", "fifteen-letters"] {
-            assert_eq!(InterfaceName::parse(name).unwrap().show(), name);
+            assert_eq!(InterfaceName::parse(name).unwrap().written(), name);
         }
         for (name, what) in [
             ("", "the name is empty"),

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde_json::{Value, json};
 use turn_types::PrefixError;
 
 use super::{Written, written};
@@ -34,8 +35,8 @@ impl Written for Prefix {
         })
     }
 
-    fn show(&self) -> String {
-        self.0.to_string()
+    fn written(&self) -> Value {
+        json!(self.0.to_string())
     }
 }
 written!([] Prefix);
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn networks() {
-        assert_eq!(Prefix::parse("192.0.2.7").unwrap().show(), "192.0.2.7/32");
+        assert_eq!(Prefix::parse("192.0.2.7").unwrap().written(), "192.0.2.7/32");
         for (text, what) in [
             (
                 "10.1.2.3/8",

@@ -1,12 +1,12 @@
-//! Where relayed addresses come from.
+//! Relayed addresses.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
-use super::{Host, advice};
+use super::{Host, Written, written};
 
 /// One entry of `relay.addresses`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,26 +15,16 @@ pub enum RelayEntry {
     Auto,
     /// An address of this host, and the public address in front of it when that differs.
     Address {
-        /// What relay sockets bind to.
+        /// Address that relay sockets bind to.
         local: IpAddr,
-        /// What clients are told; `None`: the same, or what `relay.external` says.
+        /// Address in responses; `None`: `local`, or `relay.external`.
         public: Option<IpAddr>,
     },
 }
 
-/// Where a public address is expected, in the order the operator wrote them.
+/// Public addresses, in the order of the file: one, or a list of one per family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct External(pub Vec<IpAddr>);
-
-const ENTRY_FORMS: &str = "write \"auto\", an address of this host such as \"203.0.113.7\", or, behind 1:1 NAT, \
-                           { local = \"10.0.0.5\", public = \"203.0.113.7\" }";
-const EXTERNAL_FORMS: &str = "write the public address, such as \"203.0.113.7\", or a list of one per family, [\"203.0.113.7\", \"2001:db8::7\"]";
-
-impl Serialize for RelayEntry {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
 
 impl fmt::Display for RelayEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,131 +36,84 @@ impl fmt::Display for RelayEntry {
     }
 }
 
-impl<'de> Deserialize<'de> for RelayEntry {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct EntryVisitor;
-        impl<'de> Visitor<'de> for EntryVisitor {
-            type Value = RelayEntry;
+impl Written for RelayEntry {
+    const KIND: &'static str = "relay address";
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a relay address")
-            }
+    fn forms() -> String {
+        "write \"auto\", an address of this host such as \"203.0.113.7\", or, behind 1:1 NAT, \
+         { local = \"10.0.0.5\", public = \"203.0.113.7\" }"
+            .to_owned()
+    }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<RelayEntry, E> {
-                match text {
-                    "auto" => Ok(RelayEntry::Auto),
-                    address => {
-                        Ok(RelayEntry::Address { local: host(address, ENTRY_FORMS)?, public: None })
-                    }
-                }
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RelayEntry, A::Error> {
-                let (mut local, mut public) = (None, None);
-                while let Some(key) = map.next_key::<String>()? {
-                    match key.as_str() {
-                        "local" => local = Some(host(&map.next_value::<String>()?, ENTRY_FORMS)?),
-                        "public" => public = Some(host(&map.next_value::<String>()?, ENTRY_FORMS)?),
-                        other => {
-                            return Err(Error::custom(advice(
-                                format!("\"{other}\" is not a part of a relay address"),
-                                ENTRY_FORMS,
-                            )));
-                        }
-                    }
-                }
-                let Some(local) = local else {
-                    return Err(Error::custom(advice(
-                        "the entry does not say its local address",
-                        ENTRY_FORMS,
-                    )));
-                };
-                Ok(RelayEntry::Address { local, public })
-            }
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
         }
-        from.deserialize_any(EntryVisitor)
+        Ok(Self::Address { local: Host::read(text)?.0, public: None })
     }
-}
 
-impl Serialize for External {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(to)
-    }
-}
-
-impl<'de> Deserialize<'de> for External {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct ExternalVisitor;
-        impl<'de> Visitor<'de> for ExternalVisitor {
-            type Value = External;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a public address or a list of them")
+    fn parse_table(mut parts: BTreeMap<String, String>) -> Option<Result<Self, String>> {
+        let mut host = |name| parts.remove(name).map(|text| Host::read(&text)).transpose();
+        Some(match (host("local"), host("public")) {
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(None), _) => Err("the entry does not say its local address".to_owned()),
+            (Ok(Some(local)), Ok(public)) => {
+                Ok(Self::Address { local: local.0, public: public.map(|host| host.0) })
             }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<External, E> {
-                Ok(External(vec![host(text, EXTERNAL_FORMS)?]))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<External, A::Error> {
-                let mut addresses = Vec::new();
-                while let Some(text) = list.next_element::<String>()? {
-                    addresses.push(host(&text, EXTERNAL_FORMS)?);
-                }
-                Ok(External(addresses))
-            }
-        }
-        from.deserialize_any(ExternalVisitor)
-    }
-}
-
-fn host<E: Error>(text: &str, forms: &str) -> Result<IpAddr, E> {
-    Host::read(text).map(|host| host.0).map_err(|what| E::custom(advice(what, forms)))
-}
-
-impl schemars::JsonSchema for RelayEntry {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "RelayEntry".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "anyOf": [
-                { "type": "string" },
-                {
-                    "type": "object",
-                    "properties": {
-                        "local": { "type": "string", "description": "The address of this host." },
-                        "public": { "type": "string", "description": "The address that clients are told." },
-                    },
-                    "required": ["local"],
-                    "additionalProperties": false,
-                },
-            ],
-            "x-kind": "relay address",
-            "x-forms": ENTRY_FORMS,
         })
     }
+
+    fn written(&self) -> Value {
+        match self {
+            Self::Address { local, public: Some(public) } => {
+                json!({ "local": local, "public": public })
+            }
+            Self::Auto | Self::Address { .. } => json!(self.to_string()),
+        }
+    }
+
+    fn describe(schema: &mut Map<String, Value>) {
+        schema.remove("type");
+        let table = json!({
+            "type": "object",
+            "properties": {
+                "local": { "type": "string", "description": "The address of this host." },
+                "public": { "type": "string", "description": "The address that clients are told." },
+            },
+            "required": ["local"],
+            "additionalProperties": false,
+        });
+        schema.insert("anyOf".to_owned(), json!([{ "type": "string" }, table]));
+    }
 }
+written!([] RelayEntry);
 
-impl schemars::JsonSchema for External {
-    fn inline_schema() -> bool {
-        true
+impl Written for External {
+    const KIND: &'static str = "address or list of addresses";
+
+    fn forms() -> String {
+        "write the public address, such as \"203.0.113.7\", or a list of one per family, \
+         [\"203.0.113.7\", \"2001:db8::7\"]"
+            .to_owned()
     }
 
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "External".into()
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(Self(vec![Host::read(text)?.0]))
     }
 
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }],
-            "x-kind": "address or list of addresses",
-            "x-forms": EXTERNAL_FORMS,
-        })
+    fn parse_list(texts: Vec<String>) -> Option<Result<Self, String>> {
+        let hosts = texts.iter().map(|text| Host::read(text).map(|host| host.0));
+        Some(hosts.collect::<Result<_, _>>().map(Self))
+    }
+
+    fn written(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn describe(schema: &mut Map<String, Value>) {
+        schema.remove("type");
+        let list = json!({ "type": "array", "items": { "type": "string" } });
+        schema.insert("anyOf".to_owned(), json!([{ "type": "string" }, list]));
     }
 }
+written!([] External);

@@ -1,26 +1,36 @@
-//! Words: names, secrets, and switches that need to be said in full.
+//! Text: names, secrets, and switches that are written in full.
 
-use serde::de::Error;
+use std::fmt;
+use std::ops::Deref;
+
 use serde_json::{Map, Value, json};
 use turn_types::Secret;
 
-use super::{Written, advice, written};
+use super::{Written, written};
 
 /// Text of `MIN` to `MAX` bytes without control characters and without blanks at its ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text<const MIN: usize, const MAX: usize>(String);
 
 impl<const MIN: usize, const MAX: usize> Text<MIN, MAX> {
-    /// This text; for defaults, which must be within the bounds.
+    /// The text itself; for defaults, which must be within the bounds.
     pub(crate) fn fixed(text: &'static str) -> Self {
         assert!((MIN..=MAX).contains(&text.len()), "the default is out of its own bounds");
         Self(text.to_owned())
     }
+}
 
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
+impl<const MIN: usize, const MAX: usize> Deref for Text<MIN, MAX> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
         &self.0
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> fmt::Display for Text<MIN, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
     }
 }
 
@@ -51,8 +61,8 @@ impl<const MIN: usize, const MAX: usize> Written for Text<MIN, MAX> {
         Ok(Self(text.to_owned()))
     }
 
-    fn show(&self) -> String {
-        self.0.clone()
+    fn written(&self) -> Value {
+        json!(self.0)
     }
 
     fn describe(schema: &mut Map<String, Value>) {
@@ -82,11 +92,12 @@ impl Written for SecretText {
         Err("it is a bare number, and text in quotes is needed".to_owned())
     }
 
-    fn show(&self) -> String {
-        self.0.to_string()
+    fn written(&self) -> Value {
+        json!(self.0.to_string())
     }
 
     fn describe(schema: &mut Map<String, Value>) {
+        schema.insert("x-secret".to_owned(), json!(true));
         schema.insert("minLength".to_owned(), json!(crate::limits::SECRET_BYTES_MIN));
         schema.insert(
             "x-bounds".to_owned(),
@@ -96,7 +107,7 @@ impl Written for SecretText {
 }
 written!([] SecretText);
 
-/// The beginning of an address on the web, that something is appended to.
+/// Prefix of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebPrefix(String);
 
@@ -125,8 +136,8 @@ impl Written for WebPrefix {
         if is_good { Ok(Self(text.to_owned())) } else { Err(format!("\"{text}\" is none")) }
     }
 
-    fn show(&self) -> String {
-        self.0.clone()
+    fn written(&self) -> Value {
+        json!(self.0)
     }
 
     fn describe(schema: &mut Map<String, Value>) {
@@ -136,17 +147,23 @@ impl Written for WebPrefix {
 }
 written!([] WebPrefix);
 
-/// Whether anybody may relay without proving who they are. Only the whole sentence says yes.
+/// Relaying without authentication. Only the whole sentence turns it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenRelay {
-    /// Everybody proves who they are.
+    /// All clients authenticate.
     No,
-    /// Anybody relays.
+    /// Everyone may relay.
     Yes,
 }
 
 impl OpenRelay {
-    /// What an operator has to write.
+    /// Returns whether everyone may relay.
+    #[must_use]
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Yes)
+    }
+
+    /// The sentence that an operator has to write.
     pub const SENTENCE: &str = "yes, relay for anyone";
 }
 
@@ -155,7 +172,7 @@ impl Written for OpenRelay {
 
     fn forms() -> String {
         format!(
-            "write \"no\", or, where anybody at all shall relay through this host, \"{}\"",
+            "write \"no\", or, to relay for everyone, without authentication, \"{}\"",
             Self::SENTENCE
         )
     }
@@ -164,23 +181,21 @@ impl Written for OpenRelay {
         match text {
             "no" => Ok(Self::No),
             Self::SENTENCE => Ok(Self::Yes),
-            other => {
-                Err(format!("\"{other}\" does not say clearly enough whether anybody may relay"))
-            }
+            other => Err(format!("\"{other}\" is not clear enough")),
         }
     }
 
     fn parse_switch(switch: bool) -> Result<Self, String> {
         if switch {
-            return Err("true does not say clearly enough that anybody may relay".to_owned());
+            return Err("true is not clear enough".to_owned());
         }
         Ok(Self::No)
     }
 
-    fn show(&self) -> String {
+    fn written(&self) -> Value {
         match self {
-            Self::No => "no".to_owned(),
-            Self::Yes => Self::SENTENCE.to_owned(),
+            Self::No => json!("no"),
+            Self::Yes => json!(Self::SENTENCE),
         }
     }
 
@@ -190,19 +205,23 @@ impl Written for OpenRelay {
 }
 written!([] OpenRelay);
 
-/// How many workers there are: `"auto"` or a number from 1 to [`WorkerCount::MAX`].
+/// Number of workers: `"auto"` or 1 to [`WorkerCount::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
     /// One per processor that this process may run on.
     Auto,
-    /// That many.
+    /// A fixed number.
     Fixed(u16),
 }
 
 impl WorkerCount {
-    /// As many as the kernel path has rings for: xdp-relay's `WORKERS_MAX`. The largest hosts have no
-    /// more processors that a worker each would serve.
+    /// Rings of the kernel path: xdp-relay's `WORKERS_MAX`. The largest hosts have no more processors that a
+    /// worker each would serve.
     pub const MAX: u16 = 256;
+}
+
+impl Written for WorkerCount {
+    const KIND: &'static str = "\"auto\" or number";
 
     fn forms() -> String {
         format!(
@@ -212,73 +231,34 @@ impl WorkerCount {
         )
     }
 
-    fn fixed(number: i64) -> Option<Self> {
-        u16::try_from(number)
-            .ok()
-            .filter(|number| (1..=Self::MAX).contains(number))
-            .map(Self::Fixed)
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let number = text.parse().ok().and_then(|number| Self::parse_number(number).ok());
+        number.ok_or_else(|| format!("\"{text}\" is neither \"auto\" nor a number in range"))
     }
-}
 
-impl serde::Serialize for WorkerCount {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+    fn parse_number(number: i64) -> Result<Self, String> {
+        let count = u16::try_from(number).ok().filter(|count| (1..=Self::MAX).contains(count));
+        count.map(Self::Fixed).ok_or_else(|| format!("{number} is out of range"))
+    }
+
+    fn written(&self) -> Value {
         match self {
-            Self::Auto => to.serialize_str("auto"),
-            Self::Fixed(number) => to.serialize_u16(*number),
+            Self::Auto => json!("auto"),
+            Self::Fixed(number) => json!(number),
         }
     }
-}
 
-impl<'de> serde::Deserialize<'de> for WorkerCount {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = WorkerCount;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("\"auto\" or a number")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<WorkerCount, E> {
-                match text {
-                    "auto" => Ok(WorkerCount::Auto),
-                    text => text.parse().ok().and_then(WorkerCount::fixed).ok_or_else(|| {
-                        E::custom(advice(
-                            format!("\"{text}\" is neither \"auto\" nor a number in range"),
-                            WorkerCount::forms(),
-                        ))
-                    }),
-                }
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<WorkerCount, E> {
-                WorkerCount::fixed(number).ok_or_else(|| {
-                    E::custom(advice(format!("{number} is out of range"), WorkerCount::forms()))
-                })
-            }
-        }
-        from.deserialize_any(Visitor)
+    fn describe(schema: &mut Map<String, Value>) {
+        schema.remove("type");
+        let number = json!({ "type": "integer", "minimum": 1, "maximum": Self::MAX });
+        schema.insert("anyOf".to_owned(), json!([{ "const": "auto" }, number]));
+        schema.insert("x-bounds".to_owned(), json!(format!("1 to {}", Self::MAX)));
     }
 }
-
-impl schemars::JsonSchema for WorkerCount {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "WorkerCount".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "anyOf": [{ "const": "auto" }, { "type": "integer", "minimum": 1, "maximum": Self::MAX }],
-            "x-kind": "\"auto\" or number",
-            "x-forms": Self::forms(),
-            "x-bounds": format!("1 to {}", Self::MAX),
-        })
-    }
-}
+written!([] WorkerCount);
 
 #[cfg(test)]
 mod tests {
@@ -287,7 +267,7 @@ mod tests {
     #[test]
     fn text_is_bounded_in_bytes() {
         type Short = Text<1, 8>;
-        assert_eq!(Short::parse("éééé").unwrap().as_str(), "éééé");
+        assert_eq!(&*Short::parse("éééé").unwrap(), "éééé");
         assert_eq!(
             Short::parse("ééééé"),
             Err("the text has 10 bytes, and the most is 8".to_owned())

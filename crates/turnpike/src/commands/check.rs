@@ -68,12 +68,7 @@ fn describe(name: &str, settings: &Settings) -> String {
         format!("{name} is good"),
         format!("  realm        {}", settings.realm),
         format!("  listeners    {}", listeners.join("  ")),
-        format!(
-            "  relays from  {}, ports {}-{}",
-            relay.join(", "),
-            settings.relay.ports.min,
-            settings.relay.ports.max
-        ),
+        format!("  relays from  {}, ports {}", relay.join(", "), settings.relay.ports),
         format!("  for          {}", who(settings)),
     ];
     lines.extend(warnings(settings).iter().map(|warning| format!("warning: {warning}")));
@@ -82,16 +77,16 @@ fn describe(name: &str, settings: &Settings) -> String {
 
 /// Who may relay, in words.
 fn who(settings: &Settings) -> String {
-    if settings.auth.open_relay {
+    if settings.auth.open_relay.is_open() {
         return "ANYBODY: it is an open relay".to_owned();
     }
     let mut who = Vec::new();
-    match settings.auth.secrets.len() {
+    match settings.secrets.len() {
         0 => {}
         1 => who.push("holders of a credential from the shared secret".to_owned()),
         n => who.push(format!("holders of a credential from one of {n} shared secrets")),
     }
-    if !settings.auth.token_keys.is_empty() {
+    if !settings.token_keys.is_empty() {
         who.push("holders of an access token".to_owned());
     }
     if settings.auth.users {
@@ -103,17 +98,17 @@ fn who(settings: &Settings) -> String {
 /// What is allowed and yet probably not meant.
 pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     let mut warnings = Vec::new();
-    if settings.auth.open_relay {
+    if settings.auth.open_relay.is_open() {
         warnings.push(
             "auth.open_relay: anybody may relay through this host; such relays are found and \
              abused within hours"
                 .to_owned(),
         );
     }
-    if settings.listen.iter().all(|listener| listener.ip().is_loopback()) {
+    if settings.listen().all(|listener| listener.ip().is_loopback()) {
         warnings.push("listen: only this host itself can reach the listeners".to_owned());
     }
-    if settings.tls.listen_unused {
+    if settings.tls_listen_is_unused() {
         warnings.push(
             "tls.listen: nobody listens there, as tls.certificates names no certificate".to_owned(),
         );
@@ -124,7 +119,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
                 .to_owned(),
         );
     }
-    warnings.extend(settings.peers.allow.iter().filter_map(wide));
+    warnings.extend(settings.peers.allow.iter().filter_map(|prefix| wide(&prefix.0)));
     warnings
 }
 

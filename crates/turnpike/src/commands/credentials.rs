@@ -29,7 +29,7 @@ struct Credential {
 
 pub(crate) fn run(place: &Place, args: &cli::Credentials) -> Result<()> {
     let settings = place::load(place)?.settings;
-    let secret = choose(&settings.auth.secrets, args.secret_name.as_deref())?;
+    let secret = choose(&settings.secrets, args.secret_name.as_deref())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let credential = mint(secret, &args.user, now, args.ttl.as_secs(), &settings)?;
     if args.output.json {
@@ -70,14 +70,8 @@ fn mint(
     let expires_unix = now.saturating_add(ttl);
     let username = format!("{expires_unix}:{user}");
     let password = stun_wire::time_limited_password(secret.secret.expose(), &username);
-    let uris = settings.listen.iter().filter(|listener| !listener.ip().is_unspecified());
-    Ok(Credential {
-        username,
-        password,
-        ttl,
-        expires_unix,
-        uris: uris.map(|listener| turn_uri(*listener)).collect(),
-    })
+    let uris = settings.listen().filter(|listener| !listener.ip().is_unspecified());
+    Ok(Credential { username, password, ttl, expires_unix, uris: uris.map(turn_uri).collect() })
 }
 
 /// The address as a TURN URI (RFC 7065).
@@ -103,7 +97,7 @@ mod tests {
             "listen = [\"192.0.2.1:3478\", \"0.0.0.0:3479\"]\n\
              [auth]\nsecret = \"north-of-the-wall\"\n",
         );
-        let secret = choose(&settings.auth.secrets, None).unwrap();
+        let secret = choose(&settings.secrets, None).unwrap();
         let minted = mint(secret, "bob", 1_700_000_000, 600, &settings).unwrap();
         assert_eq!(minted.username, "1700000600:bob");
         // printf 1700000600:bob | openssl dgst -sha1 -hmac north-of-the-wall -binary | base64
@@ -116,9 +110,9 @@ mod tests {
     fn names_the_secrets_there_are() {
         assert!(choose(&[], None).is_err());
         let settings = settings("[auth]\nsecret = \"north-of-the-wall\"\n");
-        let name = settings.auth.secrets[0].name.clone();
-        assert!(choose(&settings.auth.secrets, Some(&name)).is_ok());
-        let error = choose(&settings.auth.secrets, Some("nope")).unwrap_err().to_string();
+        let name = settings.secrets[0].name.clone();
+        assert!(choose(&settings.secrets, Some(&name)).is_ok());
+        let error = choose(&settings.secrets, Some("nope")).unwrap_err().to_string();
         assert!(error.contains(&name), "{error}");
     }
 }

@@ -24,7 +24,7 @@ use crate::{boot, first_start, output};
 pub(crate) fn run(place: &Place) -> Result<()> {
     let configuration = place::load(place)?;
     let confinement = Confinement::begin(&configuration)?;
-    let log = configuration.settings.log;
+    let log = &configuration.settings.log;
     // The thread that writes lines is there before capabilities go.
     let level = confinement::without_capabilities(|| {
         logging::start(log.format.into(), reload::level(log.level))
@@ -52,9 +52,9 @@ async fn serve(
         Failure::failed(error).hint("name a directory of the server's own with --data")
     })?;
     let relays_for_users_only = settings.auth.users
-        && settings.auth.secrets.is_empty()
-        && settings.auth.token_keys.is_empty()
-        && !settings.auth.open_relay;
+        && settings.secrets.is_empty()
+        && settings.token_keys.is_empty()
+        && !settings.auth.open_relay.is_open();
     let first_user = if file.is_none() && relays_for_users_only {
         first_start::prepare(&settings, &mut store)?
     } else {
@@ -87,7 +87,7 @@ async fn serve(
             &user,
             &handle.info(),
             &program,
-            &settings.data_directory,
+            &settings.data.directory,
         ))?;
     }
 
@@ -166,14 +166,14 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
     tracing::info!(
         "turnpike {}, configuration {file}, data {}",
         info.version,
-        settings.data_directory.display()
+        settings.data.directory.display()
     );
     let transports = if settings.tcp.enabled { "udp and tcp" } else { "udp" };
     for listener in &info.listeners {
         tracing::info!("listening on {transports} {listener}");
     }
     for listener in &info.tls_listeners {
-        let spoken = match (settings.tcp.enabled, settings.dtls.enabled) {
+        let spoken = match (settings.tcp.enabled, settings.serves_dtls()) {
             (true, true) => "tcp and udp, for TLS and DTLS,",
             (true, false) => "tcp, for TLS,",
             (false, _) => "udp, for DTLS,",
@@ -217,7 +217,7 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
         "{} worker{}; allocations: {} per user, {} in all",
         info.workers,
         if info.workers == 1 { "" } else { "s" },
-        most(settings.quotas.allocations_per_user, "any number"),
-        most(settings.quotas.allocations_total, "as many as ports allow"),
+        most(settings.quotas.allocations_per_user.get(), "any number"),
+        most(settings.quotas.allocations_total.get(), "as many as ports allow"),
     );
 }

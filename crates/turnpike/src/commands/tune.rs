@@ -40,8 +40,8 @@ fn wants(place: &Place) -> Result<Wants> {
     listen_ports.sort_unstable();
     listen_ports.dedup();
     Ok(Wants {
-        receive_buffer: settings.sockets.receive_buffer.into(),
-        send_buffer: settings.sockets.send_buffer.into(),
+        receive_buffer: settings.sockets.receive_buffer.get(),
+        send_buffer: settings.sockets.send_buffer.get(),
         relay_ports: (settings.relay.ports.min, settings.relay.ports.max),
         listen_ports,
         workers: cores::cores(settings.workers.count, settings.workers.pin).len() as u64,

@@ -52,7 +52,7 @@ pub(crate) fn run(place: &Place, args: cli::User) -> Result<()> {
         Failure::failed(error).hint("name the server's data directory with --data or --config")
     })?;
     let realm = sources.choose(&store.realms()?)?;
-    let mut database = Database { store, realm, directory: settings.data_directory.clone() };
+    let mut database = Database { store, realm, directory: settings.data.directory.clone() };
     if adds && !settings.auth.users {
         eprintln!("note: auth.users is false in the configuration, so users may not relay");
     }
@@ -71,7 +71,7 @@ fn has_database(settings: &Settings) -> Result<()> {
     if settings.user_database().exists() {
         return Ok(());
     }
-    let directory = settings.data_directory.display();
+    let directory = settings.data.directory.display();
     Err(Failure::failed(anyhow!("there is no user database in {directory}")).hint(
         "name the server's data directory with --data or --config; `turnpike user add NAME` makes a \
          database where there is none",

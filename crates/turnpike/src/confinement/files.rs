@@ -46,7 +46,7 @@ impl Named {
     /// be allowed.
     pub(super) fn of(configuration: &Configuration) -> Result<Self> {
         let settings = &configuration.settings;
-        let data = settings.data_directory.clone();
+        let data = settings.data.directory.clone();
         let socket = directory(&settings.control_socket());
         for directory in [&data, &socket] {
             if !directory.exists() {
@@ -62,7 +62,7 @@ impl Named {
         }
         let file = configuration.file.as_deref();
         let read = settings::named_files(file, &place::environment());
-        Ok(Self { data, socket, read, readable: settings.confinement.readable.clone() })
+        Ok(Self { data, socket, read, readable: settings.readable_directories() })
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {

@@ -43,7 +43,7 @@ fn configuration(terms: &Terms, offload: Option<&str>, directory: &Path) -> Stri
         Transport::Tcp | Transport::Tls | Transport::Tls12 => {
             "[tcp]\nconnections = 0\nconnections_per_address = 0\n"
         }
-        Transport::Dtls => "[dtls]\nassociations = 0\nassociations_per_address = 0\n",
+        Transport::Dtls => "[dtls]\nsessions = 0\nsessions_per_address = 0\n",
     };
     let tls = terms.certificate.as_ref().map(|Certificate { chain, key }| {
         let (listen, chain, key) = (terms.tls_listen, chain.display(), key.display());
@@ -100,7 +100,7 @@ mod tests {
     fn dtls_has_the_same_certificate_and_no_bounds() {
         let terms = Terms { transport: Transport::Dtls, ..tls_terms() };
         let text = configuration(&terms, None, Path::new("/run/bench"));
-        for line in ["associations_per_address = 0", "listen = ['10.78.1.1:5349']"] {
+        for line in ["sessions_per_address = 0", "listen = ['10.78.1.1:5349']"] {
             assert!(text.lines().any(|given| given == line), "{line}\n{text}");
         }
         assert!(!text.contains("[tcp]"), "{text}");

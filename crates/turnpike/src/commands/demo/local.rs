@@ -41,10 +41,7 @@ pub(crate) async fn start() -> Result<LocalServer> {
     );
     let mut settings = settings::parse(Path::new("demo"), &text, &Environment::empty())
         .map_err(Failure::failed)?;
-    for listener in &mut settings.listen {
-        // Any free one: a configuration file cannot say so, because nobody would find the server.
-        listener.set_port(0);
-    }
+    settings.listen_at_any_port();
     let running = boot::start(&settings, None, None).await?;
     let address = running.info.listeners.first().copied().ok_or_else(|| {
         Failure::failed(anyhow::anyhow!("the demo's server does not listen anywhere"))

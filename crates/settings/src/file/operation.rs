@@ -1,0 +1,82 @@
+//! Operation: log, control socket, data, shutdown.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::section::section;
+use crate::value::Duration;
+
+section! {
+    /// The log, on standard error.
+    Log {
+        /// Lines for people (`text`) or one JSON object per line for machines (`json`).
+        restart format: LogFormat = LogFormat::Text;
+        /// Lowest level that is logged: `info` has one line at the end of each allocation, `debug` one for
+        /// each refused request, at most 10 a second from each worker, except those without credentials,
+        /// as every first request is. `trace` adds nothing yet.
+        #[schemars(example = &"debug")]
+        live level: LogLevel = LogLevel::Info;
+    }
+}
+
+/// Format of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Lowest level that is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum LogLevel {
+    /// The server ends.
+    Error,
+    /// An operator has to act.
+    Warn,
+    /// Life events.
+    Info,
+    /// Mistakes of clients.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+section! {
+    /// The control socket, by which `turnpike status`, `sessions`, `reload` and other commands reach the
+    /// running server.
+    Control {
+        /// Path of the Unix socket, which only its owner may use. By default `control.sock` in
+        /// `data.directory`.
+        #[schemars(example = &"/run/turnpike/control.sock")]
+        restart socket: Option<PathBuf> = None;
+    }
+}
+
+section! {
+    /// State of the server on disk.
+    Data {
+        /// Directory of the user database (`users.sqlite`). Created, for its owner alone, when it does not
+        /// exist. `--data` on the command line overrides it.
+        #[schemars(example = &"/srv/turnpike")]
+        restart directory: PathBuf = "/var/lib/turnpike".into();
+    }
+}
+
+section! {
+    /// Shutdown.
+    Shutdown {
+        /// Time that allocations may go on, without new ones, after SIGTERM or `turnpike drain` (without
+        /// `--deadline`); the server ends with the last one. `"0 s"` ends them at once at SIGTERM, and
+        /// leaves a `turnpike drain` seven days, the maximum.
+        #[schemars(example = &"30 min")]
+        live drain: Duration<0, 604_800> = Duration::seconds(0);
+    }
+}

@@ -1,0 +1,40 @@
+//! Relayed addresses, and the peers they may be used with.
+
+use crate::section::section;
+use crate::value::{External, PortRange, Prefix, RelayEntry};
+
+section! {
+    /// The addresses and ports that are allocated to clients.
+    Relay {
+        /// Addresses of this host to allocate relayed addresses from: `"auto"` (of each family, the address
+        /// of the default route), an address, or `{ local, public }` where clients reach the host at another
+        /// address than its own.
+        #[schemars(
+            example = serde_json::json!(["203.0.113.7", "2001:db8::7"]),
+            example = serde_json::json!([{ "local": "10.0.0.5", "public": "203.0.113.7" }])
+        )]
+        live addresses: Vec<RelayEntry> = vec![RelayEntry::Auto];
+        /// Public address, or one per family, of a host behind 1:1 NAT (as in most clouds): it replaces the
+        /// host's own address in responses. Leave it out where the host has its public address.
+        #[schemars(example = &"203.0.113.7")]
+        live external: Option<External> = None;
+        /// UDP ports (inclusive) to allocate relayed addresses from. A firewall has to let them in.
+        #[schemars(example = &"50000-59999")]
+        live ports: PortRange = PortRange { min: 49_152, max: 65_535 }; // RFC 8656 §7.2: the dynamic ports
+    }
+}
+
+section! {
+    /// Peer addresses that clients may reach. Without rules: every public address, and nothing private,
+    /// local, reserved, or of this host itself.
+    Peers {
+        /// Networks that clients may reach although they could not by default, such as the network of a media
+        /// server. The longest matching entry of both lists decides. An address of this host itself has to
+        /// be written alone, not as part of a network.
+        #[schemars(example = serde_json::json!(["10.20.0.0/16", "10.30.0.5"]))]
+        live allow: Vec<Prefix> = Vec::new();
+        /// Networks that clients may not reach although they could by default.
+        #[schemars(example = serde_json::json!(["198.51.100.0/24"]))]
+        live deny: Vec<Prefix> = Vec::new();
+    }
+}
