@@ -387,7 +387,7 @@ fn an_open_relay_needs_the_whole_sentence() {
     for (auth, advice) in [
         ("open_relay = true", "yes, relay for anyone"),
         ("open_relay = \"yes\"", "yes, relay for anyone"),
-        ("users = false", "nobody could relay"),
+        ("users = false", "no client could relay"),
     ] {
         let file = directory.file("t.toml", &format!("{listen}{relay}[auth]\n{auth}\n"));
         let output = run(&["--config", path(&file), "--data", &data]);
