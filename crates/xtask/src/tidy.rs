@@ -1,30 +1,32 @@
-//! What the compiler does not check. Each check returns its slips; none stops at the first. The same
-//! checks run as tests, so that `cargo test` refuses what `cargo xtask tidy` would.
+//! Checks beyond the compiler's. Each returns all its findings, a line each. The same checks run as tests, so that
+//! `cargo test` fails where `cargo xtask tidy` does.
 
 mod circles;
 mod edges;
 mod security_page;
 mod text;
+mod words;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Everything that is not tidy, a line each.
+/// Returns all findings, a line each.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut slips = edges::check(root)?;
     slips.extend(circles::check(root)?);
     slips.extend(text::check(root)?);
     slips.extend(security_page::check(root)?);
+    slips.extend(words::check(root)?);
     Ok(slips)
 }
 
-/// Where text of ours is, from the root; what is generated or downloaded is not ours.
+/// Directories with text of this project, from the root; generated and downloaded files are left out.
 const PLACES: [&str; 6] = ["crates", "docs", "fuzz", "scripts", ".ci", ".cargo"];
 const NOT_OURS: [&str; 6] = ["target", "corpus", "artifacts", "found", "bin", "__pycache__"];
 const ENDINGS: [&str; 10] = ["rs", "md", "toml", "sh", "py", "go", "yml", "yaml", "c", "h"];
 
-/// Every text file of ours, in order.
+/// Returns every text file of the project, sorted.
 fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut directories: Vec<PathBuf> =
@@ -78,6 +80,11 @@ mod tests {
     #[test]
     fn files_are_small_and_hold_no_leftovers() {
         assert_eq!(text::check(&crate::root()).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn documentation_is_in_plain_words() {
+        assert_eq!(words::check(&crate::root()).unwrap(), [""; 0]);
     }
 
     #[test]
