@@ -1,17 +1,16 @@
-//! The kernel as safe values, knowing nothing of STUN.
+//! Safe wrappers of the kernel's interfaces for sockets, time and the host. The crate knows nothing of STUN.
 //!
-//! It serves a worker that is one thread with its own sockets: [`Epoll`] says which socket is
-//! readable, [`RxBatch`] takes what is there (`recvmmsg`, super-packets by `UDP_GRO`), [`TxBatch`]
-//! gathers what is to be sent and sends it (`sendmmsg`, runs of equal datagrams by `UDP_SEGMENT`)
-//! straight out of the receive buffers: user space copies no payload.
+//! It serves a worker that is one thread with its own sockets: [`Epoll`] reports readable sockets, [`RxBatch`]
+//! receives (`recvmmsg`, super-packets by `UDP_GRO`), [`TxBatch`] gathers datagrams and sends them (`sendmmsg`, runs
+//! of equal datagrams by `UDP_SEGMENT`) straight out of the receive buffers: user space copies no payload.
 //!
-//! All socket `unsafe` of the product is here, each block with its proof. Control messages and
-//! socket addresses are written and read as bytes of the kernel's ABI, without any.
+//! All socket `unsafe` of the product is here, each block with its proof. Control messages and socket addresses are
+//! written and read as bytes of the kernel's ABI, without `unsafe`.
 //!
-//! After warm-up nothing on the path of a packet allocates. Nothing here logs: what an operator
-//! should know is returned ([`Applied`], [`Warning`], counters).
+//! After warm-up the packet path does not allocate. The crate does not log: warnings for the operator are returned
+//! ([`Applied`], [`Warning`], counters).
 //!
-//! One turn of a worker that sends everything back with a byte in front:
+//! One iteration of a worker that echoes everything with a byte in front:
 //!
 //! ```
 //! use linux_net::{Flow, Part, RxBatch, SendSocket, SendStats, TxBatch, UdpOptions, UdpSocket};

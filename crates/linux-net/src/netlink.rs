@@ -25,7 +25,7 @@ pub const GENERIC_HEADER: usize = 4;
 /// that for no device we know of, and then is refused rather than cut.
 pub(crate) const ANSWER_MAX: usize = 64 * 1024;
 
-/// How often a list is asked for when it changes while it is told.
+/// Attempts to read a list that changes during the dump.
 const ATTEMPTS: u32 = 16;
 
 /// A question to the kernel.
@@ -37,19 +37,19 @@ pub struct Request {
 }
 
 impl Request {
-    /// Asks for a list. `header` is what messages of the kind begin with.
+    /// Requests a list. `header` is the fixed header of messages of the type.
     #[must_use]
     pub fn dump(kind: u16, header: &[u8]) -> Self {
         Self { kind, flags: (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16, body: header.to_vec() }
     }
 
-    /// Asks for, or changes, one thing.
+    /// Requests, or changes, one object.
     #[must_use]
     pub fn one(kind: u16, header: &[u8]) -> Self {
         Self { kind, flags: (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16, body: header.to_vec() }
     }
 
-    /// Adds an attribute whose value is a name, which is short.
+    /// Adds an attribute with a short name as its value.
     pub fn attribute_text(&mut self, kind: u16, value: &str) {
         let len = ATTRIBUTE_HEADER + value.len() + 1;
         debug_assert!(len <= usize::from(u16::MAX));
@@ -98,15 +98,15 @@ impl Socket {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` was opened just now, and nobody else has its number.
+        // SAFETY: `fd` was opened just now and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { file: fd.into(), sequence: 0 })
     }
 
-    /// Has the kernel read the headers of questions strictly, and answer only with what they select.
+    /// Enables strict checking of request headers, so that dumps contain only the selected objects.
     ///
     /// # Errors
-    /// Linux before 4.20 cannot: it answers with everything.
+    /// Linux before 4.20 does not support it, and dumps everything.
     pub(crate) fn select_strictly(&self) -> io::Result<()> {
         set_option(self.file.as_fd(), libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, 1)
     }
@@ -122,15 +122,15 @@ impl Socket {
             .map(drop)
     }
 
-    /// Joins a multicast group (`RTNLGRP_*`), whose notifications are received from then on.
+    /// Joins a multicast group (`RTNLGRP_*`) and receives its notifications from then on.
     pub(crate) fn join(&self, group: c_int) -> io::Result<()> {
         set_option(self.file.as_fd(), libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, group)
     }
 
-    /// The answers to a question, without their netlink headers.
+    /// Sends a request and returns the answers, without their netlink headers.
     ///
     /// # Errors
-    /// What the kernel answered instead; or a list changed each time that it was asked for.
+    /// The kernel's error; or the list changed during every attempt.
     pub fn ask(&mut self, request: &Request) -> io::Result<Vec<Vec<u8>>> {
         for _ in 0..ATTEMPTS {
             if let Some(answers) = self.ask_once(request)? {
@@ -196,7 +196,7 @@ impl Socket {
     }
 }
 
-/// One message of what was received.
+/// One received message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub(crate) kind: u16,
@@ -206,7 +206,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// Of a message that says how it went.
+    /// Result code of an acknowledgement or error message.
     fn outcome(&self) -> io::Result<()> {
         match self.body.first_chunk().copied().map_or(0, i32::from_ne_bytes) {
             0.. => Ok(()),
@@ -315,7 +315,7 @@ mod tests {
         for len in 0..request.body.len() - 1 {
             assert_eq!(attributes(&request.body[..len]).count(), 0, "{len}");
         }
-        // Lengths that are shorter than what says them do not go round for ever.
+        // A length field shorter than its header must not loop for ever.
         for len in 0..HEADER as u8 {
             let mut bytes = message(1, 1, &[0; 8]);
             bytes[..4].copy_from_slice(&u32::from(len).to_ne_bytes());

@@ -1,4 +1,4 @@
-//! How full batches are.
+//! Histogram of batch sizes.
 
 /// A histogram of small counts in six fixed ranges: 1, 2, 3-4, 5-8, 9-16, 17 and more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// How many ranges there are.
+    /// Number of ranges.
     pub const RANGES: usize = 6;
     /// The largest count of each range. Neither a receive batch nor a run exceeds 64.
     pub const UPPER_BOUNDS: [usize; Self::RANGES] = [1, 2, 4, 8, 16, 64];
@@ -27,7 +27,7 @@ impl Occupancy {
         }
     }
 
-    /// How many batches fell into each range.
+    /// Number of batches in each range.
     #[must_use]
     pub const fn counts(&self) -> &[u64; Self::RANGES] {
         &self.counts

@@ -26,13 +26,13 @@ const STRIDE: usize = PAYLOAD_BYTES + 5 * 64;
 /// Room for a piece of a stream: the longest STUN message has 65,552 bytes, and must fit whole.
 pub const FILL_BYTES: usize = STRIDE;
 
-/// Everything a socket of ours can attach to a message: TTL, traffic class, losses and segment
-/// size are an `int` each, `in6_pktinfo` is the larger of the two.
+/// All control messages that a socket may attach: TTL, traffic class, losses and segment size are an `int`
+/// each, `in6_pktinfo` is the larger of the two packet infos.
 const CONTROL_BYTES: usize =
     4 * cmsg::space(size_of::<c_int>()) + cmsg::space(size_of::<libc::in6_pktinfo>());
 
-/// What a datagram of an Ethernet fills of its buffer at most. These pages are made real at once, so
-/// that memory stays what it is at first however many packets come at a time.
+/// Bytes of a buffer that an Ethernet datagram fills at most. These pages are populated at once, so that memory
+/// does not grow with the rate of packets.
 const HEAD_BYTES: usize = 2048;
 
 /// More messages than this cost cold buffers and gain nothing.
@@ -44,15 +44,15 @@ const MAX_ERRORS_SWALLOWED: usize = 8;
 
 /// Buffers for one receive call or several, allocated once and reused.
 ///
-/// Memory: 64 KiB of address space per message, of which only the head and what a message ever
-/// filled is real.
+/// Memory: 64 KiB of address space per message, of which only the head and the pages ever written are
+/// populated.
 pub struct RxBatch {
     payload: HeapArray<u8>,
     ancillary: HeapArray<Ancillary>,
     /// One per message, pointing at its buffer.
     iovecs: HeapArray<libc::iovec>,
     headers: HeapArray<libc::mmsghdr>,
-    /// What was received.
+    /// Headers of the received messages.
     received: Vec<Meta>,
     /// Their payload bytes.
     held: usize,
@@ -66,7 +66,7 @@ pub struct RecvStats {
     pub datagrams: u64,
     /// Payload bytes.
     pub bytes: u64,
-    /// Messages that did not fit, or whose control messages did not.
+    /// Truncated messages or control messages.
     pub truncated: u64,
     /// Messages per call that had any.
     pub messages_per_call: Occupancy,
@@ -74,7 +74,7 @@ pub struct RecvStats {
     pub segments_per_message: Occupancy,
 }
 
-/// What the kernel writes beside the payload.
+/// Header fields of a message, from the kernel.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Ancillary {
@@ -99,7 +99,7 @@ struct Meta {
 /// One message: a datagram, or several of equal size from one sender to one address.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Who sent it.
+    /// Source address.
     pub from: SocketAddr,
     /// The local address it was sent to; only with [`UdpOptions::packet_info`](crate::UdpOptions).
     pub to: Option<IpAddr>,
@@ -112,8 +112,7 @@ pub struct Received<'a> {
     pub data: &'a [u8],
     /// Something is missing: drop the message.
     pub truncated: bool,
-    /// How many datagrams the socket has lost to a full buffer since it was opened, as of this
-    /// message; wraps.
+    /// Datagrams lost to a full receive buffer since the socket was opened, as of this message; wraps.
     pub kernel_drops: u32,
 }
 
@@ -148,19 +147,18 @@ impl RxBatch {
         batch
     }
 
-    /// Receives what is there, up to the capacity, and returns how many messages that is: 0 when
-    /// nothing waits. The previous ones are gone. Errors that ICMP left on the socket are
-    /// swallowed: the error queue has them in full.
+    /// Receives the queued messages, up to the capacity, and returns their number; 0 when none waits. Replaces
+    /// the previous ones. Errors that ICMP left on the socket are skipped: the error queue has them in full.
     ///
     /// # Errors
-    /// Those of `recvmmsg` that mean a fault of the program or a lack of memory.
+    /// Errors of `recvmmsg` that mean a fault of the program or a lack of memory.
     pub fn recv(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         self.clear();
         self.recv_more(socket, self.headers.len()).map(|received| received.len())
     }
 
-    /// Receives what is there like [`recv`](Self::recv), but keeps the previous messages and puts
-    /// at most `most` behind them, as far as there is [`room`](Self::room). Returns which they are.
+    /// Receives like [`recv`](Self::recv), but keeps the previous messages and appends at most `most`, as far
+    /// as there is [`room`](Self::room). Returns the range of the new ones.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -198,12 +196,12 @@ impl RxBatch {
         Ok(first..first)
     }
 
-    /// Adds a message that did not come as a datagram, such as a piece of a stream: `fill` writes it,
-    /// into room for [`FILL_BYTES`], and says how long it is. Returns which message it is; `None`, and
-    /// nothing added, if it is empty or there is no [`room`](Self::room).
+    /// Appends a message that was not received as a datagram, such as a part of a stream: `fill` writes it into
+    /// a buffer of [`FILL_BYTES`] and returns its length. Returns the index of the message; `None`, and nothing
+    /// appended, if it is empty or there is no [`room`](Self::room).
     ///
     /// # Errors
-    /// Those of `fill`; nothing is added.
+    /// Errors of `fill`; nothing is appended.
     pub fn fill<E>(
         &mut self,
         from: SocketAddr,
@@ -231,13 +229,13 @@ impl RxBatch {
         Ok(Some(index))
     }
 
-    /// How many more messages it can hold.
+    /// Number of messages that can still be appended.
     #[must_use]
     pub fn room(&self) -> usize {
         self.headers.len() - self.received.len()
     }
 
-    /// Lets go of all messages.
+    /// Removes all messages.
     pub fn clear(&mut self) {
         // The kernel has changed the headers that it filled.
         for index in 0..self.received.len() {
@@ -253,13 +251,13 @@ impl RxBatch {
         self.held
     }
 
-    /// How many messages it holds.
+    /// Number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.received.len()
     }
 
-    /// Whether it holds none.
+    /// True if there is no message.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.received.is_empty()
@@ -366,7 +364,7 @@ fn read(header: &libc::mmsghdr, ancillary: &Ancillary) -> Meta {
     datagram
 }
 
-/// Takes what one control message says.
+/// Stores the value of one control message.
 fn note(datagram: &mut Meta, (level, kind, data): (c_int, c_int, &[u8])) {
     let number = cmsg::number(data).unwrap_or(0);
     match (level, kind) {

@@ -1,4 +1,4 @@
-//! TCP: listening, and streams that nobody waits for.
+//! TCP: listeners and non-blocking streams.
 
 mod outgoing;
 
@@ -14,15 +14,16 @@ use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::sys::{check, errno, set_option};
 use crate::udp::bound_address;
 
-/// What is asked of the connections of a listener.
+/// Options of the connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpOptions {
     /// `SO_REUSEPORT`: several workers listen on one port and the kernel spreads connections over them.
     pub reuse_port: bool,
-    /// After so long without a word the other end is asked whether it is there, and again in a sixth of
-    /// the time, three times at most.
+    /// Idle time before the first keepalive probe; further probes follow after a sixth of it each, three at
+    /// most.
     pub keepalive: Duration,
-    /// How long what was sent may stay unacknowledged before the connection is given up.
+    /// Longest time that sent data may stay unacknowledged before the connection is closed
+    /// (`TCP_USER_TIMEOUT`).
     pub unacknowledged: Duration,
     /// Connections that may wait to be accepted, by each socket; the kernel bounds it by
     /// `net.core.somaxconn`.
@@ -52,7 +53,7 @@ impl TcpListener {
         if options.reuse_port {
             set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         }
-        // What is written is gathered already, and nothing is gained by waiting for more.
+        // Writes are gathered already, so Nagle's algorithm only adds delay.
         set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
         keep_alive(socket, options)?;
         let mut raw = [0; ADDRESS_BYTES];
@@ -71,11 +72,10 @@ impl TcpListener {
         self.local
     }
 
-    /// The next connection and who made it; `None` when none waits.
+    /// Accepts the next connection, with its remote address; `None` when none waits.
     ///
     /// # Errors
-    /// No descriptors or no memory left. Errors of the connection itself (it is gone already) are not
-    /// told: the next one is taken.
+    /// No descriptors or no memory left. Connections that are already broken are skipped.
     pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         loop {
             let mut raw = [0_u8; ADDRESS_BYTES];
@@ -90,7 +90,7 @@ impl TcpListener {
                 )
             };
             if fd >= 0 {
-                // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+                // SAFETY: the kernel has just returned this descriptor, which has no other owner.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd) };
                 // It always has an address of our family.
                 let Some(from) = address::decode(&raw) else { continue };
@@ -122,7 +122,7 @@ impl AsFd for TcpListener {
     }
 }
 
-/// What came of reading.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// So many bytes, at least one.
@@ -133,15 +133,15 @@ pub enum ReadOutcome {
     Ended,
 }
 
-/// What is asked of a connection that is made from here.
+/// Options of an outgoing connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectOptions {
     /// The address to connect from; port 0 is any, `None` is any address as well.
     pub local: Option<SocketAddr>,
     /// Send buffer in bytes, as `SO_SNDBUF` takes it; 0 leaves its size to the kernel.
     pub send_buffer: usize,
-    /// Resets the connection when it is closed, instead of ending it in good order: its port is free at
-    /// once, and what was not sent yet is lost.
+    /// Resets the connection on close instead of an orderly shutdown: its port is free at once, and unsent data
+    /// is lost.
     pub reset: bool,
 }
 
@@ -150,12 +150,11 @@ pub struct ConnectOptions {
 pub struct TcpStream(std::net::TcpStream);
 
 impl TcpStream {
-    /// Begins to connect as a client does, from any address if none is named. That it is connected shows by room to write; that it cannot be, by an error
-    /// of reading or writing. Nothing can be written before.
+    /// Starts a connection as a client, from any address if none is given. Success shows as writable; failure
+    /// as an error of read or write. Nothing can be written before.
     ///
     /// # Errors
-    /// No descriptors or ports left; an address that is not ours; where the kernel knows it at once,
-    /// that the other end cannot be reached.
+    /// No descriptors or ports left; an address that is not local; a destination known to be unreachable.
     pub fn connect_to(to: SocketAddr, options: &ConnectOptions) -> io::Result<Self> {
         let fd = open(to)?;
         let socket = fd.as_fd();
@@ -170,7 +169,7 @@ impl TcpStream {
         let mut raw = [0; ADDRESS_BYTES];
         if let Some(local) = options.local {
             if local.port() == 0 {
-                // The port is chosen when it is known whom we talk to: more connections have room.
+                // The port is chosen on connect, so that one port serves many destinations.
                 set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
             }
             let len = address::encode(local, &mut raw) as socklen_t;
@@ -185,20 +184,20 @@ impl TcpStream {
         }
     }
 
-    /// The address of ours that it is connected to.
+    /// Local address of the connection.
     ///
     /// # Errors
-    /// It is broken already.
+    /// The connection is already broken.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
-    /// Tells the other end that nothing more comes. It may have gone already.
+    /// Shuts down the sending side. The remote may have closed already.
     pub fn end_sending(&self) {
         drop(self.0.shutdown(std::net::Shutdown::Write));
     }
 
-    /// Reads what is there, as far as it has room.
+    /// Reads available bytes, as far as `buffer` has room.
     ///
     /// # Errors
     /// The connection is broken.
@@ -210,8 +209,8 @@ impl TcpStream {
         }
     }
 
-    /// Writes pieces one behind the other, as far as the connection takes them now, and returns how many
-    /// bytes it took.
+    /// Writes the two slices in order, as far as the connection takes them now, and returns the number of bytes
+    /// written.
     ///
     /// # Errors
     /// The connection is broken.
@@ -221,7 +220,7 @@ impl TcpStream {
     }
 }
 
-/// For what writes by itself: `WouldBlock` where the connection takes nothing now.
+/// `WouldBlock` when the connection takes nothing now.
 impl io::Write for &TcpStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         (&self.0).write(bytes)
@@ -258,7 +257,7 @@ fn open(addr: SocketAddr) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
     let fd = check(unsafe { libc::socket(address::family(addr.ip()), kind, 0) })?;
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    // SAFETY: the kernel has just returned this descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -1,10 +1,9 @@
-//! Gathering what is to be sent: datagrams as lists of ranges, equal ones of a flow as runs.
+//! Send batches: datagrams as lists of ranges, equal ones of a flow as runs.
 //!
-//! A run is what `UDP_SEGMENT` takes: datagrams of one flow (same socket, destination, source,
-//! header fields), all of one size, of which the last may be shorter. A datagram joins the latest run on
-//! its way (same socket and destination) or begins one behind it, so that the order on a way is
-//! never changed; datagrams on other ways may come in between. All runs of one socket are sent
-//! together.
+//! A run is one send with `UDP_SEGMENT`: datagrams of one flow (same socket, destination, source, header
+//! fields), all of one size, except that the last may be shorter. A datagram joins the latest run with its
+//! socket and destination or starts a new one after it, so that the order per destination never changes;
+//! datagrams to other destinations may come in between. All runs of one socket are sent together.
 
 mod flush;
 mod grouping;
@@ -45,10 +44,10 @@ pub struct Full;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaFull;
 
-/// What is to be sent in this iteration of a worker's loop.
+/// Datagrams to send in one iteration of a worker's loop.
 ///
-/// Payloads are ranges of the [`RxBatch`] that is given to [`flush`](Self::flush); headers and
-/// replies are written into the batch's arena. Allocated once and reused.
+/// Payloads are ranges of the [`RxBatch`] that is passed to [`flush`](Self::flush); headers and replies are
+/// written into the batch's arena. Allocated once and reused.
 pub struct TxBatch {
     groups: Vec<Group>,
     messages: Vec<Message>,
@@ -105,13 +104,13 @@ impl TxBatch {
         self.arena_used = 0;
     }
 
-    /// Whether there is nothing to send.
+    /// True if there is nothing to send.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// How many datagrams wait.
+    /// Number of datagrams in the batch.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.segments.len()
@@ -126,8 +125,8 @@ impl TxBatch {
         Ok(self.arena_commit(bytes.len()))
     }
 
-    /// Lends `len` bytes of the arena to be written in place. What they hold is arbitrary. They
-    /// are kept by [`arena_commit`](Self::arena_commit), and lent again without.
+    /// Lends `len` bytes of the arena, with arbitrary contents, to be written in place.
+    /// [`arena_commit`](Self::arena_commit) keeps them; otherwise they are lent again.
     ///
     /// # Errors
     /// [`ArenaFull`]: flush first.
@@ -175,7 +174,7 @@ impl TxBatch {
         Ok(())
     }
 
-    /// Adds a message behind those of its socket.
+    /// Appends a message to the messages of its socket.
     fn begin(&mut self, message: Message) {
         let (socket, index) = (message.flow.socket, self.messages.len());
         self.messages.push(message);
@@ -212,13 +211,13 @@ impl TxBatch {
         self.clear();
     }
 
-    /// What an operator should know and has not been told: each [`Warning`] comes once in the
-    /// life of the batch.
+    /// A warning that was not returned before: each kind of [`Warning`] is returned once in the life of the
+    /// batch.
     pub fn take_warnings(&mut self) -> Option<Warning> {
         self.sender.take_warning()
     }
 
-    /// What was pushed, and who sends it.
+    /// The pushed datagrams, and their sender.
     pub(crate) fn split<'a>(&'a mut self, rx: &'a RxBatch) -> (Load<'a>, &'a mut Sender) {
         let load = Load {
             groups: &self.groups,
@@ -320,7 +319,7 @@ mod tests {
         assert!(runs.len() < 2 * usize::from(flows), "{}", runs.len());
     }
 
-    /// What is sent by each socket, as (way, tag), in the order of sending.
+    /// Datagrams sent by each socket, as (destination, tag), in the order of sending.
     fn sent(batch: &TxBatch) -> Vec<Vec<(SocketAddr, u32)>> {
         let chain = |first: usize, next: &dyn Fn(usize) -> usize| {
             let mut all = vec![first];
@@ -346,7 +345,7 @@ mod tests {
     #[test]
     fn the_order_on_a_way_is_kept_and_nothing_is_lost_or_doubled() {
         let mut batch = TxBatch::new();
-        // Several batches, so that the tables hold what earlier ones left.
+        // Several batches, so that the tables hold entries of earlier ones.
         for round in 0_u32..20 {
             batch.clear();
             let mut random = round.wrapping_mul(0x9E37_79B9) | 1;

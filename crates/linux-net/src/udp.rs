@@ -1,4 +1,4 @@
-//! UDP sockets: options, and what the kernel granted of them.
+//! UDP sockets: options, and the values that the kernel granted.
 
 mod capabilities;
 mod connected;
@@ -27,7 +27,7 @@ const SK_MEMINFO_RMEM_ALLOC: usize = libc::SK_MEMINFO_RMEM_ALLOC as usize;
 /// The place of the count of lost datagrams.
 const SK_MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
 
-/// What is asked of a socket.
+/// Requested options of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
     /// `SO_REUSEPORT`: several workers listen on one port and the kernel spreads flows over them.
@@ -38,8 +38,8 @@ pub struct UdpOptions {
     pub send_buffer: usize,
     /// `UDP_GRO`: equal datagrams of one sender arrive as one message.
     pub gro: bool,
-    /// `IP_PKTINFO`: tells which local address each datagram was sent to. For sockets bound to
-    /// the unspecified address, which must answer from that one.
+    /// `IP_PKTINFO`: reports the local address of each datagram. For sockets bound to the unspecified address,
+    /// which must answer from that one.
     pub packet_info: bool,
     /// `IP_RECVERR`: ICMP errors are kept for [`UdpSocket::recv_errors`].
     pub error_queue: bool,
@@ -59,33 +59,32 @@ impl Default for UdpOptions {
     }
 }
 
-/// What the kernel granted.
+/// Options granted by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Receive buffer in bytes, comparable with what was asked (the kernel reports twice that,
-    /// for its own bookkeeping). Less than asked: `net.core.rmem_max` is the bound for processes
-    /// without `CAP_NET_ADMIN`.
+    /// Receive buffer in bytes, comparable with the request (the kernel reports twice that, for its own
+    /// bookkeeping). Less than requested: `net.core.rmem_max` is the bound for processes without
+    /// `CAP_NET_ADMIN`.
     pub recv_buffer: usize,
     /// Send buffer in bytes, as above; `net.core.wmem_max`.
     pub send_buffer: usize,
-    /// Whether datagrams arrive merged.
+    /// Datagrams arrive merged.
     pub gro: bool,
-    /// Whether datagrams arrive with the count of those lost before them (`SO_RXQ_OVFL`).
+    /// Datagrams carry the count of lost ones before them (`SO_RXQ_OVFL`).
     pub losses: bool,
 }
 
 /// A UDP socket: non-blocking, close-on-exec, of one family (IPv6 sockets take no IPv4).
 ///
-/// One thread owns it. Every datagram received carries its TTL and traffic class and the count of
-/// those lost before it; datagrams sent are fragmented where they must be, unless their header fields
-/// forbid it.
+/// One thread owns it. Every received datagram carries its TTL, its traffic class and the count of lost
+/// datagrams before it; sent datagrams are fragmented as needed, unless their header fields forbid it.
 #[derive(Debug)]
 pub struct UdpSocket {
     fd: OwnedFd,
     pub(crate) local: SocketAddr,
     /// `IP_MTU_DISCOVER` between datagrams that must not be fragmented.
     at_rest: c_int,
-    /// Whether the socket now forbids fragmentation (IPv4; in IPv6 each datagram says so itself).
+    /// The socket forbids fragmentation now (IPv4; in IPv6 each datagram carries its own option).
     dont_fragment: Cell<bool>,
 }
 
@@ -106,8 +105,7 @@ impl UdpSocket {
         Ok((socket, applied))
     }
 
-    /// As [`bind`](Self::bind), but without asking the kernel what it granted: for sockets that
-    /// are opened all the time.
+    /// As [`bind`](Self::bind), but does not query the granted values: for sockets that are opened frequently.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -115,7 +113,7 @@ impl UdpSocket {
         Self::set_up(addr, options).map(|(socket, _)| socket)
     }
 
-    /// The socket, and what the kernel is able to do for it.
+    /// The socket, and the kernel's capabilities for it.
     fn set_up(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Able)> {
         let fd = open(addr.ip())?;
         let at_rest = match IpFamily::of(addr.ip()) {
@@ -140,8 +138,8 @@ impl UdpSocket {
         IpFamily::of(self.local.ip())
     }
 
-    /// Has datagrams that come together arrive merged from now on, where the kernel can, or each alone.
-    /// What was merged before and waits arrives as one datagram when it is not asked for any more.
+    /// Enables or disables merging of received datagrams (GRO), where the kernel supports it. Datagrams already
+    /// merged in the queue arrive as one after it is disabled.
     pub fn merge(&self, on: bool) {
         // A kernel that cannot leaves each alone.
         drop(set_option(self.fd.as_fd(), libc::SOL_UDP, libc::UDP_GRO, c_int::from(on)));
@@ -160,14 +158,14 @@ impl UdpSocket {
         is_empty
     }
 
-    /// Whether neither a datagram nor an error waits; a kernel that does not tell has one.
+    /// True if neither a datagram nor an error waits; false if the kernel does not report it.
     fn is_empty(&self) -> bool {
         memory_info(self.as_fd()).is_ok_and(|info| info[SK_MEMINFO_RMEM_ALLOC] == 0)
     }
 
-    /// A second handle of the same socket, so that one thread may receive by it while another
-    /// sends. Only one of the two may send datagrams whose header fields forbid fragmentation: each
-    /// remembers for itself what it last told the kernel.
+    /// A second handle of the same socket, so that one thread may receive while another sends. Only one of the
+    /// two may send datagrams whose header fields forbid fragmentation: each caches the last state that it set
+    /// in the kernel.
     ///
     /// # Errors
     /// No descriptors left.
@@ -180,22 +178,21 @@ impl UdpSocket {
         })
     }
 
-    /// How many datagrams the socket has lost since it was opened, most often because its receive
-    /// buffer was full; wraps. The count of [`Received::kernel_drops`](crate::Received), also when
-    /// nothing arrives any more.
+    /// Datagrams lost since the socket was opened, most often to a full receive buffer; wraps. The count of
+    /// [`Received::kernel_drops`](crate::Received), also when nothing arrives any more.
     ///
     /// # Errors
-    /// Linux before 4.12 does not tell.
+    /// Linux before 4.12 does not report it.
     pub fn dropped(&self) -> io::Result<u32> {
         memory_info(self.as_fd()).map(|info| info[SK_MEMINFO_DROPS])
     }
 
-    /// Lets the next datagrams be fragmented or not. IPv4 has no control message for it, so it is
-    /// a state of the socket; the kernel is only told when it changes. IPv6: nothing to do.
+    /// Allows or forbids fragmentation of the next datagrams. IPv4 has no control message for it, so it is a
+    /// state of the socket, which is set only on a change. IPv6: nothing to do.
     ///
-    /// `IP_PMTUDISC_PROBE` and not `_DO`: DF is set and the interface's MTU is the limit, while a
-    /// path MTU remembered from some earlier (or forged) ICMP message is not. Who asks for DF
-    /// wants to measure the path, and hears of its true limit by ICMP.
+    /// `IP_PMTUDISC_PROBE` and not `_DO`: DF is set and the interface's MTU is the limit, while a path MTU
+    /// remembered from some earlier (or forged) ICMP message is not. DF serves path MTU discovery, which learns
+    /// the true limit by ICMP.
     pub(crate) fn set_dont_fragment(&self, forbid: bool) -> io::Result<()> {
         if self.dont_fragment.get() == forbid || self.family() == IpFamily::V6 {
             return Ok(());
@@ -224,7 +221,7 @@ pub(crate) fn open(ip: IpAddr) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers.
     let fd = check(unsafe { libc::socket(address::family(ip), kind, 0) })?;
-    // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+    // SAFETY: the kernel has just returned this descriptor, which has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -298,7 +295,7 @@ fn buffer(fd: BorrowedFd<'_>, name: c_int) -> io::Result<usize> {
     Ok(usize::try_from(option(fd, libc::SOL_SOCKET, name)?).unwrap_or(0) / 2)
 }
 
-/// `SO_MEMINFO`: what `struct sock` says of its memory, as `linux/sock_diag.h` numbers it.
+/// `SO_MEMINFO`: memory figures of `struct sock`, numbered as in `linux/sock_diag.h`.
 fn memory_info(fd: BorrowedFd<'_>) -> io::Result<[u32; SK_MEMINFO_DROPS + 1]> {
     let mut info = [0_u32; SK_MEMINFO_DROPS + 1];
     let mut len = size_of_val(&info) as socklen_t;

@@ -43,7 +43,7 @@ fn a_connection_is_made_without_waiting_and_carries_bytes() {
     assert_eq!(told(&epoll, PATIENCE).map(|(readable, _)| readable), Some(true));
     assert_eq!(near.read(&mut buffer).unwrap(), ReadOutcome::Read(3));
 
-    // Until nothing goes: the send buffer is as small as asked, and room is told when there is some.
+    // Until the send buffer, which is as small as requested, is full; readiness follows when there is room.
     let mut sent = 0;
     while let taken @ 1.. = near.write([&buffer, &[]]).unwrap() {
         sent += taken;

@@ -1,4 +1,4 @@
-//! What becomes of datagrams that do not arrive: error queues, pending errors, refused runs.
+//! Datagrams that do not arrive: error queues, pending errors, refused runs.
 
 mod support;
 
@@ -70,7 +70,7 @@ fn the_error_queue_is_told_by_epoll_until_it_is_empty() {
         assert!(event.error && event.token == 5, "{event:?}");
         takes.push(sender.recv_errors(|_| ()).unwrap());
     }
-    // ICMP is limited in rate: how many of the 100 were answered is not for us to say.
+    // ICMP is rate-limited: the number of answers to the 100 datagrams varies.
     assert!(takes.iter().all(|&taken| taken > 0 && taken <= 64), "{takes:?}");
 }
 

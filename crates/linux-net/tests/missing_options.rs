@@ -33,7 +33,7 @@ fn forbid(option: libc::c_int) {
 #[test]
 #[cfg(target_endian = "little")]
 fn a_kernel_that_counts_no_losses_is_no_error() {
-    // The thread alone is told so, and it ends.
+    // The filter is on this thread alone, which ends.
     let bind = || UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default());
     let bound = std::thread::spawn(move || {
         forbid(libc::SO_RXQ_OVFL);

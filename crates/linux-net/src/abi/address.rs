@@ -11,7 +11,7 @@ const _: () = assert!(V4_BYTES == 16 && V6_BYTES == 28, "the layout written belo
 /// A `sockaddr` of either family.
 pub(crate) type RawAddress = [u8; ADDRESS_BYTES];
 
-/// Writes `addr` and returns how many bytes of `raw` it takes.
+/// Writes `addr` to `raw` and returns its length in bytes.
 pub(crate) fn encode(addr: SocketAddr, raw: &mut RawAddress) -> usize {
     match addr {
         SocketAddr::V4(v4) => {

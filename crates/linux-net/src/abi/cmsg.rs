@@ -13,7 +13,7 @@ const fn align(len: usize) -> usize {
     len.next_multiple_of(size_of::<usize>())
 }
 
-/// How much of a control buffer a message with `data` bytes takes.
+/// Bytes of a control buffer that a message with `data` bytes takes.
 pub(crate) const fn space(data: usize) -> usize {
     align(HEADER) + align(data)
 }
@@ -42,7 +42,7 @@ impl<'a> Encoder<'a> {
         self.len += space(data.len());
     }
 
-    /// How many bytes were written.
+    /// Bytes written so far.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
@@ -54,7 +54,7 @@ pub(crate) struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Reads what the kernel wrote into a control buffer.
+    /// Decodes a control buffer filled by the kernel.
     pub(crate) const fn new(control: &'a [u8]) -> Self {
         Self { rest: control }
     }

@@ -1,4 +1,4 @@
-//! What the numbers in `errno` mean for datagrams.
+//! Values of `errno` for datagrams.
 
 use libc::c_int;
 
@@ -40,9 +40,8 @@ impl SendError {
     }
 }
 
-/// Whether an ICMP message for an earlier datagram can have left this error on the socket
-/// (`IP_RECVERR`), to be handed to whichever call comes next. It is then gone: the call may be
-/// tried again.
+/// True if an ICMP message for an earlier datagram can have left this error on the socket (`IP_RECVERR`). The
+/// kernel returns it from the next call and clears it, so the call may be repeated.
 pub(crate) const fn left_by_icmp(errno: c_int) -> bool {
     matches!(
         errno,
@@ -59,9 +58,9 @@ pub(crate) const fn left_by_icmp(errno: c_int) -> bool {
     )
 }
 
-/// Whether the kernel may have refused a run because it is a run. `EMSGSIZE` (`EINVAL` in
-/// older kernels): a segment does not fit the MTU, and runs are never fragmented. `EIO`: the
-/// device or an IPsec policy cannot do it.
+/// True if the kernel may have refused a run of segments as such. `EMSGSIZE` (`EINVAL` in older kernels): a
+/// segment exceeds the MTU, and runs are never fragmented. `EIO`: the device or an IPsec policy does not
+/// support it.
 pub(crate) const fn refuses_run(errno: c_int) -> bool {
     matches!(errno, libc::EMSGSIZE | libc::EINVAL | libc::EIO)
 }

@@ -1,9 +1,9 @@
 //! Arrays that the kernel reads and writes through pointers kept between calls.
 //!
-//! A message header points at its address, its control buffer and its payload. Those pointers are
-//! written once and used by many calls, which a `Vec` does not allow: each `&mut` to it would, by
-//! the language's aliasing rules, end the life of pointers made before. Here every access goes
-//! through the one pointer that owns the memory, so pointers made from it stay good.
+//! A message header points at its address, its control buffer and its payload. These pointers are written once
+//! and used by many calls, which a `Vec` does not allow: under the aliasing rules, each `&mut` to it
+//! invalidates earlier pointers. Here every access goes through the one pointer that owns the memory, so
+//! pointers derived from it stay valid.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
@@ -22,7 +22,7 @@ unsafe impl Zeroed for libc::iovec {}
 // SAFETY: as above.
 unsafe impl Zeroed for libc::mmsghdr {}
 
-/// A boxed slice of fixed length, zeroed at birth, whose elements may be pointed at.
+/// A boxed slice of fixed length, initially zero, whose elements may be pointed at.
 pub(crate) struct HeapArray<T: Zeroed> {
     first: NonNull<T>,
     len: usize,
@@ -55,7 +55,7 @@ impl<T: Zeroed> HeapArray<T> {
         self.len
     }
 
-    /// Where element `index` is; valid while the array lives.
+    /// Pointer to element `index`; valid while the array lives.
     pub(crate) fn pointer(&self, index: usize) -> *mut T {
         assert!(index < self.len, "element {index} of {}", self.len);
         // SAFETY: `index` is inside the one allocation that `first` points at.

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_int, socklen_t};
 
-/// The result of a call that says -1 and `errno`.
+/// Converts a result of -1 to the error in `errno`.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
@@ -15,7 +15,7 @@ pub(crate) fn errno() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Sets a socket option whose value is an `int`.
+/// Sets a socket option of type `int`.
 pub(crate) fn set_option(
     fd: BorrowedFd<'_>,
     level: c_int,
@@ -29,7 +29,7 @@ pub(crate) fn set_option(
     check(result).map(drop)
 }
 
-/// Reads a socket option whose value is an `int`.
+/// Reads a socket option of type `int`.
 pub(crate) fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut len = size_of::<c_int>() as socklen_t;

@@ -24,8 +24,7 @@ impl Clock {
     }
 }
 
-/// How long the calling thread has run. Time that others took from it is not in it, but for that
-/// of interrupts, on most kernels.
+/// CPU time of the calling thread. On most kernels it includes the time of interrupts.
 #[must_use]
 pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(nanos(libc::CLOCK_THREAD_CPUTIME_ID))

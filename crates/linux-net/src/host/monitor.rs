@@ -30,10 +30,11 @@ const RTM_DELNETCONF: u16 = 81;
 const RTM_NEWNEXTHOP: u16 = 104;
 const RTM_DELNEXTHOP: u16 = 105;
 
-/// What may have changed: to be read again in full.
+/// State of the host that may have changed and has to be read again in full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostChanges {
-    /// What the host delivers to itself ([`own_prefixes`](crate::own_prefixes)), or addresses of interfaces.
+    /// The prefixes delivered to the host itself ([`own_prefixes`](crate::own_prefixes)), or addresses of
+    /// interfaces.
     pub own_addresses: bool,
     /// Devices, their addresses, or the ways out of the host.
     pub devices: bool,
@@ -45,7 +46,7 @@ impl HostChanges {
     /// Anything may have changed.
     pub const ALL: Self = Self { own_addresses: true, devices: true, forwarding: true };
 
-    /// Whether anything may have changed.
+    /// True if anything may have changed.
     #[must_use]
     pub fn any(&self) -> bool {
         *self != Self::default()
@@ -55,7 +56,7 @@ impl HostChanges {
     fn of(message: &Message<'_>) -> Self {
         let none = Self::default();
         match message.kind {
-            // A device that goes down takes routes with it, about which nothing is said.
+            // A device that goes down takes routes with it, without a notification of its own.
             libc::RTM_NEWLINK | libc::RTM_DELLINK | libc::RTM_NEWADDR | libc::RTM_DELADDR => {
                 Self { own_addresses: true, devices: true, ..none }
             }
@@ -81,7 +82,8 @@ impl BitOrAssign for HostChanges {
     }
 }
 
-/// Hears of changes to the network namespace that the thread was in when it was opened.
+/// A subscription to changes of the network namespace in which the thread was at the time of
+/// [`open`](Self::open).
 #[derive(Debug)]
 pub struct HostMonitor {
     socket: Socket,
@@ -89,7 +91,7 @@ pub struct HostMonitor {
 }
 
 impl HostMonitor {
-    /// Hears of changes from now on: what is read after this call and changes later is notified.
+    /// Subscribes to changes: anything that changes after this call is notified.
     ///
     /// # Errors
     /// Out of descriptors, or netlink sockets are forbidden.
@@ -99,7 +101,7 @@ impl HostMonitor {
         for group in GROUPS {
             match socket.join(group as libc::c_int) {
                 Ok(()) => {}
-                // Older than the group (next hops: Linux 5.3): then there is nothing to be told about.
+                // The kernel is older than the group (next hops: Linux 5.3).
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
                 Err(error) => return Err(error),
             }
@@ -107,7 +109,7 @@ impl HostMonitor {
         Ok(Self { socket, buffer: vec![0; ANSWER_MAX] })
     }
 
-    /// Waits for notifications, and takes what has come by then, some hundreds at most.
+    /// Waits for notifications, and reads the queued ones, some hundreds at most.
     ///
     /// # Errors
     /// No notification can be received any more.
@@ -116,7 +118,7 @@ impl HostMonitor {
         for _ in 1..DATAGRAMS_MAX {
             match self.receive(libc::MSG_DONTWAIT) {
                 Ok(more) => changes |= more,
-                // If it is more than that, the next call says so.
+                // A lasting error is returned by the next call.
                 Err(_) => break,
             }
         }
@@ -163,7 +165,7 @@ mod tests {
         assert!(out.status.success(), "{arguments}: {}", String::from_utf8_lossy(&out.stderr));
     }
 
-    /// What all that waits says: the kernel notifies before the command returns.
+    /// Changes in all queued notifications: the kernel notifies before the command returns.
     fn heard(monitor: &mut HostMonitor) -> HostChanges {
         let mut changes = HostChanges::default();
         while let Ok(more) = monitor.receive(libc::MSG_DONTWAIT) {
@@ -193,7 +195,7 @@ mod tests {
             assert_eq!(told("route add local 10.9.0.0/24 dev lo"), changes(own, false));
             assert_eq!(told("route del local 10.9.0.0/24 dev lo"), changes(own, false));
             assert_eq!(told("-6 route add local fd09::/64 dev lo"), changes(own, false));
-            // A route of a routing daemon: nobody is woken for it.
+            // A route of a routing daemon wakes no listener.
             assert_eq!(told("route add 203.0.113.0/24 dev lo"), HostChanges::default());
             assert_eq!(told("route add default dev lo"), changes(false, devices));
             assert_eq!(told("rule add fwmark 7 lookup 100"), changes(false, devices));

@@ -21,15 +21,15 @@ const OWN_TYPES: [u8; 3] = [libc::RTN_LOCAL, libc::RTN_BROADCAST, libc::RTN_ANYC
 /// local, main, default.
 const COMMON_TABLES: [u32; 3] = [255, 254, 253];
 
-/// Every prefix that a routing table of this network namespace delivers to the host itself, sorted, once
-/// each: routes of the types local, broadcast and anycast, of both families.
+/// Every prefix that a routing table of this network namespace delivers to the host itself, sorted, without
+/// duplicates: routes of the types local, broadcast and anycast, of both families.
 ///
-/// All tables count, since a policy rule may lead to any of them. A default route of such a type counts
-/// in the tables local, main and default alone: in others it is how transparent proxies take marked
-/// packets, and says nothing about a destination.
+/// All tables count, since a policy rule may lead to any of them. A default route of such a type counts in the
+/// tables local, main and default alone: in other tables it serves transparent proxies for marked packets, and
+/// names no destination.
 ///
 /// # Errors
-/// The kernel does not answer on netlink sockets, or its tables keep changing while they are read.
+/// The kernel does not answer on netlink sockets, or its tables keep changing during the read.
 pub fn own_prefixes() -> io::Result<Vec<Prefix>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     // Before Linux 4.20 the whole table comes, and is selected from here.
@@ -61,12 +61,12 @@ fn is_without_family(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EAFNOSUPPORT))
 }
 
-/// Whether a message about a route is about one that delivers to the host itself.
+/// True if the route of a message delivers to the host itself.
 pub(crate) fn is_own_route(body: &[u8]) -> bool {
     body.get(7).is_some_and(|kind| OWN_TYPES.contains(kind))
 }
 
-/// Whether a message about a route is about a default route.
+/// True if the route of a message is a default route.
 pub(crate) fn is_default_route(body: &[u8]) -> bool {
     body.get(1) == Some(&0)
 }

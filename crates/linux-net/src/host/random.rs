@@ -1,10 +1,9 @@
 //! Randomness of the operating system.
 
-/// `N` bytes nobody can guess: for keys, seeds, tokens.
+/// `N` random bytes of the operating system, for keys, seeds and tokens.
 ///
 /// # Panics
-/// When the kernel has none to give, which a sandbox can bring about: there is no safe way to go
-/// on without.
+/// The kernel provides none, for example in a sandbox: there is no safe way to continue.
 #[must_use]
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

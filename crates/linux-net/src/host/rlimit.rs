@@ -1,14 +1,13 @@
-//! How many descriptors the process may have: one for each relay.
+//! Limit of open descriptors: each relay needs one.
 
 use std::io;
 
 use crate::abi::sys::check;
 
-/// Raises the limit of open files to what an unprivileged process may (the hard limit), and
-/// returns it.
+/// Raises the limit of open files to the hard limit, and returns it.
 ///
 /// # Errors
-/// Only where a sandbox forbids the calls.
+/// A sandbox forbids the calls.
 pub fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is there for the kernel to write.

@@ -54,14 +54,13 @@ impl TcpStream {
         self.0.take_error().unwrap_or_else(Some)
     }
 
-    /// Closes the connection so that the other end hears of a break, not of an end: something of what was to
-    /// come is missing.
+    /// Closes the connection with a reset (RST): the remote sees that data is missing.
     pub fn reset(self) {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let len = size_of::<libc::linger>() as socklen_t;
         let fd = self.0.as_raw_fd();
         let (level, name): (c_int, c_int) = (libc::SOL_SOCKET, libc::SO_LINGER);
-        // If it fails the other end hears of an end, which is the best that is left.
+        // On failure the remote sees an orderly end, which is the best that remains.
         // SAFETY: `linger` lives until the call returns and the kernel reads exactly `len` bytes of it.
         unsafe { libc::setsockopt(fd, level, name, (&raw const linger).cast(), len) };
     }
@@ -121,8 +120,8 @@ mod tests {
             wildcard.set_port(local.port());
             let Err(error) = TcpListener::bind(wildcard, &sharing) else { panic!("{ip}: shared") };
             assert_eq!(error.kind(), ErrorKind::AddrInUse);
-            // The connection alone stands in nobody's way: the port is free for the next relay, as soon as the
-            // kernel has closed the caller's, which nobody accepted.
+            // The connection alone does not block the port: it is free for the next relay as soon as the kernel
+            // has closed the caller's connection, which was not accepted.
             drop(listener);
             eventually("the port is free", || TcpListener::bind(local, &ALONE).is_ok());
         }

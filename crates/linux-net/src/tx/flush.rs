@@ -1,4 +1,4 @@
-//! Sending a batch: all messages of one socket per call, and what to do when the kernel will not.
+//! Sending a batch: all messages of one socket per call, and the reactions to errors of the kernel.
 
 use std::os::fd::AsFd;
 
@@ -44,7 +44,7 @@ pub struct SendStats {
     pub datagrams: u64,
     /// Their payload bytes.
     pub bytes: u64,
-    /// Datagrams that were not sent; `on_fail` was told why.
+    /// Datagrams that were not sent; `on_fail` received the reason.
     pub failed: u64,
     /// Messages tried again because of an error that ICMP may have left on the socket.
     pub retried: u64,
@@ -54,7 +54,7 @@ pub struct SendStats {
     pub segments_per_send: Occupancy,
 }
 
-/// A batch as it was pushed, and what its parts refer to.
+/// A batch as it was pushed, and the buffers that its parts refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Load<'a> {
     pub(crate) groups: &'a [Group],
@@ -65,7 +65,7 @@ pub(crate) struct Load<'a> {
     pub(crate) rx: &'a RxBatch,
 }
 
-/// Sends batches: reused memory, and what was learnt from the kernel's answers.
+/// Sends batches: reused memory, and restrictions learnt from the kernel's errors.
 pub(crate) struct Sender<W = Kernel> {
     headers: Headers,
     units: Vec<Unit>,
@@ -78,8 +78,8 @@ impl Sender {
     /// For batches of up to `parts` parts, to the kernel; with runs if it knows them and the
     /// caller wants them.
     pub(crate) fn new(parts: usize, runs: bool) -> Self {
-        // A kernel that does not know runs would not refuse one but send it as one datagram, so
-        // it was asked beforehand.
+        // A kernel without `UDP_SEGMENT` would send a run as one datagram instead of refusing it, so it is
+        // tested beforehand.
         let runs = runs && crate::capabilities().gso;
         Self::over(Kernel { sendmmsg: true }, Segmentation::new(runs), parts)
     }
@@ -118,7 +118,7 @@ impl<W: Wire> Sender<W> {
     }
 }
 
-/// What one header sends: a whole message as a run, or one datagram of it.
+/// Content of one header: a whole message as a run, or one datagram of it.
 #[derive(Clone, Copy)]
 struct Unit {
     at: Cursor,
@@ -132,17 +132,17 @@ struct Cursor {
     message: usize,
     /// Which datagram.
     segment: usize,
-    /// How many of the message come before it.
+    /// Number of datagrams of the message before it.
     before: usize,
 }
 
-/// How the calls for some units ended.
+/// Outcome of the calls for some units.
 enum Outcome {
     /// Each was sent, or failed for a reason of its own.
     Done,
     /// A run was refused: go on from there, where it is now single datagrams.
     Again(Cursor),
-    /// The socket's buffer is full: what is left, from there on, is dropped.
+    /// The send buffer is full: the units from there on are dropped.
     Blocked(Cursor),
 }
 
@@ -192,8 +192,8 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// Writes headers for what one call can take, from `cursor` on, and returns where it ended:
-    /// behind the last message, where DF changes, or when there are enough.
+    /// Writes headers for one call, from `cursor` on, and returns the position after them: after the last
+    /// message, at a change of DF, or at the maximum.
     fn gather(&mut self, cursor: Cursor) -> Option<Cursor> {
         self.units.clear();
         self.loaded.clear();
@@ -289,8 +289,8 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// A run was refused. From now on [`Segmentation::allows`] says no to it, so that the next
-    /// [`gather`](Self::gather) makes single datagrams of it.
+    /// Handles a refused run: [`Segmentation::allows`] is false for it from now on, so that the next
+    /// [`gather`](Self::gather) sends single datagrams.
     fn refused(&mut self, unit: Unit, errno: c_int) {
         let Message { flow, segment_size, .. } = self.load.messages[unit.at.message];
         self.stats.refused_runs += 1;

@@ -1,5 +1,5 @@
-//! What of a batch goes together: finds the message that a datagram may join, and the socket's
-//! other messages, however many datagrams of others came in between.
+//! Grouping of a batch: finds the message that a datagram may join, and the other messages of its socket, in
+//! constant time.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,12 +8,11 @@ use super::types::SendSocket;
 /// A power of two, twice the datagrams of a batch, so that most have a slot of their own.
 const SLOTS: usize = 4096;
 
-/// For each hash the number of the message, or group of messages, that was begun last.
+/// For each hash the number of the latest message, or group of messages.
 ///
-/// A slot is a hint and nothing is ever cleared: whoever looks into one sees for himself whether
-/// what it names is what he looks for. If it is, then it is the latest one of its kind: a later
-/// one of the same kind, having the same hash, would have taken its place. Addresses that collide
-/// push each other out, which costs grouping and never order.
+/// A slot is a hint and is never cleared: the reader checks that the entry matches. A matching entry is the
+/// latest of its kind, since a later one with the same hash would have replaced it. Colliding addresses replace
+/// each other, which costs grouping and never order.
 pub(crate) struct Latest(Box<[u16; SLOTS]>);
 
 impl Latest {

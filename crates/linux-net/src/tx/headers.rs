@@ -1,4 +1,4 @@
-//! Message headers for sending: what the kernel reads, kept safe by what is borrowed.
+//! Message headers for sending, kept valid by borrows of the payload.
 
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -13,8 +13,8 @@ use crate::abi::address::{self, ADDRESS_BYTES, RawAddress};
 use crate::abi::cmsg::{self, Encoder};
 use crate::abi::heap::{HeapArray, Zeroed};
 
-/// Messages per call. The call itself costs a fortieth of what the kernel does for one message,
-/// so more would gain nothing, and these headers stay in the cache.
+/// Messages per call. The call costs a fortieth of the kernel's work for one message, so more would gain
+/// nothing, and these headers stay in the cache.
 pub(crate) const MAX_PER_CALL: usize = 64;
 
 /// All that a send can say: segment size, TTL, traffic class, DF, source address.
@@ -22,7 +22,7 @@ const CONTROL_BYTES: usize = cmsg::space(size_of::<u16>())
     + 3 * cmsg::space(size_of::<c_int>())
     + cmsg::space(size_of::<libc::in6_pktinfo>());
 
-/// Where a message's address and control messages are written.
+/// Storage of a message's address and control messages.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Ancillary {
@@ -57,12 +57,12 @@ impl Headers {
     }
 }
 
-/// Headers whose iovecs point at payload that is borrowed for `'a`.
+/// Headers whose iovecs point at payload borrowed for `'a`.
 pub(crate) struct Loaded<'a> {
     arrays: &'a mut Headers,
-    /// How many iovecs were written since [`clear`](Self::clear).
+    /// Iovecs written since [`clear`](Self::clear).
     parts: usize,
-    /// How many headers.
+    /// Number of headers.
     len: usize,
     rx: &'a RxBatch,
     arena: &'a [u8],
@@ -117,7 +117,7 @@ impl Loaded<'_> {
         self.parts += 1;
     }
 
-    /// Sends headers from the `first`-th on, and says how many, or why not that one.
+    /// Sends headers from index `first` on, and returns the number sent, or the error of that one.
     pub(crate) fn send(
         &mut self,
         wire: &mut impl Wire,
@@ -134,7 +134,7 @@ impl Loaded<'_> {
     }
 }
 
-/// Writes what a message says beside its payload and returns the length.
+/// Writes the control messages of a message and returns their length.
 fn write_control(
     buffer: &mut [u8; CONTROL_BYTES],
     flow: &Flow,

@@ -1,8 +1,8 @@
-//! Where runs may be sent as runs, learnt from refusals.
+//! Destinations that accept runs, learnt from refusals.
 //!
-//! A segment that does not fit the MTU is refused, not fragmented, and the MTU belongs to the way
-//! to a destination: so a refusal is remembered by socket and destination, and costs one failed
-//! call. Nothing a remote host does switches runs off for others.
+//! A segment larger than the MTU is refused, not fragmented, and the MTU is a property of the path: so a
+//! refusal is stored per socket and destination, and costs one failed call. No remote host can disable runs for
+//! others.
 
 use std::net::IpAddr;
 
@@ -38,7 +38,7 @@ impl Segmentation {
         Self { on, refusals: [None; SLOTS], io_refusals: 0 }
     }
 
-    /// Whether to try a run of segments of `size` on this flow.
+    /// True if a run of segments of `size` may be tried on this flow.
     pub(crate) fn allows(&self, flow: &Flow, size: usize) -> bool {
         self.on
             && match self.refusals[slot(flow)] {
@@ -47,8 +47,7 @@ impl Segmentation {
             }
     }
 
-    /// Remembers that a run was refused: from now on `allows` says no. True if this switched all
-    /// runs off.
+    /// Records a refused run: `allows` is false for it from now on. True if this disabled all runs.
     pub(crate) fn refused(&mut self, flow: &Flow, size: usize, errno: c_int) -> bool {
         let place = &mut self.refusals[slot(flow)];
         let known = place.filter(|refusal| refusal.is_of(flow)).map_or(size, |r| r.size);

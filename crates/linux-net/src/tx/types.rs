@@ -1,4 +1,4 @@
-//! Datagrams to be sent, and how those of a way are joined to runs.
+//! Plain types of a send batch: flows, messages, segments and parts.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -98,7 +98,7 @@ pub(crate) struct Group {
 pub(crate) struct Segment {
     /// The message's next datagram; 0, which follows none, behind the last.
     pub(crate) next: usize,
-    /// Index of the first part; the others follow it, and those of the next datagram follow them.
+    /// Index of the first part; the others follow it, and then the parts of the next datagram.
     pub(crate) first_part: usize,
     pub(crate) parts: usize,
     pub(crate) bytes: usize,

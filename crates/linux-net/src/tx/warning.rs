@@ -1,4 +1,4 @@
-//! What an operator should know about the kernel, said once.
+//! Warnings for the operator about the kernel, each given once.
 
 /// The kernel cannot do something that makes sending fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,12 +9,12 @@ pub enum Warning {
     RunRefused {
         /// Payload bytes of each datagram.
         segment_size: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: i32,
     },
     /// All runs are refused: everything is sent one by one from now on.
     RunsOff {
-        /// What the kernel said.
+        /// The kernel's error.
         errno: i32,
     },
     /// `sendmmsg` is missing or forbidden: one call per message.

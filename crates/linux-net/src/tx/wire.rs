@@ -6,14 +6,14 @@ use libc::c_int;
 
 use crate::abi::sys::errno;
 
-/// The kernel, or what stands in for it in tests.
+/// The kernel, or its replacement in tests.
 pub(crate) trait Wire {
-    /// Sends the first messages of `count` and says how many, at least 1, or why not the first.
+    /// Sends the first messages of `count` and returns their number, at least 1, or the error of the first.
     ///
     /// # Safety
-    /// `headers` points at `count` headers, at least 1, each of which points at an address, a
-    /// control buffer and iovecs that are valid to read for the lengths in the header, as are the
-    /// payloads that the iovecs point at. Nobody else uses the headers during the call.
+    /// `headers` points at `count` headers, at least 1, each of which points at an address, a control buffer
+    /// and iovecs that are valid to read for the lengths in the header, as are the payloads that the iovecs
+    /// point at. The headers are not used elsewhere during the call.
     unsafe fn send(
         &mut self,
         fd: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! What this kernel can do.
+//! UDP offloads that this kernel supports.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::abi::sys::set_option;
 
-/// What makes sending and receiving fast, if the kernel has it.
+/// Offloads for sending and receiving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// `UDP_GRO` (Linux 5.0): datagrams arrive merged.
@@ -15,7 +15,7 @@ pub struct Capabilities {
     pub gso: bool,
 }
 
-/// Asks the kernel, the first time; false for what it does not say.
+/// Queries the kernel once; false for anything that it does not confirm.
 pub fn capabilities() -> Capabilities {
     static KNOWN: OnceLock<Capabilities> = OnceLock::new();
     *KNOWN.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! Sockets with one far end: what a client of a server uses.
+//! Connected sockets, as clients of a server use them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -58,12 +58,12 @@ impl UdpSocket {
         Err(SendError::from_errno(errno()))
     }
 
-    /// Receives one datagram into `buffer` and returns its length, `None` when nothing waits. What
-    /// does not fit is cut off, and of merged datagrams (`UDP_GRO`) the seams are lost: for
-    /// sockets opened without it, or [`RxBatch`](crate::RxBatch).
+    /// Receives one datagram into `buffer` and returns its length, `None` when nothing waits. Excess bytes are
+    /// cut off, and the boundaries of merged datagrams (`UDP_GRO`) are lost: open the socket without it, or use
+    /// [`RxBatch`](crate::RxBatch).
     ///
     /// # Errors
-    /// Those that mean a fault of the program or a lack of memory; what ICMP left is swallowed.
+    /// Errors that mean a fault of the program or a lack of memory; errors left by ICMP are skipped.
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         for _ in 0..=MAX_ERRORS_SWALLOWED {
             // SAFETY: `buffer` lives until the call returns and has room for as many bytes as

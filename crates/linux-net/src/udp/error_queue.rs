@@ -1,4 +1,4 @@
-//! What became of datagrams sent earlier: the socket's error queue (`IP_RECVERR`).
+//! Errors of datagrams sent earlier: the socket's error queue (`IP_RECVERR`).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,25 +16,25 @@ use crate::abi::sys::{errno, option};
 /// Errors taken per call, so that a flood of ICMP cannot hold up a worker; epoll reports the rest.
 const MAX_PER_CALL: usize = 64;
 
-/// A `sock_extended_err` and the address of whoever reported it.
+/// A `sock_extended_err` and the address of its reporter.
 const CONTROL_BYTES: usize =
     cmsg::space(size_of::<libc::sock_extended_err>() + ADDRESS_BYTES) + cmsg::space(4) * 4;
 
 /// Something that went wrong with a datagram after it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketError {
-    /// Where the datagram was sent.
+    /// Destination of the datagram.
     pub peer: SocketAddr,
     /// The kernel's word for it.
     pub errno: i32,
-    /// What the network said; `None` when this host found the fault itself (`EMSGSIZE`).
+    /// The ICMP message; `None` when this host found the fault itself (`EMSGSIZE`).
     pub icmp: Option<IcmpReport>,
 }
 
-/// An ICMP message about a datagram of ours.
+/// An ICMP message about a sent datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpReport {
-    /// ICMP (RFC 792) or ICMPv6 (RFC 4443): what the numbers mean.
+    /// ICMP (RFC 792) or ICMPv6 (RFC 4443): defines type and code.
     pub family: IpFamily,
     /// Type.
     pub kind: u8,
@@ -46,10 +46,10 @@ pub struct IcmpReport {
 }
 
 impl UdpSocket {
-    /// Takes what is in the error queue, at most 64 entries, and returns how many `report` got.
+    /// Reads the error queue, at most 64 entries, and returns the number passed to `report`.
     ///
     /// # Errors
-    /// Those of `recvmsg` that mean a fault of the program; an empty queue is none.
+    /// Errors of `recvmsg` that mean a fault of the program; an empty queue is none.
     pub fn recv_errors(&self, mut report: impl FnMut(SocketError)) -> io::Result<usize> {
         let mut reported = 0;
         for _ in 0..MAX_PER_CALL {
@@ -63,8 +63,8 @@ impl UdpSocket {
             }
         }
         if reported == 0 {
-            // An error that found no room in the queue stays on the socket, and the socket "ready",
-            // until somebody takes it.
+            // An error that found no room in the queue stays on the socket, which polls as ready until the
+            // error is read.
             option(self.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
         }
         Ok(reported)
@@ -79,7 +79,7 @@ impl UdpSocket {
         header.msg_namelen = ADDRESS_BYTES as _;
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = CONTROL_BYTES as _;
-        // No payload is asked for: the kernel would give the head of our own datagram.
+        // No payload: the kernel would return the head of the sent datagram.
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         let result = loop {
             // SAFETY: name and control buffer live until the call returns and are as long as the

@@ -1,4 +1,4 @@
-//! Waiting for descriptors: epoll, level-triggered but where it is asked otherwise.
+//! Waiting for descriptors: epoll, level-triggered unless edge-triggered is requested.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -8,7 +8,7 @@ use libc::c_int;
 
 use crate::abi::sys::check;
 
-/// What to wait for. Errors and hang-ups are always reported.
+/// Events to wait for. Errors and hang-ups are always reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Something to read, or to accept.
@@ -19,10 +19,9 @@ pub enum Interest {
     ReadWrite,
     /// Only errors and hang-ups.
     ErrorsOnly,
-    /// The same, each told once: where nothing can be done about them for a while.
+    /// Errors, each reported once: nothing can be done about them for a while.
     ErrorsOnce,
-    /// Either, and told once each time when something comes or room appears (edge-triggered): whoever
-    /// hears it reads, and writes what waits, until nothing goes any more.
+    /// Both, edge-triggered: after an event, read and write until neither makes progress.
     Changes,
 }
 
@@ -55,7 +54,7 @@ pub struct Event {
     pub hangup: bool,
 }
 
-/// Room for what one wait reports; allocated once and reused.
+/// Buffer of the events of one wait; allocated once and reused.
 pub struct Events {
     list: Vec<libc::epoll_event>,
     len: usize,
@@ -69,7 +68,7 @@ impl Events {
         Self { list: vec![libc::epoll_event { events: 0, u64: 0 }; capacity], len: 0 }
     }
 
-    /// What the last wait reported.
+    /// The events of the last wait.
     pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
         self.list[..self.len].iter().map(|event| {
             let bits = event.events;
@@ -93,8 +92,8 @@ impl std::fmt::Debug for Events {
 
 /// A set of descriptors to wait for, each under a number of the caller's.
 ///
-/// A descriptor that is closed leaves the set by itself. Events already reported for it are still
-/// in [`Events`]: numbers should not be reused within one round.
+/// A closed descriptor leaves the set automatically. Its events may still be in [`Events`]: numbers should not
+/// be reused within one round.
 #[derive(Debug)]
 pub struct Epoll {
     fd: OwnedFd,
@@ -108,7 +107,7 @@ impl Epoll {
     pub fn new() -> io::Result<Self> {
         // SAFETY: takes no pointers.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, which has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd })
     }

@@ -27,7 +27,7 @@ impl Waker {
     pub fn new() -> io::Result<(Self, WakeReceiver)> {
         // SAFETY: takes no pointers.
         let fd = check(unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) })?;
-        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, which has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let counter = Arc::new(File::from(fd));
         Ok((Self { counter: Arc::clone(&counter) }, WakeReceiver { counter }))
@@ -41,8 +41,8 @@ impl Waker {
 }
 
 impl WakeReceiver {
-    /// Takes all wake-ups so far; true if there was one. Drain first, then look at what the
-    /// wake-up was for: whatever comes later wakes again.
+    /// Consumes all pending wake-ups; true if there was one. Drain before reading the queue: a later message
+    /// wakes again.
     pub fn drain(&self) -> bool {
         (&*self.counter).read(&mut [0; 8]).is_ok()
     }

@@ -1,4 +1,4 @@
-//! What the tests share: sockets on the loopback, and waiting without sleeping.
+//! Shared by the tests: sockets on the loopback, and waiting without sleeping.
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![expect(clippy::unwrap_used, reason = "a test may fail here as well")]
 
@@ -26,7 +26,7 @@ pub(crate) fn bind_with(addr: &str, options: &UdpOptions) -> UdpSocket {
     UdpSocket::bind(addr.parse().unwrap(), options).unwrap().0
 }
 
-/// An address of the family of `like` that nobody listens on.
+/// A closed port at an address of the family of `like`.
 pub(crate) fn closed_port(like: &str) -> SocketAddr {
     bind(like).local_addr()
 }

@@ -34,7 +34,8 @@ impl Count {
     fn add(&mut self, text: &str) {
         for word in text.split(|part: char| !part.is_ascii_alphabetic() && part != '\'') {
             self.words += u32::from(!word.is_empty());
-            self.avoided += u32::from(WORDS.iter().any(|avoided| word.eq_ignore_ascii_case(avoided)));
+            self.avoided +=
+                u32::from(WORDS.iter().any(|avoided| word.eq_ignore_ascii_case(avoided)));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{UdpOptions, UdpSocket};
 const ANYWHERE: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 
-/// A kernel that answers as told, and then takes everything.
+/// A kernel with scripted answers, which accepts everything after them.
 #[derive(Default)]
 struct Script {
     answers: VecDeque<Result<usize, c_int>>,
@@ -38,14 +38,14 @@ impl Wire for Script {
     ) -> Result<usize, c_int> {
         // SAFETY: the caller promises `count` headers that are valid to read.
         let headers = unsafe { std::slice::from_raw_parts(headers, count) };
-        // SAFETY: and that what they point at is.
+        // SAFETY: and all memory that they point at is valid.
         self.offered.push(headers.iter().map(|header| unsafe { read(&header.msg_hdr) }).collect());
         self.answers.pop_front().unwrap_or(Ok(count))
     }
 }
 
 /// # Safety
-/// What the header points at must be valid to read.
+/// All memory that the header points at must be valid to read.
 unsafe fn read(header: &libc::msghdr) -> Offered {
     // SAFETY: the caller promises it, for the length in the header.
     let bytes = |start: *const libc::c_void, len: usize| unsafe {
@@ -64,7 +64,7 @@ unsafe fn read(header: &libc::msghdr) -> Offered {
     }
 }
 
-/// A batch, a kernel, and what came of them.
+/// A batch, a kernel, and the results.
 struct Bench {
     batch: TxBatch,
     sender: Sender<Script>,
