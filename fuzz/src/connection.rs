@@ -1,5 +1,5 @@
-//! How a connection begins: the header of a load balancer, a request of a web client, or neither. However it
-//! is cut, what is decided stays decided.
+//! First bytes of a connection: a load balancer's header, an HTTP request, or neither. The decision does not
+//! depend on the segmentation.
 
 use turn_session::proxy_protocol::{self, HEADER_MAX};
 use turn_session::{HttpRequest, StreamProtocol, classify_request, detect_protocol};

@@ -1,5 +1,5 @@
-//! The first flight of DTLS: whatever comes is answered by less or not at all, and what is answered is let in
-//! when it comes again with its cookie.
+//! The first flight of DTLS: every answer is shorter than its request, and a hello that was answered is
+//! accepted when it returns with its cookie.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use turn_session::dtls::{
 /// Bytes of a HelloVerifyRequest in front of the cookie.
 const BEFORE_COOKIE: usize = 28;
 
-/// Where a hello has the length of its session, behind which its cookie stands.
+/// Offset of the session id's length in a hello; the cookie follows the session id.
 const SESSION_AT: usize = 59;
 
-/// A datagram of somebody who is not known.
+/// A datagram of an unknown client.
 pub fn first_flight(bytes: &[u8]) {
     let front = CookieHandler::new(Cookies::new(&[7; 32]));
     let address = |text: &str| text.parse().expect("an address");
@@ -30,7 +30,7 @@ pub fn first_flight(bytes: &[u8]) {
             if what == Answer::Cookie {
                 let again = with_cookie(bytes, &answer[BEFORE_COOKIE..len]);
                 let taken = front.take(&again, ends, since, &mut answer);
-                // What is longer than is taken with a cookie is taken no more.
+                // A hello that exceeds the limit with its cookie is dropped.
                 let let_in = matches!(taken, HelloOutcome::Verified(_) | HelloOutcome::Dropped(_));
                 assert!(let_in, "{taken:?}");
             }

@@ -1,5 +1,5 @@
-//! What the fuzz targets run, as plain functions: the corpus is replayed through the same functions
-//! by the ordinary tests of the crates. `cargo xtask fuzz` searches.
+//! Bodies of the fuzz targets, as plain functions: the ordinary tests of the crates replay the corpora through
+//! the same functions. `cargo xtask fuzz` searches for new inputs.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic is a finding")]
 #![allow(dead_code, missing_docs, reason = "modules shared with tests")]
 

@@ -1,5 +1,5 @@
-//! The target for `turn-proto`: any bytes are a session of several clients, peers and operators with
-//! one server, which must not panic and whose every act is judged as in the simulation.
+//! Target for `turn-proto`: the bytes are a session of several clients, peers and operators with one server,
+//! which must not panic and whose every action is checked as in the simulation.
 
 #[path = "../../crates/turn-proto/tests/sim/mod.rs"]
 pub mod sim;
@@ -26,7 +26,7 @@ const PEERS: [&str; 10] = [
     "192.0.2.10:7001",
     "192.0.2.11:7000",
     "[2001:db8:2::10]:7000",
-    // Where nobody may go, or nowhere.
+    // Forbidden or unroutable addresses.
     "10.0.0.1:80",
     "127.0.0.1:3478",
     "198.51.100.1:3478",
@@ -35,7 +35,7 @@ const PEERS: [&str; 10] = [
     "192.0.2.10:0",
 ];
 
-/// A session. See `Session::step` for what the bytes mean.
+/// A session. `Session::step` defines the meaning of the bytes.
 pub fn server_session(bytes: &[u8]) {
     let mut session = Session::new(bytes);
     for _ in 0..STEPS_MAX {
@@ -48,8 +48,7 @@ pub fn server_session(bytes: &[u8]) {
     session.end();
 }
 
-/// What the session was about, for those who choose a corpus by it: fates of packets, and why
-/// allocations ended.
+/// Features of the session, for the choice of a corpus: fates of packets, and reasons for ends of allocations.
 pub fn features(bytes: &[u8]) -> Vec<String> {
     let mut session = Session::new(bytes);
     for _ in 0..STEPS_MAX {
@@ -72,10 +71,10 @@ struct Session<'a> {
     now: Now,
     /// The last packets sent, to send them again.
     packets: Vec<(usize, Vec<u8>)>,
-    /// Relayed addresses and tokens that were told.
+    /// Relayed addresses and tokens from responses.
     relayed: Vec<SocketAddr>,
     tokens: Vec<[u8; 8]>,
-    /// Methods and classes of what was answered.
+    /// Methods and classes of answered requests.
     answers: Vec<(Method, u16)>,
 }
 
@@ -148,7 +147,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    // What happens.
+    // Actions.
 
     fn client_sends(&mut self, client: usize, packet: Vec<u8>) {
         let path = self.callers[client].path;
@@ -273,7 +272,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    // What it is made of.
+    // Parts of messages.
 
     /// A request with any attributes, sealed as the client knows how.
     fn request(&mut self, client: usize) -> Vec<u8> {
@@ -303,7 +302,7 @@ impl<'a> Session<'a> {
         pick_peer(&mut self.input, &self.relayed)
     }
 
-    /// Learns from what the server sent: nonces, relayed addresses, tokens.
+    /// Records nonces, relayed addresses and tokens of the server's responses.
     fn listen(&mut self, sent: Option<Sent>) {
         let Some(sent) = sent else { return };
         let Ok(message) = Message::parse(&sent.payload) else { return };
@@ -328,7 +327,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    // What must hold.
+    // Invariants.
 
     fn pass(&mut self, secs: u64) {
         self.now.instant = self.now.instant + Duration::from_secs(secs);
@@ -345,8 +344,8 @@ impl<'a> Session<'a> {
     fn judge(&mut self) {
         self.serve_timers();
         if self.driver.policy.auth.open {
-            // Grants to strangers are what an open relay is for, and the ledger knows none of them:
-            // here it is enough that nothing panics and that nothing is left in the end.
+            // An open relay grants permissions to any user, which the ledger does not model: here the checks
+            // are panics and leaks.
             self.driver.violations.clear();
             return;
         }
@@ -432,7 +431,7 @@ impl Input<'_> {
         }
     }
 
-    /// A length and as many bytes, or what is left of them.
+    /// A length and as many bytes, or the rest.
     fn take_any(&mut self) -> Vec<u8> {
         let len = usize::from(self.byte() % 128).min(self.bytes.len());
         let (taken, rest) = self.bytes.split_at(len);

@@ -1,5 +1,4 @@
-//! The targets for `stun-wire`: each takes any bytes, must not panic, and checks what must hold of
-//! whatever was accepted.
+//! Targets for `stun-wire`: each takes any bytes, must not panic, and checks the invariants of accepted input.
 
 use stun_wire::{
     AccessTokenBlock, AttributeType, ChannelNumber, Class, Cut, IntegrityKey, Message,
@@ -24,7 +23,7 @@ pub fn packet(bytes: &[u8]) {
     );
 }
 
-/// A message: everything that can be asked of it, and built again it is the same.
+/// A message: reads every field, and rebuilds the same bytes.
 pub fn message(bytes: &[u8]) {
     if let Ok(classic) = Message::parse_classic(bytes) {
         for attribute in classic.attributes() {
@@ -70,7 +69,7 @@ fn build_again(message: &Message<'_>) {
     assert_eq!(again.transaction_id(), message.transaction_id());
 }
 
-/// ChannelData: written again it is the same, but for what followed the data.
+/// ChannelData: encoding returns the same bytes, without any that followed the data.
 pub fn channel_data(bytes: &[u8]) {
     let Ok(read) = read_channel_data(bytes) else {
         return;
@@ -118,7 +117,7 @@ pub fn stream(bytes: &[u8]) {
     }
 }
 
-/// Any bytes as the value of every attribute; what is read and written again is read the same.
+/// Any bytes as the value of every attribute; decode, encode and decode are consistent.
 pub fn attribute_values(bytes: &[u8]) {
     let id = TransactionId(*b"transactions");
     let texts = [

@@ -1,11 +1,11 @@
-//! A wire between two nodes, and what it does to packets.
+//! A link between two nodes, with loss, delay, duplication and reordering.
 
 use std::time::Duration;
 
 use crate::packet::{Body, Packet};
 use crate::rng::{Chance, Rng};
 
-/// What a link does to packets, the same in both directions.
+/// Behaviour of a link, the same in both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkConfig {
     /// Time from one end to the other.
@@ -23,7 +23,7 @@ pub struct LinkConfig {
     /// Largest IP packet in bytes. Larger ones travel in fragments, or, with "do not fragment" set,
     /// are dropped and reported to the sender.
     pub mtu: usize,
-    /// Whether anything passes at all.
+    /// The link carries packets.
     pub up: bool,
 }
 
@@ -44,7 +44,7 @@ impl Default for LinkConfig {
 }
 
 impl LinkConfig {
-    /// How long a reordered packet may be held back.
+    /// Longest extra delay of a reordered packet.
     pub const REORDER_HOLD: Duration = Duration::from_millis(200);
 
     /// With this delay.
@@ -96,7 +96,7 @@ impl LinkConfig {
         self
     }
 
-    /// What becomes of one packet.
+    /// Decides the fate of one packet.
     pub(crate) fn carry(&self, rng: &mut Rng, mut packet: Packet) -> Carried {
         if !self.up {
             return Carried::Lost;
@@ -126,7 +126,7 @@ impl LinkConfig {
     }
 }
 
-/// What became of a packet on a link.
+/// Fate of a packet on a link.
 pub(crate) enum Carried {
     /// It is gone.
     Lost,

@@ -12,10 +12,10 @@ use turn_types::Instant;
 use crate::packet::{Body, Icmp, Packet};
 use crate::rng::Rng;
 
-/// What a mapping or a filter depends on (RFC 4787 §§4.1, 5).
+/// Dependence of a mapping or a filter on the outside endpoint (RFC 4787 §§4.1, 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependence {
-    /// On nothing outside: one mapping for all destinations, or: anybody may answer.
+    /// On nothing: one mapping for all destinations; as a filter, any host may answer.
     EndpointIndependent,
     /// On the remote address.
     Address,
@@ -23,16 +23,16 @@ pub enum Dependence {
     AddressAndPort,
 }
 
-/// How a NAT behaves.
+/// Behaviour of a NAT.
 #[derive(Clone, Debug)]
 pub struct NatConfig {
     /// The outside address.
     pub public: IpAddr,
     /// The outside ports.
     pub ports: RangeInclusive<u16>,
-    /// When a new outside port is taken.
+    /// Dependence of the outside port on the destination.
     pub mapping: Dependence,
-    /// Who may send in through a mapping.
+    /// Outside endpoints that may send in through a mapping.
     pub filtering: Dependence,
     /// A mapping ends this long after the last packet that went out through it. RFC 4787 REQ-5
     /// wants two minutes; many devices take thirty seconds.
@@ -137,7 +137,7 @@ impl Nat {
         &mut self.config
     }
 
-    /// Translates a packet that came in by `port`: what leaves, and by which port.
+    /// Translates a packet that arrived on `port`; returns the outgoing packet and its port.
     pub(crate) fn translate(
         &mut self,
         now: Instant,
@@ -160,7 +160,7 @@ impl Nat {
         port: usize,
         mut packet: Packet,
     ) -> Option<(usize, Packet)> {
-        // Hosts inside report nothing about what reached them: a firewall would stop it anyway.
+        // ICMP from inside hosts is dropped: a firewall would stop it anyway.
         if matches!(packet.body, Body::Icmp(_)) {
             return None;
         }
@@ -253,8 +253,8 @@ mod tests {
         inside.is_some_and(|(port, packet)| port == 1 && packet.dst == addr("10.0.0.2:5000"))
     }
 
-    /// RFC 4787 §§4.1 and 5, one row per behaviour: are the mappings towards the same address and
-    /// towards another one the same, and who may answer?
+    /// RFC 4787 §§4.1 and 5, one row per behaviour: equality of the mappings towards the same and another
+    /// address, and the endpoints that may answer.
     #[test]
     fn behaves_as_rfc_4787_says() {
         let public: IpAddr = "203.0.113.9".parse().unwrap();

@@ -1,4 +1,4 @@
-//! What travels.
+//! Packets.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -6,17 +6,17 @@ use std::net::SocketAddr;
 /// A UDP datagram or an ICMP error on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Who sent it, as seen where the packet is now.
+    /// Source, as seen at the packet's present hop.
     pub src: SocketAddr,
-    /// Whom it is for, as seen where the packet is now.
+    /// Destination, as seen at the packet's present hop.
     pub dst: SocketAddr,
-    /// What it carries.
+    /// Content.
     pub body: Body,
-    /// Do not fragment: where it does not fit, it is dropped and the sender is told.
+    /// Do not fragment: a packet larger than an MTU is dropped, and ICMP reports it to the sender.
     pub dont_fragment: bool,
 }
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A datagram's payload.

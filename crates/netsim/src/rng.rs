@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// How often something happens, in parts of a million.
+/// Probability, in parts of a million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Chance(u32);
 
@@ -72,7 +72,7 @@ impl Rng {
         range.start + self.below(range.end.saturating_sub(range.start))
     }
 
-    /// Whether something of this chance happens now.
+    /// Draws: true with this probability.
     pub const fn happens(&mut self, chance: Chance) -> bool {
         // Certainty takes nothing from the sequence: switching a fault off must not move the rest.
         match chance.0 {

@@ -4,7 +4,7 @@ use turn_types::Prefix;
 
 use crate::packet::Packet;
 
-/// Routes by longest prefix. What matches no route is dropped.
+/// Routes by longest prefix. Packets without a route are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     routes: Vec<(Prefix, usize)>,

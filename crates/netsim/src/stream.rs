@@ -1,25 +1,25 @@
-//! Byte streams over datagrams that arrive in any order, all of them and once: what TCP makes of a network
-//! that delays. Both ends are values, and segments are the payloads of ordinary packets.
+//! Reliable byte streams over datagrams that arrive in any order: a model of TCP on a network that delays. Both
+//! ends are values, and segments are the payloads of ordinary packets.
 
 use std::collections::BTreeMap;
 
-/// Bytes in front of those of a segment: which connection, where in the stream, whether it ends there.
+/// Bytes of a segment's header: connection, position in the stream, end flag.
 const HEADER: usize = 9;
 
-/// One end of a connection: what it has sent and heard.
+/// One end of a connection: its sent and received state.
 #[derive(Debug, Default)]
 pub struct Stream {
-    /// Tells this connection from earlier ones between the same addresses.
+    /// Distinguishes this connection from earlier ones between the same addresses.
     connection: u32,
     sent: u32,
     heard: u32,
-    /// Segments that came before those in front of them.
+    /// Segments received out of order.
     early: BTreeMap<u32, Vec<u8>>,
-    /// Where the other end's bytes end.
+    /// Position of the end of the remote's bytes.
     end: Option<u32>,
 }
 
-/// What a segment brought.
+/// Result of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// The bytes that are next, in order.
@@ -47,7 +47,7 @@ impl Stream {
         bytes.chunks(len.max(1)).map(|piece| self.segment(piece, false)).collect()
     }
 
-    /// The segment that says that nothing more comes.
+    /// The segment that ends the stream.
     pub fn end(&mut self) -> Vec<u8> {
         self.segment(&[], true)
     }

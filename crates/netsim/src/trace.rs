@@ -13,7 +13,7 @@ use crate::packet::{Body, Packet};
 /// Lines kept: enough to see several retransmissions, few enough to read.
 const LINES_MAX: usize = 60;
 
-/// What happened in a step.
+/// Event of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum What {
     /// A packet arrived.

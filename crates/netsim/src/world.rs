@@ -1,4 +1,4 @@
-//! The world: nodes, links between them, virtual time, and one queue of what happens next.
+//! The world: nodes, links between them, virtual time, and one queue of events.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,7 +30,7 @@ pub trait Host {
     /// [`Host::next_wake`] has come.
     fn wake(&mut self, now: Now, out: &mut Outbox);
 
-    /// When to call [`Host::wake`]; asked again after everything that happens to the host.
+    /// Time of the next call of [`Host::wake`]; queried after every event of the host.
     fn next_wake(&self) -> Option<Instant>;
 }
 
@@ -38,7 +38,7 @@ pub trait Host {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(usize);
 
-/// Where a host puts what it sends. It leaves by the host's first link.
+/// Outgoing packets of a host. They leave by the host's first link.
 #[derive(Debug, Default)]
 pub struct Outbox {
     packets: Vec<Packet>,
@@ -223,7 +223,7 @@ impl<H: Host> World<H> {
         Now { instant: self.now, unix: UnixSeconds(UNIX_START + secs) }
     }
 
-    /// The world's luck; forking from it keeps the links' luck independent of what a test draws.
+    /// The world's random generator; forking keeps the draws of links independent of a test's.
     pub const fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
@@ -277,7 +277,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// What a link does; changes count from the next packet on.
+    /// Configuration of a link; changes apply from the next packet on.
     pub fn link_mut(&mut self, id: LinkId) -> &mut LinkConfig {
         &mut self.links[id.0].config
     }
@@ -317,7 +317,7 @@ impl<H: Host> World<H> {
         }
     }
 
-    /// When the next thing happens.
+    /// Time of the next event.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         let arrival = self.arrivals.peek().map(|Reverse(arrival)| arrival.at);
@@ -334,7 +334,7 @@ impl<H: Host> World<H> {
         let wake = self.next_wake();
         match (arrival, wake) {
             (None, None) => return false,
-            // Packets first: what arrives in time counts as in time.
+            // Packets first: an arrival at the deadline is in time.
             (Some(at), None) => self.arrive(at),
             (Some(at), Some((wake_at, _))) if at <= wake_at => self.arrive(at),
             (_, Some((at, node))) => self.wake(at, node),

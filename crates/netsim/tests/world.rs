@@ -1,4 +1,4 @@
-//! The world keeps its promises: it is the same for the same seed, and it breaks what it is told to.
+//! The world is a function of its seed, and its links misbehave as configured.
 #![expect(clippy::unwrap_used, reason = "a test helper that cannot go on fails the test")]
 
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use netsim::{Body, Chance, Host, LinkConfig, Nat, NatConfig, NodeId, Outbox, Packet, World};
 use turn_types::{Instant, Now};
 
-/// Sends `left` numbered datagrams, one per `every`, and keeps what it gets; echoes if asked to.
+/// Sends `left` numbered datagrams, one per `every`, and keeps received ones; echoes if configured to.
 #[derive(Default)]
 struct Talker {
     me: Option<SocketAddr>,
@@ -59,7 +59,7 @@ fn sender(count: u32) -> Talker {
     }
 }
 
-/// A sender and a receiver on one link; what arrived at each after a minute.
+/// A sender and a receiver on one link; returns the arrivals at each after a minute.
 fn over(seed: u64, link: LinkConfig, sender: Talker) -> (World<Talker>, NodeId, NodeId) {
     let mut world = World::new(seed);
     let a = world.add_host(sender);

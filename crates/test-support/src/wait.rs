@@ -8,7 +8,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Waits until `condition` holds, polling every 5 ms.
 ///
 /// # Panics
-/// With `what` when it still does not hold after 10 s.
+/// `condition` still does not hold after 10 s; the message contains the description.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();

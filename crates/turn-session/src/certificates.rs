@@ -16,7 +16,8 @@ use x509_parser::parse_x509_certificate;
 
 use self::identity::Identity;
 
-/// The protocols that clients may name in the handshake (RFC 7443 §5). Those that name none are welcome too.
+/// Application protocols that clients may offer in the handshake (RFC 7443 §5). Clients that offer none are
+/// accepted too.
 pub(crate) const ALPN: [&[u8]; 2] = [b"stun.turn", b"stun.nat-discovery"];
 
 /// Why a certificate cannot be used.
@@ -51,7 +52,7 @@ pub struct Certificate {
     key: Arc<CertifiedKey>,
     /// The same for DTLS.
     identity: Identity,
-    /// When it ends, in seconds since 1970.
+    /// Expiry, in seconds since 1970.
     expires: i64,
 }
 
@@ -59,7 +60,7 @@ impl Certificate {
     /// Reads a chain, the server's own certificate first, and its key, both as PEM.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The chain or the key is invalid, or they do not match.
     pub fn read(pem: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
             .collect::<Result<_, _>>()
@@ -74,13 +75,13 @@ impl Certificate {
         Ok(Self { key: Arc::new(signer), identity, expires })
     }
 
-    /// When it ends, in seconds since 1970.
+    /// Expiry, in seconds since 1970.
     #[must_use]
     pub const fn expires(&self) -> i64 {
         self.expires
     }
 
-    /// Whether it is for this name.
+    /// True if the certificate is valid for this name.
     fn is_for(&self, name: &str) -> bool {
         let (Ok(name), Some(own)) = (ServerName::try_from(name), self.key.cert.first()) else {
             return false;
@@ -94,7 +95,7 @@ impl Certificate {
 /// connections and the others go on; the keys of session tickets stay.
 #[derive(Default)]
 pub struct Certificates {
-    /// The first is for who names none of them.
+    /// The first is the default, for clients without server name indication.
     certificates: RwLock<Vec<Certificate>>,
 }
 
@@ -104,14 +105,14 @@ impl Certificates {
         *self.certificates.write().unwrap_or_else(PoisonError::into_inner) = certificates;
     }
 
-    /// Whether there is none.
+    /// True if there is no certificate.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.certificates.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// What a client of DTLS may be shown: those for the name that it asks for, if there are such, and
-    /// of each kind of key the first.
+    /// Certificates for a DTLS client: the matches of its server name, or all if none matches; of these the
+    /// first of each kind of key.
     pub(crate) fn identities(&self, name: Option<&str>) -> Vec<Identity> {
         let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
         let is_for = |certificate: &&Certificate| name.is_some_and(|name| certificate.is_for(name));
@@ -150,10 +151,10 @@ impl fmt::Debug for Certificates {
 pub struct ClientAuthorities(pub(crate) Arc<RootCertStore>);
 
 impl ClientAuthorities {
-    /// Reads their certificates, as PEM.
+    /// Reads the authorities' certificates, as PEM.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A certificate is invalid, or there is none.
     pub fn read(pem: &[u8]) -> Result<Self, CertificateError> {
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(pem) {

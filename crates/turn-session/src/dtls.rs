@@ -2,17 +2,16 @@
 //!
 //! ```text
 //! client                                     server
-//! ClientHello                  ------------>           Front: answers, keeps nothing
+//! ClientHello                  ------------>           CookieHandler: stateless answer
 //!                              <------------  HelloVerifyRequest (cookie)
-//! ClientHello (cookie)         ------------>           Front: it is verified; an engine begins
+//! ClientHello (cookie)         ------------>           CookieHandler: verified; an engine starts
 //!                              <------------  ServerHello .. ServerHelloDone
-//! ClientKeyExchange .. Finished ----------->           the engine's
+//! ClientKeyExchange .. Finished ----------->           engine
 //!                              <------------  ChangeCipherSpec, Finished
 //! ```
 //!
-//! Until a client has shown by the cookie that it receives what is sent to its address, nothing is
-//! remembered of it and nothing larger than what it sent goes there (RFC 6347 §4.2.1). What is behind
-//! that is a [`DtlsEngine`], of which there is one for each association.
+//! Before a client returns the cookie, and so shows that it receives at its address, the server keeps no state and
+//! sends nothing larger than it received (RFC 6347 §4.2.1). Each verified session has a [`DtlsEngine`].
 
 mod context;
 mod cookie;
@@ -31,9 +30,9 @@ pub use hello::{HELLO_MAX, Hello, HelloError};
 pub use openssl::DtlsError;
 pub use record::{begins_handshake, is_dtls};
 
-/// What a datagram is longer by than what it carries: the header, an explicit nonce and a tag (RFC 6347
-/// §4.1, RFC 5288 §3), and some more.
+/// Most bytes that a datagram adds to its plaintext: the header, an explicit nonce and a tag (RFC 6347 §4.1,
+/// RFC 5288 §3), with a margin.
 pub const OVERHEAD_MAX: usize = 64;
 
-/// What a record carries at most (RFC 6347 §4.1.1).
+/// Longest plaintext of a record (RFC 6347 §4.1.1).
 pub const PLAINTEXT_MAX: usize = 1 << 14;

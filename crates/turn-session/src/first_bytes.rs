@@ -1,11 +1,11 @@
-//! What a connection is used for, by its first bytes.
+//! Protocol of a connection, by its first bytes.
 
-/// What the other end speaks. Everything but TLS and HTTP is for STUN to judge.
+/// Protocol of a client. Everything but TLS and HTTP is left to STUN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamProtocol {
     /// A TLS record with a handshake in it (RFC 8446 §5.1).
     Tls,
-    /// STUN (RFC 8489 §5), or what is to be refused as if it were.
+    /// STUN (RFC 8489 §5), or bytes that STUN rejects.
     Stun,
     /// HTTP: a browser or a checker that mistook the port.
     Http,
@@ -14,11 +14,11 @@ pub enum StreamProtocol {
 /// The content type of a TLS record with a handshake in it.
 const HANDSHAKE: u8 = 22;
 
-/// Looks at the first byte of a connection; `None` while there is none.
+/// Detects the protocol by the first byte of a connection; `None` while there is none.
 ///
-/// ChannelData (0x40 to 0x4F) cannot be the first that somebody says, for it wants an allocation on
-/// the same connection. So the letters A to Z are the method of an HTTP request. STUN begins with two
-/// zero bits and its methods with four more, which leaves TLS's 22 free (RFC 7983 §7).
+/// ChannelData (0x40 to 0x4F) cannot come first, because it requires an allocation on the same connection. So
+/// the letters A to Z start the method of an HTTP request. STUN begins with two zero bits and its methods with
+/// four more, which leaves TLS's 22 free (RFC 7983 §7).
 #[must_use]
 pub fn detect_protocol(bytes: &[u8]) -> Option<StreamProtocol> {
     bytes.first().map(|first| match first {

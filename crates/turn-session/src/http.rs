@@ -1,17 +1,17 @@
-//! Web clients that came to the wrong door, or to have a certificate made.
+//! HTTP requests on a STUN port: browsers, health checks, and challenges of certificate authorities.
 
-/// Where a certificate authority looks for what it asked for (RFC 8555 §8.3).
+/// Prefix of a challenge request of a certificate authority (RFC 8555 §8.3).
 const CHALLENGE: &[u8] = b"GET /.well-known/acme-challenge/";
 
 /// The longest token that is looked for: they have 22 characters at least, and some have 86.
 const TOKEN_MAX: usize = 256;
 
-/// What a web client wants.
+/// Kind of an HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpRequest<'a> {
     /// Not all of it has come.
     Incomplete,
-    /// What a certificate authority gave this token for (RFC 8555 §8.3).
+    /// An HTTP-01 challenge with this token (RFC 8555 §8.3).
     Challenge(&'a str),
     /// Anything else.
     Other,

@@ -1,12 +1,12 @@
-//! What lies between the bytes of a connection and the messages in them, as values: bytes in, bytes
-//! out, no sockets and no clock.
+//! Session protocols between the bytes of a connection and its messages, as values: bytes in, bytes out, no
+//! sockets and no clock.
 //!
-//! - [`proxy_protocol`] says who is behind a load balancer, before all else.
-//! - [`dtls`] answers strangers without keeping anything of them, and is the server's end of DTLS for the others.
-//! - [`OutQueue`] holds what the other end has not taken yet, within a bound.
-//! - [`Tls`] is the server's end of TLS, with the [`Certificates`] in force.
-//! - [`classify_request`] tells what a web client wants.
-//! - [`detect_protocol`] tells by the first bytes what a connection is used for: one port is for all of it.
+//! - [`proxy_protocol`] reads the client's address from a load balancer's header.
+//! - [`dtls`] answers unknown clients statelessly, and is the server's end of DTLS for verified ones.
+//! - [`OutQueue`] holds unsent bytes, within a bound.
+//! - [`Tls`] is the server's end of TLS, with the current [`Certificates`].
+//! - [`classify_request`] recognises HTTP requests on a STUN port.
+//! - [`detect_protocol`] recognises STUN, TLS and HTTP by the first byte, so that one port serves all.
 #![forbid(unsafe_code)]
 
 mod address_pair;

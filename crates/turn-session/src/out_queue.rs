@@ -1,4 +1,4 @@
-//! What is to be sent on a stream, where the other end takes less than there is.
+//! Bounded queue of messages to be sent on a stream.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 struct Queued {
     /// Bytes of it that are left.
     left: usize,
-    /// Some of it is on its way: it has to go whole, or nothing behind it can be told apart.
+    /// Partly sent: it must be sent completely, or the stream loses its framing.
     begun: bool,
     /// It may be dropped for later ones.
     droppable: bool,
-    /// What it is, in the caller's words.
+    /// The caller's tag.
     tag: u32,
 }
 
@@ -26,11 +26,11 @@ pub struct OutQueue {
 /// A message as it comes.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// What it is made of, one behind the other.
+    /// Consecutive parts of the message.
     pub parts: [&'a [u8]; 3],
-    /// Whether it is data, which may be dropped, or an answer.
+    /// True for data, which may be dropped; false for answers.
     pub droppable: bool,
-    /// Told when it has been sent or dropped.
+    /// Passed to the callback when the message is sent or dropped.
     pub tag: u32,
 }
 
@@ -45,11 +45,11 @@ impl Outgoing<'_> {
 pub struct QueueFull;
 
 impl OutQueue {
-    /// Puts a message at the end. If there are more than `most` bytes then, data is dropped, the oldest
-    /// first, and last of all this message itself; `on_drop` is told the tag of each.
+    /// Appends a message. Above `most` bytes data is dropped, the oldest first, and finally this message;
+    /// `on_drop` receives the tag of each.
     ///
     /// # Errors
-    /// There are too many bytes of answers. This one is not in the queue.
+    /// Answers alone exceed the limit. This one is not queued.
     pub fn push(
         &mut self,
         message: Outgoing<'_>,
@@ -80,18 +80,18 @@ impl OutQueue {
         let place = self.messages.iter().position(|queued| queued.droppable && !queued.begun)?;
         let start: usize = self.messages.iter().take(place).map(|queued| queued.left).sum();
         let queued = self.messages.remove(place)?;
-        // Few bytes are in front of it: those of answers, and of one message.
+        // Few bytes are in front of it: answers, and one partly sent message.
         self.bytes.drain(start..start + queued.left);
         Some(queued.tag)
     }
 
-    /// What comes next, in two pieces: of a ring.
+    /// The next bytes, in the two slices of a ring buffer.
     #[must_use]
     pub fn next(&self) -> (&[u8], &[u8]) {
         self.bytes.as_slices()
     }
 
-    /// Takes bytes that were sent; `on_sent` is told the tag of each message that has gone whole.
+    /// Removes sent bytes; `on_sent` receives the tag of each message that is complete.
     pub fn sent(&mut self, bytes: usize, mut on_sent: impl FnMut(u32)) {
         let mut bytes = bytes.min(self.bytes.len());
         self.bytes.drain(..bytes);
@@ -107,13 +107,13 @@ impl OutQueue {
         }
     }
 
-    /// Whether there is nothing to be sent.
+    /// True if the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// How many bytes there are.
+    /// Number of queued bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
@@ -125,8 +125,8 @@ impl OutQueue {
         std::mem::take(&mut self.messages).into_iter().map(|queued| queued.tag)
     }
 
-    /// Gives memory back that a burst took, if the queue is empty. To be called now and then: what is
-    /// freed at each turn is asked for again at the next.
+    /// Frees the memory of a burst, if the queue is empty. Call it rarely: memory freed in each iteration is
+    /// allocated again in the next.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             self.bytes.shrink_to_fit();
@@ -201,8 +201,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is pushed and taken, what leaves are whole messages in order, each pushed one has one
-        /// fate, and the queue stays within its bound.
+        /// Under any pushes and takes, whole messages leave in order, each has one fate, and the queue stays
+        /// within its bound.
         #[test]
         fn each_message_leaves_whole_or_is_dropped(
             steps in proptest::collection::vec((0_usize..60, any::<bool>(), 0_usize..80), 1..200)

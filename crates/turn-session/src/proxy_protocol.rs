@@ -1,15 +1,15 @@
-//! The PROXY protocol, versions 1 and 2: who is at the other end of a load balancer's connection.
+//! The PROXY protocol, versions 1 and 2: the client's address of a connection through a load balancer.
 //!
-//! The header is the first of the connection, in front of TLS, too. It is to be believed only where
-//! the load balancer is known, and to be insisted on there: who may say it or leave it out may say
-//! to be anybody. (HAProxy's `doc/proxy-protocol.txt`.)
+//! The header comes first on the connection, before TLS. It is accepted only from known load balancers, and
+//! required from them: an optional header would let any client choose its address. (HAProxy's
+//! `doc/proxy-protocol.txt`.)
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::AddressPair;
 
-/// The longest header that is read. The specification's longest without extensions has 232 bytes;
-/// what is more are extensions, which are skipped: a name, an ALPN, facts of a certificate.
+/// Longest header that is read. The specification's longest without extensions has 232 bytes; the rest are
+/// extensions, which are skipped: a server name, an ALPN, data of a certificate.
 pub const HEADER_MAX: usize = 2048;
 
 /// The longest line of version 1, with its end.
@@ -24,10 +24,10 @@ const FIXED: usize = 16;
 /// A header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How many bytes it has: what follows is the other end's.
+    /// Length of the header in bytes; the client's bytes follow.
     pub len: usize,
-    /// Who is connected with whom; `None`: the load balancer itself, as when it checks our health, or
-    /// somebody whose address it does not know.
+    /// Addresses of the connection; `None`: the load balancer itself, for example a health check, or a client
+    /// with an unknown address.
     pub ends: Option<AddressPair>,
 }
 
@@ -37,7 +37,7 @@ pub enum Malformed {
     /// It begins with something else.
     #[error("no PROXY header comes first")]
     Missing,
-    /// The line of version 1 says nothing that can be read.
+    /// The line of version 1 is malformed.
     #[error("the PROXY line cannot be read")]
     Line,
     /// A version, command, family or protocol that there is not, or not over TCP.
@@ -65,7 +65,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     Err(Malformed::Missing)
 }
 
-/// Whether the bytes begin like this, as far as there are any.
+/// True if the bytes begin with `with`, as far as there are any.
 fn begins(bytes: &[u8], with: &[u8]) -> bool {
     bytes.iter().zip(with).all(|(byte, right)| byte == right)
 }
@@ -134,7 +134,7 @@ fn binary(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
         _ if is_local => None,
         0x11 => Some(binary_ends::<4>(body)?),
         0x21 => Some(binary_ends::<16>(body)?),
-        // Not told; or a path in a file system, which says nothing of who is there.
+        // Unspecified, or a Unix socket, which has no address.
         0x00 | 0x31 => None,
         _ => return Err(Malformed::Unknown),
     };
@@ -164,7 +164,7 @@ mod tests {
         Some(AddressPair { client: client.parse().unwrap(), server: server.parse().unwrap() })
     }
 
-    /// Version 2 with what comes behind the signature.
+    /// Version 2 with the fields after the signature.
     fn v2(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
         let len = u16::try_from(body.len()).unwrap().to_be_bytes();
         [&SIGNATURE[..], &[command, family], &len, body].concat()

@@ -1,5 +1,4 @@
-//! TLS 1.2 and 1.3 for a connection, as a value: what came from the network goes in and what the other end
-//! meant comes out, and the other way round.
+//! TLS 1.2 and 1.3 for a connection, as a value: ciphertext of the network in, plaintext out, and the reverse.
 
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
@@ -14,25 +13,25 @@ use rustls::sign::CertifiedKey;
 
 use crate::certificates::{ALPN, CertificateError, Certificates, ClientAuthorities, provider};
 
-/// Encrypted bytes that wait to be written, at most: more plaintext is not taken until there is room, so
-/// that what waits can still be dropped (see [`OutQueue`](crate::OutQueue)).
+/// Most encrypted bytes waiting to be written: no more plaintext is accepted above it, so that queued data can
+/// still be dropped (see [`OutQueue`](crate::OutQueue)).
 const CIPHERTEXT_BYTES: usize = 64 << 10;
 
 /// The longest record, as plaintext and with all that is around it (RFC 8446 §5.2), and some more.
 const RECORD_BYTES: usize = 17 << 10;
 
-/// Bytes that are taken at once whatever there is room for: what they bring waits inside.
+/// Least number of bytes to read at once, regardless of room: the excess plaintext waits in the TLS state.
 const PIECE_BYTES: usize = 4096;
 
 /// The server's end of a TLS connection.
 #[derive(Debug)]
 pub struct Tls {
     connection: Box<ServerConnection>,
-    /// The other end has said that nothing more comes.
+    /// The remote has sent close_notify.
     has_ended: bool,
 }
 
-/// What is done with all TLS connections: certificates and rules.
+/// Configuration of all TLS connections: certificates and protocol options.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     config: Arc<ServerConfig>,
@@ -40,7 +39,7 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Whether there is a certificate: without one nobody can begin.
+    /// True if there is a certificate; handshakes fail without one.
     #[must_use]
     pub fn can_serve(&self) -> bool {
         !self.certificates.is_empty()
@@ -89,18 +88,18 @@ impl ResolvesServerCert for Chooser {
 pub struct TlsError(#[from] rustls::Error);
 
 impl Tls {
-    /// A connection on which nothing was said yet.
+    /// A new connection before the handshake.
     ///
     /// # Errors
-    /// The configuration is not one for a server.
+    /// The configuration is not valid for a server.
     pub fn new(config: &TlsConfig) -> Result<Self, TlsError> {
         let mut connection = ServerConnection::new(Arc::clone(&config.config))?;
         connection.set_buffer_limit(Some(CIPHERTEXT_BYTES));
         Ok(Self { connection: Box::new(connection), has_ended: false })
     }
 
-    /// How many bytes may be read from the network where there is `room` for what the other end meant, so
-    /// that all of it can be [taken](Self::take).
+    /// Most bytes to read from the network when there is `room` for plaintext, so that [`take`](Self::take) can
+    /// write all of it.
     #[must_use]
     pub const fn most(room: usize) -> usize {
         // Of a record of which most came before, all of it may come out.
@@ -110,12 +109,11 @@ impl Tls {
         }
     }
 
-    /// Takes what came from the network, and writes what the other end meant into `room`, as far as there
-    /// is any; the rest comes by [`read`](Self::read). Returns how many bytes it wrote.
+    /// Decrypts bytes from the network, and writes the plaintext into `room`, as far as it fits;
+    /// [`read`](Self::read) returns the rest. Returns the number of bytes written.
     ///
     /// # Errors
-    /// It is no TLS, or the other end wants what is not offered. An alert is to be
-    /// [written](Self::write_to) before the connection is closed.
+    /// Not TLS, or no common parameters. [Write](Self::write_to) the alert before closing the connection.
     pub fn take(&mut self, mut ciphertext: &[u8], room: &mut [u8]) -> Result<usize, TlsError> {
         let mut len = 0;
         while !ciphertext.is_empty() {
@@ -132,17 +130,17 @@ impl Tls {
         Ok(len)
     }
 
-    /// What the other end meant, as far as there is room, and returns how many bytes that is.
+    /// Reads decrypted plaintext, as far as there is room, and returns its length.
     pub fn read(&mut self, room: &mut [u8]) -> usize {
         let mut len = 0;
-        // Nothing now, or nothing any more: the network tells that as well.
+        // Nothing now, or the end: the network reports it as well.
         while let Ok(more @ 1..) = self.connection.reader().read(&mut room[len..]) {
             len += more;
         }
         len
     }
 
-    /// Encrypts what there is room for, and returns how many bytes that is.
+    /// Encrypts as much as there is room for, and returns the number of bytes.
     pub fn write(&mut self, plaintext: [&[u8]; 2]) -> usize {
         let mut taken = 0;
         for piece in plaintext {
@@ -156,7 +154,7 @@ impl Tls {
         taken
     }
 
-    /// Whether there is something to be written.
+    /// True if there are bytes to be written.
     #[must_use]
     pub fn wants_write(&self) -> bool {
         self.connection.wants_write()
@@ -165,24 +163,24 @@ impl Tls {
     /// Writes encrypted bytes.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn write_to(&mut self, writer: &mut dyn io::Write) -> io::Result<usize> {
         self.connection.write_tls(writer)
     }
 
-    /// Says that nothing more comes.
+    /// Sends close_notify.
     pub fn end(&mut self) {
         self.connection.send_close_notify();
     }
 
-    /// Whether the other end has said that nothing more comes (RFC 8446 §6.1), behind all that can be
-    /// [read](Self::read). It may leave the connection below open.
+    /// True if the remote has sent close_notify (RFC 8446 §6.1), after all bytes that can be
+    /// [read](Self::read). The connection below may stay open.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether both ends have agreed.
+    /// True if the handshake is complete.
     #[must_use]
     pub fn is_agreed(&self) -> bool {
         !self.connection.is_handshaking()

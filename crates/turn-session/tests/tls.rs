@@ -1,4 +1,4 @@
-//! TLS between values: no network, and every way to cut what goes over it.
+//! TLS between values: no network, and every segmentation of the stream.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 use std::io::{Read as _, Write as _};
@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ClientConnection, RootCertStore};
 use turn_session::{Certificate, Certificates, Tls, TlsConfig, tls_config};
 
-/// A server for `turn.example.org`, and who trusts it.
+/// A server for `turn.example.org`, and a root store that trusts it.
 fn server() -> (TlsConfig, RootCertStore) {
     let made = rcgen::generate_simple_self_signed(["turn.example.org".to_owned()]).unwrap();
     let mut roots = RootCertStore::empty();
@@ -35,7 +35,7 @@ fn client(roots: RootCertStore, alpn: &[&[u8]]) -> ClientConnection {
     ClientConnection::new(Arc::new(config), name).unwrap()
 }
 
-/// What the client has to send.
+/// Bytes that the client sends.
 fn from_client(client: &mut ClientConnection) -> Vec<u8> {
     let mut bytes = Vec::new();
     while client.wants_write() {
@@ -44,7 +44,7 @@ fn from_client(client: &mut ClientConnection) -> Vec<u8> {
     bytes
 }
 
-/// What the server has to send.
+/// Bytes that the server sends.
 fn from_server(tls: &mut Tls) -> Vec<u8> {
     let mut bytes = Vec::new();
     while tls.wants_write() {
@@ -53,7 +53,7 @@ fn from_server(tls: &mut Tls) -> Vec<u8> {
     bytes
 }
 
-/// What the server has to send reaches the client; returns what it meant.
+/// Delivers the server's bytes to the client; returns the plaintext.
 fn to_client(tls: &mut Tls, client: &mut ClientConnection) -> Vec<u8> {
     let bytes = from_server(tls);
     let (mut bytes, mut heard) = (&bytes[..], Vec::new());
@@ -101,7 +101,7 @@ proptest! {
         let (mut rest, mut heard) = (&wire[..], Vec::new());
         for size in rooms.iter().cycle() {
             let mut room = vec![0; *size];
-            // As a connection is read: what is left over first, then the network.
+            // In the order of a connection: the remainder first, then the network.
             let mut got = tls.read(&mut room);
             if got == 0 {
                 let piece = rest.len().min(Tls::most(room.len()));

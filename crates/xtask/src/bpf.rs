@@ -31,7 +31,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails when an object is not what its source compiles to.
+/// Fails if an object differs from the compiled source.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut stale = Vec::new();
     for (name, path, bytes) in compile_all(root)? {
@@ -102,7 +102,7 @@ fn compile_to(scratch: &Path, directory: &Path, name: &OsStr) -> Result<Vec<u8>>
         .arg(scratch)
         .current_dir(directory);
     run(&mut clang)?;
-    // The rest of the debug information says more of the machine than of the program.
+    // The rest of the debug information depends on the machine more than on the program.
     run(Command::new(STRIP).arg("-g").arg(scratch))?;
     fs::read(scratch).context("the compiler left no object")
 }

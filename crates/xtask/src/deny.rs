@@ -80,7 +80,7 @@ struct Dependency {
     path: Option<String>,
 }
 
-/// A breach of a rule, and how bad the rule says that is.
+/// A breach of a rule, with its severity.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     level: Level,
@@ -151,7 +151,7 @@ fn judge(rules: &Rules, packages: &[Package]) -> Result<Vec<Finding>> {
                 add(level, format!("{name} {version}: comes from {source}"));
             }
         }
-        // A crate on crates.io has no such dependency; what it depends on is locked besides.
+        // Crates of crates.io have none; their dependencies are locked besides.
         for dependency in dependencies.iter().filter(|_| source.is_none()) {
             let by_path = dependency.path.is_some() && rules.bans.allow_wildcard_paths;
             if dependency.req == "*" && !by_path {

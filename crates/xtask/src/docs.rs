@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes each generated file, and says which changed.
+/// Writes each generated file, and prints the changed ones.
 pub(crate) fn write(root: &Path) -> Result<()> {
     for (name, text) in [
         ("docs/configuration.md", settings::reference_markdown()),

@@ -22,8 +22,8 @@ const TIMEOUT: u32 = 30;
 
 const PROFILE: &str = "fuzz";
 
-/// Fuzzes each of `targets` (all of them if there are none) for `minutes`, then adds to the committed corpus
-/// what reaches new edges, smallest inputs first.
+/// Fuzzes each of `targets` (all if empty) for `minutes`, then adds the inputs that reach new edges to the
+/// committed corpus, smallest first.
 ///
 /// # Errors
 /// No such target, no compiler for libFuzzer, or an input that crashed a target.

@@ -1,4 +1,4 @@
-//! A server under churn for as long as is asked for: the test of turn-bench that runs a few rounds otherwise.
+//! A server under churn for a given time: the test of turn-bench, which runs a few rounds otherwise.
 
 use std::path::Path;
 use std::process::Command;

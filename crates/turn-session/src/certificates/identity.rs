@@ -22,7 +22,7 @@ impl Identity {
     /// They cannot be read, or are of a kind that OpenSSL does not serve.
     pub(crate) fn read(chain: &[u8], key: &[u8]) -> Result<Self, ErrorStack> {
         let chain = X509::stack_from_pem(chain)?;
-        // Without this, it asks at the terminal for what the key is encrypted by.
+        // Without this callback, OpenSSL prompts for the passphrase of an encrypted key on the terminal.
         let key = PKey::private_key_from_pem_callback(key, |_| Ok(0))?;
         Ok(Self { chain, key })
     }
@@ -32,7 +32,7 @@ impl Identity {
         self.key.id()
     }
 
-    /// Has a handshake use it, beside those of other kinds.
+    /// Adds this identity to a handshake, beside identities of other kinds.
     pub(crate) fn put_in(&self, handshake: &mut SslRef) -> Result<(), ErrorStack> {
         let Some((own, others)) = self.chain.split_first() else { return Ok(()) };
         handshake.set_certificate(own)?;

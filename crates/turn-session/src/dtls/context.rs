@@ -15,11 +15,10 @@ use super::openssl::{DtlsError, OpenSsl};
 use crate::Certificates;
 use crate::certificates::ALPN;
 
-/// The cipher suites, which are those of TLS 1.2 here: the keys of a session are of no use to who learns
-/// the server's later, and data cannot be changed (RFC 9325 §4.2).
+/// Cipher suites, the same as for TLS 1.2: forward secrecy and authenticated encryption alone (RFC 9325 §4.2).
 const CIPHER_SUITES: &str = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
-/// How DTLS is spoken: certificates, rules, and what answers strangers.
+/// Configuration of DTLS: certificates, protocol options, and the cookie handler.
 #[derive(Clone)]
 pub struct DtlsConfig {
     context: SslContext,
@@ -28,10 +27,11 @@ pub struct DtlsConfig {
 }
 
 impl DtlsConfig {
-    /// With these certificates, or what they are replaced by later: they are chosen for each handshake.
+    /// A configuration with these certificates, which are looked up in each handshake and may be replaced
+    /// later.
     ///
     /// # Errors
-    /// The OpenSSL of this host lacks something.
+    /// The OpenSSL of this host lacks a feature.
     pub fn new(certificates: Arc<Certificates>, front: CookieHandler) -> Result<Self, DtlsError> {
         let mut context = SslContext::builder(SslMethod::dtls())?;
         context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
@@ -45,8 +45,8 @@ impl DtlsConfig {
                 | SslOptions::NO_RENEGOTIATION
                 | SslOptions::NO_TICKET,
         );
-        // Clients of TURN stay: what a session would save its beginning is not worth being kept, or keys
-        // for tickets that would have to be changed.
+        // TURN clients stay connected: resumption would save little, and needs stored sessions, or ticket keys
+        // that rotate.
         context.set_session_cache_mode(SslSessionCacheMode::OFF);
         context.set_verify(SslVerifyMode::NONE);
         context.set_alpn_select_callback(|_, offered| choose(offered));
@@ -56,13 +56,13 @@ impl DtlsConfig {
         Ok(Self { context: context.build(), certificates, front })
     }
 
-    /// Whether there is a certificate: without one nobody can begin.
+    /// True if there is a certificate; handshakes fail without one.
     #[must_use]
     pub fn can_serve(&self) -> bool {
         !self.certificates.is_empty()
     }
 
-    /// What answers strangers.
+    /// The cookie handler.
     #[must_use]
     pub const fn front(&self) -> &CookieHandler {
         &self.front
@@ -83,8 +83,8 @@ impl fmt::Debug for DtlsConfig {
     }
 }
 
-/// Only hellos with a cookie that the front has verified come as far as this, and what OpenSSL would
-/// answer to others is thrown away.
+/// OpenSSL receives only hellos whose cookie the cookie handler has verified; its own HelloVerifyRequests are
+/// discarded.
 fn verify_elsewhere(context: &mut SslContextBuilder) {
     context.set_cookie_generate_cb(|_, cookie| {
         cookie[0] = 0;
@@ -93,8 +93,8 @@ fn verify_elsewhere(context: &mut SslContextBuilder) {
     context.set_cookie_verify_cb(|_, _| true);
 }
 
-/// Chooses the application protocol (RFC 7443): ours first, and none that we do not have. It is not asked
-/// when the client names none.
+/// Selects the application protocol (RFC 7443), in our order of preference; an error without a common one. Not
+/// called for clients that offer none.
 fn choose(mut offered: &[u8]) -> Result<&[u8], AlpnError> {
     let mut known = Vec::new();
     while let Some((&len, rest)) = offered.split_first() {
@@ -106,8 +106,7 @@ fn choose(mut offered: &[u8]) -> Result<&[u8], AlpnError> {
     of_both.copied().ok_or(AlpnError::ALERT_FATAL)
 }
 
-/// Has a handshake use the certificates for the name that the client asks for. It is called for each,
-/// with a name or without.
+/// Selects the certificates for the client's server name. Called for each handshake, with a name or without.
 fn show(
     handshake: &mut SslRef,
     alert: &mut SslAlert,

@@ -1,4 +1,4 @@
-//! Cookies: what a client has to send back to show that it is at its address (RFC 6347 §4.2.1).
+//! Cookies: a client that returns one has shown that it receives at its address (RFC 6347 §4.2.1).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use sha2::Sha256;
 
 use crate::AddressPair;
 
-/// How long a cookie is good at least, and half of how long at most. A client sends its hello again for
-/// up to a minute; one whose cookie has become too old is given another.
+/// Shortest validity of a cookie, and half of the longest. A client repeats its hello for up to a minute; one
+/// with an expired cookie gets another.
 const SLOT: Duration = Duration::from_secs(60);
 
 /// Bytes of a cookie. With it the answer is shorter than any ClientHello.
@@ -23,7 +23,7 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// From randomness of the operating system, which nobody else may know.
+    /// Derives cookies from a secret of the operating system's randomness.
     #[must_use]
     pub fn new(secret: &[u8; 32]) -> Self {
         #[expect(clippy::expect_used, reason = "an HMAC has keys of any length (RFC 2104 §2)")]
@@ -41,7 +41,7 @@ impl Cookies {
         self.signed(ends, random, slot(since)).finalize().into_bytes().into()
     }
 
-    /// Whether a cookie was made for this client's hello, in this slot of time or the one before.
+    /// True if the cookie was made for this client's hello, in this slot of time or the one before.
     pub(super) fn verify(
         &self,
         ends: AddressPair,

@@ -1,4 +1,4 @@
-//! What answers clients of which nothing is known (RFC 6347 §4.2.1), and keeps nothing of them.
+//! Stateless answers to first messages of unknown clients (RFC 6347 §4.2.1).
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ const SHORTEST_HELLO: usize = RECORD_HEADER + HANDSHAKE_HEADER + 2 + 32 + 1 + 1 
 
 const HELLO_VERIFY_REQUEST: u8 = 3;
 
-/// The versions of DTLS. What comes before the version is agreed on is said in the older one, which all
-/// clients know (RFC 6347 §4.2.1).
+/// Versions of DTLS. Records before the negotiation carry the older one, which all clients accept (RFC 6347
+/// §4.2.1).
 const DTLS_1_0: u16 = 0xFEFF;
 const DTLS_1_2: u16 = 0xFEFD;
 
-/// An alert that ends the handshake, and what it is for (RFC 5246 §7.2).
+/// Level and description of a fatal alert (RFC 5246 §7.2).
 const FATAL: u8 = 2;
 const PROTOCOL_VERSION: u8 = 70;
 
@@ -31,10 +31,10 @@ pub struct CookieHandler {
     cookies: Cookies,
 }
 
-/// What is to be done for a first message.
+/// Outcome of a first message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelloOutcome<'a> {
-    /// Send so many bytes of what was written.
+    /// Send so many bytes of the answer.
     Answer(usize, Answer),
     /// The client is at its address, and the handshake may begin.
     Verified(Hello<'a>),
@@ -42,7 +42,7 @@ pub enum HelloOutcome<'a> {
     Dropped(HelloError),
 }
 
-/// What an answer says.
+/// Kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// That the client is to send its hello again with a cookie.
@@ -58,8 +58,8 @@ impl CookieHandler {
         Self { cookies }
     }
 
-    /// Takes a datagram of somebody without an association, `since` a fixed moment. The answer is never
-    /// longer than the datagram.
+    /// Handles a datagram of a client without a DTLS session; `since` is the time since a fixed moment. The
+    /// answer is never longer than the datagram.
     pub fn take<'a>(
         &self,
         datagram: &'a [u8],

@@ -1,26 +1,26 @@
-//! What an association needs of a library for DTLS, and nothing that is such a library's own.
+//! Interface of a DTLS library for one session, free of the library's own types.
 
 use std::fmt;
 
-/// Datagrams that go between the network and an association. One is used for all associations of a
-/// thread, so that none of them keeps room for what passes through.
+/// Datagrams between the network and DTLS sessions. A thread uses one for all its sessions, so that none keeps
+/// buffers of its own.
 #[derive(Debug, Default)]
 pub struct Exchange {
-    /// What came, until it is taken.
+    /// The received datagram, until it is read.
     pub(super) input: Vec<u8>,
-    /// What is to go, one behind the other, and where each ends.
+    /// Outgoing datagrams, concatenated, and the end of each.
     pub(super) output: Vec<u8>,
     pub(super) ends: Vec<usize>,
 }
 
 impl Exchange {
-    /// What is to be sent to the client, in this order.
+    /// Datagrams to send to the client, in order.
     pub fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         let starts = [0].into_iter().chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, &end)| &self.output[start..end])
     }
 
-    /// Forgets what was to be sent.
+    /// Removes all datagrams.
     pub fn clear(&mut self) {
         self.input.clear();
         self.output.clear();
@@ -28,10 +28,10 @@ impl Exchange {
     }
 }
 
-/// How an association ended.
+/// Reason for which a DTLS session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DtlsEnd {
-    /// The client said that it goes (close_notify).
+    /// The client closed it (close_notify).
     ByClient,
     /// The handshake failed: no cipher suite or application protocol in common, or worse.
     Failed,
@@ -47,8 +47,8 @@ pub struct Refused;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotSent;
 
-/// The server's end of one association. What it has to say to the client is in the [`Exchange`] after each
-/// call, also after one that failed.
+/// The server's end of one DTLS session. After each call, also a failed one, the [`Exchange`] holds the
+/// datagrams to send.
 pub trait DtlsEngine: fmt::Debug + Send {
     /// Takes a datagram from the network, which [`read`](Self::read) must follow until there is no more.
     ///
@@ -56,29 +56,29 @@ pub trait DtlsEngine: fmt::Debug + Send {
     /// It went no further.
     fn take(&mut self, datagram: &[u8], exchange: &mut Exchange) -> Result<(), Refused>;
 
-    /// What the client said in one record: writes it into `room`, which is as long as the datagram at
-    /// least, and returns how long it is; `None` when there is nothing more.
+    /// Decrypts one record into `room`, which is at least as long as the datagram, and returns the length;
+    /// `None` when there is no further record.
     ///
     /// # Errors
-    /// The association has ended.
+    /// The session has ended.
     fn read(&mut self, room: &mut [u8], exchange: &mut Exchange) -> Result<Option<usize>, DtlsEnd>;
 
-    /// Says something to the client in one record.
+    /// Sends one record to the client.
     ///
     /// # Errors
-    /// It was not said; all else stays as it was.
+    /// Nothing was sent; the session is unchanged.
     fn write(&mut self, plaintext: &[u8], exchange: &mut Exchange) -> Result<(), NotSent>;
 
-    /// Sends again what the client has not answered in time (RFC 6347 §4.2.4). To be called several times a
-    /// second until the handshake is done.
+    /// Retransmits the flight that the client has not answered in time (RFC 6347 §4.2.4). Call it several times
+    /// a second until the handshake is complete.
     ///
     /// # Errors
-    /// The association has ended.
+    /// The session has ended.
     fn resend(&mut self, exchange: &mut Exchange) -> Result<(), DtlsEnd>;
 
-    /// Says that nothing more comes.
+    /// Sends close_notify.
     fn close(&mut self, exchange: &mut Exchange);
 
-    /// Whether the handshake is done.
+    /// True if the handshake is complete.
     fn is_established(&self) -> bool;
 }

@@ -8,11 +8,10 @@ use super::record::{
 /// keys of post-quantum cryptography, which DTLS 1.2 does not have, less than all of it.
 pub const HELLO_MAX: usize = 2048;
 
-/// How many messages of a client may have come before the one with the right cookie: one, and one more
-/// for each cookie that it had too late.
+/// Most messages of a client before the one with a valid cookie: one, and one more for each expired cookie.
 const MESSAGES_BEFORE_MAX: u16 = 7;
 
-/// Where the body of the message begins in the datagram.
+/// Offset of the message body in the datagram.
 const BODY_AT: usize = RECORD_HEADER + HANDSHAKE_HEADER;
 
 /// A ClientHello, alone and whole in its datagram.
@@ -25,10 +24,10 @@ pub struct Hello<'a> {
     pub(super) message: u16,
     /// The newest version that the client speaks; newer ones have lower numbers.
     pub(super) version: u16,
-    /// What tells this handshake from the client's others.
+    /// The client random, which identifies the handshake.
     pub(super) random: &'a [u8; 32],
     pub(super) cookie: &'a [u8],
-    /// Where the length of the cookie stands in the datagram.
+    /// Offset of the cookie's length in the datagram.
     cookie_at: usize,
 }
 
@@ -37,7 +36,7 @@ pub struct Hello<'a> {
 pub enum HelloError {
     /// It is no ClientHello at all.
     Other,
-    /// It is a piece of one, or says that it is longer than is taken.
+    /// A fragment, or a message longer than the limit.
     Piece,
     /// It does not keep to its form.
     Malformed,
@@ -91,19 +90,20 @@ impl<'a> Hello<'a> {
         self.datagram.is_empty()
     }
 
-    /// What tells this handshake from the client's others.
+    /// The client random, which identifies the handshake.
     #[must_use]
     pub const fn random(&self) -> &'a [u8; 32] {
         self.random
     }
 
-    /// What the client has to show that it is at its address.
+    /// The cookie, empty in a first hello.
     #[must_use]
     pub const fn cookie(&self) -> &'a [u8] {
         self.cookie
     }
 
-    /// Writes what the client sent `back` messages before: the same without a cookie (RFC 6347 §4.2.1).
+    /// Writes the hello that the client sent `back` messages earlier: the same without a cookie (RFC 6347
+    /// §4.2.1).
     pub(super) fn without_cookie(&self, back: u16, to: &mut Vec<u8>) {
         let before = &self.datagram[..self.cookie_at];
         let behind = &self.datagram[self.cookie_at + 1 + self.cookie.len()..];
@@ -129,12 +129,12 @@ struct Fields<'a> {
     version: u16,
     random: &'a [u8; 32],
     cookie: &'a [u8],
-    /// Where the length of the cookie stands in the message.
+    /// Offset of the cookie's length in the message.
     cookie_at: usize,
 }
 
 impl<'a> Fields<'a> {
-    /// Reads all of the message, so that what has no form goes no further.
+    /// Parses the whole message, so that a malformed one is rejected here.
     fn read(body: &'a [u8]) -> Option<Self> {
         let (version, rest) = body.split_first_chunk::<2>()?;
         let (random, rest) = rest.split_first_chunk::<32>()?;

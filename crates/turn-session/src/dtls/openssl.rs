@@ -1,8 +1,8 @@
-//! An association by OpenSSL.
+//! A DTLS session by OpenSSL.
 //!
-//! OpenSSL counts the messages of a handshake from its own HelloVerifyRequest on. The front has sent that
-//! one in its place, and has kept nothing: so OpenSSL is first told the hello as it was without a cookie,
-//! and what it asks for is thrown away; then it is where the client is.
+//! OpenSSL counts the messages of a handshake from its own HelloVerifyRequest on. The cookie handler has sent
+//! that message instead, without state: so OpenSSL first gets the hello without a cookie, its answer is
+//! discarded, and then its counts match the client's.
 
 use std::io::{self, Read, Write};
 use std::mem;
@@ -16,8 +16,7 @@ use super::hello::Hello;
 use super::record::{RECORD_HEADER, renumber};
 use super::record_filter::RecordFilter;
 
-/// The longest datagram of a handshake: with the headers of IPv6 and UDP below what every path carries
-/// (RFC 8200 §5).
+/// Longest datagram of a handshake: with the headers of IPv6 and UDP within the minimum MTU (RFC 8200 §5).
 const HANDSHAKE_DATAGRAM: u32 = 1200;
 
 /// An operation that this build of OpenSSL cannot do.
@@ -31,14 +30,13 @@ pub(super) struct OpenSsl {
     /// Its exchange is empty but while OpenSSL is at work.
     stream: SslStream<Exchange>,
     guard: RecordFilter,
-    /// What is added to the numbers of records in the clear, so that they go on from the
-    /// HelloVerifyRequest's.
+    /// Offset of the record numbers in the clear, so that they continue from the HelloVerifyRequest's.
     renumber_by: u64,
     ended: Option<DtlsEnd>,
 }
 
 impl OpenSsl {
-    /// As if it had sent what the front has.
+    /// Starts a session in the state after the cookie handler's HelloVerifyRequest.
     pub(super) fn begin(context: &SslContext, hello: &Hello<'_>) -> Result<Self, DtlsError> {
         let mut ssl = Ssl::new(context)?;
         ssl.set_mtu(HANDSHAKE_DATAGRAM)?;
@@ -103,7 +101,7 @@ impl DtlsEngine for OpenSsl {
         let is_established = self.is_established();
         let (code, closed) = match &read {
             _ if was_established && !is_established => return Err(self.end(DtlsEnd::Broken)),
-            // An empty record says nothing; it may be data that we do not understand.
+            // An empty record is not an end; it may be data of a later version.
             Ok(len) => return Ok(Some(*len)),
             Err(error) => (error.code(), error.code() == ErrorCode::ZERO_RETURN),
         };
@@ -120,7 +118,7 @@ impl DtlsEngine for OpenSsl {
         if self.ended.is_some() || !self.is_established() || !fits {
             return Err(NotSent);
         }
-        // It never blocks: what it writes is taken.
+        // It never blocks: the exchange takes all bytes.
         let written = self.with(exchange, |stream| stream.ssl_write(plaintext));
         written.map(|_| ()).map_err(|_| NotSent)
     }
@@ -144,7 +142,7 @@ impl DtlsEngine for OpenSsl {
 
     fn close(&mut self, exchange: &mut Exchange) {
         if self.ended.is_none_or(|how| how == DtlsEnd::ByClient) && self.is_established() {
-            // It is not waited for an answer: whether the client heard it does not matter.
+            // The answer is not awaited: the session is removed whether or not it arrives.
             let _said = self.with(exchange, SslStream::shutdown);
         }
         self.end(DtlsEnd::ByClient);
@@ -155,7 +153,7 @@ impl DtlsEngine for OpenSsl {
     }
 }
 
-/// What OpenSSL says of an error.
+/// OpenSSL's error stack.
 fn failed(error: &Error) -> ErrorStack {
     error.ssl_error().cloned().unwrap_or_else(ErrorStack::get)
 }

@@ -15,7 +15,7 @@ pub(super) const APPLICATION_DATA: u8 = 23;
 /// The type of a ClientHello (RFC 5246 §7.4).
 pub(super) const CLIENT_HELLO: u8 = 1;
 
-/// Where a record's header has the epoch, and behind it the number.
+/// Offset of the epoch in a record's header; the sequence number follows.
 const EPOCH_AT: usize = 3;
 
 /// One record.
@@ -36,18 +36,18 @@ pub(super) struct Piece<'a> {
     pub(super) len: usize,
     /// Number of the message.
     pub(super) message: u16,
-    /// Where in the message it begins.
+    /// Offset of the fragment in the message.
     pub(super) at: usize,
     pub(super) body: &'a [u8],
 }
 
-/// Whether a datagram is for DTLS, by its first byte (RFC 7983 §7).
+/// True if the first byte of a datagram is in the range of DTLS (RFC 7983 §7).
 #[must_use]
 pub const fn is_dtls(datagram: &[u8]) -> bool {
     matches!(datagram, [20..=63, ..])
 }
 
-/// Whether a datagram begins with a ClientHello that everybody can read: with an association, or a new one.
+/// True if a datagram begins with an unencrypted ClientHello, of a new session or an established one.
 #[must_use]
 pub fn begins_handshake(datagram: &[u8]) -> bool {
     let epoch = datagram.get(EPOCH_AT..EPOCH_AT + 2);
@@ -56,13 +56,13 @@ pub fn begins_handshake(datagram: &[u8]) -> bool {
         && datagram.get(RECORD_HEADER) == Some(&CLIENT_HELLO)
 }
 
-/// Takes the record at the front of a datagram, and returns what is behind it.
+/// Takes the first record of a datagram, and returns the rest.
 pub(super) fn take_record(datagram: &[u8]) -> Option<(Record<'_>, &[u8])> {
     let (header, rest) = datagram.split_first_chunk::<RECORD_HEADER>()?;
     let [content, major, _minor, epoch @ .., _, _, _, _, _, _, _, _] = *header;
     let [.., n0, n1, n2, n3, n4, n5, len0, len1] = *header;
     let (body, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([len0, len1])))?;
-    // All versions of DTLS; what is spoken is agreed on in the handshake.
+    // All versions of DTLS; the handshake negotiates the version.
     (major == 0xFE).then_some((
         Record {
             content,
@@ -74,7 +74,7 @@ pub(super) fn take_record(datagram: &[u8]) -> Option<(Record<'_>, &[u8])> {
     ))
 }
 
-/// Takes the piece of a handshake message at the front of a record's body, and returns what is behind it.
+/// Takes the first handshake fragment of a record's body, and returns the rest.
 pub(super) fn take_piece(body: &[u8]) -> Option<(Piece<'_>, &[u8])> {
     let (header, rest) = body.split_first_chunk::<HANDSHAKE_HEADER>()?;
     let [kind, l0, l1, l2, m0, m1, a0, a1, a2, p0, p1, p2] = *header;
@@ -87,7 +87,7 @@ const fn number([high, middle, low]: [u8; 3]) -> usize {
     u32::from_be_bytes([0, high, middle, low]) as usize
 }
 
-/// Adds `by` to the numbers of the records of epoch 0 in a datagram of ours.
+/// Adds `by` to the numbers of the records of epoch 0 in an outgoing datagram.
 pub(super) fn renumber(mut datagram: &mut [u8], by: u64) {
     while let Some((record, rest)) = take_record(datagram) {
         let (epoch, number, rest) = (record.epoch, record.number, rest.len());

@@ -1,15 +1,15 @@
-//! What may reach the cryptography of an association, by what can be told without keys.
+//! Filter of records before the DTLS library, by their unencrypted fields.
 //!
-//! A library for DTLS keeps pieces of messages until they are whole, and records of the next keys until
-//! these are there. A client may be at its address and mean ill all the same: each of these is bounded
-//! before anything is kept of it.
+//! A DTLS library buffers fragments of messages until they are complete, and records of the next epoch until
+//! its keys exist. A client with a valid cookie may still be hostile: each of these is bounded before the
+//! library buffers it.
 
 use super::record::{
     ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record, take_piece, take_record,
 };
 
-/// The longest handshake message of a client, as it is claimed in any piece of it. A ClientKeyExchange has
-/// less than 200 bytes; certificates of clients are not asked for.
+/// Longest handshake message of a client, as declared in any fragment. A ClientKeyExchange has less than 200
+/// bytes; client certificates are not requested.
 const MESSAGE_MAX: usize = super::HELLO_MAX;
 
 /// The highest number of a handshake message: with cookies that were too old, a client has come to less.
@@ -21,7 +21,7 @@ const EARLY_RECORDS_MAX: u8 = 8;
 /// Encrypted handshake records after it: a Finished that is sent again for our answer to it was lost.
 const LATE_HANDSHAKE_MAX: u8 = 16;
 
-/// Counts what is bounded.
+/// Counters of the bounded records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecordFilter {
     early: u8,
@@ -29,7 +29,7 @@ pub(super) struct RecordFilter {
 }
 
 impl RecordFilter {
-    /// Whether a datagram may go on.
+    /// True if a datagram may reach the library.
     pub(super) fn admits(&mut self, mut datagram: &[u8], established: bool) -> bool {
         if datagram.is_empty() {
             return false;
@@ -46,7 +46,7 @@ impl RecordFilter {
 
     fn admits_record(&mut self, record: &Record<'_>, established: bool) -> bool {
         match (record.epoch, record.content) {
-            // Sent in the clear, by anybody.
+            // Unencrypted: anyone can forge it.
             (0, _) if established => false,
             (0, HANDSHAKE) => admits_pieces(record.body),
             (0, CHANGE_CIPHER_SPEC | ALERT) => true,

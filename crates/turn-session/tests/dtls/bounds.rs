@@ -1,4 +1,4 @@
-//! What clients that mean ill are given: nothing, or little.
+//! Hostile clients get few answers or none.
 
 use crate::support::*;
 

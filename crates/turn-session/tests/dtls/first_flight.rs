@@ -1,4 +1,4 @@
-//! The first flight: what is answered, and what is not (RFC 6347 §4.2.1).
+//! The first flight: answered and rejected hellos (RFC 6347 §4.2.1).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn front() -> CookieHandler {
     CookieHandler::new(Cookies::new(&[7; 32]))
 }
 
-/// What OpenSSL's client says first.
+/// First message of OpenSSL's client.
 fn hello() -> Vec<u8> {
     let mut client = client();
     go_on(&mut client).unwrap();
@@ -70,7 +70,7 @@ fn what_is_not_one_whole_hello_is_dropped() {
 }
 
 proptest! {
-    /// Whatever comes, nothing panics, and no answer is longer than what it is to.
+    /// No input causes a panic, and no answer is longer than its request.
     #[test]
     fn any_bytes_are_answered_by_less(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let mut answer = [0; ANSWER_MAX];

@@ -52,7 +52,7 @@ fn the_certificate_is_for_the_name_that_is_asked_for() {
 
 #[test]
 fn an_application_protocol_is_agreed_on_if_one_is_named() {
-    // RFC 7443 §3: those that name none are served as well.
+    // RFC 7443 §3: clients that offer none are served as well.
     for (offered, agreed) in [
         (&b"\x09stun.turn"[..], Some(&b"stun.turn"[..])),
         (b"\x02h2\x12stun.nat-discovery", Some(b"stun.nat-discovery")),
@@ -171,7 +171,7 @@ fn it_does_not_matter_whose_cookie_it_is_as_long_as_the_secret_is_shared() {
 fn a_client_may_have_sent_its_first_hello_many_times() {
     let (mut client, mut server) = (client(), Server::new(config()));
     let began = Instant::now();
-    // Two are lost before one is answered: the numbers of records are ahead of those of messages.
+    // Two are lost before one is answered: record numbers are ahead of message numbers.
     let mut lost = 0;
     while server.answers.is_empty() {
         go_on(&mut client).unwrap();

@@ -1,4 +1,4 @@
-//! OpenSSL's client and our server, and what lies between them.
+//! OpenSSL's client, the server, and the network between them.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -188,7 +188,7 @@ pub(crate) fn client() -> Client {
     client_with(|_| ())
 }
 
-/// Lets the client do what it can; what it reads, or why it cannot go on.
+/// Runs the client until it blocks; returns the messages read, or its error.
 pub(crate) fn go_on(client: &mut Client) -> Result<Vec<Vec<u8>>, openssl::ssl::Error> {
     let mut read = Vec::new();
     let mut room = vec![0; 1 << 15];
@@ -201,7 +201,7 @@ pub(crate) fn go_on(client: &mut Client) -> Result<Vec<Vec<u8>>, openssl::ssl::E
     }
 }
 
-/// Carries datagrams either way until there are none. `is_lost` says which are lost.
+/// Carries datagrams in both directions until there are none. `is_lost` selects lost ones.
 pub(crate) fn carry(
     client: &mut Client,
     server: &mut Server,

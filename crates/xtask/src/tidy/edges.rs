@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// What a crate may use: always, and in its tests besides.
+/// Permitted dependencies of a crate: always, and in its tests besides.
 struct Row {
     name: &'static str,
     uses: &'static [&'static str],
@@ -89,10 +89,10 @@ const PERMITTED: &[Row] = &[
     row("xtask", &["settings", "host-tuning"], &[]),
 ];
 
-/// What every crate may use in its tests.
+/// The crate that all tests may use.
 const TEST_SUPPORT: &str = "test-support";
 
-/// Crates of others that a crate of ours must not use: the data plane waits for nobody.
+/// External crates that a crate must not use: the data plane never blocks.
 const FORBIDDEN: [(&str, &str); 3] =
     [("dataplane", "tokio"), ("linux-net", "tokio"), ("xdp-relay", "tokio")];
 

@@ -1,4 +1,4 @@
-//! The tests that `docs/security` names exist: a defence whose test is gone is noticed.
+//! The tests named in `docs/security` exist, so that a removed defence is noticed.
 
 use std::collections::BTreeMap;
 use std::fs;

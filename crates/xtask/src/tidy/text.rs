@@ -1,4 +1,4 @@
-//! What a reader would stumble over: long files, leftovers, crates that do not say what they are.
+//! Form of the sources: long files, leftovers, crates without a description.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +16,8 @@ const TEST_LINES_MAX: usize = 800;
 /// Longer files, each with its reason.
 const LONG: [(&str, &str); 0] = [];
 
-/// Text that must not stay: what, in which files, and why. Written in parts, so that this file may
-/// be checked too.
+/// Text that must not stay, the files concerned, and the remedy. Written in parts, so that this file is checked
+/// too.
 const LEFTOVERS: [(&str, Where, &str); 7] = [
     (concat!("to", "do!"), Where::Rust, "write it, or return an error"),
     (concat!("unimple", "mented!"), Where::Rust, "write it, or return an error"),
@@ -69,7 +69,7 @@ fn length(name: &str, text: &str) -> Option<String> {
         .then(|| format!("{name}: {lines} lines, {most} at most: look for the seam"))
 }
 
-/// The file a crate begins with says what the crate is and what always holds.
+/// The root file of a crate describes the crate and its invariants.
 fn crate_text(name: &str, text: &str) -> Option<String> {
     let parts: Vec<&str> = name.split('/').collect();
     let ["crates", _, "src", "lib.rs" | "main.rs"] = parts.as_slice() else { return None };
