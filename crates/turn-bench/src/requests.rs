@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use client_driver::Endpoint;
 use linux_net::{Clock, raise_open_files};
 use turn_types::{Instant, IpFamily, Secret};
 
@@ -22,7 +23,7 @@ pub use text::describe;
 
 use crate::cpu::{Meters, Watched};
 use crate::outcome::{Latency, Requests, Used};
-use crate::session::{self, Credentials, Login, Place, SessionOptions};
+use crate::session::{self, Credentials, Login, SessionOptions};
 use crate::traffic::Transport;
 use tally::Tally;
 use worker::{Share, Window, Worker};
@@ -87,8 +88,8 @@ pub struct RequestSpec {
 }
 
 impl RequestSpec {
-    fn place(&self) -> Place {
-        Place { transport: self.transport, ..Place::of_datagrams(self.server, self.local) }
+    fn endpoint(&self) -> Result<Endpoint> {
+        Ok(session::endpoint(self.server, self.transport, self.local)?)
     }
 
     fn credentials(&self, client: u32) -> Credentials {

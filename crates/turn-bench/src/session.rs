@@ -1,81 +1,81 @@
-//! Real TURN clients: a socket or a connection, an allocation and a channel each.
+//! TURN clients with real sockets: a socket or a connection, an allocation and a channel each.
 //!
-//! [`open`] logs all of them in at the same time; while a run goes on, whoever receives keeps them
-//! alive ([`Session::take`], [`Session::drive`]); [`close`] gives everything back.
+//! [`open`] logs all of them in at the same time; during a run the receiving thread keeps them alive
+//! ([`Session::take`], [`Session::drive`]); [`close`] releases them.
 //!
 //! ```text
-//! link.rs         a client and its wire        fleet.rs     many of them, one epoll
-//! wire.rs         a socket, or a connection    setup.rs     opening and closing all at the same time
-//! connection.rs   one of the next two          trouble.rs   what went wrong, and what to do about it
-//! stream.rs       over TCP; tls.rs, TLS        login.rs     who logs in
-//! association.rs  over UDP; dtls.rs, DTLS
+//! setup.rs     opening and releasing many of them      login.rs     credentials
+//! security.rs  versions and cipher suites on offer     error.rs     failures, and advice
 //! ```
 
-mod association;
-mod connection;
-mod dtls;
-mod fleet;
-mod link;
+mod error;
 mod login;
+mod security;
 mod setup;
-mod stream;
-mod tls;
-mod trouble;
-mod wire;
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use client_driver::{Endpoint, Link, Wire};
+use linux_net::random_bytes;
 use stun_wire::ChannelNumber;
-use turn_client::{Client, Incoming};
-use turn_types::{Instant, PeerAddr};
+use turn_client::{
+    AllocateOptions, Client, ClientConfig, Families, Incoming, RequestError, Retransmission,
+};
+use turn_types::{Instant, IpFamily, PeerAddr, ServerAddr};
 
-pub(crate) use connection::RECEIVE_BYTES;
-pub use connection::SharedConnection;
-pub(crate) use dtls::begin as begin_dtls;
-pub(crate) use link::{Link, Place};
+pub use error::SessionError;
 pub use login::{Credentials, Login, LoginArgs};
+pub(crate) use security::{dtls, endpoint};
 use setup::{Want, close_links, open_links};
-pub use trouble::Trouble;
-pub use wire::Wire;
 
 use crate::traffic::Transport;
 
-/// Allocations asked for at the same time where nothing else is said: enough to keep any server
-/// busy, few enough not to overflow its socket.
+/// Default number of concurrent Allocate requests: enough to keep any server busy, few enough not to
+/// overflow its socket.
 pub const IN_FLIGHT: u32 = 64;
 
-/// Send buffers of all connections together, in bytes, and the least and the most of one: enough for
-/// what is under way, and little enough that what a server cannot take shows soon.
+/// Send buffers of all connections together, in bytes, and the bounds of one: enough for the data in
+/// flight, and little enough that backpressure shows soon.
 const SEND_BUFFERS: usize = 4 << 20;
 const SEND_BUFFER_MIN: usize = 32 << 10;
 const SEND_BUFFER_MAX: usize = 256 << 10;
 
-/// What sessions are wanted.
+/// Retransmission of requests as RFC 8489 recommends, but given up after 7.5 s instead of 39.5, so that a
+/// silent server is reported soon.
+const RETRANSMISSION: Retransmission = Retransmission {
+    rto: Duration::from_millis(500),
+    sends_max: 4,
+    last_wait: 8,
+    reliable_timeout: Duration::from_millis(7500),
+};
+
+/// Sessions to open.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// The server.
     pub server: SocketAddr,
-    /// What carries messages to it.
+    /// Transport between clients and server.
     pub transport: Transport,
-    /// The address that clients send from; `None` is whichever the route gives.
+    /// Source address of the clients; `None` leaves it to the route.
     pub local: Option<IpAddr>,
-    /// Who logs in.
+    /// Login of the clients.
     pub login: Login,
-    /// Whom the channels are for. Allocations are of its family.
+    /// Peer of the channels. Allocations are of its address family.
     pub peer: SocketAddr,
-    /// How many, 1 or more.
+    /// Number of sessions, 1 or more.
     pub sessions: u32,
-    /// Allocations asked for at the same time, 1 or more.
+    /// Concurrent Allocate requests, 1 or more.
     pub in_flight: u32,
-    /// Receive buffer of each UDP socket in bytes; 0 is what the system gives.
+    /// Receive buffer of each UDP socket in bytes; 0 is the system's default.
     pub receive_buffer: usize,
     /// Whether equal datagrams may arrive merged (`UDP_GRO`).
     pub gro: bool,
 }
 
 impl SessionOptions {
-    /// One session over UDP, with the defaults for everything that has one.
+    /// One session over UDP, with defaults.
     #[must_use]
     pub const fn new(server: SocketAddr, login: Login, peer: SocketAddr) -> Self {
         Self {
@@ -91,64 +91,86 @@ impl SessionOptions {
         }
     }
 
-    fn place(&self) -> Place {
-        Place {
-            server: self.server,
-            transport: self.transport,
-            local: self.local,
+    fn endpoint(&self) -> Result<Endpoint> {
+        Ok(Endpoint {
             receive_buffer: self.receive_buffer,
             send_buffer: (SEND_BUFFERS / self.sessions.max(1) as usize)
                 .clamp(SEND_BUFFER_MIN, SEND_BUFFER_MAX),
             gro: self.gro,
-        }
+            ..endpoint(self.server, self.transport, self.local)?
+        })
     }
+}
+
+/// The configuration of a client with these credentials and a seed of its own.
+pub(crate) fn client_config(endpoint: &Endpoint, credentials: &Credentials) -> ClientConfig {
+    ClientConfig {
+        username: credentials.username.clone(),
+        password: credentials.password.clone(),
+        transport: endpoint.transport.protocol(),
+        retransmission: RETRANSMISSION,
+        ..ClientConfig::new(ServerAddr(endpoint.server), "", "", random_bytes())
+    }
+}
+
+/// Requests an allocation of this family.
+pub(crate) fn allocate(
+    client: &mut Client,
+    now: Instant,
+    family: IpFamily,
+) -> Result<(), RequestError> {
+    let families = match family {
+        // Servers of RFC 5766 know no families, and relay over IPv4.
+        IpFamily::V4 => Families::Unsaid,
+        IpFamily::V6 => Families::V6,
+    };
+    client.allocate(now, AllocateOptions { families, ..AllocateOptions::default() })
 }
 
 /// A client with an allocation, and a channel to the peer.
 #[derive(Debug)]
 pub struct Session {
-    /// Connected to the server.
+    /// The socket or connection to the server.
     pub wire: Wire,
-    /// Keeps the allocation.
+    /// The client that keeps the allocation.
     pub client: Client,
-    /// Where the peer reaches it.
+    /// The relayed address.
     pub relayed: SocketAddr,
-    /// Bound to the peer.
+    /// The channel to the peer.
     pub channel: ChannelNumber,
-    /// The far end.
+    /// The peer.
     pub peer: SocketAddr,
 }
 
 impl Session {
-    /// Takes a datagram from the server, or a message cut from the stream. Data is for the caller; whatever else it was, call
-    /// [`Session::drive`] next.
+    /// Handles a datagram from the server, or a message of its stream. Data is the caller's; after
+    /// anything else call [`Session::drive`].
     pub fn take<'d>(&mut self, now: Instant, datagram: &'d [u8]) -> Incoming<'d> {
         self.client.handle_datagram(now, datagram)
     }
 
-    /// Does what is due: refreshes, retransmissions. To be called after [`Session::take`] and when
-    /// [`Session::next_timeout`] has come; costs nothing when nothing is due.
+    /// Sends refreshes and retransmissions that are due. Call it after [`Session::take`] and at
+    /// [`Session::next_timeout`].
     ///
     /// # Errors
-    /// The allocation, its permission or its channel is gone.
-    pub fn drive(&mut self, now: Instant) -> Result<(), Trouble> {
+    /// The allocation, its permission or its channel is lost.
+    pub fn drive(&mut self, now: Instant) -> Result<(), SessionError> {
         if self.next_timeout().is_some_and(|due| due <= now) {
             self.client.handle_timeout(now);
         }
         while let Some(request) = self.client.poll_transmit() {
-            // Lost, and sent again in time, like any other datagram that does not arrive. A connection
-            // that is broken tells whoever reads.
+            // Retransmitted like a lost datagram. A broken connection is reported by receiving.
             let _ = self.wire.send(request);
         }
         while let Some(event) = self.client.poll_event() {
-            if let Some(trouble) = Trouble::at_runtime(&event) {
-                return Err(trouble);
+            if let Some(error) = SessionError::at_runtime(&event) {
+                return Err(error);
             }
         }
         Ok(())
     }
 
-    /// When [`Session::drive`] has something to do next, unless a datagram comes before.
+    /// The next deadline of [`Session::drive`].
     #[must_use]
     pub const fn next_timeout(&self) -> Option<Instant> {
         self.client.poll_timeout()
@@ -158,8 +180,7 @@ impl Session {
 /// Opens all the sessions, or none.
 ///
 /// # Errors
-/// What the server said, how many were open by then, and what can be done about it; too few
-/// descriptors or ports for so many sockets.
+/// The server's refusal, with the number of open sessions and advice; too few descriptors or ports.
 pub fn open(options: &SessionOptions) -> Result<Vec<Session>> {
     open_links(options, Want::Channel)?
         .into_iter()
@@ -172,7 +193,7 @@ pub fn open(options: &SessionOptions) -> Result<Vec<Session>> {
         .collect()
 }
 
-/// A client with an allocation and nothing in it: no permission, no channel.
+/// A client with an allocation without permission and channel.
 #[derive(Debug)]
 pub struct Idle(Link);
 
@@ -189,8 +210,8 @@ pub fn close_idle(idle: Vec<Idle>) -> usize {
     close_links(idle.into_iter().map(|Idle(link)| link).collect())
 }
 
-/// Gives all the allocations back, in bounded time, and returns how many the server did not
-/// confirm: those end by themselves when their lifetime does.
+/// Releases all the allocations, in bounded time, and returns how many releases the server did not
+/// confirm: those allocations expire.
 pub fn close(sessions: Vec<Session>) -> usize {
     let links = sessions.into_iter().map(|Session { wire, client, .. }| Link { wire, client });
     close_links(links.collect())

@@ -115,16 +115,6 @@ impl Transport {
     pub const fn has_certificates(self) -> bool {
         matches!(self, Self::Tls | Self::Tls12 | Self::Dtls)
     }
-
-    /// As the protocol knows it.
-    pub(crate) const fn of_protocol(self) -> turn_types::Transport {
-        match self {
-            Self::Udp => turn_types::Transport::Udp,
-            Self::Tcp => turn_types::Transport::Tcp,
-            Self::Tls | Self::Tls12 => turn_types::Transport::Tls,
-            Self::Dtls => turn_types::Transport::Dtls,
-        }
-    }
 }
 
 /// What hands packets to the kernel, and takes them from it.

@@ -124,5 +124,5 @@ fn a_server_that_ends_is_told_as_failures() {
     let nobody = support::free_address();
     let requests = run(&spec(nobody, Kind::Binding));
     assert_eq!(requests.succeeded, 0);
-    assert!(requests.failed.iter().any(|(why, _)| why.contains("cannot be reached")));
+    assert!(requests.failed.iter().any(|(why, _)| why.contains("is unreachable")));
 }

@@ -89,7 +89,7 @@ fn nobody_there_is_told_at_once() {
     let nobody = support::free_address();
     let mut options = SessionOptions::new(nobody, Login::password("alice", "p"), nobody);
     let said = refused(&options);
-    assert!(said.contains("cannot be reached") && said.contains("running"), "{said}");
+    assert!(said.contains("is unreachable") && said.contains("running"), "{said}");
     for transport in [Transport::Tcp, Transport::Tls, Transport::Dtls] {
         options.transport = transport;
         let said = refused(&options);

@@ -1,12 +1,12 @@
 //! What clients send packets by: UDP sockets, or connections.
 
 use anyhow::Result;
+use client_driver::Wire;
 
 use crate::engine::connections::ConnectionSource;
 use crate::engine::plan::Plan;
 use crate::engine::seam::{Gauge, Sent, Source, Target};
 use crate::engine::source::SocketSource;
-use crate::session::Wire;
 
 /// Sends on flows of clients. They are all of one kind.
 #[derive(Debug)]

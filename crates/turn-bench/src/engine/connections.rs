@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use anyhow::{Context as _, Result};
+use client_driver::SharedConnection;
 use stun_wire::{CHANNEL_HEADER_LEN, padded_len, write_channel_header};
 
 use crate::engine::clock;
@@ -16,7 +17,6 @@ use crate::engine::plan::Plan;
 use crate::engine::seam::{Gauge, Sent, Source, Target};
 use crate::engine::source::sleep_until;
 use crate::packet::{HEADER, Header};
-use crate::session::SharedConnection;
 
 /// Bursts taken off the schedule at once: what became due of a stream since its last turn goes together.
 const BURSTS_PER_LOOK: u64 = 1024;

@@ -5,6 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use client_driver::{RECEIVE_BYTES, Wire};
 use linux_net::{Clock, Epoll, Event, Events, RxBatch, UdpSocket};
 use stun_wire::{PacketKind, channel_data_rfc5766, classify_rfc5766};
 use turn_types::Instant;
@@ -13,7 +14,7 @@ use crate::engine::control::Message;
 use crate::engine::tally::{Arrived, Count, Seen};
 use crate::engine::{clock, counts::Counts};
 use crate::packet::Header;
-use crate::session::{RECEIVE_BYTES, Session, Wire};
+use crate::session::Session;
 
 /// The longest wait for packets, so that the end of a run is seen soon.
 const WAIT: Duration = Duration::from_millis(10);
@@ -243,8 +244,8 @@ fn receive_datagrams(socket: &UdpSocket, event: Event, rx: &mut RxBatch) -> Resu
 }
 
 fn drive(session: &mut Session, flow: u32, now: Instant) -> Result<()> {
-    session.drive(now).map_err(|trouble| {
-        let advice = trouble.advice().map(|advice| format!(": {advice}")).unwrap_or_default();
-        anyhow::anyhow!("session {flow}: {trouble}{advice}")
+    session.drive(now).map_err(|error| {
+        let advice = error.advice().map(|advice| format!(": {advice}")).unwrap_or_default();
+        anyhow::anyhow!("session {flow}: {error}{advice}")
     })
 }

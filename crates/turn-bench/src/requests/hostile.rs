@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::ValueEnum;
+use client_driver::Link;
 use linux_net::{Clock, raise_open_files};
 use turn_types::{IpFamily, Prefix};
 
@@ -18,7 +19,7 @@ use super::worker::{Window, Worker};
 use super::{Kind, RequestSpec, SETTLE, outcome, shares, sleep_until, text, try_login};
 use crate::cpu::{Meters, Watched};
 use crate::outcome::{AttackedCall, Hostile, Used};
-use crate::session::{Link, Login, Place};
+use crate::session::{Login, client_config, endpoint};
 use crate::traffic::Transport;
 pub use call::Call;
 use datagrams::Datagrams;
@@ -170,15 +171,15 @@ fn arm(spec: &HostileSpec) -> Result<(Outlet, Datagrams)> {
         Variant::Spoofed => Some(Forger::open(spec.server, spec.sources)?),
         Variant::Garbage | Variant::Integrity | Variant::Unauthenticated | Variant::Dtls => None,
     };
-    let place = Place::of_datagrams(spec.server, spec.local);
+    let endpoint = endpoint(spec.server, Transport::Udp, spec.local)?;
     let credentials = spec.login.credentials(0, Clock::now().unix);
     let mut links = (0..PORTS)
-        .map(|_| Link::open(&place, &credentials).context("a socket"))
+        .map(|_| Link::open(&endpoint, client_config(&endpoint, &credentials)).context("a socket"))
         .collect::<Result<Vec<_>>>()?;
     let datagrams = match spec.variant {
         Variant::Dtls => hellos::collect(&links),
         Variant::Garbage | Variant::Integrity | Variant::Unauthenticated | Variant::Spoofed => {
-            Datagrams::make(spec.variant, &credentials.username, &place, &mut links)
+            Datagrams::make(spec.variant, &credentials.username, &endpoint, &mut links)
         }
     }
     .context("what is to be sent")?;

@@ -4,9 +4,8 @@ use std::io;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use client_driver::{Endpoint, Wire};
 use linux_net::random_bytes;
-
-use crate::session::{Place, Wire};
 
 /// The first of the ports taken in turn: above those of services.
 const FIRST: u32 = 10_000;
@@ -22,15 +21,15 @@ static NEXT: LazyLock<AtomicU32> =
 /// A socket on the next free port, or a new connection: its port the kernel chooses, since servers
 /// know a connection from an earlier one. The kernel, when asked for any port, may well give one back that
 /// was closed a moment ago.
-pub(super) fn wire(place: &Place) -> io::Result<Wire> {
-    if place.transport.is_stream() {
-        return place.wire();
+pub(super) fn open(endpoint: &Endpoint) -> io::Result<Wire> {
+    if endpoint.transport.is_stream() {
+        return endpoint.open();
     }
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..COUNT {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
         // Below 60,000.
-        match place.wire_at((FIRST + number) as u16) {
+        match endpoint.open_at((FIRST + number) as u16) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => last = error,
             outcome => return outcome,
         }

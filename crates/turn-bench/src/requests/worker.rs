@@ -15,13 +15,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use client_driver::{Endpoint, Link, RECEIVE_BYTES, Wire};
 use linux_net::{Clock, Epoll, Events, random_bytes};
 use turn_client::{Client, ClientConfig, Event};
 use turn_types::{Instant, IpFamily};
 
 use super::tally::Tally;
 use super::{Kind, RequestSpec, ports};
-use crate::session::{Link, Place, RECEIVE_BYTES, Trouble, Wire};
+use crate::session::{SessionError, allocate, client_config};
 
 /// Events taken per wait.
 const EVENTS: usize = 256;
@@ -87,7 +88,7 @@ struct Slot {
 pub(super) struct Worker {
     kind: Kind,
     family: IpFamily,
-    place: Place,
+    endpoint: Endpoint,
     share: Share,
     slots: Vec<Slot>,
     /// Those that are idle.
@@ -105,13 +106,13 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) fn new(spec: &RequestSpec, share: Share) -> Result<Self> {
-        let place = spec.place();
+        let endpoint = spec.endpoint()?;
         let epoll = Epoll::new().context("epoll")?;
         let mut slots = Vec::new();
         for number in 0..share.in_flight {
             let credentials = spec.credentials(share.first + number);
-            let config = place.config(&credentials);
-            let link = Link::open(&place, &credentials)
+            let config = client_config(&endpoint, &credentials);
+            let link = Link::open(&endpoint, config.clone())
                 .with_context(|| format!("socket {} of {}", number + 1, share.in_flight))?;
             link.wire.watch(&epoll, u64::from(number)).context("epoll")?;
             slots.push(Slot {
@@ -125,7 +126,7 @@ impl Worker {
         Ok(Self {
             kind: spec.kind,
             family: spec.family,
-            place,
+            endpoint,
             share,
             free: (0..slots.len()).collect(),
             slots,
@@ -215,12 +216,12 @@ impl Worker {
                 self.slots[index].link.client.binding(now)?;
             }
             Kind::Allocation { .. } => {
-                if self.place.transport.has_connections() {
+                if self.endpoint.transport.has_connections() {
                     self.replace_wire(index)?;
                 } else {
                     self.forget(index);
                 }
-                self.slots[index].link.allocate(now, self.family)?;
+                allocate(&mut self.slots[index].link.client, now, self.family)?;
             }
         }
         self.send(index);
@@ -248,7 +249,7 @@ impl Worker {
     fn receive(&mut self, index: usize, error: bool) -> Result<()> {
         let Self { slots, buffer, tally, share, .. } = self;
         let Link { wire, client } = &mut slots[index].link;
-        let mut trouble = None;
+        let mut failure = None;
         let now = Clock::instant();
         let mut take = |message: &[u8]| {
             tally.received += u64::from(share.window.contains(now));
@@ -257,10 +258,10 @@ impl Worker {
         match wire {
             Wire::Udp(socket) => {
                 if error {
-                    let told = |error: linux_net::SocketError| {
-                        trouble = error.icmp.map(|_| Trouble::Unreachable(error));
+                    let note = |error: linux_net::SocketError| {
+                        failure = error.icmp.map(|_| SessionError::Unreachable(error));
                     };
-                    socket.recv_errors(told)?;
+                    socket.recv_errors(note)?;
                 }
                 if let Some(len) = socket.recv(buffer)? {
                     take(&buffer[..len]);
@@ -268,16 +269,16 @@ impl Worker {
             }
             Wire::Connection(connection) => {
                 let received = connection.lock().receive_all(buffer, take);
-                trouble = received.err().map(|error| Trouble::Connection(error.to_string()));
+                failure = received.err().map(|error| SessionError::Connection(error.to_string()));
             }
         }
         self.settle(index)?;
-        match trouble {
-            Some(trouble) if self.slots[index].phase != Phase::Idle => {
-                self.end(index, Err(trouble))
+        match failure {
+            Some(failure) if self.slots[index].phase != Phase::Idle => {
+                self.end(index, Err(failure))
             }
-            Some(trouble) => {
-                self.slots[index].broken |= matches!(trouble, Trouble::Connection(_));
+            Some(failure) => {
+                self.slots[index].broken |= matches!(failure, SessionError::Connection(_));
                 Ok(())
             }
             None => Ok(()),
@@ -320,8 +321,8 @@ impl Worker {
                 | Event::PermissionLost { .. }
                 | Event::ChannelLost { .. }
                 | Event::AllocationLost(_) => {
-                    if let Some(trouble) = Trouble::at_setup(event) {
-                        self.end(index, Err(trouble))?;
+                    if let Some(error) = SessionError::at_setup(event) {
+                        self.end(index, Err(error))?;
                     }
                 }
             }
@@ -353,7 +354,7 @@ impl Worker {
         }
     }
 
-    fn end(&mut self, index: usize, outcome: Result<(), Trouble>) -> Result<()> {
+    fn end(&mut self, index: usize, outcome: Result<(), SessionError>) -> Result<()> {
         let slot = &mut self.slots[index];
         slot.phase = Phase::Idle;
         self.free.push(index);
@@ -363,8 +364,8 @@ impl Worker {
                 self.tally.succeeded += u64::from(counts);
                 Ok(())
             }
-            Err(trouble) => {
-                self.tally.fail(trouble.to_string(), u64::from(counts));
+            Err(error) => {
+                self.tally.fail(error.to_string(), u64::from(counts));
                 self.replace_wire(index)
             }
         }
@@ -373,12 +374,12 @@ impl Worker {
     /// After an allocation. Another connection is made when there is something to ask, as its making
     /// is part of the exchange.
     fn move_on(&mut self, index: usize) -> Result<()> {
-        if self.place.transport.has_connections() { Ok(()) } else { self.replace_wire(index) }
+        if self.endpoint.transport.has_connections() { Ok(()) } else { self.replace_wire(index) }
     }
 
     /// The server may still know the old one's port, and answers to it may still come.
     fn replace_wire(&mut self, index: usize) -> Result<()> {
-        let wire = ports::wire(&self.place).context("another socket")?;
+        let wire = ports::open(&self.endpoint).context("another socket")?;
         wire.watch(&self.epoll, index as u64).context("epoll")?;
         self.slots[index].link.wire = wire;
         self.slots[index].broken = false;

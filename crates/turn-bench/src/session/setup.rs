@@ -1,37 +1,36 @@
-//! Opening and closing many clients at the same time.
+//! Opening and releasing many clients at the same time.
 
 use std::io;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use client_driver::{Endpoint, Link, Pool, PoolEvent};
 use linux_net::{Clock, raise_open_files};
 use turn_client::Event;
 use turn_types::{Instant, IpFamily, PeerAddr};
 
-use super::SessionOptions;
-use super::fleet::{Fleet, Notice};
-use super::link::Link;
-use super::trouble::Trouble;
+use super::error::SessionError;
+use super::{SessionOptions, allocate, client_config};
 
-/// Descriptors that a process wants besides those of its clients: epoll, files, other sockets.
+/// Descriptors of a process besides those of its clients: epoll, files, other sockets.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// The longest single wait; nothing depends on it.
+/// The longest single wait; a bound without meaning.
 const TURN: Duration = Duration::from_secs(1);
 
-/// How long clients are waited for that are still asking when another has been refused.
+/// Wait for pending clients after another was refused.
 const IN_FLIGHT_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Allocations given back at the same time.
+/// Concurrent releases.
 const CLOSING_IN_FLIGHT: usize = 64;
 
-/// How long giving back may take in all: a retransmission or two. What is left ends by itself.
+/// Time for all releases: a retransmission or two. The others expire.
 const CLOSING: Duration = Duration::from_secs(3);
 
-/// When a client is set up.
+/// State in which a client is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
-    /// An allocation with nothing in it.
+    /// An allocation without permission.
     Allocation,
     /// An allocation and a channel to the peer, which brings the permission.
     Channel,
@@ -40,9 +39,10 @@ pub(crate) enum Want {
 /// Opens all the clients, or none.
 pub(crate) fn open_links(options: &SessionOptions, want: Want) -> Result<Vec<Link>> {
     make_room(options.sessions)?;
-    let mut fleet = Fleet::new().context("epoll")?;
-    let opened = fill(&mut fleet, options, want);
-    let links = fleet.into_links();
+    let endpoint = options.endpoint()?;
+    let mut pool = Pool::new().context("epoll")?;
+    let opened = fill(&mut pool, options, &endpoint, want);
+    let links = pool.into_links();
     match opened {
         Ok(()) => Ok(links),
         Err(error) => {
@@ -52,84 +52,84 @@ pub(crate) fn open_links(options: &SessionOptions, want: Want) -> Result<Vec<Lin
     }
 }
 
-fn fill(fleet: &mut Fleet, options: &SessionOptions, want: Want) -> Result<()> {
+fn fill(pool: &mut Pool, options: &SessionOptions, endpoint: &Endpoint, want: Want) -> Result<()> {
     let (mut open, mut settled) = (0, Vec::new());
     let mut in_flight = 0;
-    let mut trouble = None;
+    let mut error = None;
     let mut deadline = Instant::FAR_FUTURE;
     while open < options.sessions && Clock::instant() < deadline {
-        while trouble.is_none()
+        while error.is_none()
             && settled.len() < options.sessions as usize
             && in_flight < options.in_flight.max(1)
         {
-            let link = start(options, want, settled.len() as u32)?;
-            fleet.add(link).context("epoll")?;
+            let link = start(options, endpoint, want, settled.len() as u32)?;
+            pool.add(link).context("epoll")?;
             settled.push(false);
             in_flight += 1;
         }
         let until = deadline.min(Clock::instant() + TURN);
-        fleet.turn(until, |index, notice| {
-            let judged = judge(notice, want);
+        pool.turn(until, |index, event| {
+            let judged = judge(event, want);
             let ends = !matches!(judged, Ok(false));
             if ends && !std::mem::replace(&mut settled[index], true) {
                 in_flight -= 1;
             }
             match judged {
                 Ok(ready) => open += u32::from(ready),
-                Err(cause) => trouble = trouble.take().or(Some(cause)),
+                Err(cause) => error = error.take().or(Some(cause)),
             }
         })?;
-        if trouble.is_some() {
-            // What is in flight may still be granted, and is then to be given back.
+        if error.is_some() {
+            // Requests in flight may still be granted, and have to be released then.
             let soon = Clock::instant() + IN_FLIGHT_PATIENCE;
             deadline = if in_flight == 0 { Clock::instant() } else { deadline.min(soon) };
         }
     }
-    match trouble {
-        Some(trouble) => Err(explain(&trouble, options, want, open)),
+    match error {
+        Some(error) => Err(explain(&error, options, want, open)),
         None => Ok(()),
     }
 }
 
-/// A client that asks for all it wants.
-fn start(options: &SessionOptions, want: Want, number: u32) -> Result<Link> {
+/// A client with its requests pending.
+fn start(options: &SessionOptions, endpoint: &Endpoint, want: Want, number: u32) -> Result<Link> {
     let now = Clock::now();
     let credentials = options.login.credentials(number, now.unix);
-    let mut link = Link::open(&options.place(), &credentials)
+    let mut link = Link::open(endpoint, client_config(endpoint, &credentials))
         .map_err(|error| no_socket(error, options, number))?;
-    link.allocate(now.instant, IpFamily::of(options.peer.ip()))?;
+    allocate(&mut link.client, now.instant, IpFamily::of(options.peer.ip()))?;
     match want {
         Want::Allocation => {}
         Want::Channel => {
-            // Remembered, and asked for as soon as there is an allocation.
+            // Requested as soon as there is an allocation.
             link.client.bind_channel(now.instant, PeerAddr(options.peer))?;
         }
     }
     Ok(link)
 }
 
-/// Whether a client is ready by this.
-fn judge(notice: Notice, want: Want) -> Result<bool, Trouble> {
-    let event = match notice {
-        Notice::Unreachable(error) => return Err(Trouble::Unreachable(error)),
-        Notice::Broken(why) => return Err(Trouble::Connection(why)),
-        Notice::Client(event) => event,
+/// Whether an event makes a client ready.
+fn judge(event: PoolEvent, want: Want) -> Result<bool, SessionError> {
+    let event = match event {
+        PoolEvent::Unreachable(error) => return Err(SessionError::Unreachable(error)),
+        PoolEvent::Broken(why) => return Err(SessionError::Connection(why)),
+        PoolEvent::Client(event) => event,
     };
     let ready = match want {
         Want::Allocation => matches!(event, Event::Allocated(_)),
         Want::Channel => matches!(event, Event::ChannelReady { .. }),
     };
-    Trouble::at_setup(event).map_or(Ok(ready), Err)
+    SessionError::at_setup(event).map_or(Ok(ready), Err)
 }
 
-fn explain(trouble: &Trouble, options: &SessionOptions, want: Want, open: u32) -> anyhow::Error {
+fn explain(error: &SessionError, options: &SessionOptions, want: Want, open: u32) -> anyhow::Error {
     let SessionOptions { server, sessions, .. } = options;
-    let what = match want {
+    let wanted = match want {
         Want::Allocation => "allocations".to_owned(),
         Want::Channel => format!("sessions with the peer {}", options.peer),
     };
-    let advice = trouble.advice().map(|advice| format!("\n  {advice}")).unwrap_or_default();
-    anyhow!("{open} of {sessions} {what} were open at {server}, then: {trouble}{advice}")
+    let advice = error.advice().map(|advice| format!("\n  {advice}")).unwrap_or_default();
+    anyhow!("{open} of {sessions} {wanted} were open at {server}, then: {error}{advice}")
 }
 
 fn no_socket(error: io::Error, options: &SessionOptions, number: u32) -> anyhow::Error {
@@ -142,7 +142,7 @@ fn no_socket(error: io::Error, options: &SessionOptions, number: u32) -> anyhow:
     anyhow::Error::from(error).context(format!("{text}{advice}"))
 }
 
-/// Sees to it that there may be so many sockets.
+/// Raises the limit of open files for `sockets`.
 fn make_room(sockets: u32) -> Result<()> {
     let allowed = raise_open_files().context("raising the limit of open files")?;
     let wanted = u64::from(sockets) + SPARE_DESCRIPTORS;
@@ -154,25 +154,25 @@ fn make_room(sockets: u32) -> Result<()> {
     Ok(())
 }
 
-/// Gives all the allocations back, in bounded time, and returns how many were not confirmed.
+/// Releases all the allocations, in bounded time, and returns how many were not confirmed.
 pub(crate) fn close_links(links: Vec<Link>) -> usize {
     let holding = |link: &Link| link.client.allocation().is_some();
     let mut waiting: Vec<Link> = links.into_iter().filter(holding).collect();
     let total = waiting.len();
-    // An error of the kernel's cannot be helped here: allocations end by themselves.
+    // After an error of the kernel the allocations expire.
     let released = release(&mut waiting).unwrap_or(0);
     for mut link in waiting {
-        // No time left to wait for the answer; the request alone does it nearly always.
+        // No time left for the answer; the request alone nearly always arrives.
         let _ = link.client.release(Clock::instant());
         link.send();
     }
     total - released
 }
 
-/// Takes links from the end of `waiting`, and returns how many the server let go.
+/// Releases links from the end of `waiting`, and returns how many releases were confirmed.
 fn release(waiting: &mut Vec<Link>) -> io::Result<usize> {
     let deadline = Clock::instant() + CLOSING;
-    let mut fleet = Fleet::new()?;
+    let mut pool = Pool::new()?;
     let (mut released, mut ended) = (0, Vec::new());
     let mut in_flight = 0_usize;
     loop {
@@ -181,11 +181,10 @@ fn release(waiting: &mut Vec<Link>) -> io::Result<usize> {
             && now < deadline
             && let Some(mut link) = waiting.pop()
         {
-            // What it told before is of no interest now.
+            // Earlier events are of no interest.
             while link.client.poll_event().is_some() {}
-            // It has an allocation, and hardly any other request in flight.
             if link.client.release(now).is_ok() {
-                fleet.add(link)?;
+                pool.add(link)?;
                 ended.push(false);
                 in_flight += 1;
             }
@@ -193,11 +192,11 @@ fn release(waiting: &mut Vec<Link>) -> io::Result<usize> {
         if in_flight == 0 || now >= deadline {
             return Ok(released);
         }
-        fleet.turn(deadline, |index, notice| {
-            let done = matches!(notice, Notice::Client(Event::Released));
-            let failed = match notice {
-                Notice::Unreachable(_) | Notice::Broken(_) => true,
-                Notice::Client(event) => Trouble::at_setup(event).is_some(),
+        pool.turn(deadline, |index, event| {
+            let done = matches!(event, PoolEvent::Client(Event::Released));
+            let failed = match event {
+                PoolEvent::Unreachable(_) | PoolEvent::Broken(_) => true,
+                PoolEvent::Client(event) => SessionError::at_setup(event).is_some(),
             };
             if (done || failed) && !std::mem::replace(&mut ended[index], true) {
                 in_flight -= 1;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use client_driver::{Endpoint, Link};
 use linux_net::{Clock, Epoll, Events, Interest, random_bytes};
 use stun_wire::{ChannelNumber, write_channel_header};
 use turn_types::{IpFamily, Secret};
 
 use super::Variant;
-use crate::session::{Credentials, Link, Place, Trouble};
+use crate::session::{Credentials, SessionError, allocate, client_config};
 
 /// Datagrams of garbage, sent in turn.
 const GARBAGE: usize = 1024;
@@ -37,20 +38,20 @@ impl Datagrams {
     pub(super) fn make(
         variant: Variant,
         username: &Arc<str>,
-        place: &Place,
+        endpoint: &Endpoint,
         links: &mut [Link],
     ) -> Result<Self> {
         match variant {
             Variant::Garbage => {
-                let requests = requests(username, place, links)?;
+                let requests = requests(username, endpoint, links)?;
                 Ok(Self { list: garbage(&requests.integrity), numbered: false })
             }
             Variant::Integrity => {
-                let requests = requests(username, place, links)?;
+                let requests = requests(username, endpoint, links)?;
                 Ok(Self { list: requests.integrity, numbered: true })
             }
             Variant::Unauthenticated | Variant::Spoofed | Variant::Dtls => {
-                let requests = requests(username, place, links)?;
+                let requests = requests(username, endpoint, links)?;
                 Ok(Self { list: requests.plain, numbered: true })
             }
         }
@@ -82,14 +83,14 @@ struct Requests {
     integrity: Vec<Vec<u8>>,
 }
 
-fn requests(username: &Arc<str>, place: &Place, links: &mut [Link]) -> Result<Requests> {
+fn requests(username: &Arc<str>, endpoint: &Endpoint, links: &mut [Link]) -> Result<Requests> {
     let mut requests = Requests { plain: Vec::new(), integrity: Vec::new() };
     for link in links {
         let wrong: [u8; 16] = random_bytes();
         let password = Secret::new(Arc::from(format!("{:032x}", u128::from_ne_bytes(wrong))));
         let credentials = Credentials { username: Arc::clone(username), password };
-        link.client = turn_client::Client::new(place.config(&credentials));
-        link.allocate(Clock::instant(), IpFamily::V4)?;
+        link.client = turn_client::Client::new(client_config(endpoint, &credentials));
+        allocate(&mut link.client, Clock::instant(), IpFamily::V4)?;
         let plain = link.client.poll_transmit().context("a client that asks for nothing")?;
         requests.plain.push(plain.to_vec());
         requests.integrity.push(challenged(link, &requests.plain[requests.plain.len() - 1])?);
@@ -115,15 +116,15 @@ fn challenged(link: &mut Link, first: &[u8]) -> Result<Vec<u8>> {
         let mut unreachable = None;
         socket.recv_errors(|error| unreachable = error.icmp.map(|_| error))?;
         if let Some(error) = unreachable {
-            return Err(Trouble::Unreachable(error).into());
+            return Err(SessionError::Unreachable(error).into());
         }
         while let Some(len) = socket.recv(&mut buffer)? {
             client.handle_datagram(Clock::instant(), &buffer[..len]);
             answered = true;
         }
         if let Some(event) = client.poll_event() {
-            match Trouble::at_setup(event) {
-                Some(trouble) => return Err(trouble.into()),
+            match SessionError::at_setup(event) {
+                Some(error) => return Err(error.into()),
                 None => bail!("the server gave an allocation to somebody without credentials"),
             }
         }

@@ -4,10 +4,11 @@ use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use client_driver::{Link, begin_dtls};
 use linux_net::{Clock, Epoll, Events, Interest, UdpSocket};
 
 use super::datagrams::Datagrams;
-use crate::session::{Link, begin_dtls};
+use crate::session::dtls;
 
 /// Handshakes prepared for each socket: the server sees that many different ones before the first is
 /// repeated.
@@ -65,7 +66,7 @@ pub(super) fn collect(links: &[Link]) -> Result<Datagrams> {
 
 /// A ClientHello with the cookie that the server gave for it; `None` where it gave none.
 fn hello(socket: &UdpSocket) -> Result<Option<Vec<u8>>> {
-    let mut tls = begin_dtls(Exchange::default())?;
+    let mut tls = begin_dtls(&dtls()?, Exchange::default())?;
     // It wants the answer.
     let _ = tls.do_handshake();
     if socket.send(&tls.get_ref().sent).is_err() {

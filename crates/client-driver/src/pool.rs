@@ -1,4 +1,4 @@
-//! Many clients on one epoll, as long as nothing but setting up goes on.
+//! Many clients on one epoll, for setting up and tearing down.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,43 +8,47 @@ use linux_net::{Clock, Epoll, Events, RxBatch, SocketError};
 use turn_client::Event;
 use turn_types::Instant;
 
-use super::connection::RECEIVE_BYTES;
-use super::link::Link;
-use super::wire::Wire;
+use crate::connection::RECEIVE_BYTES;
+use crate::link::Link;
+use crate::wire::Wire;
 
 /// Events taken per wait.
 const EVENTS: usize = 256;
 
-/// Datagrams taken from one socket before the next has its turn; more than setting up brings.
+/// Datagrams taken from one socket per turn; setting up brings fewer.
 const DATAGRAMS: usize = 4;
 
-/// Something a client, or its socket, has to tell.
+/// Event of a client or its socket.
 #[derive(Debug)]
-pub(crate) enum Notice {
-    /// The client's own word.
+pub enum PoolEvent {
+    /// Event of the client.
     Client(Event),
-    /// The network said that the server cannot be reached.
+    /// ICMP: the server is unreachable.
     Unreachable(SocketError),
-    /// The connection is broken, or was never made: why.
+    /// The connection failed, with the reason.
     Broken(String),
 }
 
 /// Clients, their sockets and their timers.
-pub(crate) struct Fleet {
+pub struct Pool {
     links: Vec<Link>,
-    /// When each client wants to be called, as last entered into `timers`.
+    /// Deadline of each client, as last entered into `timers`.
     due: Vec<Option<Instant>>,
-    /// The first to be called is on top. Entries that `due` does not confirm are out of date.
+    /// The earliest is on top. Entries that differ from `due` are stale.
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
     epoll: Epoll,
     events: Events,
     rx: RxBatch,
-    /// For what connections bring.
+    /// Receive buffer of connections.
     buffer: Vec<u8>,
 }
 
-impl Fleet {
-    pub(crate) fn new() -> io::Result<Self> {
+impl Pool {
+    /// A pool without clients.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub fn new() -> io::Result<Self> {
         Ok(Self {
             links: Vec::new(),
             due: Vec::new(),
@@ -56,8 +60,11 @@ impl Fleet {
         })
     }
 
-    /// Takes a client in and sends what it has to send already.
-    pub(crate) fn add(&mut self, link: Link) -> io::Result<()> {
+    /// Adds a client and sends its pending requests.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn add(&mut self, link: Link) -> io::Result<()> {
         let index = self.links.len();
         link.wire.watch(&self.epoll, index as u64)?;
         self.links.push(link);
@@ -66,13 +73,14 @@ impl Fleet {
         Ok(())
     }
 
-    /// The clients, in the order they came.
-    pub(crate) fn into_links(self) -> Vec<Link> {
+    /// The clients, in the order they were added.
+    #[must_use]
+    pub fn into_links(self) -> Vec<Link> {
         self.links
     }
 
-    /// Sends what a client wants to send, and notes when it wants to be called.
-    pub(crate) fn send(&mut self, index: usize) {
+    /// Sends the pending requests of a client and notes its deadline.
+    fn send(&mut self, index: usize) {
         let link = &mut self.links[index];
         link.send();
         let due = link.client.poll_timeout();
@@ -82,11 +90,15 @@ impl Fleet {
         }
     }
 
-    /// Waits for datagrams and timers, until `until` at the longest, and tells what comes of them.
-    pub(crate) fn turn(
+    /// Waits for datagrams and timers, at most until `until`, and passes events to `tell` with the place of
+    /// their client.
+    ///
+    /// # Errors
+    /// The kernel's, where it is no client's.
+    pub fn turn(
         &mut self,
         until: Instant,
-        mut tell: impl FnMut(usize, Notice),
+        mut tell: impl FnMut(usize, PoolEvent),
     ) -> io::Result<()> {
         let next = self.timers.peek().map_or(until, |Reverse((due, _))| until.min(*due));
         let patience = next.saturating_since(Clock::instant());
@@ -98,7 +110,7 @@ impl Fleet {
                 if event.error {
                     socket.recv_errors(|error| {
                         if error.icmp.is_some() {
-                            tell(index, Notice::Unreachable(error));
+                            tell(index, PoolEvent::Unreachable(error));
                         }
                     })?;
                 }
@@ -107,7 +119,7 @@ impl Fleet {
                 }
             }
             if let Err(why) = self.receive(index)? {
-                tell(index, Notice::Broken(why.to_string()));
+                tell(index, PoolEvent::Broken(why.to_string()));
             }
             self.settle(index, &mut tell);
         }
@@ -125,7 +137,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Takes what is there; within, what a connection is broken by.
+    /// Receives all that is there; the inner error is that of a broken connection.
     fn receive(&mut self, index: usize) -> io::Result<io::Result<()>> {
         let Link { wire, client } = &mut self.links[index];
         match wire {
@@ -149,10 +161,10 @@ impl Fleet {
         }
     }
 
-    fn settle(&mut self, index: usize, tell: &mut impl FnMut(usize, Notice)) {
+    fn settle(&mut self, index: usize, tell: &mut impl FnMut(usize, PoolEvent)) {
         self.send(index);
         while let Some(event) = self.links[index].client.poll_event() {
-            tell(index, Notice::Client(event));
+            tell(index, PoolEvent::Client(event));
         }
     }
 }

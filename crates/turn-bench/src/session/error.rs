@@ -1,4 +1,4 @@
-//! What went wrong between a client and its server, and what can be done about it.
+//! Failures between a client and its server, with advice.
 
 use std::error::Error;
 use std::fmt;
@@ -6,42 +6,41 @@ use std::fmt;
 use linux_net::SocketError;
 use turn_client::{Event, Failure, LossReason, RequestError, RequestKind};
 
-/// Why a client did not get what it asked for, or lost what it had.
+/// A failed request, or a lost allocation or channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum SessionError {
     /// The server refused a request.
     Refused {
-        /// Which request.
+        /// The request.
         request: RequestKind,
         /// The error code, 300..=699.
         code: u16,
-        /// The server's words.
+        /// The server's reason phrase.
         reason: String,
     },
-    /// A request came to nothing without a word from the server that can be believed.
+    /// A request failed without an authentic answer.
     Failed {
-        /// Which request.
+        /// The request.
         request: RequestKind,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
-    /// The allocation ended against our will.
+    /// The allocation was lost.
     AllocationLost(LossReason),
-    /// The channel, or its permission, ended against our will.
+    /// The channel, or its permission, was lost.
     ChannelLost,
-    /// The server wants us to go to another one, which a measurement of this one does not.
+    /// The server redirected the client (ALTERNATE-SERVER).
     Redirected,
-    /// The network said that the server cannot be reached.
+    /// ICMP: the server is unreachable.
     Unreachable(SocketError),
-    /// The connection to the server is broken, or was never made: why.
+    /// The connection to the server failed, with the reason.
     Connection(String),
-    /// The client itself would not.
+    /// The client refused the request.
     Client(RequestError),
 }
 
-impl Trouble {
-    /// The trouble that an event tells of. Requests that failed are trouble here: for a client
-    /// that is still being set up.
+impl SessionError {
+    /// The error of an event while a client is set up. A failed request is one.
     #[must_use]
     pub fn at_setup(event: Event) -> Option<Self> {
         match event {
@@ -62,7 +61,7 @@ impl Trouble {
         }
     }
 
-    /// The trouble that an event tells of. A request that failed is none yet: it is made again
+    /// The error of an event during a run. A failed request is none yet: the client tries again
     /// while there is time.
     #[must_use]
     pub const fn at_runtime(event: &Event) -> Option<Self> {
@@ -81,7 +80,7 @@ impl Trouble {
         }
     }
 
-    /// What whoever runs the measurement can do about it, if that can be said.
+    /// Advice for the operator of the measurement.
     #[must_use]
     pub const fn advice(&self) -> Option<&'static str> {
         match self {
@@ -143,7 +142,7 @@ const fn failed(failure: Failure) -> Option<&'static str> {
         Failure::TimedOut => Some(
             "is the address right? does a firewall drop UDP? with many clients at a time the \
              server may answer too few of them: lower --in-flight, and see whether it limits \
-             answers to strangers (turnpike: quotas.unauthenticated_responses_per_second)",
+             unauthenticated responses (turnpike: quotas.unauthenticated_responses_per_second)",
         ),
         Failure::IntegrityViolated | Failure::Credentials => {
             Some("user or password is wrong, or cannot be used")
@@ -156,8 +155,8 @@ const fn failed(failure: Failure) -> Option<&'static str> {
     }
 }
 
-/// What it is in one line, short enough to be counted by.
-impl fmt::Display for Trouble {
+/// One line, short enough to count failures by.
+impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused { request, code, reason } => {
@@ -170,8 +169,8 @@ impl fmt::Display for Trouble {
             Self::ChannelLost => f.write_str("the channel was lost"),
             Self::Redirected => f.write_str("sent to another server"),
             Self::Unreachable(error) => {
-                let what = std::io::Error::from_raw_os_error(error.errno);
-                write!(f, "{} cannot be reached: {what}", error.peer)
+                let reason = std::io::Error::from_raw_os_error(error.errno);
+                write!(f, "{} is unreachable: {reason}", error.peer)
             }
             Self::Connection(why) => write!(f, "the connection: {why}"),
             Self::Client(error) => error.fmt(f),
@@ -179,9 +178,9 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl Error for Trouble {}
+impl Error for SessionError {}
 
-impl From<RequestError> for Trouble {
+impl From<RequestError> for SessionError {
     fn from(error: RequestError) -> Self {
         Self::Client(error)
     }
@@ -221,20 +220,20 @@ mod tests {
             code: 486,
             reason: "Allocation Quota Reached".to_owned(),
         };
-        let trouble = Trouble::at_setup(event).unwrap();
-        assert_eq!(trouble.to_string(), "Allocate: 486 Allocation Quota Reached");
-        assert!(trouble.advice().unwrap().contains("quotas.allocations_per_user"));
+        let error = SessionError::at_setup(event).unwrap();
+        assert_eq!(error.to_string(), "Allocate: 486 Allocation Quota Reached");
+        assert!(error.advice().unwrap().contains("quotas.allocations_per_user"));
     }
 
     #[test]
-    fn a_refused_refresh_is_no_trouble_before_the_allocation_is_gone() {
+    fn a_refused_refresh_is_no_error_before_the_allocation_is_gone() {
         let refused = Event::Refused {
             request: RequestKind::Refresh,
             code: 500,
             reason: "Server Error".to_owned(),
         };
-        assert_eq!(Trouble::at_runtime(&refused), None);
+        assert_eq!(SessionError::at_runtime(&refused), None);
         let lost = Event::AllocationLost(LossReason::Expired);
-        assert!(Trouble::at_runtime(&lost).is_some());
+        assert!(SessionError::at_runtime(&lost).is_some());
     }
 }

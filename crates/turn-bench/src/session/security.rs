@@ -1,20 +1,26 @@
-//! TLS as a client that measures: one version and one cipher at a time, one exchange of keys, and whatever
-//! certificate there is.
+//! Versions, cipher suites and key exchanges that clients offer: one of each per transport, with any
+//! certificate accepted, so that all servers do the same work.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 
+use client_driver::Endpoint;
+use openssl::error::ErrorStack;
+use openssl::ssl::{
+    SslContext, SslMethod, SslOptions, SslSessionCacheMode, SslVerifyMode, SslVersion,
+};
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme,
-    SupportedCipherSuite, SupportedProtocolVersion,
+    ClientConfig, DigitallySignedStruct, Error, SignatureScheme, SupportedCipherSuite,
+    SupportedProtocolVersion,
 };
 
-/// Made once: all connections of a version offer the same.
+use crate::traffic::Transport;
+
 static TLS13: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
     let suite = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
     config(&rustls::version::TLS13, suite, aws_lc_rs::kx_group::X25519)
@@ -24,28 +30,51 @@ static TLS12: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(|| {
     // In TLS 1.2 a certificate has to be on one of the curves that are offered (RFC 8422, 5.1).
     config(&rustls::version::TLS12, suite, aws_lc_rs::kx_group::SECP256R1)
 });
+static DTLS: LazyLock<Result<SslContext, ErrorStack>> = LazyLock::new(dtls_context);
 
-/// Which version is offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
-    /// TLS 1.2.
-    Tls12,
-    /// TLS 1.3.
-    Tls13,
+/// A server by this transport. Connections are reset when they are closed: the server frees their state
+/// and the port is free at once.
+///
+/// # Errors
+/// A cryptographic library of this host lacks something.
+pub(crate) fn endpoint(
+    server: SocketAddr,
+    transport: Transport,
+    local: Option<IpAddr>,
+) -> io::Result<Endpoint> {
+    let tls = |config: &LazyLock<Result<Arc<ClientConfig>, Error>>| {
+        let config = (**config).clone().map_err(io::Error::other)?;
+        Ok::<_, io::Error>(client_driver::Transport::Tls(config, ServerName::from(server.ip())))
+    };
+    let transport = match transport {
+        Transport::Udp => client_driver::Transport::Udp,
+        Transport::Tcp => client_driver::Transport::Tcp,
+        Transport::Tls => tls(&TLS13)?,
+        Transport::Tls12 => tls(&TLS12)?,
+        Transport::Dtls => client_driver::Transport::Dtls(dtls()?),
+    };
+    Ok(Endpoint { local, reset: true, ..Endpoint::new(server, transport) })
 }
 
-/// A connection that begins with the next bytes.
-pub(super) fn connection(server: IpAddr, version: Version) -> io::Result<ClientConnection> {
-    let config = match version {
-        Version::Tls12 => TLS12.clone(),
-        Version::Tls13 => TLS13.clone(),
-    };
-    let config = config.map_err(io::Error::other)?;
-    let mut connection =
-        ClientConnection::new(config, ServerName::from(server)).map_err(io::Error::other)?;
-    // Whoever hands in messages has bounds of his own, and wants them taken whole.
-    connection.set_buffer_limit(None);
-    Ok(connection)
+/// The offer of DTLS clients.
+///
+/// # Errors
+/// The OpenSSL of this host lacks something.
+pub(crate) fn dtls() -> io::Result<SslContext> {
+    DTLS.clone().map_err(|error| io::Error::other(format!("OpenSSL: {error}")))
+}
+
+fn dtls_context() -> Result<SslContext, ErrorStack> {
+    let mut context = SslContext::builder(SslMethod::dtls())?;
+    context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
+    context.set_max_proto_version(Some(SslVersion::DTLS1_2))?;
+    context.set_cipher_list("ECDHE-ECDSA-AES128-GCM-SHA256")?;
+    context.set_groups_list("P-256")?;
+    context.set_verify(SslVerifyMode::NONE);
+    context.set_options(SslOptions::NO_QUERY_MTU | SslOptions::NO_TICKET);
+    // No resumption, whatever the server remembers.
+    context.set_session_cache_mode(SslSessionCacheMode::OFF);
+    Ok(context.build())
 }
 
 fn config(
@@ -62,18 +91,18 @@ fn config(
     let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&[version])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(schemes)))
+        .with_custom_certificate_verifier(Arc::new(AcceptAny(schemes)))
         .with_no_client_auth();
-    // Each handshake is a whole one, whatever the server remembers.
+    // No resumption, whatever the server remembers.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// Takes every certificate, with signatures of these schemes.
+/// Accepts every certificate, with signatures of these schemes.
 #[derive(Debug)]
-struct Anybody(Vec<SignatureScheme>);
+struct AcceptAny(Vec<SignatureScheme>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAny {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -115,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_offered_but_what_results_say() {
+    fn the_offer_is_that_of_results() {
         let offered = |config: &LazyLock<Result<Arc<ClientConfig>, Error>>| {
             let provider = Arc::clone(config.as_ref().unwrap().crypto_provider());
             let groups: Vec<_> = provider.kx_groups.iter().map(|group| group.name()).collect();
@@ -126,8 +155,6 @@ mod tests {
         assert_eq!(offered(&TLS13), (vec![suite], vec![group]));
         let suite = CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256;
         assert_eq!(offered(&TLS12), (vec![suite], vec![NamedGroup::secp256r1]));
-        for version in [Version::Tls12, Version::Tls13] {
-            connection("127.0.0.1".parse().unwrap(), version).unwrap();
-        }
+        dtls().unwrap();
     }
 }

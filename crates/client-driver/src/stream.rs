@@ -1,7 +1,7 @@
-//! A connection to the server: messages in a stream of bytes, as they are or in TLS.
+//! A TCP connection to the server: messages in a stream of bytes, plain or in TLS.
 //!
-//! What is sent is taken whole or not at all, so that a message is never cut: while the socket still
-//! owes a part of what it took, media is refused, and what must arrive is kept.
+//! Writes are whole or refused, so that a message is never cut: while part of an earlier write is queued,
+//! media is refused and requests are queued.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::net::SocketAddr;
@@ -11,44 +11,41 @@ use linux_net::{ReadOutcome, TcpStream};
 use rustls::ClientConnection;
 use stun_wire::{Cut, next_message_rfc5766};
 
-/// Bytes of requests that may wait for the socket: more than a client and a run ever have in flight.
-const WAITING_MAX: usize = 64 * 1024;
+/// Bytes of queued requests: more than a client ever has in flight.
+const QUEUE_MAX: usize = 64 * 1024;
 
 /// A connection.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub struct Stream {
     socket: TcpStream,
     local: SocketAddr,
     tls: Option<Box<ClientConnection>>,
-    /// Without TLS: what was to be sent and the socket has not taken. (TLS keeps its own.)
+    /// Without TLS: bytes that the socket has not taken. (TLS has a queue of its own.)
     unsent: Vec<u8>,
-    /// What was received, decrypted, and is not a whole message yet.
+    /// Received, decrypted bytes of a partial message.
     received: Vec<u8>,
-    /// Bytes handed in since nothing waited the last time.
-    waiting: usize,
-    /// What the connection broke of: the kernel says it once, to whoever writes first.
+    /// Bytes queued since the queue was empty.
+    queued: usize,
+    /// The first error: the kernel reports it once.
     broken: Option<String>,
 }
 
 impl Stream {
-    /// A connection that begins to be made.
-    pub(super) fn new(socket: TcpStream, tls: Option<ClientConnection>) -> io::Result<Self> {
+    /// A connection in progress.
+    pub(crate) fn new(socket: TcpStream, tls: Option<ClientConnection>) -> io::Result<Self> {
         let local = socket.local_addr()?;
         let tls = tls.map(Box::new);
-        let (unsent, received, waiting, broken) = (Vec::new(), Vec::new(), 0, None);
-        Ok(Self { socket, local, tls, unsent, received, waiting, broken })
+        let (unsent, received, queued, broken) = (Vec::new(), Vec::new(), 0, None);
+        Ok(Self { socket, local, tls, unsent, received, queued, broken })
     }
 
-    /// The address it is connected from.
+    /// The local address.
     pub(crate) const fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Sends messages, padded as on a stream, if nothing waits before them; `false`: none of them, the
-    /// socket is full. In TLS each call makes a record of its own, or several above 16 KiB.
-    ///
-    /// # Errors
-    /// The connection is broken.
+    /// Sends messages, padded as on a stream; `false`, and none of them, while the socket is full. In TLS
+    /// each call makes a record of its own, or several above 16 KiB.
     pub(crate) fn offer(&mut self, messages: &[u8]) -> io::Result<bool> {
         if !self.flush()? {
             return Ok(false);
@@ -66,18 +63,15 @@ impl Stream {
         Ok(true)
     }
 
-    /// Sends a message in any case, now or later; `false`: too much waits already.
-    ///
-    /// # Errors
-    /// The connection is broken.
+    /// Sends or queues a message; `false` when the queue is full.
     pub(crate) fn send(&mut self, message: &[u8]) -> io::Result<bool> {
-        if self.waiting + message.len() > WAITING_MAX {
+        if self.queued + message.len() > QUEUE_MAX {
             self.flush()?;
         }
-        if self.waiting + message.len() > WAITING_MAX {
+        if self.queued + message.len() > QUEUE_MAX {
             return Ok(false);
         }
-        self.waiting += message.len();
+        self.queued += message.len();
         match &mut self.tls {
             Some(tls) => tls.writer().write_all(message)?,
             None => self.unsent.extend_from_slice(message),
@@ -86,16 +80,13 @@ impl Stream {
         Ok(true)
     }
 
-    /// Writes what waits, as far as it goes; whether nothing waits any more.
-    ///
-    /// # Errors
-    /// The connection is broken.
+    /// Writes the queue; `true` when it is empty.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
-        let flushed = self.write_waiting();
+        let flushed = self.write_queue();
         self.noted(flushed)
     }
 
-    /// Remembers the first error.
+    /// Keeps the first error.
     fn noted<T>(&mut self, outcome: io::Result<T>) -> io::Result<T> {
         outcome.map_err(|error| {
             let why = self.broken.get_or_insert_with(|| error.to_string());
@@ -103,7 +94,7 @@ impl Stream {
         })
     }
 
-    fn write_waiting(&mut self) -> io::Result<bool> {
+    fn write_queue(&mut self) -> io::Result<bool> {
         if let Some(tls) = &mut self.tls {
             while tls.wants_write() {
                 match tls.write_tls(&mut &self.socket) {
@@ -120,24 +111,21 @@ impl Stream {
                 taken => drop(self.unsent.drain(..taken)),
             }
         }
-        // Before the connection is secure, TLS itself keeps what is to be sent.
+        // Until the end of the handshake TLS queues the messages.
         if self.tls.as_ref().is_none_or(|tls| !tls.is_handshaking()) {
-            self.waiting = 0;
+            self.queued = 0;
         }
         Ok(true)
     }
 
-    /// Reads once and hands out whole messages, without their padding; `false` when nothing was
-    /// there. What has to be said in answer (TLS) is sent.
-    ///
-    /// # Errors
-    /// The connection is broken or ended; what came is no TLS, or neither STUN nor ChannelData.
+    /// Reads once and passes whole messages to `each`, without their padding; `false` when nothing was
+    /// there.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
         mut each: impl FnMut(&[u8]),
     ) -> io::Result<bool> {
-        // Room to write is told like something to read.
+        // Epoll reports writability like data.
         self.flush()?;
         let len = match self.socket.read(buffer)? {
             ReadOutcome::WouldBlock => return Ok(false),
@@ -159,7 +147,7 @@ impl Stream {
             }
             Some(tls) => {
                 let outcome = decrypt(tls, &buffer[..len], received);
-                // Also what tells the other end of an error.
+                // An alert as well.
                 self.flush()?;
                 outcome?;
                 drop(self.received.drain(..cut(&self.received, &mut each)?));
@@ -175,13 +163,13 @@ impl AsFd for Stream {
     }
 }
 
-/// Decrypts all of it, and appends what it meant.
+/// Decrypts all bytes and appends the plaintext.
 fn decrypt(tls: &mut ClientConnection, mut bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
     while !bytes.is_empty() {
         tls.read_tls(&mut bytes)?;
         tls.process_new_packets().map_err(|error| io::Error::other(format!("TLS: {error}")))?;
         let mut reader = tls.reader();
-        // Nothing now, or nothing any more: the socket tells that as well.
+        // Nothing now, or the end, which the socket reports as well.
         while let Ok(chunk @ [_, ..]) = reader.fill_buf() {
             plain.extend_from_slice(chunk);
             let len = chunk.len();
@@ -191,7 +179,7 @@ fn decrypt(tls: &mut ClientConnection, mut bytes: &[u8], plain: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// Hands out the whole messages in front, and returns how many bytes they are.
+/// Passes the whole messages at the front to `each`, and returns their length.
 fn cut(bytes: &[u8], each: &mut impl FnMut(&[u8])) -> io::Result<usize> {
     let mut at = 0;
     loop {
@@ -202,7 +190,7 @@ fn cut(bytes: &[u8], each: &mut impl FnMut(&[u8])) -> io::Result<usize> {
                 at += padded_len;
             }
             Cut::Garbage => {
-                let what = "the server sent what is neither STUN nor ChannelData";
+                let what = "the server sent neither STUN nor ChannelData";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
         }
@@ -219,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection with small buffers, and its far end, which waits when it reads.
+    /// A connection with small buffers, and its far end, which blocks.
     fn pair() -> (Stream, std::net::TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let options = ConnectOptions { send_buffer: 4096, ..ConnectOptions::default() };
@@ -261,8 +249,8 @@ mod tests {
         let (mut near, _far) = pair();
         let media = message(1).repeat(1000);
         while near.offer(&media).unwrap() {}
-        let kept = (0..2 * WAITING_MAX / 12).filter(|_| near.send(&message(2)).unwrap());
-        assert!((1..=WAITING_MAX / 12).contains(&kept.count()));
+        let kept = (0..2 * QUEUE_MAX / 12).filter(|_| near.send(&message(2)).unwrap());
+        assert!((1..=QUEUE_MAX / 12).contains(&kept.count()));
     }
 
     #[test]
