@@ -65,7 +65,7 @@ impl KernelPath {
                     );
                 }
                 // The start's own lines tell what became of each.
-                if let Err(error) = offload.look(true) {
+                if let Err(error) = offload.update(true) {
                     tracing::warn!("kernel path: {error}");
                 }
                 info.interfaces = told(offload.attached());
@@ -102,7 +102,7 @@ impl KernelPath {
             }
         }
         if changes.devices {
-            match offload.look(changes == HostChanges::ALL) {
+            match offload.update(changes == HostChanges::ALL) {
                 Ok(news) => tell(news),
                 Err(error) => tracing::warn!("kernel path: {error}"),
             }

@@ -1,10 +1,9 @@
-//! Network devices: what they are, and what of the kernel path they can carry.
+//! Network devices, and their support for the kernel path.
 //!
-//! All of it is about the network namespace of the calling thread, at the moment of the call: devices
-//! come, go and change. [`devices`] says what there is, [`carrying()`] which of it the server's traffic
-//! goes by, [`choose`] how a program gets onto a device, [`may_leave`] whether packets get out by it,
-//! [`forwarding`] lets the program look up their way, and [`missing_capabilities`] names what the
-//! process lacks for all that.
+//! All functions concern the network namespace of the calling thread, at the moment of the call: devices come,
+//! go and change. [`devices`] lists them, [`carrying()`] selects the devices of the server's traffic,
+//! [`choose`] selects the hooks for a device, [`may_leave`] checks outbound support, [`forwarding`] enables
+//! look-ups of next hops, and [`missing_capabilities`] names the capabilities that the process lacks.
 
 mod carrying;
 mod choice;
@@ -35,17 +34,17 @@ pub struct Device {
     pub mac: [u8; 6],
     /// The longest packet that it sends, in bytes, without the Ethernet header.
     pub mtu: u32,
-    /// Somebody switched it on. There may be no link yet.
+    /// Administratively up. There may be no carrier yet.
     pub up: bool,
-    /// What it is made of.
+    /// Kind of device.
     pub kind: Kind,
     /// It is a port of a bridge, a bond or the like, which routes lead to in its place.
     pub port: bool,
-    /// What its driver does of XDP; `None` where the kernel does not tell (before Linux 6.3).
+    /// XDP features of its driver; `None` if the kernel does not report them (before Linux 6.3).
     pub xdp: Option<XdpFeatures>,
 }
 
-/// What a device is made of.
+/// Kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The loopback device.
@@ -59,7 +58,7 @@ pub enum Kind {
     NotEthernet,
 }
 
-/// What a driver does of XDP.
+/// XDP features of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpFeatures {
     /// It runs programs, and drops or passes packets as they say.
@@ -75,7 +74,7 @@ pub struct XdpFeatures {
 }
 
 impl XdpFeatures {
-    /// What the bits of `enum netdev_xdp_act` say.
+    /// Decodes the bits of `enum netdev_xdp_act`.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         const BASIC: u64 = 1 << 0;
@@ -104,7 +103,7 @@ pub fn devices() -> io::Result<Vec<Device>> {
     Ok(devices)
 }
 
-/// All devices, without what their drivers do of XDP.
+/// All devices, without the XDP features of their drivers.
 fn links() -> io::Result<Vec<Device>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let answers = socket.ask(&Request::dump(libc::RTM_GETLINK, &[0; LINK_HEADER]))?;
@@ -140,7 +139,7 @@ fn read_link(answer: &[u8]) -> Option<Device> {
             libc::IFLA_LINKINFO => {
                 for Attribute { kind, value } in netlink::attributes(value) {
                     made_by_software |= kind == libc::IFLA_INFO_KIND;
-                    // Those of a VRF have routes of their own.
+                    // Ports of a VRF have routes of their own.
                     port |= kind == IFLA_INFO_SLAVE_KIND && netlink::text(value) != "vrf";
                 }
             }
@@ -164,7 +163,7 @@ const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 
-/// What each device's driver does of XDP, by the device's number; `None`: the kernel does not tell.
+/// XDP features of each device's driver, by device number; `None` if the kernel does not report them.
 fn xdp_features() -> io::Result<Option<HashMap<u32, XdpFeatures>>> {
     let mut socket = Socket::open(libc::NETLINK_GENERIC)?;
     let Some(family) = generic_family(&mut socket, "netdev")? else { return Ok(None) };

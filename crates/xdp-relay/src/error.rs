@@ -1,4 +1,4 @@
-//! Why the kernel did not do what was asked.
+//! Errors of the kernel path.
 
 use std::error::Error;
 use std::io;
@@ -6,8 +6,8 @@ use std::io;
 /// Why there is no kernel path, or no route in it.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelPathError {
-    /// All places for flows are taken.
-    #[error("all places for flows are taken: raise offload.flows")]
+    /// The table of flows is full.
+    #[error("the table of flows is full: raise offload.flows")]
     Full,
     /// A system call failed.
     #[error("the kernel refused: {0}")]
@@ -15,7 +15,7 @@ pub enum KernelPathError {
     /// The programs or maps could not be made.
     #[error("cannot make the BPF programs and maps: {0}")]
     Bpf(#[source] Box<dyn Error + Send + Sync>),
-    /// The programs do not do on this kernel what they are to do.
+    /// The programs fail their self-test on this kernel.
     #[error("the BPF program failed its self-test: {0}")]
     SelfTest(String),
     /// The compiled object is not that of this source.

@@ -15,28 +15,28 @@ use crate::options::{Options, Proof};
 use crate::path::{KernelPath, Link};
 use crate::routes::Routes;
 
-/// How often it is told that somebody switches look-ups off.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+/// Interval of warnings that another program disables look-ups.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The number of the loopback, in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// What an operator wants.
+/// The operator's configuration of the kernel path.
 #[derive(Clone, Debug)]
 pub struct OffloadConfig {
     /// By which hook; `None` chooses by device.
     pub hook: Option<Hook>,
-    /// On which interfaces; empty: on those that carry the server's traffic.
+    /// Interfaces to use; empty: the interfaces of the server's traffic.
     pub interfaces: Vec<String>,
-    /// Where clients come in.
+    /// Listener addresses.
     pub listeners: Vec<IpAddr>,
-    /// What relay sockets are bound to.
+    /// Addresses of relay sockets.
     pub relays: Vec<IpAddr>,
     /// Channels that there is room for.
     pub flows: u32,
 }
 
-/// What became of an interface.
+/// State of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// The interface's name, as it is now.
@@ -61,8 +61,8 @@ pub struct Offload {
     attached: Vec<Attachment>,
     /// Put back when it ends.
     lookup: forwarding::Lookup,
-    /// When it was last told that somebody takes it back.
-    told: Option<Instant>,
+    /// Time of the last warning that another program disables look-ups.
+    warned: Option<Instant>,
 }
 
 /// Starts the kernel path. Interfaces may come later: see [`Offload::look`], which is to be called at once.
@@ -89,7 +89,7 @@ pub fn start(wanted: &OffloadConfig, now: Instant) -> Result<Offload, String> {
     }
     // Relays of this host send to each other by it. Where that is not seen, sockets relay it.
     drop(path.tap("lo", LOOPBACK));
-    Ok(Offload { path, wanted: wanted.clone(), attached: Vec::new(), lookup, told: None })
+    Ok(Offload { path, wanted: wanted.clone(), attached: Vec::new(), lookup, warned: None })
 }
 
 impl Offload {
@@ -132,7 +132,7 @@ impl Offload {
         self.path.redirects_lost()
     }
 
-    /// The family, of two, whose packets go by the sockets, and why.
+    /// The family, of two, whose packets go to the sockets, with the reason.
     #[must_use]
     pub const fn refused(&self) -> Option<&forwarding::Refused> {
         self.lookup.refused.as_ref()
@@ -150,35 +150,34 @@ impl Offload {
         self.path.memory()
     }
 
-    /// Removes what servers that were killed left on interfaces. Returns what it was, in words.
+    /// Removes leftovers of killed servers from interfaces. Returns a message for each.
     pub fn sweep(&self) -> Vec<String> {
         let swept = list().and_then(|devices| {
             device::leftovers::sweep(&devices, [TC, TAP]).map_err(|error| error.to_string())
         });
-        let told = |name| format!("removed from {name} the programs of a server that was killed");
-        swept.map_or_else(|error| vec![error], |names| names.into_iter().map(told).collect())
+        let removed = |name| format!("{name}: removed the programs of a killed server");
+        swept.map_or_else(|error| vec![error], |names| names.into_iter().map(removed).collect())
     }
 
-    /// Has ways be looked up again where somebody switched that off. Returns what has happened, in words,
-    /// once a minute at most: somebody may do it all the time.
+    /// Enables look-ups again if another program disabled them. Returns messages, once a minute at most: it may
+    /// happen repeatedly.
     pub fn renew_lookup(&mut self, now: Instant) -> Vec<String> {
-        let news = self.lookup.renew();
-        if news.is_empty() || self.told.is_some_and(|told| now < told + TELL_EVERY) {
+        let changes = self.lookup.renew();
+        if changes.is_empty() || self.warned.is_some_and(|at| now < at + WARN_EVERY) {
             return Vec::new();
         }
-        self.told = Some(now);
-        news
+        self.warned = Some(now);
+        changes
     }
 
-    /// Looks at the devices of the host anew, and puts the program on those that carry the server's
-    /// traffic now: to be called whenever the kernel notifies of a change. Devices are followed by their
-    /// numbers, under whatever name. One that has the program keeps it as long as it is there. One that
-    /// did not take it is tried again when it is another than before, and by every look that `retries`.
-    /// Returns what has changed, in words.
+    /// Examines the devices of the host, and attaches the program to the devices that carry the server's
+    /// traffic now: call it after each notification of the kernel. Devices are identified by their numbers,
+    /// under any name. A device keeps the program as long as it exists. One that refused it is tried again when
+    /// it has changed, and by every call with `retries`. Returns messages about changes.
     ///
     /// # Errors
     /// The devices cannot be listed.
-    pub fn look(&mut self, retries: bool) -> Result<Vec<String>, String> {
+    pub fn update(&mut self, retries: bool) -> Result<Vec<String>, String> {
         let devices = list()?;
         let wanted = self.wanted_of(&devices)?;
         self.path.keep(|index| devices.iter().any(|device| device.index == index));
@@ -204,11 +203,11 @@ impl Offload {
                 self.attached.push(Attachment::missing(name));
             }
         }
-        let news = news(&before, &self.attached);
-        // Drivers tell what leaves by them when programs are on them.
-        let devices = if news.is_empty() { devices } else { list()? };
+        let changes = changes(&before, &self.attached);
+        // Drivers report their outbound support when programs are attached.
+        let devices = if changes.is_empty() { devices } else { list()? };
         self.update_links(&devices);
-        Ok(news)
+        Ok(changes)
     }
 
     /// The numbers of the devices that are to have the program.
@@ -221,23 +220,23 @@ impl Offload {
         Ok(named.map(|device| device.index).collect())
     }
 
-    /// Tells the programs which devices there are, and what may leave by them.
+    /// Passes the devices, and their outbound support, to the programs.
     fn update_links(&mut self, devices: &[Device]) {
         // A generic hook sends by other means than a driver's.
         let by_xdp =
             if self.wanted.hook == Some(Hook::XdpGeneric) { Hook::XdpGeneric } else { Hook::Xdp };
         for device in devices {
             let (index, mac) = (device.index, device.mac);
-            // By one where nobody sees what leaves there is never a proof.
+            // Without a tap on the device, no direction is ever proven.
             let leaves = |hook| may_leave(device, hook) && self.path.is_tapped(index);
             let (leave_xdp, leave_tc) = (leaves(by_xdp), leaves(Hook::Tc));
-            // One with a number too high stays unknown: what goes by it is not relayed.
+            // A device with a number beyond the limit stays unknown: its packets are not relayed.
             drop(self.path.set_link(Link { index, mac, leave_xdp, leave_tc }));
         }
     }
 
-    /// Has what leaves by a device seen, unless it is a port. What comes down from a bridge or bond leaves by
-    /// that first and then by its port: seen there, it would prove the port, to which no route leads.
+    /// Attaches the tap to a device, unless it is a port. Packets of a bridge or bond leave by that first and
+    /// then by its port: a tap there would prove the port, to which no route leads.
     fn keep_tap(&mut self, device: &Device) -> Result<(), KernelPathError> {
         match (device.port, self.path.is_tapped(device.index)) {
             (true, true) => self.path.untap(device.index),
@@ -263,7 +262,10 @@ impl Offload {
         if programs.is_some()
             && let Err(error) = self.keep_tap(device)
         {
-            why.push(format!("what leaves by it goes by sockets: {}", advice(&error)));
+            why.push(format!(
+                "packets that leave by it are relayed by sockets: {}",
+                advice(&error)
+            ));
         }
         let is_named = self.wanted.interfaces.contains(&device.name);
         Attachment {
@@ -283,41 +285,41 @@ impl Attachment {
         Self {
             name: name.to_owned(),
             hook: None,
-            why: "there is no such interface".to_owned(),
+            why: "no such interface".to_owned(),
             index: 0,
             named: name.to_owned(),
             tried: None,
         }
     }
 
-    /// Of two looks, whether it is told as the same.
+    /// True if two states are reported as the same.
     fn is_same(&self, other: &Self) -> bool {
         (self.index, &self.name, self.hook, &self.why)
             == (other.index, &other.name, other.hook, &other.why)
     }
 }
 
-/// What is different, in words.
-fn news(before: &[Attachment], after: &[Attachment]) -> Vec<String> {
-    let mut news = Vec::new();
+/// Changes between two states, as messages.
+fn changes(before: &[Attachment], after: &[Attachment]) -> Vec<String> {
+    let mut changes = Vec::new();
     for one in after {
         let known = before.iter().find(|known| known.index == one.index && one.index != 0);
         match known {
             Some(known) if known.name != one.name => {
-                news.push(format!("{one}, which was {}", known.name));
+                changes.push(format!("{one}, which was {}", known.name));
             }
             _ if before.iter().any(|known| known.is_same(one)) => {}
-            _ => news.push(one.to_string()),
+            _ => changes.push(one.to_string()),
         }
     }
     let gone = |known: &&Attachment| after.iter().all(|one| one.index != known.index);
     for known in before.iter().filter(|known| known.index != 0).filter(gone) {
         let is_told = after.iter().any(|one| one.name == known.name);
         if !is_told {
-            news.push(format!("{} no more", known.name));
+            changes.push(format!("{} is gone", known.name));
         }
     }
-    news
+    changes
 }
 
 fn list() -> Result<Vec<Device>, String> {
@@ -338,16 +340,16 @@ impl fmt::Display for Attachment {
     }
 }
 
-/// What to do about a device that does not take a program.
+/// Advice for a device that refused a program.
 fn advice(error: &KernelPathError) -> String {
     match error.os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {
-            "another XDP program is on it (`ip link show` tells)".to_owned()
+            "another XDP program is attached (see `ip link show`)".to_owned()
         }
         Some(libc::ERANGE) => "its MTU is too large for XDP".to_owned(),
         Some(libc::EOPNOTSUPP) => "its driver does not run XDP programs".to_owned(),
         Some(libc::EPERM) => {
-            "the system forbids it (CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON are wanted)".to_owned()
+            "not permitted (needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON)".to_owned()
         }
         _ => error.to_string(),
     }

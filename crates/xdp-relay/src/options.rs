@@ -9,8 +9,7 @@ use crate::limits::{PROOF_HOLDS, RENEW_EVERY};
 pub struct Options {
     /// Channels that there is room for, within [`limits::FLOWS`](crate::limits::FLOWS).
     pub flows: u32,
-    /// The device that the way out is looked up from, as [`device::forwarding`] says; 0: the one
-    /// that a packet came by.
+    /// The device that next hops are looked up from, see [`device::forwarding`]; 0: the inbound one.
     ///
     /// [`device::forwarding`]: crate::device::forwarding
     pub look_up_from: u32,

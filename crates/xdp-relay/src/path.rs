@@ -57,13 +57,13 @@ pub struct Link {
     pub index: u32,
     /// Its address: frames to others are not for us.
     pub mac: [u8; 6],
-    /// What came by XDP may leave by it.
+    /// Packets received by XDP may leave by it.
     pub leave_xdp: bool,
-    /// What came by tc may.
+    /// Packets received by tc may leave by it.
     pub leave_tc: bool,
 }
 
-/// What a frame that a program is run on comes with.
+/// Metadata of a frame that a program is run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FrameContext {
     /// Nothing.
@@ -71,30 +71,30 @@ pub enum FrameContext {
     Alone,
     /// It is so many datagrams that the system merged. For [`Hook::Tc`].
     Merged(u32),
-    /// Its first bytes are no frame, but what a driver tells of it: so many, a multiple of 4, 216 at
-    /// most. They leave less room in front of the frame. For [`Hook::Xdp`].
+    /// Preceded by so many bytes of driver metadata, a multiple of 4, 216 at most. They reduce the headroom.
+    /// For [`Hook::Xdp`].
     Behind(u32),
 }
 
-/// What a program makes of a frame.
+/// Result of running a program on a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunResult {
-    /// What becomes of it.
+    /// Verdict of the program.
     pub verdict: Verdict,
     /// The frame as the program left it.
     pub frame: Vec<u8>,
-    /// How long it took, on average over all times.
+    /// Mean run time.
     pub each: Duration,
 }
 
-/// What becomes of a frame.
+/// Verdict on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// User space is to see it, as it was.
     Pass,
     /// It leaves by another device or by the same.
     Redirect,
-    /// It goes no further: it is over the bandwidth of its allocation, or was handed over to a worker.
+    /// Dropped: over the bandwidth of its allocation, or delivered to a worker's ring.
     Drop,
     /// It was tried, and would have left.
     Tried,
@@ -105,8 +105,8 @@ pub enum Verdict {
 /// The programs and their maps. When this value is dropped, devices are as they were before.
 pub struct KernelPath {
     ebpf: Ebpf,
-    trials: RouteMap,
-    trial: Option<(Pair, [RouteKey; 2])>,
+    self_test_map: RouteMap,
+    self_test_keys: Option<(Pair, [RouteKey; 2])>,
     can_fill_rings: bool,
     /// Rings made.
     rings: AtomicU64,
@@ -117,9 +117,9 @@ pub struct KernelPath {
     redirects_lost: Option<PerCpuArray<MapData, u64>>,
     common: Arc<Common>,
     flows: u32,
-    /// What hangs on devices, by their numbers.
+    /// Attached programs, by device number.
     programs: Vec<(u32, AttachedProgram)>,
-    /// By which a filter of ours is known as that of a living process.
+    /// Identifies filters of this process as those of a living one.
     mark: Option<PresenceMark>,
     _pins: Option<Pins>,
 }
@@ -158,7 +158,7 @@ impl KernelPath {
             can_fill_rings,
             pins,
         } = object;
-        let trials = writer(map(&ebpf, ROUTES)?)?;
+        let self_test_map = writer(map(&ebpf, ROUTES)?)?;
         let (slots, limits) = (Slots::new(flows), Slots::new(flows));
         let by_tc = AtomicBool::new(false);
         let common = Common {
@@ -175,8 +175,8 @@ impl KernelPath {
         let known = BTreeMap::new();
         Ok(Self {
             ebpf,
-            trials,
-            trial: None,
+            self_test_map,
+            self_test_keys: None,
             can_fill_rings,
             rings: AtomicU64::new(0),
             links,
@@ -207,12 +207,12 @@ impl KernelPath {
         Ring::make(worker, duplicate(map(&self.ebpf, RINGS)?)?, bytes)
     }
 
-    /// Whether the programs can hand packets over.
+    /// The programs can fill rings.
     pub(crate) const fn can_fill_rings(&self) -> bool {
         self.can_fill_rings
     }
 
-    /// Tells the programs of a device, or what is new of it.
+    /// Adds or updates a device.
     ///
     /// # Errors
     /// Its number is too high ([`limits::LINKS_MAX`](crate::limits::LINKS_MAX)).
@@ -243,7 +243,7 @@ impl KernelPath {
             std::mem::take(&mut self.programs).into_iter().partition(|(index, _)| there(*index));
         self.programs = stay;
         for (_, programs) in gone {
-            // The device took its program with it; this closes what stands for it here.
+            // The device took its program with it; this closes the handle.
             drop(self.take_down(programs));
         }
         self.update_by_tc();
@@ -347,7 +347,7 @@ impl KernelPath {
         TcAttachOptions::Netlink(NlOptions { handle, ..NlOptions::default() })
     }
 
-    /// Has what leaves by a device seen. It goes with this value.
+    /// Attaches the tap to a device, until this value is dropped.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -356,7 +356,7 @@ impl KernelPath {
         let options = TcAttachOptions::TcxOrder(LinkOrder::default());
         let programs = match program.attach_with_options(interface, TcAttachType::Egress, options) {
             Ok(link) => AttachedProgram::Tap(link),
-            // Before Linux 6.6, as what comes.
+            // Before Linux 6.6, as for ingress.
             Err(_) => self.tap_by_filter(interface)?,
         };
         if linux_net::interface_index(interface).is_ok_and(|found| found != index) {
@@ -367,7 +367,7 @@ impl KernelPath {
         Ok(())
     }
 
-    /// Has what leaves by a device seen no more.
+    /// Detaches the tap from a device.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -394,7 +394,7 @@ impl KernelPath {
         link.map(AttachedProgram::Tap).map_err(KernelPathError::of)
     }
 
-    /// Whether what leaves by a device is seen: without, no direction is ever proven by it.
+    /// True if the device has a tap: without one no direction is ever proven there.
     pub(crate) fn is_tapped(&self, index: u32) -> bool {
         self.programs
             .iter()
@@ -439,7 +439,7 @@ impl KernelPath {
         &self.common
     }
 
-    /// Installs routes that are no worker's, in place of those that were.
+    /// Installs routes of no worker, in place of the previous ones.
     pub(crate) fn install(
         &mut self,
         now: Instant,
@@ -449,20 +449,20 @@ impl KernelPath {
         let entries = &self.common.entries;
         let pair = entries.take(now).ok_or(KernelPathError::Full)?;
         let Directions { to_peer, to_client } = *routes;
-        self.trial = Some((pair, [to_peer.0, to_client.0]));
+        self.self_test_keys = Some((pair, [to_peer.0, to_client.0]));
         let places = [
             (to_peer.0, entries.publish(pair.to_peer(), to_peer.0, to_peer.1)),
             (to_client.0, entries.publish(pair.to_client(), to_client.0, to_client.1)),
         ];
         for (key, place) in places {
-            self.trials.insert(key, place, 0).map_err(KernelPathError::of)?;
+            self.self_test_map.insert(key, place, 0).map_err(KernelPathError::of)?;
         }
         Ok(())
     }
 
-    /// When and by which way packets of these last left by the system's stack, to the peer and to the client.
+    /// Times and next hops of the last packets that left by the stack, to the peer and to the client.
     pub(crate) fn self_test_proofs(&self) -> Option<[(u64, u64); 2]> {
-        let (pair, _) = self.trial?;
+        let (pair, _) = self.self_test_keys?;
         let entries = &self.common.entries;
         Some([entries.proof(pair.to_peer()), entries.proof(pair.to_client())])
     }
@@ -490,19 +490,19 @@ impl KernelPath {
 
     /// Withdraws them.
     pub(crate) fn uninstall(&mut self, now: Instant) {
-        let Some((pair, keys)) = self.trial.take() else { return };
+        let Some((pair, keys)) = self.self_test_keys.take() else { return };
         for key in keys {
-            // One that is not there is what is wanted.
-            drop(self.trials.remove(&key));
+            // An absent key is no error here.
+            drop(self.self_test_map.remove(&key));
         }
         self.common.entries.put_back(now, pair);
     }
 
-    /// Runs the program of a hook on a frame, `times` times, without sending anything. The frame
-    /// comes by the loopback, whose address is zero.
+    /// Runs the program of a hook on a frame, `times` times, without sending anything. The inbound device is
+    /// the loopback, whose address is zero.
     ///
     /// # Errors
-    /// The kernel cannot (before Linux 5.18 for some options), or the frame is no frame.
+    /// The kernel does not support it (before Linux 5.18 for some options), or the frame is malformed.
     pub fn run(&self, hook: Hook, frame: &[u8], times: u32) -> Result<RunResult, KernelPathError> {
         self.run_as(hook, frame, times, FrameContext::Alone)
     }
@@ -577,7 +577,7 @@ impl FrameContext {
                 skb[SKB_SEGMENTS..SKB_SEGMENTS + 4].copy_from_slice(&segments.to_ne_bytes());
                 skb
             }
-            // Where the frame begins and ends; where what precedes it does; by which devices.
+            // Start and end of the frame; start of the metadata; devices.
             Self::Behind(bytes) => {
                 [bytes, len, 0, 0, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect()
             }

@@ -34,7 +34,7 @@ pub struct FlowId {
     pub channel: u16,
 }
 
-/// What the kernel relayed, since it was last asked.
+/// Traffic relayed by the kernel, since the last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
     /// Datagrams to peers.
@@ -47,12 +47,12 @@ pub struct FlowCounters {
     pub to_client_bytes: u64,
     /// Datagrams of clients that were dropped because they were over the bandwidth.
     pub to_peer_over: u64,
-    /// Those of peers.
+    /// The same of peers.
     pub to_client_over: u64,
 }
 
 impl FlowCounters {
-    /// Whether it is nothing at all.
+    /// True if all are zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
@@ -79,25 +79,25 @@ impl FlowCounters {
     }
 }
 
-/// The map of all keys, for one who writes: where the entry of each is, and its generation.
+/// Write access to the map of keys: index and generation of the entry of each.
 pub(crate) type RouteMap = maps::HashMap<MapData, RouteKey, u64>;
 
 pub(crate) fn writer(routes: &MapData) -> Result<RouteMap, KernelPathError> {
     Map::HashMap(duplicate(routes)?).try_into().map_err(KernelPathError::of)
 }
 
-/// What the kernel does for an allocation.
+/// Kernel traffic of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationCounters {
     /// Channels that it relays.
     pub flows: u32,
-    /// What it relayed on these, since they came into the kernel.
+    /// Traffic of these since they were installed.
     pub total: FlowCounters,
-    /// When the last packet came; `None` before the first.
+    /// Time of the last packet; `None` before the first.
     pub last_seen: Option<Instant>,
 }
 
-/// What all workers use of the kernel path.
+/// State of the kernel path that all workers share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) entries: Entries,
@@ -107,14 +107,14 @@ pub(crate) struct Common {
     pub(crate) leases: Shared,
     /// Cells of a flow.
     pub(crate) processors: u32,
-    /// There is a program at tc, which sees what the system merged.
+    /// A program is attached at tc, which sees merged packets.
     pub(crate) by_tc: AtomicBool,
     pub(crate) flows: Slots,
     pub(crate) limits: Slots,
 }
 
 impl Common {
-    /// What was ever counted in the place of a flow, and when the last packet came.
+    /// All counts of a slot, and the time of the last packet.
     fn counted(&self, flow: u32) -> (FlowCounters, Instant) {
         let (mut sum, mut seen) = (FlowCounters::default(), 0);
         let start = flow as usize * self.processors as usize * cell::WORDS;
@@ -148,7 +148,7 @@ impl Common {
         self.bucket(place).iter().for_each(|word| word.store(0, Relaxed));
     }
 
-    /// Has what a bucket limits have so much from now on.
+    /// Sets the rate of a bucket.
     fn limit(&self, place: u32, bytes_per_second: u64) {
         let Limit { cost, window } = Limit::of(bytes_per_second);
         self.bucket(place)[bucket::COST].store(cost, Relaxed);
@@ -172,16 +172,16 @@ struct InstalledFlow {
     pair: Pair,
     routes: Directions,
     place: RouteSlots,
-    /// What had been counted in its place when it came.
+    /// Counts of its slot at installation.
     at_first: FlowCounters,
-    /// What was counted when it was last asked.
+    /// Counts at the last report.
     before: FlowCounters,
-    /// When it came into the kernel.
+    /// Time of installation.
     since: Instant,
 }
 
 impl InstalledFlow {
-    /// Reports what the flow carried since this was last done, if anything.
+    /// Reports the traffic since the last report, if any.
     fn report(
         &mut self,
         common: &Common,
@@ -197,7 +197,7 @@ impl InstalledFlow {
     }
 }
 
-/// A flow whose peer's datagrams are handed over.
+/// A flow whose peer's datagrams are delivered to the ring.
 #[derive(Debug)]
 struct RingRoute {
     key: RouteKey,
@@ -207,7 +207,7 @@ struct RingRoute {
     flow_cookie: FlowCookie,
 }
 
-/// The bucket of an allocation, and how many of its flows use it.
+/// The bucket of an allocation, and the number of flows that use it.
 #[derive(Debug)]
 struct AllocationBucket {
     bucket: u32,
@@ -220,10 +220,10 @@ pub struct Routes {
     worker: WorkerId,
     common: Arc<Common>,
     map: RouteMap,
-    /// What is handed over to this worker, where the kernel can.
+    /// This worker's ring, if the kernel supports it.
     ring: Option<Ring>,
     /// Flows of which it is.
-    handed: BTreeMap<FlowId, RingRoute>,
+    ring_routes: BTreeMap<FlowId, RingRoute>,
     /// Counts tickets.
     flow_cookies: u64,
     held: BTreeMap<FlowId, InstalledFlow>,
@@ -240,22 +240,31 @@ impl Routes {
         ring: Option<Ring>,
     ) -> Result<Self, KernelPathError> {
         let map = writer(routes)?;
-        let (handed, held, allocations) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
+        let (ring_routes, held, allocations) = (BTreeMap::new(), BTreeMap::new(), HashMap::new());
         let (flow_cookies, unvisited) = (0, None);
-        Ok(Self { worker, common, map, ring, handed, flow_cookies, held, unvisited, allocations })
+        Ok(Self {
+            worker,
+            common,
+            map,
+            ring,
+            ring_routes,
+            flow_cookies,
+            held,
+            unvisited,
+            allocations,
+        })
     }
 
-    /// What is handed over to this worker; `None` where the kernel cannot.
+    /// This worker's ring; `None` if the kernel does not support it.
     pub const fn ring(&mut self) -> Option<&mut Ring> {
         self.ring.as_mut()
     }
 
-    /// Has the kernel hand over what a flow's peer sends, or go by what is new of it: for a client with a
-    /// connection. The other direction, and what the client may have, are the worker's. `None` where the
-    /// kernel cannot.
+    /// Delivers a peer's datagrams to the ring, or updates such a route: for a client with a connection. The
+    /// worker handles the other direction and the limits. `None` if the kernel does not support it.
     ///
     /// # Errors
-    /// There is no place, or the kernel refused: then it is to be [withdrawn](Self::withdraw_from_ring).
+    /// No free slot, or the kernel refused: then [withdraw](Self::withdraw_from_ring) it.
     pub fn deliver_to_ring(
         &mut self,
         id: FlowId,
@@ -264,15 +273,15 @@ impl Routes {
         if self.ring.is_none() {
             return Ok(None);
         }
-        // A channel that was bound to another peer: what still waits is of the one before.
-        if self.handed.get(&id).is_some_and(|handing| handing.key != flow.key_of_peer()) {
+        // The channel was bound to another peer: queued datagrams belong to the previous one.
+        if self.ring_routes.get(&id).is_some_and(|route| route.key != flow.key_of_peer()) {
             self.withdraw_from_ring(id);
         }
-        if let Some(handing) = self.handed.get(&id) {
-            let place = RouteSlots { flow: handing.place, ..self.unlimited() };
-            let (_, value) = flow.handed(place, handing.flow_cookie);
-            self.common.entries.refresh(handing.pair.to_client(), &value);
-            return Ok(Some(handing.flow_cookie));
+        if let Some(route) = self.ring_routes.get(&id) {
+            let place = RouteSlots { flow: route.place, ..self.unlimited() };
+            let (_, value) = flow.ring_route(place, route.flow_cookie);
+            self.common.entries.refresh(route.pair.to_client(), &value);
+            return Ok(Some(route.flow_cookie));
         }
         let now = Clock::instant();
         let place = self.common.flows.take(now).ok_or(KernelPathError::Full)?;
@@ -282,8 +291,9 @@ impl Routes {
         };
         self.flow_cookies += 1;
         let flow_cookie = FlowCookie(self.flow_cookies);
-        let (key, value) = flow.handed(RouteSlots { flow: place, ..self.unlimited() }, flow_cookie);
-        self.handed.insert(id, RingRoute { key, pair, place, flow_cookie });
+        let (key, value) =
+            flow.ring_route(RouteSlots { flow: place, ..self.unlimited() }, flow_cookie);
+        self.ring_routes.insert(id, RingRoute { key, pair, place, flow_cookie });
         self.common.open_ports(flow);
         let found = self.common.entries.publish(pair.to_client(), key, value);
         self.map.insert(key, found, 0).map(|()| Some(flow_cookie)).map_err(refused)
@@ -300,25 +310,25 @@ impl Routes {
         RouteSlots { flow: 0, bucket: 0, worker: self.number(), flow_label: 0, probe: false }
     }
 
-    /// Notes that a datagram of a flow that is handed over came by its relay socket all the same: the host's rules
-    /// let it through.
+    /// Records that a datagram of a ring route arrived on its relay socket: proof that the host's rules let it
+    /// through.
     pub fn prove(&self, id: FlowId) {
-        if let Some(handing) = self.handed.get(&id) {
-            // Of this moment: the program asks whether it is later than what it left to the socket.
-            self.common.entries.prove(handing.pair.to_client(), Clock::instant());
+        if let Some(route) = self.ring_routes.get(&id) {
+            // The present time: the program compares it with the time of its last punt.
+            self.common.entries.prove(route.pair.to_client(), Clock::instant());
         }
     }
 
-    /// By what the worker knows what is handed over of a flow; `None` if nothing is.
+    /// Flow cookie of a ring route; `None` if there is none.
     #[must_use]
     pub fn flow_cookie(&self, id: FlowId) -> Option<FlowCookie> {
-        self.handed.get(&id).map(|handing| handing.flow_cookie)
+        self.ring_routes.get(&id).map(|route| route.flow_cookie)
     }
 
-    /// Hands over nothing of a flow any more. Returns the ticket it had, by which some may still come.
+    /// Withdraws a ring route. Returns its flow cookie: datagrams with it may still be in the ring.
     pub fn withdraw_from_ring(&mut self, id: FlowId) -> Option<FlowCookie> {
-        let RingRoute { key, pair, place, flow_cookie } = self.handed.remove(&id)?;
-        // One that is not there any more is what is wanted.
+        let RingRoute { key, pair, place, flow_cookie } = self.ring_routes.remove(&id)?;
+        // An absent key is no error here.
         drop(self.map.remove(&key));
         let now = Clock::instant();
         self.common.entries.put_back(now, pair);
@@ -326,13 +336,13 @@ impl Routes {
         Some(flow_cookie)
     }
 
-    /// Has the kernel relay a flow, or go by what is new of it.
+    /// Installs the routes of a flow, or updates them.
     ///
     /// # Errors
-    /// There is no place, or the kernel refused: then it is to be [removed](Self::remove), which tells what
-    /// was carried before, and none of its packets is relayed by the kernel.
+    /// No free slot, or the kernel refused: then [remove](Self::remove) it, which returns its last traffic. The
+    /// kernel relays none of its packets.
     pub fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
-        let Some(held) = self.held.get_mut(&id) else { return self.place(now, id, flow) };
+        let Some(held) = self.held.get_mut(&id) else { return self.install(now, id, flow) };
         let (before, routes) = (held.routes, flow.directions(held.place));
         if before.differ_by_refresh(&routes) {
             held.routes = routes;
@@ -368,18 +378,17 @@ impl Routes {
         let entries = &self.common.entries;
         let to_peer = (to_peer.0, entries.publish(pair.to_peer(), to_peer.0, to_peer.1));
         let to_client = (to_client.0, entries.publish(pair.to_client(), to_client.0, to_client.1));
-        // What a client sends first goes to a peer whose answers are to find their way.
+        // The client's direction last: answers to its first packet need the peer's route.
         for (key, place) in [to_client, to_peer] {
             self.map.insert(key, place, 0).map_err(refused)?;
         }
         Ok(())
     }
 
-    /// Takes a flow out of the kernel: what it carried since it was last asked. Nothing if it was not
-    /// there.
+    /// Removes a flow from the kernel. Returns its traffic since the last report; zero if it was not installed.
     pub fn remove(&mut self, id: FlowId) -> FlowCounters {
         let Some(held) = self.held.remove(&id) else { return FlowCounters::default() };
-        // One that is not there any more is what is wanted.
+        // An absent key is no error here.
         drop(self.map.remove(&held.routes.to_peer.0));
         drop(self.map.remove(&held.routes.to_client.0));
         let now = Clock::instant();
@@ -396,19 +405,18 @@ impl Routes {
         total.less(&held.before)
     }
 
-    /// Whether a program at tc may find packets merged, which it leaves to the sockets.
+    /// True if a program at tc may find packets merged, which it leaves to the sockets.
     #[must_use]
     pub fn is_by_tc(&self) -> bool {
         self.common.by_tc.load(Relaxed)
     }
 
-    /// Reports what flows carried since they were last reported, of those that carried something: the next
-    /// ones by their ids, as many as have `cells_max` cells (a flow has one for each processor), and one at
-    /// least. What is handed over is not among them.
+    /// Reports the traffic of flows since their last report, if any: of the next flows by id, up to `cells_max`
+    /// cells (a flow has one for each processor), and one flow at least. Ring routes are not included.
     ///
-    /// Returns whether a round is over: every flow that was there when it began was visited, unless it was
-    /// removed meanwhile. Flows that come behind the last one wait for the next round, so none makes the
-    /// others wait.
+    /// Returns true at the end of a round: every flow that existed at its start was visited, unless it was
+    /// removed meanwhile. Flows with ids after the last one wait for the next round, so that new flows do not
+    /// delay the others.
     pub fn sweep(
         &mut self,
         cells_max: usize,
@@ -423,7 +431,7 @@ impl Routes {
         for (id, held) in flows.by_ref().take(flows_max) {
             held.report(&self.common, *id, &mut report);
         }
-        // Ids, not positions: whatever ends before its turn leaves those behind it where they are.
+        // Ids, not positions: a removal before the turn leaves the others at their positions.
         self.unvisited = flows.next().map(|(next, _)| *next..=last);
         self.unvisited.is_none()
     }
@@ -432,8 +440,8 @@ impl Routes {
         Some(*self.held.first_key_value()?.0..=*self.held.last_key_value()?.0)
     }
 
-    /// Reports what the flows of an allocation carried since they were last reported, as
-    /// [`sweep`](Self::sweep) does, and before their turn.
+    /// Reports the traffic of an allocation's flows since their last report, as [`sweep`](Self::sweep) does,
+    /// out of turn.
     pub fn sweep_allocation(
         &mut self,
         allocation: AllocationId,
@@ -444,48 +452,48 @@ impl Routes {
         }
     }
 
-    /// What the kernel does for an allocation; `None` if it has none of its flows.
+    /// Kernel traffic of an allocation; `None` if it has no flow in the kernel.
     #[must_use]
     pub fn of_allocation(&self, allocation: AllocationId) -> Option<AllocationCounters> {
         let flows = self.allocations.get(&allocation)?.flows;
-        let mut told = AllocationCounters { flows, ..AllocationCounters::default() };
+        let mut counters = AllocationCounters { flows, ..AllocationCounters::default() };
         for held in self.held.range(flows_of(allocation)).map(|(_, held)| held) {
             let (total, seen) = self.common.counted(held.place.flow);
             let carried = total.less(&held.at_first);
-            // What was there before may be all that the place has seen. The programs' clock may be
-            // behind the moment at which the flow came.
+            // The time may belong to an earlier flow of the slot. The programs' clock may be behind the time of
+            // installation.
             let relayed = carried.to_peer_packets + carried.to_client_packets > 0;
-            told.last_seen = told.last_seen.max(relayed.then_some(seen.max(held.since)));
-            told.total.add(&carried);
+            counters.last_seen = counters.last_seen.max(relayed.then_some(seen.max(held.since)));
+            counters.total.add(&carried);
         }
-        Some(told)
+        Some(counters)
     }
 
-    /// How many flows are in the kernel.
+    /// Number of installed flows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether none is.
+    /// True if no flow is installed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Whether there is something that holds only while it is [renewed](Self::renew).
+    /// True if there is no route that needs [renewal](Self::renew).
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.held.is_empty() && self.handed.is_empty()
+        self.held.is_empty() && self.ring_routes.is_empty()
     }
 
-    /// Says that the worker is there: its routes hold for [`LEASE`] from now.
+    /// Renews the lease of the worker: its routes are valid for [`LEASE`] from now.
     pub fn renew(&self, now: Instant) {
         self.common.lease(self.number(), now + LEASE);
     }
 
     /// Gives a new flow its places, and has the kernel relay it.
-    fn place(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
+    fn install(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         let common = Arc::clone(&self.common);
         let pair = common.entries.take(now).ok_or(KernelPathError::Full)?;
         let Some(slot) = common.flows.take(now) else {
@@ -523,14 +531,14 @@ impl Routes {
 }
 
 impl Drop for Routes {
-    /// What nobody answers for is not relayed.
+    /// Routes end with their worker.
     fn drop(&mut self) {
         self.common.lease(self.number(), Instant::ZERO);
         let ids: Vec<FlowId> = self.held.keys().copied().collect();
         for id in ids {
             self.remove(id);
         }
-        let ids: Vec<FlowId> = self.handed.keys().copied().collect();
+        let ids: Vec<FlowId> = self.ring_routes.keys().copied().collect();
         for id in ids {
             self.withdraw_from_ring(id);
         }
@@ -542,8 +550,7 @@ const fn flows_of(allocation: AllocationId) -> RangeInclusive<FlowId> {
     FlowId { allocation, channel: 0 }..=FlowId { allocation, channel: u16::MAX }
 }
 
-/// A flow label (RFC 6437): the same for all packets of a flow, and told by nothing but the addresses
-/// that are in the packet anyway.
+/// A flow label (RFC 6437): the same for all packets of a flow, derived from the addresses in the packet alone.
 fn label(flow: &Flow) -> u32 {
     let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let of = |hash: u32, at: SocketAddr| {

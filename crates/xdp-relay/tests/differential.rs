@@ -21,7 +21,7 @@ use xdp_relay::{Flow, FlowCounters, FlowId, FrameContext, Proof, Verdict};
 /// Frames of a seed, for each hook.
 const FRAMES: usize = 5_000;
 
-/// How long ago a world begins: what is to have run out by now lasted for a second.
+/// Age of a world at its start: routes to have expired by now lasted for a second.
 const AGO: Duration = Duration::from_secs(3);
 
 #[test]
@@ -55,11 +55,11 @@ fn run(seed: u64, hook: Hook) {
     for special in SPECIAL {
         assert!(became.keys().any(|(seen, _)| *seen == special), "{special} never came");
     }
-    // What was compared frame by frame is what the server counted.
+    // The traffic compared frame by frame equals the server's counts.
     assert_eq!(world.oracle.relayed, without_drops(&world));
 }
 
-/// What the server counted for allocations that relayed something.
+/// The server's counts for allocations that relayed something.
 fn without_drops(world: &World) -> BTreeMap<turn_types::AllocationId, turn_proto::Traffic> {
     let mut counted = world.oracle.counted();
     for traffic in counted.values_mut() {
@@ -107,7 +107,7 @@ fn a_datagram_shorter_than_a_header_is_no_channel_data() {
             return;
         }
         for len in 0..4 {
-            // With what is behind it: a header, whose length is that of the rest, less than nothing.
+            // With the bytes after it: a header, whose length is that of the rest, less than zero.
             let header = [flow.channel.to_be_bytes(), (0xFFFC + len as u16).to_be_bytes()].concat();
             let short = Datagram { payload: header[..len].to_vec(), ..flow.comes(false, b"data") };
             let mut frame = short.frame(COMES, Check::Right);
@@ -118,7 +118,7 @@ fn a_datagram_shorter_than_a_header_is_no_channel_data() {
     });
 }
 
-/// Relay sockets do not set DF, and number what they send by themselves.
+/// Relay sockets do not set DF, and choose the identification of their packets.
 #[test]
 fn df_and_identification_are_not_copied() {
     each_direction(|world, hook, flow, to_client| {
@@ -180,7 +180,7 @@ fn every_checksum_is_carried_over() {
 #[test]
 fn a_peer_may_send_what_looks_like_channel_data() {
     each_direction(|world, hook, known, _| {
-        // Where clients come in by another address of ours at the same port.
+        // Listener at another address of this host, at the same port.
         let route = *world.oracle.routes.values().next().unwrap();
         let mut server = known.server;
         server.set_port(known.relayed.port());
@@ -270,7 +270,7 @@ fn a_bandwidth_ends_where_the_rules_end_it() {
                     assert!(HELD_PACKETS.contains(&passed), "{passed}");
                 }
             }
-            // Who binds again, gets nothing back.
+            // A new binding of the same channel revives no route.
             world.present();
             for flow in &flows {
                 world.oracle.bind((flow.client, flow.server), flow.channel, flow.peer);
@@ -385,7 +385,7 @@ fn what_was_carried_last_is_told_when_a_flow_goes() {
             };
             assert_eq!(world.routes.remove(id), last);
             assert_eq!(world.routes.remove(id), FlowCounters::default());
-            // The other flow of the allocation has carried nothing, nor has who takes the place.
+            // The other flow of the allocation has no traffic, nor has the next flow of the slot.
             let told = world.routes.of_allocation(allocation).unwrap();
             assert_eq!(
                 (told.flows, told.total, told.last_seen),
@@ -442,7 +442,7 @@ fn a_hairpin_is_within_the_bandwidth_of_both() {
             let [one, other] = [0, 1].map(|from| to_last(&mut world, &mut clients, from));
             let passed = exhaust(&mut world, hook, &[one], false);
             assert!(HELD_PACKETS.contains(&passed), "{passed}");
-            // The other may send still, but the last may not be sent to; what it sent is counted.
+            // The other may still send, but not receive; its packets are counted.
             let judged = world.judge(hook, &other.frame(false, &[0; 900]));
             assert_eq!(judged.verdict, Verdict::Drop);
         });

@@ -34,7 +34,7 @@ fn what_comes_by_an_interface_that_is_not_known_passes() {
 }
 
 fn unknown_interface() {
-    // To an address of zeros, which is not that of an interface nobody knows either.
+    // To an address of zeros, which is not that of an unknown interface either.
     let mut path = path();
     let mut routes = path.routes(WorkerId(0)).unwrap();
     let (client, server) = ("192.0.2.1:9".parse().unwrap(), "192.0.2.2:3478".parse().unwrap());
@@ -65,7 +65,7 @@ fn unknown_interface() {
         payload,
     };
     let frame = datagram.frame(COMES, Check::Right);
-    // Whether it found a way or not, it was looked at as one of ours.
+    // With or without a next hop, it was processed as a frame for this host.
     let looked_at = |path: &KernelPath, verdict| {
         verdict == Verdict::Redirect || path.passed().iter().any(|(_, count)| *count > 0)
     };

@@ -1,4 +1,4 @@
-//! The programs load here, and pass what they do not know.
+//! The programs load on this kernel, and pass unknown packets.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
 mod support;

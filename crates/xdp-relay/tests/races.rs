@@ -25,9 +25,9 @@ use xdp_relay::{
 const FRAMES: u64 = 5_000_000;
 /// Runs of which each frame is looked at.
 const SINGLE_RUNS: u64 = 10_000;
-/// Changes of routes by which datagrams are handed over.
+/// Changes of ring routes.
 const CHANGES: u32 = 100_000;
-/// How often a frame is taken in one run: each time costs a hop.
+/// Rounds of a frame in one run: each costs a hop.
 const REPEAT: u32 = 200;
 const CHANNEL: u16 = 0x4000;
 /// By so much the port of a client is another when it moved.
@@ -35,9 +35,9 @@ const MOVED: u16 = 1000;
 const HOPS: u8 = 255;
 const PAYLOAD: [u8; 32] = [0xA5; 32];
 
-/// Two clients. What leaves by a flow is what comes by the same flow: its client is its relayed address, and its
-/// server's address is its peer. So a frame that is taken again and again stays in its flow, unless a
-/// packet was given an address of the other.
+/// Two clients. Packets that leave by a flow arrive by the same flow: its client is its relayed address, and
+/// its server's address is its peer. So a frame that is processed repeatedly stays in its flow, unless it was
+/// given an address of the other.
 const ENDS: [[&str; 2]; 2] =
     [["198.18.1.2:10000", "198.18.2.2:3478"], ["198.18.1.3:10001", "198.18.2.3:3479"]];
 
@@ -66,7 +66,7 @@ fn flow(client: usize, until: Instant, moved: bool) -> Flow {
     }
 }
 
-/// The kernel path on two links whose neighbours have the loopback's address: what leaves to them can come
+/// The kernel path on two links whose neighbours have the loopback's address: outbound frames can be processed
 /// again.
 fn path() -> KernelPath {
     for family in ["ipv4", "ipv6"] {
@@ -110,13 +110,13 @@ fn nested(times: usize) -> Vec<u8> {
     payload
 }
 
-/// What is run: a frame of the first client.
+/// Input of a run: a frame of the first client.
 struct Run {
     from: SocketAddr,
     to: SocketAddr,
     to_client: bool,
     frame: Vec<u8>,
-    /// The payload with as many headers as there can be: what is in front is taken off.
+    /// The payload with the most headers possible, which are removed one by one.
     most: Vec<u8>,
 }
 
@@ -164,8 +164,8 @@ fn run(path: &KernelPath, hook: Hook, times: u32, run: &Run) -> u64 {
     hops as u64
 }
 
-/// Installs, refreshes, moves and withdraws the routes of both clients until it is told to stop: what
-/// the kernel counted for each of them.
+/// Installs, refreshes, moves and withdraws the routes of both clients until stopped; returns the kernel's
+/// counts for each.
 fn churn(routes: &mut Routes, stop: &AtomicBool) -> [FlowCounters; 2] {
     let mut rng = Rng::new(1);
     let mut counted = [FlowCounters::default(); 2];
@@ -240,7 +240,7 @@ fn no_packet_gets_what_is_another_clients() {
             eprintln!("{hook}: {relayed} relayed, {:?}, {:?}", counted, path.passed());
             assert!(relayed > FRAMES / 100, "they were relayed, too: {relayed}");
             assert!(counted[1].is_zero(), "counted for another: {counted:?}");
-            // One that is relayed while its route is withdrawn may be counted when nobody asks any more.
+            // A packet relayed during the withdrawal of its route may be counted after the last report.
             let total = counted[0].to_peer_packets + counted[0].to_client_packets;
             assert!(total <= relayed, "{total} counted of {relayed}");
         });
@@ -298,7 +298,7 @@ fn no_datagram_is_handed_over_with_another_clients_ticket() {
     }
 }
 
-/// Says when the other thread is to stop, whatever ends this one.
+/// Stops the other thread, however this one ends.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

@@ -34,7 +34,7 @@ const REASONS: [(&str, &[Hook], &[Case]); 17] = [
     ("link", &HOOKS, &[no_leave, unknown]),
     ("merged", &[Hook::Tc], &[merged]),
     ("room", &[Hook::Xdp], &[no_room]),
-    // Of what is handed over: tests/handing.rs.
+    // Of ring routes: tests/ring_delivery.rs.
     ("ring", &[], &[]),
     // Of routes that are withdrawn meanwhile: tests/races.rs.
     ("stale", &[], &[]),
@@ -170,7 +170,7 @@ fn shown(hook: Hook) {
             leave(&world, flow, to_client, false);
             world.relayed(hook, &frame);
             std::thread::sleep(SOON * 4);
-            // What is behind the one that renews the proof follows it.
+            // The packet after the one that renews the proof follows it.
             assert_eq!(world.passed(hook, &frame), Some("proof_renewal"));
             assert_eq!(world.passed(hook, &frame), Some("proof_renewal"));
         }
@@ -227,7 +227,7 @@ fn moved(hook: Hook) {
     }
 }
 
-/// A proof is to be renewed, and what is to renew it does not leave.
+/// A proof is due for renewal, and the punted packet does not leave.
 fn overtaken(hook: Hook) {
     let (mut world, flows) = proving(SOON);
     for (flow, to_client) in directions(&flows) {
@@ -342,7 +342,7 @@ fn one_sided_by_now(hook: Hook) {
     }
 }
 
-/// From a link, under an address of ours.
+/// From a link, with a local source address.
 fn forged(hook: Hook) {
     let mut world = World::new(Duration::ZERO);
     let (there, back) = pair(&mut world, false, true);
@@ -456,7 +456,7 @@ fn no_leave(hook: Hook) {
     }
 }
 
-/// There is a way, by a device that the program was not told of.
+/// The next hop is on a device that the program does not know.
 fn unknown(hook: Hook) {
     let mut world = World::new(Duration::ZERO);
     let mut client = Client::new(&mut world, &mut Rng::new(6), true);
@@ -489,8 +489,8 @@ fn merged(hook: Hook) {
             let judged = world.judge_as(hook, &merged, FrameContext::Merged(segments));
             assert_eq!((judged.verdict, judged.passed), (Verdict::Pass, Some("merged")));
         }
-        // What comes alone behind them must not overtake them: it goes their way for a moment, whether
-        // there is a pause or not. Other directions and flows do not.
+        // A single packet after them must not overtake them: it takes their path for a moment, even after a
+        // pause. Other directions and flows do not.
         assert_eq!(world.passed(hook, frame), Some("merged"));
         assert_eq!(world.passed(hook, frame), Some("merged"));
         if number > 0 {
@@ -529,7 +529,7 @@ fn no_room(hook: Hook) {
     }
 }
 
-/// What is no packet of a route leaves no trace in the counters, whatever is the matter with it.
+/// Packets without a route change no counter.
 #[test]
 fn what_has_no_route_is_not_counted() {
     for hook in HOOKS {

@@ -1,4 +1,4 @@
-//! Datagrams of peers that are handed over to the worker of their client's connection.
+//! Peers' datagrams delivered to the ring of the worker of their client's connection.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
 mod support;
@@ -18,7 +18,7 @@ use xdp_relay::{
 const V4: [&str; 2] = ["198.51.100.2:9", "198.51.100.1:1009"];
 const V6: [&str; 2] = ["[2001:db8:2::2]:9", "[2001:db8:2::1]:1009"];
 
-/// Bytes of an entry of the largest size, with what the kernel puts in front.
+/// Bytes of an entry of the largest size, with the kernel's header.
 const LARGEST: u32 = 1504 + 16 + 8;
 
 struct Hands {
@@ -35,7 +35,7 @@ impl Hands {
         Self { path, routes }
     }
 
-    /// Hands over what the peer sends to the relayed address.
+    /// Delivers the peer's datagrams to the relayed address to the ring.
     fn deliver_to_ring(&mut self, [peer, relayed]: [&str; 2]) -> FlowCookie {
         self.hand_until([peer, relayed], Instant::FAR_FUTURE)
     }
@@ -109,7 +109,7 @@ fn a_worker_gets_them_as_they_came() {
     by_each_hook(|hook| {
         let mut hands = Hands::new(Proof::NOT_REQUIRED);
         let flow_cookies = [V4, V6].map(|ends| (ends, hands.deliver_to_ring(ends)));
-        // One byte, the bounds of what is set aside, and as long as a link takes.
+        // One byte, the bounds of the reserved sizes, and the length of a link.
         let lengths = [1, 2, 3, 255, 256, 257, 768, 769, 1452];
         for len in lengths {
             let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
@@ -229,11 +229,11 @@ fn what_they_are_left_to_the_sockets_for_is_counted() {
                 "those behind"
             );
             hands.routes.prove(id(V4));
-            // What was left to the sockets is to be taken from them first.
+            // Punted datagrams are to be read from the sockets first.
             std::thread::sleep(Duration::from_millis(1));
             match why {
                 None => assert_eq!(hands.run(hook, &right), Verdict::Drop),
-                // The first behind a pause ends what the ones before began.
+                // The first after a pause ends the sequence.
                 Some(_) => {
                     assert_eq!(hands.run(hook, &right), Verdict::Drop);
                     std::thread::sleep(Duration::from_millis(20));

@@ -1,9 +1,9 @@
-//! The entries that the programs read: two neighbours for each flow, one for each direction.
+//! Entries of the programs' table: two adjacent ones for each flow, one for each direction.
 //!
-//! An entry is written while nobody can have found it: it is not in the map of keys, and has rested
-//! since it was. Its generation is 0 then, and when it is whole, a number that no entry had before. It is
-//! written into the map with the place of the entry, and a program that finds another in the entry takes the route for
-//! withdrawn.
+//! An entry is written while no program can find it: it is not in the map of keys, and has been unused for
+//! [`REST`](crate::limits::REST). Its generation is 0 meanwhile, and then a number that no entry had before.
+//! The map holds the generation beside the index of the entry; a program that reads another generation in the
+//! entry treats the route as withdrawn.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::Release, fence};
 
@@ -62,7 +62,7 @@ impl Entries {
         self.pairs.put_back(now, pair.0);
     }
 
-    /// Writes an entry of a pair that was just taken: what the map of keys is to hold for its key.
+    /// Writes an entry of a newly taken pair; returns the value for its key in the map.
     pub(crate) fn publish(&self, index: u32, key: RouteKey, value: RouteValue) -> u64 {
         for (at, word) in value.words().into_iter().enumerate() {
             self.word(index, at).store(word, Relaxed);
@@ -80,8 +80,8 @@ impl Entries {
         u64::from(generation) << 32 | u64::from(index)
     }
 
-    /// Writes what may change of an entry while programs read it: each a word that means something by
-    /// itself.
+    /// Updates the fields that may change while programs read the entry: each is one word with a meaning of its
+    /// own.
     pub(crate) fn refresh(&self, index: u32, value: &RouteValue) {
         self.word(index, entry::UNTIL).store(value.until, Relaxed);
         self.word(index, entry::BOUND).store(value.bound, Relaxed);
@@ -92,7 +92,7 @@ impl Entries {
         self.word(index, entry::PROVEN).store(now.as_nanos(), Relaxed);
     }
 
-    /// When and by which way a packet last left by the system's stack; zeros for none.
+    /// Time and next hop of the last packet that left by the stack; zeros for none.
     pub(crate) fn proof(&self, index: u32) -> (u64, u64) {
         let read = |word| self.word(index, word).load(Relaxed);
         (read(entry::PROVEN), read(entry::NEXT_HOP))

@@ -1,8 +1,8 @@
-//! What user space and the programs share, as `bpf/routes.h` says it in C: change both together.
+//! Types shared by user space and the programs. `bpf/routes.h` declares the same in C: change both together.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// By what the program knows a packet.
+/// Key of a packet (`struct route_key`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteKey {
@@ -15,7 +15,7 @@ pub(crate) struct RouteKey {
     pub(crate) zero: [u8; 2],
 }
 
-/// What becomes of it.
+/// Forwarding of a packet (`struct route`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouteValue {
@@ -23,13 +23,13 @@ pub(crate) struct RouteValue {
     pub(crate) destination: [u8; 16],
     pub(crate) source_port: [u8; 2],
     pub(crate) destination_port: [u8; 2],
-    /// To be put in front; 0: what is in front is taken off.
+    /// Channel of the header to prepend; 0: the header is removed.
     pub(crate) channel: [u8; 2],
-    /// TO_V6, HAIRPIN, PROBE, HANDED.
+    /// TO_V6, HAIRPIN, PROBE, TO_RING.
     pub(crate) flags: u8,
     pub(crate) worker: u8,
     pub(crate) until: u64,
-    /// Made by [`Self::bounded`]; of a route that is HANDED, the ticket.
+    /// Made by [`Self::bounded`]; for TO_RING, the flow cookie.
     pub(crate) bound: u64,
     pub(crate) flow: u32,
     /// Sums in the order of the packet's bytes.
@@ -56,12 +56,12 @@ pub(crate) struct LinkValue {
     pub(crate) mac: [u8; 6],
     /// LEAVE_XDP, LEAVE_TC.
     pub(crate) leave: u8,
-    /// 0: it is none of ours.
+    /// 0: not an interface of this host.
     pub(crate) known: u8,
 }
 
 impl LinkValue {
-    /// None of ours.
+    /// Not an interface of this host.
     pub(crate) const UNKNOWN: Self = Self { mac: [0; 6], leave: 0, known: 0 };
 }
 
@@ -133,8 +133,8 @@ pub(crate) mod cell {
     pub(crate) const WORDS: usize = 8;
 }
 
-/// Bytes of `struct handed`, in front of a payload, and where its fields are.
-pub(crate) mod handed {
+/// Size of `struct ring_datagram`, the header of a payload, and the offsets of its fields.
+pub(crate) mod ring_datagram {
     pub(crate) const FLOW_COOKIE: usize = 0;
     pub(crate) const LEN: usize = 8;
     pub(crate) const CHECK: usize = 10;

@@ -24,7 +24,7 @@ static RELAY: &[u8] =
 pub(crate) const XDP: &str = "relay_xdp";
 pub(crate) const TC: &str = "relay_tc";
 
-/// The program that sees what leaves by the system's stack.
+/// The program that sees packets leave by the stack.
 pub(crate) const TAP: &str = "tap";
 
 /// The programs that see redirected frames that do not leave, and the tracepoints of each.
@@ -49,23 +49,23 @@ pub(crate) struct Object {
     pub(crate) leases: Shared,
     /// Cells of a flow.
     pub(crate) processors: u32,
-    /// Whether the programs can fill rings (Linux 5.18).
+    /// The programs can fill rings (Linux 5.18).
     pub(crate) can_fill_rings: bool,
     /// `None` where there is nothing to pin them in.
     pub(crate) pins: Option<Pins>,
 }
 
-/// Maps that whoever takes the process's place would go on with.
+/// Maps that a successor of the process would continue with.
 const PINNED: [&str; 6] = [ROUTES, "entries", "cells", "buckets", "port_filter", "leases"];
 
 impl Object {
     pub(crate) fn make(options: Options) -> Result<Self, KernelPathError> {
-        // What a kernel lacks for rings it says when it is asked for programs that fill them.
+        // A kernel without the helpers for rings refuses programs that use them.
         Self::make_as(options, true).or_else(|_| Self::make_as(options, false))
     }
 
     fn make_as(options: Options, can_fill_rings: bool) -> Result<Self, KernelPathError> {
-        // Of those that there may be one day, most never are; one that comes later has no cells.
+        // Possible processors are many more than online ones; one that comes online later has no cells.
         let online =
             aya::util::online_cpus().map_err(|(_, error)| KernelPathError::Kernel(error))?;
         let processors = online.into_iter().max().map_or(1, |last| last + 1);
@@ -137,7 +137,7 @@ pub(crate) fn count_losses(ebpf: &mut Ebpf) -> Result<PerCpuArray<MapData, u64>,
     Map::PerCpuArray(count).try_into().map_err(KernelPathError::of)
 }
 
-/// A number that nobody else knows.
+/// A secret number.
 fn seed() -> u32 {
     RandomState::new().hash_one(()) as u32
 }

@@ -1,10 +1,9 @@
-//! Maps under names in the BPF file system, where they outlive the process: who takes its place may
-//! go on with the routes as they are.
+//! Maps pinned in the BPF file system, where they outlive the process: a successor may continue with the
+//! routes.
 //!
-//! Each process has a directory of its own, by its number and the space of such numbers that it lives
-//! in: containers may share one file system. It goes with the process that ends in an
-//! orderly way; those of processes that were killed are swept at the next start. While nobody renews
-//! the leases, no route in them holds.
+//! Each process has a directory of its own, named by its pid namespace and pid: containers may share one file
+//! system. It is removed at an orderly end; directories of killed processes are removed at the next start.
+//! Without renewed leases, the routes in the maps are not valid.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use aya::maps::MapData;
 
-/// Where the directories are.
+/// Directory of the pins.
 const ROOT: &str = "/sys/fs/bpf/turnpike";
 
 /// Pinned maps; the names go with this value.
@@ -44,12 +43,12 @@ impl Pins {
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        // What is left is swept at the next start.
+        // Leftovers are removed at the next start.
         drop(fs::remove_dir_all(&self.directory));
     }
 }
 
-/// Removes the directories of processes that are gone, of those that this one would see.
+/// Removes the directories of dead processes of this pid namespace.
 fn sweep(root: &Path, space: u64) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
@@ -66,7 +65,7 @@ fn is_bpf_file_system(path: &Path) -> bool {
     is_mounted(path, &fs::read_to_string("/proc/self/mounts").unwrap_or_default())
 }
 
-/// Whether a line of the table of mounts says so.
+/// True if the mount table has such a line.
 fn is_mounted(path: &Path, mounts: &str) -> bool {
     mounts.lines().any(|line| {
         let mut words = line.split(' ').skip(1);

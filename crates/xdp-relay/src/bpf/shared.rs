@@ -1,5 +1,5 @@
-//! Memory that the programs and user space share: an array of the kernel's, mapped. What they count is
-//! read, and what they go by is written, without a system call.
+//! Memory shared by the programs and user space: a memory-mapped array of the kernel. Counters are read, and
+//! routes written, without a system call.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
@@ -27,8 +27,7 @@ impl Shared {
     /// No memory, or another kind of map.
     pub(crate) fn map(array: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
         let len = words * size_of::<AtomicU64>();
-        // SAFETY: the kernel chooses where; nothing of ours is there. It refuses a length beyond that
-        // of the array.
+        // SAFETY: the kernel chooses an unused address. It refuses a length beyond that of the array.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),

@@ -15,7 +15,7 @@ pub(crate) struct Slots(Mutex<Free>);
 #[derive(Debug)]
 struct Free {
     rested: Vec<u32>,
-    /// In the order in which they were given back.
+    /// In the order of their return.
     resting: VecDeque<(Instant, u32)>,
 }
 
@@ -34,13 +34,13 @@ impl Slots {
         free.resting.pop_front().map(|(_, slot)| slot)
     }
 
-    /// Gives a place back. A program may still be reading what is in it.
+    /// Returns a slot. A program may still be reading it.
     pub(crate) fn put_back(&self, now: Instant, slot: u32) {
         self.free().resting.push_back((now, slot));
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {
-        // Lists of numbers are whole whatever happened to who held them.
+        // Lists of numbers stay consistent if a holder of the lock panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,19 +9,19 @@ use turn_types::IpFamily;
 
 use super::{Device, Kind};
 
-/// Numbers of the devices that carry the server's traffic, of `devices`, the loopback never:
+/// Numbers of the devices that carry the server's traffic, of `devices`, never the loopback:
 ///
-/// - those that own the address of a listener or of a relay,
-/// - those that a default route goes by, in the families that these addresses are of.
+/// - devices that own the address of a listener or of a relay,
+/// - devices of default routes, in the families of these addresses.
 ///
-/// An unspecified address owns nothing: it would be the address of every bridge that a container
-/// engine made. The default routes stand for it. Where its families have none at all, it means every
-/// device that is up and has an address of its family other than a link-local one.
+/// An unspecified address matches no device's address: it would match the bridges of container engines as well.
+/// The default routes stand for it. Without a default route in its families, it means every device that is up
+/// and has an address of its family other than a link-local one.
 ///
-/// A loopback address puts nothing to use. Devices may be down, and of any kind but the loopback's.
+/// A loopback address selects no device. Devices may be down, and of any kind but the loopback's.
 ///
 /// # Errors
-/// The kernel does not answer on netlink sockets, as where a filter of system calls forbids them.
+/// The kernel does not answer on netlink sockets, for example under a filter of system calls.
 pub fn carrying(
     devices: &[Device],
     listeners: &[IpAddr],
@@ -32,7 +32,7 @@ pub fn carrying(
     Ok(host.carrying(&wanted))
 }
 
-/// What the kernel knows; devices by their numbers.
+/// State of the kernel; devices by number.
 struct Host<'a> {
     devices: &'a [Device],
     addresses: Vec<(u32, IpAddr)>,
@@ -74,7 +74,7 @@ impl Host<'_> {
     }
 }
 
-/// Every device has one of IPv6: it says nothing.
+/// Every IPv6 device has such an address, so it distinguishes none.
 fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
@@ -82,7 +82,7 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// All addresses, each with its device. `getifaddrs` says labels instead of devices.
+/// All addresses, each with its device. `getifaddrs` returns labels instead of devices.
 fn addresses() -> io::Result<Vec<(u32, IpAddr)>> {
     let mut socket = Socket::open(libc::NETLINK_ROUTE)?;
     let answers = socket.ask(&Request::dump(libc::RTM_GETADDR, &[0; ADDRESS_HEADER]))?;
@@ -150,7 +150,7 @@ fn next_hops(mut bytes: &[u8]) -> impl Iterator<Item = u32> {
         let header: &[u8; NEXT_HOP_HEADER] = bytes.first_chunk()?;
         let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
         let number = netlink::number(&header[4..])?;
-        // Shorter than what says so: the rest means nothing.
+        // Shorter than its length field: the rest is undefined.
         bytes.get(NEXT_HOP_HEADER..len)?;
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
         Some(number)

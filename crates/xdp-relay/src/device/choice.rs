@@ -1,10 +1,10 @@
-//! How a program gets onto a device.
+//! Choice of the hook for a device.
 
 use std::fmt;
 
 use super::{Device, Kind};
 
-/// Where the kernel hands packets to the program.
+/// Hook at which the kernel runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
     /// In the driver, before there is a packet of the kernel's.
@@ -40,9 +40,8 @@ pub struct Choice {
 /// and two VLAN headers 22. Some drivers take less, and refuse with `ERANGE`.
 pub const NATIVE_MTU_MAX: u32 = 3498;
 
-/// The hooks to try on a device. `wanted` is what an operator asked for, and then is all there is
-/// (where there are Ethernet frames);
-/// `None`: whatever is fastest there without slowing down anything else.
+/// The hooks to try on a device. `wanted` is the operator's choice, and then the only one (on devices with
+/// Ethernet frames); `None`: the fastest that does not slow down other traffic.
 ///
 /// The generic hook of XDP is never chosen: tc sees the same packets, and need not copy them first.
 #[must_use]
@@ -63,7 +62,7 @@ pub fn choose(device: &Device, wanted: Option<Hook>) -> Choice {
     }
     match device.kind {
         Kind::Loopback => none(format!("{name} is the loopback: what it carries stays here")),
-        // Told above, whatever was asked for.
+        // Handled above, whatever the operator's choice.
         Kind::NotEthernet => Choice::default(),
         Kind::Virtual => tc(format!(
             "XDP is left out on {name}, which software of this host made: senders on it hand over several packets merged into one, which sockets take faster, and a program in its driver would have them cut up again"
@@ -83,12 +82,11 @@ pub fn choose(device: &Device, wanted: Option<Hook>) -> Choice {
     }
 }
 
-/// Whether packets that a program of this hook redirects can leave by the device, as it is now.
+/// True if packets redirected by a program of this hook can leave by the device, in its present state.
 ///
-/// Drivers tell [`ndo_xmit`](super::XdpFeatures::ndo_xmit) late, many of them only once a program is
-/// on the device: read [`devices`](super::devices) again when all programs are where they are to be.
-/// What a driver does not send is lost without a word, so where the kernel does not tell what it does,
-/// this says no.
+/// Drivers report [`ndo_xmit`](super::XdpFeatures::ndo_xmit) late, many of them only when a program is
+/// attached: read [`devices`](super::devices) again after attaching all programs. A driver without support
+/// loses redirected packets silently, so without a report of the kernel this is false.
 #[must_use]
 pub fn may_leave(device: &Device, hook: Hook) -> bool {
     let ethernet = match device.kind {

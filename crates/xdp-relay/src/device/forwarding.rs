@@ -1,22 +1,21 @@
-//! Lets the program look up a packet's way on a host that is no router.
+//! Look-ups of next hops on a host that is no router.
 //!
-//! `bpf_fib_lookup` asks the routing tables on behalf of a device that a packet came by, and answers
-//! "forwarding is disabled" unless that device may forward. The host of a TURN server usually is no
-//! router, and must not become one: it would carry anybody's packets anywhere. So the program asks on
-//! behalf of the loopback device, and that alone is let forward:
+//! `bpf_fib_lookup` looks up the routing tables for a packet that came by some device, and answers "forwarding
+//! is disabled" unless that device may forward. The host of a TURN server usually is no router, and must not
+//! become one: it would forward packets of any sender. So the program looks up for the loopback device, and
+//! forwarding is enabled for that alone:
 //!
-//! - The kernel finds the very way that it would find for a socket of this host, whose packets come
-//!   "from the loopback" in its eyes, too; rules that say `iif lo` hold for it.
-//! - It forwards nobody's packet for it: what comes from outside comes by another device, whose own
-//!   setting decides (in IPv6 the one for all devices). What does come by the loopback was sent by
-//!   this host.
+//! - The kernel finds the same next hop as for a socket of this host, whose packets come from the loopback in
+//!   its view, too; rules with `iif lo` apply.
+//! - It forwards no packets of others: they come by other devices, whose own setting decides (in IPv6 the one
+//!   for all devices). Packets that come by the loopback were sent by this host.
 //!
-//! The settings are `net.ipv4.conf.lo.forwarding` and `net.ipv6.conf.lo.forwarding` of the network
-//! namespace. Any number but 0 switches them on, so the number tells who did: [`OURS`] is written where
-//! there was 0, by whichever server comes first, and the last one that ends writes 0 again. Servers of one
-//! namespace know of each other by a lock on it, which a process that is killed loses; the number that it
-//! leaves is harmless, for the second of these reasons, and tells the next server to put 0 back. Another
-//! number is somebody else's, and stays.
+//! The settings are `net.ipv4.conf.lo.forwarding` and `net.ipv6.conf.lo.forwarding` of the network namespace.
+//! Any number but 0 enables them, so the number identifies the program that did: the first server writes
+//! [`OURS`] in place of 0, and the last one that ends writes 0 again. Servers of one namespace detect each
+//! other by a lock on it, which a killed process loses; the number that it leaves behind is harmless, for the
+//! second reason above, and makes the next server restore 0. Another number belongs to another program, and
+//! stays.
 
 use std::fs::{self, File};
 use std::io;
@@ -28,11 +27,11 @@ use super::presence::Presence;
 /// The loopback device's number, the same in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Where the settings of the calling thread's network namespace are.
+/// Settings of the calling thread's network namespace.
 const SETTINGS: &str = "/proc/sys/net";
 
-/// The number that says: this server switched the setting on, which was 0. The port of TURN, so that
-/// whoever finds it knows whom to ask.
+/// The value that marks a setting as enabled by this server, in place of 0. The port of TURN, so that an
+/// administrator recognises it.
 pub const OURS: u32 = 3478;
 
 /// The families, as the settings name them.
@@ -57,7 +56,7 @@ impl Lookup {
         self.held.settings.iter().filter(ours).map(|setting| setting.name.clone()).collect()
     }
 
-    /// Switches on again what somebody switched off. Returns what has happened, in words.
+    /// Enables settings again that another program disabled. Returns a message for each.
     pub fn renew(&self) -> Vec<String> {
         if self.from != LOOPBACK {
             return Vec::new();
@@ -68,14 +67,14 @@ impl Lookup {
                 "somebody set {} to 0, without which the kernel tells BPF programs no way: it is {OURS} again",
                 setting.name
             )),
-            // It has been said at the start.
+            // Already reported at the start.
             Err(_) => None,
         };
         self.held.settings.iter().filter(off).filter_map(renew).collect()
     }
 }
 
-/// The settings, which are put back when the last one who is present drops this.
+/// The settings, restored when the last server present drops this.
 #[derive(Debug)]
 struct InstalledFlow {
     settings: Vec<Setting>,
@@ -95,8 +94,8 @@ impl Drop for InstalledFlow {
     }
 }
 
-/// A setting of the kernel. It stays open: whoever puts it back may be in another network namespace
-/// then.
+/// A setting of the kernel. The file stays open: the thread that restores it may be in another network
+/// namespace.
 #[derive(Debug)]
 struct Setting {
     name: String,
@@ -179,7 +178,7 @@ pub fn prepare() -> Result<Lookup, Refused> {
 }
 
 fn prepare_in(settings: &Path) -> Result<Lookup, Refused> {
-    // First, so that nobody who ends puts back what is found here.
+    // First, so that no ending server restores the value found here.
     let presence = Presence::take();
     let families: Vec<Family> =
         FAMILIES.iter().filter_map(|family| Family::find(&settings.join(family))).collect();
@@ -205,12 +204,12 @@ fn copy(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), error.to_string())
 }
 
-/// What lookups of one family work by.
+/// Settings of one family that look-ups depend on.
 struct Family {
     /// The loopback's setting.
     path: PathBuf,
     setting: io::Result<Setting>,
-    /// They work from any device: the host is a router, whose devices all forward.
+    /// Look-ups work from any device: the host is a router, whose devices all forward.
     by_device: bool,
 }
 

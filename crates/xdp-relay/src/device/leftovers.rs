@@ -1,8 +1,8 @@
-//! Programs at tc that servers left on devices when they were killed.
+//! Programs at tc left on devices by killed servers.
 //!
-//! Before Linux 6.6 a program at tc hangs on a filter, which the kernel keeps when the process is gone,
-//! with the program's maps. So each server [marks](PresenceMark) a number as its own, and gives its filters that
-//! number for a handle: a filter whose number nobody living has marked is a leftover.
+//! Before Linux 6.6 a program at tc is attached by a filter, which the kernel keeps after the end of the
+//! process, with the program's maps. So each server reserves a number ([`PresenceMark`]) and uses it as the
+//! handle of its filters: a filter whose number no living process holds is a leftover.
 
 use std::io;
 
@@ -27,12 +27,12 @@ const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_BPF_NAME: u16 = 7;
 
-/// The handle of filters whose server has this mark: upper and lower half.
+/// Handle of the filters of a server with this mark: upper and lower half.
 pub(crate) fn handle(mark: &PresenceMark) -> (u16, u16) {
     (OURS, mark.number())
 }
 
-/// Removes what killed servers left on devices: programs of these names, at ingress and at egress. Returns
+/// Removes leftovers of killed servers from devices: programs of these names, at ingress and at egress. Returns
 /// the names of the devices, each once.
 ///
 /// # Errors
@@ -57,7 +57,7 @@ fn sweep_place(socket: &mut Socket, device: &Device, parent: u32, program: &str)
     let mut header = [0; FILTER_HEADER];
     header[4..8].copy_from_slice(&device.index.to_ne_bytes());
     header[12..16].copy_from_slice(&parent.to_ne_bytes());
-    // A device without a place for filters has none, however the kernel says it.
+    // The error for a device without filters depends on the kernel.
     let filters = socket.ask(&Request::dump(RTM_GETTFILTER, &header)).unwrap_or_default();
     let mut removed = 0;
     for filter in filters.iter().filter_map(|answer| read_filter(answer, program)) {
@@ -75,7 +75,7 @@ fn sweep_place(socket: &mut Socket, device: &Device, parent: u32, program: &str)
 
 /// A filter that runs a program.
 struct Filter {
-    /// As the kernel told it, and as it is told which one is meant.
+    /// The header of the kernel's answer, which identifies the filter in the request to delete it.
     header: [u8; FILTER_HEADER],
     handle: u32,
 }

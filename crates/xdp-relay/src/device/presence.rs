@@ -1,6 +1,6 @@
-//! How servers that share a network namespace know of each other, whatever containers they live in.
+//! Detection of other servers in the same network namespace, in any container.
 //!
-//! Both ways end with the process, however it ends, and leave nothing behind.
+//! Both means end with the process, however it ends, and leave nothing behind.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -9,19 +9,17 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How long to wait for a server that is just ending: it holds the lock for as long as two settings take to
-/// be written.
+/// Attempts to wait for a server that is ending: it holds the lock while it writes two settings.
 const TRIES: u32 = 100;
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// A share of the lock (`flock`) on the network namespace of the thread that took it, which is one file for
-/// everybody who is in it.
+/// A shared lock (`flock`) on the network namespace of the calling thread, one file for all processes in it.
 #[derive(Debug)]
 pub(super) struct Presence(File);
 
 impl Presence {
-    /// Takes a share. `None` where there is no `/proc`, or where somebody else keeps the lock for himself:
-    /// then nobody is known, and nobody knows.
+    /// Takes the shared lock. `None` without `/proc`, or if another process holds it exclusively: then servers
+    /// do not detect each other.
     pub(super) fn take() -> Option<Self> {
         let namespace = File::open("/proc/thread-self/ns/net").ok()?;
         for _ in 0..TRIES {
@@ -37,8 +35,8 @@ impl Presence {
     /// Gives the share up. Of all that do, the last one gets the lock for itself, until the result is
     /// dropped.
     pub(super) fn leave(self) -> Option<File> {
-        // Of several that leave at once, each gives up its share before it asks for all: the last one to
-        // ask gets it.
+        // Each of several that leave at once releases its share before it requests the exclusive lock: the last
+        // one gets it.
         self.0.try_lock().ok().map(|()| self.0)
     }
 }
@@ -70,7 +68,7 @@ impl PresenceMark {
         self.number
     }
 
-    /// Whether a living process has marked a number; yes, where that cannot be known.
+    /// True if a living process holds a number, or if this cannot be determined.
     pub(super) fn is_taken(number: u16) -> bool {
         bind(number).is_err()
     }
@@ -97,7 +95,7 @@ mod tests {
         assert!(first.leave().is_none());
         let alone = third.leave().unwrap();
         assert!(other.leave().is_some(), "another namespace has a lock of its own");
-        // Who comes waits for one that is ending.
+        // A new server waits for one that is ending.
         let comes = std::thread::scope(|scope| {
             let comes = scope.spawn(take);
             drop(alone);

@@ -1,17 +1,16 @@
-//! What a process needs for BPF programs that forward packets.
+//! Capabilities needed for BPF programs that forward packets.
 
 use std::fs;
 
-/// What the calling thread lacks for BPF programs: names of capabilities, none if it has them.
+/// Capabilities that the calling thread lacks for BPF programs, by name; empty if it has them.
 ///
-/// - `CAP_BPF` makes maps and loads programs.
-/// - `CAP_NET_ADMIN` loads those that see packets, and puts them on devices.
-/// - `CAP_PERFMON` lets programs compute with addresses freely. Without it the kernel takes only such
-///   whose every address it can follow even where a processor guesses wrongly, and ours it refuses, with
-///   `EACCES`.
+/// - `CAP_BPF` creates maps and loads programs.
+/// - `CAP_NET_ADMIN` loads programs that see packets, and attaches them to devices.
+/// - `CAP_PERFMON` permits arbitrary address computation. Without it the kernel accepts only programs that it
+///   can verify under speculative execution, and refuses this one with `EACCES`.
 ///
-/// `CAP_SYS_ADMIN` includes the first and the last. The system may forbid more than this says, as
-/// where a filter of system calls is: what decides is to try.
+/// `CAP_SYS_ADMIN` includes the first and the last. The system may forbid more, for example by a filter of
+/// system calls: only an attempt decides.
 #[must_use]
 pub fn missing_capabilities() -> Vec<&'static str> {
     missing(&fs::read_to_string("/proc/thread-self/status").unwrap_or_default())
@@ -45,7 +44,7 @@ pub fn kernel_release() -> String {
     release.trim().to_owned()
 }
 
-/// Whether the running kernel is older than a release, which is given as (6, 3).
+/// True if the running kernel is older than a release, given as (6, 3).
 #[must_use]
 pub fn kernel_is_older_than(release: (u32, u32)) -> bool {
     version(&kernel_release()) < release

@@ -1,4 +1,4 @@
-//! What tests of devices share: network namespaces, and a program that asks for a packet's way.
+//! Shared by the tests of devices: network namespaces, and a program that looks up a next hop.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +23,7 @@ pub(crate) fn namespace() -> Option<Namespace> {
     }
 }
 
-/// Whether this process may load programs; says so if not.
+/// True if this process may load programs; reports a skip otherwise.
 pub(crate) fn may_load() -> bool {
     let missing = missing_capabilities();
     if !missing.is_empty() {
@@ -80,7 +80,7 @@ pub(crate) fn command(program: &str, arguments: &str) {
     assert!(output.status.success(), "{program} {arguments}: {complaint}");
 }
 
-/// What `bpf_fib_lookup` answers, of linux/bpf.h.
+/// Result of `bpf_fib_lookup`, of linux/bpf.h.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// By this device.
@@ -214,7 +214,7 @@ pub(crate) fn load(program: &[[u8; 8]]) -> OwnedFd {
     // call returns, and their lengths are theirs.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, attr.as_ptr(), size_of::<Attr>()) };
     assert!(fd >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: it was opened just now, and nobody else has its number.
+    // SAFETY: it was opened just now and has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd as i32) }
 }
 
@@ -236,10 +236,10 @@ fn run(program: &OwnedFd, packet: &[u8; 64]) -> (u32, [u8; 64]) {
     (attr[1], out)
 }
 
-/// Puts a program into a device's driver, for as long as the result is kept.
+/// Attaches a program to a device's driver, until the result is dropped.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub(crate) fn attach(program: &OwnedFd, device: u32) -> io::Result<Attachment> {
     const IN_DRIVER: u32 = 1 << 2;
     let mut attr: Attr = [0; 36];
@@ -249,7 +249,7 @@ pub(crate) fn attach(program: &OwnedFd, device: u32) -> io::Result<Attachment> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was opened just now, and nobody else has its number.
+    // SAFETY: it was opened just now and has no other owner.
     Ok(Attachment(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
 }
 

@@ -54,7 +54,7 @@ fn more_devices_than_fit_into_one_answer() {
 
 #[test]
 fn a_device_of_no_kind_is_a_card() {
-    // A link as cards have it, without IFLA_LINKINFO, which says what software made.
+    // A link of a network card, without IFLA_LINKINFO, which marks devices made by software.
     let mut answer = vec![0; LINK_HEADER];
     answer[2..4].copy_from_slice(&libc::ARPHRD_ETHER.to_ne_bytes());
     answer[4..8].copy_from_slice(&9_u32.to_ne_bytes());

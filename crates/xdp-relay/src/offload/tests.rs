@@ -23,11 +23,11 @@ fn offload(interfaces: &[&str]) -> Option<(Namespace, Offload)> {
     Some((host, offload))
 }
 
-/// What a look says, and each interface then.
-fn look(host: &Namespace, offload: &mut Offload) -> (Vec<String>, Vec<(String, Option<Hook>)>) {
-    let news = host.run(|| offload.look(false).unwrap());
+/// Messages of one examination, and the state of each interface after it.
+fn update(host: &Namespace, offload: &mut Offload) -> (Vec<String>, Vec<(String, Option<Hook>)>) {
+    let changes = host.run(|| offload.update(false).unwrap());
     let shown = offload.attached().iter().map(|one| (one.name.clone(), one.hook));
-    (news, shown.collect())
+    (changes, shown.collect())
 }
 
 fn by_tc(name: &str) -> (String, Option<Hook>) {
@@ -41,64 +41,67 @@ fn by_sockets(name: &str) -> (String, Option<Hook>) {
 #[test]
 fn interfaces_are_used_when_they_come_and_followed_under_whatever_name() {
     let Some((host, mut offload)) = offload(&[]) else { return };
-    assert_eq!(look(&host, &mut offload), (vec![], vec![]));
+    assert_eq!(update(&host, &mut offload), (vec![], vec![]));
     assert!(offload.idle_because().unwrap().contains("no interface carries"));
 
     host.ip("link add v0 type veth peer name v1
         addr add 192.0.2.1/24 dev v0");
-    let (news, shown) = look(&host, &mut offload);
+    let (changes, shown) = update(&host, &mut offload);
     assert_eq!(shown, [by_sockets("v0")]);
-    assert!(news[0].contains("v0 is down"), "{news:?}");
+    assert!(changes[0].contains("v0 is down"), "{changes:?}");
     assert!(offload.idle_because().unwrap().contains("can take"));
-    assert_eq!(look(&host, &mut offload).0, [""; 0], "nothing new");
+    assert_eq!(update(&host, &mut offload).0, [""; 0], "nothing new");
 
     host.ip("link set v0 up");
-    let (news, shown) = look(&host, &mut offload);
+    let (changes, shown) = update(&host, &mut offload);
     assert_eq!(shown, [by_tc("v0")]);
-    assert!(news[0].starts_with("v0 by tc"), "{news:?}");
+    assert!(changes[0].starts_with("v0 by tc"), "{changes:?}");
     assert_eq!(offload.idle_because(), None);
 
     host.ip("link set v0 down
         link set v0 name w0
         link set w0 up");
-    let (news, shown) = look(&host, &mut offload);
+    let (changes, shown) = update(&host, &mut offload);
     assert_eq!(shown, [by_tc("w0")]);
-    assert!(news[0].starts_with("w0 by tc") && news[0].ends_with("which was v0"), "{news:?}");
+    assert!(
+        changes[0].starts_with("w0 by tc") && changes[0].ends_with("which was v0"),
+        "{changes:?}"
+    );
 
     host.ip("link del w0");
-    let (news, shown) = look(&host, &mut offload);
-    assert_eq!((news, shown), (vec!["w0 no more".to_owned()], vec![]));
+    let (changes, shown) = update(&host, &mut offload);
+    assert_eq!((changes, shown), (vec!["w0 is gone".to_owned()], vec![]));
     host.ip("link add w0 type veth peer name v1
         addr add 192.0.2.1/24 dev w0
         link set w0 up");
-    assert_eq!(look(&host, &mut offload).1, [by_tc("w0")]);
+    assert_eq!(update(&host, &mut offload).1, [by_tc("w0")]);
 
     // One that carries nothing any more keeps the program: it may again, and cards are interrupted.
     host.ip("addr flush dev w0");
-    assert_eq!(look(&host, &mut offload), (vec![], vec![by_tc("w0")]));
+    assert_eq!(update(&host, &mut offload), (vec![], vec![by_tc("w0")]));
 }
 
 #[test]
 fn interfaces_that_an_operator_named() {
     let Some((host, mut offload)) = offload(&["v0"]) else { return };
-    let (news, shown) = look(&host, &mut offload);
+    let (changes, shown) = update(&host, &mut offload);
     assert_eq!(shown, [by_sockets("v0")]);
-    assert!(news[0].contains("there is no such interface"), "{news:?}");
+    assert!(changes[0].contains("no such interface"), "{changes:?}");
 
     host.ip("link add v0 type veth peer name v1
         link set v0 up
         link set v1 up");
-    assert_eq!(look(&host, &mut offload).1, [by_tc("v0")]);
+    assert_eq!(update(&host, &mut offload).1, [by_tc("v0")]);
     host.ip("link set v0 down
         link set v0 name w0
         link set w0 up");
-    assert_eq!(look(&host, &mut offload).1, [by_tc("w0")]);
+    assert_eq!(update(&host, &mut offload).1, [by_tc("w0")]);
     host.ip("link add v0 type veth peer name x0
         link set v0 up");
-    assert_eq!(look(&host, &mut offload).1, [by_tc("v0"), by_tc("w0")]);
+    assert_eq!(update(&host, &mut offload).1, [by_tc("v0"), by_tc("w0")]);
     host.ip("link del v0
         link del w0");
-    let (_, shown) = look(&host, &mut offload);
+    let (_, shown) = update(&host, &mut offload);
     assert_eq!(shown, [by_sockets("v0")], "it is waited for");
 }
 
@@ -112,13 +115,13 @@ fn ports_of_a_bridge_have_no_tap() {
         return test_support::skip("this kernel has no bridges");
     }
     let index = host.device("v0").index;
-    assert_eq!(look(&host, &mut offload).1, [by_tc("v0")]);
+    assert_eq!(update(&host, &mut offload).1, [by_tc("v0")]);
     assert!(offload.path.is_tapped(index));
     host.ip("link set v0 master b0");
-    assert_eq!(look(&host, &mut offload), (vec![], vec![by_tc("v0")]));
+    assert_eq!(update(&host, &mut offload), (vec![], vec![by_tc("v0")]));
     assert!(!offload.path.is_tapped(index));
     host.ip("link set v0 nomaster");
-    assert_eq!(look(&host, &mut offload), (vec![], vec![by_tc("v0")]));
+    assert_eq!(update(&host, &mut offload), (vec![], vec![by_tc("v0")]));
     assert!(offload.path.is_tapped(index));
 }
 
@@ -143,14 +146,14 @@ fn where_only_the_loopback_carries_anything_there_is_none() {
 fn a_setting_that_somebody_keeps_taking_back_is_told_once_a_minute() {
     let Some((host, mut offload)) = offload(&[]) else { return };
     let setting = "/proc/sys/net/ipv4/conf/lo/forwarding";
-    let told = |offload: &mut Offload, seconds: u64| {
+    let warnings = |offload: &mut Offload, seconds: u64| {
         host.run(|| {
             std::fs::write(setting, "0").unwrap();
             let now = Instant::ZERO + Duration::from_secs(seconds);
-            let news = offload.renew_lookup(now).len();
+            let changes = offload.renew_lookup(now).len();
             assert_eq!(std::fs::read_to_string(setting).unwrap().trim(), "3478");
-            news
+            changes
         })
     };
-    assert_eq!([0, 59, 60, 61].map(|seconds| told(&mut offload, seconds)), [1, 0, 1, 0]);
+    assert_eq!([0, 59, 60, 61].map(|seconds| warnings(&mut offload, seconds)), [1, 0, 1, 0]);
 }

@@ -1,6 +1,5 @@
-//! Whether the programs do on this kernel what they are to do: every combination of families is tried,
-//! in both directions and by both hooks, before a packet of anybody is trusted to them. Nothing is
-//! sent.
+//! Self-test of the programs on this kernel: every combination of families, in both directions and by both
+//! hooks, before they get real packets. Nothing is sent.
 
 mod frame;
 
@@ -26,7 +25,7 @@ const CHANNEL: u16 = 0x4001;
 /// The trial is no worker's: it goes by the last lease.
 const SELF_TEST_WORKER: u8 = (WORKERS_MAX - 1) as u8;
 
-/// What the trial's worker would know it by.
+/// Flow cookie of the self-test's routes.
 const FLOW_COOKIE: FlowCookie = FlowCookie(7);
 
 /// Bytes of the trial's ring: enough for one family's datagrams, and of any size of pages.
@@ -35,21 +34,20 @@ const SELF_TEST_RING_BYTES: u32 = 64 << 10;
 /// The number of the loopback, in every network namespace.
 const LOOPBACK: u32 = 1;
 
-/// Payload of an odd length, so that what is summed by words is not whole words.
+/// Payload of an odd length, so that sums end within a word.
 const PAYLOAD: &[u8] = b"turnpike tries itself";
 
 impl KernelPath {
-    /// Tries the program of a hook.
+    /// Tests the program of a hook.
     ///
     /// # Errors
-    /// [`KernelPathError::SelfTest`] with what came out otherwise than it should; or the kernel cannot run a
-    /// program on a frame of ours.
+    /// [`KernelPathError::SelfTest`] with the deviation; or the kernel cannot run a program on a given frame.
     pub fn self_test(&mut self, now: Instant, hook: Hook) -> Result<(), KernelPathError> {
         // Where frames of a trial come by. No program hangs there.
         self.set_link(Link { index: LOOPBACK, mac: [0; 6], leave_xdp: false, leave_tc: false })?;
         for client in [V4, V6] {
             for peer in [V4, V6] {
-                let flow = trial(now, client, peer)?;
+                let flow = test_flow(now, client, peer)?;
                 let place = RouteSlots {
                     flow: 0,
                     bucket: 0,
@@ -66,12 +64,12 @@ impl KernelPath {
         if self.can_fill_rings() { self.try_ring_delivery(now, hook) } else { Ok(()) }
     }
 
-    /// Tries whether a worker gets what is handed over to it, whole and as it came.
+    /// Tests that datagrams are delivered to a worker's ring unaltered.
     fn try_ring_delivery(&mut self, now: Instant, hook: Hook) -> Result<(), KernelPathError> {
         const TTL: u8 = 64;
         let mut ring = self.ring(WorkerId(u16::from(SELF_TEST_WORKER)), SELF_TEST_RING_BYTES)?;
         for peer in [V4, V6] {
-            let flow = trial(now, V4, peer)?;
+            let flow = test_flow(now, V4, peer)?;
             let place = RouteSlots {
                 flow: 0,
                 bucket: 0,
@@ -79,7 +77,7 @@ impl KernelPath {
                 flow_label: 0,
                 probe: true,
             };
-            let to_client = flow.handed(place, FLOW_COOKIE);
+            let to_client = flow.ring_route(place, FLOW_COOKIE);
             self.put(&flow, &Directions { to_client, ..flow.directions(place) }, now)?;
             let Flow { peer, relayed, .. } = flow;
             // Of each size that is set aside.
@@ -91,16 +89,16 @@ impl KernelPath {
                 .collect();
             self.take_out(now);
             for (payload, ran) in payloads.iter().zip(ran?) {
-                let came = ring.next().is_some_and(|handed| {
-                    handed.flow_cookie() == FLOW_COOKIE
-                        && handed.payload() == payload
-                        && handed.meta().ttl == TTL
-                        && handed.is_intact(peer, relayed)
+                let came = ring.next().is_some_and(|datagram| {
+                    datagram.flow_cookie() == FLOW_COOKIE
+                        && datagram.payload() == payload
+                        && datagram.meta().ttl == TTL
+                        && datagram.is_intact(peer, relayed)
                 });
                 if !came || ran.verdict != Verdict::Drop {
                     let (len, verdict) = (payload.len(), ran.verdict);
                     return Err(KernelPathError::SelfTest(format!(
-                        "{len} bytes from {peer} were not handed over: {verdict:?}"
+                        "{len} bytes from {peer} were not delivered to the ring: {verdict:?}"
                     )));
                 }
             }
@@ -125,7 +123,7 @@ impl KernelPath {
         )
     }
 
-    /// Tries whether what leaves proves its own direction, and nothing else does.
+    /// Tests that an outbound packet proves its own direction, and no other packet does.
     fn try_tap(&self, flow: &Flow) -> Result<(), KernelPathError> {
         let len = (PAYLOAD.len() as u16).to_be_bytes();
         let framed = [&CHANNEL.to_be_bytes()[..], &len, PAYLOAD].concat();
@@ -170,7 +168,7 @@ impl KernelPath {
     }
 }
 
-fn trial(now: Instant, client: [&str; 4], peer: [&str; 4]) -> Result<Flow, KernelPathError> {
+fn test_flow(now: Instant, client: [&str; 4], peer: [&str; 4]) -> Result<Flow, KernelPathError> {
     let address = |text: &str| {
         text.parse().map_err(|_| KernelPathError::SelfTest(format!("{text} is no address")))
     };

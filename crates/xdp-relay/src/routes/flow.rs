@@ -1,4 +1,4 @@
-//! A channel as the programs need it: two routes, and what checksums change by on each.
+//! A channel as routes for the programs, with the changes of checksums on each.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,8 +13,8 @@ const CHANNEL_HEADER_LEN: u16 = 4;
 /// The number of UDP in a pseudo header.
 const UDP: u16 = 17;
 
-/// The programs' clock is behind ours by up to a tick of the kernel, 10 ms at most: by so much a route
-/// ends early, and sockets take what comes until its end.
+/// Most by which the programs' clock lags, a tick of the kernel: a route ends early by this much, and sockets
+/// serve the rest.
 const CLOCK_LAG: Duration = Duration::from_millis(10);
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
@@ -30,17 +30,17 @@ pub struct FlowCookie(pub u64);
 /// A bound channel, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Where the client's ChannelData comes from.
+    /// Source of the client's ChannelData.
     pub client: SocketAddr,
-    /// The address of ours that it comes to.
+    /// Server address that it is sent to.
     pub server: SocketAddr,
     /// The number of its channel: 0x4000 to 0x7FFF.
     pub channel: u16,
-    /// What the relay socket is bound to; of the family of `peer`.
+    /// Relayed address; of the family of `peer`.
     pub relayed: SocketAddr,
     /// The peer.
     pub peer: SocketAddr,
-    /// The peer is a relayed address of this host: what goes there goes on to another client.
+    /// The peer is a relayed address of this host: packets to it continue to another client.
     pub hairpin: bool,
     /// Until when ChannelData goes to the peer.
     pub to_peer_until: Instant,
@@ -51,7 +51,7 @@ pub struct Flow {
     pub bytes_per_second: u64,
 }
 
-/// What of a route is not told by the flow.
+/// Parameters of a route that are not part of the flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RouteSlots {
     pub(crate) flow: u32,
@@ -70,7 +70,7 @@ pub(crate) struct Directions {
 }
 
 impl Directions {
-    /// Whether entries of these need no more than a refresh to be of the others.
+    /// True if entries of `self` become those of `other` by a refresh.
     pub(crate) fn differ_by_refresh(&self, other: &Self) -> bool {
         let lasting = |(key, value): (RouteKey, RouteValue)| {
             (key, RouteValue { until: 0, bound: 0, ..value })
@@ -128,13 +128,13 @@ impl Flow {
         }
     }
 
-    /// What the peer's datagrams are known by.
+    /// Key of the peer's datagrams.
     pub(crate) fn key_of_peer(&self) -> RouteKey {
         key(self.peer, self.relayed, 0)
     }
 
     /// One entry: the peer's datagrams go to the worker, which knows them by the ticket.
-    pub(crate) fn handed(
+    pub(crate) fn ring_route(
         &self,
         place: RouteSlots,
         flow_cookie: FlowCookie,
@@ -197,7 +197,7 @@ impl Sum {
         Self(u16::from_be_bytes(folded.0.to_ne_bytes()))
     }
 
-    /// Of what a datagram between them has in its pseudo header and in its ports.
+    /// Sum of the pseudo header's addresses and of the ports between two addresses.
     fn between(one: SocketAddr, other: SocketAddr) -> Self {
         of_ip(one.ip()).plus(of_ip(other.ip())).add(one.port()).add(other.port())
     }

@@ -11,12 +11,12 @@ use aya::{EbpfLoader, include_bytes_aligned};
 use turn_types::{IpMeta, WorkerId};
 
 use super::flow::{FlowCookie, Sum, pseudo};
-use crate::bpf::layout::handed;
+use crate::bpf::layout::ring_datagram;
 use crate::error::KernelPathError;
 
 static RING: &[u8] = include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/ring.bpf.o"));
 
-/// What the programs hand over to one worker.
+/// Ring of datagrams for one worker.
 pub struct Ring(RingBuf<MapData>);
 
 impl fmt::Debug for Ring {
@@ -45,7 +45,7 @@ impl Ring {
         Ok(Self(ring))
     }
 
-    /// The next datagram; `None`: there is none now. epoll tells of the next one.
+    /// The next datagram; `None` if there is none now. epoll reports the next one.
     #[expect(clippy::should_implement_trait, reason = "what is taken is borrowed from the ring")]
     pub fn next(&mut self) -> Option<RingDatagram<'_>> {
         self.0.next().map(RingDatagram)
@@ -58,7 +58,7 @@ impl AsFd for Ring {
     }
 }
 
-/// A datagram of a peer. Its room in the ring is given back when it is dropped.
+/// A peer's datagram. Dropping it frees its room in the ring.
 pub struct RingDatagram<'a>(RingBufItem<'a>);
 
 impl fmt::Debug for RingDatagram<'_> {
@@ -71,28 +71,28 @@ impl RingDatagram<'_> {
     /// By which route it came.
     #[must_use]
     pub fn flow_cookie(&self) -> FlowCookie {
-        FlowCookie(u64::from_ne_bytes(self.field(handed::FLOW_COOKIE)))
+        FlowCookie(u64::from_ne_bytes(self.field(ring_datagram::FLOW_COOKIE)))
     }
 
-    /// What is in it.
+    /// The payload.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        let len = usize::from(u16::from_ne_bytes(self.field(handed::LEN)));
-        self.0.get(handed::SIZE..).and_then(|payload| payload.get(..len)).unwrap_or_default()
+        let len = usize::from(u16::from_ne_bytes(self.field(ring_datagram::LEN)));
+        self.0.get(ring_datagram::SIZE..).and_then(|payload| payload.get(..len)).unwrap_or_default()
     }
 
-    /// TTL and traffic class. What may be fragmented is not told.
+    /// TTL and traffic class. The DF flag is not known.
     #[must_use]
     pub fn meta(&self) -> IpMeta {
-        let [ttl] = self.field(handed::TTL);
-        let [tos] = self.field(handed::TOS);
+        let [ttl] = self.field(ring_datagram::TTL);
+        let [tos] = self.field(ring_datagram::TOS);
         IpMeta { ttl, tos, ..IpMeta::DEFAULT }
     }
 
-    /// Whether it is as `peer` sent it to `relayed`, by its checksum if it has one (RFC 768).
+    /// True if the datagram from `peer` to `relayed` is unaltered, by its checksum if it has one (RFC 768).
     #[must_use]
     pub fn is_intact(&self, peer: SocketAddr, relayed: SocketAddr) -> bool {
-        let check: [u8; 2] = self.field(handed::CHECK);
+        let check: [u8; 2] = self.field(ring_datagram::CHECK);
         if check == [0; 2] {
             return true;
         }

@@ -1,5 +1,5 @@
-//! Frames as they are on a wire, written and read from scratch: every checksum is summed over all that
-//! it is of. What reads them is as strict as the system in front of a UDP socket.
+//! Frames on a wire, written and read from scratch: every checksum is computed over its whole range. The reader
+//! is as strict as the stack before a UDP socket.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,14 +18,14 @@ pub const TYPE_V6: [u8; 2] = [0x86, 0xDD];
 const DONT_FRAGMENT: u16 = 0x4000;
 const MORE_OR_OFFSET: u16 = 0x3FFF;
 
-/// From whom and to whom a frame is.
+/// Link-layer source and destination of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Macs {
     pub to: Mac,
     pub from: Mac,
 }
 
-/// A UDP datagram, with what of its IP header is not told by the rest.
+/// A UDP datagram, with the independent fields of its IP header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
     pub from: SocketAddr,
@@ -41,15 +41,15 @@ pub struct Datagram {
     pub payload: Vec<u8>,
 }
 
-/// What stands in the UDP checksum.
+/// Content of the UDP checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     Right,
     /// As if there were none.
     Zero,
-    /// The sum of the pseudo header, which is what a virtual link leaves of it.
+    /// The sum of the pseudo header, as checksum offload on a virtual link leaves it.
     Pseudo,
-    /// It is wrong by so much: what the sum over the datagram has beside zero, below 0xFFFF.
+    /// Wrong by so much: the sum over the datagram, below 0xFFFF, instead of zero.
     Wrong(u16),
 }
 
@@ -60,7 +60,7 @@ impl Datagram {
         Self { from, to, ttl, tos, dont_fragment, id: 0, label: 0, payload }
     }
 
-    /// What of its IP header a relay looks at. Sockets are not told of DF.
+    /// Fields of its IP header that a relay copies. Sockets do not see DF.
     pub const fn meta(&self) -> IpMeta {
         IpMeta { ttl: self.ttl, tos: self.tos, dont_fragment: false }
     }
@@ -69,7 +69,7 @@ impl Datagram {
         self.to.is_ipv4()
     }
 
-    /// What the IP layer calls its length.
+    /// Length of the IP packet.
     pub const fn ip_len(&self) -> usize {
         let header = if self.is_v4() { IPV4 } else { IPV6 };
         header + UDP + self.payload.len()
@@ -96,8 +96,7 @@ impl Datagram {
         udp
     }
 
-    /// What the sum over pseudo header and datagram has beside zero, with this in the checksum: below
-    /// 0xFFFF, and 0 where the checksum is right.
+    /// Sum over pseudo header and datagram with this checksum: below 0xFFFF, and 0 for a valid checksum.
     pub fn error(&self, check: u16) -> u16 {
         let all = u32::from(self.pseudo()) + u32::from(sum(&self.udp_with(check)));
         (all % 0xFFFF) as u16
@@ -165,18 +164,18 @@ pub struct Seen {
     pub datagram: Datagram,
     /// As it stands in the header.
     pub check: u16,
-    /// What of the frame is behind the IP packet.
+    /// Bytes of the frame after the IP packet.
     pub trailer: Vec<u8>,
 }
 
 impl Seen {
-    /// Whether its checksum may be one that was left to be made.
+    /// True if its checksum may be an offloaded one.
     pub fn is_partial(&self) -> bool {
         self.check == self.datagram.pseudo()
     }
 }
 
-/// What the system would make of a frame: a datagram, or nothing that a socket ever sees.
+/// The stack's view of a frame: a datagram, or nothing that reaches a socket.
 pub fn read(frame: &[u8]) -> Option<Seen> {
     let macs = Macs { to: *frame.first_chunk()?, from: *frame[6..].first_chunk()? };
     let ip = frame.get(ETHERNET..)?;
@@ -226,7 +225,7 @@ fn read_v6(macs: Macs, ip: &[u8]) -> Option<Seen> {
     let udp = ip.get(IPV6..len)?;
     let address = |at: usize| Some(Ipv6Addr::from(*ip[at..].first_chunk::<16>()?));
     let (from, to) = (address(8)?, address(24)?);
-    // A packet over IPv6 never is from or to an IPv4 host, whatever it says; the system drops it.
+    // IPv4-mapped addresses are invalid over IPv6; the stack drops such a packet.
     if from.to_ipv4_mapped().is_some() || to.to_ipv4_mapped().is_some() {
         return None;
     }

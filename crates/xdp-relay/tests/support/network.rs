@@ -1,4 +1,4 @@
-//! Two links in a network namespace that leaves nothing behind, and who is on them.
+//! Two links in a temporary network namespace, and the hosts on them.
 //!
 //! ```text
 //! near clients and a gateway to far ones -- clients0 [this host] peers0 -- near peers and a gateway
@@ -23,13 +23,13 @@ pub const OWN_V6: [&str; 2] = ["fd09:1::1", "fd09:2::1"];
 /// Neighbours by their last number; the last is the gateway.
 pub const NEIGHBOURS: std::ops::RangeInclusive<u8> = 2..=20;
 pub const GATEWAY: u8 = 20;
-/// A neighbour whose address nobody knows.
+/// A neighbour whose link-layer address is unknown.
 pub const SILENT: u8 = 30;
 
 /// The links' names.
 pub const LINKS: [&str; 2] = ["clients0", "peers0"];
 
-/// What is behind the gateway of the clients; behind that of the peers is all the rest.
+/// Networks behind the gateway of the clients; all others are behind the gateway of the peers.
 const FAR_CLIENTS: [&str; 2] = ["100.64.0.0/10", "2001:db8:64::/48"];
 
 pub const MTU: usize = 1500;
@@ -37,8 +37,8 @@ pub const MTU: usize = 1500;
 /// One at a time: the programs' maps have names by the process.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Runs a test in a network namespace of its own; where the process may not, says so, as `make test`
-/// counts it.
+/// Runs a test in a network namespace of its own; without the privilege it reports a skip, which `make test`
+/// counts.
 pub fn inside(test: impl FnOnce() + Send) {
     let missing = missing_capabilities();
     if !missing.is_empty() {
@@ -79,7 +79,7 @@ pub fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Who is where.
+/// Hosts of the network.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The addresses of the links, and their numbers.
@@ -92,7 +92,7 @@ impl Network {
     /// Sets up the namespace of the calling thread.
     pub fn make() -> Self {
         for family in ["ipv4", "ipv6"] {
-            // What the way of a packet is looked up by.
+            // Enables look-ups of next hops.
             fs::write(format!("/proc/sys/net/{family}/conf/lo/forwarding"), "1").unwrap();
         }
         let mut commands = vec!["link set lo up".to_owned()];
@@ -130,7 +130,7 @@ impl Network {
         Self { macs, indices: LINKS.map(index), neighbours }
     }
 
-    /// The Ethernet header of what leaves for an address; `None`, where nobody is known to take it.
+    /// Ethernet header of a packet to an address; `None` without a known neighbour.
     pub fn way(&self, to: IpAddr) -> Option<Macs> {
         let far = |link| near(link, GATEWAY)[usize::from(to.is_ipv6())];
         let next = match to {

@@ -1,4 +1,4 @@
-//! The server's rules, asked about the same packets: a [`Server`] whose sockets are imagined.
+//! The server's rules for the same packets: a [`Server`] with simulated sockets.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ impl SharedRegistry for Alone {
     }
 }
 
-/// What is new of a route.
+/// Change of a route.
 #[derive(Clone, Debug)]
 pub enum Told {
     Set(Route),
@@ -35,7 +35,7 @@ pub enum Told {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
     pub allocation: AllocationId,
-    /// The channel; `None` for what goes without one.
+    /// The channel; `None` for datagrams without one.
     pub channel: Option<u16>,
     pub to_client: bool,
     /// Payload.
@@ -55,7 +55,7 @@ pub struct Relayed {
     pub datagram: Datagram,
 }
 
-/// What the server makes of a datagram.
+/// The server's decision on a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     Relayed(Relayed),
@@ -68,7 +68,7 @@ pub struct Oracle {
     server: Server,
     pub policy: Policy,
     pub now: Now,
-    /// Where clients come in.
+    /// Listener addresses.
     listeners: Vec<SocketAddr>,
     /// Relay sockets that are open.
     sockets: BTreeMap<RelayId, SocketAddr>,
@@ -76,11 +76,11 @@ pub struct Oracle {
     told: Vec<Told>,
     reply: Box<ReplyBuffer>,
     transactions: u32,
-    /// What it relayed of packets it was asked about.
+    /// Traffic that it relayed of the given packets.
     pub relayed: BTreeMap<AllocationId, Traffic>,
 }
 
-/// An open relay over these addresses, whose peers are whom they like.
+/// An open relay over these addresses, with any peer.
 pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
     let relay = |ip: &IpAddr| RelayAddress { local: *ip, public: *ip, ports: RelayPorts::new() };
     Policy {
@@ -163,12 +163,12 @@ impl Oracle {
         self.carry_out();
     }
 
-    /// What is new of routes since this was last asked.
+    /// Changes of routes since the last call.
     pub fn told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
     }
 
-    /// What the server counted for each allocation.
+    /// The server's counts for each allocation.
     pub fn counted(&self) -> BTreeMap<AllocationId, Traffic> {
         self.server.allocations().map(|record| (record.id, record.traffic)).collect()
     }
@@ -249,7 +249,7 @@ impl Oracle {
         });
     }
 
-    /// Does what the server wants; the length of an answer that waited for it.
+    /// Executes the server's commands; returns the length of an answer that waited for them.
     fn carry_out(&mut self) -> Option<u16> {
         let mut answer = None;
         while let Some(command) = self.server.poll_command() {
@@ -287,8 +287,7 @@ impl Oracle {
         self.sockets.iter().find(|(_, socket)| **socket == at).map(|(id, _)| *id)
     }
 
-    /// What becomes of a datagram that a socket is given. What goes to a relayed address of this host
-    /// goes on there.
+    /// Fate of a datagram received by a socket. Datagrams to a relayed address of this host continue there.
     pub fn take(&mut self, datagram: &Datagram) -> Fate {
         let mut legs = Vec::new();
         let fate = if self.listeners.contains(&datagram.to) {
@@ -316,7 +315,7 @@ impl Oracle {
         }
     }
 
-    /// What leaves of a client's datagram.
+    /// Outbound form of a client's datagram.
     fn client_sent(
         &mut self,
         datagram: &Datagram,
@@ -358,7 +357,7 @@ impl Oracle {
         }
     }
 
-    /// What leaves of a peer's datagram.
+    /// Outbound form of a peer's datagram.
     fn peer_sent(
         &mut self,
         relay: RelayId,

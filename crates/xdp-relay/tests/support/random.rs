@@ -1,4 +1,4 @@
-//! Clients with channels, and frames as networks, clients, peers and those who mean ill send them.
+//! Random clients with channels, and frames of networks, clients, peers and attackers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -19,9 +19,9 @@ pub struct Known {
     pub channel: u16,
     pub relayed: SocketAddr,
     pub peer: SocketAddr,
-    /// What the client sends is relayed.
+    /// The client's data is relayed.
     pub to_peer: bool,
-    /// What the peer sends is.
+    /// The peer's data is relayed.
     pub to_client: bool,
     /// The peer is a relayed address.
     pub hairpin: bool,
@@ -127,7 +127,7 @@ fn v6_in(prefix: [u16; 3], rng: &mut Rng) -> IpAddr {
     let mut segments = [0; 8];
     segments[..3].copy_from_slice(&prefix);
     for segment in &mut segments[3..] {
-        // Zeros and ones are what sums stumble over.
+        // Zeros and ones are the edge cases of sums.
         *segment = match rng.below(4) {
             0 => 0,
             1 => 0xFFFF,
@@ -227,7 +227,7 @@ fn hairpins(world: &mut World, clients: &mut [Client], all: &mut Vec<Known>) {
     }
 }
 
-/// A frame, and what is special about it.
+/// A frame, and its mutation.
 #[derive(Clone, Debug)]
 pub struct Made {
     pub bytes: Vec<u8>,
@@ -238,7 +238,7 @@ pub struct Made {
     pub ordinary: bool,
 }
 
-/// What may be special about a frame. The first is nothing.
+/// Mutations of a frame. The first is none.
 pub const SPECIAL: [&str; 25] = [
     "nothing",
     "trailer",
@@ -313,7 +313,7 @@ fn datagram(rng: &mut Rng, flow: &Known, to_client: bool) -> Datagram {
     }
 }
 
-/// What stands in the checksum; the payload may be set so that this is something odd.
+/// Chooses the content of the checksum; may adjust the payload to make the sum special.
 fn check(rng: &mut Rng, flow: &Known, to_client: bool, datagram: &mut Datagram) -> Check {
     let header = if to_client { 0 } else { 4 };
     let tunable = datagram.payload.len() >= header + 2;
@@ -321,21 +321,21 @@ fn check(rng: &mut Rng, flow: &Known, to_client: bool, datagram: &mut Datagram) 
         0 => Check::Zero,
         1 => Check::Pseudo,
         2 => Check::Wrong(rng.within(1..0xFFFF) as u16),
-        // One bit; and what comes out as a sum of zero.
+        // One bit; and sums that fold to zero.
         3 => Check::Wrong(1 << rng.below(16)),
         // Right, where all ones stand for zero.
         4 if tunable => {
             tune(datagram, header, |datagram| datagram.error(0));
             Check::Right
         }
-        // Right, where that is what has to leave.
+        // Valid where the datagram must leave.
         5 if tunable => {
             tune(datagram, header, |datagram| {
                 flow.leaves(to_client, &datagram.payload[header..]).error(0)
             });
             Check::Right
         }
-        // Right, and by chance what a virtual link would leave.
+        // Valid, and by chance equal to an offloaded one.
         6 if tunable => {
             tune(datagram, header, |datagram| datagram.error(datagram.pseudo()));
             Check::Right
@@ -352,7 +352,7 @@ fn tune(datagram: &mut Datagram, at: usize, error: impl Fn(&Datagram) -> u16) {
     assert_eq!(error(datagram), 0);
 }
 
-/// What is special about a datagram; its checksum is of what it is then.
+/// Applies a mutation to a datagram; its checksum is computed afterwards.
 fn change_datagram(rng: &mut Rng, special: &str, datagram: &mut Datagram) {
     let payload = &mut datagram.payload;
     let number = rng.next_u64();
@@ -409,7 +409,7 @@ fn change_datagram(rng: &mut Rng, special: &str, datagram: &mut Datagram) {
     }
 }
 
-/// What is special about a frame; checksums of headers are right, unless that is what is special.
+/// Applies a mutation to a frame; checksums of headers are valid, unless they are the mutation.
 fn change_frame(
     rng: &mut Rng,
     special: &str,

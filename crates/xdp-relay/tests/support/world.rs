@@ -1,5 +1,5 @@
-//! Every frame is shown to the program and to the rules, and the program may do what the rules say, or
-//! nothing at all.
+//! Differential test: the program and the rules get every frame, and the program must follow the rules or pass
+//! the frame.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use super::oracle::{self, Fate, Leg, Oracle, Relayed, Told};
 
 pub const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 
-/// Where clients come in.
+/// Listener port.
 pub const PORT: u16 = 3478;
 
-/// Frames of a run come by the loopback, whose address is this.
+/// Link-layer address of the loopback, the inbound device of a run.
 pub const LOOPBACK: Mac = [0; 6];
 
 /// From the link, and to us.
@@ -36,26 +36,26 @@ pub struct World {
     pub oracle: Oracle,
     /// Flow labels by the flow that a packet left by, and whether it left for the client.
     labels: BTreeMap<(FlowId, bool), u32>,
-    /// What the kernel carried for each flow.
+    /// The kernel's counts for each flow.
     pub carried: BTreeMap<FlowId, FlowCounters>,
-    /// Whether the lease is renewed before each frame.
+    /// Renews the lease before each frame.
     pub renew: bool,
 }
 
-/// What became of a frame.
+/// Outcome of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub verdict: Verdict,
-    /// Which counter of what was passed rose.
+    /// Counter of passed packets that rose.
     pub passed: Option<&'static str>,
-    /// Whether the rules would have relayed it as ChannelData or without its header, and the network
-    /// takes what comes out.
+    /// The rules would have relayed it as ChannelData or without its header, and the network accepts the
+    /// result.
     pub may_be_relayed: bool,
     /// As it left.
     pub frame: Vec<u8>,
 }
 
-/// What a flow is set to, as the data plane does it.
+/// Flow of a route, as the data plane installs it.
 pub fn flow(route: &Route) -> Flow {
     Flow {
         client: route.five_tuple.client.0,
@@ -106,7 +106,7 @@ impl World {
         self.oracle.now = linux_net::Clock::now();
     }
 
-    /// Tells the kernel what is new of routes.
+    /// Applies changes of routes to the kernel.
     pub fn tell(&mut self) {
         let now = linux_net::Clock::instant();
         for told in self.oracle.told() {
@@ -140,10 +140,10 @@ impl World {
         judged.passed
     }
 
-    /// Shows a frame to both.
+    /// Applies both to a frame.
     ///
     /// # Panics
-    /// When the program did to the frame, or counted, what the rules do not say.
+    /// The program altered the frame, or counted, against the rules.
     pub fn judge_as(&mut self, hook: Hook, bytes: &[u8], comes: FrameContext) -> Judged {
         self.tell();
         if self.renew {
@@ -193,8 +193,8 @@ impl World {
                 let (Some(seen), Fate::Relayed(relayed)) = (&seen, &fate) else {
                     panic!("{}", what())
                 };
-                // A frame may be longer than its datagram: by what it came with, and by the
-                // padding of ChannelData.
+                // A frame may be longer than its datagram: by inbound trailing bytes, and by the padding of
+                // ChannelData.
                 let beyond = left.strip_prefix(&wanted.frame[..]);
                 let padding = |bytes: &[u8]| bytes.len() < 4 && bytes.iter().all(|byte| *byte == 0);
                 assert!(
@@ -227,8 +227,8 @@ impl World {
         }
     }
 
-    /// What a frame is to become; `None`: it is not for the kernel to relay. What may be anything (the
-    /// identification of IPv4, the label of IPv6) is as in `like`.
+    /// Expected outbound frame; `None`: the kernel must not relay it. Free fields (the identification of IPv4,
+    /// the label of IPv6) are as in `like`.
     fn wanted(
         &self,
         hook: Hook,
@@ -242,14 +242,14 @@ impl World {
         datagram.id = u16::from_be_bytes([like(18), like(19)]);
         datagram.label = u32::from_be_bytes([0, like(15) & 0xF, like(16), like(17)]);
         let check = match seen {
-            // None, or one that whoever sends it at last has to make.
+            // None, or an offloaded one that the last sender completes.
             _ if seen.check == 0 && is_v4_to_v4 => Check::Zero,
             _ if seen.is_partial() && is_v4_to_v4 && hook == Hook::Xdp => Check::Zero,
             _ if seen.check == 0 || seen.is_partial() => return None,
             // Nothing is mended.
             _ => Check::Wrong(seen.datagram.error(seen.check)),
         };
-        // Time to live that is not known, a Data indication, and what does not fit on the link.
+        // Unknown time to live, a Data indication, or a packet too long for the link.
         let is_plain = datagram.ttl != 0 && relayed.legs.iter().all(|leg| leg.channel.is_some());
         let macs = self.network.way(datagram.to.ip())?;
         (is_plain && datagram.ip_len() <= MTU)
@@ -277,8 +277,8 @@ struct OffloadConfig {
     frame: Vec<u8>,
 }
 
-/// Whether the kernel runs the program of a hook on such a frame: it makes no packet of tc's of one
-/// whose IP header is cut.
+/// True if the kernel runs the program of a hook on such a frame: it builds no packet for tc from a truncated
+/// IP header.
 pub fn is_runnable(hook: Hook, frame: &[u8]) -> bool {
     let header = match (hook, frame.get(12..14)) {
         (Hook::Tc, Some(kind)) if kind == TYPE_V4 => IPV4,
@@ -296,7 +296,7 @@ fn rose(
     std::iter::repeat_n(*name, (after - before) as usize)
 }
 
-/// What the kernel is to count of a packet that went by these.
+/// Counts that the kernel must have for a packet with these legs.
 pub fn counted(legs: &[Leg]) -> BTreeMap<FlowId, FlowCounters> {
     let mut all = BTreeMap::<FlowId, FlowCounters>::new();
     for leg in legs {

@@ -97,9 +97,9 @@ fn the_way_is_told_and_nobody_is_forwarded() {
     assert_eq!(between.look_up(lookup.from), [Way::Found(out), Way::Found(out)]);
     assert_eq!(between.look_up(came_by), disabled);
 
-    // The client cannot send to the peer through it; where it becomes a router, it can. What arrives
-    // first was sent then: the link keeps the order. It may lose datagrams: an interface that came up
-    // a moment ago sends nothing yet, and the queue of a processor may be full.
+    // The client cannot send to the peer through this host until it becomes a router. Datagrams that arrive
+    // first were sent before: the link keeps the order. It may lose datagrams: an interface that came up a
+    // moment ago sends nothing yet, and the queue of a processor may be full.
     for (family, from, to) in [("ipv4", "10.1.0.2", "10.2.0.2"), ("ipv6", "fd01::2", "fd02::2")] {
         let (from, to): (IpAddr, IpAddr) = (from.parse().unwrap(), to.parse().unwrap());
         let sender = client.run(|| UdpSocket::bind((from, 0)).unwrap());
@@ -128,7 +128,7 @@ fn it_is_the_way_of_a_local_socket() {
         return;
     }
     let host = &between.host;
-    // What this host sends itself leaves by another device than what it would forward.
+    // The host's own packets leave by another device than forwarded ones.
     host.ip("link add o0 type veth peer name o0x
         addr add 10.3.0.1/24 dev o0
         link set o0x up
@@ -238,7 +238,7 @@ fn where_settings_cannot_be_written_it_says_what_to_do() {
     let refused = lookup.refused.unwrap().to_string();
     assert!(refused.contains("ipv6") && !refused.contains("ipv4"), "{refused}");
 
-    // Both, by what somebody set from outside.
+    // Both, by settings made from outside.
     set_by_hand(host, "ipv6/conf/lo/forwarding", "1");
     let lookup = prepare_in_container(host).unwrap();
     assert_eq!(lookup.from, LOOPBACK);

@@ -47,7 +47,7 @@ fn programs_of_killed_servers_go_and_those_of_others_stay() {
     if !host.run(|| succeeds("tc", "qdisc add dev v0 clsact")) {
         return test_support::skip("this kernel has no clsact");
     }
-    // Somebody else's has a handle of another kind, though its program has the same name.
+    // Another program's filter has a handle of another kind, though the same program name.
     let other = path_on_v0(&host, false);
     let mut killed = path_on_v0(&host, true);
     let living = path_on_v0(&host, true);

@@ -71,7 +71,7 @@ impl Datagram<'_> {
     }
 }
 
-/// The frame without what IPv4 numbers datagrams by, and without the header checksum over it.
+/// The frame without the IPv4 identification and the header checksum.
 pub(super) fn without_identification(frame: &[u8]) -> Vec<u8> {
     let mut frame = frame.to_vec();
     if frame.len() >= ETHERNET + IPV4 && frame[12..14] == [8, 0] {
