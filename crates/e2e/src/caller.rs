@@ -9,7 +9,7 @@ use turn_types::{IpFamily, PeerAddr, ServerAddr};
 
 use crate::Account;
 
-/// How long an answer of the server may take before the test fails.
+/// Longest time for an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// As long as a datagram can be.
@@ -91,7 +91,7 @@ impl Caller {
         self.wait("the end", |event| matches!(event, Event::Released).then_some(()));
     }
 
-    /// Sends a payload as ChannelData. What the way does not take is lost, as on any way.
+    /// Sends a payload as ChannelData. A datagram that the path cannot take is lost.
     ///
     /// # Panics
     /// For a payload of more than 65,535 bytes.
@@ -135,7 +135,7 @@ impl Caller {
             assert!(Instant::now() < deadline, "waiting for {what}: nothing came");
             let step = (Instant::now() + Duration::from_millis(100)).min(deadline);
             if let Some(datagram) = receive(&self.socket, step) {
-                // What peers send meanwhile is of no interest.
+                // Data of peers is ignored meanwhile.
                 let _: Incoming<'_> = self.client.handle_datagram(self.now(), &datagram);
             }
             self.client.handle_timeout(self.now());
@@ -163,7 +163,7 @@ fn receive(socket: &UdpSocket, deadline: Instant) -> Option<Vec<u8>> {
     }
 }
 
-/// Transaction ids need not be unpredictable in a lab; those of two clients differ.
+/// Transaction ids need not be unpredictable in a lab; two clients have different ones.
 fn seed(socket: &UdpSocket) -> [u8; 32] {
     let port = socket.local_addr().map_or(0, |at| at.port());
     let mut seed = [7; 32];

@@ -13,7 +13,7 @@ pub const ECDSA: &[&str] = &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-2
 /// A key that old clients know.
 pub const RSA: &[&str] = &["-newkey", "rsa:2048"];
 
-/// How long making one may take: RSA looks for primes.
+/// Longest time to make a certificate: RSA searches for primes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Certificates in a directory of their own, which goes with this value.
@@ -33,10 +33,10 @@ impl Certificates {
         Self(directory)
     }
 
-    /// Makes `FILE.pem` and `FILE.key` for these names, which blanks part, in the place of what was there.
+    /// Makes `FILE.pem` and `FILE.key` for these names, separated by blanks, replacing existing files.
     ///
     /// # Panics
-    /// `openssl` does not make one.
+    /// `openssl` fails.
     pub fn make(&self, file: &str, names: &str, kind: &[&str], days: &str) {
         let path = |end: &str| self.path(&format!("{file}.{end}"));
         let names: Vec<String> = names.split(' ').map(|name| format!("DNS:{name}")).collect();

@@ -44,7 +44,7 @@ pub fn aioice() -> Result<PathBuf, String> {
     }
 }
 
-/// Whether coturn's client utilities are there.
+/// Checks that coturn's client utilities are installed.
 ///
 /// # Errors
 /// A reason to skip the test.

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// One of the hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// Where TURN clients run.
+    /// Host of TURN clients.
     Client,
-    /// Where Turnpike runs.
+    /// Host of Turnpike.
     Server,
-    /// Whom clients want to reach.
+    /// Host of the peers.
     Peer,
 }
 
@@ -82,11 +82,10 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Makes the link between server and peer, as [`Lab::new`] does and as it is made again by who
-    /// deleted it.
+    /// Makes the link between server and peer, in [`Lab::new`] and after a test deleted it.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// The output of `ip`.
     pub fn link_to_peer(&self) -> Result<(), String> {
         self.link(
             (Host::Server, self.v4.relay, self.v6.relay),
@@ -113,10 +112,10 @@ impl Lab {
         command
     }
 
-    /// Runs a command in a host to its end: what it printed.
+    /// Runs a command in a host to its end, and returns its output.
     ///
     /// # Panics
-    /// When it cannot be run, or fails.
+    /// The command cannot be run, or fails.
     #[track_caller]
     pub fn run(&self, host: Host, program: &str, arguments: &[&str]) -> String {
         let out = self.command(host, program).args(arguments).output();
@@ -152,7 +151,7 @@ impl Lab {
     /// A connection from a host.
     ///
     /// # Panics
-    /// When nobody listens there.
+    /// The port is closed.
     #[must_use]
     pub fn connect(&self, host: Host, to: SocketAddr) -> TcpStream {
         self.open(host, move || TcpStream::connect(to))
@@ -185,12 +184,11 @@ impl Lab {
         }
     }
 
-    /// Has all links behave as those of network cards do for a program in the kernel: frames come one
-    /// by one, with their checksums made, and a driver's program may send to them. Links that were
-    /// made since are to be told again.
+    /// Makes all links behave as network cards do for a program in the kernel: frames come one by one, with
+    /// complete checksums, and a driver's program may send to them. Call it again for links made later.
     ///
     /// # Errors
-    /// Why they do not: a reason to skip the test.
+    /// A reason to skip the test.
     pub fn behave_as_cards(&self) -> Result<(), String> {
         for (host, end) in [
             (Host::Client, Host::Server),

@@ -17,7 +17,7 @@ pub use caller::Caller;
 pub use certificates::Certificates;
 pub use clients::{aioice, chromium, coturn, pion};
 pub use lab::{Addresses, Host, Lab};
-pub use nat::{INSIDE, Looks, Nat};
+pub use nat::{Dependence, INSIDE, Nat};
 pub use secure::SecureScene;
 pub use server::{Account, Config, Server, binary};
 pub use test_support::{require, skip};

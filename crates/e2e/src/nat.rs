@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use crate::{Host, Lab, Running, repository};
 
-/// The address behind the NAT: who sends from it goes through.
+/// The address behind the NAT: packets sent from it are translated.
 pub const INSIDE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 77, 2));
 
 /// The interface of the NAT in the client's host.
 const INTERFACE: &str = "inside";
 
-/// What a behaviour of RFC 4787 looks at.
+/// Dependence of a behaviour on the outside endpoint (RFC 4787).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looks {
+pub enum Dependence {
     /// At nothing: endpoint-independent.
     Nowhere,
     /// At the address: address-dependent.
@@ -24,7 +24,7 @@ pub enum Looks {
     AtPort,
 }
 
-impl Looks {
+impl Dependence {
     const fn word(self) -> &'static str {
         match self {
             Self::Nowhere => "endpoint",
@@ -41,15 +41,15 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// Puts [`INSIDE`] behind a NAT with this mapping and filtering, whose outside is the client's own
-    /// address. One for each lab.
+    /// Puts [`INSIDE`] behind a NAT with this mapping and filtering, whose outside is the client's own address.
+    /// One for each lab.
     ///
     /// # Errors
-    /// Why there cannot be one here: a reason to skip the test.
+    /// A reason to skip the test.
     ///
     /// # Panics
-    /// When the client's host cannot be set up.
-    pub fn start(lab: &Lab, mapping: Looks, filtering: Looks) -> Result<Self, String> {
+    /// The client's host cannot be set up.
+    pub fn start(lab: &Lab, mapping: Dependence, filtering: Dependence) -> Result<Self, String> {
         if !Path::new("/dev/net/tun").exists() {
             return Err("there is no /dev/net/tun for a NAT".to_owned());
         }
@@ -57,7 +57,7 @@ impl Nat {
         for command in [
             &["tuntap", "add", "mode", "tun", INTERFACE][..],
             &["addr", "add", &inside, "dev", INTERFACE],
-            // What is larger than a packet outside is cut up there, not in front of the NAT.
+            // A packet larger than the outside MTU is fragmented there, not in front of the NAT.
             &["link", "set", INTERFACE, "mtu", "9000", "up"],
             &["route", "add", "default", "dev", INTERFACE, "table", "77"],
             &["rule", "add", "from", &INSIDE.to_string(), "lookup", "77"],

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{Host, Lab, Running, Tool};
 
-/// How long a start, a command or a stop may take before the test fails.
+/// Longest time for a start, a command or a stop.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -24,12 +24,12 @@ pub struct Account {
     pub password: &'static str,
 }
 
-/// What a test wants of the server.
+/// Configuration of the server for a test.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Users to add before the start.
     pub accounts: Vec<Account>,
-    /// Where it listens, as in the configuration file.
+    /// Listeners, as in the configuration file.
     pub listen: Vec<String>,
     /// Addresses that it relays from.
     pub relay: Vec<IpAddr>,
@@ -44,8 +44,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// One user, `alice`, who may reach the lab's peer, by an old client if need be: coturn's utilities
-    /// bind channels up to 0x7FFF.
+    /// One user, `alice`, who may reach the lab's peer, with `rfc5766_clients`: coturn's utilities bind
+    /// channels up to 0x7FFF.
     #[must_use]
     pub fn for_lab(lab: &Lab) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Server {
         Self { process, directory, namespace }
     }
 
-    /// Rewrites the configuration; the server takes no notice until it is told to reload.
+    /// Rewrites the configuration file, without a reload.
     pub fn rewrite(&self, config: &Config) {
         write(&self.directory.join("turnpike.toml"), &config.text());
     }
@@ -150,10 +150,10 @@ impl Server {
         )
     }
 
-    /// What a command answers with `--json`.
+    /// The answer of a command with `--json`.
     ///
     /// # Panics
-    /// When it answers something else.
+    /// The answer is not JSON.
     #[must_use]
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {

@@ -16,7 +16,7 @@ pub fn repository() -> PathBuf {
 /// A finished program.
 #[derive(Debug)]
 pub struct Tool {
-    /// Whether it ended with status 0.
+    /// Exit status 0.
     pub ok: bool,
     /// All it printed, standard output before standard error.
     pub output: String,
@@ -79,10 +79,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a command and gathers what it prints.
+    /// Starts a command and collects its output.
     ///
     /// # Panics
-    /// When the program cannot be started.
+    /// The program cannot be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
         let mut child = spawn(command);
@@ -99,7 +99,7 @@ impl Running {
         self.child.id()
     }
 
-    /// What it printed so far.
+    /// Output so far.
     #[must_use]
     pub fn output(&self) -> String {
         self.lines.lock().map(|lines| lines.join("\n")).unwrap_or_default()

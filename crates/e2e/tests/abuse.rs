@@ -1,4 +1,4 @@
-//! What hostile and idle TLS clients cost the real binary.
+//! Cost of hostile and idle TLS clients to the real binary.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A Binding request.
 const BINDING: [u8; 20] = [0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
 
-/// Memory of the server for a client that has a TLS connection and says nothing, at most: its buffers are
-/// given back, the state of its encryption stays.
+/// Most memory of the server for an idle client with a TLS connection: its buffers are freed, the state of its
+/// encryption stays.
 const IDLE_KIB_MAX: u64 = 32;
 
 /// Idle clients; `TURNPIKE_IDLE=10000` makes it ten thousand.
@@ -25,7 +25,7 @@ fn idle_clients() -> u64 {
     std::env::var("TURNPIKE_IDLE").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
 
-/// Whose certificate it is does not matter here.
+/// The certificate is not verified here.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 
@@ -128,7 +128,7 @@ fn idle_tls_clients_take_little_memory() {
     }
     let lines = "[tcp]\nconnections = 0\nconnections_per_address = 0\n";
     let Some(scene) = Scene::new(lines) else { return };
-    // What the first ones make the server do once, it has done.
+    // One-time costs of the first connections are paid.
     let mut held: Vec<TcpStream> = (0..50).map(|_| scene.served().expect("TLS")).collect();
     let before = scene.server.resident_kib();
     held.extend((0..clients).map(|_| scene.served().expect("TLS")));
@@ -170,7 +170,7 @@ fn records_that_are_too_long_and_wanting_it_anew_are_refused() {
     // A connection that is closed over unread bytes is reset.
     let _ = giant.read_to_end(&mut heard);
     assert_eq!(scene.ended("tls_failed"), 1, "{heard:?}");
-    // OpenSSL's client asks for another handshake when a line says so.
+    // OpenSSL's client starts another handshake on such a line.
     let to = format!("{}:3478", scene.lab.v4.listen);
     let line = format!(
         "(sleep 1; echo R; sleep 2) | timeout 20 openssl s_client -tls1_2 -connect {to} 2>&1"

@@ -1,4 +1,4 @@
-//! What the running server may still do, as the kernel tells it, and that it goes on working with it.
+//! The restrictions of the running server, as the kernel shows them, and its function under them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -172,7 +172,7 @@ fn a_reload_finds_what_is_new_where_it_may_read_and_says_why_elsewhere() {
         assert!(refused.output.contains(said), "no {said} in {}", refused.output);
     }
 
-    // A user who is added now: the database is read and its log of changes, too.
+    // A user added now: the server reads the database and its log of changes.
     let bob = Account { name: "bob", password: "of-bob" };
     let added = server.ask(&["user", "add", bob.name, "--password", bob.password]);
     assert!(added.ok && added.output.contains("realm turn.test"), "{}", added.output);

@@ -4,9 +4,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use e2e::{Config, Host, INSIDE, Lab, Looks, Nat, Server, Tool, coturn, require};
+use e2e::{Config, Dependence, Host, INSIDE, Lab, Nat, Server, Tool, coturn, require};
 
-/// Each silence that tells something of a NAT takes its time.
+/// Each test of a NAT that relies on a timeout takes its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The server's second address.
@@ -41,8 +41,8 @@ fn assert_says(output: &str, expected: &str) {
     assert!(output.contains(expected), "no {expected:?} in:\n{output}");
 }
 
-/// Runs coturn's client until it says so, three times at most: it sends nothing again, and takes an answer that a
-/// busy machine delays for one that a NAT has held back.
+/// Runs coturn's client until it reports so, three times at most: it does not retransmit, and takes an answer
+/// that a busy machine delays for one that a NAT has filtered.
 #[track_caller]
 fn assert_discovers(lab: &Lab, options: &[&str], expected: &str) {
     let mut output = String::new();
@@ -55,16 +55,16 @@ fn assert_discovers(lab: &Lab, options: &[&str], expected: &str) {
     assert_says(&output, expected);
 }
 
-/// What NATs of every kind look like from behind.
+/// NATs of every kind, seen from behind.
 #[test]
 fn a_nat_is_known_by_its_behaviour() {
     for (looks, mapping, filtering) in [
-        (Looks::Nowhere, Some("Endpoint Independent"), "Endpoint Independent"),
-        // coturn 4.6's client sends its third request to the OTHER-ADDRESS of the second answer, where RFC
-        // 5780 §4.3 has that of the first: what it says of this mapping is no verdict. `turnpike probe`
-        // tests it, in probe.rs.
-        (Looks::AtAddress, None, "Address Dependent"),
-        (Looks::AtPort, Some("Address and Port Dependent"), "Address and Port Dependent"),
+        (Dependence::Nowhere, Some("Endpoint Independent"), "Endpoint Independent"),
+        // coturn 4.6's client sends its third request to the OTHER-ADDRESS of the second answer, where RFC 5780
+        // §4.3 has that of the first: its report of this mapping is no verdict. `turnpike probe` tests it, in
+        // probe.rs.
+        (Dependence::AtAddress, None, "Address Dependent"),
+        (Dependence::AtPort, Some("Address and Port Dependent"), "Address and Port Dependent"),
     ] {
         let Some((lab, mut server)) = discovering("") else { return };
         let Some(nat) = require(Nat::start(&lab, looks, looks)) else { return };
@@ -83,14 +83,16 @@ fn padding_passes_in_fragments() {
     let Some((lab, mut server)) = discovering("") else { return };
     let padded = discover(&lab, lab.v4.client, &["-m", "-P"]);
     assert_says(&padded, "No NAT! (Endpoint Independent Mapping)");
-    let Some(_nat) = require(Nat::start(&lab, Looks::Nowhere, Looks::AtPort)) else { return };
+    let Some(_nat) = require(Nat::start(&lab, Dependence::Nowhere, Dependence::AtPort)) else {
+        return;
+    };
     let output = discover(&lab, INSIDE, &["-m", "-f", "-P"]);
     assert_says(&output, "NAT with Endpoint Independent Mapping!");
     assert_says(&output, "NAT with Address and Port Dependent Filtering!");
     assert!(server.stop());
 }
 
-/// One address is not enough, and is told so.
+/// One address is not enough, and the error explains it.
 #[test]
 fn without_a_second_address_there_is_no_discovery() {
     let Some(()) = require(coturn()) else { return };

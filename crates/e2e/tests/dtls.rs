@@ -27,7 +27,7 @@ impl Scene {
         SecureScene::with(more).map(Self)
     }
 
-    /// What OpenSSL's client says of an association, with these options. It says `said` in it.
+    /// Output of OpenSSL's client for a session with these options, in which it sends `said`.
     fn s_client_saying(&self, said: &str, options: &[&str]) -> String {
         let to = format!("{}:3478", self.lab.v4.listen);
         let options = options.join(" ");
@@ -62,7 +62,7 @@ fn versions_kinds_of_keys_names_and_protocols_are_those_of_tls() {
     assert_has(&out, "Protocol  : DTLSv1.2");
     assert_has(&out, "ALPN protocol: stun.turn");
     assert_has(&out, "subject=CN = turn\n");
-    // RSA for who cannot verify the other kind.
+    // RSA for clients that cannot verify the other kind.
     let rsa = ["-dtls1_2", named, "-sigalgs RSA-PSS+SHA256:RSA+SHA256"];
     assert_has(&scene.s_client(&rsa), "subject=CN = turn-rsa\n");
     let out = scene.s_client(&["-dtls1_2", "-servername a.other.example.org"]);

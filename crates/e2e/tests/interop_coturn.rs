@@ -54,7 +54,7 @@ impl Scene {
     }
 }
 
-/// uclient says how many messages came back; `expected` must, and none be lost.
+/// uclient reports the number of messages that came back; `expected` must, and none be lost.
 #[track_caller]
 fn assert_relayed(tool: &Tool, expected: u64) {
     let number = |after: &str| -> Option<u64> {
@@ -79,7 +79,7 @@ fn channels() {
 
 #[test]
 fn channels_with_rtcp_pairs() {
-    // Without -c uclient also asks for an even port with a reservation and redeems the token.
+    // Without -c uclient also requests an even port with a reservation and redeems the token.
     let Some(scene) = Scene::new(|_| ()) else { return };
     assert_relayed(&scene.uclient(&["-n", "20", "-m", "2", "-z", "5"]), 40);
 }
@@ -101,8 +101,8 @@ fn over_tcp() {
 
 #[test]
 fn moving_clients() {
-    // 8016-3.1.2-01, 8016-3.2.2-01, 8016-3.2.2-02: uclient asks for a ticket, closes its socket, and goes on
-    // from another port, which is any worker's.
+    // 8016-3.1.2-01, 8016-3.2.2-01, 8016-3.2.2-02: uclient requests a ticket, closes its socket, and continues
+    // from another port, which belongs to any worker.
     let mobile = |config: &mut Config| config.top.push_str("mobility = true\n");
     let Some(scene) = Scene::new(mobile) else { return };
     for options in [&["-M", "-c", "-m", "8"][..], &["-M", "-c", "-m", "8", "-s"]] {
@@ -141,7 +141,7 @@ fn access_tokens() {
         let options = [options, &["-n", "20", "-z", "5"]].concat();
         assert_relayed(&scene.uclient_to(&["-e", &peer], &options, &listen), 160);
     }
-    // One whose key was taken away is somebody whom nobody vouches for.
+    // A user whose key was removed is unknown.
     let mut other = Config::for_lab(&scene.lab);
     TOKEN_KEYS.replace("kid = \"", "kid = \"old-").clone_into(&mut other.tables);
     scene.server.rewrite(&other);
@@ -228,7 +228,7 @@ fn extra_requests() {
 #[test]
 fn negative_protocol_tests_leave_it_serving() {
     let Some(scene) = Scene::new(|_| ()) else { return };
-    // It does not end by itself against a server that drops what it sends, so it gets 10 seconds.
+    // It does not end against a server that drops its packets, so it gets 10 seconds.
     drop(Tool::run(
         scene
             .lab

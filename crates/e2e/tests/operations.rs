@@ -1,4 +1,4 @@
-//! What an operator does to a running server while calls go through it.
+//! Operations on a running server while calls go through it.
 
 use std::time::{Duration, Instant};
 
@@ -212,7 +212,7 @@ fn an_address_that_the_host_gets_later_is_no_peer() {
         .args(["-n", &server, "addr", "add", "10.77.2.9/24", "dev", "to-peer"])
         .status();
     assert!(added.is_ok_and(|status| status.success()));
-    // In the line that says which addresses the host has gained.
+    // In the log line about added addresses.
     scene.server.process.wait_for("10.77.2.9", PATIENCE);
     let out = e2e::Tool::run(
         scene

@@ -8,10 +8,10 @@ use e2e::{Config, Host, Lab, Server, require};
 use stun_wire::{AttributeType, Class, MessageBuilder, Method, TransactionId};
 use turn_types::IpFamily;
 
-/// How long an answer, or what has to happen, may take: the machine may be busy.
+/// Longest time for an answer or an expected event: the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a datagram may take that is not to come at all.
+/// Time after which a datagram counts as dropped.
 const QUIET: Duration = Duration::from_millis(500);
 
 const UDP: u8 = 17;
@@ -49,7 +49,7 @@ impl Client {
         assert!(granted, "an open relay grants an allocation");
     }
 
-    /// Whether the server grants a request.
+    /// True if the server grants a request.
     fn ask(&mut self, method: Method, fill: impl Fn(&mut MessageBuilder<'_>)) -> bool {
         let mut bytes = [0; 256];
         let mut request =
@@ -106,7 +106,7 @@ impl Client {
     }
 }
 
-/// A lab whose server relays for anybody, to anywhere that is not its own.
+/// A lab whose server is an open relay, except to its own addresses.
 fn scene() -> Option<(Lab, Server)> {
     let lab = require(Lab::new())?;
     let mut config = Config::for_lab(&lab);
@@ -118,7 +118,7 @@ fn scene() -> Option<(Lab, Server)> {
     Some((lab, server))
 }
 
-/// Whether something comes to a service of the host.
+/// True if a datagram arrives at a service of the host.
 fn comes(service: &UdpSocket, within: Duration) -> bool {
     service.set_read_timeout(Some(within)).expect("a wait");
     service.recv(&mut [0; 64]).is_ok()
@@ -181,7 +181,7 @@ fn an_address_that_becomes_the_hosts_while_a_client_sends_to_it() {
         assert!(Instant::now() < deadline, "it became the host's own address");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // What was sent to it by then, and what is now.
+    // Datagrams sent before, and after.
     while comes(&service, QUIET) {}
     client.send(SocketAddr::new(ip, 5000));
     assert!(!comes(&service, QUIET), "its permission is gone");

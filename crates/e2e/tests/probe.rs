@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use e2e::certificates::ECDSA;
 use e2e::{
-    Certificates, Config, Host, INSIDE, Lab, Looks, Nat, Running, Server, Tool, binary, require,
+    Certificates, Config, Dependence, Host, INSIDE, Lab, Nat, Running, Server, Tool, binary,
+    require,
 };
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the probe prints from the client's host, with `--json`.
+/// Output of the probe on the client's host, with `--json`.
 fn probe(lab: &Lab, arguments: &[&str]) -> Value {
     let tool = Tool::run(
         lab.command(Host::Client, binary()).args(["probe", "--json"]).args(arguments),
@@ -28,7 +29,7 @@ fn steps(report: &Value) -> Vec<String> {
     steps.map(|step| format!("{} {}", text(step, "name"), text(step, "state"))).collect()
 }
 
-/// What a step says.
+/// Status of a step.
 fn what<'a>(report: &'a Value, name: &str) -> &'a str {
     let steps = report["steps"].as_array().into_iter().flatten();
     let mut found = steps.filter(|step| step["name"] == name);
@@ -107,7 +108,7 @@ fn a_chain_is_judged_and_named() {
 fn the_certificate_of_an_authority_is_told_from_a_servers() {
     let Some(lab) = require(Lab::new()) else { return };
     let certificates = Certificates::new(&lab);
-    // As `openssl req -x509` makes them when nothing else is said.
+    // As `openssl req -x509` makes them by default.
     let _server = relaying(&lab, certificates.simple());
     let ca = certificates.path("turn.pem").display().to_string();
     let report = probe(&lab, &[&format!("turns:{}", lab.v4.listen), "--ca", &ca]);
@@ -150,9 +151,9 @@ fn what_does_not_work_is_told_with_its_status() {
 #[test]
 fn a_nat_is_known_by_its_behaviour() {
     for (looks, mapping, filtering) in [
-        (Looks::Nowhere, "endpoint-independent", "endpoint-independent"),
-        (Looks::AtAddress, "address-dependent", "address-dependent"),
-        (Looks::AtPort, "address and port-dependent", "address and port-dependent"),
+        (Dependence::Nowhere, "endpoint-independent", "endpoint-independent"),
+        (Dependence::AtAddress, "address-dependent", "address-dependent"),
+        (Dependence::AtPort, "address and port-dependent", "address and port-dependent"),
     ] {
         let Some(lab) = require(Lab::new()) else { return };
         let to_client = Lab::end_towards(Host::Client);
@@ -164,7 +165,7 @@ fn a_nat_is_known_by_its_behaviour() {
         let uri = format!("stun:{}", lab.v4.listen);
         assert_eq!(what(&probe(&lab, &[&uri]), "mapping"), "no NAT");
         let Some(_nat) = require(Nat::start(&lab, looks, looks)) else { return };
-        // All that leaves for the server goes through the NAT, but for what the NAT sends.
+        // All packets to the server go through the NAT, except the NAT's own.
         let (inside, outside) = (INSIDE.to_string(), lab.v4.client.to_string());
         for rule in [
             &["rule", "add", "pref", "10", "from", &outside, "lookup", "main"][..],

@@ -9,13 +9,13 @@ use e2e::{Certificates, Config, Host, Lab, Server, require};
 /// A Binding request.
 const BINDING: [u8; 20] = [0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
 
-/// Whether the server answers a Binding request on this connection.
+/// True if the server answers a Binding request on this connection.
 fn answers(stream: &mut TcpStream) -> bool {
     let mut answer = [0; 32];
     stream.write_all(&BINDING).is_ok() && stream.read_exact(&mut answer).is_ok() && answer[1] == 1
 }
 
-/// Whether the server has closed it.
+/// True if the server has closed the connection.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).expect("non-blocking");
     let closed = !matches!(stream.read(&mut [0; 16]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);

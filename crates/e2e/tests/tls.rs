@@ -30,7 +30,7 @@ impl Scene {
         SecureScene::with(more).map(Self)
     }
 
-    /// Waits until the server has said so: it writes its log a little later than it acts.
+    /// Waits for a log line: the server writes it a little after the action.
     fn wait_until_said(&self, text: &str) {
         let begun = Instant::now();
         while !self.server.process.output().contains(text) {
@@ -39,7 +39,7 @@ impl Scene {
         }
     }
 
-    /// What OpenSSL's client says of a connection, with these options.
+    /// Output of OpenSSL's client for a connection with these options.
     fn s_client(&self, options: &[&str]) -> String {
         let to = format!("{}:3478", self.lab.v4.listen);
         let line = format!("openssl s_client -connect {to} {} </dev/null 2>&1", options.join(" "));
@@ -62,7 +62,7 @@ fn versions_kinds_of_keys_names_and_protocols_are_those_of_the_rfcs() {
         assert_has(&out, "ALPN protocol: stun.turn");
         assert_has(&out, "subject=CN = turn\n");
     }
-    // RSA for who cannot verify the other kind.
+    // RSA for clients that cannot verify the other kind.
     let rsa = ["-tls1_2", "-servername turn.example.org", "-sigalgs RSA-PSS+SHA256:RSA+SHA256"];
     assert_has(&scene.s_client(&rsa), "subject=CN = turn-rsa\n");
     for name in ["other.example.org", "a.other.example.org"] {
@@ -123,8 +123,8 @@ fn clients_show_certificates_where_they_have_to() {
         let path = |end: &str| scene.files.path(&format!("{file}.{end}")).display().to_string();
         format!("-cert {} -key {}", path("pem"), path("key"))
     };
-    // The certificate that signs itself is its own authority. With TLS 1.3 who is refused hears it only
-    // after its own handshake.
+    // A self-signed certificate is its own authority. With TLS 1.3 a refused client sees the alert only after
+    // its own handshake.
     let out = scene.s_client(&["-tls1_2", &own("turn")]);
     assert_has(&out, "New, TLSv1.2");
     let out = scene.s_client(&["-tls1_2", &own("other")]);
@@ -149,8 +149,8 @@ fn uclient_relays_over_tls() {
         command.args(identity).args(["-t", "-S", "-c", "-z", "5"]).args(options);
         Tool::run(command.arg(scene.lab.v4.listen.to_string()), PATIENCE)
     };
-    // uclient takes one message of what it reads at once, which may be more when the machine is busy: so what
-    // counts is that all were sent to it, over connections that lose nothing.
+    // uclient takes one message per read, which may return more when the machine is busy: so the test is that
+    // all were sent to it, over connections that lose nothing.
     let mut all = 0;
     let mut assert_relayed = |options: &[&str], messages: u64| {
         let out = uclient(options);
@@ -163,8 +163,7 @@ fn uclient_relays_over_tls() {
     };
     assert_relayed(&["-p", "3478", "-n", "50", "-m", "4", "-l", "171"], 200);
     assert_relayed(&["-p", "3478", "-s", "-n", "50", "-l", "1000"], 50);
-    // By the port that is for it. (What uclient offers is its own choice, at random, and some of it is refused:
-    // it tries again.)
+    // By the TLS port. (uclient offers random parameters, of which some are refused: it tries again.)
     assert_relayed(&["-p", "5349", "-n", "20"], 20);
 }
 

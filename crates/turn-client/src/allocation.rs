@@ -1,4 +1,4 @@
-//! What the server granted.
+//! A granted allocation.
 
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -11,13 +11,13 @@ use turn_types::{ClientAddr, IpFamily, RelayedAddr};
 pub struct Allocation {
     /// Relayed addresses: IPv4, IPv6. At least one is there.
     pub relayed: [Option<RelayedAddr>; 2],
-    /// How the server sees us.
+    /// The client's address as the server sees it (XOR-MAPPED-ADDRESS).
     pub mapped: ClientAddr,
-    /// How long it lives unless refreshed.
+    /// Time to expiry unless refreshed.
     pub lifetime: Duration,
-    /// Where the reserved next port can be had.
+    /// Token of the reserved next port.
     pub reservation_token: Option<[u8; 8]>,
-    /// The family that was asked for and not given, and the error code.
+    /// The requested family that was not granted, and the error code.
     pub missing: Option<(IpFamily, u16)>,
 }
 

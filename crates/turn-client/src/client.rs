@@ -1,4 +1,4 @@
-//! The client: what its caller does with it. Answers are read in `response.rs`.
+//! The client's interface. `response.rs` reads the answers.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Client {
     /// Servers that sent us elsewhere since the caller's Allocate.
     pub(crate) visited: Vec<ServerAddr>,
     events: VecDeque<Event>,
-    /// What `poll_timeout` answers: computed when something changes, not when asked.
+    /// Result of `poll_timeout`: computed on each change, not on each call.
     timeout: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ impl Client {
         }
     }
 
-    // What may be asked for.
+    // Requests.
 
     /// Asks how the server sees us (RFC 8489 Binding).
     ///
@@ -65,10 +65,10 @@ impl Client {
         self.start_explicit(now, Purpose::Binding)
     }
 
-    /// Asks for an allocation and logs in for it (RFC 8656 §7).
+    /// Requests an allocation, with authentication (RFC 8656 §7).
     ///
     /// # Errors
-    /// [`RequestError::AllocationExists`] when there is one, or one is being asked for.
+    /// [`RequestError::AllocationExists`] if there is one, or a request for one is in flight.
     pub fn allocate(&mut self, now: Instant, options: AllocateOptions) -> Result<(), RequestError> {
         let asking = self.transactions.iter().any(|one| one.purpose == Purpose::Allocate);
         if asking || self.upkeep.allocation().is_some() {
@@ -124,8 +124,8 @@ impl Client {
         Ok(())
     }
 
-    /// Stops keeping a permission. The server ends it by itself (RFC 8656 §9: there is no way to
-    /// delete one); until then the peer's data is ignored here.
+    /// Stops refreshing a permission. It expires at the server (RFC 8656 §9: there is no way to delete one);
+    /// until then the peer's data is ignored here.
     pub fn forget_permission(&mut self, now: Instant, peer: IpAddr) {
         self.upkeep.drop_permission(peer);
         self.settle(now);
@@ -151,15 +151,15 @@ impl Client {
         Ok(channel)
     }
 
-    /// Stops keeping a channel; the server ends it by itself. Its permission stays.
+    /// Stops refreshing a channel, which expires at the server. Its permission stays.
     pub fn forget_channel(&mut self, now: Instant, channel: ChannelNumber) {
         self.upkeep.drop_channel(channel);
         self.settle(now);
     }
 
-    // What is there.
+    // State.
 
-    /// Whom to send to and receive from: as configured, or the server we were sent to.
+    /// Address to send to and receive from: the configured one, or the server of a redirection.
     #[must_use]
     pub const fn server(&self) -> ServerAddr {
         self.config.server
@@ -171,7 +171,7 @@ impl Client {
         self.upkeep.allocation()
     }
 
-    /// Whether a permission for this address is installed.
+    /// True if a permission for this address is installed.
     #[must_use]
     pub fn is_permitted(&self, peer: IpAddr) -> bool {
         self.upkeep.is_permitted(peer)
@@ -183,7 +183,7 @@ impl Client {
         self.upkeep.channel_of(peer)
     }
 
-    /// Whether nothing is in flight.
+    /// True if no request is in flight.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.transactions.is_empty()
@@ -254,7 +254,7 @@ impl Client {
         self.events.pop_front()
     }
 
-    /// When to call [`Client::handle_timeout`].
+    /// Time of the next call of [`Client::handle_timeout`].
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.timeout
@@ -277,8 +277,8 @@ impl Client {
     /// Starts a transaction; `challenges` were followed for its purpose before.
     pub(crate) fn start(&mut self, now: Instant, purpose: Purpose, challenges: u8) {
         let id = self.new_id();
-        // Binding is never authenticated (RFC 8489 §9.2 leaves it to the usage; TURN servers answer
-        // it to anybody).
+        // Binding is never authenticated (RFC 8489 §9.2 leaves it to the usage; TURN servers answer it to any
+        // client).
         let login = if purpose == Purpose::Binding { None } else { self.login.clone() };
         let writer =
             Writer { config: &self.config, options: self.options, login: login.as_deref(), id };
@@ -291,7 +291,7 @@ impl Client {
         }
     }
 
-    /// Starts what is due, as far as there is room, and computes when to wake up next.
+    /// Starts due requests, as far as there is room, and computes the next wake-up.
     fn settle(&mut self, now: Instant) {
         while self.has_room() {
             let Some(purpose) = self.upkeep.next_due(now, self.options.lifetime_secs) else {

@@ -1,17 +1,17 @@
-//! What a client is told when it is made, and what it may ask for.
+//! Configuration of a client, and options of its requests.
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use turn_types::{Secret, ServerAddr, Transport};
 
-/// How a client behaves.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The server.
     pub server: ServerAddr,
-    /// What carries the messages. Over UDP and DTLS requests are retransmitted; over TCP and TLS
-    /// ChannelData is padded.
+    /// Transport of the messages. Over UDP and DTLS requests are retransmitted; over TCP and TLS ChannelData is
+    /// padded.
     pub transport: Transport,
     /// USERNAME, at most 508 bytes. Empty: the client never logs in.
     pub username: Arc<str>,
@@ -21,18 +21,18 @@ pub struct ClientConfig {
     pub algorithms: AlgorithmChoice,
     /// Send USERHASH instead of USERNAME where the server offers it (RFC 8489 §9.2).
     pub userhash: bool,
-    /// When requests are sent again.
+    /// Retransmission of requests.
     pub retransmission: Retransmission,
-    /// How long the server keeps a permission: 300 s (RFC 8656 §9).
+    /// Lifetime of a permission at the server: 300 s (RFC 8656 §9).
     pub permission_lifetime: Duration,
-    /// How long the server keeps a channel: 600 s (RFC 8656 §12).
+    /// Lifetime of a channel at the server: 600 s (RFC 8656 §12).
     pub channel_lifetime: Duration,
     /// SOFTWARE in Allocate and Refresh requests, at most 127 bytes.
     pub software: Option<Arc<str>>,
-    /// Whether requests carry FINGERPRINT.
+    /// Requests carry FINGERPRINT.
     pub fingerprint: bool,
-    /// Where transaction ids come from. They must be unpredictable (RFC 8489 §5): outside of tests
-    /// this is 32 bytes from the operating system.
+    /// Seed of transaction ids. They must be unpredictable (RFC 8489 §5): outside of tests this is 32 bytes
+    /// from the operating system.
     pub seed: [u8; 32],
 }
 
@@ -69,7 +69,7 @@ pub enum AlgorithmChoice {
     Rfc5389,
 }
 
-/// When a request is sent again (RFC 8489 §6.2.1).
+/// Retransmission of a request (RFC 8489 §6.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retransmission {
     /// RTO: time to the first retransmission; each further one waits twice as long.
@@ -98,8 +98,8 @@ impl Default for Retransmission {
     }
 }
 
-/// What an Allocate asks for (RFC 8656 §7.1). Contradictory wishes are sent as they are: it is the
-/// server that refuses them, and some callers want to see it do so.
+/// Attributes of an Allocate request (RFC 8656 §7.1). Contradictory ones are sent unchanged: the server refuses
+/// them, and some callers test that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocateOptions {
     /// Which families of relayed addresses.
@@ -110,7 +110,7 @@ pub struct AllocateOptions {
     pub reservation_token: Option<[u8; 8]>,
     /// DONT-FRAGMENT: the caller means to set it in Send indications.
     pub dont_fragment: bool,
-    /// LIFETIME in seconds; without it the server chooses. Refreshes ask for the same again.
+    /// LIFETIME in seconds; without it the server chooses. Refreshes request the same.
     pub lifetime_secs: Option<u32>,
 }
 

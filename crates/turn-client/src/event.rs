@@ -1,4 +1,4 @@
-//! What a client tells its caller.
+//! Events of a client.
 
 use alloc::string::String;
 use core::net::IpAddr;
@@ -21,10 +21,10 @@ pub enum Event {
     Allocated(Allocation),
     /// The allocation was prolonged.
     Refreshed {
-        /// What the server granted.
+        /// Granted lifetime.
         lifetime: Duration,
     },
-    /// A permission was installed for the first time. Refreshes are not told.
+    /// A permission was installed for the first time. Refreshes cause no event.
     PermissionReady {
         /// The peer's address.
         peer: IpAddr,
@@ -75,7 +75,7 @@ pub enum Event {
     },
     /// The allocation ended against our will, and its permissions and channels with it.
     AllocationLost(LossReason),
-    /// The allocation was given back as asked.
+    /// The allocation was deleted on request.
     Released,
 }
 
@@ -99,22 +99,21 @@ pub enum RequestKind {
 pub enum Failure {
     /// No answer.
     TimedOut,
-    /// Answers, but none whose integrity could be verified (RFC 8489 §9.2.5).
+    /// Answers arrived, but none with valid integrity (RFC 8489 §9.2.5).
     IntegrityViolated,
-    /// A nonce promises password algorithms that are not listed: somebody on the path wants us to
-    /// use a weaker one (RFC 8489 §9.2.5).
+    /// A nonce promises password algorithms that are not listed: a bid-down attack (RFC 8489 §9.2.5).
     BidDown,
     /// No acceptable password algorithm is offered.
     NoAlgorithm,
-    /// The server asks for credentials and there are none, or they cannot be used (the name is too
-    /// long, the password has forbidden characters).
+    /// The server requires credentials and there are none, or they are unusable (the name is too long, the
+    /// password has forbidden characters).
     Credentials,
     /// One challenge after the other.
     TooManyChallenges,
     /// Sent elsewhere too often, in a circle, or without an address that could be used.
     Redirect,
-    /// A success without what a success must have, or an answer with attributes that must be
-    /// understood and are not (RFC 8489 §6.3.3).
+    /// A success without a required attribute, or an answer with unknown comprehension-required attributes (RFC
+    /// 8489 §6.3.3).
     Malformed,
 }
 

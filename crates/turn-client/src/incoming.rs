@@ -10,19 +10,19 @@ pub enum Incoming<'d> {
     Data {
         /// Sender.
         peer: PeerAddr,
-        /// Its data: a part of the datagram handed in.
+        /// Its data: a part of the datagram.
         payload: &'d [u8],
         /// The channel it came by, or `None` for a Data indication.
         channel: Option<ChannelNumber>,
     },
     /// An ICMP error about something sent to a peer (RFC 8656 §11.6).
     Icmp {
-        /// To whom it was sent.
+        /// Destination of the datagram.
         peer: PeerAddr,
         /// The error.
         icmp: Icmp,
     },
-    /// An answer to one of our requests; events tell what came of it.
+    /// An answer to a request of this client; events report the result.
     Answer,
     /// Nothing that counts.
     Ignored(IgnoreReason),
@@ -35,14 +35,14 @@ pub enum IgnoreReason {
     NotStun,
     /// STUN or ChannelData with an error in it.
     Malformed,
-    /// A response to no request of ours, or to one already answered.
+    /// A response to an unknown request, or to one already answered.
     UnknownTransaction,
     /// A message that a server does not send.
     Unexpected,
-    /// ChannelData on a channel we did not ask for.
+    /// ChannelData on an unbound channel.
     UnknownChannel,
-    /// Data from a peer we asked no permission for (RFC 8656 §11.4).
+    /// Data from a peer without a permission (RFC 8656 §11.4).
     NoPermission,
-    /// A response without proof of who sent it (RFC 8489 §9.2.5).
+    /// A response without valid integrity (RFC 8489 §9.2.5).
     Untrusted,
 }

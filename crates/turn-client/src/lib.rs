@@ -1,12 +1,11 @@
 //! The rules of a TURN client (RFC 8656), as a value.
 //!
-//! A [`Client`] is fed datagrams and time and says what to send. It owns no socket and reads no
-//! clock. It logs in, keeps its allocation, permissions and channels alive until told otherwise,
-//! and hands over what peers sent. To drive it:
+//! A [`Client`] takes datagrams and time, and returns datagrams to send. It owns no socket and reads no clock. It
+//! authenticates, refreshes its allocation, permissions and channels, and returns data of peers. To drive it:
 //!
 //! ```text
 //! client.allocate(now, AllocateOptions::default());
-//! client.permit(now, peer.ip());                 // or bind_channel; both may be asked beforehand
+//! client.permit(now, peer.ip());                 // or bind_channel; both may be called beforehand
 //! loop {
 //!     while let Some(bytes) = client.poll_transmit() { send them to client.server() }
 //!     while let Some(event) = client.poll_event()    { allocated, ready, refused, lost ... }
@@ -17,7 +16,7 @@
 //! client.write_channel_data(&mut out, channel, payload) // payload for a peer, into the caller's buffer
 //! ```
 //!
-//! The datagrams of one server only are to be handed in: a connected socket sees to that.
+//! Pass datagrams of the configured server only: a connected socket ensures that.
 #![no_std]
 #![forbid(unsafe_code)]
 

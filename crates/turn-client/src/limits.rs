@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
-/// Requests in flight at a time: what RFC 8489 §6.2.1 recommends towards one server. Upkeep waits
-/// for room; what the caller asks for explicitly (Allocate, Refresh, Binding) does not.
+/// Requests in flight at a time: the recommendation of RFC 8489 §6.2.1 for one server. Upkeep waits for room;
+/// explicit requests of the caller (Allocate, Refresh, Binding) do not.
 pub(crate) const IN_FLIGHT_MAX: usize = 10;
 
-/// Requests in flight that the caller asked for explicitly, on top of the above.
+/// Explicit requests of the caller in flight, in addition to the above.
 pub(crate) const EXPLICIT_MAX: usize = 16;
 
 /// Permissions kept: as many as a server may be set up to grant in one allocation.
@@ -19,7 +19,7 @@ pub(crate) const CHANNELS_MAX: usize = 4096;
 /// packet beside long credentials.
 pub(crate) const PEERS_PER_REQUEST_MAX: usize = 8;
 
-/// Events kept for a caller that does not ask for them; beyond it the oldest are dropped.
+/// Events kept for a caller that does not poll; beyond it the oldest are dropped.
 pub(crate) const EVENTS_MAX: usize = 8192;
 
 /// Challenges (401, 438) followed in a row for one request: a login, a stale nonce and a change of
@@ -42,11 +42,11 @@ pub(crate) const USERNAME_MAX: usize = 508;
 /// A request in bytes.
 pub(crate) const REQUEST_MAX: usize = 2560;
 
-/// How long before its end an allocation or a channel is refreshed. Longer than a transaction can
-/// take (39.5 s), so that every retransmission comes in time.
+/// Time before its expiry at which an allocation or a channel is refreshed. Longer than a transaction can take
+/// (39.5 s), so that every retransmission is in time.
 pub(crate) const REFRESH_MARGIN: Duration = Duration::from_secs(60);
 
-/// How long after a failed refresh it is tried again while there is time.
+/// Delay before a failed refresh is repeated, while there is time.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Permissions due within this time join a CreatePermission that goes out anyway.

@@ -54,8 +54,8 @@ impl Login {
         Ok(Self { realm: realm.into(), nonce: nonce.into(), user, algorithms, key })
     }
 
-    /// Whether a request sealed with the other would be judged alike: 401 to such a request is
-    /// final (RFC 8489 §9.2.5).
+    /// True if the server would treat a request with the other credential alike: 401 to such a request is final
+    /// (RFC 8489 §9.2.5).
     pub(crate) fn is_same_credential(&self, other: &Self) -> bool {
         let chosen = |login: &Self| login.algorithms.as_ref().map(|(_, chosen)| *chosen);
         self.realm == other.realm && self.user == other.user && chosen(self) == chosen(other)
@@ -69,7 +69,7 @@ impl Login {
         };
         builder.realm(&self.realm).nonce(&self.nonce);
         if let Some((offered, chosen)) = &self.algorithms {
-            // Byte for byte as it was offered: that is what the server compares.
+            // Byte for byte as offered: the server compares it.
             builder.attribute(AttributeType::PASSWORD_ALGORITHMS, offered);
             builder.password_algorithm(*chosen);
         }
@@ -80,36 +80,35 @@ impl Login {
         &self.key
     }
 
-    /// How requests are sealed, and answers must be: once algorithms were negotiated, SHA-256
-    /// (RFC 8489 §9.2.4).
-    pub(crate) const fn seal(&self) -> IntegrityKind {
+    /// Integrity attribute of requests, required in answers: once algorithms were negotiated, SHA-256 (RFC 8489
+    /// §9.2.4).
+    pub(crate) const fn integrity(&self) -> IntegrityKind {
         match self.algorithms {
             Some(_) => IntegrityKind::Sha256,
             None => IntegrityKind::Sha1,
         }
     }
 
-    /// Whether an answer is sealed as it must be. The weaker seal in place of the stronger one
-    /// counts as none.
-    pub(crate) fn vouches_for(&self, message: &Message<'_>) -> bool {
+    /// True if an answer has valid integrity. The weaker attribute in place of the stronger one is invalid.
+    pub(crate) fn authenticates(&self, message: &Message<'_>) -> bool {
         let integrity = message.integrity();
-        let sealed = match self.seal() {
+        let valid = match self.integrity() {
             IntegrityKind::Sha1 => integrity.sha1.is_some() && integrity.sha256.is_none(),
             IntegrityKind::Sha256 => integrity.sha256.is_some(),
         };
-        sealed && message.verify(&self.key)
+        valid && message.verify(&self.key)
     }
 }
 
-/// Whether an answer that is no challenge promises password algorithms and lists none: such an
-/// answer must be ignored (RFC 8489 §9.2.5).
+/// True if an answer other than a challenge promises password algorithms and lists none: it must be ignored
+/// (RFC 8489 §9.2.5).
 pub(crate) fn breaks_nonce_promise(message: &Message<'_>) -> bool {
     let nonce = message.first(AttributeType::NONCE).and_then(|value| value::nonce(value).ok());
     nonce.and_then(SecurityFeatures::of_nonce).is_some_and(|features| features.password_algorithms)
         && message.first(AttributeType::PASSWORD_ALGORITHMS).is_none()
 }
 
-/// How the user is named in requests, and the key.
+/// User attribute of requests, and the key.
 fn identify(
     config: &ClientConfig,
     realm: &str,

@@ -18,7 +18,7 @@ const UDP: u8 = 17;
 /// Why a request was not even made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestError {
-    /// There is an allocation already, or one is being asked for.
+    /// There is an allocation already, or a request for one is in flight.
     AllocationExists,
     /// There is no allocation.
     NoAllocation,
@@ -38,7 +38,7 @@ impl fmt::Display for RequestError {
 
 impl core::error::Error for RequestError {}
 
-/// What a request is made of besides its purpose.
+/// Common parts of all requests.
 pub(crate) struct Writer<'a> {
     pub(crate) config: &'a ClientConfig,
     pub(crate) options: AllocateOptions,
@@ -76,7 +76,7 @@ impl Writer<'_> {
                 builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer.0);
             }
         }
-        let len = self.seal(builder)?;
+        let len = self.finish(builder)?;
         Some(buffer[..len].to_vec())
     }
 
@@ -116,14 +116,14 @@ impl Writer<'_> {
         }
     }
 
-    fn seal(&self, mut builder: MessageBuilder<'_>) -> Option<usize> {
+    fn finish(&self, mut builder: MessageBuilder<'_>) -> Option<usize> {
         match (self.login, self.config.fingerprint) {
             (None, false) => builder.finish(),
             (None, true) => builder.fingerprint(),
             (Some(login), fingerprint) => {
                 login.write(&mut builder);
-                let sealed = builder.integrity(login.seal(), login.key());
-                if fingerprint { sealed.fingerprint() } else { sealed.finish() }
+                let signed = builder.integrity(login.integrity(), login.key());
+                if fingerprint { signed.fingerprint() } else { signed.finish() }
             }
         }
     }

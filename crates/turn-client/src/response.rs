@@ -1,5 +1,4 @@
-//! Reading answers: who may be believed (RFC 8489 §9.2.5), and what follows from them
-//! (RFC 8656 §§7.3, 8.3, 10.3, 12.3).
+//! Answers: their authentication (RFC 8489 §9.2.5), and their effects (RFC 8656 §§7.3, 8.3, 10.3, 12.3).
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -53,7 +52,7 @@ impl Client {
         if let Some((code @ (401 | 438), reason)) = error {
             return self.read_challenge(now, at, message, (code, reason));
         }
-        if breaks_nonce_promise(message) || !self.believes(at, message) {
+        if breaks_nonce_promise(message) || !self.is_authentic(at, message) {
             return self.distrust(now, at);
         }
         let transaction = self.transactions.remove(at);
@@ -69,10 +68,10 @@ impl Client {
         Incoming::Answer
     }
 
-    /// Whether the answer may come from whom we asked. A request without credentials has only its
-    /// transaction id to know its answer by.
-    fn believes(&self, at: usize, message: &Message<'_>) -> bool {
-        self.transactions[at].login.as_ref().is_none_or(|login| login.vouches_for(message))
+    /// True if the answer is authentic. A request without credentials has only its transaction id to recognise
+    /// the answer by.
+    fn is_authentic(&self, at: usize, message: &Message<'_>) -> bool {
+        self.transactions[at].login.as_ref().is_none_or(|login| login.authenticates(message))
     }
 
     /// An answer that cannot be believed: over UDP as if it had never come, over TCP the end, for
@@ -102,7 +101,7 @@ impl Client {
         }
         let login = match Login::from_challenge(&self.config, message) {
             Ok(login) => login,
-            // Anybody could have sent it: wait for a better one.
+            // It may be forged: wait for a valid one.
             Err(Failure::Malformed) => return Incoming::Ignored(IgnoreReason::Malformed),
             Err(failure) => {
                 let transaction = self.transactions.remove(at);
@@ -167,7 +166,7 @@ impl Client {
         self.visited.push(self.config.server);
         self.config.server = target;
         self.login = None;
-        // Whatever else is in flight was asked of the other server.
+        // Other requests in flight were for the previous server.
         self.transactions.clear();
         self.tell(Event::Redirected { server: target, domain: domain.map(Into::into) });
         self.start(now, Purpose::Allocate, 0);

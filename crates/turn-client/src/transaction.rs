@@ -11,7 +11,7 @@ use crate::config::Retransmission;
 use crate::event::RequestKind;
 use crate::login::Login;
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Binding,
@@ -53,15 +53,15 @@ pub(crate) struct Transaction {
     pub(crate) purpose: Purpose,
     /// The request as sent each time: retransmissions are the same bytes.
     pub(crate) bytes: Vec<u8>,
-    /// What it was sealed with, and its answer must be.
+    /// Credential of the request, required in its answer.
     pub(crate) login: Option<Arc<Login>>,
-    /// When it was first sent: what the server grants counts from then at the earliest.
+    /// Time of the first transmission: granted lifetimes count from then at the earliest.
     pub(crate) started: Instant,
-    /// When it is sent again, or given up.
+    /// Time of the next transmission, or of the failure.
     pub(crate) deadline: Instant,
     /// Waits to be picked up for sending.
     pub(crate) to_send: bool,
-    /// An answer came whose integrity did not verify.
+    /// An answer with invalid integrity arrived.
     pub(crate) untrusted: bool,
     /// Challenges followed so far on behalf of this purpose.
     pub(crate) challenges: u8,
@@ -119,7 +119,7 @@ impl Timing {
         if self.reliable { 1 } else { self.retransmission.sends_max }
     }
 
-    /// How long to wait after the `sends`-th transmission at `sent`.
+    /// Deadline after the transmission number `sends` at `sent`.
     fn deadline_after(self, sent: Instant, sends: u32) -> Instant {
         let Retransmission { rto, last_wait, reliable_timeout, .. } = self.retransmission;
         sent + if self.reliable {

@@ -1,7 +1,7 @@
-//! What is to be kept alive, and when each thing is due.
+//! Refreshes of the allocation, permissions and channels.
 //!
-//! Permissions and channels are wishes first: they are asked for once there is an allocation and
-//! room for a request, refreshed before they end, and reported when they are lost.
+//! Permissions and channels are recorded first: they are requested once there is an allocation and room for a
+//! request, refreshed before they expire, and reported when they are lost.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -14,10 +14,10 @@ use crate::allocation::Allocation;
 use crate::limits::{JOIN_WITHIN, PEERS_PER_REQUEST_MAX, REFRESH_MARGIN, RETRY_AFTER};
 use crate::transaction::Purpose;
 
-/// How long something is held, and when to ask for it again.
+/// Lifetime of a permission or channel, and the time of its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
-    /// When the server ends it at the earliest; `None` before it was granted.
+    /// Earliest expiry at the server; `None` before it was granted.
     expires: Option<Instant>,
     due: Instant,
     pub(crate) in_flight: bool,
@@ -69,7 +69,7 @@ impl Lease {
 struct Permission {
     peer: IpAddr,
     lease: Lease,
-    /// Asked for without others since a request for several was refused.
+    /// Requested alone, after a request for several was refused.
     alone: bool,
 }
 
@@ -93,10 +93,10 @@ pub(crate) enum Lost {
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     allocation: Option<Allocation>,
-    /// When each relayed address ends.
-    halves: [Option<Instant>; 2],
+    /// Expiry of each relayed address.
+    expiries: [Option<Instant>; 2],
     lease: Option<Lease>,
-    /// The allocation is being given back: nothing is refreshed any more.
+    /// The allocation is being deleted: nothing is refreshed any more.
     releasing: bool,
     permissions: Vec<Permission>,
     /// By channel number, from 0x4000 on.
@@ -118,7 +118,7 @@ impl Upkeep {
     pub(crate) fn allocated(&mut self, allocation: Allocation, started: Instant) {
         let mut lease = Lease::wanted(started);
         lease.granted(started, allocation.lifetime);
-        self.halves = allocation.relayed.map(|half| half.map(|_| started + allocation.lifetime));
+        self.expiries = allocation.relayed.map(|half| half.map(|_| started + allocation.lifetime));
         self.allocation = Some(allocation);
         self.lease = Some(lease);
         self.releasing = false;
@@ -146,15 +146,15 @@ impl Upkeep {
         };
         for family in IpFamily::ALL {
             let at = family as usize;
-            if self.halves[at].is_none() || half.is_some_and(|half| half != family) {
+            if self.expiries[at].is_none() || half.is_some_and(|half| half != family) {
                 continue;
             }
-            self.halves[at] = (!lifetime.is_zero()).then_some(started + lifetime);
+            self.expiries[at] = (!lifetime.is_zero()).then_some(started + lifetime);
             allocation.relayed[at] =
                 allocation.relayed[at].filter(|_: &RelayedAddr| !lifetime.is_zero());
         }
         lease.in_flight = false;
-        let live = || self.halves.iter().flatten().copied();
+        let live = || self.expiries.iter().flatten().copied();
         let (Some(first), Some(last)) = (live().min(), live().max()) else { return false };
         // Due by the half that ends first; lost with the half that ends last.
         lease.granted(started, first.saturating_since(started));
@@ -175,7 +175,7 @@ impl Upkeep {
         self.permissions.len()
     }
 
-    /// Whether we asked for this permission, and it may therefore be installed.
+    /// True if this client requested the permission, so that it may be installed.
     pub(crate) fn wants_permission(&self, peer: IpAddr) -> bool {
         self.permissions.iter().any(|permission| permission.peer == peer)
     }
@@ -205,9 +205,8 @@ impl Upkeep {
             .is_some_and(|permission| permission.lease.granted(started, lifetime))
     }
 
-    /// A request for these came to nothing. When the server `refused` several, they are tried
-    /// again one by one, since one of them may have spoilt it for all; otherwise only those still
-    /// held are kept.
+    /// Handles a failed request for these. If the server `refused` several, they are requested again one by
+    /// one, since one of them may have caused it; otherwise only the installed ones are kept.
     pub(crate) fn permissions_not_granted(
         &mut self,
         now: Instant,
@@ -277,7 +276,7 @@ impl Upkeep {
         }
     }
 
-    /// Whom a channel is, or may already be, bound to.
+    /// Peer that a channel is, or may already be, bound to.
     pub(crate) fn channel_peer(&self, number: u16) -> Option<PeerAddr> {
         let at = usize::from(number.checked_sub(ChannelNumber::MIN.get())?);
         self.channels.get(at).filter(|channel| channel.lease.is_some()).map(|channel| channel.peer)
@@ -347,8 +346,8 @@ impl Upkeep {
         Some(Lost::Channel(number_at(at)?, self.channels[at].peer))
     }
 
-    /// When [`Upkeep::next_due`] or [`Upkeep::next_lost`] has something next. Without room for
-    /// another request only losses count.
+    /// Time of the next item of [`Upkeep::next_due`] or [`Upkeep::next_lost`]. Without room for another request
+    /// only losses count.
     pub(crate) fn next_at(&self, room: bool) -> Option<Instant> {
         let lease = self.lease.as_ref()?;
         let leases = || {

@@ -1,4 +1,4 @@
-//! Packets that the system could merge for the sockets, and those that sockets send merged.
+//! Packets that the stack could merge for the sockets, and packets that sockets send merged.
 
 use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::time::Duration;
@@ -57,8 +57,8 @@ enum To {
     Client,
 }
 
-/// A client with channels to two peers. Of what the server's sockets send of their bursts, only packets
-/// leave that are to be cut into datagrams.
+/// A client with channels to two peers. Of the bursts of the server's sockets, only packets that are to be
+/// segmented leave.
 struct Crowd {
     scene: Scene,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! Other people's clients get what they get from sockets, and the kernel relays it.
+//! Third-party clients over the kernel path get the same as over sockets.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn echo_peers(scene: &Scene) -> [Running; 2] {
         let mut command = scene.lab.command(Host::Peer, "turnutils_peer");
         Running::start(command.args(["-p", "3480", "-L", &ip.to_string()]))
     });
-    // What is sent before they are there is lost, and not all clients send again.
+    // Packets sent before the routes exist may be lost, and not all clients retransmit.
     let sockets = || {
         let mut command = scene.lab.command(Host::Peer, "ss");
         Tool::run(command.args(["-Huln", "sport = :3480"]), PATIENCE).output
@@ -118,7 +118,7 @@ fn pion_echoes() {
     });
 }
 
-/// What peers send to clients with connections is handed over past the sockets.
+/// Data of peers for clients with connections is delivered through the ring.
 #[test]
 fn pion_echoes_over_connections() {
     let Some(client) = require(pion()) else { return };

@@ -1,4 +1,4 @@
-//! The host's own rules hold for what is handed over past the sockets to clients with connections.
+//! The host's own rules hold for data delivered through the ring to clients with connections.
 
 use std::net::UdpSocket;
 use std::path::Path;
@@ -49,12 +49,12 @@ impl Listening {
     }
 }
 
-/// Packets of all sessions that were handed over.
+/// Packets of all sessions delivered through the ring.
 fn handed_over(scene: &Scene) -> u64 {
     scene.traffic("by_kernel")["from_peers"]["packets"].as_u64().expect("packets")
 }
 
-/// Sends to all clients until nearly all is handed over.
+/// Sends to all clients until nearly all is delivered through the ring.
 #[track_caller]
 fn wait_for_ring(scene: &Scene, all: &[Listening]) {
     let what = || format!("it is handed over: {:#}", scene.server.json(&["status"])["offload"]);
@@ -62,7 +62,7 @@ fn wait_for_ring(scene: &Scene, all: &[Listening]) {
         let before = handed_over(scene);
         for _ in 0..20 {
             all.iter().for_each(|one| one.send("before"));
-            // A pause: without, those behind a packet on the long way follow it.
+            // A pause: without one, packets follow a punted packet through the stack.
             std::thread::sleep(Duration::from_millis(2));
         }
         std::thread::sleep(Duration::from_millis(100));

@@ -7,7 +7,7 @@ use turn_types::IpFamily::V4;
 
 use crate::{Call, Scene, by_xdp_and_tc, wait_until};
 
-/// How each interface is shown, by name.
+/// State of each interface, by name.
 fn shown(scene: &Scene) -> Vec<(String, String)> {
     let status = scene.server.json(&["status"])["offload"]["interfaces"].take();
     let text = |value: &serde_json::Value| value.as_str().unwrap_or("none").to_owned();
@@ -75,7 +75,7 @@ fn packets_that_are_longer_than_a_link_takes() {
     }
 }
 
-/// A link whose far end takes no whole frames any more has no queue for them.
+/// A link whose far end accepts no whole frames has no queue for them.
 #[test]
 fn an_interface_that_takes_no_frames_of_xdp_any_more() {
     let Some(scene) = Scene::new("xdp", |_, _| ()) else { return };

@@ -1,4 +1,4 @@
-//! What ends a route in the sockets' eyes ends it in the kernel, and nothing outlives the server.
+//! Any end of a route for the sockets ends it in the kernel, and nothing outlives the server.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use xdp_relay::limits::LEASE;
 
 use crate::{Call, Scene, by_xdp_and_tc, wait_until};
 
-/// What a busy machine may add to a second.
+/// One second, with the delay of a busy machine.
 const A_SECOND: Duration = Duration::from_secs(3);
 
 /// A call that the kernel relays.
@@ -156,7 +156,7 @@ fn a_server_that_hangs() {
         scene.server.process.signal("STOP");
         assert_closes("SIGSTOP", mode, &call, LEASE + A_SECOND);
         scene.server.process.signal("CONT");
-        // What was sent meanwhile waited at the sockets, and goes on its way now.
+        // Packets sent meanwhile waited at the sockets, and continue now.
         while call.receive_at_peer(Duration::from_millis(200)).is_some() {}
         while call.caller.receive(Duration::from_millis(200)).is_some() {}
         scene.wait_for_kernel(&call);
@@ -232,7 +232,7 @@ fn two_servers_of_one_host() {
     assert_eq!(settings(&lab), before);
 }
 
-/// What is on the server's interfaces of XDP and of traffic control.
+/// Programs of XDP and of traffic control on the server's interfaces.
 fn programs(lab: &Lab) -> String {
     let links = lab.run(Host::Server, "ip", &["-o", "link", "show"]);
     let filters = lab.run(Host::Server, "tc", &["qdisc", "show"]);
@@ -240,7 +240,7 @@ fn programs(lab: &Lab) -> String {
     links.lines().chain(filters.lines()).filter(is_one).collect()
 }
 
-/// What the server changes for its lookups.
+/// Settings that the server changes for its look-ups.
 fn settings(lab: &Lab) -> String {
     let files = ["ipv4", "ipv6"].map(|family| format!("/proc/sys/net/{family}/conf/lo/forwarding"));
     lab.run(Host::Server, "cat", &files.each_ref().map(String::as_str))

@@ -1,4 +1,4 @@
-//! What leaves the kernel path: whole, with right checksums, and counted.
+//! Frames that leave the kernel path: complete, with valid checksums, and counted.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn exchange(call: &Call) {
     }
 }
 
-/// tcpdump on what comes to a host.
+/// tcpdump of the packets that arrive at a host.
 fn watch(lab: &Lab, host: Host) -> Running {
     let end = Lab::end_towards(Host::Server);
     let mut watch = Running::start(lab.command(host, "tcpdump").args([
@@ -58,7 +58,7 @@ fn checksums(mode: &str) {
     let calls = calls(&scene);
     calls.iter().for_each(|call| scene.wait_for_kernel(call));
     let hosts = [Host::Client, Host::Peer].map(|host| watch(&scene.lab, host));
-    // Twice as many: tcpdump begins to see them some time after it said so.
+    // Twice as many: tcpdump begins to see them some time after its message.
     let enough = 2 * LENGTHS.len() * calls.len();
     for watch in hosts {
         // At one moment: more may come at any time.
@@ -129,7 +129,7 @@ fn counters(mode: &str) {
     for n in 0..40 {
         let payload = payload(100 + n, n);
         assert!(call.to_peer(&payload) && call.to_client(&payload) && call.to_client(&payload));
-        // A pause: without, those behind a packet on the long way follow it.
+        // A pause: without one, packets follow a punted packet through the stack.
         std::thread::sleep(Duration::from_millis(1));
         packets += 1;
         bytes += payload.len() as u64;

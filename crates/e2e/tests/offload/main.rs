@@ -1,5 +1,4 @@
-//! The kernel path of the real binary: what it relays is what sockets would have relayed, and it ends
-//! when they would have ended.
+//! The kernel path of the real binary: it relays as sockets would, and ends at the same time.
 
 mod bursts;
 mod clients;
@@ -11,9 +10,9 @@ mod paths;
 mod pins;
 mod privileges;
 mod reloads;
+mod routing;
 mod rules;
 mod scene;
 mod stacked;
-mod ways;
 
 use scene::{Call, Scene, by_xdp_and_tc, wait_until};

@@ -64,8 +64,8 @@ impl Far {
 /// Longer than the second link takes, with their headers.
 const LONG: usize = 1350;
 
-/// Sends long payloads to a peer behind a smaller MTU: all arrive, but for those that taught the system
-/// the MTU. Returns how many of the 50 after those the kernel relayed.
+/// Sends long payloads to a peer behind a smaller MTU: all arrive, except the ones by which the stack learned
+/// the MTU. Returns the number of the 50 after them that the kernel relayed.
 #[track_caller]
 fn long_ones_arrive(mode: &str, scene: &Scene, call: &Call) -> u64 {
     wait_until(|| format!("{mode}: long packets arrive"), || call.to_peer(&[1; LONG]));
@@ -77,8 +77,8 @@ fn long_ones_arrive(mode: &str, scene: &Scene, call: &Call) -> u64 {
     scene.by_kernel(&call.caller) - before
 }
 
-/// The router fragments packets of IPv4, whether the client's had DF or not, and refuses those of IPv6, which
-/// the system then fragments itself.
+/// The router fragments packets of IPv4, with or without DF of the client's, and refuses packets of IPv6, which
+/// the stack then fragments.
 #[test]
 fn a_router_with_a_smaller_mtu() {
     for mode in ["off", "xdp", "tc"] {

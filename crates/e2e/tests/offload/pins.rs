@@ -7,7 +7,7 @@ use turn_types::IpFamily::V4;
 
 use crate::Scene;
 
-/// A server that sees a BPF file system of these options, and nobody else does.
+/// A server that alone sees a BPF file system with these options.
 fn scene(options: &str) -> Option<Scene> {
     Scene::new("tc", |_, config| {
         let line = format!("mount -t bpf -o {options} bpf /sys/fs/bpf && exec \"$0\" \"$@\"");
@@ -15,7 +15,7 @@ fn scene(options: &str) -> Option<Scene> {
     })
 }
 
-/// What is in a directory.
+/// Entries of a directory.
 fn names(directory: &Path) -> Vec<String> {
     let entries =
         fs::read_dir(directory).unwrap_or_else(|e| panic!("{}: {e}", directory.display()));

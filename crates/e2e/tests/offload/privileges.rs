@@ -1,4 +1,4 @@
-//! Without privileges it says what is missing, and relays by sockets.
+//! Without privileges the server reports the missing ones, and relays by sockets.
 
 use turn_types::IpFamily::V4;
 

@@ -42,7 +42,7 @@ fn change(config: &mut Config, certificates: &Certificates, mode: &str, n: u32) 
     );
 }
 
-/// Sends numbers until it is told to stop: how many.
+/// Sends numbers until stopped; returns their count.
 fn send_numbers(stop: &AtomicBool, mut send: impl FnMut(&[u8])) -> u64 {
     let mut sent = 0;
     while !stop.load(Relaxed) {
@@ -68,8 +68,8 @@ fn receive_numbers(
     }
 }
 
-/// Sends numbers both ways until `during` is over: how many were sent, and what came, to the peer and to the
-/// client.
+/// Sends numbers both ways until `during` is over; returns the number sent, and the ones received, for the peer
+/// and for the client.
 fn numbered(call: &Call, during: impl FnOnce()) -> [(u64, Vec<u64>); 2] {
     let stop = AtomicBool::new(false);
     let peer: &UdpSocket = &call.peer;
@@ -144,8 +144,7 @@ fn check(scene: &Scene, of: (&str, &str), sent: u64, came: &[u64]) {
     let mut sorted = came.to_vec();
     sorted.sort_unstable();
     assert!(sorted.iter().copied().eq(0..sent), "{of:?}: {sent} sent, {}", missing(sent, came));
-    // The kernel path goes on where a packet was on the long way for 50 ms, as on a machine that is busy with
-    // other things, and says so.
+    // The kernel path continues after a packet was in the stack for 50 ms, as on a busy machine, and counts it.
     let late = came.windows(2).filter(|pair| pair[0] > pair[1]).count();
     assert!(late == 0 || scene.passed("overtaken") > 0, "{of:?}: {late} came out of order");
 }

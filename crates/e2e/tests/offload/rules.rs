@@ -1,5 +1,5 @@
-//! The host's own rules hold for flows that the kernel relays: for each of its directions a packet goes by
-//! them every two seconds, and what they do to that decides about the others.
+//! The host's own rules hold for flows that the kernel relays: a packet of each direction passes them every two
+//! seconds, and its treatment decides about the others.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ fn assert_stops(what: &str, mode: &str, call: &Call, to: To) {
         to.send(call);
         to.came(call, Duration::from_millis(5));
     }
-    // What was on its way.
+    // Packets in flight.
     std::thread::sleep(Duration::from_millis(200));
     to.drain(call);
     for _ in 0..50 {

@@ -8,10 +8,10 @@ use serde_json::Value;
 use stun_wire::ChannelNumber;
 use turn_types::IpFamily;
 
-/// How long what has to happen may take. The machine may be busy.
+/// Longest time for an expected event. The machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a datagram may take.
+/// Longest transit time of a datagram.
 pub(crate) const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
 /// A lab with a server in it.
@@ -47,7 +47,7 @@ impl Scene {
         assert!(!interfaces.is_empty() && interfaces.iter().all(is_so), "{offload:#}");
     }
 
-    /// What of the traffic since the start a part of the server relayed: `by_kernel`, `by_sockets`.
+    /// Traffic since the start relayed by a part of the server: `by_kernel`, `by_sockets`.
     pub(crate) fn traffic(&self, part: &str) -> Value {
         self.server.json(&["status"])["offload"][part].clone()
     }
@@ -59,7 +59,7 @@ impl Scene {
         passed[reason].as_u64().unwrap_or_else(|| panic!("no {reason} in {passed:#}"))
     }
 
-    /// Has a new configuration take effect: how many keys of it did.
+    /// Reloads a new configuration; returns the number of keys applied.
     #[track_caller]
     pub(crate) fn reload(&self) -> usize {
         self.server.rewrite(&self.config);
@@ -100,7 +100,7 @@ impl Scene {
         Caller::allocate(socket, server, self.config.accounts[0], relay)
     }
 
-    /// The session of a client, as the server tells it.
+    /// The server's record of a client's session.
     #[track_caller]
     pub(crate) fn session(&self, caller: &Caller) -> Value {
         let client = local(&caller.socket).to_string();
@@ -154,7 +154,7 @@ fn ip(socket: &UdpSocket) -> IpAddr {
     local(socket).ip()
 }
 
-/// Whether this process may do what a kernel path takes.
+/// Checks that this process has the privileges of a kernel path.
 fn capable() -> Result<(), String> {
     let missing = xdp_relay::device::missing_capabilities();
     let reason = || format!("BPF programs want {}", missing.join(" and "));
@@ -178,7 +178,7 @@ impl Call {
 
     /// Sends a payload to the client; whether it came.
     pub(crate) fn to_client(&self, payload: &[u8]) -> bool {
-        // What an earlier one met on its way is told to whoever sends next.
+        // An ICMP error of an earlier datagram is returned to the next send.
         drop(self.peer.send(payload).or_else(|_| self.peer.send(payload)));
         self.caller.receive(ON_ITS_WAY).as_deref() == Some(payload)
     }
@@ -223,7 +223,7 @@ pub(crate) fn by_xdp_and_tc(test: impl Fn(&str) + Sync) {
     let current = std::thread::current();
     std::thread::scope(|scope| {
         let threads = ["xdp", "tc"].map(|mode| {
-            // The name is what a skipped test is told by.
+            // The name identifies a skipped test.
             let thread =
                 std::thread::Builder::new().name(current.name().unwrap_or(mode).to_owned());
             let test = &test;

@@ -1,6 +1,6 @@
 //! The long-term credential mechanism (RFC 8489 §9.2), as a client sees it.
 
-use crate::support::{Challenge, REALM, Seal};
+use crate::support::{Challenge, Integrity, REALM};
 use crate::support::{addr, allocated, answer, at, config, error, events, sent};
 use stun_wire::{AttributeType, Class, Message, PasswordAlgorithm, SecurityFeatures};
 use turn_client::{
@@ -39,7 +39,7 @@ fn logs_in_with_the_first_algorithm_it_knows_and_repeats_the_list() {
     assert_eq!(message.first(AttributeType::PASSWORD_ALGORITHM), Some(&[0, 2, 0, 0][..]));
     assert!(message.integrity().sha256.is_some() && message.integrity().sha1.is_none());
 
-    client.handle_datagram(at(0.2), &allocated(&request, 600, Seal::Sha256));
+    client.handle_datagram(at(0.2), &allocated(&request, 600, Integrity::Sha256));
     assert!(matches!(events(&mut client)[..], [Event::Allocated(_)]));
 }
 
@@ -50,7 +50,7 @@ fn logs_in_at_an_old_server_as_an_old_client_does() {
     let message = Message::parse(&request).unwrap();
     assert!(message.first(AttributeType::PASSWORD_ALGORITHM).is_none());
     assert!(message.integrity().sha1.is_some() && message.integrity().sha256.is_none());
-    client.handle_datagram(at(0.2), &allocated(&request, 600, Seal::Sha1));
+    client.handle_datagram(at(0.2), &allocated(&request, 600, Integrity::Sha1));
     assert!(matches!(events(&mut client)[..], [Event::Allocated(_)]));
 }
 
@@ -79,7 +79,7 @@ fn uses_the_hash_of_the_name_where_wanted_and_offered() {
     assert!(Message::parse(&request).unwrap().first(AttributeType::USERNAME).is_some());
 }
 
-/// RFC 8489 §9.2.5: the nonce says that algorithms are offered, and somebody took them out.
+/// RFC 8489 §9.2.5: the nonce promises algorithms, and an attacker removed them.
 #[test]
 fn detects_a_bid_down() {
     let stripped = Challenge { algorithms: &[], ..Challenge::MODERN };
@@ -159,19 +159,19 @@ fn waits_for_an_answer_that_verifies() {
     let mut client = challenged(config(), Challenge::MODERN);
     let request = sent(&mut client);
     let spoofed = [
-        allocated(&request, 600, Seal::None),
-        allocated(&request, 600, Seal::WrongKey),
-        // The weaker seal in place of the one agreed on.
-        allocated(&request, 600, Seal::Sha1),
-        error(&request, 400, Seal::None),
-        error(&request, 486, Seal::WrongKey),
+        allocated(&request, 600, Integrity::None),
+        allocated(&request, 600, Integrity::WrongKey),
+        // The weaker integrity in place of the one agreed on.
+        allocated(&request, 600, Integrity::Sha1),
+        error(&request, 400, Integrity::None),
+        error(&request, 486, Integrity::WrongKey),
     ];
     for reply in &spoofed {
         let incoming = client.handle_datagram(at(0.2), reply);
         assert_eq!(incoming, Incoming::Ignored(IgnoreReason::Untrusted));
     }
     assert!(events(&mut client).is_empty());
-    client.handle_datagram(at(0.3), &allocated(&request, 600, Seal::Sha256));
+    client.handle_datagram(at(0.3), &allocated(&request, 600, Integrity::Sha256));
     assert!(matches!(events(&mut client)[..], [Event::Allocated(_)]));
 }
 
@@ -179,7 +179,7 @@ fn waits_for_an_answer_that_verifies() {
 fn reports_violated_integrity_when_no_good_answer_came() {
     let mut client = challenged(config(), Challenge::MODERN);
     let request = sent(&mut client);
-    client.handle_datagram(at(0.2), &allocated(&request, 600, Seal::WrongKey));
+    client.handle_datagram(at(0.2), &allocated(&request, 600, Integrity::WrongKey));
     while let Some(next) = client.poll_timeout() {
         client.handle_timeout(next);
     }
@@ -188,7 +188,7 @@ fn reports_violated_integrity_when_no_good_answer_came() {
     let mut client =
         challenged(ClientConfig { transport: Transport::Tcp, ..config() }, Challenge::MODERN);
     let request = sent(&mut client);
-    client.handle_datagram(at(0.2), &allocated(&request, 600, Seal::WrongKey));
+    client.handle_datagram(at(0.2), &allocated(&request, 600, Integrity::WrongKey));
     assert_eq!(events(&mut client), failed(Failure::IntegrityViolated), "at once");
 }
 
@@ -198,7 +198,7 @@ fn ignores_an_answer_that_breaks_the_promise_of_its_nonce() {
     let mut client = challenged(config(), Challenge::MODERN);
     let request = sent(&mut client);
     let features = SecurityFeatures { password_algorithms: true, username_anonymity: false };
-    let reply = answer(&request, Class::Success, Seal::Sha256, |builder| {
+    let reply = answer(&request, Class::Success, Integrity::Sha256, |builder| {
         builder.nonce(std::str::from_utf8(&features.cookie()).unwrap());
         builder.xor_address(AttributeType::XOR_RELAYED_ADDRESS, addr("198.51.100.1:50000"));
         builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, addr("203.0.113.5:6000"));
@@ -213,6 +213,6 @@ fn an_open_relay_needs_no_login() {
     let mut client = Client::new(config());
     client.allocate(at(0.0), AllocateOptions::default()).unwrap();
     let request = sent(&mut client);
-    client.handle_datagram(at(0.1), &allocated(&request, 600, Seal::None));
+    client.handle_datagram(at(0.1), &allocated(&request, 600, Integrity::None));
     assert!(matches!(events(&mut client)[..], [Event::Allocated(_)]));
 }

@@ -1,6 +1,6 @@
 //! Requests over an unreliable transport (RFC 8489 §6.2).
 
-use crate::support::{Challenge, Seal};
+use crate::support::{Challenge, Integrity};
 use crate::support::{addr, all_sent, answer, at, config, error, events, sent};
 use stun_wire::{AttributeType, Class};
 use turn_client::{
@@ -61,7 +61,7 @@ fn an_answer_ends_the_transaction_and_counts_once() {
     let mut client = Client::new(config());
     client.binding(at(0.0)).unwrap();
     let request = sent(&mut client);
-    let reply = answer(&request, Class::Success, Seal::None, |builder| {
+    let reply = answer(&request, Class::Success, Integrity::None, |builder| {
         builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, addr("203.0.113.5:6000"));
     });
     assert_eq!(client.handle_datagram(at(0.1), &reply), Incoming::Answer);
@@ -78,9 +78,9 @@ fn answers_to_other_requests_are_ignored() {
     let mut client = Client::new(config());
     client.binding(at(0.0)).unwrap();
     let request = sent(&mut client);
-    let mut other_id = error(&request, 400, Seal::None);
+    let mut other_id = error(&request, 400, Integrity::None);
     other_id[19] ^= 1;
-    let mut other_method = error(&request, 400, Seal::None);
+    let mut other_method = error(&request, 400, Integrity::None);
     other_method[1] = 0x13;
     for reply in [other_id, other_method] {
         let incoming = client.handle_datagram(at(0.1), &reply);
@@ -94,7 +94,7 @@ fn an_answer_that_cannot_be_understood_ends_the_transaction() {
     let mut client = Client::new(config());
     client.binding(at(0.0)).unwrap();
     let request = sent(&mut client);
-    let reply = answer(&request, Class::Success, Seal::None, |builder| {
+    let reply = answer(&request, Class::Success, Integrity::None, |builder| {
         builder.attribute(AttributeType(0x7777), b"must be understood");
     });
     client.handle_datagram(at(0.1), &reply);
@@ -127,8 +127,8 @@ fn transaction_ids_differ_and_follow_the_seed() {
 
 #[test]
 fn follows_an_authenticated_redirect_and_no_other() {
-    let redirect = |request: &[u8], to: &str, seal| {
-        answer(request, Class::Error, seal, |builder| {
+    let redirect = |request: &[u8], to: &str, integrity| {
+        answer(request, Class::Error, integrity, |builder| {
             builder.error_code(300, "Try Alternate");
             builder.address(AttributeType::ALTERNATE_SERVER, addr("[2001:db8::9]:3478"));
             builder.address(AttributeType::ALTERNATE_SERVER, addr(to));
@@ -143,13 +143,13 @@ fn follows_an_authenticated_redirect_and_no_other() {
     let failed = Event::Failed { request: RequestKind::Allocate, failure: Failure::Redirect };
 
     let (mut client, request) = ask();
-    client.handle_datagram(at(0.1), &redirect(&request, "192.0.2.9:3478", Seal::None));
+    client.handle_datagram(at(0.1), &redirect(&request, "192.0.2.9:3478", Integrity::None));
     assert_eq!(events(&mut client), std::slice::from_ref(&failed), "not authenticated");
 
     let (mut client, request) = ask();
     client.handle_datagram(at(0.1), &Challenge::MODERN.answer(&request));
     let request = sent(&mut client);
-    client.handle_datagram(at(0.2), &redirect(&request, "192.0.2.9:3478", Seal::Sha256));
+    client.handle_datagram(at(0.2), &redirect(&request, "192.0.2.9:3478", Integrity::Sha256));
     assert_eq!(client.server().0, addr("192.0.2.9:3478"), "of our own family");
     assert!(matches!(&events(&mut client)[..], [Event::Redirected { domain: None, .. }]));
 
@@ -157,7 +157,7 @@ fn follows_an_authenticated_redirect_and_no_other() {
     assert!(stun_wire::Message::parse(&fresh).unwrap().first(AttributeType::NONCE).is_none());
     client.handle_datagram(at(0.3), &Challenge::MODERN.answer(&fresh));
     let request = sent(&mut client);
-    client.handle_datagram(at(0.4), &redirect(&request, "192.0.2.1:3478", Seal::Sha256));
+    client.handle_datagram(at(0.4), &redirect(&request, "192.0.2.1:3478", Integrity::Sha256));
     assert_eq!(events(&mut client), [failed], "in a circle");
     assert_eq!(client.poll_timeout(), None);
 }

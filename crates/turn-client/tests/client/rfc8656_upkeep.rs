@@ -1,9 +1,9 @@
-//! Allocations, permissions and channels are kept alive, and losses are told (RFC 8656 §§7-12).
+//! Allocations, permissions and channels are refreshed, and losses are reported (RFC 8656 §§7-12).
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::support::{Challenge, Seal};
+use crate::support::{Challenge, Integrity};
 use crate::support::{
     addr, all_sent, allocated, answer, at, client_with_allocation, config, error, events, method,
     peer, refreshed, sent, serve, success,
@@ -108,7 +108,7 @@ fn reads_a_dual_allocation_with_all_its_attributes() {
     let options = AllocateOptions { families: Families::Both, ..AllocateOptions::default() };
     client.allocate(at(0.0), options).unwrap();
     let request = sent(&mut client);
-    let reply = answer(&request, Class::Success, Seal::None, |builder| {
+    let reply = answer(&request, Class::Success, Integrity::None, |builder| {
         builder.xor_address(AttributeType::XOR_RELAYED_ADDRESS, addr("[2001:db8::1]:50001"));
         builder.xor_address(AttributeType::XOR_RELAYED_ADDRESS, addr("198.51.100.1:50000"));
         builder.lifetime(900).reservation_token(*b"abcdefgh");
@@ -162,7 +162,7 @@ fn wishes_made_before_the_allocation_are_carried_out_after_it() {
     let request = sent(&mut client);
     client.handle_datagram(at(1.1), &Challenge::MODERN.answer(&request));
     let request = sent(&mut client);
-    client.handle_datagram(at(1.2), &allocated(&request, 600, Seal::Sha256));
+    client.handle_datagram(at(1.2), &allocated(&request, 600, Integrity::Sha256));
     assert_eq!(method(&sent(&mut client)), Method::CREATE_PERMISSION);
 }
 
@@ -196,14 +196,15 @@ fn one_forbidden_peer_does_not_spoil_it_for_the_others() {
     let request = sent(&mut client);
     client.handle_datagram(at(0.1), &Challenge::MODERN.answer(&request));
     let request = sent(&mut client);
-    client.handle_datagram(at(0.2), &allocated(&request, 600, Seal::Sha256));
+    client.handle_datagram(at(0.2), &allocated(&request, 600, Integrity::Sha256));
     let together = sent(&mut client);
     assert_eq!(peers_of(&together).len(), 3);
-    client.handle_datagram(at(0.3), &error(&together, 403, Seal::Sha256));
+    client.handle_datagram(at(0.3), &error(&together, 403, Integrity::Sha256));
     for request in all_sent(&mut client) {
         let [one] = peers_of(&request)[..] else { panic!("one by one") };
         let forbidden = one.ip() == addr("192.0.2.2:0").ip();
-        let reply = if forbidden { error(&request, 403, Seal::Sha256) } else { success(&request) };
+        let reply =
+            if forbidden { error(&request, 403, Integrity::Sha256) } else { success(&request) };
         client.handle_datagram(at(0.4), &reply);
     }
     assert!(client.is_permitted([192, 0, 2, 1].into()));
@@ -217,7 +218,7 @@ fn a_refused_channel_is_given_up_and_keeps_its_number() {
     let mut client = client_with_allocation();
     let channel = client.bind_channel(at(0.0), peer("192.0.2.60:9000")).unwrap();
     let request = sent(&mut client);
-    client.handle_datagram(at(0.1), &error(&request, 403, Seal::Sha256));
+    client.handle_datagram(at(0.1), &error(&request, 403, Integrity::Sha256));
     let request = RequestKind::ChannelBind(channel, peer("192.0.2.60:9000"));
     assert!(matches!(
         &events(&mut client)[..],
@@ -261,7 +262,7 @@ fn a_mismatch_ends_the_allocation_at_once() {
     client.permit(at(0.0), [192, 0, 2, 50].into()).unwrap();
     client.bind_channel(at(0.0), peer("192.0.2.60:9000")).unwrap();
     let request = all_sent(&mut client).remove(0);
-    client.handle_datagram(at(0.1), &error(&request, 437, Seal::Sha256));
+    client.handle_datagram(at(0.1), &error(&request, 437, Integrity::Sha256));
     assert_eq!(events(&mut client), [Event::AllocationLost(LossReason::Mismatch)]);
     assert!(client.is_idle() && client.poll_timeout().is_none());
     client.allocate(at(1.0), AllocateOptions::default()).unwrap();
@@ -276,7 +277,7 @@ fn giving_back_works_also_when_the_first_answer_was_lost() {
         let message = Message::parse(&request).unwrap();
         assert_eq!(message.first(AttributeType::LIFETIME), Some(&[0; 4][..]));
         let reply = if first_answer_lost {
-            error(&request, 437, Seal::Sha256)
+            error(&request, 437, Integrity::Sha256)
         } else {
             refreshed(&request, 0)
         };
@@ -294,7 +295,7 @@ fn half_of_a_dual_allocation_can_be_given_back() {
     let options = AllocateOptions { families: Families::Both, ..AllocateOptions::default() };
     client.allocate(at(0.0), options).unwrap();
     let request = sent(&mut client);
-    let reply = answer(&request, Class::Success, Seal::None, |builder| {
+    let reply = answer(&request, Class::Success, Integrity::None, |builder| {
         builder.xor_address(AttributeType::XOR_RELAYED_ADDRESS, addr("198.51.100.1:50000"));
         builder.xor_address(AttributeType::XOR_RELAYED_ADDRESS, addr("[2001:db8::1]:50001"));
         builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, addr("203.0.113.5:6000"));

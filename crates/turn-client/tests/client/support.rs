@@ -1,4 +1,4 @@
-//! A server by hand: the tests decide what it answers.
+//! A scripted server: the tests choose its answers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,9 +28,9 @@ pub(crate) fn config() -> ClientConfig {
     ClientConfig::new(ServerAddr(addr("192.0.2.1:3478")), "alice", "wonderland", [7; 32])
 }
 
-/// How the server of a test seals its answers.
+/// Integrity attribute of the test server's answers.
 #[derive(Clone, Copy)]
-pub(crate) enum Seal {
+pub(crate) enum Integrity {
     None,
     Sha1,
     Sha256,
@@ -52,7 +52,7 @@ fn key(kind: IntegrityKind) -> IntegrityKey {
 pub(crate) fn answer(
     request: &[u8],
     class: Class,
-    seal: Seal,
+    integrity: Integrity,
     write: impl FnOnce(&mut MessageBuilder<'_>),
 ) -> Vec<u8> {
     let request = Message::parse(request).unwrap();
@@ -60,26 +60,28 @@ pub(crate) fn answer(
     let mut builder =
         MessageBuilder::new(&mut out, class, request.method(), request.transaction_id());
     write(&mut builder);
-    let len = match seal {
-        Seal::None => builder.finish(),
-        Seal::Sha1 => builder.integrity(IntegrityKind::Sha1, &key(IntegrityKind::Sha1)).finish(),
-        Seal::Sha256 => {
+    let len = match integrity {
+        Integrity::None => builder.finish(),
+        Integrity::Sha1 => {
+            builder.integrity(IntegrityKind::Sha1, &key(IntegrityKind::Sha1)).finish()
+        }
+        Integrity::Sha256 => {
             builder.integrity(IntegrityKind::Sha256, &key(IntegrityKind::Sha256)).finish()
         }
-        Seal::WrongKey => {
+        Integrity::WrongKey => {
             builder.integrity(IntegrityKind::Sha256, &IntegrityKey::new(b"guess")).finish()
         }
     };
     out[..len.unwrap()].to_vec()
 }
 
-pub(crate) fn error(request: &[u8], code: u16, seal: Seal) -> Vec<u8> {
-    answer(request, Class::Error, seal, |builder| {
+pub(crate) fn error(request: &[u8], code: u16, integrity: Integrity) -> Vec<u8> {
+    answer(request, Class::Error, integrity, |builder| {
         builder.error_code(code, stun_wire::reason_phrase(code));
     })
 }
 
-/// What a challenge says besides its code.
+/// Attributes of a challenge.
 #[derive(Clone, Copy)]
 pub(crate) struct Challenge {
     pub(crate) code: u16,
@@ -102,7 +104,7 @@ impl Challenge {
         Self { code: 401, features: None, algorithms: &[], nonce: "an-old-nonce" };
 
     pub(crate) fn answer(self, request: &[u8]) -> Vec<u8> {
-        answer(request, Class::Error, Seal::None, |builder| {
+        answer(request, Class::Error, Integrity::None, |builder| {
             let cookie = self.features.map(SecurityFeatures::cookie);
             let cookie = cookie.as_ref().map_or("", |cookie| std::str::from_utf8(cookie).unwrap());
             builder.error_code(self.code, "").realm(REALM);
@@ -115,8 +117,8 @@ impl Challenge {
 }
 
 /// A success to an Allocate, for `secs`.
-pub(crate) fn allocated(request: &[u8], secs: u32, seal: Seal) -> Vec<u8> {
-    answer(request, Class::Success, seal, |builder| {
+pub(crate) fn allocated(request: &[u8], secs: u32, integrity: Integrity) -> Vec<u8> {
+    answer(request, Class::Success, integrity, |builder| {
         builder.xor_address(AttributeType::XOR_RELAYED_ADDRESS, addr("198.51.100.1:50000"));
         builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, addr("203.0.113.5:6000"));
         builder.lifetime(secs);
@@ -124,11 +126,11 @@ pub(crate) fn allocated(request: &[u8], secs: u32, seal: Seal) -> Vec<u8> {
 }
 
 pub(crate) fn success(request: &[u8]) -> Vec<u8> {
-    answer(request, Class::Success, Seal::Sha256, |_| {})
+    answer(request, Class::Success, Integrity::Sha256, |_| {})
 }
 
 pub(crate) fn refreshed(request: &[u8], secs: u32) -> Vec<u8> {
-    answer(request, Class::Success, Seal::Sha256, |builder| {
+    answer(request, Class::Success, Integrity::Sha256, |builder| {
         builder.lifetime(secs);
     })
 }
@@ -159,14 +161,14 @@ pub(crate) fn client_with_allocation() -> Client {
     let request = sent(&mut client);
     client.handle_datagram(at(0.0), &Challenge::MODERN.answer(&request));
     let request = sent(&mut client);
-    let reply = allocated(&request, 600, Seal::Sha256);
+    let reply = allocated(&request, 600, Integrity::Sha256);
     let incoming = client.handle_datagram(at(0.0), &reply);
     assert_eq!(incoming, Incoming::Answer);
     assert!(matches!(events(&mut client)[..], [Event::Allocated(_)]));
     client
 }
 
-/// Answers everything the client sends until it is quiet; what it sent.
+/// Answers all requests of the client until it is idle; returns the requests.
 pub(crate) fn serve(client: &mut Client, now: Instant) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Ways between clients and peers: listeners, interfaces, and clients that are each other's peers.
+//! Routing between clients and peers: listeners, interfaces, and clients that are peers of each other.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Pair {
         Self { ends: [(a, to_b), (b, to_a)] }
     }
 
-    /// Whether a payload comes from each to the other.
+    /// True if a payload arrives in both directions.
     fn exchange(&self, payload: &[u8]) -> bool {
         let [a, b] = &self.ends;
         [(a, b), (b, a)].into_iter().all(|((from, channel), (to, _))| {
@@ -137,7 +137,7 @@ fn a_forged_relayed_address_is_nobodys_peer() {
             passed["hairpin"].as_u64() >= Some(2),
             "{mode}: it came to the program: {passed:#}"
         );
-        // The same frame from somebody who is a peer does come: it is well made.
+        // The same frame from a real peer arrives: it is well formed.
         let peer = scene.lab.socket(Host::Peer, (scene.lab.v4.peer, 0));
         let call = scene.call_to(V4, peer);
         let (from, to) = (local(&call.peer).to_string(), call.caller.relayed().to_string());
