@@ -1,27 +1,28 @@
-//! Making changes, each noted before it is made.
+//! Making changes, each recorded before it is made.
 
+use crate::catalogue::CHANNELS;
 use crate::host::Host;
-use crate::item::{Change, Item, Scope, Verdict};
-use crate::items::queues;
+use crate::item::{Change, Verdict};
 use crate::setting::{Setting, SettingError};
 use crate::state::{State, StateError};
+use crate::survey::{Item, Scope};
 
-/// A change, and what became of it.
+/// A change and its outcome.
 #[derive(Debug)]
 pub struct Applied {
     /// The item that it was for.
     pub item: &'static str,
-    /// Where it belongs.
+    /// Place of its value.
     pub scope: Scope,
-    /// What was to be set.
+    /// The setting.
     pub setting: Setting,
-    /// To what.
+    /// Its new value.
     pub to: String,
-    /// What became of it.
+    /// Outcome.
     pub outcome: Outcome,
 }
 
-/// What became of a change.
+/// Outcome of a change.
 #[derive(Debug)]
 pub enum Outcome {
     /// It was made.
@@ -31,22 +32,22 @@ pub enum Outcome {
     },
     /// The value was there already.
     Already,
-    /// It was taken, and is another value than was asked for.
+    /// It was made, and the kernel chose another value.
     Differs {
         /// The value before.
         before: String,
         /// The value now.
         now: String,
     },
-    /// It was refused, and the value is what it was.
+    /// It was refused, and the value is unchanged.
     Failed(SettingError),
 }
 
-/// Makes the changes that items advise, in their order. What a change of the channels makes new
-/// (queues, interrupts) is looked at again with `again`, before the items behind it.
+/// Makes the changes that items advise, in their order. After a change of the channels, which makes other
+/// queues and interrupts, `again` looks at the items behind it once more.
 ///
 /// # Errors
-/// The state cannot be written: nothing is changed that is not noted.
+/// The state cannot be written: nothing is changed without a record.
 pub fn apply(
     host: &Host,
     state: &mut State,
@@ -54,7 +55,7 @@ pub fn apply(
     again: impl FnOnce() -> Vec<Item>,
 ) -> Result<Vec<Applied>, StateError> {
     let (channels, rest): (Vec<_>, Vec<_>) =
-        items.into_iter().partition(|item| *item.entry == queues::CHANNELS);
+        items.into_iter().partition(|item| item.entry.name == CHANNELS);
     let mut applied = Vec::new();
     for item in &channels {
         make(host, state, item, &mut applied)?;
@@ -64,7 +65,7 @@ pub fn apply(
         Outcome::Already | Outcome::Failed(_) => false,
     });
     let rest = if changed { again() } else { rest };
-    for item in rest.iter().filter(|item| *item.entry != queues::CHANNELS) {
+    for item in rest.iter().filter(|item| item.entry.name != CHANNELS) {
         make(host, state, item, &mut applied)?;
     }
     Ok(applied)
@@ -127,7 +128,7 @@ fn set(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::items::survey;
+    use crate::survey::survey;
     use crate::testing::{Fake, wants};
 
     fn items(fake: &Fake) -> Vec<Item> {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_advised_is_good_afterwards() {
+    fn advised_values_are_good_afterwards() {
         let fake = Fake::whole();
         let applied = apply_all(&fake);
         assert!(applied.len() > 10, "{applied:?}");
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_makes_of_a_value_is_what_is_noted() {
+    fn values_that_the_kernel_changed_are_recorded() {
         let fake = Fake::whole();
         fake.set("eth0", "rounds", "2048");
         let applied = apply_all(&fake);

@@ -1,5 +1,5 @@
-//! What `ethtool` prints. Its text is read and not its JSON: every version prints the text alike, and
-//! those of supported distributions have JSON for features alone.
+//! The output of `ethtool`. Its text is read and not its JSON: every version prints the same text, and
+//! those of supported distributions have JSON for features only.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ pub(crate) struct Amounts {
 }
 
 impl Amounts {
-    /// The most that the card has.
+    /// The maximum of the card.
     pub(crate) fn most(&self, name: &str) -> Option<u64> {
         self.most.get(name).copied()
     }
 
-    /// What it has now.
+    /// The value now.
     pub(crate) fn current(&self, name: &str) -> Option<u64> {
         self.current.get(name).copied()
     }
@@ -42,9 +42,9 @@ pub(crate) fn amounts(text: &str) -> Amounts {
 /// A feature, as `ethtool -k` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Feature {
-    /// Whether it is at work.
+    /// Whether it is on.
     pub(crate) on: bool,
-    /// Whether it is as it is for good.
+    /// Whether it cannot be changed.
     pub(crate) fixed: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn feature(text: &str, name: &str) -> Option<Feature> {
     Some(Feature { on, fixed: value.contains("[fixed]") })
 }
 
-/// Whether the card chooses by itself how long it gathers received packets.
+/// State of adaptive coalescing of received packets.
 pub(crate) fn adaptive_rx(text: &str) -> Option<bool> {
     // One line has both directions: "Adaptive RX: off  TX: n/a".
     match value(text, "Adaptive RX")?.split_whitespace().next()? {
@@ -70,7 +70,7 @@ pub(crate) fn adaptive_rx(text: &str) -> Option<bool> {
     }
 }
 
-/// Microseconds that received packets are gathered.
+/// Microseconds of coalescing of received packets.
 pub(crate) fn rx_usecs(text: &str) -> Option<u64> {
     value(text, "rx-usecs")?.parse().ok()
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn maxima_and_numbers_of_now_are_told_apart() {
+    fn maxima_and_current_numbers_differ() {
         let text = "Channel parameters for eth0:\nPre-set maximums:\nRX:\t\tn/a\nCombined:\t8\n\
                     Current hardware settings:\nRX:\t\tn/a\nCombined:\t2\n";
         let amounts = amounts(text);

@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::cpus;
+use crate::ranges::{CPUS, parse};
 
-/// Where `ethtool` may be: administrators' directories are not in everybody's search path.
+/// Paths of `ethtool`: administrators' directories are not in every search path.
 const ETHTOOL: [&str; 3] = ["ethtool", "/usr/sbin/ethtool", "/sbin/ethtool"];
 
-/// What is said of an `ethtool` that is not there.
+/// Complaint about a missing `ethtool`.
 const NO_ETHTOOL: &str =
     "the `ethtool` command is not installed (the package is called ethtool, too)";
 
@@ -37,7 +37,7 @@ impl Host {
         Self { root: root.to_owned(), ethtool: vec![ethtool.to_owned()] }
     }
 
-    /// Where a path of the host really is.
+    /// The real path of a path of the host.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
@@ -53,13 +53,13 @@ impl Host {
         file.write_all(format!("{value}\n").as_bytes())
     }
 
-    /// Whether nobody may write to a file, root included: so the kernel shows what belongs to another
+    /// Returns whether a file has no write permission for any user: so the kernel shows values of another
     /// namespace.
     pub(crate) fn is_read_only(&self, path: &str) -> bool {
         fs::metadata(self.path(path)).is_ok_and(|file| file.permissions().mode() & 0o222 == 0)
     }
 
-    /// Whether there is such a file or directory.
+    /// Returns whether there is such a file or directory.
     pub(crate) fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
     }
@@ -73,16 +73,16 @@ impl Host {
         names
     }
 
-    /// The last part of what a symbolic link leads to.
+    /// The last part of the target of a symbolic link.
     pub(crate) fn link_name(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// The processors that work.
+    /// The processors that are online.
     pub(crate) fn cpus(&self) -> BTreeSet<usize> {
         let online = self.read("/sys/devices/system/cpu/online").unwrap_or_default();
-        let cpus = cpus::parse_list(&online).unwrap_or_default();
+        let cpus = parse(&online, CPUS).unwrap_or_default();
         if cpus.is_empty() { BTreeSet::from([0]) } else { cpus }
     }
 
@@ -94,7 +94,7 @@ impl Host {
         kib.unwrap_or_default().saturating_mul(1024)
     }
 
-    /// Whether a program of this name runs.
+    /// Returns whether a program of this name runs.
     pub(crate) fn runs(&self, program: &str) -> bool {
         let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
         let processes = self.names("/proc").into_iter().filter(is_process);
@@ -103,7 +103,7 @@ impl Host {
         })
     }
 
-    /// Runs `ethtool` and returns what it prints, or why it did not do it, in its words.
+    /// Runs `ethtool` and returns its output, or its complaint.
     pub(crate) fn ethtool(&self, arguments: &[&str]) -> Result<String, String> {
         for program in &self.ethtool {
             let mut command = Command::new(program);
@@ -121,7 +121,7 @@ impl Host {
     }
 }
 
-/// The first line of a complaint that says something, without the name of the program's inner part.
+/// The first line of a complaint, without the name of the program's inner part.
 fn complaint(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
     let line = line.unwrap_or("ethtool failed without saying why");
@@ -132,6 +132,36 @@ fn complaint(text: &str) -> String {
 fn natural(name: &str) -> (String, u64) {
     let text = name.trim_end_matches(|c: char| c.is_ascii_digit());
     (text.to_owned(), name[text.len()..].parse().unwrap_or_default())
+}
+
+/// The number of the capability to administer the network (capabilities(7)).
+const CAP_NET_ADMIN: u32 = 12;
+
+/// The privilege that this process lacks to change a host, with the reason for it; `None` where it has all.
+#[must_use]
+pub fn missing_privilege(host: &Host) -> Option<String> {
+    let status = host.read("/proc/self/status").unwrap_or_default();
+    let field = |name: &str, place: usize| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_whitespace().nth(place)?.to_owned())
+    };
+    // The second of the four is the effective one.
+    if field("Uid:", 1).is_none_or(|uid| uid != "0") {
+        return Some(
+            "root: the files of the kernel that hold these values (/proc/sys, /proc/irq, /sys) \
+             belong to root, and ethtool needs CAP_NET_ADMIN"
+                .to_owned(),
+        );
+    }
+    let capabilities = field("CapEff:", 0).and_then(|mask| u64::from_str_radix(&mask, 16).ok());
+    if capabilities.is_some_and(|mask| mask >> CAP_NET_ADMIN & 1 == 0) {
+        return Some(
+            "the capability CAP_NET_ADMIN, which this root does not have (as in a container): run \
+             this on the machine itself"
+                .to_owned(),
+        );
+    }
+    None
 }
 
 #[cfg(test)]
@@ -163,5 +193,21 @@ mod tests {
         }
         assert_eq!(fake.host().names("/q"), ["rx-9", "rx-10", "tx-0"]);
         assert_eq!(fake.host().names("/nothing"), [""; 0]);
+    }
+
+    #[test]
+    fn missing_privileges_are_named() {
+        let fake = Fake::new();
+        for (uid, capabilities, missing) in [
+            ("0", "000001ffffffffff", None),
+            ("1000", "0000000000000000", Some("root")),
+            ("0", "00000000a80425fb", Some("CAP_NET_ADMIN, which")),
+        ] {
+            let text = format!("Name:\tx\nUid:\t0\t{uid}\t0\t0\nCapEff:\t{capabilities}\n");
+            fake.put("/proc/self/status", &text);
+            let found = missing_privilege(fake.host());
+            assert_eq!(found.is_some(), missing.is_some(), "{found:?}");
+            assert!(found.unwrap_or_default().contains(missing.unwrap_or_default()));
+        }
     }
 }

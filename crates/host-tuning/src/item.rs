@@ -1,100 +1,84 @@
-//! An item on a host: what it is now, what is advised, and how it is set.
+//! Results of looking at an item.
 
-use std::fmt;
-
-use crate::entry::Entry;
 use crate::setting::Setting;
-
-/// Where an item's value belongs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The host.
-    Host,
-    /// An interface.
-    Interface(String),
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host => f.write_str("host"),
-            Self::Interface(name) => f.write_str(name),
-        }
-    }
-}
 
 /// One value to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Where.
+    /// The setting.
     pub setting: Setting,
-    /// To what.
+    /// Its new value.
     pub to: String,
 }
 
-/// What is to be done about an item.
+/// Advice about an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing.
+    /// Nothing to do.
     Good,
-    /// These changes, in this order.
+    /// Changes for `apply`, in this order.
     Change {
-        /// The value that is advised, for people.
+        /// The advised value, for people.
         advised: String,
-        /// What sets it.
+        /// The values to set.
         changes: Vec<Change>,
     },
-    /// Something that only the operator does.
+    /// Changes that only the operator makes.
     ByHand {
-        /// The value that is advised, for people.
+        /// The advised value, for people.
         advised: String,
-        /// What to do, or to know before doing it.
+        /// Instructions or conditions.
         how: String,
-        /// Commands that do it, if there are any.
+        /// Commands, if there are any.
         commands: Vec<String>,
     },
     /// It cannot be read or set here.
     Cannot {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
-/// An item on a host.
+/// The value of an item and the advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// What it is.
-    pub entry: &'static Entry,
-    /// Where its value belongs.
-    pub scope: Scope,
-    /// What it is now, for people; empty where that is not known.
-    pub now: String,
-    /// What is to be done.
-    pub verdict: Verdict,
+pub(crate) struct Found {
+    /// The value now, for people; empty where it is unknown.
+    pub(crate) now: String,
+    /// The advice.
+    pub(crate) verdict: Verdict,
 }
 
-impl Item {
-    /// An item with the value it has now and what is to be done about it.
-    pub(crate) fn new(entry: &'static Entry, now: impl Into<String>, verdict: Verdict) -> Self {
-        Self { entry, scope: Scope::Host, now: now.into(), verdict }
-    }
+/// Outcome of a look: an error ends it early, and is a result as well.
+pub(crate) type Looked = Result<Found, Found>;
 
-    /// An item that is as it should be.
-    pub(crate) fn good(entry: &'static Entry, now: impl Into<String>) -> Self {
-        Self::new(entry, now, Verdict::Good)
-    }
+pub(crate) fn good(now: impl ToString) -> Found {
+    Found { now: now.to_string(), verdict: Verdict::Good }
+}
 
-    /// An item that cannot be read or set.
-    pub(crate) fn cannot(
-        entry: &'static Entry,
-        now: impl Into<String>,
-        reason: impl Into<String>,
-    ) -> Self {
-        Self::new(entry, now, Verdict::Cannot { reason: reason.into() })
-    }
+pub(crate) fn cannot(now: impl ToString, reason: impl ToString) -> Found {
+    Found { now: now.to_string(), verdict: Verdict::Cannot { reason: reason.to_string() } }
+}
 
-    /// The same item of an interface.
-    pub(crate) fn of(self, interface: &str) -> Self {
-        Self { scope: Scope::Interface(interface.to_owned()), ..self }
+pub(crate) fn by_hand(now: impl ToString, advised: &str, how: &str, commands: &[String]) -> Found {
+    let verdict = Verdict::ByHand {
+        advised: advised.to_owned(),
+        how: how.to_owned(),
+        commands: commands.to_owned(),
+    };
+    Found { now: now.to_string(), verdict }
+}
+
+/// Advice to change settings; good where there are none to change.
+pub(crate) fn change(now: impl ToString, advised: &str, changes: Vec<Change>) -> Found {
+    if changes.is_empty() {
+        return good(now);
     }
+    let verdict = Verdict::Change { advised: advised.to_owned(), changes };
+    Found { now: now.to_string(), verdict }
+}
+
+/// Advice to change one setting to the value that is shown.
+pub(crate) fn set(now: impl ToString, setting: Setting, to: impl ToString) -> Found {
+    let to = to.to_string();
+    change(now, &to, vec![Change { setting, to: to.clone() }])
 }

@@ -23,7 +23,7 @@ const MAY_BE_MISSING: &str = "net.netfilter.";
 /// /proc/1/ns/net would say it too, but not to every root.)
 const OF_THE_MACHINE: &str = "net.core.netdev_max_backlog";
 
-/// Why the file could not be written or removed.
+/// Error of writing or removing the file.
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
     /// It is not ours.
@@ -43,7 +43,7 @@ pub enum PersistError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
@@ -52,8 +52,7 @@ pub enum PersistError {
     State(#[from] StateError),
 }
 
-/// Writes the file with every sysctl that has been changed, and returns where it is; `None` where none
-/// has been changed, and so there is nothing to write.
+/// Writes the file with every changed sysctl, and returns its path; `None` where none was changed.
 ///
 /// # Errors
 /// It is not ours, this is a network namespace of its own, or it cannot be written.
@@ -70,12 +69,12 @@ pub fn persist(host: &Host, state: &mut State) -> Result<Option<PathBuf>, Persis
         return Ok(None);
     }
     check_ours(host)?;
-    // The note first: what a crash leaves is then a file too few, which `revert` does not mind.
+    // The record first: a crash then leaves a file too few, which `revert` ignores.
     state.set_persisted(true)?;
     write(host, &lasting).map(Some)
 }
 
-/// Takes what is put back out of the file, and the file away when nothing is left in it.
+/// Removes restored values from the file, and the file with the last of them.
 pub(crate) fn withdraw(
     host: &Host,
     state: &mut State,
@@ -135,8 +134,8 @@ fn text(records: &[Record]) -> String {
 mod tests {
     use super::*;
     use crate::apply::apply;
-    use crate::items::survey;
     use crate::revert::revert;
+    use crate::survey::survey;
     use crate::testing::{Fake, wants};
 
     fn applied() -> Fake {
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_somebody_elses_is_left_alone() {
+    fn a_foreign_file_is_left_alone() {
         let fake = applied();
         fake.put(FILE, "vm.swappiness = 1\n");
         let error = persist(fake.host(), &mut fake.state()).unwrap_err();

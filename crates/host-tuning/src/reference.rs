@@ -1,4 +1,4 @@
-//! The page that says what each item is, made from the catalogue.
+//! The reference page of items, made from the catalogue.
 
 use crate::catalogue::ALL;
 use crate::entry::{Area, By, Entry};
@@ -8,30 +8,30 @@ const BEFORE: &str = "\
 
 <!-- Written by `cargo xtask docs`. -->
 
-Linux comes with settings for every machine, and a relay is not every machine: it has many packets, small ones, and bursts of them.
-`turnpike tune` says what stands in the way, sets it when asked, and puts it back.
+Linux comes with settings for every machine, and a relay has many packets, small ones, and bursts of them. `turnpike tune` finds settings
+that limit it, changes them on request, and restores them.
 
 ```sh
 turnpike tune check                      # reads and advises; changes nothing
-sudo turnpike tune apply                 # shows what it will change, and asks
+sudo turnpike tune apply                 # shows the changes, and asks
 sudo turnpike tune apply --yes --persist # without a question; sysctls are set again at every start
-sudo turnpike tune revert                # puts back what was there before
+sudo turnpike tune revert                # restores the values before
 ```
 
 `--config` names the server's configuration, whose buffers, ports and quotas the advice is for. The interfaces are those of the default
-routes, or what `--interface` names; below a bond, bridge or VLAN the cards are looked at. `--only` and `--skip` choose among the items by
+routes, or the ones that `--interface` names; below a bond, bridge or VLAN the cards are looked at. `--only` and `--skip` choose among the items by
 their names; `--json` is for programs.
 
-Nothing is advised that lowers what you have raised. Before each change the value that was there is written to
-`/var/lib/turnpike/tune.json` (`--state`), so that `revert` finds it also after a crash; applying again keeps the first values. What
-somebody else changed in between is told and left alone, unless you say `--force`.
+No advice lowers a value that you have raised. Before each change the old value is written to
+`/var/lib/turnpike/tune.json` (`--state`), so that `revert` finds it even after a crash; applying again keeps the first values. Values that
+were changed by other means since are reported and left alone, unless you add `--force`.
 
 Values last until the host restarts. With `--persist` the sysctls are written to `/etc/sysctl.d/60-turnpike.conf` as well; `revert`
 removes it. Values of an interface have no such file. To set them at every start, have the server's systemd unit do it: a line
-`ExecStartPre=-+/usr/local/bin/turnpike tune apply --yes` (the plus sign runs it as root; with the minus sign the server starts though a
+`ExecStartPre=-+/usr/local/bin/turnpike tune apply --yes` (the plus sign runs it as root; with the minus sign the server starts even if a
 change was refused).
 
-In a container or network namespace much belongs to the machine: it is said, and skipped. Run `turnpike tune` on the machine itself.
+In a container or network namespace many values belong to the machine: they are reported, and skipped. Run `turnpike tune` on the machine itself.
 ";
 
 /// The page, in Markdown.
@@ -42,15 +42,15 @@ pub fn reference_markdown() -> String {
         (Area::Host, "## The host"),
         (
             Area::Interface,
-            "## Each interface\n\nVirtual interfaces and the loopback have no card: what is about cards is skipped there.",
+            "## Each interface\n\nVirtual interfaces and the loopback have no card: items of cards are skipped there.",
         ),
     ] {
         text.push_str(&format!("\n{heading}\n\n| item | advised | why |\n|---|---|---|\n"));
-        for entry in ALL.iter().filter(|entry| entry.area == area) {
+        for entry in ALL.iter().filter(|entry| entry.area() == area) {
             text.push_str(&row(entry));
         }
     }
-    text.push_str("\n*By hand*: it is told, with what to do, and never done for you.\n");
+    text.push_str("\n*By hand*: reported with instructions, and never changed for you.\n");
     text
 }
 

@@ -1,39 +1,39 @@
-//! Putting back what was there before.
+//! Restoring the values before.
 
 use crate::host::Host;
 use crate::persist;
 use crate::setting::{Setting, SettingError};
 use crate::state::{Record, State, StateError};
 
-/// A value, and what became of putting it back.
+/// A value to restore, and its outcome.
 #[derive(Debug)]
 pub struct Restored {
     /// The item that it was changed for.
     pub item: String,
-    /// What was to be put back.
+    /// The setting.
     pub setting: Setting,
-    /// To what.
+    /// The value before.
     pub to: String,
-    /// What became of it.
+    /// Outcome.
     pub outcome: RevertOutcome,
 }
 
-/// What became of putting a value back.
+/// Outcome of restoring a value.
 #[derive(Debug)]
 pub enum RevertOutcome {
-    /// It is what it was before.
+    /// It has the value before.
     Restored {
-        /// What it was until now.
+        /// The value until now.
         from: String,
     },
-    /// It was already what it was before.
+    /// It had the value before already.
     Already,
-    /// Somebody has changed it since, and it is left alone.
+    /// It was changed since, and is left alone.
     ChangedSince {
-        /// What it is.
+        /// The value.
         now: String,
     },
-    /// It does not exist any more: nothing to put back.
+    /// It does not exist any more: nothing to restore.
     Gone,
     /// It is of another network namespace, and left for a `revert` there.
     Elsewhere,
@@ -41,9 +41,9 @@ pub enum RevertOutcome {
     Failed(SettingError),
 }
 
-/// Puts back every value that `select` takes, the last change first; with `force` those too that
-/// somebody has changed since. What is put back is forgotten, the rest is kept for another time. The
-/// file that sets sysctls at every start goes with the last of them.
+/// Restores every value that `select` takes, the last change first; with `force` also those that were
+/// changed since. Records of restored values are removed, the rest is kept. The file that sets sysctls at every
+/// start is removed with the last of them.
 ///
 /// # Errors
 /// The state or that file cannot be written.
@@ -100,22 +100,17 @@ fn restore(
     Ok(outcome)
 }
 
-/// Whether the interface of a setting is no more; `ethtool` says it in words of its own.
+/// Returns whether the interface of a setting is gone; the complaint of `ethtool` is no evidence.
 fn is_gone(host: &Host, setting: &Setting) -> bool {
-    match setting {
-        Setting::Ethtool { interface, .. } => !host.exists(&format!("/sys/class/net/{interface}")),
-        Setting::Sysctl { .. }
-        | Setting::IrqAffinity { .. }
-        | Setting::Queue { .. }
-        | Setting::TxQueueLength { .. } => false,
-    }
+    let Setting::Ethtool { interface, .. } = setting else { return false };
+    !host.exists(&format!("/sys/class/net/{interface}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::apply::apply;
-    use crate::items::survey;
+    use crate::survey::survey;
     use crate::testing::{Fake, wants};
 
     const RMEM: &str = "/proc/sys/net/core/rmem_max";
@@ -173,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_changed_since_is_left_alone_unless_forced() {
+    fn values_changed_since_are_left_alone_unless_forced() {
         let fake = Fake::whole();
         let before = fake.snapshot();
         apply_all(&fake);

@@ -1,4 +1,4 @@
-//! What was there before: a file that is written before each change, and read to put things back.
+//! The values before: a file that is written before each change, and read to restore them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::Host;
 use crate::setting::Setting;
 
-/// Where the state is kept unless somebody says otherwise.
+/// Default path of the state.
 pub const FILE: &str = "/var/lib/turnpike/tune.json";
 
 /// The version of the file's format.
@@ -26,11 +26,11 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 pub struct Record {
     /// The item that it was changed for.
     pub item: String,
-    /// What was changed.
+    /// The setting.
     pub setting: Setting,
-    /// What it was before the first change.
+    /// The value before the first change.
     pub before: String,
-    /// What it was changed to.
+    /// The value that it was changed to.
     pub after: String,
     /// The start of the host that the change was made in: a restart undoes most of them.
     boot: String,
@@ -38,7 +38,7 @@ pub struct Record {
     namespace: String,
 }
 
-/// What the file holds.
+/// Contents of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {
@@ -48,7 +48,7 @@ struct Contents {
     records: Vec<Record>,
 }
 
-/// What was there before every change that is still in force.
+/// The values before every change that is still in force.
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
@@ -59,26 +59,26 @@ pub struct State {
     lock: File,
 }
 
-/// Why the state could not be read or written.
+/// Error of reading or writing the state.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The file cannot be made, read or written.
     #[error("cannot {doing} {}: {error}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
-    /// It is something that this program did not write.
+    /// It was not written by this program.
     #[error("{} is not a state of this program: {what}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         what: String,
     },
     /// Another process has it.
@@ -94,8 +94,8 @@ impl State {
     /// opens it at the same time.
     ///
     /// # Errors
-    /// It cannot be read or written, others than its owner may write to it, it holds what this
-    /// program did not write, or another process has it.
+    /// It cannot be read or written, other users may write to it, it was not written by this program, or
+    /// another process has it.
     pub fn open(path: &Path, host: &Host) -> Result<Self, StateError> {
         let io = |doing, error| StateError::Io { doing, path: path.to_owned(), error };
         if path.is_dir() {
@@ -118,7 +118,7 @@ impl State {
             namespace: host.link_name("/proc/self/ns/net").unwrap_or_default(),
             lock,
         };
-        state.forget_what_a_restart_undid();
+        state.forget_values_of_another_boot();
         Ok(state)
     }
 
@@ -128,25 +128,25 @@ impl State {
         &self.contents.records
     }
 
-    /// Whether a file of ours sets the sysctls at every start of the host.
+    /// Returns whether a file of ours sets the sysctls at every start of the host.
     #[must_use]
     pub fn is_persisted(&self) -> bool {
         self.contents.persisted
     }
 
-    /// Where it is kept.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether a record is of the network namespace that this process is in.
+    /// Returns whether a record is of the network namespace of this process.
     pub(crate) fn is_here(&self, record: &Record) -> bool {
         record.namespace == self.namespace
     }
 
-    /// Notes what a setting was before a change. Of several changes the first counts: its value
-    /// before is the one to put back. The note is on the disk when this returns.
+    /// Records the value of a setting before a change. Of several changes the first counts: its value before is
+    /// the one to restore. The record is on the disk when this returns.
     pub(crate) fn note(
         &mut self,
         item: &str,
@@ -167,12 +167,12 @@ impl State {
         self.save()
     }
 
-    /// What was noted of a setting in this namespace.
+    /// The record of a setting in this namespace.
     pub(crate) fn noted(&self, setting: &Setting) -> Option<&Record> {
         self.position(setting).map(|at| &self.contents.records[at])
     }
 
-    /// Forgets a setting that is as it was before.
+    /// Removes the record of a setting that has its value before.
     pub(crate) fn forget(&mut self, setting: &Setting) -> Result<(), StateError> {
         if let Some(at) = self.position(setting) {
             self.contents.records.remove(at);
@@ -180,7 +180,7 @@ impl State {
         self.save()
     }
 
-    /// Notes whether a file of ours sets the sysctls at every start.
+    /// Records whether a file of ours sets the sysctls at every start.
     pub(crate) fn set_persisted(&mut self, persisted: bool) -> Result<(), StateError> {
         self.contents.persisted = persisted;
         self.save()
@@ -191,17 +191,17 @@ impl State {
         records.clone().position(|record| record.setting == *setting && self.is_here(record))
     }
 
-    /// A restart gives every value back but sysctls that a file sets again; the numbers of interrupts
-    /// may belong to other devices since.
-    fn forget_what_a_restart_undid(&mut self) {
+    /// A restart restores every value except sysctls that a file sets again; interrupt numbers may belong to
+    /// other devices since.
+    fn forget_values_of_another_boot(&mut self) {
         let (boot, persisted) = (&self.boot, self.contents.persisted);
         self.contents
             .records
             .retain(|record| record.boot == *boot || persisted && record.setting.is_sysctl());
     }
 
-    /// Puts the file in place as a whole, so that a crash leaves the old one or the new one. With
-    /// nothing to say there is no file.
+    /// Replaces the file atomically, so that a crash leaves the old one or the new one. Without records there is
+    /// no file.
     fn save(&self) -> Result<(), StateError> {
         let io = |doing, error| StateError::Io { doing, path: self.path.clone(), error };
         if self.contents.records.is_empty() && !self.contents.persisted {
@@ -225,12 +225,12 @@ impl Drop for State {
     }
 }
 
-/// Puts a file in place as a whole; it is on the disk when this returns.
+/// Replaces a file atomically; it is on the disk when this returns.
 pub(crate) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     let new = path.with_file_name(name);
-    // What a crash left behind. A link that somebody put there goes as well: it is never followed.
+    // Remains of a crash. A link of an attacker is removed as well: it is never followed.
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
     file.write_all(text.as_bytes())?;
@@ -253,11 +253,11 @@ fn read(path: &Path) -> Result<Contents, StateError> {
         }
         found => found.map_err(io)?,
     };
-    // Who can write to it decides what is set with our rights.
+    // A user who can write to it would set values with our rights.
     let me = fs::metadata("/proc/self").map_err(io)?.uid();
     if !metadata.is_file() || metadata.uid() != me || metadata.mode() & 0o022 != 0 {
         return Err(foreign(
-            "it has to be a file that only who runs this command may write".into(),
+            "it has to be a file that only the user of this command may write".into(),
         ));
     }
     if metadata.len() > FILE_BYTES_MAX {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_undoes_what_no_file_sets_again() {
+    fn a_restart_undoes_values_without_a_file() {
         let fake = Fake::new();
         let (rmem, irq) = (Setting::sysctl(RMEM), Setting::IrqAffinity { irq: 40 });
         let note = |state: &mut State| {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_refused() {
+    fn files_of_others_are_refused() {
         let fake = Fake::new();
         let path = fake.state_path();
         fs::create_dir(path.parent().unwrap()).unwrap();
@@ -360,10 +360,10 @@ mod tests {
         let good = r#"{"version":1,"persisted":false,"records":[]}"#;
         replace(&path, good, 0o600).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(open().contains("only who runs this command may write"));
+        assert!(open().contains("only the user of this command may write"));
         fs::rename(&path, path.with_extension("real")).unwrap();
         symlink(path.with_extension("real"), &path).unwrap();
-        assert!(open().contains("only who runs this command may write"));
+        assert!(open().contains("only the user of this command may write"));
         let error = State::open(path.parent().unwrap(), fake.host()).unwrap_err().to_string();
         assert!(error.contains("is a directory"), "{error}");
     }

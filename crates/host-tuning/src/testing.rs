@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::host::Host;
-use crate::item::{Item, Verdict};
+use crate::item::{Looked, Verdict};
+use crate::items::Wants;
 use crate::state::State;
-use crate::wants::Wants;
+use crate::survey::Item;
 
 /// Answers as ethtool does, from files named for the values in a directory named for the card.
 const ETHTOOL: &str = r#"#!/bin/sh
@@ -129,7 +130,7 @@ impl Fake {
         symlink(target, path).unwrap();
     }
 
-    /// Takes everybody's right to write to a file.
+    /// Removes all write permissions of a file.
     pub(crate) fn read_only(&self, path: &str) {
         fs::set_permissions(self.host.path(path), fs::Permissions::from_mode(0o444)).unwrap();
     }
@@ -151,7 +152,7 @@ impl Fake {
         fs::remove_dir_all(self.directory.join("cards").join(name)).unwrap();
     }
 
-    /// Sets what `ethtool` knows of a card.
+    /// Sets a value of the fake `ethtool`.
     pub(crate) fn set(&self, card: &str, value: &str, to: &str) {
         fs::write(self.directory.join("cards").join(card).join(value), to).unwrap();
     }
@@ -208,10 +209,28 @@ pub(crate) fn wants() -> Wants {
     }
 }
 
-/// What an item would set, if it would.
-pub(crate) fn advised(item: &Item) -> Option<String> {
-    match &item.verdict {
-        Verdict::Change { advised, .. } => Some(advised.clone()),
+/// An item or the outcome of a look.
+pub(crate) trait Advice {
+    fn verdict(self) -> Verdict;
+}
+
+impl Advice for Looked {
+    fn verdict(self) -> Verdict {
+        let (Ok(found) | Err(found)) = self;
+        found.verdict
+    }
+}
+
+impl Advice for &Item {
+    fn verdict(self) -> Verdict {
+        self.verdict.clone()
+    }
+}
+
+/// The value that `apply` would set, if any.
+pub(crate) fn advised(advice: impl Advice) -> Option<String> {
+    match advice.verdict() {
+        Verdict::Change { advised, .. } => Some(advised),
         Verdict::Good | Verdict::ByHand { .. } | Verdict::Cannot { .. } => None,
     }
 }

@@ -1,22 +1,12 @@
-//! Which processor serves which queue's interrupts.
+//! Processors that serve the interrupts of queues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::interface::{Interface, directory};
-use crate::cpus;
-use crate::entry::{Area, By, Entry};
 use crate::host::Host;
-use crate::item::{Change, Item, Verdict};
+use crate::interface::{Interface, directory};
+use crate::item::{Change, Looked, cannot, change, good};
+use crate::ranges::{CPUS, list, parse};
 use crate::setting::Setting;
-
-pub(crate) static AFFINITY: Entry = Entry {
-    name: "irq-affinity",
-    area: Area::Interface,
-    by: By::Us,
-    rule: "the interrupts of each queue to a processor of their own, evenly",
-    why: "Queues that interrupt the same processor are received by that one alone, and the others \
-          wait for it.",
-};
 
 /// Parts of the names of interrupts that are about the card and not about packets.
 const NOT_A_QUEUE: [&str; 12] = [
@@ -24,41 +14,35 @@ const NOT_A_QUEUE: [&str; 12] = [
     "fdir",
 ];
 
-pub(crate) fn look(host: &Host, interface: &Interface) -> Vec<Item> {
-    vec![interface.skip(&AFFINITY).unwrap_or_else(|| affinity(host, interface))]
-}
-
-fn affinity(host: &Host, interface: &Interface) -> Item {
+pub(crate) fn look(host: &Host, interface: &Interface) -> Looked {
     let queues = queues(host, interface);
     let cpus: Vec<usize> = host.cpus().into_iter().collect();
     if queues.is_empty() {
-        let reason = "its interrupts were not found in /proc/interrupts";
-        return Item::cannot(&AFFINITY, "", reason);
+        return Err(cannot("", "its interrupts were not found in /proc/interrupts"));
     }
     if queues.len() == 1 || cpus.len() == 1 {
         let one = if queues.len() == 1 { "one queue" } else { "one processor" };
-        return Item::good(&AFFINITY, format!("{one}, nothing to spread"));
+        return Ok(good(format!("{one}, nothing to spread")));
     }
     let first = |irqs: &Vec<u32>| irqs.first().and_then(|irq| serving(host, *irq));
     let served: Vec<Option<BTreeSet<usize>>> = queues.values().map(first).collect();
     let now = describe(&served);
     if is_even(&served, cpus.len()) {
-        return Item::good(&AFFINITY, now);
+        return Ok(good(now));
     }
-    // The kernel may know better processors for a queue (near the card's memory); even is what counts.
+    // The kernel may know better processors for a queue (near the card's memory); an even spread matters more.
     let placed = queues.values().zip(cpus.iter().cycle());
     let changes: Vec<Change> = placed
         .flat_map(|(irqs, cpu)| irqs.iter().map(move |irq| (*irq, cpu.to_string())))
         .filter(|(irq, cpu)| allowed(host, *irq).as_deref() != Some(cpu))
         .map(|(irq, to)| Change { setting: Setting::IrqAffinity { irq }, to })
         .collect();
-    let advised: Vec<Option<BTreeSet<usize>>> =
-        cpus.iter().cycle().take(queues.len()).map(|cpu| Some(BTreeSet::from([*cpu]))).collect();
-    let advised = describe(&advised);
-    Item::new(&AFFINITY, now, Verdict::Change { advised, changes })
+    let spread = cpus.iter().cycle().take(queues.len());
+    let advised: Vec<_> = spread.map(|cpu| Some(BTreeSet::from([*cpu]))).collect();
+    Ok(change(now, &describe(&advised), changes))
 }
 
-/// No processor has more queues than another must have.
+/// Returns whether no processor has more queues than another must have.
 fn is_even(served: &[Option<BTreeSet<usize>>], cpus: usize) -> bool {
     let mut queues: BTreeMap<usize, usize> = BTreeMap::new();
     for cpus in served {
@@ -72,20 +56,18 @@ fn is_even(served: &[Option<BTreeSet<usize>>], cpus: usize) -> bool {
 
 /// The processors that serve each queue, in the order of the queues.
 fn describe(served: &[Option<BTreeSet<usize>>]) -> String {
-    let list =
-        |cpus: &Option<BTreeSet<usize>>| cpus.as_ref().map_or_else(|| "?".to_owned(), cpus::list);
-    let lists: Vec<String> = served.iter().map(list).collect();
-    format!("queues at CPU {}", lists.join(" "))
+    let lists = served.iter().map(|cpus| cpus.as_ref().map_or_else(|| "?".to_owned(), list));
+    format!("queues at CPU {}", lists.collect::<Vec<_>>().join(" "))
 }
 
-/// The processors that an interrupt really goes to.
+/// The processors that serve an interrupt.
 fn serving(host: &Host, irq: u32) -> Option<BTreeSet<usize>> {
     let effective = host.read(&format!("/proc/irq/{irq}/effective_affinity_list")).ok();
     let effective = effective.filter(|list| !list.is_empty()).or_else(|| allowed(host, irq));
-    cpus::parse_list(&effective?)
+    parse(&effective?, CPUS)
 }
 
-/// The processors that it may go to.
+/// The processors that may serve it.
 fn allowed(host: &Host, irq: u32) -> Option<String> {
     Setting::IrqAffinity { irq }.read(host).ok()
 }
@@ -125,6 +107,7 @@ fn queue(action: &str, interface: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::Verdict;
     use crate::testing::Fake;
 
     #[test]
@@ -162,7 +145,7 @@ mod tests {
     #[test]
     fn queues_on_one_processor_are_spread() {
         let (fake, interface) = with_interrupts(["0", "0-1", "0", "1"]);
-        let item = affinity(fake.host(), &interface);
+        let item = look(fake.host(), &interface).unwrap();
         assert_eq!(item.now, "queues at CPU 0 0");
         let Verdict::Change { advised, changes } = item.verdict else { panic!("{item:?}") };
         assert_eq!(advised, "queues at CPU 0 1");
@@ -172,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_even_is_left_as_it_is() {
+    fn an_even_spread_is_kept() {
         let (fake, interface) = with_interrupts(["1", "0-1", "0", "0-1"]);
-        assert_eq!(affinity(fake.host(), &interface).verdict, Verdict::Good);
+        assert_eq!(look(fake.host(), &interface).unwrap().verdict, Verdict::Good);
         // Free to go anywhere, and in effect at two processors.
         let (fake, interface) = with_interrupts(["0-1", "0-1", "0-1", "0-1"]);
-        assert!(matches!(affinity(fake.host(), &interface).verdict, Verdict::Change { .. }));
+        assert!(matches!(look(fake.host(), &interface).unwrap().verdict, Verdict::Change { .. }));
         fake.put("/proc/irq/40/effective_affinity_list", "0");
         fake.put("/proc/irq/42/effective_affinity_list", "1");
-        assert_eq!(affinity(fake.host(), &interface).verdict, Verdict::Good);
+        assert_eq!(look(fake.host(), &interface).unwrap().verdict, Verdict::Good);
     }
 }

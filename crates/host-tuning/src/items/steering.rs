@@ -1,121 +1,77 @@
 //! Spreading packets over processors where the card cannot, or not enough.
 
-use super::interface::{Interface, directory};
-use crate::cpus;
-use crate::entry::{Area, By, Entry};
 use crate::host::Host;
-use crate::item::{Change, Item, Verdict};
+use crate::interface::{Interface, directory};
+use crate::item::{Change, Found, Looked, cannot, change, good};
+use crate::ranges::mask;
 use crate::setting::{QueueFile, Setting};
 
-pub(crate) static RPS: Entry = Entry {
-    name: "rps",
-    area: Area::Interface,
-    by: By::Us,
-    rule: "all processors, where there are fewer receive queues than processors",
-    why: "With fewer receive queues than processors some of them would receive nothing; RPS hands \
-          flows on to all.",
-};
-
-pub(crate) static RFS: Entry = Entry {
-    name: "rps-flow-cnt",
-    area: Area::Interface,
-    by: By::Hand,
-    rule: "any",
-    why: "It is for net.core.rps_sock_flow_entries, which is of no use to Turnpike's sockets: they \
-          are not connected.",
-};
-
-pub(crate) static XPS: Entry = Entry {
-    name: "xps",
-    area: Area::Interface,
-    by: By::Us,
-    rule: "the processors shared out among the transmit queues",
-    why: "Each processor sends by a queue of its own, and waits for no other's lock.",
-};
-
-pub(crate) fn look(host: &Host, interface: &Interface) -> Vec<Item> {
-    vec![rps(host, interface), flows(host, interface), xps(host, interface)]
-}
-
-fn setting(interface: &Interface, queue: &str, file: QueueFile) -> Setting {
-    Setting::Queue { interface: interface.name.clone(), queue: queue.to_owned(), file }
-}
-
-fn rps(host: &Host, interface: &Interface) -> Item {
-    if interface.loopback {
-        return Item::cannot(&RPS, "", "it is the loopback: packets are where they were sent");
-    }
-    let cpus = host.cpus();
-    let queues = interface.rx_queues.len();
-    let masks = interface.rx_queues.iter().map(|queue| {
-        let setting = setting(interface, queue, QueueFile::RpsCpus);
-        setting.read(host).map(|mask| (setting, mask))
-    });
-    let masks: Vec<(Setting, String)> = match masks.collect() {
-        Ok(masks) => masks,
-        Err(error) => return Item::cannot(&RPS, "", error.to_string()),
+/// The masks of an interface's queues.
+fn masks(
+    host: &Host,
+    interface: &Interface,
+    (queues, file): (&[String], QueueFile),
+) -> Result<Vec<Change>, Found> {
+    let read = |queue: &String| {
+        let interface = interface.name.clone();
+        let setting = Setting::Queue { interface, queue: queue.clone(), file };
+        let to = setting.read(host).map_err(|error| cannot("", error))?;
+        Ok(Change { setting, to })
     };
-    let now = masks.iter().map(|(_, mask)| mask.as_str()).collect::<Vec<_>>().join(" ");
+    queues.iter().map(read).collect()
+}
+
+fn joined(masks: &[Change]) -> String {
+    masks.iter().map(|mask| mask.to.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+pub(crate) fn rps(host: &Host, interface: &Interface) -> Looked {
+    if interface.loopback {
+        return Err(cannot("", "it is the loopback: packets stay on their processor"));
+    }
+    let (cpus, queues) = (host.cpus(), interface.rx_queues.len());
+    let masks = masks(host, interface, (&interface.rx_queues, QueueFile::RpsCpus))?;
+    let now = joined(&masks);
     if queues == 0 {
-        return Item::cannot(&RPS, "", "the kernel does not show its queues");
+        return Err(cannot("", "the kernel does not show its queues"));
     }
     if queues >= cpus.len() {
-        let enough = format!("{now} ({queues} queues for {} processors)", cpus.len());
-        return Item::good(&RPS, enough);
+        return Ok(good(format!("{now} ({queues} queues for {} processors)", cpus.len())));
     }
-    let all = cpus::mask(&cpus);
-    let changes: Vec<Change> = masks
-        .into_iter()
-        .filter(|(_, mask)| mask == "0")
-        .map(|(setting, _)| Change { setting, to: all.clone() })
-        .collect();
-    if changes.is_empty() {
-        return Item::good(&RPS, now);
-    }
-    Item::new(&RPS, now, Verdict::Change { advised: all, changes })
+    let all = mask(&cpus);
+    let unset = masks.into_iter().filter(|mask| mask.to == "0");
+    let changes = unset.map(|mask| Change { to: all.clone(), ..mask }).collect();
+    Ok(change(now, &all, changes))
 }
 
-fn flows(host: &Host, interface: &Interface) -> Item {
+pub(crate) fn flows(host: &Host, interface: &Interface) -> Looked {
     let counts = interface.rx_queues.iter().map(|queue| {
         host.read(&format!("{}/queues/{queue}/rps_flow_cnt", directory(&interface.name)))
     });
     match counts.collect::<Result<Vec<_>, _>>() {
-        Ok(counts) if !counts.is_empty() => Item::good(&RFS, counts.join(" ")),
-        Ok(_) | Err(_) => Item::cannot(&RFS, "", "the kernel does not show it"),
+        Ok(counts) if !counts.is_empty() => Ok(good(counts.join(" "))),
+        Ok(_) | Err(_) => Err(cannot("", "the kernel does not show it")),
     }
 }
 
-fn xps(host: &Host, interface: &Interface) -> Item {
-    if let Some(item) = interface.skip(&XPS) {
-        return item;
-    }
+pub(crate) fn xps(host: &Host, interface: &Interface) -> Looked {
     let queues = interface.tx_queues.len();
     if queues < 2 {
-        return Item::good(&XPS, "one queue, nothing to choose");
+        return Ok(good("one queue, nothing to choose"));
     }
-    let masks = interface.tx_queues.iter().map(|queue| {
-        let setting = setting(interface, queue, QueueFile::XpsCpus);
-        setting.read(host).map(|mask| (setting, mask))
-    });
-    let masks: Vec<(Setting, String)> = match masks.collect() {
-        Ok(masks) => masks,
-        Err(error) => return Item::cannot(&XPS, "", error.to_string()),
-    };
-    let now = masks.iter().map(|(_, mask)| mask.as_str()).collect::<Vec<_>>().join(" ");
-    if masks.iter().any(|(_, mask)| mask != "0") {
-        return Item::good(&XPS, now);
+    let masks = masks(host, interface, (&interface.tx_queues, QueueFile::XpsCpus))?;
+    let now = joined(&masks);
+    if masks.iter().any(|mask| mask.to != "0") {
+        return Ok(good(now));
     }
     let cpus: Vec<usize> = host.cpus().into_iter().collect();
-    let changes: Vec<Change> = (0..)
-        .zip(masks)
-        .map(|(i, (setting, _))| {
-            // A queue beyond the processors serves one that has a queue already.
-            let own = cpus.iter().enumerate().filter(|(at, _)| at % queues == i % cpus.len());
-            Change { setting, to: cpus::mask(&own.map(|(_, cpu)| *cpu).collect()) }
-        })
-        .collect();
-    let advised = changes.iter().map(|change| change.to.as_str()).collect::<Vec<_>>().join(" ");
-    Item::new(&XPS, now, Verdict::Change { advised, changes })
+    let shared = masks.into_iter().enumerate().map(|(i, unset)| {
+        // A queue beyond the processors serves one that has a queue already.
+        let own = cpus.iter().enumerate().filter(|(at, _)| at % queues == i % cpus.len());
+        Change { to: mask(&own.map(|(_, cpu)| *cpu).collect()), ..unset }
+    });
+    let changes: Vec<Change> = shared.collect();
+    Ok(change(now, &joined(&changes), changes))
 }
 
 #[cfg(test)]
@@ -146,8 +102,8 @@ mod tests {
             ("0", 1, "0", None),
         ] {
             let (fake, interface) = host(cpus, queues, mask);
-            let item = rps(fake.host(), &interface);
-            assert_eq!(advised(&item).as_deref(), expected, "{cpus} {queues} {mask}");
+            let looked = rps(fake.host(), &interface);
+            assert_eq!(advised(looked).as_deref(), expected, "{cpus} {queues} {mask}");
         }
     }
 
@@ -161,8 +117,8 @@ mod tests {
             ("0-1", 2, "3", None),
         ] {
             let (fake, interface) = host(cpus, queues, mask);
-            let item = xps(fake.host(), &interface);
-            assert_eq!(advised(&item).as_deref(), expected, "{cpus} {queues} {mask}");
+            let looked = xps(fake.host(), &interface);
+            assert_eq!(advised(looked).as_deref(), expected, "{cpus} {queues} {mask}");
         }
     }
 }

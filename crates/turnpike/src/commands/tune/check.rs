@@ -281,13 +281,13 @@ this host, for relay ports 49152-65535, 1 worker and 16,384 relayed
 addresses at most
   ok       net.core.rmem_max                 4194304
   advise   net.ipv4.ip_local_reserved_ports  none -> 3478,49152-65535
-           Reserved ports are not given to programs that ask for any
-           port, so that none of them takes a port of the relay; who
-           names a port still gets it.
+           Reserved ports are not assigned to programs that bind any
+           port, so that none of them takes a relay port; binding one by
+           number still works.
   by hand  notrack                           on -> off
-           Turnpike keeps its own table of who may talk to whom, and the
-           kernel's costs a lookup per packet and an entry per flow. By
-           hand: only where it suits.
+           Turnpike has its own table of permissions, and the kernel's
+           costs a lookup per packet and an entry per flow. By hand:
+           only where it suits.
              nft add table inet turnpike, and more than fits a line
   cannot   fs.nr_open, governor
            Skipped: it is not there.

@@ -1,8 +1,7 @@
-//! Which interfaces are looked at, and what they are.
+//! The interfaces to look at.
 
-use crate::entry::Entry;
 use crate::host::Host;
-use crate::item::Item;
+use crate::setting::{EthtoolValue, Setting};
 
 /// Interfaces that one stands on, and these on others: a VLAN on a bond on two cards is 3 deep.
 const DEPTH_MAX: usize = 8;
@@ -13,9 +12,9 @@ const LOOPBACK: u32 = 0x8;
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
-    /// What it is called.
+    /// Name.
     pub(crate) name: String,
-    /// Why there is no card to speak to, where there is none.
+    /// Reason for the lack of a card, where there is none.
     pub(crate) no_card: Option<&'static str>,
     /// Whether it is the loopback.
     pub(crate) loopback: bool,
@@ -23,9 +22,17 @@ pub(crate) struct Interface {
     pub(crate) rx_queues: Vec<String>,
     /// Its transmit queues.
     pub(crate) tx_queues: Vec<String>,
+    /// Output of `ethtool -l`, or its complaint.
+    pub(crate) channels: Result<String, String>,
+    /// Output of `ethtool -g`.
+    pub(crate) rings: Result<String, String>,
+    /// Output of `ethtool -c`.
+    pub(crate) coalescing: Result<String, String>,
+    /// Output of `ethtool -k`.
+    pub(crate) features: Result<String, String>,
 }
 
-/// The interfaces to look at, and what an operator should know of the choice.
+/// The interfaces to look at, and notes on their choice.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
     pub(crate) interfaces: Vec<Interface>,
@@ -33,7 +40,7 @@ pub(crate) struct Chosen {
 }
 
 impl Interface {
-    /// Reads what an interface is.
+    /// Reads the properties of an interface.
     pub(crate) fn read(host: &Host, name: &str) -> Self {
         let directory = directory(name);
         let flags = host.read(&format!("{directory}/flags")).unwrap_or_default();
@@ -48,17 +55,30 @@ impl Interface {
         };
         let queues = host.names(&format!("{directory}/queues"));
         let of = |kind: &str| queues.iter().filter(|q| q.starts_with(kind)).cloned().collect();
-        let name = name.to_owned();
-        Self { name, no_card, loopback, rx_queues: of("rx-"), tx_queues: of("tx-") }
+        let ethtool = |option| match no_card {
+            Some(reason) => Err(reason.to_owned()),
+            None => host.ethtool(&[option, name]),
+        };
+        Self {
+            name: name.to_owned(),
+            no_card,
+            loopback,
+            rx_queues: of("rx-"),
+            tx_queues: of("tx-"),
+            channels: ethtool("-l"),
+            rings: ethtool("-g"),
+            coalescing: ethtool("-c"),
+            features: ethtool("-k"),
+        }
     }
 
-    /// The item that says there is no card, where there is none.
-    pub(crate) fn skip(&self, entry: &'static Entry) -> Option<Item> {
-        self.no_card.map(|reason| Item::cannot(entry, "", reason))
+    /// A value that `ethtool` sets for it.
+    pub(crate) fn setting(&self, value: EthtoolValue) -> Setting {
+        Setting::Ethtool { interface: self.name.clone(), value }
     }
 }
 
-/// Where the kernel shows an interface.
+/// Directory of an interface in sysfs.
 pub(crate) fn directory(name: &str) -> String {
     format!("/sys/class/net/{name}")
 }
@@ -106,7 +126,7 @@ pub(crate) fn choose(host: &Host, names: &[String]) -> Result<Chosen, String> {
     Ok(chosen)
 }
 
-/// The interfaces that /sys shows.
+/// The interfaces in sysfs.
 fn shown(host: &Host) -> Vec<String> {
     let names = host.names("/sys/class/net");
     // A file among the directories is no interface (bonding_masters).
