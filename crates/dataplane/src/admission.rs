@@ -1,4 +1,4 @@
-//! How many connections there may be, over all workers.
+//! Connection limits, shared by all workers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use turn_types::Prefix;
 
-/// How many connections there may be.
+/// Limits of connections; 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// In all; 0 is any number.
+    /// All connections.
     pub total: u32,
-    /// From one [customer](Prefix::customer); 0 is any number.
+    /// Connections of one [customer](Prefix::customer).
     pub per_address: u32,
 }
 
-/// Counts connections. Touched when one comes or goes, by whichever worker, and never for a packet.
+/// Counts of connections. Locked when a connection begins or ends, never for a packet.
 #[derive(Debug)]
 pub struct Admission {
     limits: ConnectionLimits,
@@ -28,48 +28,48 @@ struct Counts {
     by_customer: HashMap<Prefix, u32>,
 }
 
-/// A connection's place; it is given back with this value.
+/// Permit of one connection, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
-    /// Whose; `None`: of whoever is behind a load balancer that has not said it yet.
+    /// Customer; `None` until a load balancer has named the client.
     customer: Option<Prefix>,
 }
 
-/// There is no place for a connection.
+/// Limit that a connection would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoPlace {
-    /// There are as many as there may be.
+pub(crate) enum LimitReached {
+    /// [`ConnectionLimits::total`].
     Total,
-    /// This address has as many as it may have.
+    /// [`ConnectionLimits::per_address`].
     Address,
 }
 
 impl Admission {
-    /// Nobody is there yet.
+    /// Returns limits with all counts at zero.
     #[must_use]
     pub fn new(limits: ConnectionLimits) -> Self {
         Self { limits, counts: Mutex::default() }
     }
 
-    /// Whether an address is one customer's. Where addresses may have any number of connections, many customers
-    /// are behind each, such as behind a load balancer that does not say who they are.
+    /// Returns true where an address is one customer's. Without a limit per address many customers may share one, as
+    /// behind a load balancer that does not name its clients.
     pub(crate) const fn is_by_customer(&self) -> bool {
         self.limits.per_address > 0
     }
 
-    /// A place for a client.
-    pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, NoPlace> {
+    /// Admits a client's connection.
+    pub(crate) fn admit(self: &Arc<Self>, client: IpAddr) -> Result<Admitted, LimitReached> {
         let mut admitted = self.admit_unknown()?;
-        admitted.belongs_to(client)?;
+        admitted.assign(client)?;
         Ok(admitted)
     }
 
-    /// A place for who is not known yet.
-    pub(crate) fn admit_unknown(self: &Arc<Self>) -> Result<Admitted, NoPlace> {
+    /// Admits a connection whose client is not known yet.
+    pub(crate) fn admit_unknown(self: &Arc<Self>) -> Result<Admitted, LimitReached> {
         let mut counts = self.counts();
         if self.limits.total > 0 && counts.total >= self.limits.total {
-            return Err(NoPlace::Total);
+            return Err(LimitReached::Total);
         }
         counts.total += 1;
         Ok(Admitted { admission: Arc::clone(self), customer: None })
@@ -82,15 +82,15 @@ impl Admission {
 }
 
 impl Admitted {
-    /// Now it is known whose it is.
-    pub(crate) fn belongs_to(&mut self, client: IpAddr) -> Result<(), NoPlace> {
+    /// Counts the connection for its customer.
+    pub(crate) fn assign(&mut self, client: IpAddr) -> Result<(), LimitReached> {
         let customer = Prefix::customer(client);
         let most = self.admission.limits.per_address;
         let mut counts = self.admission.counts();
         let of_customer = counts.by_customer.entry(customer).or_default();
         // It has an entry then: nothing was added.
         if most > 0 && *of_customer >= most {
-            return Err(NoPlace::Address);
+            return Err(LimitReached::Address);
         }
         *of_customer += 1;
         self.customer = Some(customer);
@@ -126,9 +126,9 @@ mod tests {
         let from = |address: &str| admission.admit(address.parse().unwrap());
         let first = from("192.0.2.1").unwrap();
         let _second = from("192.0.2.1").unwrap();
-        assert_eq!(from("192.0.2.1").unwrap_err(), NoPlace::Address);
+        assert_eq!(from("192.0.2.1").unwrap_err(), LimitReached::Address);
         let third = from("192.0.2.2").unwrap();
-        assert_eq!(from("192.0.2.3").unwrap_err(), NoPlace::Total);
+        assert_eq!(from("192.0.2.3").unwrap_err(), LimitReached::Total);
         drop(first);
         let again = from("192.0.2.1").unwrap();
         drop((third, again));
@@ -141,7 +141,7 @@ mod tests {
         let admission = admission(0, 1);
         let from = |address: &str| admission.admit(address.parse().unwrap());
         let _first = from("2001:db8::1").unwrap();
-        assert_eq!(from("2001:db8::ffff:1").unwrap_err(), NoPlace::Address);
+        assert_eq!(from("2001:db8::ffff:1").unwrap_err(), LimitReached::Address);
         assert!(from("2001:db8:0:1::1").is_ok());
     }
 

@@ -1,133 +1,46 @@
-//! Putting a worker together and starting its thread.
+//! Worker threads.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
-use control::limits::MAILBOX_CAPACITY;
-use control::{Inbox, Mailbox, UserDirectory, Wake, WorkerCounters};
-use linux_net::{TcpListener, WakeReceiver, Waker, pin_current_thread};
-use turn_proto::{Policy, SharedRegistry};
-use turn_session::TlsConfig;
-use turn_session::dtls::DtlsConfig;
-use turn_types::{Prefix, WorkerId};
-use xdp_relay::Routes;
+use control::{Mailbox, Wake};
+use linux_net::{Waker, pin_current_thread};
+use turn_types::WorkerId;
 
-use crate::admission::Admission;
-use crate::doors::{self, Arrivals, Door, Doors};
-use crate::listener::Listener;
-use crate::worker::Worker;
+use crate::io::Kernel;
+use crate::worker::{Worker, WorkerSpec};
+use crate::workers::WorkerEndpoint;
 
-/// What a worker is made of.
-pub struct WorkerSpec {
-    /// Its number: unique in the process, and its position among [`control::Workers`].
-    pub id: WorkerId,
-    /// The core to run on; `None` leaves it to the scheduler.
-    pub core: Option<usize>,
-    /// Its own listening sockets.
-    pub listeners: Vec<Listener>,
-    /// Its own sockets that connections come to.
-    pub acceptors: Vec<TcpListener>,
-    /// Load balancers: connections from there begin with a header of the PROXY protocol.
-    pub proxies: Vec<Prefix>,
-    /// How TLS is spoken on connections; `None`: not at all.
-    pub tls: Option<TlsConfig>,
-    /// Where certificate authorities are sent that ask for a token, which is appended (RFC 8555 §8.3).
-    pub acme_redirect: Option<String>,
-    /// How DTLS is spoken at the listening sockets; `None`: not at all.
-    pub dtls: Option<DtlsConfig>,
-    /// How many associations there may be, of all workers together.
-    pub dtls_admission: Arc<Admission>,
-    /// How many connections there may be, of all workers together.
-    pub admission: Arc<Admission>,
-    /// The rules to begin with.
-    pub policy: Arc<Policy>,
-    /// Quotas and reservations of all workers.
-    pub registry: Arc<dyn SharedRegistry>,
-    /// Randomness from the operating system, for this worker alone.
-    pub seed: [u8; 32],
-    /// Where users are looked up.
-    pub directory: Arc<dyn UserDirectory>,
-    /// What it counts, and others read.
-    pub counters: Arc<WorkerCounters>,
-    /// Its end of the mailbox.
-    pub inlet: Inlet,
-    /// The ways to all workers, its own among them.
-    pub doors: Doors,
-    /// Its routes in the kernel; `None` leaves all to the sockets.
-    pub routes: Option<Routes>,
-    /// How its sockets are to be.
-    pub net: NetOptions,
-}
-
-/// Options of all sockets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NetOptions {
-    /// Ask the kernel to hand over equal datagrams of one sender as one.
-    pub gro: bool,
-    /// Have the kernel take equal datagrams to one destination as one.
-    pub gso: bool,
-    /// Receive buffer of each socket in bytes; 0 leaves the system's default.
-    pub recv_buffer: usize,
-    /// Send buffer of each socket in bytes; 0 leaves the system's default.
-    pub send_buffer: usize,
-}
-
-impl Default for NetOptions {
-    /// Everything that makes it fast, with the system's buffers.
-    fn default() -> Self {
-        Self { gro: true, gso: true, recv_buffer: 0, send_buffer: 0 }
-    }
-}
-
-/// The worker's end of its mailbox: what is in it, and what wakes it.
-#[derive(Debug)]
-pub struct Inlet {
-    pub(crate) inbox: Inbox,
-    pub(crate) wake: WakeReceiver,
-    pub(crate) door: Door,
-    pub(crate) arrivals: Arrivals,
-}
-
-impl Doors {
-    /// The ways to the workers of these mailboxes, in the order of their ids.
-    pub fn of<'a>(inlets: impl IntoIterator<Item = &'a Inlet>) -> Self {
-        Self::new(inlets.into_iter().map(|inlet| inlet.door.clone()).collect())
-    }
-}
-
-/// A mailbox for one worker.
+/// Makes the mailbox of one worker, and its receiving ends.
 ///
 /// # Errors
 /// No descriptors left.
-pub fn mailbox() -> io::Result<(Mailbox, Inlet)> {
-    struct Knock(Waker);
+pub fn mailbox() -> io::Result<(Mailbox, WorkerEndpoint)> {
+    struct WorkerWake(Waker);
 
-    impl Wake for Knock {
+    impl Wake for WorkerWake {
         fn wake(&self) {
             self.0.wake();
         }
     }
 
     let (waker, wake) = Waker::new()?;
-    let knock = Arc::new(Knock(waker));
-    let (mailbox, inbox) = control::mailbox(MAILBOX_CAPACITY, Arc::clone(&knock) as _);
-    let (door, arrivals) = doors::door(knock);
-    Ok((mailbox, Inlet { inbox, wake, door, arrivals }))
+    Ok(WorkerEndpoint::new(Kernel::new(wake)?, Arc::new(WorkerWake(waker))))
 }
 
-/// Starts a worker. It runs until [`Request::Stop`](control::Request::Stop); that its thread ended
-/// otherwise, by a panic, is told by the handle.
+/// Starts a worker on a thread, and on `core` if given. It runs until [`Request::Stop`](control::Request::Stop); the
+/// handle returns a panic of its thread.
 ///
 /// # Errors
 /// No descriptors, memory or threads left.
-pub fn spawn(spec: WorkerSpec) -> io::Result<JoinHandle<()>> {
-    start(spec.id, spec.core, || Worker::new(spec), Worker::run)
+pub fn spawn(spec: WorkerSpec, core: Option<usize>) -> io::Result<JoinHandle<()>> {
+    start(spec.id, core, || Worker::new(spec), Worker::run)
 }
 
-/// Builds something on a thread and core of its own and runs it there: its memory comes from the core's own
-/// NUMA node. Returns when it is built.
+/// Builds a value on its thread and core, and runs it there: its memory comes from the core's own NUMA node. Returns
+/// when it is built.
 fn start<T>(
     id: WorkerId,
     core: Option<usize>,
@@ -145,7 +58,7 @@ fn start<T>(
             Ok(built) => (Some(built), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        // Whoever started it waits for that.
+        // The starting thread waits for it.
         drop(tell.send(outcome));
         if let Some(built) = built {
             run(built);
@@ -153,7 +66,7 @@ fn start<T>(
     })?;
     match told.recv() {
         Ok(outcome) => outcome.map(|()| thread),
-        // It panicked, which it has said on standard error.
+        // A panic, reported on standard error.
         Err(_) => Err(io::Error::other("the worker's thread ended while it was built")),
     }
 }

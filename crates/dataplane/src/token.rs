@@ -1,44 +1,61 @@
-//! Numbers for sockets that are never reused.
+//! Numbers of sockets, for readiness and for sending.
 
 use linux_net::SendSocket;
 use turn_types::{ConnectionId, RelayId, SocketId};
 
-use crate::streams::is_stream;
-
-/// What a number given to epoll, or to a transmit batch, stands for.
+/// A source of readiness, or a socket to send by.
 ///
-/// A relay's number is its [`RelayId`], which no other relay will ever have: a late event or
-/// datagram of a closed relay finds nothing, and never its successor. It listens for TCP or carries UDP.
+/// The number of a relay socket is its [`RelayId`], which is never reused: a late event or datagram of a closed
+/// relay socket cannot reach its successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// The relay socket.
+    /// Relay socket, UDP or listening for TCP.
     Relay(RelayId),
-    /// The listening socket.
+    /// UDP listener.
     Listener(SocketId),
-    /// A client's connection.
+    /// Client's TCP connection.
     Stream(SocketId),
-    /// The socket that connections come to, by its place.
+    /// Listening TCP socket, by its index.
     Acceptor(u32),
-    /// A connection with a peer.
+    /// TCP connection with a peer.
     Peer(ConnectionId),
-    /// What the kernel hands over.
+    /// Ring of the kernel path.
     Ring,
-    /// The mailbox has something.
-    Wake,
 }
 
-/// Set in every number that is not a relay's. Relays are counted from zero, and would need
-/// centuries to reach it.
+/// Bit of every number that is not a relay socket's. Relays are counted from zero, and would take centuries to
+/// reach it.
 const NOT_A_RELAY: u64 = 1 << 63;
 
-/// No socket's: places of acceptors are small.
+/// Indices of acceptors are small: no other token has this number.
 const RING: u64 = u64::MAX - 1;
 
-/// Set in the numbers of sockets that connections come to.
+/// Bit of acceptors' numbers.
 const ACCEPTOR: u64 = 1 << 62;
 
-/// Set in the numbers of connections with peers.
+/// Bit of peer connections' numbers.
 const PEER: u64 = 1 << 61;
+
+/// Highest bit of the [`SocketId`] of a client's TCP connection. Those of listeners are small.
+pub(crate) const STREAM: u32 = 1 << 31;
+
+/// Highest bit of the [`SocketId`] of a DTLS session.
+pub(crate) const DTLS_SESSION: u32 = 1 << 30;
+
+/// Returns true for a client's TCP connection.
+pub(crate) const fn is_stream(id: SocketId) -> bool {
+    id.0 & STREAM != 0
+}
+
+/// Returns true for a DTLS session.
+pub(crate) const fn is_dtls_session(id: SocketId) -> bool {
+    id.0 >> DTLS_SESSION.trailing_zeros() == 1
+}
+
+/// Returns true for a client that is not reached by plain datagrams.
+pub(crate) const fn has_connection(id: SocketId) -> bool {
+    is_stream(id) || is_dtls_session(id)
+}
 
 impl Token {
     pub(crate) const fn number(self) -> u64 {
@@ -50,17 +67,14 @@ impl Token {
             Self::Listener(SocketId(number)) | Self::Stream(SocketId(number)) => {
                 NOT_A_RELAY | number as u64
             }
-            Self::Acceptor(place) => NOT_A_RELAY | ACCEPTOR | place as u64,
+            Self::Acceptor(index) => NOT_A_RELAY | ACCEPTOR | index as u64,
             Self::Peer(ConnectionId(number)) => NOT_A_RELAY | PEER | number as u64,
             Self::Ring => RING,
-            Self::Wake => u64::MAX,
         }
     }
 
     pub(crate) const fn of(number: u64) -> Self {
-        if number == u64::MAX {
-            Self::Wake
-        } else if number == RING {
+        if number == RING {
             Self::Ring
         } else if number & NOT_A_RELAY == 0 {
             Self::Relay(RelayId(number))
@@ -98,9 +112,18 @@ mod tests {
             Token::Peer(ConnectionId(u32::MAX)),
             Token::Acceptor(u32::MAX >> 1),
             Token::Ring,
-            Token::Wake,
         ] {
             assert_eq!(Token::of(token.number()), token);
         }
+    }
+
+    #[test]
+    fn kinds_of_clients_are_told_apart() {
+        let kinds = |id| (is_stream(SocketId(id)), is_dtls_session(SocketId(id)));
+        assert_eq!(
+            [3, STREAM | 3, DTLS_SESSION | 3].map(kinds),
+            [(false, false), (true, false), (false, true)]
+        );
+        assert!(!is_dtls_session(SocketId(u32::MAX)));
     }
 }

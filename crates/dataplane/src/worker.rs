@@ -1,214 +1,231 @@
-//! One thread: its sockets, its server, and the loop.
+//! One thread: its parts, and the loop that calls them in order.
+
+mod commands;
+mod messages;
+mod ready;
+mod requests;
 
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::RandomState;
-use control::{Histogram, Inbox, Series, UserDirectory};
-use linux_net::{Clock, RxBatch, TxBatch, random_bytes};
-use turn_proto::{Fetch, Server, ServerConfig};
-use turn_session::TlsConfig;
-use turn_session::dtls::DtlsConfig;
-use turn_types::{Instant, Now, Prefix, SocketId, WorkerId};
+use control::{Histogram, Inbox, Series, StreamEnd, UserDirectory, WorkerCounters};
+use linux_net::{RxBatch, TxBatch};
+use turn_proto::{EndReason, Fetch, Policy, REPLY_MAX, Server, ServerConfig, SharedRegistry};
+use turn_types::{Instant, RelayId, SocketId, WorkerId};
 
-use crate::WorkerSpec;
-use crate::admission::Admission;
-use crate::associations::Associations;
-use crate::deadlines::Evictable;
-use crate::doors::{Arrivals, Doors};
-use crate::dtls::Aside;
+use crate::context::{Connections, Context, Message, Output};
+use crate::dtls::{Dtls, DtlsSettings};
 use crate::egress::Egress;
-use crate::fast_path::FastPath;
-use crate::handshake_queue::HandshakeQueue;
-use crate::handshakes::Handshakes;
+use crate::handshake_budget::HandshakeBudget;
+use crate::io::{Kernel, Net};
 use crate::limits::{
-    BYTES_PER_GATHERING, CIPHERTEXT_PER_READ, HANDED_ROUNDS, MESSAGES_PER_GATHERING,
-    MESSAGES_PER_RECEIVE, SOCKETS_PER_TURN, SWEEP_STREAMS_EVERY,
+    CIPHERTEXT_PER_READ, MESSAGES_PER_GATHERING, MESSAGES_PER_RECEIVE, READS_PER_TURN,
+    RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN,
 };
-use crate::observe::Observer;
-use crate::peers::Peers;
-use crate::ready::Ready;
-use crate::sockets::Sockets;
-use crate::streams::Streams;
-use crate::used_cookies::UsedCookies;
+use crate::offload::Offload;
+use crate::report::Observer;
+use crate::sockets::{Listener, NetOptions, Sockets};
+use crate::stream::{ReadNext, StreamSettings, Streams};
+use crate::tcp_relay::TcpRelay;
+use crate::token::is_stream;
+use crate::udp::{receive_from_clients, receive_from_peers, serve_error_queue};
+use crate::workers::{WorkerChannels, WorkerEndpoint, WorkerReceiver};
+use ready::Ready;
 
-/// A worker. It shares nothing that a relayed packet touches.
-pub(crate) struct Worker {
-    pub(crate) id: WorkerId,
-    pub(crate) server: Server,
-    pub(crate) sockets: Sockets,
-    pub(crate) streams: Streams,
-    pub(crate) peers: Peers,
-    /// Streams that may have been read further than they were served.
-    pub(crate) released: Vec<SocketId>,
-    pub(crate) doors: Doors,
-    pub(crate) arrivals: Arrivals,
-    /// There is something to be done in the next turn whatever happens.
-    pub(crate) is_busy: bool,
-    pub(crate) admission: Arc<Admission>,
-    pub(crate) evictable: Evictable,
-    /// Load balancers, which say who is behind them.
-    pub(crate) proxies: Vec<Prefix>,
-    /// How TLS is spoken, if it is.
-    pub(crate) tls: Option<TlsConfig>,
-    /// Where certificate authorities are sent.
-    pub(crate) acme_redirect: Option<String>,
-    pub(crate) associations: Associations,
-    pub(crate) dtls_admission: Arc<Admission>,
-    /// How DTLS is spoken, if it is.
-    pub(crate) dtls: Option<DtlsConfig>,
-    /// Datagrams for DTLS of the batch that is being served.
-    pub(crate) aside: Vec<Aside>,
-    /// Cookies that are of no use any more.
-    pub(crate) used_cookies: UsedCookies,
-    /// Time for handshakes.
-    pub(crate) handshakes: Handshakes,
-    /// Parts of DTLS handshakes that wait for it.
-    pub(crate) handshake_queue: HandshakeQueue,
-    /// Where the records are in a message that is being served, and what was in them.
-    pub(crate) records: Vec<Range<usize>>,
-    pub(crate) plain: Vec<Range<usize>>,
-    /// Room for what is encrypted.
-    pub(crate) scratch: Vec<u8>,
-    pub(crate) rx: RxBatch,
-    pub(crate) egress: Egress,
-    pub(crate) observer: Observer,
-    pub(crate) fast_path: FastPath,
-    pub(crate) directory: Arc<dyn UserDirectory>,
-    pub(crate) inbox: Inbox,
-    /// Allocations to be handed over when what the server asked for is done.
-    pub(crate) leaving: Vec<Fetch>,
-    pub(crate) stopping: bool,
-    /// When this turn began: the time of all that is done in it.
-    pub(crate) now: Now,
-    ready: Ready,
-    /// When connections are to be looked at; `None` while there are none.
-    pub(crate) sweep_streams_at: Option<Instant>,
-    /// When associations are to be looked at; `None` while there are none.
-    pub(crate) sweep_associations_at: Option<Instant>,
-    /// When it is to be looked for those that nobody uses any more.
-    pub(crate) look_for_idle_at: Instant,
+/// Everything a worker is made of.
+pub struct WorkerSpec<N: Net = Kernel> {
+    /// Number of the worker: unique in the process, and its index among [`control::Workers`].
+    pub id: WorkerId,
+    /// Its UDP listeners.
+    pub listeners: Vec<Listener<N>>,
+    /// Its listening TCP sockets.
+    pub acceptors: Vec<N::Acceptor>,
+    /// Settings of clients' TCP connections.
+    pub streams: StreamSettings,
+    /// Settings of DTLS.
+    pub dtls: DtlsSettings,
+    /// Rules at the start.
+    pub policy: Arc<Policy>,
+    /// Quotas and reservations of all workers.
+    pub registry: Arc<dyn SharedRegistry>,
+    /// Randomness of the operating system, for this worker alone.
+    pub seed: [u8; 32],
+    /// Look-up of users.
+    pub directory: Arc<dyn UserDirectory>,
+    /// Counters, shared with the control plane.
+    pub counters: Arc<WorkerCounters>,
+    /// Its receiving ends.
+    pub endpoint: WorkerEndpoint<N>,
+    /// Sending ends of all workers, itself included.
+    pub workers: WorkerChannels<N>,
+    /// Its routes in the kernel; `None`: the sockets relay everything.
+    pub routes: Option<N::Routes>,
+    /// Options of all sockets.
+    pub net: NetOptions,
 }
 
-impl Worker {
-    pub(crate) fn new(spec: WorkerSpec) -> io::Result<Self> {
-        let sockets = Sockets::new((spec.listeners, spec.acceptors), spec.inlet.wake, spec.net)?;
-        sockets.exclude_listening_ports(&spec.policy);
-        let config = ServerConfig {
+/// A worker. It shares nothing that a relayed packet touches.
+pub struct Worker<N: Net = Kernel> {
+    cx: Context<N>,
+    streams: Streams<N>,
+    dtls: Dtls,
+    tcp_relay: TcpRelay<N>,
+    offload: Offload<N>,
+    workers: WorkerChannels<N>,
+    messages: WorkerReceiver<N>,
+    inbox: Inbox,
+    directory: Arc<dyn UserDirectory>,
+    ready: Ready,
+    /// Allocations to move when the server's commands are carried out.
+    leaving: Vec<Fetch>,
+    /// The next turn has work without any readiness.
+    is_busy: bool,
+    stopping: bool,
+}
+
+/// Parts that reach clients with connections.
+struct Clients<'a, N: Net> {
+    streams: &'a mut Streams<N>,
+    dtls: &'a mut Dtls,
+}
+
+impl<N: Net> Connections<N> for Clients<'_, N> {
+    fn send(&mut self, output: Output<'_, N>, to: SocketId, message: Message<'_>) {
+        if is_stream(to) {
+            self.streams.queue(output.egress, to, message);
+        } else {
+            self.dtls.send(output, to, message);
+        }
+    }
+}
+
+impl<N: Net> std::fmt::Debug for Worker<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("id", &self.cx.worker).finish_non_exhaustive()
+    }
+}
+
+impl<N: Net> Worker<N> {
+    /// Builds a worker of its parts.
+    ///
+    /// # Errors
+    /// No memory left for epoll.
+    pub fn new(spec: WorkerSpec<N>) -> io::Result<Self> {
+        let WorkerEndpoint { net, inbox, messages, .. } = spec.endpoint;
+        let server = Server::new(ServerConfig {
             worker: spec.id,
-            policy: spec.policy,
+            policy: spec.policy.clone(),
             registry: spec.registry,
             seed: spec.seed,
             routes: spec.routes.is_some(),
-        };
+        });
         let tx = if spec.net.gso { TxBatch::new() } else { TxBatch::without_runs() };
-        let handshake_queue = HandshakeQueue::new(spec.dtls_admission.is_by_customer());
-        let mut fast_path = FastPath::new(spec.routes);
-        if let Some((ring, _)) = fast_path.handed() {
-            sockets.watch_ring(ring)?;
-        }
-        Ok(Self {
-            id: spec.id,
-            server: Server::new(config),
-            sockets,
-            streams: Streams::default(),
-            peers: Peers::default(),
-            released: Vec::new(),
-            doors: spec.doors,
-            arrivals: spec.inlet.arrivals,
-            is_busy: false,
-            admission: spec.admission,
-            evictable: Evictable::default(),
-            proxies: spec.proxies,
-            tls: spec.tls,
-            acme_redirect: spec.acme_redirect,
-            associations: Associations::default(),
-            dtls_admission: spec.dtls_admission,
-            dtls: spec.dtls,
-            aside: Vec::new(),
-            used_cookies: UsedCookies::new(),
-            handshakes: Handshakes::new(hasher()),
-            handshake_queue,
-            records: Vec::new(),
-            plain: Vec::new(),
-            scratch: vec![0; CIPHERTEXT_PER_READ],
-            rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
-            egress: Egress::new(tx, Arc::clone(&spec.counters)),
-            observer: Observer::new(spec.id, spec.counters),
-            fast_path,
+        let hasher =
+            RandomState::with_seeds(net.random(), net.random(), net.random(), net.random());
+        let worker = Self {
+            streams: Streams::new(&net, spec.acceptors, spec.streams)?,
+            dtls: Dtls::new(spec.dtls),
+            tcp_relay: TcpRelay::default(),
+            offload: Offload::new(&net, spec.routes)?,
+            workers: spec.workers,
+            messages,
+            inbox,
             directory: spec.directory,
-            inbox: spec.inlet.inbox,
-            leaving: Vec::new(),
-            stopping: false,
-            now: Clock::now(),
             ready: Ready::new(),
-            sweep_streams_at: None,
-            sweep_associations_at: None,
-            look_for_idle_at: Instant::ZERO,
-        })
+            leaving: Vec::new(),
+            is_busy: false,
+            stopping: false,
+            cx: Context {
+                worker: spec.id,
+                now: net.now(),
+                server,
+                sockets: Sockets::new(&net, spec.listeners, spec.net)?,
+                rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
+                egress: Egress::new(tx, Arc::clone(&spec.counters)),
+                observer: Observer::new(spec.id, spec.counters),
+                handshakes: HandshakeBudget::new(hasher),
+                reply: Box::new([0; REPLY_MAX]),
+                scratch: vec![0; CIPHERTEXT_PER_READ],
+                net,
+            },
+        };
+        worker.exclude_listening_ports(&spec.policy);
+        Ok(worker)
     }
 
-    /// Serves until it is told to stop.
-    pub(crate) fn run(mut self) {
-        let mut more_requests = false;
-        while !self.stopping {
-            self.wait(more_requests || self.has_work_left());
-            self.is_busy = false;
-            self.handshakes.begin_turn();
-            self.serve_handshake_queue();
-            self.serve_ready();
-            self.serve_handed();
-            self.serve_streams();
-            more_requests = self.serve_inbox();
-            self.serve_arrivals();
-            self.serve_rested();
-            self.serve_released();
-            self.serve_timeouts();
-            if self.sweep_associations_at.is_some_and(|at| at <= self.now.instant) {
-                self.sweep_associations();
-            }
-            self.send_gathered();
-            self.publish();
-        }
-        self.end_all();
-        self.drop_handshake_queue();
-        self.end_associations();
+    /// Serves until a [`Request::Stop`](control::Request::Stop), then ends everything.
+    pub fn run(mut self) {
+        while self.turn() {}
+        self.finish();
+    }
+
+    /// Waits and serves once; false after a [`Request::Stop`](control::Request::Stop).
+    pub fn turn(&mut self) -> bool {
+        self.wait();
+        self.cx.handshakes.begin_turn();
+        self.serve_waiting_handshakes();
+        self.serve_datagrams();
+        self.serve_ring();
+        self.serve_streams();
+        self.serve_requests();
+        self.serve_messages();
+        self.serve_rereads();
+        self.serve_timeouts();
+        self.send_gathered();
+        self.publish();
+        !self.stopping
+    }
+
+    /// Ends all allocations and connections.
+    pub fn finish(mut self) {
+        self.cx.server.end_all(self.cx.now, EndReason::Shutdown);
+        self.settle();
+        self.dtls.end_all(&mut self.cx);
+        self.settle();
         self.send_gathered();
         self.publish();
     }
 
-    /// Returns true if the next turn has work without new packets.
-    fn has_work_left(&self) -> bool {
-        self.is_busy || !self.released.is_empty() || !self.handshake_queue.is_empty()
-    }
-
-    /// Waits for packets, for a knock, or until something is due.
-    fn wait(&mut self, busy: bool) {
-        let timeout = if busy {
+    /// Waits for readiness, a wake-up, or the next timer.
+    fn wait(&mut self) {
+        let is_busy = self.is_busy || self.streams.has_rereads() || self.dtls.has_waiting();
+        let timeout = if is_busy {
             Some(Duration::ZERO)
         } else {
-            // From the beginning of the last turn, which was a moment ago: timers have no finer grain.
             let due = [
-                self.server.poll_timeout(),
-                self.fast_path.next_sweep(),
-                self.sweep_streams_at,
-                self.sweep_associations_at,
-                self.peers.next_waking(),
+                self.cx.server.poll_timeout(),
+                self.offload.next_sweep(),
+                self.streams.next_sweep(),
+                self.dtls.next_sweep(),
+                self.tcp_relay.next_resume(),
             ];
-            due.into_iter().flatten().min().map(|due| due.saturating_since(self.now.instant))
+            // From the beginning of the last turn, a moment ago: timers have no finer grain.
+            due.into_iter().flatten().min().map(|due| self.cx.until(due))
         };
-        self.sockets.wait(&mut self.ready, timeout);
-        self.now = Clock::now();
-        self.observer.counters().count_turn();
+        self.ready.clear();
+        self.cx.net.wait(timeout, |event| self.ready.add(event));
+        self.ready.complete(self.cx.sockets.listeners().len());
+        self.cx.now = self.cx.net.now();
+        self.cx.observer.counters().count_turn();
+        self.is_busy = false;
     }
 
-    /// Serves what is ready: listeners and relays alternately, one batch each, so that neither
-    /// many relays nor a busy listener makes the other side wait; again those that had more than a
-    /// batch, until enough is gathered; then the error queues. The more has piled up, the longer
-    /// are the runs that it is sent in.
-    fn serve_ready(&mut self) {
+    /// Serves DTLS handshakes that had no time in earlier turns, as far as this one has.
+    fn serve_waiting_handshakes(&mut self) {
+        let mut position = 0;
+        while let Some(waiting) = self.dtls.next_waiting(&mut self.cx, &mut position) {
+            self.make_room_to_receive();
+            self.dtls.serve_waiting(&mut self.cx, &waiting);
+            self.settle();
+        }
+    }
+
+    /// Serves UDP sockets: listeners and relay sockets alternately, one batch each, so that neither many relays nor a
+    /// busy listener delays the other side; again those with more than a batch, until enough is gathered; then the
+    /// error queues. The more has queued up, the longer are the GSO batches.
+    fn serve_datagrams(&mut self) {
         loop {
             for round in 0..self.ready.rounds() {
                 if let Some(listener) = self.ready.listener(round)
@@ -217,100 +234,205 @@ impl Worker {
                     self.ready.listener_is_empty(round);
                 }
                 if let Some(relay) = self.ready.relay(round)
-                    && !self.receive_from_peers(relay)
+                    && !self.receive_from_relay(relay)
                 {
                     self.ready.relay_is_empty(round);
                 }
             }
-            if self.is_gathering_full() || !self.ready.keep_unfinished() {
+            if self.cx.is_gathering_full() || !self.ready.keep_unfinished() {
                 break;
             }
         }
         self.send_gathered();
         for index in 0..SOCKETS_PER_TURN {
             let Some(relay) = self.ready.failed(index) else { break };
-            self.serve_error_queue(relay);
+            let (cx, mut clients, _) = self.split();
+            serve_error_queue(cx, &mut clients, relay);
+            self.settle();
         }
     }
 
-    /// Serves what the kernel hands over. Of what is left epoll tells again.
-    fn serve_handed(&mut self) {
-        for _ in 0..HANDED_ROUNDS {
-            if !self.receive_handed() {
+    fn receive_from_clients(&mut self, listener: SocketId) -> bool {
+        self.make_room_to_receive();
+        let more = receive_from_clients(&mut self.cx, listener, self.dtls.deferred());
+        self.settle();
+        if self.dtls.has_deferred() {
+            self.dtls.serve_deferred(&mut self.cx);
+            self.settle();
+        }
+        more
+    }
+
+    fn receive_from_relay(&mut self, relay: RelayId) -> bool {
+        self.make_room_to_receive();
+        if self.tcp_relay.listens(relay) {
+            let Self { cx, streams, dtls, tcp_relay, .. } = self;
+            tcp_relay.accept(cx, &mut Clients { streams, dtls }, relay);
+            self.settle();
+            return false;
+        }
+        let (cx, mut clients, offload) = self.split();
+        let on_message = |peer| offload.came_by_socket(relay, peer);
+        let more = receive_from_peers(cx, &mut clients, relay, on_message);
+        self.settle();
+        more
+    }
+
+    /// Serves the ring of the kernel path. epoll reports the rest again.
+    fn serve_ring(&mut self) {
+        for _ in 0..RING_ROUNDS_PER_TURN {
+            let more = self.receive_from_ring();
+            if !more {
                 break;
             }
             self.send_gathered();
         }
     }
 
-    /// Serves streams that are ready: each is read once, so that none makes the others wait.
+    fn receive_from_ring(&mut self) -> bool {
+        let Self { cx, streams, dtls, offload, .. } = self;
+        let more = offload.receive(cx, &mut Clients { streams, dtls });
+        self.settle();
+        more
+    }
+
+    /// Serves TCP connections: each is read once, so that none delays the others.
     fn serve_streams(&mut self) {
         for index in 0..SOCKETS_PER_TURN {
             let Some(id) = self.ready.writable(index) else { break };
-            self.write_stream(id);
+            self.streams.write(&mut self.cx, id);
+            self.settle();
         }
         for index in 0..SOCKETS_PER_TURN {
             let Some(id) = self.ready.readable(index) else { break };
-            self.receive_from_stream(id);
+            self.read_stream(id);
         }
         for index in 0..SOCKETS_PER_TURN {
-            let Some((id, readable, writable)) = self.ready.peer(index) else { break };
-            self.serve_peer(id, readable, writable);
+            let Some((id, readiness)) = self.ready.peer(index) else { break };
+            let Self { cx, streams, tcp_relay, .. } = self;
+            if let Some(event) = tcp_relay.serve(cx, streams, id, readiness) {
+                self.hand_in(event);
+            }
+            self.settle();
         }
         for index in 0..SOCKETS_PER_TURN {
-            let Some(place) = self.ready.acceptor(index) else { break };
-            self.accept(place);
+            let Some(acceptor) = self.ready.acceptor(index) else { break };
+            self.streams.accept(&mut self.cx, acceptor);
+            self.settle();
         }
-        let now = self.now.instant;
-        if self.sweep_streams_at.is_some_and(|at| at <= now) {
-            self.sweep_streams();
-        }
-        if self.sweep_streams_at.is_none_or(|at| at <= now) {
-            self.sweep_streams_at = (self.streams.len() > 0).then(|| now + SWEEP_STREAMS_EVERY);
+        let now = self.cx.now.instant;
+        if self.streams.is_sweep_due(now) {
+            self.tcp_relay.resume_relays(&self.cx.net);
+            self.streams.sweep(&mut self.cx);
+            for id in self.tcp_relay.overdue(now) {
+                self.streams.close(&mut self.cx, id, StreamEnd::Idle);
+            }
+            self.settle();
         }
     }
 
-    /// Has room for one receive call, if need be by sending what was gathered before.
-    pub(crate) fn make_room_to_receive(&mut self) {
-        if self.is_gathering_full() {
+    /// Reads a connection of a client: once, or as often as TLS holds more.
+    fn read_stream(&mut self, id: SocketId) {
+        for _ in 0..READS_PER_TURN {
+            self.make_room_to_receive();
+            let next = match self.streams.receive(&mut self.cx, id) {
+                ReadNext::Pipe(connection) => {
+                    let Self { cx, streams, tcp_relay, .. } = self;
+                    tcp_relay.read_client(cx, streams, id, connection)
+                }
+                next @ (ReadNext::Wait | ReadNext::Again) => next,
+            };
+            self.settle();
+            if next == ReadNext::Wait {
+                return;
+            }
+        }
+        self.streams.reread(id);
+    }
+
+    /// Reads the connections that may have buffered bytes, which epoll does not report.
+    fn serve_rereads(&mut self) {
+        let Self { cx, streams, tcp_relay, .. } = self;
+        tcp_relay.resume(cx, streams);
+        for id in self.streams.take_rereads() {
+            self.make_room_to_receive();
+            self.streams.serve_partial(&mut self.cx, id);
+            self.settle();
+            self.read_stream(id);
+        }
+    }
+
+    /// Serves timers.
+    fn serve_timeouts(&mut self) {
+        let now = self.cx.now;
+        let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now.instant);
+        if is_due(self.offload.next_sweep()) {
+            let Self { cx, offload, .. } = self;
+            offload.sweep(now.instant, &mut cx.server, cx.observer.counters());
+            if offload.flows() == 0 {
+                cx.sockets.unrouted();
+            }
+        }
+        if is_due(self.cx.server.poll_timeout()) {
+            self.cx.server.handle_timeout(now);
+            self.settle();
+        }
+        if is_due(self.dtls.next_sweep()) {
+            self.dtls.sweep(&mut self.cx);
+            self.settle();
+        }
+    }
+
+    /// Returns the context, the parts that reach clients, and the kernel path.
+    const fn split(&mut self) -> (&mut Context<N>, Clients<'_, N>, &Offload<N>) {
+        let Self { cx, streams, dtls, offload, .. } = self;
+        (cx, Clients { streams, dtls }, offload)
+    }
+
+    /// Makes room for one receive call, if need be by sending the gathered datagrams.
+    fn make_room_to_receive(&mut self) {
+        if self.cx.is_gathering_full() {
             self.send_gathered();
         }
     }
 
-    /// Besides the messages of a receive call, there is to be room for what is encrypted in them.
-    fn is_gathering_full(&self) -> bool {
-        self.rx.room() < 2 * MESSAGES_PER_RECEIVE || self.rx.bytes_held() >= BYTES_PER_GATHERING
+    /// Sends the gathered datagrams, frees the receive batch, and writes to connections with new output.
+    fn send_gathered(&mut self) {
+        self.cx.flush();
+        self.cx.rx.clear();
+        if self.streams.write_all(&mut self.cx) {
+            self.settle();
+        }
     }
 
-    /// Sends what was gathered, and lets go of the packets that it came from.
-    pub(crate) fn send_gathered(&mut self) {
-        self.egress.flush(&self.rx, &self.sockets);
-        self.rx.clear();
-        self.send_to_streams();
+    /// Keeps the ports of this server's own sockets from relays, whichever rules apply. The kernel would refuse them.
+    fn exclude_listening_ports(&self, policy: &Policy) {
+        for at in self.cx.sockets.listener_addrs().chain(self.streams.acceptor_addrs()) {
+            for relay in &policy.relay {
+                let same_family = at.is_ipv4() == relay.local.is_ipv4();
+                if at.ip() == relay.local || at.ip().is_unspecified() && same_family {
+                    relay.ports.exclude(at.port());
+                }
+            }
+        }
     }
 
-    /// What is kept elsewhere than in the counters.
+    /// Publishes gauges and histograms.
     fn publish(&mut self) {
-        let Self { rx, egress, observer, server, fast_path, streams, associations, peers, .. } =
-            self;
+        let Self { cx, offload, streams, dtls, tcp_relay, .. } = self;
+        let Context { rx, egress, observer, server, .. } = cx;
         observer.publish(Histogram::ReceivedMessages, &rx.stats().messages_per_call);
         observer.publish(Histogram::ReceivedSegments, &rx.stats().segments_per_message);
         observer.publish(Histogram::SentSegments, &egress.stats().segments_per_send);
         observer.set(Series::AllocationsLive, server.allocation_count() as u64);
-        observer.set(Series::FlowsOffloaded, fast_path.flows());
+        observer.set(Series::FlowsOffloaded, offload.flows());
         observer.set(Series::StreamsLive, streams.len() as u64);
-        observer.set(Series::AssociationsLive, associations.len() as u64);
-        observer.set(Series::AssociationsHalfOpen, associations.half_open() as u64);
-        observer.set(Series::PeersLive, peers.len() as u64);
+        observer.set(Series::AssociationsLive, dtls.len() as u64);
+        observer.set(Series::AssociationsHalfOpen, dtls.half_open() as u64);
+        observer.set(Series::PeersLive, tcp_relay.peers() as u64);
         observer.set(Series::NoticesLost, server.notices_lost());
         while let Some(warning) = egress.take_warning() {
             observer.kernel_warning(warning);
         }
     }
-}
-
-/// Hashes by randomness of the operating system.
-fn hasher() -> RandomState {
-    let seed = || u64::from_ne_bytes(random_bytes());
-    RandomState::with_seeds(seed(), seed(), seed(), seed())
 }

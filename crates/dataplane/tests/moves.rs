@@ -14,7 +14,8 @@ use control::{
     WorkerCounters,
 };
 use dataplane::{
-    Admission, ConnectionLimits, Doors, Listener, NetOptions, WorkerSpec, mailbox, spawn,
+    Admission, ConnectionLimits, DtlsSettings, Listener, NetOptions, StreamSettings,
+    WorkerChannels, WorkerSpec, mailbox, spawn,
 };
 use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, Message, MessageBuilder, Method,
@@ -55,40 +56,40 @@ impl Server {
         let policy = Arc::new(Policy { mobility: true, ..policy() });
         let registry: Arc<dyn SharedRegistry> = Arc::new(LockedRegistry::new());
         let mut posts = Vec::new();
-        let mut inlets = Vec::new();
+        let mut endpoints = Vec::new();
         for _ in 0..WORKERS {
-            let (mailbox, inlet) = mailbox().unwrap();
+            let (mailbox, endpoint) = mailbox().unwrap();
             posts.push((mailbox, Arc::new(WorkerCounters::new())));
-            inlets.push(inlet);
+            endpoints.push(endpoint);
         }
         let (mailboxes, counters): (Vec<_>, Vec<_>) = posts.iter().cloned().unzip();
-        let doors = Doors::of(&inlets);
+        let workers = WorkerChannels::to(&endpoints);
         let limits = ConnectionLimits { total: 0, per_address: 0 };
         let admission = Arc::new(Admission::new(limits));
         let mut threads = Vec::new();
-        for ((id, listener), inlet) in (0..).zip([first, second]).zip(inlets) {
+        for ((id, listener), endpoint) in (0..).zip([first, second]).zip(endpoints) {
             let spec = WorkerSpec {
                 id: WorkerId(id),
-                core: None,
                 listeners: vec![listener],
                 acceptors: vec![],
-                proxies: vec![],
-                tls: None,
-                dtls: None,
-                dtls_admission: Arc::clone(&admission),
-                acme_redirect: None,
-                admission: Arc::clone(&admission),
+                streams: StreamSettings {
+                    proxies: vec![],
+                    tls: None,
+                    acme_redirect: None,
+                    admission: Arc::clone(&admission),
+                },
+                dtls: DtlsSettings { config: None, admission: Arc::clone(&admission) },
                 policy: Arc::clone(&policy),
                 registry: Arc::clone(&registry),
                 seed: [id as u8; 32],
                 directory: Arc::new(Users),
                 counters: Arc::clone(&counters[usize::from(id)]),
-                inlet,
-                doors: doors.clone(),
+                endpoint,
+                workers: workers.clone(),
                 routes: None,
                 net,
             };
-            threads.push(spawn(spec).unwrap());
+            threads.push(spawn(spec, None).unwrap());
         }
         Self { addr, mailboxes, counters, threads }
     }

@@ -111,7 +111,12 @@ fn nobody_is_called_back() {
     alice.write(&binding(2));
     // Closed over an answer that was not read, which resets the connection and leaves the address free.
     drop(alice);
-    let there = std::net::TcpListener::bind(at).unwrap();
+    let mut bound = None;
+    eventually("the address is free", || {
+        bound = std::net::TcpListener::bind(at).ok();
+        bound.is_some()
+    });
+    let there = bound.unwrap();
     there.set_nonblocking(true).unwrap();
     drop(hold);
     eventually("it ends", || world.count(Series::StreamsLive) == 0);

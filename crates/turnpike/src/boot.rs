@@ -10,7 +10,10 @@ use control::{
     ConfinementInfo, LockedRegistry, OffloadInfo, RelayInfo, ServerInfo, UserDirectory,
     WorkerCounters, Workers,
 };
-use dataplane::{Admission, ConnectionLimits, Doors, NetOptions, WorkerSpec};
+use dataplane::{
+    Admission, ConnectionLimits, DtlsSettings, NetOptions, StreamSettings, WorkerChannels,
+    WorkerSpec,
+};
 use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{OffloadMode, Settings, SettingsErrors};
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
@@ -80,21 +83,30 @@ pub(crate) async fn start(
         total: settings.tcp.connections.get(),
         per_address: settings.tcp.connections_per_address.get(),
     };
-    let admission = Arc::new(Admission::new(limits));
-    let dtls =
-        settings.serves_dtls().then(|| certificates.dtls_config(&random_bytes())).transpose()?;
+    let streams = StreamSettings {
+        proxies: settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect(),
+        tls: Some(certificates.config()),
+        acme_redirect: settings.tcp.acme_redirect.as_ref().map(|url| url.as_str().to_owned()),
+        admission: Arc::new(Admission::new(limits)),
+    };
     let limits = ConnectionLimits {
         total: settings.dtls.sessions.get(),
         per_address: settings.dtls.sessions_per_address.get(),
     };
-    let dtls_admission = Arc::new(Admission::new(limits));
+    let dtls = DtlsSettings {
+        config: settings
+            .serves_dtls()
+            .then(|| certificates.dtls_config(&random_bytes()))
+            .transpose()?,
+        admission: Arc::new(Admission::new(limits)),
+    };
 
     let mut posts = Vec::new();
-    let mut inlets = Vec::new();
+    let mut endpoints = Vec::new();
     for _ in &cores {
-        let (mailbox, inlet) = dataplane::mailbox().or_fail("cannot make a worker's mailbox")?;
+        let (mailbox, endpoint) = dataplane::mailbox().or_fail("cannot make a worker's mailbox")?;
         posts.push((mailbox, Arc::new(WorkerCounters::new())));
-        inlets.push(inlet);
+        endpoints.push(endpoint);
     }
     let counters: Vec<_> = posts.iter().map(|(_, counters)| Arc::clone(counters)).collect();
     let workers = Workers::new(posts);
@@ -113,33 +125,29 @@ pub(crate) async fn start(
         Some(store) => Arc::new(Users::start(store, workers.clone())?),
         None => Arc::new(NoUsers),
     };
-    let doors = Doors::of(&inlets);
+    let channels = WorkerChannels::to(&endpoints);
     let mut threads = Vec::new();
-    let parts = cores.into_iter().zip(bound.workers).zip(inlets).zip(counters);
-    for (id, (((core, (listeners, acceptors)), inlet), counters)) in (0..).map(WorkerId).zip(parts)
+    let parts = cores.into_iter().zip(bound.workers).zip(endpoints).zip(counters);
+    for (id, (((core, (listeners, acceptors)), endpoint), counters)) in
+        (0..).map(WorkerId).zip(parts)
     {
         let spec = WorkerSpec {
             id,
-            core,
             listeners,
             acceptors,
-            proxies: settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect(),
-            tls: Some(certificates.config()),
+            streams: streams.clone(),
             dtls: dtls.clone(),
-            dtls_admission: Arc::clone(&dtls_admission),
-            acme_redirect: settings.tcp.acme_redirect.as_ref().map(|url| url.as_str().to_owned()),
-            admission: Arc::clone(&admission),
             policy: Arc::clone(&policy),
             registry: Arc::clone(&registry),
             seed: random_bytes(),
             directory: Arc::clone(&directory),
             counters,
-            inlet,
-            doors: doors.clone(),
+            endpoint,
+            workers: channels.clone(),
             routes: routes.pop().flatten(),
             net,
         };
-        threads.push(dataplane::spawn(spec).or_fail("cannot start a worker")?);
+        threads.push(dataplane::spawn(spec, core).or_fail("cannot start a worker")?);
         tokio::task::yield_now().await; // signals are heard
     }
 

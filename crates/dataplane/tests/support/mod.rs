@@ -21,7 +21,8 @@ use control::{
 };
 use dataplane::limits::REQUESTS_PER_TURN;
 use dataplane::{
-    Admission, ConnectionLimits, Doors, Inlet, Listener, NetOptions, WorkerSpec, mailbox, spawn,
+    Admission, ConnectionLimits, DtlsSettings, Listener, NetOptions, StreamSettings,
+    WorkerChannels, WorkerEndpoint, WorkerSpec, mailbox, spawn,
 };
 use linux_net::{TcpListener, TcpOptions};
 use turn_proto::{
@@ -117,14 +118,20 @@ impl World {
     /// Workers of one server, each with a port of its own, so that a client can choose among them.
     pub(crate) fn start_many(start: Start, count: u16) -> Vec<Self> {
         let ends: Vec<_> = (0..count).map(|_| mailbox().unwrap()).collect();
-        let doors = Doors::of(ends.iter().map(|(_, inlet)| inlet));
-        let admission = Arc::new(Admission::new(start.limits));
-        let dtls_admission = Arc::new(Admission::new(start.limits));
+        let workers = WorkerChannels::to(ends.iter().map(|(_, endpoint)| endpoint));
         let (policy, registry) = (Arc::new(start.policy), Arc::new(LockedRegistry::new()));
         let (net, long) = (start.net, Duration::from_secs(60));
         let options =
             TcpOptions { reuse_port: true, keepalive: long, unacknowledged: long, backlog: 100 };
-        let start_one = |(id, (mailbox, inlet)): (u16, (Mailbox, Inlet))| {
+        let streams = StreamSettings {
+            proxies: start.proxies,
+            tls: start.tls,
+            acme_redirect: start.acme_redirect,
+            admission: Arc::new(Admission::new(start.limits)),
+        };
+        let admission = Arc::new(Admission::new(start.limits));
+        let dtls = DtlsSettings { config: start.dtls, admission };
+        let start_one = |(id, (mailbox, endpoint)): (u16, (Mailbox, WorkerEndpoint))| {
             let (listener, acceptor) = both_on_a_port(start.listen, &net, &options);
             let server = listener.local_addr();
             let mut listeners = vec![listener];
@@ -135,28 +142,23 @@ impl World {
             let directory = Arc::new(Directory::default());
             directory.answer_to.set(mailbox.clone()).unwrap();
             let counters = Arc::new(WorkerCounters::new());
-            let thread = spawn(WorkerSpec {
+            let spec = WorkerSpec {
                 id: WorkerId(id),
-                core: None,
                 listeners,
                 acceptors: vec![acceptor],
-                proxies: start.proxies.clone(),
-                tls: start.tls.clone(),
-                dtls: start.dtls.clone(),
-                dtls_admission: Arc::clone(&dtls_admission),
-                acme_redirect: start.acme_redirect.clone(),
-                admission: Arc::clone(&admission),
+                streams: streams.clone(),
+                dtls: dtls.clone(),
                 policy: Arc::clone(&policy),
                 registry: Arc::clone(&registry) as _,
                 seed: [7; 32],
                 directory: Arc::clone(&directory) as _,
                 counters: Arc::clone(&counters),
-                inlet,
-                doors: doors.clone(),
+                endpoint,
+                workers: workers.clone(),
                 routes: None,
                 net,
-            })
-            .unwrap();
+            };
+            let thread = spawn(spec, None).unwrap();
             let policy = Policy::clone(&policy);
             Self { server, also, mailbox, directory, policy, counters, thread: Some(thread) }
         };

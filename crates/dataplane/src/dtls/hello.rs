@@ -1,0 +1,187 @@
+//! ClientHellos: a stateless cookie first, then a session within the limits.
+
+use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
+use turn_proto::DropReason;
+use turn_session::AddressPair;
+use turn_session::dtls::{
+    ANSWER_MAX, Answer, DtlsConfig, DtlsEngine, Hello, HelloError, HelloOutcome,
+};
+use turn_types::{ClientPath, FiveTuple, Instant, Prefix, SocketId};
+
+use super::queue::Part;
+use super::sessions::Session;
+use super::used_cookies::CookieMark;
+use super::{ClientHello, Dtls};
+use crate::admission::{Admitted, LimitReached};
+use crate::context::Context;
+use crate::handshake_budget::{NoTime, Step};
+use crate::io::Net;
+use crate::limits::RESEND_EVERY;
+use crate::report::Sent;
+
+impl Dtls {
+    /// Serves an unencrypted ClientHello. Returns the session that exists afterwards.
+    pub(super) fn take_hello<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        hello: &ClientHello,
+    ) -> Option<SocketId> {
+        let known = hello.known;
+        let config = self.settings.config.clone()?;
+        if !config.can_serve() {
+            cx.egress.dropped(DropReason::NotStun);
+            return known;
+        }
+        let mut answer = [0; ANSWER_MAX];
+        let FiveTuple { client, server, .. } = hello.path.five_tuple;
+        let ends = AddressPair { client: client.0, server: server.0 };
+        let since = cx.now.instant.saturating_since(Instant::ZERO);
+        let datagram = &cx.rx.message(hello.message).data[hello.range.clone()];
+        match config.front().take(datagram, ends, since, &mut answer) {
+            HelloOutcome::Verified(verified) => {
+                let (random, cookie) = (*verified.random(), CookieMark::of(verified.cookie()));
+                self.take_verified(cx, &config, hello, (random, cookie))
+            }
+            HelloOutcome::Answer(len, answered) => {
+                let answered = match answered {
+                    Answer::Cookie => HelloAnswer::Cookie,
+                    Answer::Version => HelloAnswer::Version,
+                };
+                cx.observer.count(Series::HellosAnswered(answered), 1);
+                cx.observer.count(Series::Fate(Fate::Dtls), 1);
+                if let Some(listener) = cx.sockets.listener(hello.path.socket) {
+                    let (flow, ways) = (listener.flow_back(&hello.path), (&cx.rx, &cx.sockets));
+                    cx.egress.datagram(flow, &answer[..len], Sent::Dtls, ways);
+                }
+                known
+            }
+            HelloOutcome::Dropped(why) => {
+                cx.egress.dropped(match why {
+                    HelloError::Piece => DropReason::DtlsHelloInPieces,
+                    HelloError::Malformed | HelloError::Other => DropReason::DtlsMalformed,
+                });
+                known
+            }
+        }
+    }
+
+    /// Serves a hello of a client that has proved its address by a cookie.
+    fn take_verified<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        config: &DtlsConfig,
+        hello: &ClientHello,
+        (random, cookie): ([u8; 32], CookieMark),
+    ) -> Option<SocketId> {
+        let repeats = |session: &mut Session| session.random == random;
+        if hello.known.and_then(|id| self.sessions.get_mut(id)).is_some_and(repeats) {
+            // The timer repeats its answer if needed.
+            cx.observer.count(Series::Fate(Fate::Dtls), 1);
+            return hello.known;
+        }
+        // A replay of a hello whose session has ended begins no other.
+        if self.used_cookies.contains(cookie) {
+            cx.egress.dropped(DropReason::DtlsCookieUsed);
+            return hello.known;
+        }
+        let client = hello.path.five_tuple.client.0.ip();
+        // Before any state is made for it.
+        let is_by_customer = self.settings.admission.is_by_customer();
+        let work = match cx.begin_handshake(client, Step::Begin, is_by_customer) {
+            Ok(work) => work,
+            Err(NoTime::Turn) => {
+                let part = Part::Hello { listener: hello.path.socket, random };
+                let at = (hello.message, hello.range.clone());
+                self.queue_handshake(cx, hello.path.five_tuple, part, at);
+                return hello.known;
+            }
+            Err(NoTime::Customer) => {
+                cx.warn_of_handshakes(client, NoTime::Customer);
+                return self.refuse(cx, hello, AssociationRefusal::Share);
+            }
+        };
+        let datagram = &cx.rx.message(hello.message).data[hello.range.clone()];
+        let engine = Hello::read(datagram).ok().and_then(|hello| config.begin(&hello).ok());
+        let engine = engine.ok_or(AssociationRefusal::Resources);
+        let begun = engine.and_then(|engine| self.begin(cx, hello, engine, random));
+        cx.end_handshake(work);
+        match begun {
+            Ok(id) => {
+                self.used_cookies.insert(cookie);
+                Some(id)
+            }
+            Err(why) => self.refuse(cx, hello, why),
+        }
+    }
+
+    /// Begins a session, and answers the hello.
+    fn begin<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        hello: &ClientHello,
+        engine: Box<dyn DtlsEngine>,
+        random: [u8; 32],
+    ) -> Result<SocketId, AssociationRefusal> {
+        let permit = self.admit(cx, hello)?;
+        let id = self.sessions.next_id().ok_or(AssociationRefusal::Total)?;
+        cx.observer.count(Series::AssociationsBegun, 1);
+        let now = cx.now.instant;
+        self.sessions.insert(Session {
+            engine,
+            path: ClientPath { socket: id, ..hello.path },
+            listener: hello.path.socket,
+            random,
+            began: now,
+            last_record: now,
+            established: false,
+            _permit: permit,
+        });
+        let resend_at = now + RESEND_EVERY;
+        self.sweep_at = Some(self.sweep_at.map_or(resend_at, |at| at.min(resend_at)));
+        self.take_records(cx, hello.message, std::slice::from_ref(&hello.range), id);
+        Ok(id)
+    }
+
+    fn refuse<N: Net>(
+        &self,
+        cx: &Context<N>,
+        hello: &ClientHello,
+        why: AssociationRefusal,
+    ) -> Option<SocketId> {
+        count_refused(cx, why);
+        self.sessions.find(&hello.path.five_tuple)
+    }
+
+    /// Admits a session. The client's previous one ends: the cookie shows that the client itself begins anew
+    /// (RFC 6347 §4.2.8).
+    fn admit<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        hello: &ClientHello,
+    ) -> Result<Admitted, AssociationRefusal> {
+        if let Some(id) = hello.known {
+            self.end(cx, id, AssociationEnd::Replaced);
+        }
+        let client = hello.path.five_tuple.client.0.ip();
+        let is_by_customer = self.settings.admission.is_by_customer();
+        let customer = Prefix::customer(client);
+        if let Some(oldest) = self.sessions.evicted_by(customer, is_by_customer) {
+            self.end(cx, oldest, AssociationEnd::CrowdedOut);
+        }
+        self.settings.admission.admit(client).map_err(|limit| match limit {
+            LimitReached::Total => AssociationRefusal::Total,
+            LimitReached::Address => AssociationRefusal::Address,
+        })
+    }
+}
+
+/// Counts a refused hello and its datagram.
+pub(super) fn count_refused<N: Net>(cx: &Context<N>, why: AssociationRefusal) {
+    cx.observer.count(Series::AssociationsRefused(why), 1);
+    cx.egress.dropped(match why {
+        AssociationRefusal::Busy | AssociationRefusal::Share => DropReason::DtlsBusy,
+        AssociationRefusal::Total | AssociationRefusal::Address | AssociationRefusal::Resources => {
+            DropReason::DtlsNoPlace
+        }
+    });
+}

@@ -1,0 +1,258 @@
+//! Processor time for DTLS and TLS handshakes, which need no credentials to begin.
+//!
+//! One handshake costs as much as hundreds of relayed packets, which wait for it. So in each turn of the loop
+//! handshakes have a bounded time, and each [customer](Prefix::customer) has a small share of the worker. The
+//! last part of a turn's time is for customers that have used little of their share: a flood from a few
+//! sources, however large, does not keep others from being served. Where the configuration says that an address
+//! is many customers', there are no shares.
+//!
+//! Work that finds no time in a turn goes on in the next: with TLS it waits in its connection, with DTLS in a
+//! [queue](crate::dtls).
+//!
+//! The measure is the processor time of the thread: no customer is charged for other work of the host.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ahash::RandomState;
+use turn_proto::SourceBudget;
+use turn_types::{Instant, Prefix};
+
+use crate::limits::{
+    HANDSHAKE_BURST, HANDSHAKE_SHARE, HANDSHAKE_STEP_MAX, HANDSHAKE_STEP_MIN, HANDSHAKE_TIME_FEW,
+    HANDSHAKE_TIME_PER_TURN,
+};
+
+/// Handshake time of one worker.
+#[derive(Debug)]
+pub(crate) struct HandshakeBudget {
+    customers: SourceBudget,
+    /// Time spent in this turn of the loop.
+    spent: Duration,
+}
+
+/// Kinds of work. Continuing has priority: work was invested already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Begin or continue, for a client whose address is shared by many customers.
+    Unshared,
+    /// Begin a handshake.
+    Begin,
+    /// Continue a handshake.
+    Continue,
+}
+
+/// Budget that is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTime {
+    /// Time of this turn of the loop.
+    Turn,
+    /// Share of the customer.
+    Customer,
+}
+
+/// Handshake work in progress, of which the time is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    customer: Prefix,
+    begun: Duration,
+}
+
+impl HandshakeBudget {
+    /// Returns full budgets. The hasher decides which sources share a bucket.
+    pub(crate) fn new(hasher: RandomState) -> Self {
+        Self { customers: SourceBudget::new(hasher), spent: Duration::ZERO }
+    }
+
+    /// Begins another turn of the loop.
+    pub(crate) const fn begin_turn(&mut self) {
+        self.spent = Duration::ZERO;
+    }
+
+    /// Begins work for a client at the thread's processor time `cpu`; [`done`](Self::done) ends it.
+    ///
+    /// # Errors
+    /// The budget that is used up.
+    pub(crate) fn begin(
+        &mut self,
+        now: Instant,
+        client: IpAddr,
+        step: Step,
+        cpu: Duration,
+    ) -> Result<Work, NoTime> {
+        let customer = Prefix::customer(client);
+        self.admit(now, customer, step)?;
+        Ok(Work { customer, begun: cpu })
+    }
+
+    /// Ends work and charges its customer for the time since its beginning.
+    pub(crate) fn done(&mut self, now: Instant, work: Work, cpu: Duration) {
+        self.charge(now, work.customer, cpu.saturating_sub(work.begun));
+    }
+
+    /// Returns whether work of a customer may begin now; charges nothing.
+    ///
+    /// # Errors
+    /// The budget that is used up.
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        customer: Prefix,
+        step: Step,
+    ) -> Result<(), NoTime> {
+        let is_late = self.spent >= HANDSHAKE_TIME_PER_TURN / 2;
+        let used_at_most = match step {
+            _ if self.spent >= HANDSHAKE_TIME_PER_TURN => return Err(NoTime::Turn),
+            Step::Unshared => return Ok(()),
+            _ if is_late => HANDSHAKE_TIME_FEW,
+            Step::Begin => HANDSHAKE_BURST / 4 * 3,
+            Step::Continue => HANDSHAKE_BURST,
+        };
+        // Charges nothing yet: the time is not known.
+        if self.customers.spend(now, customer, Duration::ZERO, used_at_most * HANDSHAKE_SHARE) {
+            Ok(())
+        } else {
+            Err(if is_late { NoTime::Turn } else { NoTime::Customer })
+        }
+    }
+
+    fn charge(&mut self, now: Instant, customer: Prefix, took: Duration) {
+        let took = took.clamp(HANDSHAKE_STEP_MIN, HANDSHAKE_STEP_MAX);
+        self.spent += took;
+        // An admitted customer had used no more than the burst: the whole step is charged.
+        let most = (HANDSHAKE_BURST + HANDSHAKE_STEP_MAX) * HANDSHAKE_SHARE;
+        self.customers.spend(now, customer, took * HANDSHAKE_SHARE, most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP: Duration = Duration::from_micros(250);
+
+    fn budget() -> HandshakeBudget {
+        HandshakeBudget::new(RandomState::with_seeds(1, 2, 3, 4))
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(100_000 + millis)
+    }
+
+    fn customer(number: u8) -> Prefix {
+        Prefix::customer(IpAddr::from([192, 0, 2, number]))
+    }
+
+    /// Steps of this cost until there is no time, and why.
+    fn steps(
+        budget: &mut HandshakeBudget,
+        now: Instant,
+        customer: Prefix,
+        step: Step,
+    ) -> (u32, NoTime) {
+        let mut steps = 0;
+        loop {
+            match budget.admit(now, customer, step) {
+                Ok(()) => budget.charge(now, customer, STEP),
+                Err(why) => return (steps, why),
+            }
+            steps += 1;
+        }
+    }
+
+    /// The same over turns that never end for want of time.
+    fn steps_over_turns(budget: &mut HandshakeBudget, now: Instant, step: Step) -> u32 {
+        let mut all = 0;
+        loop {
+            budget.begin_turn();
+            match steps(budget, now, customer(1), step) {
+                (0, why) => {
+                    assert_eq!(why, NoTime::Customer);
+                    return all;
+                }
+                (steps, _) => all += steps,
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_has_so_much_time_and_the_last_half_is_for_who_has_used_little() {
+        let mut budget = budget();
+        steps_over_turns(&mut budget, at(0), Step::Begin);
+        // A flooder whose share has room again for more than a turn has.
+        let later = at(10_000);
+        budget.begin_turn();
+        let half = HANDSHAKE_TIME_PER_TURN.as_micros() as u32 / 2 / 250;
+        assert_eq!(
+            steps(&mut budget, later, customer(1), Step::Begin),
+            (half, NoTime::Turn),
+            "the first half"
+        );
+        assert_eq!(
+            steps(&mut budget, later, customer(2), Step::Begin),
+            (half, NoTime::Turn),
+            "a newcomer has the rest"
+        );
+        assert_eq!(budget.admit(later, customer(3), Step::Continue), Err(NoTime::Turn));
+        budget.begin_turn();
+        assert_eq!(budget.admit(later, customer(3), Step::Begin), Ok(()));
+    }
+
+    #[test]
+    fn a_customer_has_a_share_and_what_has_begun_may_be_finished() {
+        let mut budget = budget();
+        let begun = steps_over_turns(&mut budget, at(0), Step::Begin);
+        let burst = (HANDSHAKE_BURST.as_micros() / STEP.as_micros()) as u32;
+        assert!((burst * 3 / 4..=burst * 3 / 4 + 1).contains(&begun), "{begun} of {burst}");
+        let finished = steps_over_turns(&mut budget, at(0), Step::Continue);
+        assert!((burst / 4 - 1..=burst / 4 + 1).contains(&finished), "{finished} of {burst}");
+        // Nobody else pays for it.
+        budget.begin_turn();
+        assert_eq!(budget.admit(at(0), customer(2), Step::Begin), Ok(()));
+        // What it may use afterwards is its share of the time that passes.
+        let later = at(10_000);
+        let refilled = steps_over_turns(&mut budget, later, Step::Continue);
+        let share = (Duration::from_secs(10) / HANDSHAKE_SHARE).as_micros() / STEP.as_micros();
+        assert!(refilled.abs_diff(share as u32) <= 1, "{refilled} instead of {share}");
+    }
+
+    #[test]
+    fn a_step_that_seems_to_cost_nothing_is_charged_and_a_long_one_forgiven() {
+        let mut budget = budget();
+        let mut steps = 0;
+        while budget.admit(at(0), customer(1), Step::Begin).is_ok() {
+            budget.charge(at(0), customer(1), Duration::ZERO);
+            steps += 1;
+        }
+        assert_eq!(steps, HANDSHAKE_TIME_PER_TURN.as_micros() / HANDSHAKE_STEP_MIN.as_micros());
+        budget.begin_turn();
+        budget.charge(at(0), customer(2), Duration::from_secs(100));
+        budget.begin_turn();
+        let later = Instant::ZERO + (HANDSHAKE_STEP_MAX * HANDSHAKE_SHARE);
+        let later = at(later.saturating_since(Instant::ZERO).as_millis() as u64);
+        assert_eq!(budget.admit(later, customer(2), Step::Begin), Ok(()));
+    }
+
+    #[test]
+    fn behind_an_address_of_many_customers_only_the_turn_is_bounded() {
+        let mut budget = budget();
+        for _ in 0..10_000 {
+            budget.begin_turn();
+            let (steps, why) = steps(&mut budget, at(0), customer(1), Step::Unshared);
+            assert_eq!(
+                (u128::from(steps), why),
+                (HANDSHAKE_TIME_PER_TURN.as_micros() / 250, NoTime::Turn)
+            );
+        }
+    }
+
+    #[test]
+    fn one_customer_of_ipv6_has_one_share() {
+        let [one, two] = ["2001:db8::1", "2001:db8::2"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        assert_eq!(Prefix::customer(one), Prefix::customer(two));
+        let mut budget = budget();
+        let work = budget.begin(at(0), one, Step::Begin, STEP).unwrap();
+        budget.done(at(0), work, STEP);
+        assert!(budget.spent >= HANDSHAKE_STEP_MIN);
+    }
+}

@@ -1,0 +1,255 @@
+//! Linux behind the seam: epoll, sockets, clocks and routes of the kernel.
+
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::time::Duration;
+
+use linux_net::{
+    Clock, Epoll, Event, Events, Interest, ReadOutcome, RxBatch, SendError, SendSocket, SendStats,
+    SocketError, SocketTable, TcpListener, TcpOptions, TcpStream, TxBatch, UdpOptions, UdpSocket,
+    WakeReceiver, random_bytes, thread_cpu_time,
+};
+use turn_types::{AllocationId, Instant, Now};
+use xdp_relay::{
+    AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, KernelPathError, Ring, Routes,
+};
+
+use super::{AcceptIo, Net, RouteTable, Source, StreamIo, UdpIo, UdpTable};
+use crate::limits::SOCKETS_PER_TURN;
+
+/// No other token has this value.
+const WAKE: u64 = u64::MAX;
+
+/// The epoll set of one worker, and its wake-up.
+#[derive(Debug)]
+pub struct Kernel {
+    epoll: Epoll,
+    events: Events,
+    wake: WakeReceiver,
+}
+
+impl Kernel {
+    /// Watches the wake-up alone.
+    ///
+    /// # Errors
+    /// No descriptors or no memory left for epoll.
+    pub fn new(wake: WakeReceiver) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(&wake, WAKE, Interest::Read)?;
+        Ok(Self { epoll, events: Events::new(SOCKETS_PER_TURN), wake })
+    }
+}
+
+/// The socket table of a worker as `linux-net` knows it.
+struct Table<'a, T>(&'a T);
+
+impl<T: UdpTable<Kernel>> SocketTable for Table<'_, T> {
+    fn socket(&self, socket: SendSocket) -> Option<&UdpSocket> {
+        self.0.udp(socket)
+    }
+}
+
+impl Net for Kernel {
+    type Udp = UdpSocket;
+    type Stream = TcpStream;
+    type Acceptor = TcpListener;
+    type Routes = Routes;
+
+    fn now(&self) -> Now {
+        Clock::now()
+    }
+
+    fn cpu_time(&self) -> Duration {
+        thread_cpu_time()
+    }
+
+    fn random(&self) -> u64 {
+        u64::from_ne_bytes(random_bytes())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>, mut report: impl FnMut(Event)) {
+        let Self { epoll, events, wake } = self;
+        // It fails only if the set were no epoll set or the list were not ours to write.
+        epoll.wait(events, timeout).expect("a set and a list that are ours");
+        for event in events.iter() {
+            if event.token == WAKE {
+                wake.drain();
+            } else {
+                report(event);
+            }
+        }
+    }
+
+    fn watch(&self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()> {
+        match source {
+            Source::Udp(socket) => self.epoll.add(socket, token, interest),
+            Source::Stream(stream) => self.epoll.add(stream, token, interest),
+            Source::Acceptor(acceptor) => self.epoll.add(acceptor, token, interest),
+            Source::Ring(ring) => self.epoll.add(ring, token, interest),
+        }
+    }
+
+    fn rewatch(&self, source: Source<'_, Self>, token: u64, interest: Interest) -> io::Result<()> {
+        match source {
+            Source::Udp(socket) => self.epoll.modify(socket, token, interest),
+            Source::Stream(stream) => self.epoll.modify(stream, token, interest),
+            Source::Acceptor(acceptor) => self.epoll.modify(acceptor, token, interest),
+            Source::Ring(ring) => self.epoll.modify(ring, token, interest),
+        }
+    }
+
+    fn unwatch(&self, source: Source<'_, Self>) {
+        // It fails only for descriptors that are not in the set.
+        drop(match source {
+            Source::Udp(socket) => self.epoll.delete(socket),
+            Source::Stream(stream) => self.epoll.delete(stream),
+            Source::Acceptor(acceptor) => self.epoll.delete(acceptor),
+            Source::Ring(ring) => self.epoll.delete(ring),
+        });
+    }
+
+    fn bind_udp(&self, at: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
+        UdpSocket::bind_unasked(at, options)
+    }
+
+    fn listen(&self, at: SocketAddr, options: &TcpOptions) -> io::Result<TcpListener> {
+        TcpListener::bind(at, options)
+    }
+
+    fn send(
+        tx: &mut TxBatch,
+        rx: &RxBatch,
+        sockets: &impl UdpTable<Self>,
+        stats: &mut SendStats,
+        on_fail: impl FnMut(u32, SendError),
+    ) {
+        tx.flush(rx, &Table(sockets), stats, on_fail);
+    }
+}
+
+impl UdpIo for UdpSocket {
+    fn local_addr(&self) -> SocketAddr {
+        self.local_addr()
+    }
+
+    fn receive(&self, rx: &mut RxBatch, most: usize) -> io::Result<Range<usize>> {
+        rx.recv_more(self, most)
+    }
+
+    fn take_errors(&self, report: impl FnMut(SocketError)) -> io::Result<()> {
+        self.recv_errors(report).map(drop)
+    }
+
+    fn coalesce(&self, on: bool) {
+        self.merge(on);
+    }
+
+    fn stop_coalescing(&self) -> bool {
+        self.cease_merging()
+    }
+}
+
+impl StreamIo for TcpStream {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+
+    fn read(&self, room: &mut [u8]) -> io::Result<ReadOutcome> {
+        self.read(room)
+    }
+
+    fn write(&self, pieces: [&[u8]; 2]) -> io::Result<usize> {
+        self.write(pieces)
+    }
+
+    fn take_error(&self) -> Option<io::Error> {
+        self.take_error()
+    }
+
+    fn end_sending(&self) {
+        self.end_sending();
+    }
+
+    fn reset(self) {
+        self.reset();
+    }
+}
+
+impl AcceptIo for TcpListener {
+    type Stream = TcpStream;
+
+    fn local_addr(&self) -> SocketAddr {
+        self.local_addr()
+    }
+
+    fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        self.accept()
+    }
+
+    fn connect(&self, to: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
+        self.connect(to, options)
+    }
+}
+
+impl RouteTable for Routes {
+    fn ring(&mut self) -> Option<&mut Ring> {
+        self.ring()
+    }
+
+    fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
+        self.set(now, id, flow)
+    }
+
+    fn remove(&mut self, id: FlowId) -> FlowCounters {
+        self.remove(id)
+    }
+
+    fn deliver_to_ring(
+        &mut self,
+        id: FlowId,
+        flow: &Flow,
+    ) -> Result<Option<FlowCookie>, KernelPathError> {
+        self.deliver_to_ring(id, flow)
+    }
+
+    fn withdraw_from_ring(&mut self, id: FlowId) -> Option<FlowCookie> {
+        self.withdraw_from_ring(id)
+    }
+
+    fn flow_cookie(&self, id: FlowId) -> Option<FlowCookie> {
+        self.flow_cookie(id)
+    }
+
+    fn prove(&self, id: FlowId) {
+        self.prove(id);
+    }
+
+    fn renew(&self, now: Instant) {
+        self.renew(now);
+    }
+
+    fn sweep(&mut self, cells_max: usize, report: impl FnMut(FlowId, FlowCounters)) -> bool {
+        self.sweep(cells_max, report)
+    }
+
+    fn sweep_allocation(&mut self, id: AllocationId, report: impl FnMut(FlowId, FlowCounters)) {
+        self.sweep_allocation(id, report);
+    }
+
+    fn of_allocation(&self, id: AllocationId) -> Option<AllocationCounters> {
+        self.of_allocation(id)
+    }
+
+    fn is_by_tc(&self) -> bool {
+        self.is_by_tc()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_idle()
+    }
+
+    fn flows(&self) -> usize {
+        self.len()
+    }
+}

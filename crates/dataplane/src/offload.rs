@@ -1,0 +1,309 @@
+//! Routes of the kernel path. The server's channels become routes in the kernel, and the kernel's counters are
+//! credited to the server: limits, statistics and records are the same for both paths.
+
+mod counters;
+mod ring;
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::net::SocketAddr;
+
+use control::{SessionOffload, WhyNot, WorkerCounters};
+use linux_net::Interest;
+use turn_proto::{AllocationRecord, Route, RouteId, Server, Traffic};
+use turn_types::{AllocationId, Instant, RelayId, Transport};
+use xdp_relay::{Flow, FlowCookie, FlowId, KernelPathError};
+
+use crate::io::{Net, RouteTable as _, Source};
+use crate::limits::{SWEEP_CELLS, SWEEP_EVERY, SWEEP_PART_EVERY};
+use crate::sockets::ByNumber;
+use crate::token::Token;
+use counters::{count, traffic};
+
+/// Routes of one worker in the kernel, if there is a kernel path.
+#[derive(Debug)]
+pub(crate) struct Offload<N: Net> {
+    routes: Option<N::Routes>,
+    /// Flows of clients with connections, of which the kernel delivers the peers' datagrams through the ring.
+    ring_flows: ByNumber<FlowCookie, RingFlow>,
+    /// The same by relay socket and peer, for datagrams that reach that socket.
+    by_peer: HashMap<(RelayId, SocketAddr), FlowId>,
+    /// Withdrawn ones of them: earlier datagrams wait in the ring, perhaps for a client that has moved.
+    withdrawn: Vec<FlowCookie>,
+    /// Channels that the kernel does not relay, with the reason.
+    refused: BTreeMap<RouteId, WhyNot>,
+    /// Time of the next part of a sweep; `None` without routes.
+    sweep_at: Option<Instant>,
+    /// Beginning of the sweep in progress; `None` between two sweeps.
+    sweep_began: Option<Instant>,
+    /// Counters of allocations that have ended, until their records are reported.
+    last: HashMap<AllocationId, Traffic>,
+}
+
+/// Destination of ring datagrams with one flow cookie.
+#[derive(Clone, Copy, Debug)]
+struct RingFlow {
+    relay: RelayId,
+    relayed: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl<N: Net> Offload<N> {
+    /// Watches the ring of `routes`, if they have one.
+    ///
+    /// # Errors
+    /// No memory left for epoll.
+    pub(crate) fn new(net: &N, mut routes: Option<N::Routes>) -> io::Result<Self> {
+        if let Some(ring) = routes.as_mut().and_then(|routes| routes.ring()) {
+            net.watch(Source::Ring(ring), Token::Ring.number(), Interest::Read)?;
+        }
+        Ok(Self {
+            routes,
+            ring_flows: ByNumber::default(),
+            by_peer: HashMap::new(),
+            withdrawn: Vec::new(),
+            refused: BTreeMap::new(),
+            sweep_at: None,
+            sweep_began: None,
+            last: HashMap::new(),
+        })
+    }
+
+    /// Returns the time of the next part of a [sweep](Self::sweep).
+    pub(crate) const fn next_sweep(&self) -> Option<Instant> {
+        self.sweep_at
+    }
+
+    /// Installs or updates a route.
+    ///
+    /// # Errors
+    /// The kernel refuses it; the sockets relay the channel.
+    pub(crate) fn set(
+        &mut self,
+        now: Instant,
+        route: &Route,
+        server: &mut Server,
+        counters: &WorkerCounters,
+    ) -> Result<(), KernelPathError> {
+        let Some(routes) = &mut self.routes else { return Ok(()) };
+        if self.sweep_at.is_none() {
+            routes.renew(now);
+            self.sweep_at = Some(now + SWEEP_EVERY);
+        }
+        if route.five_tuple.transport != Transport::Udp {
+            return self.deliver_to_ring(now, route);
+        }
+        let set = routes.set(now, flow_id(route.id), &flow(route));
+        match &set {
+            Ok(()) => drop(self.refused.remove(&route.id)),
+            Err(error) => {
+                self.remove(route.id, server, counters);
+                let full = matches!(error, KernelPathError::Full);
+                self.refused.insert(route.id, if full { WhyNot::Full } else { WhyNot::Failed });
+            }
+        }
+        set
+    }
+
+    /// Installs or updates the ring delivery of a peer's datagrams, for a client with a connection.
+    fn deliver_to_ring(&mut self, now: Instant, route: &Route) -> Result<(), KernelPathError> {
+        let Self { routes, ring_flows, by_peer, withdrawn, .. } = self;
+        let Some(routes) = routes else { return Ok(()) };
+        let id = flow_id(route.id);
+        // Datagrams of another relay of this server cross no interface.
+        if route.own || route.to_client_until <= now {
+            self.withdraw_from_ring(id);
+            return Ok(());
+        }
+        let before = routes.flow_cookie(id);
+        let cookie = routes.deliver_to_ring(id, &flow(route));
+        if let Some(before) = before
+            && routes.flow_cookie(id) != Some(before)
+        {
+            if let Some(old) = ring_flows.get(&before) {
+                by_peer.remove(&(old.relay, old.peer));
+            }
+            withdrawn.push(before);
+        }
+        match cookie {
+            Ok(Some(cookie)) => {
+                let Route { relay, relayed, peer, .. } = *route;
+                let flow = RingFlow { relay, relayed: relayed.0, peer: peer.0 };
+                ring_flows.insert(cookie, flow);
+                by_peer.insert((relay, peer.0), id);
+            }
+            Ok(None) => {}
+            Err(_) => self.withdraw_from_ring(id),
+        }
+        cookie.map(drop)
+    }
+
+    fn withdraw_from_ring(&mut self, id: FlowId) {
+        let routes = self.routes.as_mut();
+        if let Some(cookie) = routes.and_then(|routes| routes.withdraw_from_ring(id)) {
+            if let Some(old) = self.ring_flows.get(&cookie) {
+                self.by_peer.remove(&(old.relay, old.peer));
+            }
+            self.withdrawn.push(cookie);
+        }
+    }
+
+    /// Notes that a peer's datagram reached its relay socket: if the kernel has a route, it delivers the peer's next
+    /// datagrams for some seconds.
+    pub(crate) fn came_by_socket(&self, relay: RelayId, peer: SocketAddr) {
+        // Most workers have none, and datagrams in the ring do not come this way.
+        if self.by_peer.is_empty() {
+            return;
+        }
+        if let (Some(routes), Some(id)) = (&self.routes, self.by_peer.get(&(relay, peer))) {
+            routes.prove(*id);
+        }
+    }
+
+    /// Withdraws a route.
+    pub(crate) fn remove(&mut self, id: RouteId, server: &mut Server, counters: &WorkerCounters) {
+        self.withdraw_from_ring(flow_id(id));
+        let Some(routes) = &mut self.routes else { return };
+        self.refused.remove(&id);
+        let carried = routes.remove(flow_id(id));
+        if carried.is_zero() {
+            return;
+        }
+        count(&carried, counters);
+        let traffic = traffic(&carried);
+        if !server.credit(id.allocation, traffic) {
+            self.last.entry(id.allocation).or_default().add(&traffic);
+        }
+    }
+
+    /// Does the next part of a sweep: renews the lease of the worker's routes, and credits and counts the kernel's
+    /// counters of the next flows.
+    pub(crate) fn sweep(&mut self, now: Instant, server: &mut Server, counters: &WorkerCounters) {
+        let Some(routes) = &mut self.routes else { return };
+        routes.renew(now);
+        let began = *self.sweep_began.get_or_insert(now);
+        let is_over = routes.sweep(SWEEP_CELLS, |id, carried| {
+            count(&carried, counters);
+            // An allocation that has ended has withdrawn its routes.
+            server.credit(id.allocation, traffic(&carried));
+        });
+        if is_over {
+            self.sweep_began = None;
+        }
+        self.sweep_at = (!routes.is_idle()).then(|| next_part(began, now, is_over));
+    }
+
+    /// Returns the kernel's counters of an allocation since its last sweep, credited and counted.
+    pub(crate) fn sweep_allocation(
+        &mut self,
+        id: AllocationId,
+        server: &mut Server,
+        counters: &WorkerCounters,
+    ) -> Traffic {
+        let mut sum = Traffic::default();
+        if let Some(routes) = &mut self.routes {
+            routes.sweep_allocation(id, |_, carried| {
+                count(&carried, counters);
+                sum.add(&traffic(&carried));
+            });
+        }
+        server.credit(id, sum);
+        sum
+    }
+
+    /// Returns true if a program at tc takes the packets of this route, which the kernel has.
+    pub(crate) fn takes_at_tc(&self, route: &Route) -> bool {
+        route.five_tuple.transport == Transport::Udp
+            && self.routes.as_ref().is_some_and(|routes| routes.is_by_tc())
+    }
+
+    /// Returns the number of channels that the kernel relays.
+    pub(crate) fn flows(&self) -> u64 {
+        self.routes.as_ref().map_or(0, |routes| routes.flows() as u64)
+    }
+
+    /// Returns the path of an allocation's channels.
+    pub(crate) fn of(&self, record: &AllocationRecord) -> SessionOffload {
+        let Some(routes) = &self.routes else { return SessionOffload::Sockets(WhyNot::Off) };
+        match routes.of_allocation(record.id) {
+            Some(counted) => SessionOffload::Kernel {
+                channels: counted.flows,
+                packets: counted.total.to_peer_packets + counted.total.to_client_packets,
+                bytes: counted.total.to_peer_bytes + counted.total.to_client_bytes,
+                last_seen: counted.last_seen,
+            },
+            None => SessionOffload::Sockets(self.why_not(record)),
+        }
+    }
+
+    fn why_not(&self, record: &AllocationRecord) -> WhyNot {
+        if record.five_tuple.transport != Transport::Udp {
+            return WhyNot::Transport;
+        }
+        let of_it = |id: &RouteId| id.allocation == record.id;
+        let refused = self.refused.range(first_of(record.id)..).take_while(|(id, _)| of_it(id));
+        refused.map(|(_, why)| *why).next().unwrap_or(WhyNot::NoChannel)
+    }
+
+    /// Adds the kernel's last counters to the record of an allocation that has ended.
+    pub(crate) fn complete(&mut self, record: &mut AllocationRecord) {
+        if let Some(traffic) = self.last.remove(&record.id) {
+            record.traffic.add(&traffic);
+        }
+    }
+}
+
+/// Returns the time of the part after this one. A sweep of more parts than fit into [`SWEEP_EVERY`] lasts longer, and the
+/// next one follows it as one more part.
+fn next_part(began: Instant, now: Instant, is_over: bool) -> Instant {
+    let soon = now + SWEEP_PART_EVERY;
+    if is_over { soon.max(began + SWEEP_EVERY) } else { soon }
+}
+
+/// The smallest route of an allocation.
+const fn first_of(allocation: AllocationId) -> RouteId {
+    RouteId { allocation, channel: 0 }
+}
+
+const fn flow_id(id: RouteId) -> FlowId {
+    FlowId { allocation: id.allocation, channel: id.channel }
+}
+
+fn flow(route: &Route) -> Flow {
+    Flow {
+        client: route.five_tuple.client.0,
+        server: route.five_tuple.server.0,
+        channel: route.id.channel,
+        relayed: route.relayed.0,
+        peer: route.peer.0,
+        hairpin: route.own,
+        to_peer_until: route.to_peer_until,
+        to_client_until: route.to_client_until,
+        bytes_per_second: route.bytes_per_second,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const BEGAN: Instant = Instant::from_nanos(1_000_000_000_000);
+
+    #[test]
+    fn a_sweep_begins_each_second_whatever_its_parts_took() {
+        let within = BEGAN + SWEEP_EVERY / 2;
+        assert_eq!(next_part(BEGAN, BEGAN, true), BEGAN + SWEEP_EVERY);
+        assert_eq!(next_part(BEGAN, within, false), within + SWEEP_PART_EVERY);
+        assert_eq!(next_part(BEGAN, within, true), BEGAN + SWEEP_EVERY);
+    }
+
+    #[test]
+    fn a_sweep_that_lasts_longer_leaves_time_before_the_next_one() {
+        let late = BEGAN + SWEEP_EVERY + Duration::from_millis(500);
+        assert_eq!(next_part(BEGAN, late, true), late + SWEEP_PART_EVERY);
+        let almost = BEGAN + (SWEEP_EVERY - Duration::from_nanos(1));
+        assert_eq!(next_part(BEGAN, almost, true), almost + SWEEP_PART_EVERY);
+    }
+}

@@ -1,0 +1,8 @@
+//! Counters and log lines of a worker.
+
+mod accounting;
+mod observer;
+mod throttle;
+
+pub(crate) use accounting::{BatchSums, Sent, Tag};
+pub(crate) use observer::{Condition, Observer};

@@ -1,0 +1,475 @@
+//! Events of a worker as counters and log lines.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{AssociationEnd, Histogram, Series, StreamEnd, WorkerCounters};
+use linux_net::{Occupancy, Warning};
+use stun_wire::Method;
+use tracing::Level;
+use turn_proto::{AllocationRecord, EndReason, Notice, Refusal};
+use turn_types::{ClientAddr, Instant, Prefix, RelayedAddr, ServerAddr, WorkerId};
+
+use super::throttle::LogThrottle;
+use crate::limits::{REFUSAL_LINES_PER_SECOND, STREAM_LINES_PER_SECOND, WARNING_EVERY};
+
+/// Condition that needs an operator. Each is logged at most once in [`WARNING_EVERY`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    /// No relay port is free.
+    PortsExhausted,
+    /// The user database does not answer.
+    UserDatabase,
+    /// `quotas.allocations_per_user` is reached.
+    UserQuota,
+    /// `quotas.allocations_per_address` is reached.
+    AddressQuota,
+    /// `quotas.allocations_total` is reached.
+    TotalQuota,
+    /// `quotas.new_peers_per_second` is reached.
+    NewPeers,
+    /// A relay socket cannot be opened, though its port is free.
+    RelaySocket,
+    /// A socket cannot be received from.
+    Receive,
+    /// A receive buffer was full.
+    KernelDrops,
+    /// A channel cannot be relayed by the kernel.
+    KernelPath,
+    /// Connections cannot be accepted.
+    Accept,
+    /// A load balancer sends no PROXY header.
+    Proxy,
+    /// A worker's message queue is full.
+    Move,
+    /// There is no processor time for a client's handshake.
+    Handshakes,
+}
+
+impl Condition {
+    const COUNT: usize = 14;
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::PortsExhausted => {
+                "no relay port is free: clients are refused; widen relay.ports, add relay \
+                 addresses, or lower the quotas"
+            }
+            Self::UserDatabase => "the user database does not answer: users cannot log in",
+            Self::UserQuota => {
+                "a user has no allocation left: their clients are refused (quotas.allocations_per_user)"
+            }
+            Self::AddressQuota => {
+                "an address has no allocation left: its clients are refused \
+                 (quotas.allocations_per_address)"
+            }
+            Self::TotalQuota => {
+                "no allocation is left: clients are refused (quotas.allocations_total)"
+            }
+            Self::NewPeers => {
+                "the clients of an address begin to send to too many peers: they are refused \
+                 (quotas.new_peers_per_second)"
+            }
+            Self::RelaySocket => "a relay socket cannot be opened: clients are refused",
+            Self::Receive => "a socket cannot be received from",
+            Self::KernelDrops => {
+                "datagrams were lost because a receive buffer was full; raise \
+                 sockets.receive_buffer, or give the server more workers"
+            }
+            Self::Handshakes => {
+                "too many DTLS or TLS handshakes: some wait, or are dropped until the client sends again"
+            }
+            Self::Move => "a worker takes no messages: clients cannot move to it for now",
+            Self::Proxy => {
+                "a connection from tcp.proxy_protocol does not begin with a PROXY header: have the load \
+                 balancer send one (version 1 or 2), or take its address out"
+            }
+            Self::Accept => {
+                "connections cannot be accepted: clients over TCP are refused; raise the limit of open \
+                 files (LimitNOFILE)"
+            }
+            Self::KernelPath => {
+                "the kernel does not take a channel: sockets relay it, at several times the cost"
+            }
+        }
+    }
+}
+
+/// Counts, and writes log lines within bounds.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    worker: WorkerId,
+    counters: Arc<WorkerCounters>,
+    refusals: LogThrottle,
+    streams: LogThrottle,
+    warnings: [LogThrottle; Condition::COUNT],
+}
+
+impl Observer {
+    pub(crate) const fn new(worker: WorkerId, counters: Arc<WorkerCounters>) -> Self {
+        let refusals = LogThrottle::new(REFUSAL_LINES_PER_SECOND, Duration::from_secs(1));
+        let warnings = [const { LogThrottle::new(1, WARNING_EVERY) }; Condition::COUNT];
+        let streams = LogThrottle::new(STREAM_LINES_PER_SECOND, Duration::from_secs(1));
+        Self { worker, counters, refusals, streams, warnings }
+    }
+
+    pub(crate) fn counters(&self) -> &WorkerCounters {
+        &self.counters
+    }
+
+    pub(crate) fn count(&self, series: Series, n: u64) {
+        self.counters.add(series, n);
+    }
+
+    pub(crate) fn set(&self, series: Series, value: u64) {
+        self.counters.set(series, value);
+    }
+
+    /// Publishes a histogram of another owner.
+    pub(crate) fn publish(&self, histogram: Histogram, occupancy: &Occupancy) {
+        const { assert!(Occupancy::RANGES == Histogram::BUCKETS) };
+        for (bucket, &count) in occupancy.counts().iter().enumerate() {
+            self.counters.set(Series::Occupancy(histogram, bucket), count);
+        }
+    }
+
+    /// Counts and logs a notice of the server.
+    pub(crate) fn note(&mut self, now: Instant, notice: &Notice) {
+        match notice {
+            Notice::AllocationCreated(record) => self.created(record),
+            Notice::AllocationEnded(record) => self.ended(record),
+            Notice::AllocationMoved { id, from, to } => {
+                self.count(Series::AllocationsMoved, 1);
+                tracing::debug!(
+                    worker = self.worker.0,
+                    id = %id,
+                    from = %from.client,
+                    client = %to.client,
+                    "client moved"
+                );
+            }
+            // At most one a minute for each budget.
+            Notice::BudgetSpent { budget, source } => {
+                tracing::warn!(
+                    worker = self.worker.0,
+                    %source,
+                    budget = budget.label(),
+                    "clients of this network get no answers for now: its budget is spent"
+                );
+            }
+            Notice::Refused { path, method, user, reason } => {
+                self.refused(now, path.five_tuple.client, user.as_deref(), *reason);
+                // Without credentials is how every client begins.
+                if *reason != Refusal::NoCredentials && tracing::enabled!(Level::DEBUG) {
+                    let client = path.five_tuple.client;
+                    self.log_refusal(now, client, (*method, user.as_deref()), *reason);
+                }
+            }
+        }
+    }
+
+    /// Counts the end of a connection; logs its reason at INFO unless it is a usual one.
+    pub(crate) fn stream_ended(
+        &mut self,
+        now: Instant,
+        (client, server): (ClientAddr, ServerAddr),
+        end: StreamEnd,
+        seconds: u64,
+    ) {
+        self.count(Series::StreamsEnded(end), 1);
+        let worker = self.worker.0;
+        let is_usual = matches!(
+            end,
+            StreamEnd::ByClient
+                | StreamEnd::Broken
+                | StreamEnd::TlsFailed
+                | StreamEnd::DataDone
+                | StreamEnd::PeerBroken
+                | StreamEnd::AllocationEnded
+        );
+        if is_usual {
+            tracing::debug!(worker, %client, %server, reason = end.label(), seconds, "connection ended");
+        } else if let Some(left_out) = self.streams.take(now) {
+            let reason = end.label();
+            tracing::info!(worker, %client, %server, reason, seconds, left_out, "connection closed");
+        }
+    }
+
+    /// Logs a TLS failure: a client without trust in the certificate, or a scanner.
+    pub(crate) fn tls_refused(&mut self, now: Instant, client: ClientAddr, why: &dyn fmt::Display) {
+        if let Some(left_out) = self.streams.take(now) {
+            tracing::info!(worker = self.worker.0, %client, %why, left_out, "TLS failed");
+        }
+    }
+
+    /// Counts the end of a DTLS session.
+    pub(crate) fn dtls_session_ended(
+        &self,
+        (client, server): (ClientAddr, ServerAddr),
+        end: AssociationEnd,
+        seconds: u64,
+    ) {
+        self.count(Series::AssociationsEnded(end), 1);
+        let (worker, reason) = (self.worker.0, end.label());
+        tracing::debug!(worker, %client, %server, reason, seconds, "DTLS session ended");
+    }
+
+    /// Logs a condition, throttled.
+    pub(crate) fn warn(&mut self, now: Instant, condition: Condition, details: &dyn fmt::Display) {
+        if let Some(left_out) = self.warnings[condition as usize].take(now) {
+            let text = condition.text();
+            tracing::warn!(worker = self.worker.0, %details, left_out, "{text}");
+        }
+    }
+
+    /// Logs a missing or refused feature of the kernel that costs speed.
+    pub(crate) fn kernel_warning(&self, warning: Warning) {
+        let worker = self.worker.0;
+        match warning {
+            Warning::RunRefused { segment_size, errno } => tracing::warn!(
+                worker,
+                segment_size,
+                errno,
+                "the kernel refused datagrams of this size as one run, probably for the MTU of \
+                 their way; such are sent one by one, which costs more processor time"
+            ),
+            Warning::RunsOff { errno } => tracing::warn!(
+                worker,
+                errno,
+                "the kernel refuses to send runs of datagrams: all are sent one by one, which \
+                 costs several times the processor time"
+            ),
+            Warning::NoSendmmsg => tracing::warn!(
+                worker,
+                "the system call sendmmsg is missing or forbidden: one call per message"
+            ),
+        }
+    }
+
+    fn created(&self, record: &AllocationRecord) {
+        self.count(Series::AllocationsCreated, 1);
+        tracing::debug!(
+            worker = self.worker.0,
+            id = %record.id,
+            user = &*record.user,
+            realm = &*record.realm,
+            client = %record.five_tuple.client,
+            server = %record.five_tuple.server,
+            relayed = %Relayed(&record.relayed),
+            "allocation made"
+        );
+    }
+
+    fn ended(&self, record: &AllocationRecord) {
+        // A record of an end says how it ended; without that it could not be counted as one.
+        let Some((reason, at)) = record.end else { return };
+        self.count(Series::AllocationsEnded(reason), 1);
+        let traffic = &record.traffic;
+        tracing::info!(
+            worker = self.worker.0,
+            id = %record.id,
+            reason = EndReason::label(reason),
+            user = &*record.user,
+            realm = &*record.realm,
+            client = %record.five_tuple.client,
+            relayed = %Relayed(&record.relayed),
+            seconds = at.saturating_since(record.created).as_secs(),
+            to_peer_packets = traffic.to_peer_packets,
+            to_peer_bytes = traffic.to_peer_bytes,
+            to_client_packets = traffic.to_client_packets,
+            to_client_bytes = traffic.to_client_bytes,
+            dropped_packets = traffic.dropped_packets,
+            "allocation ended"
+        );
+    }
+
+    fn refused(&mut self, now: Instant, client: ClientAddr, user: Option<&str>, reason: Refusal) {
+        self.count(Series::Refusal(reason), 1);
+        let warnings = [
+            (Refusal::PortsExhausted, Condition::PortsExhausted),
+            (Refusal::UserDatabaseUnavailable, Condition::UserDatabase),
+            (Refusal::UserQuota, Condition::UserQuota),
+            (Refusal::AddressQuota, Condition::AddressQuota),
+            (Refusal::TotalQuota, Condition::TotalQuota),
+            (Refusal::NewPeerLimit, Condition::NewPeers),
+        ];
+        if let Some((_, condition)) = warnings.into_iter().find(|(refusal, _)| *refusal == reason) {
+            let source = Prefix::customer(client.ip());
+            let user = user.unwrap_or_default();
+            let details = format_args!("{}: user {user:?} at {source}", reason.label());
+            self.warn(now, condition, &details);
+        }
+    }
+
+    fn log_refusal(
+        &mut self,
+        now: Instant,
+        client: ClientAddr,
+        (method, user): (Method, Option<&str>),
+        reason: Refusal,
+    ) {
+        let Some(left_out) = self.refusals.take(now) else { return };
+        tracing::debug!(
+            worker = self.worker.0,
+            %client,
+            method = method.name().unwrap_or("unknown"),
+            user,
+            reason = reason.label(),
+            code = reason.code(),
+            left_out,
+            "request refused"
+        );
+    }
+}
+
+/// Relayed addresses of an allocation, one or two.
+struct Relayed<'a>(&'a [Option<RelayedAddr>; 2]);
+
+impl fmt::Display for Relayed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for address in self.0.iter().flatten() {
+            write!(f, "{separator}{address}")?;
+            separator = " ";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+    use std::sync::Mutex;
+
+    use tracing::field::{Field, Visit};
+    use tracing::span;
+    use turn_proto::Traffic;
+    use turn_types::{
+        AllocationId, ClientPath, FiveTuple, RelayProtocol, ServerAddr, SocketId, Transport,
+    };
+
+    use super::*;
+
+    /// Writes down what is logged: level and fields.
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            write!(self.0, " {field}={value:?}").unwrap();
+        }
+    }
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut line = Line(event.metadata().level().to_string());
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    fn logged(work: impl FnOnce(&mut Observer)) -> (Vec<String>, Arc<WorkerCounters>) {
+        let counters = Arc::new(WorkerCounters::new());
+        let mut observer = Observer::new(WorkerId(3), Arc::clone(&counters));
+        let lines = Arc::default();
+        tracing::subscriber::with_default(Lines(Arc::clone(&lines)), || work(&mut observer));
+        let lines = lines.lock().unwrap().clone();
+        (lines, counters)
+    }
+
+    fn five_tuple() -> FiveTuple {
+        FiveTuple {
+            transport: Transport::Udp,
+            client: ClientAddr("192.0.2.7:5000".parse().unwrap()),
+            server: ServerAddr("203.0.113.1:3478".parse().unwrap()),
+        }
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_end_of_an_allocation_is_one_line_with_all_that_it_used() {
+        let record = AllocationRecord {
+            id: AllocationId::new(WorkerId(3), 1),
+            user: "alice".into(),
+            account: "alice".into(),
+            realm: "example.org".into(),
+            five_tuple: five_tuple(),
+            relayed: [
+                Some(RelayedAddr("203.0.113.1:50000".parse().unwrap())),
+                Some(RelayedAddr("[2001:db8::1]:50001".parse().unwrap())),
+            ],
+            created: at(10),
+            expires: at(610),
+            permissions: 1,
+            channels: 1,
+            protocol: RelayProtocol::Udp,
+            connections: 0,
+            traffic: Traffic {
+                to_peer_packets: 1,
+                to_peer_bytes: 2,
+                to_client_packets: 3,
+                to_client_bytes: 4,
+                dropped_packets: 5,
+            },
+            end: Some((EndReason::Expired, at(75))),
+        };
+        let notice = Notice::AllocationEnded(Box::new(record));
+        let (lines, counters) = logged(|observer| observer.note(at(75), &notice));
+        assert_eq!(
+            lines,
+            ["INFO message=allocation ended worker=3 id=0003000000000001 reason=\"expired\" \
+              user=\"alice\" realm=\"example.org\" client=192.0.2.7:5000 \
+              relayed=203.0.113.1:50000 [2001:db8::1]:50001 seconds=65 to_peer_packets=1 \
+              to_peer_bytes=2 to_client_packets=3 to_client_bytes=4 dropped_packets=5"]
+        );
+        assert_eq!(counters.value(Series::AllocationsEnded(EndReason::Expired)), 1);
+    }
+
+    fn refused(reason: Refusal) -> Notice {
+        let path = ClientPath { five_tuple: five_tuple(), socket: SocketId(0) };
+        Notice::Refused { path, method: Method::ALLOCATE, user: None, reason }
+    }
+
+    #[test]
+    fn refusals_are_all_counted_and_few_are_logged() {
+        let (lines, counters) = logged(|observer| {
+            for _ in 0..1000 {
+                observer.note(at(1), &refused(Refusal::NoCredentials));
+                observer.note(at(1), &refused(Refusal::WrongPassword));
+            }
+            observer.note(at(2), &refused(Refusal::WrongPassword));
+        });
+        assert_eq!(lines.len(), REFUSAL_LINES_PER_SECOND as usize + 1);
+        assert!(lines.iter().all(|line| line.starts_with("DEBUG message=request refused")));
+        assert!(lines.last().unwrap().ends_with("code=401 left_out=990"), "{lines:#?}");
+        assert_eq!(counters.value(Series::Refusal(Refusal::NoCredentials)), 1000);
+        assert_eq!(counters.value(Series::Refusal(Refusal::WrongPassword)), 1001);
+    }
+
+    #[test]
+    fn what_an_operator_must_act_on_is_a_warning_once_a_minute() {
+        let (lines, _) = logged(|observer| {
+            for second in 0..121 {
+                observer.note(at(second), &refused(Refusal::PortsExhausted));
+            }
+        });
+        let warnings: Vec<_> = lines.iter().filter(|line| line.starts_with("WARN")).collect();
+        assert_eq!(warnings.len(), 3, "at 0, 60 and 120 seconds");
+        assert!(warnings[1].contains("left_out=59"), "{warnings:#?}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Slab of connections: a number belongs to one connection for as long as it lives, and not soon to another one.
+
+use turn_types::SocketId;
+
+/// Bits of the index; the bits between these and the kind's bit are the generation of the slot.
+const INDEX_BITS: u32 = 20;
+
+/// Entries of one kind, marked by the highest bit of their numbers.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    kind: u32,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// Number of entries that it held before.
+    generation: u32,
+    entry: Option<Box<T>>,
+}
+
+impl<T> Slab<T> {
+    /// Returns an empty slab; `kind` is one bit above those of the index.
+    pub(crate) const fn new(kind: u32) -> Self {
+        debug_assert!(kind.is_power_of_two() && kind >> INDEX_BITS > 1);
+        Self { kind, slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Returns the number of the next entry; `None`: all slots are in use.
+    pub(crate) fn next_id(&mut self) -> Option<SocketId> {
+        if self.free.is_empty() {
+            let index = u32::try_from(self.slots.len()).ok().filter(|n| n >> INDEX_BITS == 0)?;
+            self.slots.push(Slot { generation: 0, entry: None });
+            self.free.push(index);
+        }
+        let index = *self.free.last()?;
+        Some(self.number(index, self.slots[index as usize].generation))
+    }
+
+    /// Adds an entry under the number that [`next_id`](Self::next_id) returned.
+    pub(crate) fn insert(&mut self, id: SocketId, entry: Box<T>) {
+        if let Some(index) = self.free.pop() {
+            debug_assert_eq!(self.number(index, self.slots[index as usize].generation), id);
+            self.slots[index as usize].entry = Some(entry);
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SocketId) -> Option<&mut T> {
+        self.slot_mut(id)?.entry.as_deref_mut()
+    }
+
+    pub(crate) fn remove(&mut self, id: SocketId) -> Option<Box<T>> {
+        let slot = self.slot_mut(id)?;
+        let entry = slot.entry.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index_of(id));
+        Some(entry)
+    }
+
+    /// Returns the number of entries.
+    pub(crate) const fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| slot.entry.as_deref())
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.entry.as_deref_mut())
+    }
+
+    /// Returns the slot of a number of its present generation.
+    fn slot_mut(&mut self, id: SocketId) -> Option<&mut Slot<T>> {
+        let generation = self.slots.get(index_of(id) as usize)?.generation;
+        let is_current = self.number(index_of(id), generation) == id;
+        is_current.then(|| &mut self.slots[index_of(id) as usize])
+    }
+
+    const fn number(&self, index: u32, generation: u32) -> SocketId {
+        SocketId(self.kind | (generation << INDEX_BITS) & (self.kind - 1) | index)
+    }
+}
+
+const fn index_of(id: SocketId) -> u32 {
+    id.0 & ((1 << INDEX_BITS) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_belongs_to_one_entry() {
+        let mut slab = Slab::new(1 << 30);
+        let add = |slab: &mut Slab<u32>, entry| {
+            let id = slab.next_id().unwrap();
+            assert_eq!(slab.next_id(), Some(id), "until it is taken");
+            slab.insert(id, Box::new(entry));
+            id
+        };
+        let (one, two) = (add(&mut slab, 1), add(&mut slab, 2));
+        assert_eq!((one, two), (SocketId(1 << 30), SocketId((1 << 30) + 1)));
+        assert_eq!(slab.remove(one).as_deref(), Some(&1));
+        assert_eq!((slab.remove(one), slab.len()), (None, 1));
+        let three = add(&mut slab, 3);
+        assert_eq!(index_of(three), index_of(one), "its slot is used again");
+        assert_eq!(slab.get_mut(one), None, "and its number is not");
+        assert_eq!(slab.get_mut(three), Some(&mut 3));
+        assert_eq!(slab.iter().copied().collect::<Vec<_>>(), [3, 2]);
+        let other_kind = SocketId(three.0 ^ (1 << 31));
+        assert_eq!(slab.get_mut(other_kind), None);
+    }
+
+    #[test]
+    fn numbers_stay_within_their_kind() {
+        for kind in [1 << 30, 1 << 31] {
+            let slab = Slab::<()>::new(kind);
+            for (index, generation) in [(0, 0), (1, 1), ((1 << INDEX_BITS) - 1, u32::MAX)] {
+                let id = slab.number(index, generation);
+                assert_eq!((id.0 & !(kind - 1), index_of(id)), (kind, index));
+            }
+        }
+    }
+}

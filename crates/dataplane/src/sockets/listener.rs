@@ -1,0 +1,119 @@
+//! UDP listener: a socket that clients send to.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use linux_net::{Applied, Flow, Received, UdpOptions, UdpSocket};
+use turn_types::{ClientAddr, ClientPath, FiveTuple, IpMeta, ServerAddr, SocketId, Transport};
+
+use super::gro::GroPolicy;
+use super::losses::Losses;
+use crate::io::{Kernel, Net, UdpIo};
+use crate::token::Token;
+
+/// Options of all sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetOptions {
+    /// Receive coalescing (UDP GRO).
+    pub gro: bool,
+    /// Segmentation offload of sent datagrams (UDP GSO).
+    pub gso: bool,
+    /// Receive buffer of each socket in bytes; 0 leaves the system's default.
+    pub recv_buffer: usize,
+    /// Send buffer of each socket in bytes; 0 leaves the system's default.
+    pub send_buffer: usize,
+}
+
+impl Default for NetOptions {
+    /// GRO and GSO on, the system's buffers.
+    fn default() -> Self {
+        Self { gro: true, gso: true, recv_buffer: 0, send_buffer: 0 }
+    }
+}
+
+/// Listening UDP socket of one worker.
+#[derive(Debug)]
+pub struct Listener<N: Net = Kernel> {
+    pub(crate) socket: N::Udp,
+    /// Bound to the unspecified address: each datagram carries its destination address, and the answer leaves
+    /// from that one.
+    wildcard: bool,
+    pub(crate) losses: Losses,
+    pub(crate) gro: GroPolicy,
+}
+
+impl Listener {
+    /// Binds a listening socket, and returns the options that the kernel granted. Every worker binds the same
+    /// address: the kernel spreads clients over them by address and port.
+    ///
+    /// # Errors
+    /// Those of `bind`; in particular that a socket without `SO_REUSEPORT` has the port.
+    pub fn bind(addr: SocketAddr, net: &NetOptions) -> io::Result<(Self, Applied)> {
+        let options = UdpOptions {
+            reuse_port: true,
+            recv_buffer: net.recv_buffer,
+            send_buffer: net.send_buffer,
+            gro: net.gro,
+            packet_info: addr.ip().is_unspecified(),
+            // ICMP errors about clients change nothing: their allocations expire.
+            error_queue: false,
+        };
+        let (socket, applied) = UdpSocket::bind(addr, &options)?;
+        Ok((Self::over(socket), applied))
+    }
+
+    /// The address the socket is bound to.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.socket.local_addr()
+    }
+}
+
+impl<N: Net> Listener<N> {
+    /// A listener over a bound socket.
+    #[must_use]
+    pub fn over(socket: N::Udp) -> Self {
+        let wildcard = socket.local_addr().ip().is_unspecified();
+        Self { socket, wildcard, losses: Losses::default(), gro: GroPolicy::default() }
+    }
+
+    /// Returns true if datagrams to this address and port are received here.
+    pub(crate) fn receives_at(&self, at: ServerAddr) -> bool {
+        let own = self.socket.local_addr();
+        let fits =
+            if self.wildcard { own.is_ipv4() == at.0.is_ipv4() } else { own.ip() == at.ip() };
+        fits && own.port() == at.port()
+    }
+
+    /// Returns the 5-tuple of a received message.
+    pub(crate) fn path(&self, id: SocketId, message: &Received<'_>) -> ClientPath {
+        let mut server = self.socket.local_addr();
+        if let Some(to) = message.to {
+            server.set_ip(to);
+        }
+        ClientPath {
+            five_tuple: FiveTuple {
+                transport: Transport::Udp,
+                client: ClientAddr(message.from),
+                server: ServerAddr(server),
+            },
+            socket: id,
+        }
+    }
+
+    /// Returns the flow to a client, from the server address of its 5-tuple.
+    pub(crate) fn flow(&self, id: SocketId, to: ClientAddr, from: IpAddr, meta: IpMeta) -> Flow {
+        Flow {
+            socket: Token::Listener(id).send_socket(),
+            to: to.0,
+            from: self.wildcard.then_some(from),
+            meta,
+        }
+    }
+
+    /// Returns the flow back along a path.
+    pub(crate) fn flow_back(&self, path: &ClientPath) -> Flow {
+        let FiveTuple { client, server, .. } = path.five_tuple;
+        self.flow(path.socket, client, server.ip(), IpMeta::DEFAULT)
+    }
+}

@@ -1,0 +1,45 @@
+//! Datagrams lost to a full receive buffer.
+
+use std::cell::Cell;
+
+/// Count of datagrams that one socket has lost to a full receive buffer, as last read. The kernel adds the sum to
+/// each message, in 32 bits that wrap.
+#[derive(Debug, Default)]
+pub(crate) struct Losses(Cell<u32>);
+
+impl Losses {
+    /// Returns the losses since the last call; `total` is 0 in messages from before the first one. A sum
+    /// that is less than before counts nothing: messages that several processors queue at once may carry
+    /// their sums in another order than they stand in the queue.
+    pub(crate) fn since(&self, total: u32) -> u64 {
+        let step = total.wrapping_sub(self.0.get());
+        // More than half of the circle is a step backward.
+        if step > u32::MAX / 2 {
+            return 0;
+        }
+        self.0.set(total);
+        u64::from(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_each_loss_once_and_over_the_wrap() {
+        let losses = Losses::default();
+        let half = u32::MAX / 2;
+        let counted = [0, 3, 3, half, u32::MAX - 1, 1].map(|total| losses.since(total));
+        assert_eq!(counted, [0, 3, 0, u64::from(half) - 3, u64::from(half), 3]);
+    }
+
+    #[test]
+    fn a_step_backward_counts_nothing_and_nothing_twice() {
+        let losses = Losses::default();
+        let counted = [7, 5, 7, 8, 0, 9].map(|total| losses.since(total));
+        assert_eq!(counted, [7, 0, 0, 1, 0, 1]);
+        let losses = Losses(Cell::new(1));
+        assert_eq!([u32::MAX, 2].map(|total| losses.since(total)), [0, 1], "over the wrap");
+    }
+}

@@ -1,0 +1,173 @@
+//! Accepting connections, of clients and of load balancers (PROXY protocol).
+
+use std::net::SocketAddr;
+
+use control::{Series, StreamEnd, StreamRefusal};
+use linux_net::Interest;
+use turn_proto::BindRequest;
+use turn_session::proxy_protocol;
+use turn_types::{ClientAddr, ClientPath, FiveTuple, ServerAddr, SocketId, Transport};
+
+use super::{State, Stream, Streams};
+use crate::admission::LimitReached;
+use crate::context::Context;
+use crate::io::{AcceptIo as _, Net, Source, StreamIo as _};
+use crate::limits::{ACCEPTS_PER_TURN, SWEEP_STREAMS_EVERY};
+use crate::report::Condition;
+use crate::token::Token;
+
+const fn refusal(limit: LimitReached) -> StreamRefusal {
+    match limit {
+        LimitReached::Total => StreamRefusal::Total,
+        LimitReached::Address => StreamRefusal::Address,
+    }
+}
+
+impl<N: Net> Streams<N> {
+    /// Accepts waiting connections; epoll reports further ones again.
+    pub(crate) fn accept(&mut self, cx: &mut Context<N>, index: u32) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(acceptor) = self.acceptors.get(index as usize) else { return };
+            let (socket, from) = match acceptor.accept() {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => return,
+                Err(error) => {
+                    cx.observer.count(Series::StreamsRefused(StreamRefusal::Resources), 1);
+                    cx.observer.warn(cx.now.instant, Condition::Accept, &error);
+                    // It would be reported in each turn. The next sweep tries again.
+                    self.watch_acceptor(&cx.net, index, Interest::ErrorsOnly);
+                    self.sweep_at = Some(cx.now.instant + SWEEP_STREAMS_EVERY);
+                    return;
+                }
+            };
+            if let Err(why) = self.open(cx, socket, from) {
+                // Closed with its socket.
+                cx.observer.count(Series::StreamsRefused(why), 1);
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        cx: &mut Context<N>,
+        socket: N::Stream,
+        from: SocketAddr,
+    ) -> Result<(), StreamRefusal> {
+        let now = cx.now.instant;
+        let server = socket.local_addr().map_err(|_| StreamRefusal::Resources)?;
+        let is_proxy = self.settings.proxies.iter().any(|prefix| prefix.contains(from.ip()));
+        let client = (!is_proxy).then(|| from.ip());
+        let permit = self.admit(cx, client).map_err(refusal)?;
+        let id = self.table.next_id().ok_or(StreamRefusal::Total)?;
+        let token = Token::Stream(id).number();
+        if let Err(error) = cx.net.watch(Source::Stream(&socket), token, Interest::Read) {
+            cx.observer.warn(now, Condition::Accept, &error);
+            return Err(StreamRefusal::Resources);
+        }
+        let five_tuple = FiveTuple {
+            transport: Transport::Tcp,
+            client: ClientAddr(from),
+            server: ServerAddr(server),
+        };
+        cx.observer.count(Series::StreamsAccepted, 1);
+        let mut stream = Stream::new(socket, ClientPath { five_tuple, socket: id }, now, permit);
+        if is_proxy {
+            stream.state = State::Proxied;
+        }
+        self.table.insert(Box::new(stream));
+        if !is_proxy {
+            self.hold_addresses(cx, id);
+        }
+        Ok(())
+    }
+
+    /// Lets a connection hold its addresses. A previous holder is closed: it has ended unnoticed, and must not act on
+    /// the allocation of the new one.
+    fn hold_addresses(&mut self, cx: &mut Context<N>, id: SocketId) {
+        if let Some(before) = self.table.other_with_addresses_of(id) {
+            self.close(cx, before, StreamEnd::Replaced);
+        }
+        self.table.hold_addresses(id);
+    }
+
+    /// Takes a PROXY header and returns its length. `None`: it is incomplete, wrong, or its client is over its limit.
+    pub(super) fn take_proxy_header(
+        &mut self,
+        cx: &mut Context<N>,
+        id: SocketId,
+        message: usize,
+    ) -> Option<usize> {
+        let stream = self.table.get_mut(id)?;
+        let bytes = cx.rx.message(message).data;
+        let header = match proxy_protocol::read(bytes) {
+            Ok(Some(header)) => header,
+            Ok(None) => {
+                stream.keep(bytes);
+                return None;
+            }
+            Err(error) => {
+                let proxy = stream.path.five_tuple.client;
+                let details = format_args!("{proxy}: {error}");
+                cx.observer.warn(cx.now.instant, Condition::Proxy, &details);
+                self.close(cx, id, StreamEnd::NoProxyHeader);
+                return None;
+            }
+        };
+        if let Err(why) = stream.proxied(header.ends) {
+            cx.observer.count(Series::StreamsRefused(refusal(why)), 1);
+            self.close(cx, id, StreamEnd::ByUs);
+            return None;
+        }
+        self.hold_addresses(cx, id);
+        Some(header.len)
+    }
+
+    /// Takes a connection out, for a ConnectionBind that may belong to another worker.
+    pub(crate) fn take(&mut self, cx: &mut Context<N>, id: SocketId) -> Option<Box<Stream<N>>> {
+        let stream = self.table.remove(id)?;
+        // Its other pending requests are abandoned: it carries data from now on, perhaps elsewhere.
+        cx.server.close(cx.now, &stream.path.five_tuple);
+        cx.net.unwatch(Source::Stream(&stream.socket));
+        Some(stream)
+    }
+
+    /// Adds a connection that was taken out, here or by another worker, and returns its number. `None`: the table is
+    /// full, and it is closed.
+    pub(crate) fn adopt(
+        &mut self,
+        cx: &mut Context<N>,
+        mut stream: Box<Stream<N>>,
+        request: &mut BindRequest,
+    ) -> Option<SocketId> {
+        let id = self.table.next_id()?;
+        stream.path.socket = id;
+        stream.waiting = 0;
+        request.came_by(stream.path);
+        let token = Token::Stream(id).number();
+        cx.net.watch(Source::Stream(&stream.socket), token, stream.interest()).ok()?;
+        if !stream.is_flushed() {
+            self.unsent.push(id);
+        }
+        self.table.insert(stream);
+        self.hold_addresses(cx, id);
+        Some(id)
+    }
+
+    /// Waits for connections at all acceptors again.
+    pub(super) fn resume_acceptors(&self, net: &N) {
+        for index in (0..).take(self.acceptors.len()) {
+            self.watch_acceptor(net, index, Interest::Read);
+        }
+    }
+
+    fn watch_acceptor(&self, net: &N, index: u32, interest: Interest) {
+        if let Some(acceptor) = self.acceptors.get(index as usize) {
+            // It fails only for sockets that are not watched.
+            drop(net.rewatch(
+                Source::Acceptor(acceptor),
+                Token::Acceptor(index).number(),
+                interest,
+            ));
+        }
+    }
+}

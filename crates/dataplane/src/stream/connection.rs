@@ -1,0 +1,392 @@
+//! One TCP connection of a client: bytes in, messages out, and the state between.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use linux_net::{Interest, ReadOutcome, RxBatch};
+use turn_session::{AddressPair, OutQueue, Outgoing, QueueFull, Tls, TlsConfig, TlsError};
+use turn_types::{ClientAddr, ClientPath, ConnectionId, Instant, ServerAddr, Transport};
+
+use crate::admission::{Admitted, LimitReached};
+use crate::io::{Net, StreamIo, Writer};
+use crate::limits::STREAM_BACKLOG_BYTES;
+
+/// A partial message never fills the buffer: an empty read means that nothing waits.
+const _: () = assert!(linux_net::FILL_BYTES > stun_wire::MESSAGE_LEN_MAX);
+
+/// A client's TCP connection.
+pub(crate) struct Stream<N: Net> {
+    pub(crate) socket: N::Stream,
+    pub(crate) path: ClientPath,
+    tls: Option<Tls>,
+    /// Beginning of an incomplete message.
+    partial: Vec<u8>,
+    out: OutQueue,
+    pub(crate) state: State,
+    pub(crate) opened: Instant,
+    /// Time of the last whole message, or of the opening.
+    pub(crate) last_message: Instant,
+    /// Requests with a pending answer.
+    pub(crate) waiting: u32,
+    /// Time since which the kernel takes no output.
+    pub(crate) blocked: Option<Instant>,
+    /// For a pipe: true if it is to be read.
+    pub(crate) is_read: bool,
+    /// True while its TLS handshake waits for its customer's share of the time; it is not read.
+    pub(crate) is_paused: bool,
+    permit: Admitted,
+}
+
+/// State of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The PROXY header of a load balancer is expected.
+    Proxied,
+    /// No whole message was received yet.
+    New,
+    /// Messages are exchanged.
+    Open,
+    /// The client has ended its direction, and answers to it are pending (RFC 8489 §6.2.2).
+    Answering,
+    /// A ConnectionBind is pending: the bytes behind it may be data, and are not read.
+    Held,
+    /// Bound to a peer's connection: bytes are passed unchanged (RFC 6062 §5.4).
+    Data(ConnectionId),
+    /// A final response was sent. Further input is discarded: closing with unread input would lose the response.
+    Ending,
+}
+
+/// Result of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// Index of a message of the batch: the partial message, and new bytes behind it.
+    Bytes(usize),
+    /// Nothing waits.
+    Nothing,
+    /// The client has ended its direction.
+    Ended,
+}
+
+impl<N: Net> fmt::Debug for Stream<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, state, opened, .. } = self;
+        f.debug_struct("Stream")
+            .field("path", path)
+            .field("state", state)
+            .field("opened", opened)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Net> Stream<N> {
+    pub(crate) fn new(socket: N::Stream, path: ClientPath, now: Instant, permit: Admitted) -> Self {
+        Self {
+            socket,
+            path,
+            tls: None,
+            partial: Vec::new(),
+            out: OutQueue::default(),
+            state: State::New,
+            opened: now,
+            last_message: now,
+            waiting: 0,
+            blocked: None,
+            is_read: true,
+            is_paused: false,
+            permit,
+        }
+    }
+
+    /// Reads waiting bytes behind the partial message, as one message of the batch. `scratch` is for encrypted
+    /// bytes.
+    ///
+    /// # Errors
+    /// The connection is broken, or its TLS has failed.
+    pub(crate) fn read(
+        &mut self,
+        rx: &mut RxBatch,
+        scratch: &mut [u8],
+    ) -> Result<Input, ReadError> {
+        let Self { socket, partial, path, tls, .. } = self;
+        let mut outcome = ReadOutcome::WouldBlock;
+        let filled = rx.fill(path.five_tuple.client.0, |room| {
+            let Some((front, rest)) = room.split_at_mut_checked(partial.len()) else {
+                return Ok(0);
+            };
+            front.copy_from_slice(partial);
+            let len = match tls {
+                None => {
+                    outcome = socket.read(rest)?;
+                    read_bytes(outcome)
+                }
+                Some(tls) => match tls.read(rest) {
+                    0 => {
+                        let most = Tls::most(rest.len()).min(scratch.len());
+                        outcome = socket.read(&mut scratch[..most])?;
+                        tls.take(&scratch[..read_bytes(outcome)], rest)?
+                    }
+                    // Bytes that did not fit before.
+                    len => len,
+                },
+            };
+            Ok::<_, ReadError>(if len == 0 { 0 } else { front.len() + len })
+        })?;
+        if let Some(index) = filled {
+            self.partial.clear();
+            return Ok(Input::Bytes(index));
+        }
+        let has_ended = outcome == ReadOutcome::Ended || tls.as_ref().is_some_and(Tls::has_ended);
+        Ok(if has_ended { Input::Ended } else { Input::Nothing })
+    }
+
+    /// Takes the addresses of a PROXY header; `None`: the load balancer is the client.
+    ///
+    /// # Errors
+    /// The client's limit of connections is reached.
+    pub(crate) fn proxied(&mut self, ends: Option<AddressPair>) -> Result<(), LimitReached> {
+        let five_tuple = &mut self.path.five_tuple;
+        if let Some(AddressPair { client, server }) = ends {
+            five_tuple.client = ClientAddr(client);
+            five_tuple.server = ServerAddr(server);
+        }
+        self.state = State::New;
+        self.permit.assign(five_tuple.client.0.ip())
+    }
+
+    /// Returns both addresses as the client sees them.
+    pub(crate) const fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.path.five_tuple.client.0, self.path.five_tuple.server.0)
+    }
+
+    /// Begins TLS with the first bytes.
+    ///
+    /// # Errors
+    /// They are no TLS, or no common parameters exist.
+    pub(crate) fn begin_tls(&mut self, config: &TlsConfig, hello: &[u8]) -> Result<(), TlsError> {
+        let tls = self.tls.insert(Tls::new(config)?);
+        self.path.five_tuple.transport = Transport::Tls;
+        // The first bytes have no data: it follows the handshake.
+        tls.take(hello, &mut []).map(drop)
+    }
+
+    /// Returns true if TLS may hold decrypted bytes, which epoll does not report.
+    pub(crate) const fn may_hold_more(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Returns true during the TLS handshake.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.is_agreed())
+    }
+
+    /// Returns true if TLS records of the handshake, or an alert, are to be written.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.tls.as_ref().is_some_and(Tls::wants_write)
+    }
+
+    /// Sends the TLS close_notify, as far as the connection takes it.
+    pub(crate) fn send_close_notify(&mut self) {
+        let Self { socket, tls, .. } = self;
+        if let Some(tls) = tls {
+            tls.end();
+            drop(tls.write_to(&mut Writer(socket)));
+        }
+    }
+
+    /// Returns true if answers are pending or unsent.
+    pub(crate) fn owes_answers(&self) -> bool {
+        self.waiting > 0 || !self.is_flushed()
+    }
+
+    /// Returns true if the kernel has taken all output.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.out.is_empty() && !self.wants_write()
+    }
+
+    /// Returns the readiness to wait for.
+    pub(crate) const fn interest(&self) -> Interest {
+        match (self.state, self.blocked.is_some()) {
+            _ if self.is_paused => Interest::ErrorsOnce,
+            (State::Data(_), true) if self.is_read => Interest::ReadWrite,
+            (State::Data(_), false) if self.is_read => Interest::Read,
+            (State::Data(_) | State::Held, true) => Interest::Write,
+            (State::Data(_) | State::Held, false) => Interest::ErrorsOnce,
+            // The end of input would be reported in each turn.
+            (State::Answering, true) => Interest::Write,
+            (State::Answering, false) => Interest::ErrorsOnly,
+            (_, true) => Interest::ReadWrite,
+            (_, false) => Interest::Read,
+        }
+    }
+
+    /// Returns the partial message as a message of the batch; `None`: there is none.
+    pub(crate) fn reread(&mut self, rx: &mut RxBatch) -> Option<usize> {
+        let Self { partial, path, .. } = self;
+        let filled = rx.fill(path.five_tuple.client.0, |room| {
+            let Some(room) = room.get_mut(..partial.len()) else { return Ok(0) };
+            room.copy_from_slice(partial);
+            Ok::<_, Infallible>(partial.len())
+        });
+        let Ok(message) = filled;
+        if message.is_some() {
+            partial.clear();
+        }
+        message
+    }
+
+    /// Takes the partial message out.
+    pub(crate) fn take_partial(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.partial)
+    }
+
+    /// Returns the number of queued bytes.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Ends this direction behind all written bytes.
+    pub(crate) fn end_sending(&mut self) {
+        self.send_close_notify();
+        self.socket.end_sending();
+    }
+
+    /// Closes the connection with a reset.
+    pub(crate) fn reset(self) {
+        self.socket.reset();
+    }
+
+    /// Appends to the partial message.
+    pub(crate) fn keep(&mut self, rest: &[u8]) {
+        self.partial.extend_from_slice(rest);
+    }
+
+    /// Returns true if a message is incomplete.
+    pub(crate) const fn is_within_message(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// Writes as much as the connection takes; `on_sent` gets the tag of each message that was written whole.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn write(&mut self, now: Instant, mut on_sent: impl FnMut(u32)) -> io::Result<()> {
+        let Self { socket, tls, out, .. } = self;
+        let mut moved = false;
+        let done = match tls {
+            None => write_plain(socket, out, &mut moved, &mut on_sent)?,
+            Some(tls) => write_tls((socket, tls), out, &mut moved, &mut on_sent)?,
+        };
+        self.blocked = match self.blocked {
+            _ if done => None,
+            Some(since) if !moved => Some(since),
+            Some(_) | None => Some(now),
+        };
+        Ok(())
+    }
+
+    /// Returns memory that a burst took.
+    pub(crate) fn shrink(&mut self) {
+        self.out.shrink();
+        if self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
+    }
+
+    /// Queues a message; `on_drop` gets the tag of data that is dropped for it. Returns true if it has to be written
+    /// without waiting for epoll.
+    ///
+    /// # Errors
+    /// The queue is full of answers.
+    pub(crate) fn queue(
+        &mut self,
+        message: Outgoing<'_>,
+        on_drop: impl FnMut(u32),
+    ) -> Result<bool, QueueFull> {
+        // A blocked connection is reported by epoll when it takes output again.
+        let is_first = self.blocked.is_none() && self.out.is_empty();
+        self.out.push(message, STREAM_BACKLOG_BYTES, on_drop)?;
+        Ok(is_first)
+    }
+
+    /// Drops the output queue and returns its tags.
+    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = u32> {
+        self.out.give_up()
+    }
+}
+
+/// Writes until the queue is empty (returns true) or nothing more is taken.
+fn write_plain(
+    socket: &impl StreamIo,
+    out: &mut OutQueue,
+    moved: &mut bool,
+    on_sent: &mut impl FnMut(u32),
+) -> io::Result<bool> {
+    while !out.is_empty() {
+        let (one, two) = out.next();
+        let written = socket.write([one, two])?;
+        if written == 0 {
+            return Ok(false);
+        }
+        *moved = true;
+        out.sent(written, &mut *on_sent);
+    }
+    Ok(true)
+}
+
+/// Writes in TLS records of as many messages as are queued.
+fn write_tls(
+    (socket, tls): (&impl StreamIo, &mut Tls),
+    out: &mut OutQueue,
+    moved: &mut bool,
+    on_sent: &mut impl FnMut(u32),
+) -> io::Result<bool> {
+    loop {
+        while tls.wants_write() {
+            match tls.write_to(&mut Writer(socket)) {
+                Ok(written) => *moved |= written > 0,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        if out.is_empty() {
+            return Ok(true);
+        }
+        let (one, two) = out.next();
+        let taken = tls.write([one, two]);
+        out.sent(taken, &mut *on_sent);
+        if taken == 0 && !tls.wants_write() {
+            // The handshake waits for the client: writing continues after its next flight.
+            return Ok(true);
+        }
+    }
+}
+
+const fn read_bytes(outcome: ReadOutcome) -> usize {
+    match outcome {
+        ReadOutcome::Read(len) => len,
+        ReadOutcome::WouldBlock | ReadOutcome::Ended => 0,
+    }
+}
+
+/// Reason for which a connection cannot be read any more.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    /// The connection is broken.
+    Broken,
+    /// TLS has failed.
+    Tls(TlsError),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(_: io::Error) -> Self {
+        Self::Broken
+    }
+}
+
+impl From<TlsError> for ReadError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
+    }
+}

@@ -1,0 +1,212 @@
+//! Input of connections, cut into messages for the server.
+
+use control::{Leg, Series, StreamEnd};
+use stun_wire::{Cut, MESSAGE_LEN_MAX};
+use turn_proto::{DropReason, Verdict};
+use turn_session::{StreamProtocol, detect_protocol};
+use turn_types::{ClientPath, ConnectionId, IpMeta, SocketId};
+
+use super::connection::ReadError;
+use super::{Input, State, Streams};
+use crate::context::{Context, Message};
+use crate::egress::Datagram;
+use crate::io::{Net, StreamIo as _};
+use crate::limits::UNAUTHENTICATED_MESSAGE_BYTES;
+
+/// Next step after a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadNext {
+    /// Wait for epoll.
+    Wait,
+    /// Read again: TLS may hold more.
+    Again,
+    /// Read as a pipe: the bytes are for this connection of a peer.
+    Pipe(ConnectionId),
+}
+
+/// Messages of one read.
+#[derive(Default)]
+struct Taken {
+    messages: u64,
+    bytes: usize,
+    /// Requests among them with a pending answer.
+    waiting: u32,
+    /// Reason to close the connection.
+    end: Option<StreamEnd>,
+    /// A ConnectionBind is pending: the bytes behind it may be data.
+    held: bool,
+}
+
+impl<N: Net> Streams<N> {
+    /// Reads a connection once, and serves its messages. There is room for one read in the batch.
+    pub(crate) fn receive(&mut self, cx: &mut Context<N>, id: SocketId) -> ReadNext {
+        let mut work = None;
+        let Some(stream) = self.table.get_mut(id) else { return ReadNext::Wait };
+        match stream.state {
+            State::Data(connection) => return ReadNext::Pipe(connection),
+            State::Held => return self.check_error(cx, id),
+            _ if stream.is_paused => return self.check_error(cx, id),
+            _ if stream.is_handshaking() => match self.continue_tls(cx, id) {
+                Some(begun) => work = Some(begun),
+                // epoll reports it again.
+                None => return ReadNext::Wait,
+            },
+            State::Proxied | State::New | State::Open | State::Answering | State::Ending => {}
+        }
+        let Some(stream) = self.table.get_mut(id) else { return ReadNext::Wait };
+        let input = stream.read(&mut cx.rx, &mut cx.scratch);
+        let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
+        if let Some(work) = work {
+            cx.end_handshake(work);
+        }
+        if wants_write {
+            self.write(cx, id);
+        }
+        match input {
+            Ok(Input::Bytes(message)) => self.serve(cx, id, message),
+            Ok(Input::Nothing) => return ReadNext::Wait,
+            Ok(Input::Ended) => {
+                self.input_ended(cx, id);
+                return ReadNext::Wait;
+            }
+            Err(ReadError::Broken) => self.close(cx, id, StreamEnd::Broken),
+            Err(ReadError::Tls(error)) => self.refuse_tls(cx, id, &error),
+        }
+        if more { ReadNext::Again } else { ReadNext::Wait }
+    }
+
+    /// Serves the partial message of a connection again: its processing was deferred.
+    pub(crate) fn serve_partial(&mut self, cx: &mut Context<N>, id: SocketId) {
+        let Some(stream) = self.table.get_mut(id) else { return };
+        // A new one has begun TLS without time for it.
+        if matches!(stream.state, State::New | State::Open)
+            && let Some(message) = stream.reread(&mut cx.rx)
+        {
+            self.serve(cx, id, message);
+        }
+    }
+
+    /// Closes a connection that is not read if it has failed: epoll reports it for nothing else.
+    fn check_error(&mut self, cx: &mut Context<N>, id: SocketId) -> ReadNext {
+        if let Some(stream) = self.table.get_mut(id)
+            && stream.socket.take_error().is_some()
+        {
+            self.close(cx, id, StreamEnd::Broken);
+        }
+        ReadNext::Wait
+    }
+
+    /// Closes a connection whose client has ended its direction, after the pending answers.
+    fn input_ended(&mut self, cx: &mut Context<N>, id: SocketId) {
+        let Some(stream) = self.table.get_mut(id) else { return };
+        if stream.state == State::Open && stream.owes_answers() {
+            stream.state = State::Answering;
+            stream.last_message = cx.now.instant;
+            if self.rewatch(cx, id) {
+                return;
+            }
+        }
+        self.close(cx, id, StreamEnd::ByClient);
+    }
+
+    /// Serves the bytes of a read.
+    fn serve(&mut self, cx: &mut Context<N>, id: SocketId, message: usize) {
+        let Some(stream) = self.table.get_mut(id) else { return };
+        let mut start = 0;
+        if stream.state == State::Proxied {
+            match self.take_proxy_header(cx, id, message) {
+                Some(len) if len < cx.rx.message(message).data.len() => start = len,
+                Some(_) | None => return,
+            }
+        }
+        let Some(stream) = self.table.get_mut(id) else { return };
+        let (path, state, is_tls) = (stream.path, stream.state, stream.may_hold_more());
+        match (state, detect_protocol(&cx.rx.message(message).data[start..])) {
+            (State::Ending | State::Answering | State::Held | State::Data(_), _) => {}
+            (State::New, Some(StreamProtocol::Http)) => self.answer_http(cx, id, (message, start)),
+            (State::New, Some(StreamProtocol::Tls)) if !is_tls => {
+                self.begin_tls(cx, id, (message, start))
+            }
+            (State::Proxied | State::New | State::Open, _) => {
+                let taken = self.take_messages(cx, &path, (message, start));
+                self.took_messages(cx, id, (message, start), &taken);
+            }
+        }
+    }
+
+    /// Passes the whole messages of a read to the server.
+    fn take_messages(
+        &mut self,
+        cx: &mut Context<N>,
+        path: &ClientPath,
+        (message, start): (usize, usize),
+    ) -> Taken {
+        let mut taken = Taken::default();
+        loop {
+            let start = start + taken.bytes;
+            let bytes = &cx.rx.message(message).data[start..];
+            let (len, padded_len) = match cx.server.next_message(bytes) {
+                Cut::Message { len, padded_len } => (len, padded_len),
+                Cut::NeedMore { at_least } => {
+                    taken.end = too_long(cx, path, at_least);
+                    return taken;
+                }
+                Cut::Garbage => {
+                    taken.messages += 1;
+                    cx.egress.dropped(DropReason::NotStun);
+                    taken.end = Some(StreamEnd::NotStun);
+                    return taken;
+                }
+            };
+            cx.make_room();
+            let packet = &cx.rx.message(message).data[start..start + len];
+            let verdict =
+                cx.server.handle_client(cx.now, path, IpMeta::DEFAULT, packet, &mut cx.reply);
+            if let Some(reply) = cx.egress.client_verdict(verdict, Datagram { message, start, len })
+            {
+                let message = Message::plain(&cx.reply[..reply.len], reply.sent);
+                self.queue(&cx.egress, path.socket, message);
+            }
+            taken.waiting += u32::from(matches!(verdict, Verdict::Wait | Verdict::Queued));
+            taken.messages += 1;
+            taken.bytes += padded_len;
+            if verdict == Verdict::Hold {
+                taken.held = true;
+                return taken;
+            }
+        }
+    }
+
+    /// Counts the messages of a read, and keeps the bytes behind them.
+    fn took_messages(
+        &mut self,
+        cx: &mut Context<N>,
+        id: SocketId,
+        (message, start): (usize, usize),
+        taken: &Taken,
+    ) {
+        cx.observer.count(Series::Packets(Leg::FromClients), taken.messages);
+        cx.observer.count(Series::Bytes(Leg::FromClients), taken.bytes as u64);
+        if let Some(stream) = self.table.get_mut(id) {
+            stream.waiting += taken.waiting;
+            if taken.messages > 0 {
+                stream.last_message = cx.now.instant;
+                stream.state = if taken.held { State::Held } else { State::Open };
+            }
+            stream.keep(&cx.rx.message(message).data[start + taken.bytes..]);
+        }
+        if let Some(end) = taken.end {
+            self.close(cx, id, end);
+        } else if taken.held && !self.rewatch(cx, id) {
+            self.close(cx, id, StreamEnd::Broken);
+        }
+    }
+}
+
+/// Returns the reason to close a connection for the length of its message: clients without an allocation need no
+/// long messages, whose beginnings would have to be kept.
+fn too_long<N: Net>(cx: &mut Context<N>, path: &ClientPath, len: usize) -> Option<StreamEnd> {
+    const { assert!(UNAUTHENTICATED_MESSAGE_BYTES <= MESSAGE_LEN_MAX) };
+    let too_long = len > UNAUTHENTICATED_MESSAGE_BYTES && !cx.server.serves(&path.five_tuple);
+    too_long.then_some(StreamEnd::TooLong)
+}

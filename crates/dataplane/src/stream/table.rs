@@ -1,0 +1,78 @@
+//! Clients' TCP connections by their numbers and addresses.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use turn_types::SocketId;
+
+use super::connection::Stream;
+use crate::io::Net;
+use crate::slab::Slab;
+use crate::token::STREAM;
+
+/// Connections of one worker.
+#[derive(Debug)]
+pub(crate) struct StreamTable<N: Net> {
+    slab: Slab<Stream<N>>,
+    /// The one connection that holds a pair of addresses, client's and server's. Connections without their PROXY
+    /// header hold none.
+    by_addresses: HashMap<(SocketAddr, SocketAddr), SocketId>,
+}
+
+impl<N: Net> Default for StreamTable<N> {
+    fn default() -> Self {
+        Self { slab: Slab::new(STREAM), by_addresses: HashMap::new() }
+    }
+}
+
+impl<N: Net> StreamTable<N> {
+    /// Returns the number of the next connection; `None`: the table is full.
+    pub(crate) fn next_id(&mut self) -> Option<SocketId> {
+        self.slab.next_id()
+    }
+
+    /// Adds a connection under the number that [`next_id`](Self::next_id) returned.
+    pub(crate) fn insert(&mut self, stream: Box<Stream<N>>) {
+        self.slab.insert(stream.path.socket, stream);
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SocketId) -> Option<&mut Stream<N>> {
+        self.slab.get_mut(id)
+    }
+
+    pub(crate) fn remove(&mut self, id: SocketId) -> Option<Box<Stream<N>>> {
+        let holds_addresses = self.holds_addresses(id);
+        let stream = self.slab.remove(id)?;
+        if holds_addresses {
+            self.by_addresses.remove(&stream.addresses());
+        }
+        Some(stream)
+    }
+
+    /// Returns the other connection that holds the addresses of this one.
+    pub(crate) fn other_with_addresses_of(&mut self, id: SocketId) -> Option<SocketId> {
+        let addresses = self.slab.get_mut(id)?.addresses();
+        self.by_addresses.get(&addresses).copied().filter(|holder| *holder != id)
+    }
+
+    /// Lets a connection hold its addresses.
+    pub(crate) fn hold_addresses(&mut self, id: SocketId) {
+        if let Some(stream) = self.slab.get_mut(id) {
+            self.by_addresses.insert(stream.addresses(), id);
+        }
+    }
+
+    /// Returns true if a connection holds its addresses: the allocation of their 5-tuple is its own then.
+    pub(crate) fn holds_addresses(&mut self, id: SocketId) -> bool {
+        let Some(stream) = self.slab.get_mut(id) else { return false };
+        self.by_addresses.get(&stream.addresses()) == Some(&id)
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream<N>> {
+        self.slab.iter_mut()
+    }
+}

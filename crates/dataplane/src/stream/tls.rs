@@ -1,0 +1,111 @@
+//! TLS handshakes of connections, within the time for them.
+
+use std::net::IpAddr;
+
+use control::{Series, StreamEnd};
+use turn_session::{TlsConfig, TlsError};
+use turn_types::SocketId;
+
+use super::Streams;
+use crate::context::Context;
+use crate::handshake_budget::{NoTime, Step, Work};
+use crate::io::{Net, Source};
+use crate::limits::{HELLO_KEPT_BYTES, PAUSED_RESUMED};
+use crate::token::Token;
+
+impl<N: Net> Streams<N> {
+    /// Closes a connection whose TLS has failed.
+    pub(super) fn refuse_tls(&mut self, cx: &mut Context<N>, id: SocketId, error: &TlsError) {
+        // The alert, as far as the connection takes it.
+        self.write(cx, id);
+        if let Some(stream) = self.table.get_mut(id) {
+            let client = stream.path.five_tuple.client;
+            cx.observer.tls_refused(cx.now.instant, client, error);
+        }
+        self.close(cx, id, StreamEnd::TlsFailed);
+    }
+
+    /// Begins TLS with the first bytes of a connection.
+    pub(super) fn begin_tls(
+        &mut self,
+        cx: &mut Context<N>,
+        id: SocketId,
+        (message, start): (usize, usize),
+    ) {
+        let Some(config) = self.settings.tls.clone().filter(TlsConfig::can_serve) else {
+            return self.close(cx, id, StreamEnd::TlsNotServed);
+        };
+        let Some(stream) = self.table.get_mut(id) else { return };
+        let client = stream.path.five_tuple.client.0.ip();
+        let work = self.begin_tls_work(cx, client, Step::Begin);
+        let Some(stream) = self.table.get_mut(id) else { return };
+        let hello = &cx.rx.message(message).data[start..];
+        let work = match work {
+            Ok(work) => work,
+            Err(_) if hello.len() > HELLO_KEPT_BYTES => {
+                return self.close(cx, id, StreamEnd::TooLong);
+            }
+            Err(why) => {
+                stream.keep(hello);
+                return match why {
+                    NoTime::Turn => self.reread(id),
+                    NoTime::Customer => self.pause(cx, id),
+                };
+            }
+        };
+        let begun = stream.begin_tls(&config, hello);
+        let five_tuple = stream.path.five_tuple;
+        cx.end_handshake(work);
+        match begun {
+            Ok(()) => {
+                cx.server.close(cx.now, &five_tuple);
+                self.write(cx, id);
+            }
+            Err(error) => self.refuse_tls(cx, id, &error),
+        }
+    }
+
+    /// Begins the next step of a handshake. `None`: no time is left, and the client's bytes stay in the kernel.
+    pub(super) fn continue_tls(&mut self, cx: &mut Context<N>, id: SocketId) -> Option<Work> {
+        let client = self.table.get_mut(id)?.path.five_tuple.client.0.ip();
+        match self.begin_tls_work(cx, client, Step::Continue) {
+            Ok(work) => return Some(work),
+            Err(NoTime::Turn) => {}
+            Err(NoTime::Customer) => self.pause(cx, id),
+        }
+        None
+    }
+
+    /// Begins work; logs if a client has to wait for it.
+    fn begin_tls_work(
+        &self,
+        cx: &mut Context<N>,
+        client: IpAddr,
+        step: Step,
+    ) -> Result<Work, NoTime> {
+        let begun = cx.begin_handshake(client, step, self.settings.admission.is_by_customer());
+        begun.inspect_err(|why| cx.warn_of_handshakes(client, *why))
+    }
+
+    /// Stops reading a connection until its customer may have time again.
+    fn pause(&mut self, cx: &mut Context<N>, id: SocketId) {
+        let Some(stream) = self.table.get_mut(id) else { return };
+        stream.is_paused = true;
+        cx.observer.count(Series::StreamsPaused, 1);
+        if !self.rewatch(cx, id) {
+            self.close(cx, id, StreamEnd::Broken);
+        }
+    }
+
+    /// Resumes some of the connections whose handshakes wait.
+    pub(super) fn resume_paused(&mut self, net: &N) {
+        let Self { table, reread, .. } = self;
+        for stream in table.iter_mut().filter(|stream| stream.is_paused).take(PAUSED_RESUMED) {
+            stream.is_paused = false;
+            let (id, interest) = (stream.path.socket, stream.interest());
+            // It fails only for sockets that are not watched; their deadlines end them.
+            drop(net.rewatch(Source::Stream(&stream.socket), Token::Stream(id).number(), interest));
+            reread.push(id);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Pipes between a client's and a peer's connection (RFC 6062 §5.4): bytes pass unchanged. Neither side is read
+//! while the other has not taken what was read before, so that at most one read of each is kept, and TCP's windows
+//! do the rest. The end of one direction is forwarded behind its bytes; the other direction goes on.
+
+use control::{Leg, Series, StreamEnd};
+use linux_net::ReadOutcome;
+use turn_proto::{Event, Server, Towards};
+use turn_types::{ConnectionId, Now, SocketId};
+
+use super::TcpRelay;
+use super::peer::Phase;
+use crate::context::{Context, Message};
+use crate::io::{Net, Source, StreamIo as _};
+use crate::limits::PIPE_BYTES;
+use crate::report::{Observer, Sent};
+use crate::stream::{Input, ReadNext, State, Streams};
+use crate::token::Token;
+
+/// Result of reading one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moved {
+    /// More may wait.
+    Bytes,
+    /// Nothing waits.
+    Nothing,
+    /// The side that was read is broken.
+    SourceBroken,
+    /// The other side is broken.
+    SinkBroken,
+}
+
+impl<N: Net> TcpRelay<N> {
+    /// Binds a client's connection to a peer's. Bytes that were read behind the ConnectionBind request are the first
+    /// for the peer.
+    pub(crate) fn bind(
+        &mut self,
+        cx: &mut Context<N>,
+        streams: &mut Streams<N>,
+        id: SocketId,
+        connection: ConnectionId,
+    ) {
+        let (Some(stream), Some(peer)) = (streams.get_mut(id), self.peers.get_mut(connection))
+        else {
+            // The server has it, but it broke a moment ago.
+            cx.server.connection_ended(connection);
+            return streams.close(cx, id, StreamEnd::PeerBroken);
+        };
+        // The interest is that of a held connection; `update` changes it.
+        stream.state = State::Data(connection);
+        stream.is_read = false;
+        peer.phase = Phase::Bound(id);
+        peer.last_byte = cx.now.instant;
+        let early = stream.take_partial();
+        let Context { server, observer, now, .. } = cx;
+        let moved = self.pass_to_peer((server, observer), *now, connection, &early);
+        if moved == Moved::SinkBroken {
+            return streams.close(cx, id, StreamEnd::PeerBroken);
+        }
+        self.update(cx, streams, connection);
+        // TLS may hold more, which epoll does not report.
+        streams.reread(id);
+    }
+
+    /// Reads a client's connection once, for its peer. There is room for one read in the batch.
+    pub(crate) fn read_client(
+        &mut self,
+        cx: &mut Context<N>,
+        streams: &mut Streams<N>,
+        id: SocketId,
+        connection: ConnectionId,
+    ) -> ReadNext {
+        let moved = self.client_to_peer(cx, streams, id, connection);
+        match moved {
+            Moved::Bytes | Moved::Nothing => self.update(cx, streams, connection),
+            Moved::SourceBroken => streams.close(cx, id, StreamEnd::Broken),
+            Moved::SinkBroken => streams.close(cx, id, StreamEnd::PeerBroken),
+        }
+        if moved == Moved::Bytes { ReadNext::Again } else { ReadNext::Wait }
+    }
+
+    fn client_to_peer(
+        &mut self,
+        cx: &mut Context<N>,
+        streams: &mut Streams<N>,
+        id: SocketId,
+        connection: ConnectionId,
+    ) -> Moved {
+        let Some(stream) = streams.get_mut(id) else { return Moved::Nothing };
+        let Some(peer) = self.peers.get_mut(connection) else { return Moved::SinkBroken };
+        if !peer.takes_more() {
+            let broken = stream.socket.take_error().is_some();
+            return if broken { Moved::SourceBroken } else { Moved::Nothing };
+        }
+        let input = stream.read(&mut cx.rx, &mut cx.scratch);
+        let more = stream.may_hold_more();
+        if stream.wants_write() {
+            streams.write(cx, id);
+        }
+        match input {
+            Ok(Input::Bytes(message)) => {
+                let Context { rx, server, observer, now, .. } = cx;
+                let bytes = rx.message(message).data;
+                let moved = self.pass_to_peer((server, observer), *now, connection, bytes);
+                if moved == Moved::Bytes && !more { Moved::Nothing } else { moved }
+            }
+            Ok(Input::Nothing) => Moved::Nothing,
+            Ok(Input::Ended) => {
+                if let Some(peer) = self.peers.get_mut(connection) {
+                    peer.from_client.ended = true;
+                }
+                Moved::Nothing
+            }
+            Err(_) => Moved::SourceBroken,
+        }
+    }
+
+    /// Serves a connection with a peer that epoll has reported. Returns the outcome of a pending Connect.
+    pub(crate) fn serve(
+        &mut self,
+        cx: &mut Context<N>,
+        streams: &mut Streams<N>,
+        connection: ConnectionId,
+        (readable, writable): (bool, bool),
+    ) -> Option<Event> {
+        let peer = self.peers.get_mut(connection)?;
+        match peer.phase {
+            Phase::Connecting(pending) => return self.connected(cx, connection, pending),
+            Phase::Unbound => {
+                if peer.socket.take_error().is_some() {
+                    self.peers.remove(connection);
+                    cx.server.connection_ended(connection);
+                }
+            }
+            Phase::Bound(id) => {
+                if writable {
+                    let Ok(written) = peer.write_unsent(cx.now.instant) else {
+                        streams.close(cx, id, StreamEnd::PeerBroken);
+                        return None;
+                    };
+                    if peer.takes_more() {
+                        streams.reread(id);
+                    }
+                    cx.observer.count(Series::PipedBytes(Leg::ToPeers), written as u64);
+                }
+                if readable {
+                    self.read_peer(cx, streams, id, connection);
+                }
+                self.update(cx, streams, connection);
+            }
+        }
+        None
+    }
+
+    fn read_peer(
+        &mut self,
+        cx: &mut Context<N>,
+        streams: &mut Streams<N>,
+        id: SocketId,
+        connection: ConnectionId,
+    ) {
+        if self.peer_to_client(cx, streams, id, connection) == Moved::SourceBroken {
+            // Earlier bytes go as far as the client takes them.
+            streams.write(cx, id);
+            streams.close(cx, id, StreamEnd::PeerBroken);
+        }
+    }
+
+    fn peer_to_client(
+        &mut self,
+        cx: &mut Context<N>,
+        streams: &mut Streams<N>,
+        id: SocketId,
+        connection: ConnectionId,
+    ) -> Moved {
+        let Some(stream) = streams.get_mut(id) else { return Moved::SinkBroken };
+        let Some(peer) = self.peers.get_mut(connection) else { return Moved::Nothing };
+        if !peer.may_be_read() || stream.unsent_bytes() >= PIPE_BYTES {
+            let broken = peer.socket.take_error().is_some();
+            return if broken { Moved::SourceBroken } else { Moved::Nothing };
+        }
+        let room = cx.scratch.len().min(PIPE_BYTES);
+        let len = match peer.socket.read(&mut cx.scratch[..room]) {
+            Ok(ReadOutcome::Read(len)) => len,
+            Ok(ReadOutcome::WouldBlock) => return Moved::Nothing,
+            Ok(ReadOutcome::Ended) => {
+                peer.from_peer.ended = true;
+                return Moved::Nothing;
+            }
+            Err(_) => return Moved::SourceBroken,
+        };
+        peer.last_byte = cx.now.instant;
+        let pause = cx.server.carried(cx.now, connection, Towards::Client, len as u64);
+        peer.from_peer.paused_until = pause;
+        if let Some(until) = pause {
+            self.peers.pause(connection, until);
+        }
+        cx.observer.count(Series::PipedBytes(Leg::FromPeers), len as u64);
+        streams.queue(&cx.egress, id, Message::plain(&cx.scratch[..len], Sent::Piped));
+        Moved::Bytes
+    }
+
+    /// Writes bytes of a client to its peer.
+    fn pass_to_peer(
+        &mut self,
+        (server, observer): (&mut Server, &Observer),
+        now: Now,
+        connection: ConnectionId,
+        bytes: &[u8],
+    ) -> Moved {
+        let Some(peer) = self.peers.get_mut(connection) else { return Moved::SinkBroken };
+        if bytes.is_empty() {
+            return Moved::Nothing;
+        }
+        let Ok(written) = peer.write(bytes, now.instant) else { return Moved::SinkBroken };
+        let len = bytes.len() as u64;
+        let pause = server.carried(now, connection, Towards::Peer, len);
+        peer.from_client.paused_until = pause;
+        if let Some(until) = pause {
+            self.peers.pause(connection, until);
+        }
+        observer.count(Series::PipedBytes(Leg::FromClients), len);
+        observer.count(Series::PipedBytes(Leg::ToPeers), written as u64);
+        Moved::Bytes
+    }
+
+    /// Forwards the ends of directions whose bytes are all forwarded, and waits for the next readiness.
+    pub(crate) fn update(
+        &mut self,
+        cx: &mut Context<N>,
+        streams: &mut Streams<N>,
+        connection: ConnectionId,
+    ) {
+        let Some(peer) = self.peers.get_mut(connection) else { return };
+        let Phase::Bound(id) = peer.phase else { return };
+        let Some(stream) = streams.get_mut(id) else { return };
+        if peer.from_client.ended && !peer.from_client.forwarded && !peer.has_unsent() {
+            peer.socket.end_sending();
+            peer.from_client.forwarded = true;
+        }
+        if peer.from_peer.ended && !peer.from_peer.forwarded && stream.is_flushed() {
+            stream.end_sending();
+            peer.from_peer.forwarded = true;
+        }
+        if peer.is_done() {
+            return streams.close(cx, id, StreamEnd::DataDone);
+        }
+        let before = stream.interest();
+        stream.is_read = peer.takes_more();
+        let changed = stream.interest() != before;
+        let wanted = peer.wanted_interest(peer.may_be_read() && stream.unsent_bytes() < PIPE_BYTES);
+        let mut failed = changed && !streams.rewatch(cx, id);
+        if peer.interest != wanted {
+            peer.interest = wanted;
+            let token = Token::Peer(connection).number();
+            failed |= cx.net.rewatch(Source::Stream(&peer.socket), token, wanted).is_err();
+        }
+        if failed {
+            streams.close(cx, id, StreamEnd::Broken);
+        }
+    }
+
+    /// Resumes the pipes whose pause for bandwidth is over.
+    pub(crate) fn resume(&mut self, cx: &mut Context<N>, streams: &mut Streams<N>) {
+        while let Some(connection) = self.peers.pop_paused(cx.now.instant) {
+            let Some(peer) = self.peers.get_mut(connection) else { continue };
+            let Phase::Bound(id) = peer.phase else { continue };
+            streams.reread(id);
+            self.update(cx, streams, connection);
+        }
+    }
+
+    /// Closes the peer's side of a pipe whose client's connection is closed.
+    pub(crate) fn client_closed(&mut self, cx: &mut Context<N>, connection: ConnectionId) {
+        cx.server.connection_ended(connection);
+        // With a reset if bytes are missing.
+        if let Some(peer) = self.peers.remove(connection)
+            && !peer.is_done()
+        {
+            peer.socket.reset();
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Datagrams of clients and peers, and the ICMP errors about them.
+
+mod icmp;
+mod receive;
+
+pub(crate) use icmp::serve_error_queue;
+pub(crate) use receive::{DtlsDatagram, receive_from_clients, receive_from_peers};

@@ -1,0 +1,192 @@
+//! Commands of the server, carried out by the parts, and its notices, counted and logged.
+
+use std::io;
+
+use control::{Asked, UserLookup};
+use turn_proto::{
+    Answer, Command, Event, Notice, OpenRelayError, QueuedPacket, TcpCommand, UserAnswer, Verdict,
+};
+use turn_types::{RelayId, RelayedAddr};
+
+use super::{Clients, Worker};
+use crate::context::{Context, Output};
+use crate::io::Net;
+use crate::report::{Condition, Sent};
+use crate::stream::PipeEvent;
+use crate::workers::WorkerMessage;
+
+impl<N: Net> Worker<N> {
+    /// Carries out everything that follows from packets and events: commands, notices, moves. Answers are sent with
+    /// the other datagrams of this turn.
+    pub(super) fn settle(&mut self) {
+        let mut served = false;
+        loop {
+            self.settle_pipes();
+            served |= self.serve_queued();
+            let Some(command) = self.cx.server.poll_command() else { break };
+            if served && matches!(command, Command::SetRoute(_)) {
+                // Queued packets go before those that the kernel takes from then on.
+                self.cx.flush();
+                served = false;
+            }
+            if let Some(event) = self.carry_out(command) {
+                self.hand_in(event);
+            }
+        }
+        while let Some(mut notice) = self.cx.server.poll_notice() {
+            if let Notice::AllocationEnded(record) = &mut notice {
+                self.offload.complete(record);
+            }
+            self.cx.observer.note(self.cx.now.instant, &notice);
+        }
+        while let Some(fetch) = self.leaving.pop() {
+            self.move_allocation(fetch);
+        }
+    }
+
+    /// Passes an event to the server, and sends its answer to the client that waited for it.
+    pub(super) fn hand_in(&mut self, event: Event) {
+        let Self { cx, streams, dtls, .. } = self;
+        let Some(answer) = cx.server.handle_event(cx.now, event, &mut cx.reply) else { return };
+        if !answer.held {
+            streams.answered(answer.to.socket);
+        }
+        let sent = if answer.error { Sent::LateError } else { Sent::LateSuccess };
+        cx.answer(&mut Clients { streams, dtls }, answer, sent);
+        if answer.held {
+            streams.release(cx, answer.to.socket);
+        }
+    }
+
+    fn settle_pipes(&mut self) {
+        let Self { cx, streams, tcp_relay, .. } = self;
+        while let Some(event) = streams.pop_pipe_event() {
+            match event {
+                PipeEvent::Written(connection) => tcp_relay.update(cx, streams, connection),
+                PipeEvent::Closed(connection) => tcp_relay.client_closed(cx, connection),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, command: Command) -> Option<Event> {
+        let Self { cx, offload, .. } = self;
+        match command {
+            Command::FindUser { pending, realm, user } => {
+                let lookup = UserLookup { worker: cx.worker, pending, realm, user };
+                let answer = match self.directory.find(lookup) {
+                    Asked::Answered(answer) => answer,
+                    Asked::Refused => UserAnswer::Unavailable,
+                    Asked::Taken => return None,
+                };
+                return Some(Event::UserFound { pending, answer });
+            }
+            Command::UserOverdue { pending } => {
+                return Some(Event::UserFound { pending, answer: UserAnswer::Unavailable });
+            }
+            Command::OpenRelay { pending, relay, at } => {
+                let result = open_relay(cx, relay, at);
+                return Some(Event::RelayOpened { pending, relay, result });
+            }
+            Command::CloseRelay { relay } => {
+                // Datagrams to be sent by it may be gathered.
+                cx.flush();
+                cx.sockets.close_relay(relay);
+                self.tcp_relay.close_relay(relay);
+            }
+            Command::SetRoute(route) => {
+                let (now, counters) = (cx.now.instant, cx.observer.counters());
+                match offload.set(now, &route, &mut cx.server, counters) {
+                    Ok(()) if offload.takes_at_tc(&route) => {
+                        cx.sockets.routed_at_tc(route.five_tuple.server, route.relay, now);
+                    }
+                    Ok(()) => {}
+                    Err(error) => cx.observer.warn(now, Condition::KernelPath, &error),
+                }
+            }
+            Command::RemoveRoute(id) => {
+                offload.remove(id, &mut cx.server, cx.observer.counters());
+            }
+            Command::AskWorker { worker, question } => {
+                let unanswered = question.unanswered();
+                let asked = self.send_message(worker, WorkerMessage::Ask(question));
+                return asked.is_err().then(|| Event::WorkerAnswered(Box::new(unanswered)));
+            }
+            // The server asks again for an allocation whose message is lost.
+            Command::Fetch { worker, fetch } => {
+                drop(self.send_message(worker, WorkerMessage::Fetch(fetch)));
+            }
+            Command::HandOver(fetch) => self.leaving.push(fetch),
+            Command::Tcp(command) => return self.carry_out_tcp(command),
+        }
+        None
+    }
+
+    fn carry_out_tcp(&mut self, command: TcpCommand) -> Option<Event> {
+        let Self { cx, streams, tcp_relay, .. } = self;
+        match command {
+            TcpCommand::Listen { pending, relay, at } => {
+                let result = tcp_relay.listen(cx, relay, at);
+                Some(Event::RelayOpened { pending, relay, result })
+            }
+            TcpCommand::Connect { pending, connection, relay, peer } => {
+                tcp_relay.connect(cx, (pending, connection), relay, peer)
+            }
+            TcpCommand::Close { connection } => tcp_relay.close_peer(cx, streams, connection),
+            TcpCommand::Bind(request) => {
+                self.bind_at_owner(request);
+                None
+            }
+        }
+    }
+
+    /// Serves packets that waited for their allocations, in their order. Returns true if there were any.
+    fn serve_queued(&mut self) -> bool {
+        let mut served = false;
+        while let Some(packet) = self.cx.server.poll_queued() {
+            self.serve_queued_packet(&packet);
+            served = true;
+        }
+        served
+    }
+
+    fn serve_queued_packet(&mut self, packet: &QueuedPacket) {
+        let QueuedPacket { path, meta, bytes, has_waited } = packet;
+        let Self { cx, streams, dtls, .. } = self;
+        let verdict = cx.server.handle_client(cx.now, path, *meta, bytes, &mut cx.reply);
+        if verdict != Verdict::Wait && verdict != Verdict::Queued {
+            streams.answered(path.socket);
+        }
+        let mut clients = Clients { streams, dtls };
+        if *has_waited {
+            // Its fate is counted; this is its answer.
+            if let Verdict::Reply { len, error } = verdict {
+                let sent = if error { Sent::LateError } else { Sent::LateSuccess };
+                cx.answer(&mut clients, Answer { to: *path, len, error, held: false }, sent);
+            }
+            return;
+        }
+        let Context { egress, rx, sockets, reply, .. } = cx;
+        if let Some(written) = egress.client_bytes(verdict, bytes, (rx, sockets)) {
+            let bytes = &reply[..written.len];
+            let output = Output { egress, rx, sockets };
+            output.reply(&mut clients, path, bytes, written.sent);
+        }
+    }
+}
+
+/// Opens a UDP relay socket.
+fn open_relay<N: Net>(
+    cx: &mut Context<N>,
+    relay: RelayId,
+    at: RelayedAddr,
+) -> Result<(), OpenRelayError> {
+    let Context { net, sockets, observer, now, .. } = cx;
+    sockets.open_relay(net, relay, at).map_err(|error| {
+        if error.kind() == io::ErrorKind::AddrInUse {
+            return OpenRelayError::PortTaken;
+        }
+        let details = format_args!("{at}: {error}");
+        observer.warn(now.instant, Condition::RelaySocket, &details);
+        OpenRelayError::Exhausted
+    })
+}

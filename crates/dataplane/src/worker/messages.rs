@@ -1,0 +1,159 @@
+//! Messages of other workers: ConnectionBinds for peers' connections here (RFC 6062), and clients that move
+//! (RFC 8016; see `handover.rs` of `turn_proto`). A full queue is an answer, too, and an allocation that cannot leave
+//! stays.
+
+use control::StreamEnd;
+use turn_proto::{BindRequest, Departure, EndReason, Event, Fetch};
+use turn_types::{RelayId, WorkerId};
+
+use super::{Clients, Worker};
+use crate::io::Net;
+use crate::limits::{ACCEPTS_PER_TURN, RING_ROUNDS_PER_TURN};
+use crate::report::{Condition, Sent};
+use crate::stream::Stream;
+use crate::workers::{MovedSockets, WorkerMessage};
+
+impl<N: Net> Worker<N> {
+    /// Serves messages of other workers.
+    pub(super) fn serve_messages(&mut self) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(message) = self.messages.take() else { return };
+            self.serve_message(message);
+            self.settle();
+        }
+        // More may wait.
+        self.is_busy = true;
+    }
+
+    fn serve_message(&mut self, message: WorkerMessage<N>) {
+        match message {
+            WorkerMessage::Bind(stream, request) => self.bind(stream, request),
+            WorkerMessage::Ask(question) => {
+                let answer = self.cx.server.answer_worker(self.cx.now, *question);
+                self.settle();
+                // If it is lost the other worker asks again, and gets the same answer.
+                let message = WorkerMessage::Answer(Box::new(answer));
+                let WorkerMessage::Answer(answer) = &message else { return };
+                let asker = answer.asker();
+                drop(self.send_message(asker, message));
+            }
+            WorkerMessage::Answer(answer) => self.hand_in(Event::WorkerAnswered(answer)),
+            WorkerMessage::Fetch(fetch) => self.move_allocation(fetch),
+            WorkerMessage::FetchFailed(fetch) => self.hand_in(Event::FetchFailed(fetch)),
+            WorkerMessage::Arrive(departure, sockets) => self.arrive(*departure, sockets),
+        }
+    }
+
+    /// Sends a message to another worker; it is returned if that fails.
+    pub(super) fn send_message(
+        &mut self,
+        to: WorkerId,
+        message: WorkerMessage<N>,
+    ) -> Result<(), WorkerMessage<N>> {
+        let sent = self.workers.send(to, message);
+        if sent.is_err() {
+            let details = format_args!("worker {}", to.0);
+            self.cx.observer.warn(self.cx.now.instant, Condition::Move, &details);
+        }
+        sent
+    }
+
+    /// Takes a ConnectionBind, with its connection, to the worker that has the peer's.
+    pub(super) fn bind_at_owner(&mut self, request: Box<BindRequest>) {
+        let id = request.path().socket;
+        let Some(stream) = self.streams.take(&mut self.cx, id) else { return };
+        let owner = request.owner();
+        if owner == self.cx.worker || !self.workers.reaches(owner) {
+            return self.bind(stream, request);
+        }
+        let sent = self.workers.send(owner, WorkerMessage::Bind(stream, request));
+        if let Err(WorkerMessage::Bind(stream, mut request)) = sent {
+            let Self { cx, streams, dtls, .. } = self;
+            let Some(id) = streams.adopt(cx, stream, &mut request) else { return };
+            if let Some(answer) = cx.server.turn_bind_away(&request, &mut cx.reply) {
+                cx.answer(&mut Clients { streams, dtls }, answer, Sent::LateError);
+            }
+            self.streams.release(&mut self.cx, id);
+        }
+    }
+
+    /// Answers a ConnectionBind, and pipes its connection to the peer's.
+    fn bind(&mut self, stream: Box<Stream<N>>, mut request: Box<BindRequest>) {
+        let Self { cx, streams, dtls, tcp_relay, .. } = self;
+        let Some(id) = streams.adopt(cx, stream, &mut request) else { return };
+        let Some(answer) = cx.server.bind_connection(cx.now, &request, &mut cx.reply) else {
+            return streams.close(cx, id, StreamEnd::ByUs);
+        };
+        let sent = if answer.error { Sent::LateError } else { Sent::LateSuccess };
+        cx.answer(&mut Clients { streams, dtls }, answer, sent);
+        if answer.error {
+            streams.release(cx, id);
+        } else {
+            tcp_relay.bind(cx, streams, id, request.connection());
+        }
+    }
+
+    /// Moves an allocation to the worker of its client.
+    pub(super) fn move_allocation(&mut self, fetch: Fetch) {
+        if !self.cx.server.withdraw(self.cx.now, &fetch) {
+            drop(self.send_message(fetch.asker, WorkerMessage::FetchFailed(fetch)));
+            return;
+        }
+        // Routes end first: their counters are credited here.
+        self.settle();
+        // Datagrams of theirs in the ring are for its client.
+        for _ in 0..RING_ROUNDS_PER_TURN {
+            if !self.receive_from_ring() {
+                break;
+            }
+        }
+        let Some(departure) = self.cx.server.depart(&fetch) else { return };
+        // Datagrams to be sent by its sockets may be gathered.
+        self.cx.flush();
+        let relays: Vec<RelayId> = departure.relays().collect();
+        let sockets: MovedSockets<N> = relays
+            .into_iter()
+            .filter_map(|relay| Some((relay, self.cx.sockets.take_relay(&self.cx.net, relay)?)))
+            .collect();
+        let message = WorkerMessage::Arrive(Box::new(departure), sockets);
+        if let Err(WorkerMessage::Arrive(departure, sockets)) =
+            self.send_message(fetch.asker, message)
+        {
+            self.take_back(*departure, sockets);
+        }
+    }
+
+    /// Keeps an allocation that could not leave.
+    fn take_back(&mut self, departure: Departure, sockets: MovedSockets<N>) {
+        let (cx, id) = (&mut self.cx, departure.allocation());
+        let mut kept = true;
+        for (relay, socket) in sockets {
+            kept &= cx.sockets.adopt_relay(&cx.net, relay, socket).is_ok();
+        }
+        cx.server.take_back(cx.now, departure);
+        if !kept {
+            cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
+        }
+        self.settle();
+    }
+
+    /// Adopts an allocation.
+    fn arrive(&mut self, departure: Departure, mut sockets: MovedSockets<N>) {
+        let (cx, id) = (&mut self.cx, departure.allocation());
+        let mut kept = true;
+        for (before, relay) in cx.server.arrive(cx.now, departure).into_iter().flatten() {
+            let Some(at) = sockets.iter().position(|(number, _)| *number == before) else {
+                continue;
+            };
+            let (_, socket) = sockets.swap_remove(at);
+            if let Err(error) = cx.sockets.adopt_relay(&cx.net, relay, socket) {
+                cx.observer.warn(cx.now.instant, Condition::RelaySocket, &error);
+                kept = false;
+            }
+        }
+        if !kept {
+            // Its peers could not be received.
+            cx.server.end_allocation(cx.now, id, EndReason::SystemExhausted);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Readiness that one wait reported, by kinds of sockets.
+
+use linux_net::Event;
+use turn_types::{ConnectionId, RelayId, SocketId};
+
+use crate::limits::SOCKETS_PER_TURN;
+use crate::token::Token;
+
+/// Ready sockets of one turn.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// Listeners with datagrams; `true` until one has given all it had.
+    listeners: Vec<(SocketId, bool)>,
+    /// Relay sockets with datagrams, likewise.
+    relays: Vec<(RelayId, bool)>,
+    /// Relay sockets with a filled error queue.
+    failed: Vec<RelayId>,
+    /// Clients' connections with input, an end or an error.
+    readable: Vec<SocketId>,
+    /// Clients' connections that take output.
+    writable: Vec<SocketId>,
+    /// Acceptors with waiting connections.
+    acceptors: Vec<u32>,
+    /// Connections with peers: input (or an end, or an error), and room for output.
+    peers: Vec<(ConnectionId, (bool, bool))>,
+    /// Number of events.
+    reported: usize,
+}
+
+impl Ready {
+    pub(super) fn new() -> Self {
+        let capacity = SOCKETS_PER_TURN;
+        Self {
+            listeners: Vec::with_capacity(capacity),
+            relays: Vec::with_capacity(capacity),
+            failed: Vec::with_capacity(capacity),
+            readable: Vec::with_capacity(capacity),
+            writable: Vec::with_capacity(capacity),
+            acceptors: Vec::with_capacity(capacity),
+            peers: Vec::with_capacity(capacity),
+            reported: 0,
+        }
+    }
+
+    /// Begins the next report.
+    pub(super) fn clear(&mut self) {
+        self.reported = 0;
+        self.listeners.clear();
+        self.relays.clear();
+        self.failed.clear();
+        self.readable.clear();
+        self.writable.clear();
+        self.acceptors.clear();
+        self.peers.clear();
+    }
+
+    /// Adds an event, in the order of the report.
+    pub(super) fn add(&mut self, event: Event) {
+        self.reported += 1;
+        // Reading returns errors and ends as well.
+        let has_input = event.readable || event.error || event.hangup;
+        match Token::of(event.token) {
+            // Served in every turn.
+            Token::Ring => {}
+            // A receive call also clears a pending error of the socket.
+            Token::Listener(id) => self.listeners.push((id, true)),
+            Token::Acceptor(index) => self.acceptors.push(index),
+            Token::Stream(id) => {
+                if event.writable {
+                    self.writable.push(id);
+                }
+                if has_input {
+                    self.readable.push(id);
+                }
+            }
+            Token::Peer(id) => self.peers.push((id, (has_input, event.writable))),
+            Token::Relay(relay) => {
+                if event.readable {
+                    self.relays.push((relay, true));
+                }
+                if event.error {
+                    self.failed.push(relay);
+                }
+            }
+        }
+    }
+
+    /// Ends the report. When more is ready than one report holds, the kernel reports one socket after the other: with
+    /// many busy relays a listener would have its turn among hundreds, so all `listeners` have one now.
+    pub(super) fn complete(&mut self, listeners: usize) {
+        if self.reported >= SOCKETS_PER_TURN {
+            self.add_listeners(u32::try_from(listeners).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn add_listeners(&mut self, count: u32) {
+        for id in (0..count).map(SocketId) {
+            if self.listeners.iter().all(|(there, _)| *there != id) {
+                self.listeners.push((id, true));
+            }
+        }
+    }
+
+    /// Returns the number of rounds in which every socket has its turn.
+    pub(super) fn rounds(&self) -> usize {
+        self.listeners.len().max(self.relays.len())
+    }
+
+    /// Returns the listener of this round: they take turns until they are empty.
+    pub(super) fn listener(&self, round: usize) -> Option<SocketId> {
+        let index = round.checked_rem(self.listeners.len())?;
+        let (id, more) = self.listeners[index];
+        more.then_some(id)
+    }
+
+    /// Notes that the listener of this round is empty.
+    pub(super) fn listener_is_empty(&mut self, round: usize) {
+        if let Some(index) = round.checked_rem(self.listeners.len()) {
+            self.listeners[index].1 = false;
+        }
+    }
+
+    /// Returns the relay of this round.
+    pub(super) fn relay(&self, round: usize) -> Option<RelayId> {
+        self.relays.get(round).map(|(relay, _)| *relay)
+    }
+
+    /// Notes that the relay of this round is empty.
+    pub(super) fn relay_is_empty(&mut self, round: usize) {
+        if let Some((_, more)) = self.relays.get_mut(round) {
+            *more = false;
+        }
+    }
+
+    /// Drops the empty ones; false if none is left.
+    pub(super) fn keep_unfinished(&mut self) -> bool {
+        self.listeners.retain(|(_, more)| *more);
+        self.relays.retain(|(_, more)| *more);
+        self.rounds() > 0
+    }
+
+    /// Returns the `index`-th relay with a filled error queue.
+    pub(super) fn failed(&self, index: usize) -> Option<RelayId> {
+        self.failed.get(index).copied()
+    }
+
+    /// Returns the `index`-th client's connection with input.
+    pub(super) fn readable(&self, index: usize) -> Option<SocketId> {
+        self.readable.get(index).copied()
+    }
+
+    /// Returns the `index`-th client's connection that takes output.
+    pub(super) fn writable(&self, index: usize) -> Option<SocketId> {
+        self.writable.get(index).copied()
+    }
+
+    /// Returns the `index`-th connection with a peer: has input, takes output.
+    pub(super) fn peer(&self, index: usize) -> Option<(ConnectionId, (bool, bool))> {
+        self.peers.get(index).copied()
+    }
+
+    /// Returns the `index`-th acceptor with waiting connections.
+    pub(super) fn acceptor(&self, index: usize) -> Option<u32> {
+        self.acceptors.get(index).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ready(listeners: u32, relays: u64) -> Ready {
+        Ready {
+            listeners: (0..listeners).map(|id| (SocketId(id), true)).collect(),
+            relays: (0..relays).map(|id| (RelayId(id), true)).collect(),
+            ..Ready::new()
+        }
+    }
+
+    #[test]
+    fn a_busy_listener_is_served_as_often_as_the_relays_together() {
+        let ready = ready(1, 5);
+        let served = (0..ready.rounds()).filter_map(|round| ready.listener(round));
+        assert_eq!(served.count(), 5);
+    }
+
+    #[test]
+    fn listeners_take_turns_and_an_empty_one_is_left_out() {
+        let mut ready = ready(2, 5);
+        ready.listener_is_empty(0);
+        let served: Vec<_> = (0..ready.rounds()).map(|round| ready.listener(round)).collect();
+        assert_eq!(served, [None, Some(SocketId(1)), None, Some(SocketId(1)), None]);
+    }
+
+    #[test]
+    fn listeners_have_their_turn_when_relays_fill_the_report() {
+        let mut ready = ready(1, 5);
+        ready.add_listeners(3);
+        let served = (0..ready.rounds()).filter_map(|round| ready.listener(round));
+        let mut served: Vec<_> = served.map(|id| id.0).collect();
+        served.sort_unstable();
+        assert_eq!(served, [0, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn only_those_with_more_are_served_again() {
+        let mut ready = ready(2, 3);
+        ready.listener_is_empty(0);
+        ready.relay_is_empty(0);
+        ready.relay_is_empty(2);
+        assert!(ready.keep_unfinished());
+        assert_eq!((ready.rounds(), ready.listener(0)), (1, Some(SocketId(1))));
+        assert_eq!(ready.relay(0), Some(RelayId(1)));
+        ready.listener_is_empty(0);
+        ready.relay_is_empty(0);
+        assert!(!ready.keep_unfinished());
+    }
+
+    #[test]
+    fn every_socket_is_served_whatever_there_is_more_of() {
+        for (listeners, relays) in [(0, 0), (0, 3), (3, 0), (2, 7), (7, 2)] {
+            let ready = ready(listeners, relays);
+            let rounds = 0..ready.rounds();
+            let mut served: Vec<_> = rounds.clone().filter_map(|r| ready.listener(r)).collect();
+            served.sort();
+            served.dedup();
+            assert_eq!(served.len(), listeners as usize);
+            assert_eq!(rounds.filter_map(|r| ready.relay(r)).count(), relays as usize);
+        }
+    }
+}

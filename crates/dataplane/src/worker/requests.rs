@@ -1,0 +1,58 @@
+//! Requests of the control plane, between two batches.
+
+use control::{Request, Session, SessionFilter};
+use turn_proto::{AllocationRecord, Event};
+
+use super::Worker;
+use crate::io::Net;
+use crate::limits::REQUESTS_PER_TURN;
+
+impl<N: Net> Worker<N> {
+    /// Serves requests.
+    pub(super) fn serve_requests(&mut self) {
+        for _ in 0..REQUESTS_PER_TURN {
+            let Some(request) = self.inbox.take() else { return };
+            self.serve_request(request);
+        }
+        // More may wait.
+        self.is_busy = true;
+    }
+
+    fn serve_request(&mut self, request: Request) {
+        let now = self.cx.now;
+        match request {
+            Request::Apply { policy, done } => {
+                self.exclude_listening_ports(&policy);
+                self.cx.server.apply(now, policy);
+                self.settle();
+                done(());
+            }
+            Request::List { filter, limit, reply } => reply(self.list(&filter, limit)),
+            Request::End { id, reply } => {
+                let ended = self.cx.server.end_for_operator(now, id);
+                self.settle();
+                reply(ended);
+            }
+            Request::Drain(on) => self.cx.server.drain(on),
+            Request::UserFound { pending, answer } => {
+                self.hand_in(Event::UserFound { pending, answer });
+                self.settle();
+            }
+            Request::Stop => self.stopping = true,
+        }
+    }
+
+    /// Returns sessions with the kernel's counters up to this moment.
+    fn list(&mut self, filter: &SessionFilter, limit: usize) -> Vec<Session> {
+        let Self { cx, offload, .. } = self;
+        let taken = cx.server.allocations().filter(|record| filter.takes(record)).take(limit);
+        let records: Vec<AllocationRecord> = taken.collect();
+        let complete = |mut record: AllocationRecord| {
+            let counters = cx.observer.counters();
+            let traffic = offload.sweep_allocation(record.id, &mut cx.server, counters);
+            record.traffic.add(&traffic);
+            Session { offload: offload.of(&record), record }
+        };
+        records.into_iter().map(complete).collect()
+    }
+}

@@ -1,0 +1,8 @@
+//! Messages between workers, and the bounded queues that carry them.
+
+mod channels;
+mod message;
+
+pub(crate) use channels::WorkerReceiver;
+pub use channels::{WorkerChannels, WorkerEndpoint};
+pub(crate) use message::{MovedSockets, WorkerMessage};

@@ -1,0 +1,44 @@
+//! Messages between workers.
+
+use std::fmt;
+
+use turn_proto::{BindRequest, Departure, Fetch, Question, WorkerAnswer};
+use turn_types::RelayId;
+
+use crate::io::Net;
+use crate::sockets::RelaySocket;
+use crate::stream::Stream;
+
+/// Relay sockets of an allocation that moves, by their numbers at the sender.
+pub(crate) type MovedSockets<N> = Vec<(RelayId, RelaySocket<N>)>;
+
+/// A message to another worker. All but the first are the steps of a client's move (RFC 8016), in their order; see
+/// `handover.rs` of `turn_proto`.
+pub(crate) enum WorkerMessage<N: Net> {
+    /// A client's connection, with its TLS and buffered bytes, whose ConnectionBind names a peer's connection of the
+    /// receiver (RFC 6062).
+    Bind(Box<Stream<N>>, Box<BindRequest>),
+    /// A client has sent a mobility ticket of the receiver.
+    Ask(Box<Question>),
+    /// Answer of the worker that has the allocation.
+    Answer(Box<WorkerAnswer>),
+    /// The client has sent a packet: the allocation is to move.
+    Fetch(Fetch),
+    /// It does not move.
+    FetchFailed(Fetch),
+    /// The allocation, with its relay sockets.
+    Arrive(Box<Departure>, MovedSockets<N>),
+}
+
+impl<N: Net> fmt::Debug for WorkerMessage<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bind(..) => "Bind",
+            Self::Ask(_) => "Ask",
+            Self::Answer(_) => "Answer",
+            Self::Fetch(_) => "Fetch",
+            Self::FetchFailed(_) => "FetchFailed",
+            Self::Arrive(..) => "Arrive",
+        })
+    }
+}
