@@ -31,66 +31,35 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod allocation;
-mod answer;
-mod arrivals;
 mod auth;
-mod bandwidth;
-mod channel;
-mod command;
-mod connection;
-mod discovery;
-mod event;
-mod handover;
-mod ip_header;
+mod credentials;
+mod io;
 pub mod limits;
+mod method;
 mod mobility;
-mod move_queue;
-mod new_peers;
-mod nonce;
-mod notice;
-mod outbox;
-mod peer_rules;
-mod peers;
-mod pending;
-mod permission;
 mod policy;
-mod ports;
 mod random;
-mod registry;
 mod relay;
-mod request;
-mod response_budget;
-mod route;
 mod server;
-mod source_budget;
-mod state;
-mod table;
-mod tcp;
-mod ticket;
-mod timer_wheel;
-mod verdict;
+mod store;
 
-pub use command::{Command, TcpCommand, UserQuery};
-pub use event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer, UserKeys};
-pub use handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
-pub use move_queue::QueuedPacket;
-pub use notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};
-pub use peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
+pub use credentials::grant::UserKeys;
+pub use io::command::{Command, TcpCommand, UserQuery};
+pub use io::event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer};
+pub use io::notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};
+pub use io::queued_packet::QueuedPacket;
+pub use io::route::{Route, RouteId};
+pub use io::verdict::{
+    Answer, DropReason, HEADER_MAX, HeaderBuffer, PeerRefusal, REPLY_MAX, ReplyBuffer, Verdict,
+};
+pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
+pub use mobility::handover::{Departure, Renamed};
+pub use policy::peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
+pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub use policy::{
     AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas,
     RelayAddress, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey, UnauthenticatedBudget,
 };
-pub use ports::{PortLease, PortRange, PortRequirement, RelayPorts};
-pub use registry::{
-    Account, AllocationQuota, QuotaLease, Registry, Reservation, ReservationsFull, SharedRegistry,
-    redeem, reserve, sweep, take_quota,
-};
-pub use request::connection_bind::BindRequest;
-pub use route::{Route, RouteId};
 pub use server::{Server, ServerConfig};
-pub use source_budget::SourceBudget;
-pub use tcp::Towards;
-pub use verdict::{
-    Answer, DropReason, HEADER_MAX, HeaderBuffer, PeerRefusal, REPLY_MAX, ReplyBuffer, Verdict,
-};
+pub use store::registry::{Registry, SharedRegistry};
+pub use store::source_budget::SourceBudget;

@@ -8,8 +8,13 @@ use core::time::Duration;
 
 use turn_types::{IpFamily, Secret};
 
-use crate::peer_rules::PeerRules;
-use crate::ports::{PortRange, RelayPorts};
+pub(crate) mod discovery;
+pub(crate) mod peer_rules;
+pub(crate) mod peers;
+pub(crate) mod ports;
+
+use self::peer_rules::PeerRules;
+use self::ports::{PortRange, RelayPorts};
 
 /// Everything the rules depend on. Made by `settings`, checked there; the core trusts it.
 #[derive(Clone, Debug)]
@@ -180,6 +185,16 @@ pub struct UnauthenticatedBudget {
     /// Responses per second to one network (/24 of IPv4, /48 of IPv6) whose addresses may be forged, and as
     /// many to one customer (an address of IPv4, /64 of IPv6) whose address was proved; 0 is unlimited.
     pub per_second: u32,
+}
+
+impl Lifetimes {
+    /// The lifetime that is granted for LIFETIME in seconds: max(default, min(requested, maximum)); the
+    /// default without LIFETIME (RFC 8656 §7.2).
+    pub(crate) fn granted(&self, requested: Option<u32>) -> Duration {
+        let requested =
+            requested.map_or(self.allocation_default, |secs| Duration::from_secs(secs.into()));
+        requested.min(self.allocation_max).max(self.allocation_default)
+    }
 }
 
 impl UnauthenticatedBudget {

@@ -1,6 +1,6 @@
-//! The packet path (RFC 8656 §§11-15): ChannelData and Send from a client, datagrams and ICMP from
-//! the network. Nothing here allocates memory, waits, or looks at rules: those were looked at when
-//! the permission or channel was made, and are looked at anew when they change.
+//! The packet path (RFC 8656 §§11-15): ChannelData and Send from a client, datagrams and ICMP from the network.
+//! Nothing here allocates memory, waits, or evaluates peer rules: those were evaluated when the permission or
+//! channel was made, and are evaluated again when they change.
 //!
 //! ```text
 //! ChannelData      5-tuple -> allocation -> channel                    -> ToPeer
@@ -9,25 +9,24 @@
 //! ```
 
 use stun_wire::{
-    AttributeType, CHANNEL_HEADER_LEN, Class, Icmp, Message, MessageBuilder, Method, channel_data,
-    channel_data_rfc5766, padded_len, write_channel_header, write_data_header,
+    AttributeType, CHANNEL_HEADER_LEN, ChannelData, Message, TransactionId, padded_len,
+    write_channel_header, write_data_header,
 };
-use turn_types::{
-    ClientPath, Instant, IpFamily, IpMeta, PeerAddr, RelayId, RelayProtocol, Transport,
-};
+use turn_types::{ClientPath, Instant, IpMeta, PeerAddr, RelayId, RelayProtocol, Transport};
 
-use crate::allocation::Allocation;
-use crate::bandwidth::with_headers;
-use crate::event::IcmpReport;
-use crate::ip_header::{meta_to_client, meta_to_peer};
+pub(crate) mod icmp;
+mod ip_header;
+
+use self::ip_header::{meta_to_client, meta_to_peer};
+use crate::io::request::is_understood;
+use crate::io::verdict::{DropReason, HeaderBuffer, Verdict};
 use crate::limits::UDP_PAYLOAD_MAX;
-use crate::peers::{is_reachable, read_peer, to_public};
 use crate::policy::Policy;
+use crate::policy::peers::{is_reachable, read_peer, to_public};
 use crate::random::Random;
-use crate::request::is_understood;
-use crate::state::State;
-use crate::table::Slot;
-use crate::verdict::{Answer, DropReason, HeaderBuffer, ReplyBuffer, Verdict};
+use crate::store::allocation::Allocation;
+use crate::store::allocations::Allocations;
+use crate::store::bandwidth::with_headers;
 
 /// A datagram from a client.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +49,7 @@ pub(crate) struct FromPeer<'a> {
     pub(crate) len: usize,
 }
 
-/// Where the payload of a packet lies, and whether DF was asked for it.
+/// The payload within a packet, and DONT-FRAGMENT.
 #[derive(Clone, Copy, Debug)]
 struct Payload {
     start: u16,
@@ -58,166 +57,111 @@ struct Payload {
     dont_fragment: bool,
 }
 
-impl State {
-    /// ChannelData (RFC 8656 §12.6). A bound channel is enough: permissions are not asked.
-    pub(crate) fn relay_channel_data(
-        &mut self,
-        packet: &FromClient<'_>,
-    ) -> Result<Verdict, DropReason> {
-        let read = if packet.policy.rfc5766_clients { channel_data_rfc5766 } else { channel_data };
-        let message = read(packet.bytes).map_err(|_| DropReason::MalformedChannelData)?;
-        let Some(slot) = self.slot_of_client(packet) else {
-            return self.queue_data(packet);
-        };
-        let now = packet.now;
-        counted(self.live(slot, now)?, |allocation| {
-            relays_datagrams(allocation)?;
-            let bound = allocation.channels.of_number(message.number, now);
-            let channel = bound.ok_or(DropReason::ChannelNotBound)?;
-            let peer = channel.peer;
-            if !is_reachable(&channel.own, peer.port()) {
-                return Err(DropReason::OwnAddress);
-            }
-            let len = u16::try_from(message.data.len()).map_err(|_| DropReason::TooLong)?;
-            let start = CHANNEL_HEADER_LEN as u16;
-            send_to_peer(allocation, packet, peer, Payload { start, len, dont_fragment: false })
-        })
-    }
-
-    /// A Send indication (RFC 8656 §11.2).
-    pub(crate) fn relay_send(
-        &mut self,
-        packet: &FromClient<'_>,
-        message: &Message<'_>,
-    ) -> Result<Verdict, DropReason> {
-        let SendParts { peer, data, dont_fragment } = SendParts::read(packet.policy, message)?;
-        let Some(slot) = self.slot_of_client(packet) else {
-            return self.queue_data(packet);
-        };
-        counted(self.live(slot, packet.now)?, |allocation| {
-            relays_datagrams(allocation)?;
-            let (peer, _) = read_peer(packet.policy, peer, message.transaction_id())
-                .filter(|(peer, _)| peer.port() != 0)
-                .ok_or(DropReason::MalformedSend)?;
-            if allocation.half(peer.family(), packet.now).is_none() {
-                return Err(DropReason::PeerFamily);
-            }
-            let live = allocation.permissions.live(peer.ip(), packet.now);
-            let permission = live.ok_or(DropReason::NoPermission)?;
-            if !is_reachable(&permission.own, peer.port()) {
-                return Err(DropReason::OwnAddress);
-            }
-            // Attribute values are parts of the packet, which is at most 65,535 bytes long.
-            let start = data.as_ptr().addr() - packet.bytes.as_ptr().addr();
-            let start = u16::try_from(start).map_err(|_| DropReason::TooLong)?;
-            let len = u16::try_from(data.len()).map_err(|_| DropReason::TooLong)?;
-            send_to_peer(allocation, packet, peer, Payload { start, len, dont_fragment })
-        })
-    }
-
-    /// A datagram to a relay socket (RFC 8656 §§11.3, 12.7): from a permitted peer it goes to the
-    /// client, in ChannelData if the peer has a channel, else in a Data indication.
-    pub(crate) fn relay_to_client(
-        &mut self,
-        packet: &FromPeer<'_>,
-        header: &mut HeaderBuffer,
-    ) -> Result<Verdict, DropReason> {
-        let FromPeer { policy, now, peer, len, .. } = *packet;
-        let Some(slot) = self.table.of_peer(packet.relay, peer.ip()) else {
-            return Err(self.unpermitted(packet));
-        };
-        let Self { table, random, .. } = self;
-        counted(table.get_mut(slot), |allocation| {
-            if allocation.half(peer.family(), now).is_none() {
-                return Err(DropReason::RelayClosed);
-            }
-            let live = allocation.permissions.live(peer.ip(), now);
-            let permission = live.ok_or(DropReason::NoPermission)?;
-            if !is_reachable(&permission.own, peer.port()) {
-                return Err(DropReason::OwnAddress);
-            }
-            if !allocation.attached {
-                return Err(DropReason::StreamClosed);
-            }
-            let five_tuple = allocation.path.five_tuple;
-            let meta = meta_to_client(&five_tuple, packet.meta, peer.family())?;
-            let size = with_headers(five_tuple.client.family(), 1, len as u64);
-            if !allocation.to_client.take(now, policy.quotas.bytes_per_second, size) {
-                return Err(DropReason::Bandwidth);
-            }
-            let frame = frame(allocation, packet, random, header)?;
-            allocation.traffic.to_client_packets += 1;
-            allocation.traffic.to_client_bytes += len as u64;
-            Ok(Verdict::ToClient {
-                socket: allocation.path.socket,
-                client: five_tuple.client,
-                from: five_tuple.server.ip(),
-                header: frame.header,
-                padding: frame.padding,
-                meta,
-            })
-        })
-    }
-
-    /// An ICMP error about a datagram that left a relay socket for `peer` (RFC 8656 §11.5). It comes
-    /// as a Data indication even if the peer has a channel (§12.5).
-    pub(crate) fn report_icmp(
-        &mut self,
-        packet: &FromPeer<'_>,
-        report: IcmpReport,
-        reply: &mut ReplyBuffer,
-    ) -> Result<Answer, DropReason> {
-        let icmp = reported(report).ok_or(DropReason::IcmpIgnored)?;
-        let FromPeer { policy, now, peer, relay, .. } = *packet;
-        if report.family != peer.family() {
-            return Err(DropReason::IcmpIgnored);
+/// ChannelData (RFC 8656 §12.6). A bound channel is enough: permissions are not checked.
+pub(crate) fn channel_data(
+    allocation: &mut Allocation,
+    packet: &FromClient<'_>,
+    message: &ChannelData<'_>,
+) -> Result<Verdict, DropReason> {
+    let now = packet.now;
+    counted(live(allocation, now)?, |allocation| {
+        relays_datagrams(allocation)?;
+        let bound = allocation.channels.of_number(message.number, now);
+        let channel = bound.ok_or(DropReason::ChannelNotBound)?;
+        let peer = channel.peer;
+        if !is_reachable(&channel.own, peer.port()) {
+            return Err(DropReason::OwnAddress);
         }
-        let slot = self.table.of_peer(relay, peer.ip()).ok_or(DropReason::IcmpIgnored)?;
-        let allocation = self.table.get(slot);
-        let half = allocation.half(peer.family(), now);
-        let permission = allocation.permissions.live(peer.ip(), now);
-        if half.is_none() || permission.is_none() || !allocation.attached {
-            return Err(DropReason::IcmpIgnored);
+        let len = u16::try_from(message.data.len()).map_err(|_| DropReason::TooLong)?;
+        let start = CHANNEL_HEADER_LEN as u16;
+        send_to_peer(allocation, packet, peer, Payload { start, len, dont_fragment: false })
+    })
+}
+
+/// A Send indication (RFC 8656 §11.2).
+pub(crate) fn send(
+    allocation: &mut Allocation,
+    packet: &FromClient<'_>,
+    indication: &SendIndication<'_>,
+) -> Result<Verdict, DropReason> {
+    let SendIndication { peer, data, dont_fragment, transaction } = *indication;
+    counted(live(allocation, packet.now)?, |allocation| {
+        relays_datagrams(allocation)?;
+        let (peer, _) = read_peer(packet.policy, peer, transaction)
+            .filter(|(peer, _)| peer.port() != 0)
+            .ok_or(DropReason::MalformedSend)?;
+        if allocation.socket(peer.family(), packet.now).is_none() {
+            return Err(DropReason::PeerFamily);
         }
-        let to = allocation.path;
-        let id = self.random.transaction();
-        let mut builder = MessageBuilder::new(reply, Class::Indication, Method::DATA, id);
-        builder.xor_address(AttributeType::XOR_PEER_ADDRESS, to_public(policy, peer));
-        builder.icmp(icmp);
-        let len = builder.finish().and_then(|len| u16::try_from(len).ok());
-        let len = len.ok_or(DropReason::TooLong)?;
-        let size = with_headers(to.five_tuple.client.family(), 1, len.into());
-        let allocation = self.table.get_mut(slot);
+        let live = allocation.permissions.live(peer.ip(), packet.now);
+        let permission = live.ok_or(DropReason::NoPermission)?;
+        if !is_reachable(&permission.own, peer.port()) {
+            return Err(DropReason::OwnAddress);
+        }
+        // Attribute values are parts of the packet, which is at most 65,535 bytes long.
+        let start = data.as_ptr().addr() - packet.bytes.as_ptr().addr();
+        let start = u16::try_from(start).map_err(|_| DropReason::TooLong)?;
+        let len = u16::try_from(data.len()).map_err(|_| DropReason::TooLong)?;
+        send_to_peer(allocation, packet, peer, Payload { start, len, dont_fragment })
+    })
+}
+
+/// A datagram to a relay socket (RFC 8656 §§11.3, 12.7): from a permitted peer it goes to the client, in
+/// ChannelData if the peer has a channel, else in a Data indication.
+pub(crate) fn to_client(
+    allocations: &mut Allocations,
+    packet: &FromPeer<'_>,
+    random: &mut Random,
+    header: &mut HeaderBuffer,
+) -> Result<Verdict, DropReason> {
+    let FromPeer { policy, now, peer, len, .. } = *packet;
+    let Some(slot) = allocations.of_peer(packet.relay, peer) else {
+        return Err(unpermitted(allocations, packet.relay));
+    };
+    counted(allocations.get_mut(slot), |allocation| {
+        if allocation.socket(peer.family(), now).is_none() {
+            return Err(DropReason::RelayClosed);
+        }
+        let live = allocation.permissions.live(peer.ip(), now);
+        let permission = live.ok_or(DropReason::NoPermission)?;
+        if !is_reachable(&permission.own, peer.port()) {
+            return Err(DropReason::OwnAddress);
+        }
+        if !allocation.attached {
+            return Err(DropReason::StreamClosed);
+        }
+        let five_tuple = allocation.path.five_tuple;
+        let meta = meta_to_client(&five_tuple, packet.meta, peer.family())?;
+        let size = with_headers(five_tuple.client.family(), 1, len as u64);
         if !allocation.to_client.take(now, policy.quotas.bytes_per_second, size) {
             return Err(DropReason::Bandwidth);
         }
-        Ok(Answer { to, len, error: false, held: false })
-    }
+        let frame = frame(allocation, packet, random, header)?;
+        allocation.traffic.to_client_packets += 1;
+        allocation.traffic.to_client_bytes += len as u64;
+        Ok(Verdict::ToClient {
+            socket: allocation.path.socket,
+            client: five_tuple.client,
+            from: five_tuple.server.ip(),
+            header: frame.header,
+            padding: frame.padding,
+            meta,
+        })
+    })
+}
 
-    /// The allocation of the client that a packet is from. Its move is complete with that (RFC 8016).
-    fn slot_of_client(&mut self, packet: &FromClient<'_>) -> Option<Slot> {
-        let five_tuple = &packet.path.five_tuple;
-        let slot = self.table.of_client(five_tuple)?;
-        if self.table.get(slot).expects(five_tuple) {
-            self.complete_move(packet.policy, packet.now, slot);
-        }
-        Some(slot)
-    }
+/// An allocation that has not expired: one that has is reclaimed by its timer.
+fn live(allocation: &mut Allocation, now: Instant) -> Result<&mut Allocation, DropReason> {
+    if allocation.is_live(now) { Ok(allocation) } else { Err(DropReason::NoAllocation) }
+}
 
-    /// An allocation that has not run out: one that has is reclaimed by its timer.
-    fn live(&mut self, slot: Slot, now: Instant) -> Result<&mut Allocation, DropReason> {
-        let allocation = self.table.get_mut(slot);
-        if allocation.is_live(now) { Ok(allocation) } else { Err(DropReason::NoAllocation) }
-    }
-
-    /// Why nobody gets a datagram that no permission was found for.
-    fn unpermitted(&mut self, packet: &FromPeer<'_>) -> DropReason {
-        let Some(slot) = self.table.of_relay(packet.relay) else {
-            return DropReason::RelayClosed;
-        };
-        self.table.get_mut(slot).traffic.dropped_packets += 1;
-        DropReason::NoPermission
-    }
+/// The reason to drop a datagram that no permission was found for.
+fn unpermitted(allocations: &mut Allocations, relay: RelayId) -> DropReason {
+    let Some(slot) = allocations.of_relay(relay) else {
+        return DropReason::RelayClosed;
+    };
+    allocations.get_mut(slot).traffic.dropped_packets += 1;
+    DropReason::NoPermission
 }
 
 fn relays_datagrams(allocation: &Allocation) -> Result<(), DropReason> {
@@ -227,7 +171,7 @@ fn relays_datagrams(allocation: &Allocation) -> Result<(), DropReason> {
     }
 }
 
-/// Counts what an allocation drops.
+/// Counts the packets that an allocation drops.
 fn counted(
     allocation: &mut Allocation,
     relay: impl FnOnce(&mut Allocation) -> Result<Verdict, DropReason>,
@@ -246,8 +190,8 @@ fn send_to_peer(
     peer: PeerAddr,
     payload: Payload,
 ) -> Result<Verdict, DropReason> {
-    let half = allocation.half(peer.family(), packet.now).ok_or(DropReason::PeerFamily)?;
-    let relay = half.relay;
+    let socket = allocation.socket(peer.family(), packet.now).ok_or(DropReason::PeerFamily)?;
+    let relay = socket.relay;
     let meta =
         meta_to_peer(&packet.path.five_tuple, packet.meta, peer.family(), payload.dont_fragment)?;
     let bytes = u64::from(payload.len);
@@ -260,7 +204,7 @@ fn send_to_peer(
     Ok(Verdict::ToPeer { relay, peer, start: payload.start, len: payload.len, meta })
 }
 
-/// What surrounds a peer's datagram on its way to the client.
+/// The framing of a peer's datagram for the client.
 struct Frame {
     /// Bytes of the header buffer.
     header: u8,
@@ -268,8 +212,8 @@ struct Frame {
     padding: u8,
 }
 
-/// Writes what goes in front of a peer's datagram: the header of ChannelData if the peer has a
-/// channel, else that of a Data indication.
+/// Writes the header of a peer's datagram: that of ChannelData if the peer has a channel, else that of a Data
+/// indication.
 fn frame(
     allocation: &Allocation,
     packet: &FromPeer<'_>,
@@ -289,8 +233,8 @@ fn frame(
         }
         CHANNEL_HEADER_LEN
     } else {
-        let (id, shown) = (random.transaction(), to_public(policy, peer));
-        write_data_header(header, id, shown, len).ok_or(DropReason::TooLong)?
+        let (id, public) = (random.transaction(), to_public(policy, peer));
+        write_data_header(header, id, public, len).ok_or(DropReason::TooLong)?
     };
     if header_len + len + padding > UDP_PAYLOAD_MAX {
         return Err(DropReason::TooLong);
@@ -299,16 +243,18 @@ fn frame(
     Ok(Frame { header: header_len as u8, padding: padding as u8 })
 }
 
-/// What a Send indication carries.
-struct SendParts<'a> {
+/// The attributes of a Send indication.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendIndication<'a> {
     peer: &'a [u8],
     data: &'a [u8],
     dont_fragment: bool,
+    transaction: TransactionId,
 }
 
-impl<'a> SendParts<'a> {
-    /// The first attribute of each kind, found in one pass.
-    fn read(policy: &Policy, message: &Message<'a>) -> Result<Self, DropReason> {
+impl<'a> SendIndication<'a> {
+    /// Reads the first attribute of each kind, in one pass.
+    pub(crate) fn read(policy: &Policy, message: &Message<'a>) -> Result<Self, DropReason> {
         let (mut peer, mut data, mut dont_fragment) = (None, None, false);
         for attribute in message.attributes() {
             match attribute.kind {
@@ -324,23 +270,6 @@ impl<'a> SendParts<'a> {
         let (Some(peer), Some(data)) = (peer, data) else {
             return Err(DropReason::MalformedSend);
         };
-        Ok(Self { peer, data, dont_fragment })
+        Ok(Self { peer, data, dont_fragment, transaction: message.transaction_id() })
     }
-}
-
-/// The ICMP attribute for a report, if its type is one of those that are passed on (§11.5).
-fn reported(report: IcmpReport) -> Option<Icmp> {
-    const UNREACHABLE_V4: u8 = 3;
-    const FRAGMENTATION_NEEDED: u8 = 4;
-    const TIME_EXCEEDED_V4: u8 = 11;
-    const PACKET_TOO_BIG_V6: u8 = 2;
-    let (passed_on, carries_mtu) = match report.family {
-        IpFamily::V4 => (
-            matches!(report.kind, UNREACHABLE_V4 | TIME_EXCEEDED_V4),
-            report.kind == UNREACHABLE_V4 && report.code == FRAGMENTATION_NEEDED,
-        ),
-        IpFamily::V6 => (matches!(report.kind, 1..=3), report.kind == PACKET_TOO_BIG_V6),
-    };
-    let data = if carries_mtu { report.data } else { 0 };
-    passed_on.then_some(Icmp { kind: report.kind, code: report.code.into(), data })
 }

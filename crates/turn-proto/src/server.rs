@@ -3,31 +3,36 @@
 use alloc::sync::Arc;
 
 use stun_wire::{
-    Class, Cut, Message, Method, PacketKind, ParseError, classify, classify_rfc5766, next_message,
-    next_message_rfc5766,
+    Class, Cut, Message, Method, PacketKind, ParseError, channel_data, channel_data_rfc5766,
+    classify, classify_rfc5766, next_message, next_message_rfc5766,
 };
 use turn_types::{
-    AllocationId, ClientPath, ConnectionId, FiveTuple, Instant, IpMeta, Now, PeerAddr, RelayId,
-    WorkerId,
+    AllocationId, ClientPath, ConnectionId, Direction, FiveTuple, Instant, IpMeta, Now, PeerAddr,
+    RelayId, WorkerId,
 };
 
-use crate::command::Command;
-use crate::event::{Event, IcmpReport, UserAnswer};
-use crate::handover::{Departure, Fetch, Question, Renamed, WorkerAnswer};
-use crate::move_queue::QueuedPacket;
-use crate::notice::{AllocationRecord, EndReason, Notice, Traffic};
-use crate::pending::Parked;
+mod requests;
+mod state;
+
+use self::state::State;
+use crate::io::command::Command;
+use crate::io::event::{Event, IcmpReport, UserAnswer};
+use crate::io::notice::{AllocationRecord, EndReason, Notice, Refusal, Traffic};
+use crate::io::queued_packet::QueuedPacket;
+use crate::io::request::Request;
+use crate::io::verdict::{Answer, DropReason, HeaderBuffer, PeerRefusal, ReplyBuffer, Verdict};
+use crate::io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
+use crate::method::classic::{Classic, FromClassic};
+use crate::method::connect::Connected;
+use crate::method::connection_attempt::{self, PeerArrival};
+use crate::method::connection_bind;
+use crate::method::open_relay::Opened;
+use crate::mobility::handover::{Departure, Renamed};
 use crate::policy::Policy;
-use crate::registry::{self, SharedRegistry};
-use crate::relay::{FromClient, FromPeer};
-use crate::request::Request;
-use crate::request::classic::FromClassic;
-use crate::request::connect::Connected;
-use crate::request::connection_bind::BindRequest;
-use crate::request::opening::Opened;
-use crate::state::State;
-use crate::tcp::{PeerArrival, Towards};
-use crate::verdict::{Answer, DropReason, HeaderBuffer, PeerRefusal, ReplyBuffer, Verdict};
+use crate::relay::{self, FromClient, FromPeer, SendIndication, icmp};
+use crate::store::allocations::Slot;
+use crate::store::pending::DeferredRequest;
+use crate::store::registry::SharedRegistry;
 
 /// What a server begins with.
 #[derive(Clone)]
@@ -75,12 +80,13 @@ impl Server {
         let from = FromClient { policy: &self.policy, now: now.instant, path, meta, bytes: packet };
         let kind = if self.policy.rfc5766_clients { classify_rfc5766 } else { classify };
         let fate = match kind(packet) {
-            PacketKind::ChannelData => self.state.relay_channel_data(&from),
+            PacketKind::ChannelData => handle_channel_data(&mut self.state, &from),
             PacketKind::Stun => match Message::parse(packet) {
                 Ok(message) => handle_message(&mut self.state, now, &from, message, reply),
                 Err(ParseError::BadCookie) => {
                     let from = FromClassic { policy: &self.policy, now, path, bytes: packet };
-                    self.state.handle_classic(&from, reply)
+                    let State { budgets, outbox, .. } = &mut self.state;
+                    Classic { budgets, outbox }.handle(&from, reply)
                 }
                 Err(ParseError::Fingerprint) => Err(DropReason::BadFingerprint),
                 Err(_) => Err(DropReason::MalformedStun),
@@ -104,7 +110,8 @@ impl Server {
     ) -> Verdict {
         let now = now.instant;
         let packet = FromPeer { policy: &self.policy, now, relay, peer, meta, len };
-        self.state.relay_to_client(&packet, header).unwrap_or_else(Verdict::Drop)
+        let State { allocations, random, .. } = &mut self.state;
+        relay::to_client(allocations, &packet, random, header).unwrap_or_else(Verdict::Drop)
     }
 
     /// Takes an ICMP error about a datagram that left `relay` for `peer`: the destination inside the
@@ -124,7 +131,8 @@ impl Server {
     ) -> Result<Answer, DropReason> {
         let (now, meta) = (now.instant, IpMeta::DEFAULT);
         let packet = FromPeer { policy: &self.policy, now, relay, peer, meta, len: 0 };
-        self.state.report_icmp(&packet, report, reply)
+        let State { allocations, random, .. } = &mut self.state;
+        icmp::to_client(allocations, (&packet, report), random, reply)
     }
 
     /// Takes the answer to a command. The answer to the request that waited for it, if it is ready,
@@ -140,34 +148,34 @@ impl Server {
         let mut held = false;
         let (to, verdict) = match event {
             Event::UserFound { pending, answer } => {
-                let parked = state.pending.take_user(pending)?;
+                let deferred = state.pending.take_user(pending)?;
                 let verdict;
-                (verdict, held) = user_found(state, (policy, now), (&parked, &answer), reply)?;
-                (parked.path, verdict)
+                (verdict, held) = user_found(state, (policy, now), (&deferred, &answer), reply)?;
+                (deferred.path, verdict)
             }
             Event::WorkerAnswered(answer) => {
                 let (responder, verdict) =
-                    state.worker_answered(policy, now.instant, *answer, reply)?;
+                    state.moves().worker_answered(policy, now.instant, *answer, reply)?;
                 (responder.path, verdict)
             }
             Event::FetchFailed(fetch) => {
-                state.fetch_failed(&fetch.five_tuple, now.instant);
+                state.moves().fetch_failed(&fetch.five_tuple, now.instant);
                 return None;
             }
             Event::RelayOpened { pending, relay, result } => {
                 let opened = Opened { pending, relay, result };
                 let (responder, verdict) =
-                    state.relay_opened(policy, now.instant, opened, reply)?;
+                    state.allocate().relay_opened(policy, now.instant, opened, reply)?;
                 (responder.path, verdict)
             }
             Event::PeerConnected { pending, connection, result } => {
                 let connected = Connected { pending, connection, result };
                 let (responder, verdict) =
-                    state.peer_connected((policy, now.instant), connected, reply)?;
+                    state.connect().peer_connected((policy, now.instant), connected, reply)?;
                 (responder.path, verdict)
             }
         };
-        answer_of(to, verdict, held)
+        verdict.into_answer(to, held)
     }
 
     /// A peer has connected to a relay, and its connection was accepted. A permitted one gets a number, and
@@ -182,8 +190,10 @@ impl Server {
         peer: PeerAddr,
         reply: &mut ReplyBuffer,
     ) -> Result<(ConnectionId, Answer), PeerRefusal> {
-        let arrival = PeerArrival { policy: &self.policy, now: now.instant, relay, peer };
-        self.state.peer_arrived(&arrival, reply)
+        let State { allocations, random, ids, .. } = &mut self.state;
+        let (policy, now, worker) = (&*self.policy, now.instant, ids.worker());
+        let arrival = PeerArrival { policy, now, worker, relay, peer };
+        connection_attempt::handle(&arrival, allocations, random, reply)
     }
 
     /// Takes a ConnectionBind ([`TcpCommand::Bind`](crate::TcpCommand::Bind)), perhaps from another
@@ -196,7 +206,8 @@ impl Server {
         request: &BindRequest,
         reply: &mut ReplyBuffer,
     ) -> Option<Answer> {
-        self.state.bind_connection((&self.policy, now.instant), request, reply)
+        let State { allocations, outbox, .. } = &mut self.state;
+        connection_bind::bind((&self.policy, now.instant), (allocations, outbox), request, reply)
     }
 
     /// Refuses a ConnectionBind that cannot be taken to the worker of its connection: it is too busy.
@@ -206,7 +217,8 @@ impl Server {
         request: &BindRequest,
         reply: &mut ReplyBuffer,
     ) -> Option<Answer> {
-        self.state.turn_bind_away(&self.policy, request, reply)
+        let refused = (request, Refusal::SystemExhausted);
+        connection_bind::refuse(&self.policy, &mut self.state.outbox, refused, reply)
     }
 
     /// Bytes have gone through a connection. If its allocation has had more than its rate, that direction
@@ -215,15 +227,17 @@ impl Server {
         &mut self,
         now: Now,
         connection: ConnectionId,
-        towards: Towards,
+        direction: Direction,
         bytes: u64,
     ) -> Option<Instant> {
-        self.state.carried((&self.policy, now.instant), connection, (towards, bytes))
+        let slot = self.state.allocations.of_connection(connection)?;
+        let rate = self.policy.quotas.bytes_per_second;
+        self.state.allocations.get_mut(slot).carry(now.instant, rate, (direction, bytes))
     }
 
     /// A connection with a peer has ended by itself: its peer, or its client, has closed it, or it broke.
     pub fn connection_ended(&mut self, connection: ConnectionId) {
-        self.state.table.remove_connection(connection);
+        self.state.allocations.remove_connection(connection);
     }
 
     /// Reclaims what has run out. To be called when [`Self::poll_timeout`] says, or at any time.
@@ -272,12 +286,12 @@ impl Server {
     /// is between two workers ends when it arrives (RFC 8016).
     pub fn end_for_operator(&mut self, now: Now, id: AllocationId) -> bool {
         self.end_allocation(now, id, EndReason::EndedByOperator)
-            || registry::end_on_arrival(&self.state.registry, id)
+            || self.state.registry.end_on_arrival(id)
     }
 
     /// Ends one allocation; false if there is none of this id here.
     pub fn end_allocation(&mut self, now: Now, id: AllocationId, reason: EndReason) -> bool {
-        let slot = self.state.table.of_id(id);
+        let slot = self.state.allocations.of_id(id);
         if let Some(slot) = slot {
             self.state.end(slot, now.instant, reason);
         }
@@ -288,10 +302,10 @@ impl Server {
     /// of this id. The bytes are drawn from the allocation's bandwidth as well: what passes through
     /// here beside them has only the rest of its rate.
     pub fn credit(&mut self, id: AllocationId, carried: Traffic) -> bool {
-        let slot = self.state.table.of_id(id);
+        let slot = self.state.allocations.of_id(id);
         if let Some(slot) = slot {
             let rate = self.policy.quotas.bytes_per_second;
-            self.state.table.get_mut(slot).credit(&carried, rate);
+            self.state.allocations.get_mut(slot).credit(&carried, rate);
         }
         slot.is_some()
     }
@@ -307,13 +321,14 @@ impl Server {
     /// [`Self::handle_client`]. To be polled empty, before the commands, after each call but those that take
     /// packets.
     pub fn poll_queued(&mut self) -> Option<QueuedPacket> {
-        self.state.move_queues.poll()
+        self.state.queues.poll()
     }
 
     /// Whether a client has an allocation, or one is on its way to it; it may have run out and not be
     /// reclaimed.
     pub fn serves(&mut self, five_tuple: &FiveTuple) -> bool {
-        self.state.table.of_client(five_tuple).is_some() || self.state.awaits(five_tuple)
+        self.state.allocations.of_client(five_tuple).is_some()
+            || self.state.moves().awaits(five_tuple)
     }
 
     /// A client's connection has ended: its allocation ends, unless the client may move and come back by
@@ -327,25 +342,25 @@ impl Server {
     /// to [`WorkerAnswer::asker`].
     pub fn answer_worker(&mut self, now: Now, question: Question) -> WorkerAnswer {
         let Self { policy, state } = self;
-        state.answer_worker(policy, now, question)
+        state.moves().answer_worker(policy, now, question)
     }
 
     /// Prepares an allocation to leave: withdraws its routes. False if it does not leave, as it has ended
     /// or its client is expected elsewhere. Commands are to be carried out before it
     /// [departs](Self::depart), so that what routes carried is still counted for it.
     pub fn withdraw(&mut self, now: Now, fetch: &Fetch) -> bool {
-        self.state.withdraw(now.instant, fetch)
+        self.state.moves().withdraw(now.instant, fetch)
     }
 
     /// Lets an allocation leave that was [withdrawn](Self::withdraw), with its relay sockets.
     pub fn depart(&mut self, fetch: &Fetch) -> Option<Departure> {
-        self.state.depart(fetch)
+        self.state.moves().depart(fetch)
     }
 
     /// Takes an allocation back that could not leave; its relay sockets are called as before.
     pub fn take_back(&mut self, now: Now, departure: Departure) {
         let Self { policy, state } = self;
-        state.take_back(policy, now.instant, departure);
+        state.moves().take_back(policy, now.instant, departure);
     }
 
     /// Takes an allocation that another worker had, and renames its relay sockets. Packets of theirs are
@@ -353,7 +368,7 @@ impl Server {
     #[must_use = "the relay sockets have other names"]
     pub fn arrive(&mut self, now: Now, departure: Departure) -> [Option<Renamed>; 2] {
         let Self { policy, state } = self;
-        state.arrive(policy, now.instant, departure)
+        state.moves().arrive(policy, now.instant, departure)
     }
 
     /// Ends all allocations; requests that wait are forgotten.
@@ -363,44 +378,68 @@ impl Server {
 
     /// All allocations, in the order of their ids.
     pub fn allocations(&self) -> impl Iterator<Item = AllocationRecord> {
-        self.state.table.iter().map(|allocation| allocation.record(None))
+        self.state.allocations.iter().map(|allocation| allocation.record(None))
     }
 
     /// How many allocations there are.
     #[must_use]
     pub fn allocation_count(&self) -> usize {
-        self.state.table.len()
+        self.state.allocations.len()
     }
 }
 
-/// Resumes a request whose user was looked up. The second part is whether it was [held](Verdict::Hold).
+/// Resumes a request whose user was looked up. The second part is true if it was [held](Verdict::Hold).
 fn user_found(
     state: &mut State,
     (policy, now): (&Policy, Now),
-    (parked, answer): (&Parked, &UserAnswer),
+    (deferred, answer): (&DeferredRequest, &UserAnswer),
     reply: &mut ReplyBuffer,
 ) -> Option<(Verdict, bool)> {
     // It was parsed before it was kept.
-    let message = Message::parse(&parked.request).ok()?;
+    let message = Message::parse(&deferred.bytes).ok()?;
     let held = message.method() == Method::CONNECTION_BIND;
-    let request = Request { policy, now, path: &parked.path, message };
+    let request = Request { policy, now, path: &deferred.path, message };
     let verdict = state.resume_request(&request, answer, reply);
-    state.review_queue(&parked.path.five_tuple, now.instant);
+    state.moves().review_queue(&deferred.path.five_tuple, now.instant);
     Some((verdict, held))
 }
 
-/// The answer that a verdict on a request that waited is.
-const fn answer_of(to: ClientPath, verdict: Verdict, held: bool) -> Option<Answer> {
-    match verdict {
-        Verdict::Reply { len, error } => Some(Answer { to, len, error, held }),
-        Verdict::Wait
-        | Verdict::Hold
-        | Verdict::Queued
-        | Verdict::Drop(_)
-        | Verdict::ReplyFrom { .. }
-        | Verdict::ToPeer { .. }
-        | Verdict::ToClient { .. } => None,
+/// ChannelData, for the allocation of its 5-tuple.
+fn handle_channel_data(state: &mut State, from: &FromClient<'_>) -> Result<Verdict, DropReason> {
+    let read = if from.policy.rfc5766_clients { channel_data_rfc5766 } else { channel_data };
+    let message = read(from.bytes).map_err(|_| DropReason::MalformedChannelData)?;
+    match slot_of_client(state, from) {
+        Some(slot) => relay::channel_data(state.allocations.get_mut(slot), from, &message),
+        None => queue_data(state, from),
     }
+}
+
+/// A Send indication, for the allocation of its 5-tuple.
+fn handle_send(
+    state: &mut State,
+    from: &FromClient<'_>,
+    message: &Message<'_>,
+) -> Result<Verdict, DropReason> {
+    let indication = SendIndication::read(from.policy, message)?;
+    match slot_of_client(state, from) {
+        Some(slot) => relay::send(state.allocations.get_mut(slot), from, &indication),
+        None => queue_data(state, from),
+    }
+}
+
+/// The allocation of the client of a packet, whose move is complete with that (RFC 8016).
+fn slot_of_client(state: &mut State, from: &FromClient<'_>) -> Option<Slot> {
+    let five_tuple = &from.path.five_tuple;
+    let slot = state.allocations.of_client(five_tuple)?;
+    if state.allocations.get(slot).expects(five_tuple) {
+        state.complete_move(from.policy, from.now, slot);
+    }
+    Some(slot)
+}
+
+/// Queues data on a 5-tuple without an allocation, if one is on its way.
+fn queue_data(state: &mut State, from: &FromClient<'_>) -> Result<Verdict, DropReason> {
+    state.moves().queue_data(from.now, from.path, from.meta, from.bytes)
 }
 
 /// A well-formed message, by its class (RFC 8489 §6.3).
@@ -416,7 +455,7 @@ fn handle_message(
             let request = Request { policy: from.policy, now, path: from.path, message };
             Ok(state.handle_request(&request, reply))
         }
-        Class::Indication if message.method() == Method::SEND => state.relay_send(from, &message),
+        Class::Indication if message.method() == Method::SEND => handle_send(state, from, &message),
         Class::Indication if message.method() == Method::BINDING => {
             Err(DropReason::BindingIndication)
         }

@@ -6,10 +6,10 @@
 
 extern crate alloc;
 
-#[path = "../src/ports/bitmap.rs"]
+#[path = "../src/policy/ports/bitmap.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a part of the library")]
 mod bitmap;
-#[path = "../src/ports/range.rs"]
+#[path = "../src/policy/ports/range.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a part of the library")]
 mod range;
 

@@ -291,13 +291,13 @@ fn what_connections_carry_counts_and_is_held_to_the_rate() {
     allocate(&mut world, &mut client);
     let id = connect(&mut world, &mut client, PEER);
     let now = world.now;
-    assert_eq!(world.server.carried(now, id, Towards::Peer, 100_000), None, "a second's worth");
-    let rest = world.server.carried(now, id, Towards::Peer, 50_000).unwrap();
+    assert_eq!(world.server.carried(now, id, Direction::ToPeer, 100_000), None, "a second's worth");
+    let rest = world.server.carried(now, id, Direction::ToPeer, 50_000).unwrap();
     assert_eq!(rest, now.instant + std::time::Duration::from_millis(500));
-    assert_eq!(world.server.carried(now, id, Towards::Client, 1), None);
+    assert_eq!(world.server.carried(now, id, Direction::ToClient, 1), None);
     world.advance(secs(2));
-    assert_eq!(world.server.carried(world.now, id, Towards::Peer, 1), None);
+    assert_eq!(world.server.carried(world.now, id, Direction::ToPeer, 1), None);
     let traffic = world.record().traffic;
     assert_eq!((traffic.to_peer_bytes, traffic.to_client_bytes), (150_001, 1));
-    assert_eq!(world.server.carried(now, ConnectionId(1), Towards::Peer, 1), None);
+    assert_eq!(world.server.carried(now, ConnectionId(1), Direction::ToPeer, 1), None);
 }

@@ -256,7 +256,7 @@ fn a_stranger_has_nothing_decrypted() {
     (elsewhere.user, elsewhere.token) = (client.user, client.token.clone());
     elsewhere.nonce = client.nonce.clone();
     assert_eq!(elsewhere.try_allocate(&mut world, |_| ()).code(), Some(438));
-    assert_eq!(world.refusals().last(), Some(&Refusal::ForeignNonce));
+    assert_eq!(world.refusals().last(), Some(&Refusal::InvalidNonce));
 }
 
 /// 7635-7-02: the clocks may be five seconds apart, either way.

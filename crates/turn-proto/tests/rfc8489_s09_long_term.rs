@@ -396,7 +396,7 @@ fn a_stale_nonce_is_replaced_by_one_that_works() {
         client.nonce = Some(nonce.to_owned());
         let reply = client.refresh(&mut world, None);
         challenged(&reply, 438);
-        assert_eq!(world.refusals().pop(), Some(Refusal::ForeignNonce));
+        assert_eq!(world.refusals().pop(), Some(Refusal::InvalidNonce));
         client.nonce = Some(reply.nonce());
         client.refresh(&mut world, None).success();
     }

@@ -221,7 +221,7 @@ fn a_forged_nonce_causes_no_look_up() {
     thief.nonce.clone_from(&client.nonce);
     let reply = thief.ask(&mut world, Method::ALLOCATE, |_| ());
     assert_eq!((reply.code(), world.looked_up), (Some(438), 0));
-    assert_eq!(world.refusals().last(), Some(&Refusal::ForeignNonce));
+    assert_eq!(world.refusals().last(), Some(&Refusal::InvalidNonce));
 }
 
 #[test]

@@ -25,6 +25,15 @@ impl IpFamily {
         }
     }
 
+    /// Position in an array of one element per family: that of [`Self::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::V4 => 0,
+            Self::V6 => 1,
+        }
+    }
+
     /// The number used in STUN attributes: 1 or 2 (RFC 8489 §14.1).
     #[must_use]
     pub const fn wire(self) -> u8 {

@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 mod addr;
+mod direction;
 mod id;
 mod ip_meta;
 mod labels;
@@ -21,6 +22,7 @@ mod secret;
 mod time;
 
 pub use addr::{ClientAddr, IpFamily, PeerAddr, RelayedAddr, ServerAddr};
+pub use direction::Direction;
 pub use id::{AllocationId, ConnectionId, PendingId, RelayId, SocketId, WorkerId};
 pub use ip_meta::IpMeta;
 pub use path::{ClientPath, FiveTuple, RelayProtocol, Transport};

@@ -4,8 +4,8 @@
 
 use control::{Leg, Series, StreamEnd};
 use linux_net::ReadOutcome;
-use turn_proto::{Event, Server, Towards};
-use turn_types::{ConnectionId, Now, SocketId};
+use turn_proto::{Event, Server};
+use turn_types::{ConnectionId, Direction, Now, SocketId};
 
 use super::TcpRelay;
 use super::peer::Phase;
@@ -189,7 +189,7 @@ impl<N: Net> TcpRelay<N> {
             Err(_) => return Moved::SourceBroken,
         };
         peer.last_byte = cx.now.instant;
-        let pause = cx.server.carried(cx.now, connection, Towards::Client, len as u64);
+        let pause = cx.server.carried(cx.now, connection, Direction::ToClient, len as u64);
         peer.from_peer.paused_until = pause;
         if let Some(until) = pause {
             self.peers.pause(connection, until);
@@ -213,7 +213,7 @@ impl<N: Net> TcpRelay<N> {
         }
         let Ok(written) = peer.write(bytes, now.instant) else { return Moved::SinkBroken };
         let len = bytes.len() as u64;
-        let pause = server.carried(now, connection, Towards::Peer, len);
+        let pause = server.carried(now, connection, Direction::ToPeer, len);
         peer.from_client.paused_until = pause;
         if let Some(until) = pause {
             self.peers.pause(connection, until);

@@ -1,9 +1,10 @@
+use super::nonce::mint;
 use super::*;
-use crate::event::User;
-use crate::nonce::mint;
-use crate::peer_rules::PeerRules;
+use crate::credentials::grant::UserKeys;
+use crate::io::event::User;
+use crate::policy::peer_rules::PeerRules;
+use crate::policy::ports::PortRange;
 use crate::policy::{AuthPolicy, Lifetimes, Quotas, SharedSecret, UnauthenticatedBudget};
-use crate::ports::PortRange;
 use core::time::Duration;
 use std::string::{String, ToString};
 use std::vec::Vec;
@@ -179,7 +180,7 @@ fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
         AuthStep::NeedUser { .. } => {
             authenticate_found(policy, now, client(), &message, (None, answer))
         }
-        step @ (AuthStep::Authenticated(_) | AuthStep::Spent | AuthStep::Refuse { .. }) => step,
+        step @ (AuthStep::Granted(..) | AuthStep::BudgetSpent | AuthStep::Refuse { .. }) => step,
     }
 }
 
@@ -187,17 +188,19 @@ fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
 fn refused(step: &AuthStep) -> Refusal {
     match step {
         AuthStep::Refuse { reason, .. } => *reason,
-        AuthStep::Authenticated(_) | AuthStep::NeedUser { .. } | AuthStep::Spent => {
+        AuthStep::Granted(..) | AuthStep::NeedUser { .. } | AuthStep::BudgetSpent => {
             panic!("{step:?}")
         }
     }
 }
 
 #[track_caller]
-fn accepted(step: AuthStep) -> Authenticated {
+fn accepted(step: AuthStep) -> (Grant, Option<Integrity>) {
     match step {
-        AuthStep::Authenticated(who) => who,
-        AuthStep::NeedUser { .. } | AuthStep::Refuse { .. } | AuthStep::Spent => panic!("{step:?}"),
+        AuthStep::Granted(grant, integrity) => (grant, integrity),
+        AuthStep::NeedUser { .. } | AuthStep::Refuse { .. } | AuthStep::BudgetSpent => {
+            panic!("{step:?}")
+        }
     }
 }
 
@@ -209,12 +212,12 @@ fn a_user_who_proves_the_password_is_authenticated() {
         panic!("nobody was looked up")
     };
     assert_eq!(query, UserQuery::Name("ann".into()));
-    let who = accepted(both(&policy, NOW, &ask, &ann()));
+    let (grant, _) = accepted(both(&policy, NOW, &ask, &ann()));
     assert_eq!(
-        (&*who.user, &*who.account, who.allocations_max, who.expires),
+        (&*grant.user, &*grant.account, grant.allocations_max, grant.expires),
         ("ann", "ann", Some(3), None)
     );
-    assert_eq!(who.keys, Keys::LongTerm(keys("ann", "right")));
+    assert_eq!(grant.keys, Keys::LongTerm(keys("ann", "right")));
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn the_first_rule_that_is_broken_decides() {
     for (from, reason, code) in [
         (0, Refusal::NoCredentials, 401),
         (1, Refusal::IncompleteCredentials, 400),
-        (2, Refusal::ForeignNonce, 438),
+        (2, Refusal::InvalidNonce, 438),
         (3, Refusal::PasswordAlgorithms, 400),
         (4, Refusal::WrongRealm, 401),
         (5, Refusal::WrongPassword, 401),
@@ -275,7 +278,7 @@ fn nobody_is_looked_up_for_a_nonce_of_somebody_else() {
     policy.auth.secrets.push(secret(&[1; 16]));
     for nonce in [&b"obMatJos2gAAAAAAAAAAAAAAAAAAAAAAAAAAA"[..], b"", b"\xff", &[b'x'; 800]] {
         let ask = Ask::by("ann", "right", &policy).with(|ask| ask.nonce = Some(nonce.to_vec()));
-        assert_eq!(refused(&first(&policy, &ask)), Refusal::ForeignNonce);
+        assert_eq!(refused(&first(&policy, &ask)), Refusal::InvalidNonce);
     }
 }
 
@@ -341,8 +344,8 @@ fn the_algorithm_attributes_decide_how_answers_are_sealed() {
         (plain().choosing(PasswordAlgorithm::MD5), IntegrityKind::Sha256, &md5.expose()[..]),
         (plain().choosing(PasswordAlgorithm::SHA256), IntegrityKind::Sha256, &long.expose()[..]),
     ] {
-        let seal = accepted(both(&policy, NOW, &ask, &ann())).seal.unwrap();
-        assert_eq!((seal.kind, seal.key.raw()), (kind, key));
+        let integrity = accepted(both(&policy, NOW, &ask, &ann())).1.unwrap();
+        assert_eq!((integrity.kind, integrity.key.raw()), (kind, key));
     }
 }
 
@@ -391,7 +394,7 @@ fn a_userhash_names_a_user_where_it_is_offered() {
     assert!(
         matches!(first(&policy, &ask(&policy)), AuthStep::NeedUser { user: UserQuery::Hash(h), .. } if h == hash)
     );
-    assert_eq!(&*accepted(both(&policy, NOW, &ask(&policy), &ann())).user, "ann");
+    assert_eq!(&*accepted(both(&policy, NOW, &ask(&policy), &ann())).0.user, "ann");
     policy.auth.userhash = false;
     assert_eq!(refused(&first(&policy, &ask(&policy))), Refusal::UnknownUser);
 }
@@ -399,15 +402,18 @@ fn a_userhash_names_a_user_where_it_is_offered() {
 #[test]
 fn the_user_of_the_allocation_is_not_looked_up_again() {
     let mut policy = policy();
-    let (user, account, stored) =
-        ("ann".into(), "acc".into(), Keys::LongTerm(keys("ann", "right")));
-    let known = || Some(Known { user: &user, account: &account, keys: &stored, expires: None });
+    let known = Grant {
+        user: "ann".into(),
+        account: "acc".into(),
+        keys: Keys::LongTerm(keys("ann", "right")),
+        ..Grant::anonymous(REALM.into())
+    };
     let step = |policy: &Policy, ask: &Ask| {
         let bytes = ask.bytes();
-        authenticate(policy, NOW, client(), &Message::parse(&bytes).unwrap(), (known(), true))
+        authenticate(policy, NOW, client(), &Message::parse(&bytes).unwrap(), (Some(&known), true))
     };
-    let who = accepted(step(&policy, &Ask::by("ann", "right", &policy)));
-    assert_eq!((&*who.user, &*who.account), ("ann", "acc"));
+    let (grant, _) = accepted(step(&policy, &Ask::by("ann", "right", &policy)));
+    assert_eq!((&*grant.user, &*grant.account), ("ann", "acc"));
     let hash = userhash("ann", REALM).unwrap().to_vec();
     let hashed =
         Ask::by("ann", "right", &policy).with(|ask| (ask.user, ask.userhash) = (None, Some(hash)));
@@ -431,9 +437,9 @@ fn a_shared_secret_needs_no_look_up() {
             Ask::by(name, &password, &policy),
             Ask::by(name, &password, &policy).choosing(PasswordAlgorithm::SHA256),
         ] {
-            let who = accepted(first(&policy, &ask));
-            assert_eq!((&*who.user, &*who.account), (name, "alice"));
-            assert_eq!(who.expires, Some(UnixSeconds(1_700_000_060)));
+            let (grant, _) = accepted(first(&policy, &ask));
+            assert_eq!((&*grant.user, &*grant.account), (name, "alice"));
+            assert_eq!(grant.expires, Some(UnixSeconds(1_700_000_060)));
         }
     }
     let other = Ask::by(name, &time_limited_password(b"third secret", name), &policy);
@@ -483,7 +489,7 @@ fn only_who_proved_it_is_named_in_a_refusal() {
     let policy = policy();
     let named = |ask: &Ask, now: Now| match both(&policy, now, ask, &ann()) {
         AuthStep::Refuse { user, .. } => user,
-        step @ (AuthStep::Authenticated(_) | AuthStep::NeedUser { .. } | AuthStep::Spent) => {
+        step @ (AuthStep::Granted(..) | AuthStep::NeedUser { .. } | AuthStep::BudgetSpent) => {
             panic!("{step:?}")
         }
     };
@@ -499,9 +505,8 @@ fn an_open_relay_asks_nobody() {
     let ask = Ask::by("ann", "right", &policy).with(|ask| {
         (ask.user, ask.realm, ask.nonce, ask.integrity) = (None, None, None, None);
     });
-    let who = accepted(first(&policy, &ask));
-    assert_eq!(&*who.user, "");
-    assert!(who.seal.is_none());
+    let (grant, integrity) = accepted(first(&policy, &ask));
+    assert!(grant.is_anonymous() && integrity.is_none());
 }
 
 #[test]
@@ -509,7 +514,7 @@ fn a_challenge_has_what_the_next_try_needs() {
     let mut policy = policy();
     for (reason, userhash, cookie) in [
         (Refusal::NoCredentials, false, Some("obMatJos2gAAA")),
-        (Refusal::ForeignNonce, true, Some("obMatJos2wAAA")),
+        (Refusal::InvalidNonce, true, Some("obMatJos2wAAA")),
         (Refusal::StaleNonce, false, Some("obMatJos2gAAA")),
         (Refusal::UnknownUser, false, Some("obMatJos2gAAA")),
         (Refusal::IncompleteCredentials, false, None),

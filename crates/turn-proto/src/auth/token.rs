@@ -2,9 +2,9 @@
 //! with a session key and a time in it that only we can read. USERNAME names the shared key (the kid),
 //! ACCESS-TOKEN is the token, and the session key seals the request (§7).
 //!
-//! A token is opened only behind the nonce check of [`super::claim`], so that strangers cannot have us
-//! decrypt. It says nothing of who its user is: quotas count by token, and whoever shows a token that the
-//! authorization server made is let in.
+//! A token is opened only behind the nonce check of [`super::claim`], so that unauthenticated
+//! senders cannot trigger decryption. It does not name its user: quotas count by token, and any token that the
+//! authorization server made is accepted.
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -17,9 +17,9 @@ use stun_wire::{AccessTokenBlock, value};
 use turn_types::{Secret, UnixSeconds};
 use zeroize::Zeroizing;
 
-use super::keys::TokenKeys;
+use crate::credentials::grant::{Grant, Keys, TokenKeys};
+use crate::io::notice::Refusal;
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_MAC_KEY_BYTES_MIN};
-use crate::notice::Refusal;
 use crate::policy::{TokenAlgorithm, TokenAuthority, TokenKey};
 
 /// How far our clock and the authorization server's may be apart (RFC 7635 §7: Delta).
@@ -31,20 +31,9 @@ const NONCE_LEN: usize = 12;
 /// Bytes of a session key that coturn uses, however many there are: those of an MD5 key.
 pub(super) const COTURN_KEY_LEN: usize = 16;
 
-/// What a token grants.
-#[derive(Debug)]
-pub(super) struct Grant {
-    /// What seals the request.
-    pub(super) keys: TokenKeys,
-    /// Whom quotas count: this token.
-    pub(super) account: Arc<str>,
-    /// Until when it may be used; in the past if it may not be any more, or not yet.
-    pub(super) expires: UnixSeconds,
-}
-
-/// Opens a token that was shown with the name of a key.
+/// Opens a token that was shown with the name of a key. Quotas count by token.
 pub(super) fn open(
-    authority: &TokenAuthority,
+    (realm, authority): (&Arc<str>, &TokenAuthority),
     kid: &str,
     token: &[u8],
     now: UnixSeconds,
@@ -55,10 +44,15 @@ pub(super) fn open(
     if block.mac_key.len() < TOKEN_MAC_KEY_BYTES_MIN {
         return Err(Refusal::BadToken);
     }
+    let keys = TokenKeys { kid: Arc::clone(&key.kid), mac: Secret::new(block.mac_key.into()) };
     Ok(Grant {
-        keys: TokenKeys { kid: Arc::clone(&key.kid), mac: Secret::new(block.mac_key.into()) },
+        realm: Arc::clone(realm),
+        user: Arc::clone(&key.kid),
         account: account(kid, block.mac_key),
-        expires: UnixSeconds(now.0.saturating_add(time_left(&block, now))),
+        keys: Keys::Token(keys),
+        // In the past if it may not be used any more, or not yet.
+        expires: Some(UnixSeconds(now.0.saturating_add(time_left(&block, now)))),
+        allocations_max: None,
     })
 }
 

@@ -1,0 +1,4 @@
+//! Proofs of identity as plain values: the grant that authentication ends in, and mobility tickets.
+
+pub(crate) mod grant;
+pub(crate) mod ticket;

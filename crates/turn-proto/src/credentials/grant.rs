@@ -1,0 +1,121 @@
+//! The result of authentication: one value, whatever proved it.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use stun_wire::{IntegrityKey, IntegrityKind};
+use turn_types::{Secret, UnixSeconds};
+
+/// The long-term keys of a user (RFC 8489 §9.2.2). The password itself is never kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserKeys {
+    /// MD5(username ":" realm ":" password).
+    pub md5: Secret<[u8; 16]>,
+    /// SHA-256 of the same; absent for users imported from a database that only has MD5 keys.
+    pub sha256: Option<Secret<[u8; 32]>>,
+}
+
+/// Keys of the MESSAGE-INTEGRITY of a client's requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Those of a password.
+    LongTerm(UserKeys),
+    /// That of an access token.
+    Token(TokenKeys),
+}
+
+/// The session key of an access token, and the name of the key that encrypts the token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TokenKeys {
+    pub(crate) kid: Arc<str>,
+    pub(crate) mac: Secret<Arc<[u8]>>,
+}
+
+impl Keys {
+    /// Returns true for the key of an access token.
+    pub(crate) const fn are_of_token(&self) -> bool {
+        matches!(self, Self::Token(_))
+    }
+}
+
+/// MESSAGE-INTEGRITY of the responses to a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Integrity {
+    /// Follows from the presence of password algorithms in the request, not from its kind of integrity
+    /// (RFC 8489 §9.2.4).
+    pub(crate) kind: IntegrityKind,
+    /// The key of the request.
+    pub(crate) key: IntegrityKey,
+}
+
+/// Permission to use the server, proved by a password, a shared secret or an access token. An allocation
+/// keeps the grant of its Allocate: keys, never a password (RFC 8656 §6).
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    pub(crate) realm: Arc<str>,
+    /// The authenticated name; empty on an open relay.
+    pub(crate) user: Arc<str>,
+    /// Account of the quotas: the name without the time stamp of a time-limited one.
+    pub(crate) account: Arc<str>,
+    /// Meaningless on an open relay.
+    pub(crate) keys: Keys,
+    /// End of a time-limited credential or an access token.
+    pub(crate) expires: Option<UnixSeconds>,
+    /// Limit of live allocations of this user instead of the realm's.
+    pub(crate) allocations_max: Option<u32>,
+}
+
+impl Grant {
+    /// A client of an open relay.
+    pub(crate) fn anonymous(realm: Arc<str>) -> Self {
+        Self {
+            realm,
+            user: Arc::default(),
+            account: Arc::default(),
+            keys: Keys::LongTerm(UserKeys { md5: Default::default(), sha256: None }),
+            expires: None,
+            allocations_max: None,
+        }
+    }
+
+    /// Returns true for a grant without credentials.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.user.is_empty()
+    }
+
+    /// Returns true if both are of one user (RFC 8656 §5). A token does not name its user, and the next
+    /// token of a session may have another key, so that any token matches any other.
+    pub(crate) fn is_same_user(&self, other: &Self) -> bool {
+        match (&self.keys, &other.keys) {
+            (Keys::Token(_), Keys::Token(_)) => true,
+            (Keys::LongTerm(_), Keys::LongTerm(_)) => self.user == other.user,
+            (Keys::Token(_), Keys::LongTerm(_)) | (Keys::LongTerm(_), Keys::Token(_)) => false,
+        }
+    }
+
+    /// Returns true if `other` may take the allocation of this grant to another 5-tuple. A token has to be
+    /// the one shown last: a kid is shared by many users.
+    pub(crate) fn may_be_moved_by(&self, other: &Self) -> bool {
+        self.is_same_user(other) && (!other.keys.are_of_token() || self.keys == other.keys)
+    }
+
+    /// Takes over the name, keys and expiry of a token in a Refresh. The account of the quotas stays.
+    pub(crate) fn renew(&mut self, other: &Self) {
+        if other.keys.are_of_token() {
+            self.user = Arc::clone(&other.user);
+            self.keys = other.keys.clone();
+            self.expires = other.expires;
+        }
+    }
+
+    /// The part of `lifetime` before the end of the token: no allocation outlives its token
+    /// (RFC 7635 §9).
+    pub(crate) fn at_most(&self, lifetime: Duration, now: UnixSeconds) -> Duration {
+        match (&self.keys, self.expires) {
+            (Keys::Token(_), Some(expires)) => {
+                lifetime.min(Duration::from_secs(expires.0.saturating_sub(now.0)))
+            }
+            (Keys::Token(_) | Keys::LongTerm(_), _) => lifetime,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What the server asks of outside. Each command with a [`PendingId`] is answered by one
+//! [`Event`](crate::Event); until then its request waits.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use turn_types::{ConnectionId, PeerAddr, PendingId, RelayId, RelayedAddr, WorkerId};
+
+use super::route::{Route, RouteId};
+use super::worker::{BindRequest, Fetch, Question};
+
+/// Something to be done outside.
+#[derive(Debug)]
+pub enum Command {
+    /// Look up a user's keys; answered by [`Event::UserFound`](crate::Event::UserFound).
+    FindUser {
+        /// To be repeated in the answer.
+        pending: PendingId,
+        /// The realm to look in.
+        realm: Arc<str>,
+        /// Whom to look for.
+        user: UserQuery,
+    },
+    /// Open a relay socket; answered by [`Event::RelayOpened`](crate::Event::RelayOpened).
+    OpenRelay {
+        /// To be repeated in the answer.
+        pending: PendingId,
+        /// What the socket is called from now on.
+        relay: RelayId,
+        /// The address and port to bind.
+        at: RelayedAddr,
+    },
+    /// Close a relay socket, or stop listening; not answered. Its port is free once this command is polled.
+    CloseRelay {
+        /// The socket.
+        relay: RelayId,
+    },
+    /// Pass a question on to another worker, whose [`Server::answer_worker`](crate::Server::answer_worker)
+    /// answers it by [`Event::WorkerAnswered`](crate::Event::WorkerAnswered); if it cannot be passed on,
+    /// [`Question::unanswered`](crate::Question::unanswered) is the answer.
+    AskWorker {
+        /// Which.
+        worker: WorkerId,
+        /// What.
+        question: Box<Question>,
+    },
+    /// Ask another worker to hand an allocation over: to withdraw it, and then to let it depart. Answered
+    /// by [`Server::arrive`](crate::Server::arrive) or
+    /// [`Event::FetchFailed`](crate::Event::FetchFailed); if neither comes it is asked again.
+    Fetch {
+        /// Which.
+        worker: WorkerId,
+        /// What.
+        fetch: Fetch,
+    },
+    /// Hand an allocation over to a worker that has not asked yet: as if it had.
+    HandOver(Fetch),
+    /// A user look-up takes too long: its request is to be answered without it. Answered at once by
+    /// [`Event::UserFound`](crate::Event::UserFound) with
+    /// [`UserAnswer::Unavailable`](crate::UserAnswer::Unavailable), whatever becomes of the look-up.
+    UserOverdue {
+        /// To be repeated in the answer.
+        pending: PendingId,
+    },
+    /// A route is new, or anything in it but `id` has changed; not answered. Whoever ignores it, or
+    /// any other, forwards less and nothing wrong.
+    SetRoute(Box<Route>),
+    /// A route that was set is gone: its channel, half or allocation ended, or the rules forbid its
+    /// peer or its number now. Not answered. It comes before [`Self::CloseRelay`] of its socket.
+    RemoveRoute(RouteId),
+    /// Something for an allocation that relays TCP; none comes unless
+    /// [`Policy::tcp_relaying`](crate::Policy::tcp_relaying) is set.
+    Tcp(TcpCommand),
+}
+
+/// Something to be done outside for an allocation that relays TCP (RFC 6062).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TcpCommand {
+    /// Listen on a relayed address, in such a way that connections can leave from it as well; answered by
+    /// [`Event::RelayOpened`](crate::Event::RelayOpened).
+    Listen {
+        /// To be repeated in the answer.
+        pending: PendingId,
+        /// What the listening socket is called from now on.
+        relay: RelayId,
+        /// The address and port to bind.
+        at: RelayedAddr,
+    },
+    /// Connect to a peer from a relayed address; answered by
+    /// [`Event::PeerConnected`](crate::Event::PeerConnected).
+    Connect {
+        /// To be repeated in the answer.
+        pending: PendingId,
+        /// What the connection is called from now on.
+        connection: ConnectionId,
+        /// Whose address and port to leave from.
+        relay: RelayId,
+        /// Whom to connect to.
+        peer: PeerAddr,
+    },
+    /// Close a connection with a peer, and with it the client's if they are one. Not answered, but that one
+    /// which is still being made has failed by it.
+    Close {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Take a ConnectionBind, and the stream that it came by with all that follows on it, to the server
+    /// of the worker that has the connection: [`Server::bind_connection`](crate::Server::bind_connection).
+    /// If it cannot be taken there: [`Server::turn_bind_away`](crate::Server::turn_bind_away).
+    Bind(Box<BindRequest>),
+}
+
+/// How a request names its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserQuery {
+    /// USERNAME.
+    Name(Arc<str>),
+    /// USERHASH: SHA-256 of `username:realm` (RFC 8489 §14.4).
+    Hash([u8; 32]),
+}

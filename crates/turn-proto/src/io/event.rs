@@ -1,0 +1,92 @@
+//! What can happen to the server from outside, other than packets and time.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use turn_types::{ConnectionId, IpFamily, PendingId, RelayId};
+
+use super::worker::{Fetch, WorkerAnswer};
+use crate::credentials::grant::UserKeys;
+
+/// The answer to a [`Command`](crate::Command).
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A user was looked up.
+    UserFound {
+        /// From the command.
+        pending: PendingId,
+        /// What was found.
+        answer: UserAnswer,
+    },
+    /// A relay socket was opened, or could not be.
+    RelayOpened {
+        /// From the command.
+        pending: PendingId,
+        /// From the command.
+        relay: RelayId,
+        /// Whether it is open.
+        result: Result<(), OpenRelayError>,
+    },
+    /// A connection with a peer was made, or could not be.
+    PeerConnected {
+        /// From the command.
+        pending: PendingId,
+        /// From the command.
+        connection: ConnectionId,
+        /// Whether it is there.
+        result: Result<(), ConnectError>,
+    },
+    /// Another worker has answered.
+    WorkerAnswered(Box<WorkerAnswer>),
+    /// Another worker does not hand an allocation over, or cannot be asked.
+    FetchFailed(Fetch),
+}
+
+/// What the user database says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UserAnswer {
+    /// There is such a user.
+    Known(User),
+    /// There is none.
+    Unknown,
+    /// The database could not say; the request is answered with 500 so that the client retries.
+    Unavailable,
+}
+
+/// A user who may relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The name in clear, also when it was looked up by its hash.
+    pub name: Arc<str>,
+    /// The keys.
+    pub keys: UserKeys,
+    /// A limit of live allocations for this user instead of the policy's.
+    pub allocations_max: Option<u32>,
+}
+
+/// Why a relay socket could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenRelayError {
+    /// Somebody else on this host has the port: another one may do.
+    PortTaken,
+    /// No file descriptors, no memory, address gone: no other port will do.
+    Exhausted,
+}
+
+/// A connection with a peer could not be made: it was refused, the peer does not answer, there is no way
+/// to it, or it was closed on the way. The client is told nothing finer (447).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectError;
+
+/// An ICMP error that the kernel reported about a datagram we sent (RFC 8656 §11.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpReport {
+    /// ICMPv4 or ICMPv6.
+    pub family: IpFamily,
+    /// ICMP type.
+    pub kind: u8,
+    /// ICMP code.
+    pub code: u8,
+    /// Next-hop MTU for "too big" messages, otherwise 0.
+    pub data: u32,
+}

@@ -1,0 +1,144 @@
+//! Writing responses: the attributes that each one carries whatever its method (RFC 8489 §§6.3.1, 9.2.4).
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use stun_wire::{
+    AttributeType, Class, Message, MessageBuilder, Method, TransactionId, reason_phrase,
+};
+use turn_types::{ClientPath, IpFamily, Transport};
+
+use super::notice::Refusal;
+use super::verdict::{DropReason, ReplyBuffer, Verdict};
+use crate::credentials::grant::Integrity;
+use crate::policy::{AlternateServer, Policy};
+
+/// The parts of a request that its response needs; outlives the request while it waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Responder {
+    pub(crate) path: ClientPath,
+    pub(crate) method: Method,
+    pub(crate) transaction: TransactionId,
+    /// The request had a FINGERPRINT, and so has its response.
+    fingerprint: bool,
+    pub(crate) user: Option<Arc<str>>,
+    /// MESSAGE-INTEGRITY, for an authenticated request.
+    integrity: Option<Integrity>,
+}
+
+impl Responder {
+    pub(crate) fn new(path: &ClientPath, message: &Message<'_>) -> Self {
+        Self {
+            path: *path,
+            method: message.method(),
+            transaction: message.transaction_id(),
+            fingerprint: message.has_fingerprint(),
+            user: None,
+            integrity: None,
+        }
+    }
+
+    /// Names the user of a request without MESSAGE-INTEGRITY in its responses.
+    pub(crate) fn named(mut self, user: Option<Arc<str>>) -> Self {
+        self.user = user;
+        self
+    }
+
+    /// Makes the responses those to an authenticated request.
+    pub(crate) fn authenticated(mut self, user: Arc<str>, integrity: Option<Integrity>) -> Self {
+        self.user = Some(user);
+        self.integrity = integrity;
+        self
+    }
+
+    /// Returns true if responses carry MESSAGE-INTEGRITY.
+    pub(crate) const fn has_integrity(&self) -> bool {
+        self.integrity.is_some()
+    }
+
+    /// A success response with the attributes that `write` appends.
+    pub(crate) fn success(
+        &self,
+        policy: &Policy,
+        reply: &mut ReplyBuffer,
+        write: impl FnOnce(&mut MessageBuilder<'_>),
+    ) -> Verdict {
+        let mut builder = MessageBuilder::new(reply, Class::Success, self.method, self.transaction);
+        write(&mut builder);
+        self.finish(policy, builder, false)
+    }
+
+    /// An error response with the attributes that `write` appends to ERROR-CODE.
+    pub(crate) fn error(
+        &self,
+        policy: &Policy,
+        reply: &mut ReplyBuffer,
+        reason: Refusal,
+        write: impl FnOnce(&mut MessageBuilder<'_>),
+    ) -> Verdict {
+        let mut builder = MessageBuilder::new(reply, Class::Error, self.method, self.transaction);
+        builder.error_code(reason.code(), reason_phrase(reason.code()));
+        write(&mut builder);
+        self.finish(policy, builder, true)
+    }
+
+    /// SOFTWARE is for authenticated requests only.
+    fn finish(&self, policy: &Policy, mut builder: MessageBuilder<'_>, error: bool) -> Verdict {
+        if self.has_integrity()
+            && let Some(software) = &policy.software
+        {
+            builder.software(software);
+        }
+        let len = match (&self.integrity, self.fingerprint) {
+            (Some(with), true) => builder.integrity(with.kind, &with.key).fingerprint(),
+            (Some(with), false) => builder.integrity(with.kind, &with.key).finish(),
+            (None, true) => builder.fingerprint(),
+            (None, false) => builder.finish(),
+        };
+        match len.and_then(|len| u16::try_from(len).ok()) {
+            Some(len) => Verdict::Reply { len, error },
+            // Settings keep realm, software and domain short enough for this not to happen.
+            None => Verdict::Drop(DropReason::TooLong),
+        }
+    }
+}
+
+/// LIFETIME for a duration: whole seconds, rounded up.
+pub(crate) fn whole_seconds(lifetime: Duration) -> u32 {
+    let up = lifetime.as_secs() + u64::from(lifetime.subsec_nanos() > 0);
+    u32::try_from(up).unwrap_or(u32::MAX)
+}
+
+/// The alternate server for clients of a family: the first ALTERNATE-SERVER must be of the request's own
+/// family (RFC 8489 §10).
+pub(crate) fn alternate_for(policy: &Policy, family: IpFamily) -> Option<&AlternateServer> {
+    policy.alternate.as_ref().filter(|alternate| alternate_of(alternate, family).is_some())
+}
+
+/// ALTERNATE-SERVER of the request's family, then of the other; ALTERNATE-DOMAIN where there is a
+/// certificate to compare it with.
+pub(crate) fn write_alternate(
+    builder: &mut MessageBuilder<'_>,
+    alternate: &AlternateServer,
+    path: &ClientPath,
+) {
+    let family = path.five_tuple.client.family();
+    for family in [family, family.other()] {
+        if let Some(addr) = alternate_of(alternate, family) {
+            builder.address(AttributeType::ALTERNATE_SERVER, addr);
+        }
+    }
+    if let Some(domain) = &alternate.domain
+        && matches!(path.five_tuple.transport, Transport::Tls | Transport::Dtls)
+    {
+        builder.alternate_domain(domain);
+    }
+}
+
+const fn alternate_of(alternate: &AlternateServer, family: IpFamily) -> Option<SocketAddr> {
+    match family {
+        IpFamily::V4 => alternate.v4,
+        IpFamily::V6 => alternate.v6,
+    }
+}

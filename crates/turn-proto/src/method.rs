@@ -1,0 +1,15 @@
+//! The methods of requests, a file each (Refresh by mobility ticket: see `mobility`). Each takes the stores that
+//! it needs.
+
+pub(crate) mod allocate;
+pub(crate) mod allocate_request;
+pub(crate) mod binding;
+pub(crate) mod channel_bind;
+pub(crate) mod classic;
+pub(crate) mod connect;
+pub(crate) mod connection_attempt;
+pub(crate) mod connection_bind;
+pub(crate) mod create_permission;
+pub(crate) mod discovery;
+pub(crate) mod open_relay;
+pub(crate) mod refresh;

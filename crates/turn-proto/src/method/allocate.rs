@@ -1,0 +1,173 @@
+//! Allocate (RFC 8656 §7.2). The checks run in the order of the RFC. A request that passes them waits for its
+//! relay sockets (see [`super::open_relay`]); success is written only when they are open.
+//!
+//! The RFC's steps 10 (quota) and 11 (redirection) may be anywhere; here they are last, but before a
+//! reservation is redeemed, so that a refusal does not cost the client its token.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use stun_wire::{AttributeType, MessageBuilder, reason_phrase};
+use turn_types::{Instant, Prefix, RelayProtocol};
+
+use super::allocate_request::{AllocateRequest, RequestedAddresses};
+use crate::io::notice::Refusal;
+use crate::io::request::Authenticated;
+use crate::io::responder::{alternate_for, whole_seconds};
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::policy::peer_rules::is_tunnel;
+use crate::random::Random;
+use crate::store::allocation::Allocation;
+use crate::store::allocations::{Allocations, Slot};
+use crate::store::expected_clients::ExpectedClients;
+use crate::store::ids::Ids;
+use crate::store::outbox::Outbox;
+use crate::store::pending::Pending;
+use crate::store::pending_allocation::{PendingAllocation, SocketState};
+use crate::store::registry::{Account, AllocationQuota, QuotaLease, RegistryHandle};
+
+/// The stores that Allocate works on.
+#[derive(Debug)]
+pub(crate) struct Allocate<'a> {
+    pub(crate) allocations: &'a mut Allocations,
+    pub(crate) pending: &'a mut Pending,
+    pub(crate) expected: &'a ExpectedClients,
+    pub(crate) registry: &'a RegistryHandle,
+    /// The end of the next reservation made here.
+    pub(crate) sweep_at: &'a mut Option<Instant>,
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) ids: &'a mut Ids,
+    pub(crate) random: &'a mut Random,
+}
+
+impl Allocate<'_> {
+    pub(crate) fn handle(
+        &mut self,
+        own: &Authenticated<'_>,
+        draining: bool,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        let Authenticated { request, grant, responder } = *own;
+        let (policy, now, path) = (request.policy, request.now, request.path);
+        let client = path.five_tuple.client;
+        if let Some(slot) = self.allocations.live_slot(now.instant, &path.five_tuple, self.outbox) {
+            return self.answer_again(own, slot, reply);
+        }
+        if self.pending.is_opening(&path.five_tuple)
+            || self.pending.is_moving(&path.five_tuple)
+            || self.expected.get(&path.five_tuple, now.instant).is_some()
+        {
+            return Err(Refusal::AllocationExists);
+        }
+        if is_tunnel(client.ip()) {
+            return Err(Refusal::TunnelClient);
+        }
+        let wanted = AllocateRequest::read(policy, path, &request.message)?;
+        // Only under integrity (RFC 8489 §14.8): an open relay does not redirect.
+        if responder.has_integrity() && alternate_for(policy, client.family()).is_some() {
+            return Err(Refusal::Redirected);
+        }
+        if draining {
+            return Err(Refusal::Draining);
+        }
+        if self.pending.is_full() {
+            return Err(Refusal::SystemExhausted);
+        }
+        let quota = self.take_quota(own)?;
+        // Connections with peers end in the client's own connection, which cannot move.
+        let may_move = policy.mobility && wanted.protocol == RelayProtocol::Udp;
+        if wanted.mobile && !(may_move && responder.has_integrity()) {
+            return Err(Refusal::MobilityForbidden);
+        }
+        let lifetime = grant.at_most(policy.lifetimes.granted(wanted.lifetime), now.unix);
+        let mut allocation = PendingAllocation {
+            responder: responder.clone(),
+            grant: grant.clone(),
+            lifetime,
+            mobile: wanted.mobile,
+            quota,
+            protocol: wanted.protocol,
+            sockets: Default::default(),
+            taken: Vec::new(),
+        };
+        match wanted.relayed {
+            RequestedAddresses::Reserved(token) => {
+                let reservation = self.registry.redeem(token, now.instant);
+                let reservation = reservation.ok_or(Refusal::BadReservationToken)?;
+                let family = reservation.relayed.family();
+                let port = self.claim_reserved(policy, reservation)?;
+                allocation.set(family, SocketState::Opening(port));
+            }
+            RequestedAddresses::One(family, requirement) => {
+                let port = self.claim(policy, family, requirement)?;
+                allocation.set(family, SocketState::Opening(port));
+            }
+            RequestedAddresses::Both(requirement) => {
+                self.claim_both(policy, requirement, &mut allocation)?;
+            }
+        }
+        self.open(now.instant, allocation);
+        Ok(Verdict::Wait)
+    }
+
+    fn take_quota(&self, own: &Authenticated<'_>) -> Result<QuotaLease, Refusal> {
+        let Authenticated { request, grant, .. } = *own;
+        let quotas = &request.policy.quotas;
+        let quota = AllocationQuota {
+            per_account: grant.allocations_max.unwrap_or(quotas.allocations_per_user),
+            per_customer: quotas.allocations_per_customer,
+            total: quotas.allocations_total,
+        };
+        let account = Account { realm: Arc::clone(&grant.realm), name: Arc::clone(&grant.account) };
+        let customer = Prefix::customer(request.path.five_tuple.client.ip());
+        self.registry.take_quota(account, customer, quota)
+    }
+
+    /// Answers an Allocate on a 5-tuple that has an allocation: a retransmission of the one that made it gets
+    /// the same response (RFC 8489 §6.3.1).
+    fn answer_again(
+        &self,
+        own: &Authenticated<'_>,
+        slot: Slot,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        let Authenticated { request, responder, .. } = *own;
+        let allocation = self.allocations.get(slot);
+        let same_transaction = allocation.transaction == responder.transaction;
+        if !same_transaction || Some(&allocation.grant.user) != responder.user.as_ref() {
+            return Err(Refusal::AllocationExists);
+        }
+        let now = request.now.instant;
+        let left = allocation.expires().unwrap_or(now).saturating_since(now);
+        Ok(responder.success(request.policy, reply, |builder| {
+            write_allocation(builder, allocation, left);
+        }))
+    }
+}
+
+/// Appends the attributes of a success response to Allocate (RFC 8656 §7.2).
+pub(crate) fn write_allocation(
+    builder: &mut MessageBuilder<'_>,
+    allocation: &Allocation,
+    lifetime: Duration,
+) {
+    for (socket, relayed) in allocation.sockets.iter().zip(&allocation.relayed) {
+        if let (Some(_), Some(relayed)) = (socket, relayed) {
+            builder.xor_address(AttributeType::XOR_RELAYED_ADDRESS, relayed.0);
+        }
+    }
+    builder.lifetime(whole_seconds(lifetime));
+    let client = allocation.path.five_tuple.client;
+    builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, client.0);
+    if let Some(token) = allocation.token {
+        builder.reservation_token(token);
+    }
+    if let Some(mobility) = &allocation.mobility {
+        builder.mobility_ticket(mobility.ticket.as_bytes());
+    }
+    if let Some((family, reason)) = allocation.address_error {
+        let code = reason.code();
+        builder.address_error_code(family.wire(), code, reason_phrase(code));
+    }
+}

@@ -1,0 +1,44 @@
+//! Binding (RFC 8489 §12): the client's address as it is seen here. The basic server: no credentials, no
+//! redirection, FINGERPRINT not required.
+
+use stun_wire::AttributeType;
+
+use super::discovery;
+use crate::io::notice::Refusal;
+use crate::io::request::Request;
+use crate::io::responder::Responder;
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::policy::discovery::DiscoverySocket;
+use crate::store::budgets::{Budgets, Source};
+use crate::store::outbox::Outbox;
+
+pub(crate) fn handle(
+    request: &Request<'_>,
+    budgets: &mut Budgets,
+    outbox: &mut Outbox,
+    reply: &mut ReplyBuffer,
+) -> Verdict {
+    let Request { policy, path, message, .. } = *request;
+    let responder = Responder::new(path, &message);
+    if let Err(spent) = budgets.charge_response(Source::of(request), message.method(), outbox) {
+        return Verdict::Drop(spent);
+    }
+    let refuse = |reason, outbox: &mut Outbox, reply: &mut ReplyBuffer| {
+        outbox.refused(&responder, reason);
+        responder.error(policy, reply, reason, |builder| {
+            if reason == Refusal::UnknownAttributes {
+                builder.unknown_attributes(&request.unknown_listed());
+            }
+        })
+    };
+    if request.unknown_attributes().next().is_some() {
+        return refuse(Refusal::UnknownAttributes, outbox, reply);
+    }
+    if let Some(socket) = DiscoverySocket::of(policy, path) {
+        let answered = discovery::answer(request, (&responder, socket), reply);
+        return answered.unwrap_or_else(|reason| refuse(reason, outbox, reply));
+    }
+    responder.success(policy, reply, |builder| {
+        builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, path.five_tuple.client.0);
+    })
+}

@@ -1,0 +1,64 @@
+//! ChannelBind (RFC 8656 §12.2): binds a number to a peer, and permits the peer's address.
+
+use core::iter;
+
+use stun_wire::{AttributeType, ChannelNumber, value};
+use turn_types::RelayProtocol;
+
+use super::create_permission::Permit;
+use crate::io::notice::Refusal;
+use crate::io::request::Authenticated;
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::policy::peers::{is_reachable, judge, read_peer};
+use crate::store::allocations::Slot;
+use crate::store::channel::Channel;
+use crate::store::permission::Permission;
+
+impl Permit<'_> {
+    pub(crate) fn channel_bind(
+        &mut self,
+        own: &Authenticated<'_>,
+        slot: Slot,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        let Authenticated { request, responder, .. } = *own;
+        let (policy, now, message) = (request.policy, request.now.instant, &request.message);
+        let number = message
+            .first(AttributeType::CHANNEL_NUMBER)
+            .and_then(|value| value::channel_number(value).ok())
+            .ok_or(Refusal::BadRequest)?;
+        let exists =
+            if policy.rfc5766_clients { ChannelNumber::new_rfc5766 } else { ChannelNumber::new };
+        let number = exists(number).ok_or(Refusal::ChannelNumber)?;
+        let (peer, named) = message
+            .first(AttributeType::XOR_PEER_ADDRESS)
+            .and_then(|value| read_peer(policy, value, message.transaction_id()))
+            // No datagram can be sent to port 0.
+            .filter(|(peer, _)| peer.port() != 0)
+            .ok_or(Refusal::BadRequest)?;
+        let allocation = self.allocations.get(slot);
+        if allocation.protocol != RelayProtocol::Udp {
+            return Err(Refusal::RelayProtocol);
+        }
+        let free = allocation.channels.check(number, peer, now);
+        free.map_err(|_conflict| Refusal::ChannelConflict)?;
+        allocation.socket(peer.family(), now).ok_or(Refusal::PeerFamilyMismatch)?;
+        let ports = judge(policy, peer.ip(), named)
+            .filter(|ports| is_reachable(ports, peer.port()))
+            .ok_or(Refusal::PeerForbidden)?;
+        self.make_room(slot, now, policy, iter::once(peer.ip()))?;
+        let channels = &self.allocations.get(slot).channels;
+        let limit = usize::try_from(policy.quotas.channels).unwrap_or(usize::MAX);
+        if channels.of_peer(peer, now).is_none() && channels.len() >= limit {
+            return Err(Refusal::ChannelLimit);
+        }
+
+        let expires = now + policy.lifetimes.permission;
+        self.allocations.permit(slot, Permission { ip: peer.ip(), expires, own: ports.clone() });
+        let expires = now + policy.lifetimes.channel;
+        let channel = Channel { number, peer, expires, own: ports, route: None };
+        self.allocations.bind(slot, channel, self.outbox);
+        self.allocations.arm(slot);
+        Ok(responder.success(policy, reply, |_| ()))
+    }
+}

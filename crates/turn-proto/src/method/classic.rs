@@ -1,0 +1,168 @@
+//! Binding for clients of RFC 3489, whose messages have no magic cookie (RFC 5389 §12.2): behind a switch of its
+//! own. Responses have MAPPED-ADDRESS and no FINGERPRINT, and come from another address on request where NAT
+//! behaviour discovery is served. RESPONSE-ADDRESS, by which any client could make us send to any address, is
+//! refused.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use stun_wire::{
+    AttributeType, ChangeRequest, Class, ClassicMessage, Message, MessageBuilder, Method,
+    reason_phrase, value,
+};
+use turn_types::{ClientPath, Now, PeerAddr, ServerAddr, Transport};
+
+use crate::io::notice::{Notice, Refusal};
+use crate::io::request::SourceAddress;
+use crate::io::verdict::{DropReason, ReplyBuffer, Verdict};
+use crate::limits::UNKNOWN_LISTED_MAX;
+use crate::policy::Policy;
+use crate::policy::discovery::DiscoverySocket;
+use crate::policy::peers::to_public;
+use crate::store::budgets::{Budgets, Source};
+use crate::store::outbox::Outbox;
+
+/// A message without the cookie and all that it is judged by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FromClassic<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: Now,
+    pub(crate) path: &'a ClientPath,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// The stores that classic Binding works on.
+#[derive(Debug)]
+pub(crate) struct Classic<'a> {
+    pub(crate) budgets: &'a mut Budgets,
+    pub(crate) outbox: &'a mut Outbox,
+}
+
+impl Classic<'_> {
+    /// Handles a STUN message without the cookie.
+    pub(crate) fn handle(
+        &mut self,
+        from: &FromClassic<'_>,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, DropReason> {
+        let transport = from.path.five_tuple.transport;
+        let served = match transport {
+            Transport::Udp => from.policy.rfc3489_clients,
+            Transport::Dtls => true,
+            Transport::Tcp | Transport::Tls => false,
+        };
+        if !served {
+            return Err(DropReason::MalformedStun);
+        }
+        let message = Message::parse_classic(from.bytes).map_err(|_| DropReason::MalformedStun)?;
+        match message.class() {
+            Class::Request if transport == Transport::Dtls => {
+                // RFC 8489 §11: a client of DTLS is none of RFC 3489.
+                self.refuse(from, &message, Refusal::NoCookie, reply)
+            }
+            Class::Request if message.method() == Method::BINDING => {
+                self.answer(from, &message, reply)
+            }
+            Class::Request | Class::Indication => Err(DropReason::UnexpectedMethod),
+            Class::Success | Class::Error => Err(DropReason::UnexpectedResponse),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        from: &FromClassic<'_>,
+        message: &ClassicMessage<'_>,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, DropReason> {
+        let FromClassic { policy, path, .. } = *from;
+        let socket = DiscoverySocket::of(policy, path);
+        if unknown(message, socket.is_some()).next().is_some() {
+            return self.refuse(from, message, Refusal::UnknownAttributes, reply);
+        }
+        let change = message.first(AttributeType::CHANGE_REQUEST).map(value::change_request);
+        let Ok(change) = change.transpose().map(Option::unwrap_or_default) else {
+            return self.refuse(from, message, Refusal::BadRequest, reply);
+        };
+        self.charge(from)?;
+
+        let origin = socket.map(|socket| socket.changed(change));
+        let source = origin.map_or_else(|| source_of(policy, path), |origin| origin.public());
+        let client = path.five_tuple.client;
+        let id = message.transaction_id();
+        let mut builder = MessageBuilder::new_classic(reply, Class::Success, Method::BINDING, id);
+        builder
+            .address(AttributeType::MAPPED_ADDRESS, client.0)
+            .address(AttributeType::SOURCE_ADDRESS, source);
+        if let Some(socket) = socket {
+            builder.address(AttributeType::CHANGED_ADDRESS, socket.alternate().public());
+        }
+        let len = finish(builder)?;
+        Ok(match origin {
+            Some(origin) if change != ChangeRequest::default() => {
+                let from = ServerAddr(origin.local());
+                Verdict::ReplyFrom { len, padding: 0, from, to_port: client.port() }
+            }
+            Some(_) | None => Verdict::Reply { len, error: false },
+        })
+    }
+
+    fn refuse(
+        &mut self,
+        from: &FromClassic<'_>,
+        message: &ClassicMessage<'_>,
+        reason: Refusal,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, DropReason> {
+        self.charge(from)?;
+        let (method, id) = (message.method(), message.transaction_id());
+        self.outbox.notice(Notice::Refused { path: *from.path, method, user: None, reason });
+        let mut builder = MessageBuilder::new_classic(reply, Class::Error, method, id);
+        builder.error_code(reason.code(), reason_phrase(reason.code()));
+        if reason == Refusal::UnknownAttributes {
+            let discovery = DiscoverySocket::of(from.policy, from.path).is_some();
+            let mut kinds: Vec<_> = unknown(message, discovery).take(UNKNOWN_LISTED_MAX).collect();
+            // RFC 3489 §11.2.10 knows no padding: an odd list repeats its last entry.
+            if let (Some(last), false) = (kinds.last().copied(), kinds.len().is_multiple_of(2)) {
+                kinds.push(last);
+            }
+            builder.unknown_attributes(&kinds);
+        }
+        Ok(Verdict::Reply { len: finish(builder)?, error: true })
+    }
+
+    /// Takes the response out of the budget of Binding responses.
+    fn charge(&mut self, from: &FromClassic<'_>) -> Result<(), DropReason> {
+        let FromClassic { policy, now, path, .. } = *from;
+        let source = Source {
+            rate: policy.unauthenticated,
+            now: now.instant,
+            ip: path.five_tuple.client.ip(),
+            address: SourceAddress::of(path.five_tuple.transport),
+        };
+        self.budgets.charge_response(source, Method::BINDING, self.outbox)
+    }
+}
+
+fn finish(builder: MessageBuilder<'_>) -> Result<u16, DropReason> {
+    builder.finish().and_then(|len| u16::try_from(len).ok()).ok_or(DropReason::TooLong)
+}
+
+/// The address of ours that a client sees its answer come from, as far as that is known.
+fn source_of(policy: &Policy, path: &ClientPath) -> SocketAddr {
+    to_public(policy, PeerAddr(path.five_tuple.server.0))
+}
+
+/// The attributes that RFC 3489 wants understood and that are not.
+fn unknown<'a>(
+    message: &ClassicMessage<'a>,
+    discovery: bool,
+) -> impl Iterator<Item = AttributeType> + use<'a> {
+    message.attributes().map(|attribute| attribute.kind).filter(move |kind| {
+        let known = match *kind {
+            AttributeType::CHANGE_REQUEST => discovery,
+            AttributeType::RESPONSE_ADDRESS => false,
+            AttributeType(number) => (1..=AttributeType::REFLECTED_FROM.0).contains(&number),
+        };
+        kind.is_comprehension_required() && !known
+    })
+}

@@ -1,0 +1,121 @@
+//! Connect (RFC 6062 §5.2): a connection with a peer, from the relayed address. The request waits until it is
+//! made or has failed.
+
+use alloc::boxed::Box;
+
+use stun_wire::AttributeType;
+use turn_types::{ConnectionId, Instant, PendingId, RelayProtocol, WorkerId};
+
+use crate::io::command::TcpCommand;
+use crate::io::event::ConnectError;
+use crate::io::notice::Refusal;
+use crate::io::request::Authenticated;
+use crate::io::responder::Responder;
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::policy::Policy;
+use crate::policy::peers::{is_reachable_by_tcp, judge, read_peer};
+use crate::random::Random;
+use crate::store::allocations::{Allocations, Slot};
+use crate::store::connection::PeerConnection;
+use crate::store::new_peers::NewPeers;
+use crate::store::outbox::Outbox;
+use crate::store::pending::{Pending, PendingConnect, Waiting};
+
+/// The stores that Connect works on.
+#[derive(Debug)]
+pub(crate) struct Connect<'a> {
+    pub(crate) allocations: &'a mut Allocations,
+    pub(crate) pending: &'a mut Pending,
+    pub(crate) new_peers: &'a mut NewPeers,
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) random: &'a mut Random,
+    pub(crate) worker: WorkerId,
+}
+
+/// The answer to [`TcpCommand::Connect`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connected {
+    pub(crate) pending: PendingId,
+    pub(crate) connection: ConnectionId,
+    pub(crate) result: Result<(), ConnectError>,
+}
+
+impl Connect<'_> {
+    pub(crate) fn handle(
+        &mut self,
+        own: &Authenticated<'_>,
+        slot: Slot,
+    ) -> Result<Verdict, Refusal> {
+        let Authenticated { request, responder, .. } = *own;
+        let (policy, now, message) = (request.policy, request.now.instant, &request.message);
+        let allocation = self.allocations.get(slot);
+        if allocation.protocol != RelayProtocol::Tcp {
+            return Err(Refusal::RelayProtocol);
+        }
+        let (peer, named) = message
+            .first(AttributeType::XOR_PEER_ADDRESS)
+            .and_then(|value| read_peer(policy, value, message.transaction_id()))
+            // There is no listener on port 0.
+            .filter(|(peer, _)| peer.port() != 0)
+            .ok_or(Refusal::BadRequest)?;
+        let socket = allocation.socket(peer.family(), now).ok_or(Refusal::PeerFamilyMismatch)?;
+        if allocation.connections.is_with(peer) {
+            return Err(Refusal::ConnectionExists);
+        }
+        // The relay itself listens where its connections leave from: it would call itself.
+        let is_itself = socket.local.0 == peer.0;
+        let relay = socket.relay;
+        judge(policy, peer.ip(), named)
+            .filter(|own| is_reachable_by_tcp(own, peer.port()) && !is_itself)
+            .ok_or(Refusal::PeerForbidden)?;
+        if !self.allocations.has_room_for_connection(slot) || self.pending.is_full_of_connects() {
+            return Err(Refusal::ConnectionLimit);
+        }
+        // Each counts, as ports can be scanned by it.
+        self.new_peers.take(policy, now, allocation, 1)?;
+        let connection = self.allocations.free_connection_id(self.worker, self.random);
+        let responder = responder.clone();
+        let key = (responder.path.five_tuple, responder.transaction);
+        let waiting = Waiting::Connect(Box::new(PendingConnect { responder, connection }));
+        let pending = self.pending.insert(now, key, waiting);
+        let connecting = PeerConnection::connecting(connection, peer, now);
+        self.allocations.add_connection(slot, connecting);
+        self.outbox.tcp(TcpCommand::Connect { pending, connection, relay, peer });
+        Ok(Verdict::Wait)
+    }
+
+    /// Handles a connection that was made, or was not. Returns the verdict of the Connect.
+    pub(crate) fn peer_connected(
+        &mut self,
+        (policy, now): (&Policy, Instant),
+        connected: Connected,
+        reply: &mut ReplyBuffer,
+    ) -> Option<(Responder, Verdict)> {
+        let Connected { pending, connection, result } = connected;
+        let Some(waiting) = self.pending.take_connect(pending) else {
+            // The Connect has been given up.
+            if result.is_ok() {
+                self.outbox.tcp(TcpCommand::Close { connection });
+            }
+            return None;
+        };
+        let PendingConnect { responder, connection: wanted } = waiting;
+        debug_assert_eq!(wanted, connection, "each command is answered by its own event");
+        let made = result.is_ok() && self.allocations.connected(connection, now);
+        if made {
+            let verdict = responder.success(policy, reply, |builder| {
+                builder.connection_id(connection.0);
+            });
+            return Some((responder, verdict));
+        }
+        let known = self.allocations.remove_connection(connection);
+        if result.is_ok() && !known {
+            // Its allocation has ended, or the rules forbid its peer now.
+            self.outbox.tcp(TcpCommand::Close { connection });
+        }
+        let reason = Refusal::ConnectionFailed;
+        self.outbox.refused(&responder, reason);
+        let verdict = responder.error(policy, reply, reason, |_| ());
+        Some((responder, verdict))
+    }
+}

@@ -1,0 +1,102 @@
+//! CreatePermission (RFC 8656 §10.2): all of its XOR-PEER-ADDRESS attributes are installed, or none.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use stun_wire::AttributeType;
+use turn_types::{Instant, IpFamily};
+
+use crate::io::notice::Refusal;
+use crate::io::request::{Authenticated, Request};
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::limits::PEERS_PER_REQUEST_MAX;
+use crate::policy::Policy;
+use crate::policy::peers::{judge, read_peer};
+use crate::store::allocations::{Allocations, Slot};
+use crate::store::new_peers::NewPeers;
+use crate::store::outbox::Outbox;
+use crate::store::permission::Permission;
+
+/// The stores that CreatePermission and ChannelBind work on.
+#[derive(Debug)]
+pub(crate) struct Permit<'a> {
+    pub(crate) allocations: &'a mut Allocations,
+    pub(crate) new_peers: &'a mut NewPeers,
+    pub(crate) outbox: &'a mut Outbox,
+}
+
+impl Permit<'_> {
+    pub(crate) fn create_permission(
+        &mut self,
+        own: &Authenticated<'_>,
+        slot: Slot,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        let Authenticated { request, responder, .. } = *own;
+        let (policy, now) = (request.policy, request.now.instant);
+        let peers = named_peers(&request)?;
+        let allocation = self.allocations.get(slot);
+        if peers.iter().any(|peer| allocation.socket(IpFamily::of(peer.local), now).is_none()) {
+            return Err(Refusal::PeerFamilyMismatch);
+        }
+        let expires = now + policy.lifetimes.permission;
+        let permissions = peers
+            .iter()
+            .map(|peer| {
+                let own = judge(policy, peer.local, peer.named).ok_or(Refusal::PeerForbidden)?;
+                Ok(Permission { ip: peer.local, expires, own })
+            })
+            .collect::<Result<Vec<_>, Refusal>>()?;
+        self.make_room(slot, now, policy, permissions.iter().map(|permission| permission.ip))?;
+        for permission in permissions {
+            self.allocations.permit(slot, permission);
+        }
+        self.allocations.arm(slot);
+        Ok(responder.success(policy, reply, |_| ()))
+    }
+
+    /// Makes room for permissions of these distinct addresses within the limit, by removing expired ones, and
+    /// takes them out of the budget of new peers.
+    pub(super) fn make_room(
+        &mut self,
+        slot: Slot,
+        now: Instant,
+        policy: &Policy,
+        ips: impl Iterator<Item = IpAddr>,
+    ) -> Result<(), Refusal> {
+        self.allocations.reclaim(slot, now, self.outbox);
+        let allocation = self.allocations.get(slot);
+        let held = &allocation.permissions;
+        let new = ips.filter(|ip| !held.holds(*ip)).count();
+        let limit = usize::try_from(policy.quotas.permissions).unwrap_or(usize::MAX);
+        if held.len() + new > limit {
+            return Err(Refusal::PermissionLimit);
+        }
+        self.new_peers.take(policy, now, allocation, new)
+    }
+}
+
+/// A peer address in the form that packets carry, and as the request named it.
+struct NamedPeer {
+    local: IpAddr,
+    named: IpAddr,
+}
+
+/// The distinct addresses that the request names. Ports do not count (RFC 8656 §10.2).
+fn named_peers(request: &Request<'_>) -> Result<Vec<NamedPeer>, Refusal> {
+    let message = &request.message;
+    let mut peers: Vec<NamedPeer> = Vec::new();
+    let attributes = message.attributes().filter(|a| a.kind == AttributeType::XOR_PEER_ADDRESS);
+    for (index, attribute) in attributes.enumerate() {
+        if index == PEERS_PER_REQUEST_MAX {
+            return Err(Refusal::PermissionLimit);
+        }
+        let (peer, named) = read_peer(request.policy, attribute.value, message.transaction_id())
+            .ok_or(Refusal::BadRequest)?;
+        let local = peer.ip();
+        if !peers.iter().any(|other| other.local == local) {
+            peers.push(NamedPeer { local, named });
+        }
+    }
+    if peers.is_empty() { Err(Refusal::BadRequest) } else { Ok(peers) }
+}

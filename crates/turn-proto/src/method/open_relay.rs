@@ -1,0 +1,292 @@
+//! The relay sockets of an Allocate: claiming their ports, and the allocation once they are open.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use turn_types::{Instant, IpFamily, PendingId, RelayId, RelayedAddr};
+
+use super::allocate::{Allocate, write_allocation};
+use crate::io::command::Command;
+use crate::io::event::OpenRelayError;
+use crate::io::notice::{Refusal, Traffic};
+use crate::io::responder::Responder;
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::limits::PORT_ATTEMPTS_MAX;
+use crate::policy::Policy;
+use crate::policy::ports::PortRequirement;
+use crate::store::allocation::{Allocation, RelaySocket};
+use crate::store::bandwidth::Bucket;
+use crate::store::channel::Channels;
+use crate::store::connection::PeerConnections;
+use crate::store::mobility::Mobility;
+use crate::store::pending::Waiting;
+use crate::store::pending_allocation::{ClaimedPort, PendingAllocation, SocketState};
+use crate::store::permission::Permissions;
+use crate::store::registry::Reservation;
+
+/// The answer to [`Command::OpenRelay`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) pending: PendingId,
+    pub(crate) relay: RelayId,
+    pub(crate) result: Result<(), OpenRelayError>,
+}
+
+impl Allocate<'_> {
+    /// Claims the port of a reservation.
+    pub(super) fn claim_reserved(
+        &mut self,
+        policy: &Policy,
+        reservation: Reservation,
+    ) -> Result<ClaimedPort, Refusal> {
+        let at = reservation.relayed;
+        // An address that was removed and came back has other leases.
+        let relay = policy.relay.iter().find(|relay| relay.local == at.ip());
+        let relay = relay.filter(|relay| reservation.lease.is_of(&relay.ports));
+        let public = relay.ok_or(Refusal::BadReservationToken)?.public;
+        Ok(ClaimedPort {
+            relay: self.ids.next_relay(),
+            at,
+            public: RelayedAddr(SocketAddr::new(public, at.port())),
+            lease: reservation.lease,
+            next: None,
+            requirement: None,
+        })
+    }
+
+    /// Claims a free port on one of the relay addresses of a family, beginning with a random one.
+    pub(super) fn claim(
+        &mut self,
+        policy: &Policy,
+        family: IpFamily,
+        requirement: PortRequirement,
+    ) -> Result<ClaimedPort, Refusal> {
+        let count = policy.relay_of(family).count();
+        if count == 0 {
+            return Err(Refusal::FamilyUnsupported);
+        }
+        let start = usize::try_from(self.random.u64() % count as u64).unwrap_or(0);
+        for relay in policy.relay_of(family).cycle().skip(start).take(count) {
+            let random = self.random.u64();
+            if let Some((lease, next)) = relay.ports.claim(policy.ports, requirement, random) {
+                let port = lease.port();
+                return Ok(ClaimedPort {
+                    relay: self.ids.next_relay(),
+                    at: RelayedAddr(SocketAddr::new(relay.local, port)),
+                    public: RelayedAddr(SocketAddr::new(relay.public, port)),
+                    lease,
+                    next,
+                    requirement: Some(requirement),
+                });
+            }
+        }
+        Err(Refusal::PortsExhausted)
+    }
+
+    /// Claims a port of each family; one of both is enough.
+    pub(super) fn claim_both(
+        &mut self,
+        policy: &Policy,
+        requirement: PortRequirement,
+        allocation: &mut PendingAllocation,
+    ) -> Result<(), Refusal> {
+        for family in IpFamily::ALL {
+            let claimed = self.claim(policy, family, requirement);
+            allocation.set(family, claimed.map_or_else(SocketState::Failed, SocketState::Opening));
+        }
+        if allocation.waits() { Ok(()) } else { Err(Refusal::PortsExhausted) }
+    }
+
+    /// Opens the relay sockets of an Allocate, which waits for them.
+    pub(super) fn open(&mut self, now: Instant, allocation: PendingAllocation) {
+        let key = (allocation.responder.path.five_tuple, allocation.responder.transaction);
+        let protocol = allocation.protocol;
+        let ports: Vec<_> = allocation.opening().map(|port| (port.relay, port.at)).collect();
+        let pending = self.pending.insert(now, key, Waiting::Relay(Box::new(allocation)));
+        for (relay, at) in ports {
+            self.outbox.open((pending, protocol), relay, at);
+        }
+    }
+
+    /// Handles the opening of a relay socket, or its failure. Returns the verdict of the Allocate behind the
+    /// last one.
+    pub(crate) fn relay_opened(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        opened: Opened,
+        reply: &mut ReplyBuffer,
+    ) -> Option<(Responder, Verdict)> {
+        let Opened { pending, relay, result } = opened;
+        let waiting = self.pending.allocation(pending);
+        let taken =
+            waiting.and_then(|waiting| Some((waiting.protocol, waiting.take_opening(relay)?)));
+        let Some((protocol, (family, port))) = taken else {
+            // The Allocate has been given up.
+            if result.is_ok() {
+                self.outbox.command(Command::CloseRelay { relay });
+            }
+            return None;
+        };
+        let next = match result {
+            Ok(()) => {
+                port.lease.mark_open(protocol);
+                SocketState::Open(port)
+            }
+            Err(OpenRelayError::PortTaken) => self.try_another(policy, pending, port),
+            Err(OpenRelayError::Exhausted) => SocketState::Failed(Refusal::SystemExhausted),
+        };
+        let waiting = self.pending.allocation(pending)?;
+        waiting.set(family, next);
+        if waiting.waits() {
+            return None;
+        }
+        let allocation = self.pending.take_allocation(pending)?;
+        Some(self.finish(policy, now, allocation, reply))
+    }
+
+    /// Another process on this host has the port: claims another one, a bounded number of times.
+    fn try_another(
+        &mut self,
+        policy: &Policy,
+        pending: PendingId,
+        port: ClaimedPort,
+    ) -> SocketState {
+        let ClaimedPort { at, lease, requirement, .. } = port;
+        let Some(waiting) = self.pending.allocation(pending) else {
+            return SocketState::Failed(Refusal::PortsExhausted);
+        };
+        waiting.taken.push(lease);
+        let protocol = waiting.protocol;
+        let tried = u32::try_from(waiting.taken.len()).unwrap_or(u32::MAX);
+        let claimed = match requirement {
+            Some(requirement) if tried < PORT_ATTEMPTS_MAX => {
+                self.claim(policy, at.family(), requirement)
+            }
+            Some(_) | None => Err(Refusal::PortsExhausted),
+        };
+        match claimed {
+            Ok(port) => {
+                self.outbox.open((pending, protocol), port.relay, port.at);
+                SocketState::Opening(port)
+            }
+            Err(reason) => SocketState::Failed(reason),
+        }
+    }
+
+    /// Makes the allocation, or refuses it, when all sockets are open or have failed.
+    fn finish(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        pending: PendingAllocation,
+        reply: &mut ReplyBuffer,
+    ) -> (Responder, Verdict) {
+        let responder = pending.responder.clone();
+        let verdict = match self.make_allocation(policy, now, pending) {
+            Ok((allocation, lifetime)) => {
+                self.outbox.created(&allocation);
+                let verdict = responder.success(policy, reply, |builder| {
+                    write_allocation(builder, &allocation, lifetime);
+                });
+                self.allocations.insert(allocation);
+                verdict
+            }
+            Err(reason) => {
+                self.outbox.refused(&responder, reason);
+                responder.error(policy, reply, reason, |_| ())
+            }
+        };
+        (responder, verdict)
+    }
+
+    fn make_allocation(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        mut pending: PendingAllocation,
+    ) -> Result<(Allocation, Duration), Refusal> {
+        let token = match self.reserve_next(policy, now, &mut pending) {
+            Ok(token) => token,
+            Err(reason) => {
+                pending.abandon(self.outbox);
+                return Err(reason);
+            }
+        };
+        let PendingAllocation { responder, grant, lifetime, mobile, quota, protocol, .. } = pending;
+        let serves = |at: RelayedAddr| policy.relay.iter().any(|relay| relay.local == at.ip());
+        let (mut sockets, mut relayed, mut failed) = ([None, None], [None, None], None);
+        for (family, socket) in IpFamily::ALL.into_iter().zip(pending.sockets) {
+            match socket {
+                // A reload took the address away while the socket was being opened.
+                SocketState::Open(port) if !serves(port.at) => {
+                    self.outbox.close_relay(port.relay, port.lease);
+                    failed = Some((family, Refusal::SystemExhausted));
+                }
+                SocketState::Open(ClaimedPort { relay, at, public, lease, .. }) => {
+                    let expires = now + lifetime;
+                    let socket = RelaySocket { relay, local: at, lease, expires };
+                    sockets[family.index()] = Some(socket);
+                    relayed[family.index()] = Some(public);
+                }
+                SocketState::Failed(reason) => failed = Some((family, reason)),
+                SocketState::NotRequested | SocketState::Opening(_) => {}
+            }
+        }
+        if sockets.iter().all(Option::is_none) {
+            return Err(failed.map_or(Refusal::SystemExhausted, |(_, reason)| reason));
+        }
+        let id = self.ids.next_allocation();
+        let mobility = mobile.then(|| {
+            let location = self.registry.locate(id, self.ids.worker());
+            Box::new(Mobility::new(&policy.auth.nonce_key, location))
+        });
+        let allocation = Allocation {
+            id,
+            path: responder.path,
+            attached: true,
+            mobility,
+            grant,
+            _quota: quota,
+            created: now,
+            transaction: responder.transaction,
+            token,
+            address_error: failed,
+            relayed,
+            sockets,
+            permissions: Permissions::default(),
+            channels: Channels::default(),
+            protocol,
+            connections: PeerConnections::default(),
+            traffic: Traffic::default(),
+            to_peer: Bucket::new(now),
+            to_client: Bucket::new(now),
+        };
+        Ok((allocation, lifetime))
+    }
+
+    /// Reserves the port behind that of an EVEN-PORT allocation.
+    fn reserve_next(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        pending: &mut PendingAllocation,
+    ) -> Result<Option<[u8; 8]>, Refusal> {
+        let next = pending.sockets.iter_mut().find_map(|socket| match socket {
+            SocketState::Open(port) => port.next.take().map(|lease| (port.at, lease)),
+            SocketState::NotRequested | SocketState::Failed(_) | SocketState::Opening(_) => None,
+        });
+        let Some((at, lease)) = next else { return Ok(None) };
+        let relayed = RelayedAddr(SocketAddr::new(at.ip(), lease.port()));
+        let expires = now + policy.lifetimes.reservation;
+        let token = self.random.u64().to_be_bytes();
+        let account = pending.quota.account().clone();
+        let customer = pending.quota.customer();
+        let reservation = Reservation { relayed, lease, account, customer, expires };
+        self.registry.reserve(token, reservation, now)?;
+        *self.sweep_at = Some(self.sweep_at.map_or(expires, |at| at.min(expires)));
+        Ok(Some(token))
+    }
+}

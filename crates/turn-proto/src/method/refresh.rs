@@ -1,0 +1,26 @@
+//! Refresh (RFC 8656 §8.2): refreshes an allocation or, with LIFETIME 0, ends it at once. In a dual allocation
+//! REQUESTED-ADDRESS-FAMILY names one relayed address; without it both are meant. With a mobility ticket see
+//! [`crate::mobility::by_ticket`].
+
+use crate::io::notice::Refusal;
+use crate::io::request::Authenticated;
+use crate::io::responder::whole_seconds;
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::io::worker::RefreshRequest;
+use crate::store::allocations::{Allocations, Slot};
+use crate::store::outbox::Outbox;
+
+pub(crate) fn handle(
+    own: &Authenticated<'_>,
+    (allocations, slot): (&mut Allocations, Slot),
+    outbox: &mut Outbox,
+    reply: &mut ReplyBuffer,
+) -> Result<Verdict, Refusal> {
+    let Authenticated { request, grant, responder } = *own;
+    let wanted = RefreshRequest::read(&request.message)?;
+    let (policy, now) = (request.policy, request.now);
+    let lifetime = allocations.refresh((policy, now), slot, (grant, wanted), outbox)?;
+    Ok(responder.success(policy, reply, |builder| {
+        builder.lifetime(whole_seconds(lifetime));
+    }))
+}

@@ -1,0 +1,132 @@
+//! Refresh by a mobility ticket (RFC 8016 §3.2): refreshes an allocation as any Refresh does, and lets its client
+//! have another 5-tuple. The response has the next ticket; the one that was used is void, but for a retransmission
+//! of the same request, which is answered again.
+
+use stun_wire::{AttributeType, Message, Method};
+
+use super::Moves;
+use super::claim::{answered, claim, respond};
+use crate::credentials::ticket::{Ticket, TicketBody};
+use crate::io::notice::Refusal;
+use crate::io::request::Authenticated;
+use crate::io::responder::Responder;
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::io::worker::{RefreshRequest, TicketRefresh};
+use crate::policy::Policy;
+use crate::store::allocations::Slot;
+use crate::store::mobility::Next;
+
+impl Moves<'_> {
+    /// Handles a Refresh on a 5-tuple that has no allocation.
+    pub(crate) fn refresh_from_elsewhere(
+        &mut self,
+        own: &Authenticated<'_>,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        let Authenticated { request, responder, .. } = *own;
+        let Some(value) = request.message.first(AttributeType::MOBILITY_TICKET) else {
+            return Err(Refusal::NoAllocation);
+        };
+        let refresh = read(own, value)?;
+        let id = refresh.ticket.allocation;
+        let worker = self.registry.location_of(id).ok_or(Refusal::BadTicket)?;
+        // An allocation between two workers is asked for again, wherever it is by then.
+        if worker != self.ids.worker() || self.allocations.of_id(id).is_none() {
+            return self.ask_worker(worker, &request, refresh, responder);
+        }
+        if self.pending.is_opening(&refresh.five_tuple) {
+            return Err(Refusal::AllocationExists);
+        }
+        let now = (request.policy, request.now);
+        let (slot, granted) = claim(now, &refresh, self.allocations, self.outbox)?;
+        if granted.ticket.is_some() {
+            self.allocations.expect_at(slot, Next::Here(*request.path));
+        }
+        Ok(respond(request.policy, responder, granted, reply))
+    }
+
+    /// Handles a Refresh by ticket on the 5-tuple of an allocation, which must be that of the ticket.
+    pub(crate) fn refresh_by_own_ticket(
+        &mut self,
+        own: &Authenticated<'_>,
+        (slot, value): (Slot, &[u8]),
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        let Authenticated { request, responder, .. } = *own;
+        let refresh = read(own, value)?;
+        if refresh.ticket.allocation != self.allocations.get(slot).id {
+            return Err(Refusal::AllocationExists);
+        }
+        let now = (request.policy, request.now);
+        let (_, granted) = claim(now, &refresh, self.allocations, self.outbox)?;
+        Ok(respond(request.policy, responder, granted, reply))
+    }
+
+    /// Answers a retransmission of a Refresh by ticket on the 5-tuple of an allocation again.
+    pub(crate) fn answer_again(
+        &self,
+        own: &Authenticated<'_>,
+        slot: Slot,
+        reply: &mut ReplyBuffer,
+    ) -> Option<Verdict> {
+        let Authenticated { request, responder, .. } = *own;
+        let five_tuple = &request.path.five_tuple;
+        let allocation = self.allocations.get(slot);
+        let granted = answered(allocation, five_tuple, responder.transaction)?;
+        Some(respond(request.policy, responder, granted, reply))
+    }
+
+    /// Handles an authenticated request on a 5-tuple where a client is expected, or may be: a retransmission
+    /// is answered again, anything else waits for the allocation. `None` for any other 5-tuple.
+    pub(crate) fn handle_before_arrival(
+        &mut self,
+        own: &Authenticated<'_>,
+        has_waited: bool,
+        reply: &mut ReplyBuffer,
+    ) -> Option<Result<Verdict, Refusal>> {
+        let Authenticated { request, grant, responder } = *own;
+        let five_tuple = &request.path.five_tuple;
+        if let Some(client) = self.expected.get(five_tuple, request.now.instant) {
+            if !client.grant.is_same_user(grant) {
+                return Some(Err(Refusal::WrongUser));
+            }
+            if client.transaction == responder.transaction {
+                return Some(Ok(respond(request.policy, responder, client.granted, reply)));
+            }
+        } else if !self.pending.is_moving(five_tuple) {
+            return None;
+        }
+        Some(Ok(self.queue_request(&request, has_waited)))
+    }
+}
+
+/// Returns true for a Refresh by a ticket of ours. Its sender is not authenticated by that.
+pub(crate) fn is_by_ticket(policy: &Policy, message: &Message<'_>) -> bool {
+    let ticket = message.first(AttributeType::MOBILITY_TICKET);
+    policy.mobility
+        && message.method() == Method::REFRESH
+        && ticket.is_some_and(|value| Ticket::open(&policy.auth.nonce_key, value).is_some())
+}
+
+fn read(own: &Authenticated<'_>, value: &[u8]) -> Result<TicketRefresh, Refusal> {
+    let Authenticated { request, grant, responder } = *own;
+    Ok(TicketRefresh {
+        ticket: read_ticket(request.policy, responder, value)?,
+        request: RefreshRequest::read(&request.message)?,
+        grant: grant.clone(),
+        five_tuple: request.path.five_tuple,
+        transaction: responder.transaction,
+    })
+}
+
+fn read_ticket(
+    policy: &Policy,
+    responder: &Responder,
+    value: &[u8],
+) -> Result<TicketBody, Refusal> {
+    // Without integrity a ticket would be a credential (RFC 8016 §6).
+    if !policy.mobility || !responder.has_integrity() {
+        return Err(Refusal::MobilityForbidden);
+    }
+    Ticket::open(&policy.auth.nonce_key, value).ok_or(Refusal::BadTicket)
+}

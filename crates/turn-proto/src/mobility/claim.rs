@@ -1,0 +1,81 @@
+//! Claiming an allocation by its ticket, at the worker that has it.
+
+use turn_types::{FiveTuple, Now};
+
+use super::path::mobile_slot;
+use crate::credentials::ticket::TicketBody;
+use crate::io::notice::Refusal;
+use crate::io::responder::{Responder, whole_seconds};
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::io::worker::{Granted, TicketRefresh};
+use crate::policy::Policy;
+use crate::store::allocation::Allocation;
+use crate::store::allocations::{Allocations, Slot};
+use crate::store::mobility::Answered;
+use crate::store::outbox::Outbox;
+use stun_wire::TransactionId;
+
+/// Refreshes an allocation by its ticket, and makes the next ticket. The caller notes where its client is
+/// expected.
+pub(super) fn claim(
+    (policy, now): (&Policy, Now),
+    refresh: &TicketRefresh,
+    allocations: &mut Allocations,
+    outbox: &mut Outbox,
+) -> Result<(Slot, Granted), Refusal> {
+    let TicketRefresh { ticket, grant, request, five_tuple, transaction } = refresh;
+    let slot = mobile_slot(allocations, now.instant, ticket.allocation);
+    let slot = slot.ok_or(Refusal::BadTicket)?;
+    let allocation = allocations.get(slot);
+    if !allocation.grant.may_be_moved_by(grant) {
+        return Err(Refusal::WrongUser);
+    }
+    if let Some(granted) = answered(allocation, five_tuple, *transaction) {
+        return Ok((slot, granted));
+    }
+    let TicketBody { allocation: id, serial } = *ticket;
+    let valid = allocation.mobility.as_ref().is_some_and(|held| held.accepts(serial, five_tuple));
+    if !valid {
+        return Err(Refusal::BadTicket);
+    }
+    let lifetime = allocations.refresh((policy, now), slot, (grant, *request), outbox)?;
+    let lifetime = whole_seconds(lifetime);
+    // A Refresh may have been its end, or that of one relayed address.
+    if allocations.of_id(id).is_none() {
+        return Ok((slot, Granted { lifetime, ticket: None }));
+    }
+    let Some(mobility) = &mut allocations.get_mut(slot).mobility else {
+        return Err(Refusal::BadTicket);
+    };
+    mobility.renew(&policy.auth.nonce_key);
+    let (five_tuple, transaction) = (*five_tuple, *transaction);
+    mobility.answered = Some(Answered { five_tuple, transaction, serial, lifetime });
+    Ok((slot, Granted { lifetime, ticket: Some(mobility.ticket) }))
+}
+
+/// The response to a Refresh by ticket that was answered, if this is a retransmission of it.
+pub(super) fn answered(
+    allocation: &Allocation,
+    five_tuple: &FiveTuple,
+    transaction: TransactionId,
+) -> Option<Granted> {
+    let mobility = allocation.mobility.as_ref()?;
+    let answered = mobility.answered?;
+    (answered.five_tuple == *five_tuple && answered.transaction == transaction)
+        .then_some(Granted { lifetime: answered.lifetime, ticket: Some(mobility.ticket) })
+}
+
+/// Writes the response to a Refresh by ticket.
+pub(super) fn respond(
+    policy: &Policy,
+    responder: &Responder,
+    granted: Granted,
+    reply: &mut ReplyBuffer,
+) -> Verdict {
+    responder.success(policy, reply, |builder| {
+        builder.lifetime(granted.lifetime);
+        if let Some(ticket) = &granted.ticket {
+            builder.mobility_ticket(ticket.as_bytes());
+        }
+    })
+}

@@ -1,0 +1,244 @@
+//! A move from one worker to another.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use turn_types::{AllocationId, FiveTuple, Instant, Now, RelayId, WorkerId};
+
+use super::Moves;
+use super::claim::{claim, respond};
+use super::path::mobile_slot;
+use crate::io::command::Command;
+use crate::io::notice::{EndReason, Notice, Refusal};
+use crate::io::request::Request;
+use crate::io::responder::Responder;
+use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::io::worker::{Fetch, Promise, Question, TicketRefresh, WorkerAnswer};
+use crate::limits::{MOVE_AGAIN_AFTER, MOVE_WITHIN};
+use crate::policy::Policy;
+use crate::store::allocation::Allocation;
+use crate::store::expected_clients::ExpectedClient;
+use crate::store::mobility::Next;
+use crate::store::pending::{PendingMove, Waiting};
+
+/// An allocation on its way to another worker. Dropping it ends it and gives back what it holds.
+#[derive(Debug)]
+pub struct Departure {
+    allocation: Box<Allocation>,
+    five_tuple: FiveTuple,
+}
+
+/// Two names of one relay socket: at the worker that it came from, and here.
+pub type Renamed = (RelayId, RelayId);
+
+impl Departure {
+    /// The relay sockets that go with it, by their names at the worker that it comes from.
+    pub fn relays(&self) -> impl Iterator<Item = RelayId> {
+        self.allocation.sockets.iter().flatten().map(|socket| socket.relay)
+    }
+
+    /// The allocation.
+    #[must_use]
+    pub fn allocation(&self) -> AllocationId {
+        self.allocation.id
+    }
+}
+
+/// At the worker that the client comes to.
+impl Moves<'_> {
+    /// Asks the worker that has the allocation of a ticket; the request waits.
+    pub(super) fn ask_worker(
+        &mut self,
+        worker: WorkerId,
+        request: &Request<'_>,
+        refresh: TicketRefresh,
+        responder: &Responder,
+    ) -> Result<Verdict, Refusal> {
+        if self.pending.is_full() || self.expected.is_full() {
+            return Err(Refusal::SystemExhausted);
+        }
+        let now = request.now.instant;
+        let waiting = PendingMove {
+            responder: responder.clone(),
+            path: *request.path,
+            refresh: refresh.clone(),
+            began: now,
+            asked: now,
+        };
+        let key = (request.path.five_tuple, responder.transaction);
+        let waiting = Waiting::Worker(Box::new(waiting));
+        let pending = self.pending.insert(now, key, waiting);
+        let question = Box::new(Question { pending, asker: self.ids.worker(), refresh });
+        self.outbox.command(Command::AskWorker { worker, question });
+        self.repeat_at(now + MOVE_AGAIN_AFTER);
+        Ok(Verdict::Wait)
+    }
+
+    /// Asks the workers again that have not answered, or could not be asked.
+    pub(crate) fn repeat_moves(&mut self, now: Instant) {
+        let is_due = |asked: Instant| now.saturating_since(asked) >= MOVE_AGAIN_AFTER;
+        let (mut questions, mut asked_last) = (Vec::new(), Vec::new());
+        for (pending, waiting) in self.pending.moves() {
+            if is_due(waiting.asked) {
+                waiting.asked = now;
+                questions.push((pending, waiting.refresh.clone()));
+            }
+            asked_last.push(waiting.asked);
+        }
+        let asker = self.ids.worker();
+        for (pending, refresh) in questions {
+            // It may have moved on since, or have ended: any worker can answer that.
+            let location = self.registry.location_of(refresh.ticket.allocation);
+            let worker = location.unwrap_or(asker);
+            let question = Box::new(Question { pending, asker, refresh });
+            self.outbox.command(Command::AskWorker { worker, question });
+        }
+        let fetched: Vec<_> = self.expected.fetched().collect();
+        for (five_tuple, asked) in fetched {
+            if is_due(asked) {
+                self.fetch(&five_tuple, now);
+            }
+        }
+        asked_last.extend(self.expected.fetched().map(|(_, asked)| asked));
+        *self.repeat_at = asked_last.into_iter().min().map(|asked| asked + MOVE_AGAIN_AFTER);
+    }
+
+    /// Answers the client after the other worker has answered.
+    pub(crate) fn worker_answered(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        answer: WorkerAnswer,
+        reply: &mut ReplyBuffer,
+    ) -> Option<(Responder, Verdict)> {
+        let began = self.pending.move_began(answer.pending)?;
+        if matches!(answer.result, Err(Refusal::MoveUnavailable))
+            && now.saturating_since(began) < MOVE_WITHIN
+        {
+            return None;
+        }
+        let waiting = self.pending.take_move(answer.pending)?;
+        let PendingMove { responder, path, refresh, .. } = waiting;
+        let allocation = refresh.ticket.allocation;
+        let Promise { granted, grant } = match answer.result {
+            Ok(promise) => promise,
+            Err(reason) => {
+                self.outbox.refused(&responder, reason);
+                let verdict = responder.error(policy, reply, reason, |_| ());
+                self.review_queue(&path.five_tuple, now);
+                return Some((responder, verdict));
+            }
+        };
+        if granted.ticket.is_some() {
+            let before = self.expected.insert(ExpectedClient {
+                allocation,
+                path,
+                grant,
+                transaction: responder.transaction,
+                granted,
+                expires: now + Duration::from_secs(granted.lifetime.into()),
+                asked: None,
+            });
+            if let Some(before) = before {
+                self.review_queue(&before, now);
+            }
+        }
+        self.review_queue(&path.five_tuple, now);
+        let verdict = respond(policy, &responder, granted, reply);
+        Some((responder, verdict))
+    }
+
+    /// Takes an allocation that has arrived. Returns the names that its relay sockets have from now on.
+    pub(crate) fn arrive(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        departure: Departure,
+    ) -> [Option<Renamed>; 2] {
+        let Departure { mut allocation, five_tuple } = departure;
+        let mut renamed = [None; 2];
+        for (socket, renamed) in allocation.sockets.iter_mut().zip(&mut renamed) {
+            if let Some(socket) = socket {
+                let name = self.ids.next_relay();
+                *renamed = Some((socket.relay, name));
+                socket.relay = name;
+            }
+        }
+        let client = self.expected.remove(&five_tuple).filter(|client| now < client.expires);
+        let from = allocation.path.five_tuple;
+        // A client that is not expected any more has gone from here as well, and may come by another ticket.
+        allocation.attached = client.is_some();
+        if let Some(client) = &client {
+            allocation.path = client.path;
+        }
+        let mut ends = false;
+        if let Some(mobility) = &mut allocation.mobility {
+            mobility.next = None;
+            ends = mobility.location.moved_to(self.ids.worker());
+        }
+        let id = allocation.id;
+        let slot = self.allocations.insert_whole(allocation);
+        self.outbox.notice(Notice::AllocationMoved { id, from, to: five_tuple });
+        // A reload may have reached this worker before, and the other one after it left.
+        self.allocations.apply(policy, now, slot, self.outbox);
+        if ends && let Some(slot) = self.allocations.of_id(id) {
+            self.allocations.end(slot, now, EndReason::EndedByOperator, self.outbox);
+        }
+        self.review_queue(&five_tuple, now);
+        renamed
+    }
+}
+
+/// At the worker that has the allocation.
+impl Moves<'_> {
+    pub(crate) fn answer_worker(
+        &mut self,
+        policy: &Policy,
+        now: Now,
+        question: Question,
+    ) -> WorkerAnswer {
+        let Question { pending, asker, refresh } = question;
+        let id = refresh.ticket.allocation;
+        let claimed = claim((policy, now), &refresh, self.allocations, self.outbox);
+        let result = match claimed {
+            Ok((slot, granted)) if granted.ticket.is_some() => {
+                self.allocations.expect_at(slot, Next::Worker(asker, refresh.five_tuple));
+                Ok(Promise { granted, grant: self.allocations.get(slot).grant.clone() })
+            }
+            Ok((_, granted)) => Ok(Promise { granted, grant: refresh.grant }),
+            // It has moved on while the question was on its way, or is on its way itself.
+            Err(Refusal::BadTicket)
+                if self.allocations.of_id(id).is_none()
+                    && self.registry.location_of(id).is_some() =>
+            {
+                Err(Refusal::MoveUnavailable)
+            }
+            Err(reason) => Err(reason),
+        };
+        WorkerAnswer { pending, asker, result }
+    }
+
+    /// Withdraws the routes of an allocation that is to leave; false if it does not leave.
+    pub(crate) fn withdraw(&mut self, now: Instant, fetch: &Fetch) -> bool {
+        let Some(slot) = mobile_slot(self.allocations, now, fetch.allocation) else { return false };
+        let next = self.allocations.get(slot).next();
+        let leaves = next == Some(Next::Worker(fetch.asker, fetch.five_tuple));
+        if leaves {
+            self.allocations.withdraw_routes(slot, self.outbox);
+        }
+        leaves
+    }
+
+    pub(crate) fn depart(&mut self, fetch: &Fetch) -> Option<Departure> {
+        let slot = self.allocations.of_id(fetch.allocation)?;
+        let allocation = self.allocations.remove_whole(slot);
+        Some(Departure { allocation, five_tuple: fetch.five_tuple })
+    }
+
+    /// Takes an allocation back that could not leave.
+    pub(crate) fn take_back(&mut self, policy: &Policy, now: Instant, departure: Departure) {
+        let slot = self.allocations.insert_whole(departure.allocation);
+        self.allocations.update_routes(policy, now, slot, self.outbox);
+    }
+}

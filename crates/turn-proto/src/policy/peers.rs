@@ -1,0 +1,73 @@
+//! Peers as clients name them and as sockets know them. Behind 1:1 NAT a relay address has a public
+//! form that clients use and a local one that packets carry; and a peer that is an address of ours
+//! may be reached only where another allocation lives.
+
+use alloc::sync::Arc;
+use core::net::{IpAddr, SocketAddr};
+
+use stun_wire::{TransactionId, value};
+use turn_types::PeerAddr;
+
+use super::Policy;
+use super::peer_rules::PeerAccess;
+use super::ports::RelayPorts;
+
+/// For a permitted peer that is an address of ours: the ports there, of which only those of live
+/// allocations may be reached.
+pub(crate) type OwnPorts = Option<Arc<RelayPorts>>;
+
+/// Reads an XOR-PEER-ADDRESS: the peer in its local form, and the IP address as it was named.
+pub(crate) fn read_peer(
+    policy: &Policy,
+    value: &[u8],
+    id: TransactionId,
+) -> Option<(PeerAddr, IpAddr)> {
+    let named = value::xor_address(value, id).ok()?;
+    let local = to_local(policy, named.ip());
+    Some((PeerAddr(SocketAddr::new(local, named.port())), named.ip()))
+}
+
+/// The address that packets to and from `ip` carry.
+fn to_local(policy: &Policy, ip: IpAddr) -> IpAddr {
+    policy.relay.iter().find(|relay| relay.public == ip).map_or(ip, |relay| relay.local)
+}
+
+/// The address that clients are told for a peer.
+pub(crate) fn to_public(policy: &Policy, peer: PeerAddr) -> SocketAddr {
+    let own = policy.relay.iter().find(|relay| relay.local == peer.ip());
+    own.map_or(peer.0, |relay| SocketAddr::new(relay.public, peer.port()))
+}
+
+/// Applies the peer rules to `local`, which the client named as `named`; `None` forbids it. An address of
+/// ours is permitted with the ports that count as peers there.
+pub(crate) fn judge(policy: &Policy, local: IpAddr, named: IpAddr) -> Option<OwnPorts> {
+    // A rule may be written for either form of an address behind 1:1 NAT.
+    let public = to_public(policy, SocketAddr::new(local, 0).into()).ip();
+    let denied = |ip| ip != local && policy.peer_rules.judge(ip) == PeerAccess::Denied;
+    if denied(named) || denied(public) {
+        return None;
+    }
+    match policy.peer_rules.judge(local) {
+        PeerAccess::Allowed => Some(None),
+        PeerAccess::OwnAddress => {
+            let own = policy.relay.iter().find(|relay| relay.local == local)?;
+            Some(Some(Arc::clone(&own.ports)))
+        }
+        // A rule about the network behind 1:1 NAT, which has the local form: the client named the public one.
+        PeerAccess::Denied if named == public && public != local => {
+            let own = policy.relay.iter().find(|relay| relay.local == local)?;
+            Some(Some(Arc::clone(&own.ports)))
+        }
+        PeerAccess::Denied => None,
+    }
+}
+
+/// Returns true if a permitted peer may be connected to at this port, or connect from it.
+pub(crate) fn is_reachable_by_tcp(own: &OwnPorts, port: u16) -> bool {
+    own.as_ref().is_none_or(|ports| ports.is_listening(port))
+}
+
+/// Returns true if a permitted peer may be reached at this port: any, unless it is an address of ours.
+pub(crate) fn is_reachable(own: &OwnPorts, port: u16) -> bool {
+    own.as_ref().is_none_or(|ports| ports.is_open(port))
+}

@@ -1,0 +1,289 @@
+//! Requests, in the order of RFC 8489 §6.3: is the method served, is the request authentic, are all its
+//! attributes understood; then the rules of the method, a file each. Methods return the refusal as an error; it
+//! is written here.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use stun_wire::{AttributeType, Method};
+use turn_types::{FiveTuple, Instant, Prefix};
+
+use super::state::State;
+use crate::auth::{self, AuthStep};
+use crate::credentials::grant::Grant;
+use crate::io::command::{Command, UserQuery};
+use crate::io::event::UserAnswer;
+use crate::io::notice::{Budget, Refusal};
+use crate::io::request::{Authenticated, Request, is_request_method};
+use crate::io::responder::{Responder, alternate_for, write_alternate};
+use crate::io::verdict::{DropReason, ReplyBuffer, Verdict};
+use crate::limits::WAITING_REQUEST_MAX;
+use crate::method::{binding, connection_bind, refresh};
+use crate::mobility::by_ticket::is_by_ticket;
+use crate::store::allocations::Slot;
+use crate::store::budgets::Source;
+use crate::store::pending::{DeferredRequest, UserLookup, Waiting};
+
+/// The state of a request in the budget of unauthenticated responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Charged {
+    No,
+    Yes,
+}
+
+impl State {
+    /// Handles a new request.
+    pub(super) fn handle_request(
+        &mut self,
+        request: &Request<'_>,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let Request { policy, now, path, message } = *request;
+        if !is_request_method(policy, message.method()) {
+            return Verdict::Drop(DropReason::UnexpectedMethod);
+        }
+        if message.method() == Method::BINDING {
+            return binding::handle(request, &mut self.budgets, &mut self.outbox, reply);
+        }
+        if self.pending.holds(&(path.five_tuple, message.transaction_id())) {
+            return Verdict::Drop(DropReason::AlreadyPending);
+        }
+        // Behind a Refresh by ticket, and judged when that is answered.
+        if self.pending.is_moving(&path.five_tuple)
+            && !matches!(message.method(), Method::ALLOCATE | Method::CONNECTION_BIND)
+            && self.allocations.of_client(&path.five_tuple).is_none()
+        {
+            return self.moves().queue_request(request, false);
+        }
+        let client = path.five_tuple.client;
+        let may_verify = self.budgets.may_verify(Source::of(request));
+        let known = (self.known(now.instant, &path.five_tuple), may_verify);
+        let step = auth::authenticate(policy, now, client, &message, known);
+        self.after_authentication(request, step, Charged::No, reply)
+    }
+
+    /// Handles a request whose user has been looked up.
+    pub(super) fn resume_request(
+        &mut self,
+        request: &Request<'_>,
+        answer: &UserAnswer,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let Request { policy, now, path, message } = *request;
+        let client = path.five_tuple.client;
+        let known = self.known(now.instant, &path.five_tuple);
+        let step = auth::authenticate_found(policy, now, client, &message, (known, answer));
+        self.after_authentication(request, step, Charged::Yes, reply)
+    }
+
+    /// The grant of the allocation of a 5-tuple, or of the one that is expected there.
+    fn known(&mut self, now: Instant, five_tuple: &FiveTuple) -> Option<&Grant> {
+        let grant = match self.live_slot(now, five_tuple) {
+            Some(slot) => &self.allocations.get(slot).grant,
+            None => &self.expected.get(five_tuple, now)?.grant,
+        };
+        // The keys of an open relay prove nothing.
+        (!grant.is_anonymous()).then_some(grant)
+    }
+
+    fn after_authentication(
+        &mut self,
+        request: &Request<'_>,
+        step: AuthStep,
+        charged: Charged,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let responder = Responder::new(request.path, &request.message);
+        match step {
+            AuthStep::Granted(grant, integrity) => {
+                let responder = responder.authenticated(Arc::clone(&grant.user), integrity);
+                if !responder.has_integrity()
+                    && let Err(spent) = self.charge(request, Source::of(request))
+                {
+                    return Verdict::Drop(spent);
+                }
+                let own = Authenticated { request: *request, grant: &grant, responder: &responder };
+                match self.handle_authenticated(&own, charged, reply) {
+                    Ok(verdict) => verdict,
+                    Err(reason) => self.refuse(&own, reason, reply),
+                }
+            }
+            AuthStep::NeedUser { user, known } => {
+                // A look-up is charged as the response to it; behind a nonce of ours, see `authenticate`.
+                if !known && let Err(spent) = self.charge(request, Source::of(request).proved()) {
+                    return Verdict::Drop(spent);
+                }
+                self.wait_for_user(request, (user, known), &responder, reply)
+            }
+            AuthStep::BudgetSpent => {
+                self.report_spent(request, Budget::FailedVerifications);
+                Verdict::Drop(DropReason::VerificationBudget)
+            }
+            AuthStep::Refuse { reason, user } => {
+                let source = Source::of(request);
+                let failed = auth::failed_verifications(request.policy, &request.message, reason);
+                self.budgets.charge_verifications(source, failed);
+                // Everything else is judged behind a nonce that was given to this address.
+                let before_nonce = matches!(
+                    reason,
+                    Refusal::NoCredentials | Refusal::IncompleteCredentials | Refusal::InvalidNonce
+                );
+                let source = if before_nonce { source } else { source.proved() };
+                // An authenticated request is free, and none is charged twice.
+                let free = user.is_some() || charged == Charged::Yes;
+                if !free && let Err(spent) = self.charge(request, source) {
+                    return Verdict::Drop(spent);
+                }
+                self.challenge(request, &responder.named(user), reason, reply)
+            }
+        }
+    }
+
+    /// Applies the rules behind authentication (RFC 8656 §5).
+    fn handle_authenticated(
+        &mut self,
+        own: &Authenticated<'_>,
+        charged: Charged,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        let Authenticated { request, grant, .. } = *own;
+        let (policy, now, method) = (request.policy, request.now.instant, request.message.method());
+        let five_tuple = &request.path.five_tuple;
+        if request.unknown_attributes().next().is_some() {
+            return Err(Refusal::UnknownAttributes);
+        }
+        if method == Method::ALLOCATE {
+            let draining = self.draining;
+            return self.allocate().handle(own, draining, reply);
+        }
+        if method == Method::CONNECTION_BIND {
+            let is_control =
+                self.live_slot(now, five_tuple).is_some() || self.pending.is_opening(five_tuple);
+            return connection_bind::handle(own, is_control, &mut self.outbox);
+        }
+        let Some(slot) = self.live_slot(now, five_tuple) else {
+            let has_waited = charged == Charged::Yes;
+            let moving = self.moves().handle_before_arrival(own, has_waited, reply);
+            return moving.unwrap_or_else(|| match method {
+                Method::REFRESH => self.moves().refresh_from_elsewhere(own, reply),
+                _ => Err(Refusal::NoAllocation),
+            });
+        };
+        if !self.allocations.get(slot).grant.is_same_user(grant) {
+            return Err(Refusal::WrongUser);
+        }
+        if method == Method::REFRESH
+            && let Some(verdict) = self.moves().answer_again(own, slot, reply)
+        {
+            return Ok(verdict);
+        }
+        if self.allocations.get(slot).expects(five_tuple) {
+            self.complete_move(policy, now, slot);
+        }
+        let verdict = self.handle_own(own, slot, reply);
+        // A Refresh may have been its end.
+        if let Some(slot) = self.allocations.of_client(five_tuple) {
+            self.allocations.update_routes(policy, now, slot, &mut self.outbox);
+        }
+        verdict
+    }
+
+    /// Handles a request of the user of an allocation on its 5-tuple.
+    fn handle_own(
+        &mut self,
+        own: &Authenticated<'_>,
+        slot: Slot,
+        reply: &mut ReplyBuffer,
+    ) -> Result<Verdict, Refusal> {
+        let message = &own.request.message;
+        match message.method() {
+            Method::REFRESH => match message.first(AttributeType::MOBILITY_TICKET) {
+                Some(ticket) => self.moves().refresh_by_own_ticket(own, (slot, ticket), reply),
+                None => {
+                    let Self { allocations, outbox, .. } = self;
+                    refresh::handle(own, (allocations, slot), outbox, reply)
+                }
+            },
+            Method::CREATE_PERMISSION => self.permit().create_permission(own, slot, reply),
+            Method::CONNECT => self.connect().handle(own, slot),
+            // The only other method that is served.
+            _ => self.permit().channel_bind(own, slot, reply),
+        }
+    }
+
+    /// Makes a request wait until its user is looked up. Its sender is known, or has been charged.
+    fn wait_for_user(
+        &mut self,
+        request: &Request<'_>,
+        (user, known): (UserQuery, bool),
+        responder: &Responder,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let Request { policy, now, path, message } = *request;
+        if message.bytes().len() > WAITING_REQUEST_MAX {
+            return self.challenge(request, responder, Refusal::BadRequest, reply);
+        }
+        let by_ticket = is_by_ticket(policy, &message);
+        let deferred =
+            DeferredRequest { path: *path, bytes: Box::from(message.bytes()), by_ticket };
+        let lookup = UserLookup { request: deferred, known };
+        if !self.pending.has_room_for(&lookup) {
+            self.report_spent(request, Budget::UserLookups);
+            return Verdict::Drop(DropReason::TooManyPending);
+        }
+        let key = (path.five_tuple, message.transaction_id());
+        let pending = self.pending.insert(now.instant, key, Waiting::User(lookup));
+        let realm = Arc::clone(&policy.realm);
+        self.outbox.command(Command::FindUser { pending, realm, user });
+        if message.method() == Method::CONNECTION_BIND { Verdict::Hold } else { Verdict::Wait }
+    }
+
+    /// Refuses an authenticated request.
+    fn refuse(
+        &mut self,
+        own: &Authenticated<'_>,
+        reason: Refusal,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let Authenticated { request, responder, .. } = *own;
+        let Request { policy, path, .. } = request;
+        self.outbox.refused(responder, reason);
+        responder.error(policy, reply, reason, |builder| {
+            if reason == Refusal::UnknownAttributes {
+                builder.unknown_attributes(&request.unknown_listed());
+            } else if reason == Refusal::DontFragment {
+                builder.unknown_attributes(&[AttributeType::DONT_FRAGMENT]);
+            } else if reason == Refusal::Redirected
+                && let Some(alternate) = alternate_for(policy, path.five_tuple.client.family())
+            {
+                write_alternate(builder, alternate, path);
+            }
+        })
+    }
+
+    /// Refuses without integrity, with the attributes that the client needs to try again.
+    fn challenge(
+        &mut self,
+        request: &Request<'_>,
+        responder: &Responder,
+        reason: Refusal,
+        reply: &mut ReplyBuffer,
+    ) -> Verdict {
+        let Request { policy, now, path, .. } = *request;
+        self.outbox.refused(responder, reason);
+        responder.error(policy, reply, reason, |builder| {
+            auth::challenge(builder, policy, now, path.five_tuple.client, reason);
+        })
+    }
+
+    /// Takes one unauthenticated response to a request out of its budget.
+    fn charge(&mut self, request: &Request<'_>, source: Source) -> Result<(), DropReason> {
+        self.budgets.charge_response(source, request.message.method(), &mut self.outbox)
+    }
+
+    fn report_spent(&mut self, request: &Request<'_>, budget: Budget) {
+        let customer = Prefix::customer(request.path.five_tuple.client.ip());
+        let now = request.now.instant;
+        self.budgets.report_spent(now, budget, customer, &mut self.outbox);
+    }
+}

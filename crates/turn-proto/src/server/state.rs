@@ -1,0 +1,202 @@
+//! All stores of a server, lent to the methods in the parts that each needs.
+
+use alloc::sync::Arc;
+
+use turn_types::{FiveTuple, Instant, WorkerId};
+
+use crate::io::command::Command;
+use crate::io::notice::EndReason;
+use crate::method::allocate::Allocate;
+use crate::method::connect::Connect;
+use crate::method::create_permission::Permit;
+use crate::mobility::{Moves, path};
+use crate::policy::Policy;
+use crate::random::Random;
+use crate::store::allocations::{Allocations, Slot};
+use crate::store::budgets::Budgets;
+use crate::store::expected_clients::ExpectedClients;
+use crate::store::ids::Ids;
+use crate::store::move_queue::MoveQueues;
+use crate::store::new_peers::NewPeers;
+use crate::store::outbox::Outbox;
+use crate::store::pending::{Pending, Waiting};
+use crate::store::registry::{RegistryHandle, SharedRegistry};
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) ids: Ids,
+    pub(super) random: Random,
+    pub(super) registry: RegistryHandle,
+    pub(super) allocations: Allocations,
+    pub(super) pending: Pending,
+    pub(super) outbox: Outbox,
+    pub(super) expected: ExpectedClients,
+    pub(super) queues: MoveQueues,
+    pub(super) budgets: Budgets,
+    pub(super) new_peers: NewPeers,
+    /// No new allocations.
+    pub(super) draining: bool,
+    /// When workers without an answer are asked again.
+    repeat_at: Option<Instant>,
+    /// When a reservation made here expires.
+    sweep_at: Option<Instant>,
+}
+
+impl State {
+    pub(super) fn new(
+        worker: WorkerId,
+        registry: Arc<dyn SharedRegistry>,
+        seed: [u8; 32],
+        has_routes: bool,
+    ) -> Self {
+        let mut random = Random::new(seed);
+        Self {
+            ids: Ids::new(worker),
+            registry: RegistryHandle::new(registry),
+            allocations: Allocations::new(random.hasher(), has_routes),
+            pending: Pending::new(random.hasher()),
+            outbox: Outbox::default(),
+            expected: ExpectedClients::new(random.hasher()),
+            queues: MoveQueues::new(random.hasher()),
+            budgets: Budgets::new(&mut random),
+            new_peers: NewPeers::new(&mut random),
+            draining: false,
+            repeat_at: None,
+            sweep_at: None,
+            random,
+        }
+    }
+
+    pub(super) const fn allocate(&mut self) -> Allocate<'_> {
+        Allocate {
+            allocations: &mut self.allocations,
+            pending: &mut self.pending,
+            expected: &self.expected,
+            registry: &self.registry,
+            sweep_at: &mut self.sweep_at,
+            outbox: &mut self.outbox,
+            ids: &mut self.ids,
+            random: &mut self.random,
+        }
+    }
+
+    pub(super) const fn permit(&mut self) -> Permit<'_> {
+        Permit {
+            allocations: &mut self.allocations,
+            new_peers: &mut self.new_peers,
+            outbox: &mut self.outbox,
+        }
+    }
+
+    pub(super) const fn connect(&mut self) -> Connect<'_> {
+        Connect {
+            allocations: &mut self.allocations,
+            pending: &mut self.pending,
+            new_peers: &mut self.new_peers,
+            outbox: &mut self.outbox,
+            random: &mut self.random,
+            worker: self.ids.worker(),
+        }
+    }
+
+    pub(super) const fn moves(&mut self) -> Moves<'_> {
+        Moves {
+            allocations: &mut self.allocations,
+            pending: &mut self.pending,
+            expected: &mut self.expected,
+            queues: &mut self.queues,
+            repeat_at: &mut self.repeat_at,
+            registry: &self.registry,
+            outbox: &mut self.outbox,
+            ids: &mut self.ids,
+        }
+    }
+
+    /// The allocation of a 5-tuple, unless it has expired.
+    pub(super) fn live_slot(&mut self, now: Instant, five_tuple: &FiveTuple) -> Option<Slot> {
+        self.allocations.live_slot(now, five_tuple, &mut self.outbox)
+    }
+
+    pub(super) fn end(&mut self, slot: Slot, now: Instant, reason: EndReason) {
+        self.allocations.end(slot, now, reason, &mut self.outbox);
+    }
+
+    /// Completes the move of a client after a packet on the 5-tuple where it is expected.
+    pub(super) fn complete_move(&mut self, policy: &Policy, now: Instant, slot: Slot) {
+        path::complete_move((policy, now), (&mut self.allocations, slot), &mut self.outbox);
+    }
+
+    /// Reclaims all that has expired by now.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.allocations.handle_timeout(now, &mut self.outbox);
+        while let Some(pending) = self.pending.take_overdue_lookup(now) {
+            self.outbox.command(Command::UserOverdue { pending });
+        }
+        while let Some(waiting) = self.pending.take_expired(now) {
+            self.abandon(waiting);
+        }
+        if self.expected.next_sweep().is_some_and(|at| at <= now) {
+            self.expected.sweep(now);
+        }
+        if self.repeat_at.is_some_and(|at| at <= now) {
+            self.moves().repeat_moves(now);
+        }
+        self.moves().review_queues(now);
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            self.sweep_at = self.registry.sweep(now);
+        }
+    }
+
+    /// The time at which [`Self::handle_timeout`] has something to do.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let sweeps = [self.sweep_at, self.expected.next_sweep(), self.repeat_at];
+        let timers = [self.allocations.next_timer(), self.pending.next_end()];
+        timers.into_iter().chain(sweeps).flatten().min()
+    }
+
+    /// Applies a new policy to all allocations.
+    pub(super) fn apply(&mut self, policy: &Policy, now: Instant) {
+        for slot in self.allocations.slots() {
+            self.allocations.apply(policy, now, slot, &mut self.outbox);
+        }
+    }
+
+    /// Handles the end of a client's connection: all that the client has or waits for ends with it, as it
+    /// cannot refresh it or receive a response. (A policy: the RFC leaves it open.) A client that may move
+    /// may do so from elsewhere.
+    pub(super) fn close(&mut self, policy: &Policy, five_tuple: &FiveTuple, now: Instant) {
+        while let Some(waiting) = self.pending.take_of(five_tuple) {
+            self.abandon(waiting);
+        }
+        self.expected.remove(five_tuple);
+        self.moves().review_queue(five_tuple, now);
+        let Some(slot) = self.allocations.of_client(five_tuple) else { return };
+        if self.allocations.get(slot).mobility.is_some() {
+            let Self { allocations, outbox, .. } = self;
+            path::lose((policy, now), (allocations, slot), five_tuple, outbox);
+        } else {
+            self.end(slot, now, EndReason::ConnectionClosed);
+        }
+    }
+
+    /// Ends all allocations, and gives up all pending requests.
+    pub(super) fn end_all(&mut self, now: Instant, reason: EndReason) {
+        while let Some(waiting) = self.pending.take_oldest() {
+            self.abandon(waiting);
+        }
+        for slot in self.allocations.slots() {
+            self.end(slot, now, reason);
+        }
+    }
+
+    /// Gives up a pending request.
+    fn abandon(&mut self, waiting: Waiting) {
+        match waiting {
+            Waiting::User(_) | Waiting::Worker(_) => {}
+            Waiting::Relay(allocation) => allocation.abandon(&mut self.outbox),
+            Waiting::Connect(connect) => {
+                self.allocations.close_connection(connect.connection, &mut self.outbox);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! One allocation (RFC 8656 §6): the grant, the 5-tuple, relay sockets, permissions and channels. A dual
+//! allocation has a relay socket of each family, which end on their own.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use stun_wire::TransactionId;
+use turn_types::{
+    AllocationId, ClientPath, Direction, FiveTuple, Instant, IpFamily, RelayId, RelayProtocol,
+    RelayedAddr,
+};
+
+use super::bandwidth::{Bucket, with_headers};
+use super::channel::Channels;
+use super::connection::PeerConnections;
+use super::mobility::{Mobility, Next};
+use super::permission::Permissions;
+use super::registry::QuotaLease;
+use crate::credentials::grant::Grant;
+use crate::io::notice::{AllocationRecord, EndReason, Refusal, Traffic};
+use crate::policy::ports::PortLease;
+
+/// One relay socket, hence one relayed address. Dropping it frees the port.
+#[derive(Debug)]
+pub(crate) struct RelaySocket {
+    pub(crate) relay: RelayId,
+    /// The address that it is bound to.
+    pub(crate) local: RelayedAddr,
+    pub(crate) lease: PortLease,
+    pub(crate) expires: Instant,
+}
+
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub(crate) id: AllocationId,
+    /// Path of its client, or the last one when it is not [`Self::attached`].
+    pub(crate) path: ClientPath,
+    /// The client can be reached; false only between two paths of a client that may move.
+    pub(crate) attached: bool,
+    /// `Some` if its client may move.
+    pub(crate) mobility: Option<Box<Mobility>>,
+    pub(crate) grant: Grant,
+    /// Counts against the user until the allocation is gone.
+    pub(crate) _quota: QuotaLease,
+    pub(crate) created: Instant,
+    /// Of the Allocate that made it, to recognise a retransmission.
+    pub(crate) transaction: TransactionId,
+    /// RESERVATION-TOKEN of that response, for a retransmission.
+    pub(crate) token: Option<[u8; 8]>,
+    /// ADDRESS-ERROR-CODE of that response, for a retransmission.
+    pub(crate) address_error: Option<(IpFamily, Refusal)>,
+    /// XOR-RELAYED-ADDRESS of that response: IPv4, IPv6.
+    pub(crate) relayed: [Option<RelayedAddr>; 2],
+    pub(crate) sockets: [Option<RelaySocket>; 2],
+    /// Of both families.
+    pub(crate) permissions: Permissions,
+    pub(crate) channels: Channels,
+    pub(crate) protocol: RelayProtocol,
+    pub(crate) connections: PeerConnections,
+    pub(crate) traffic: Traffic,
+    pub(crate) to_peer: Bucket,
+    pub(crate) to_client: Bucket,
+}
+
+impl Allocation {
+    /// The relay socket of a family, unless it has expired.
+    pub(crate) fn socket(&self, family: IpFamily, now: Instant) -> Option<&RelaySocket> {
+        self.sockets[family.index()].as_ref().filter(|socket| now < socket.expires)
+    }
+
+    /// Returns true while any relay socket has not expired.
+    pub(crate) fn is_live(&self, now: Instant) -> bool {
+        self.sockets.iter().flatten().any(|socket| now < socket.expires)
+    }
+
+    /// The end of the later relay socket; `None` once both are gone.
+    pub(crate) fn expires(&self) -> Option<Instant> {
+        self.sockets.iter().flatten().map(|socket| socket.expires).max()
+    }
+
+    /// The next moment at which a part of it expires.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let sockets = self.sockets.iter().flatten().map(|socket| socket.expires).min();
+        let Self { permissions, channels, connections, .. } = self;
+        [sockets, permissions.next_expiry(), channels.next_expiry(), connections.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The path or worker at which its client is expected.
+    pub(crate) fn next(&self) -> Option<Next> {
+        self.mobility.as_ref()?.next
+    }
+
+    /// The path at this worker at which its client is expected.
+    pub(crate) fn next_path(&self) -> Option<ClientPath> {
+        match self.next()? {
+            Next::Here(path) => Some(path),
+            Next::Worker(..) => None,
+        }
+    }
+
+    /// Returns true if its client is expected at this 5-tuple.
+    pub(crate) fn expects(&self, five_tuple: &FiveTuple) -> bool {
+        self.mobility.is_some()
+            && self.next_path().is_some_and(|path| path.five_tuple == *five_tuple)
+    }
+
+    /// Counts traffic that a fast path carried, also against `rate`: bytes per second in each direction,
+    /// 0 for unlimited.
+    pub(crate) fn credit(&mut self, carried: &Traffic, rate: u64) {
+        self.traffic.add(carried);
+        let Traffic { to_peer_packets, to_peer_bytes, to_client_packets, to_client_bytes, .. } =
+            *carried;
+        // The sums of a dual allocation do not name the family of its peers.
+        let peers = if self.sockets[1].is_some() { IpFamily::V6 } else { IpFamily::V4 };
+        let client = self.path.five_tuple.client.family();
+        self.to_peer.draw(rate, with_headers(peers, to_peer_packets, to_peer_bytes));
+        self.to_client.draw(rate, with_headers(client, to_client_packets, to_client_bytes));
+    }
+
+    /// Counts bytes of a connection, and returns until when that direction is to pause for `rate`.
+    pub(crate) fn carry(
+        &mut self,
+        now: Instant,
+        rate: u64,
+        (direction, bytes): (Direction, u64),
+    ) -> Option<Instant> {
+        let (count, bucket) = match direction {
+            Direction::ToPeer => (&mut self.traffic.to_peer_bytes, &mut self.to_peer),
+            Direction::ToClient => (&mut self.traffic.to_client_bytes, &mut self.to_client),
+        };
+        *count += bytes;
+        bucket.carry(now, rate, bytes)
+    }
+
+    /// The record of its life so far, or of all of it.
+    pub(crate) fn record(&self, end: Option<(EndReason, Instant)>) -> AllocationRecord {
+        let ended = end.map(|(_, at)| at);
+        AllocationRecord {
+            id: self.id,
+            user: Arc::clone(&self.grant.user),
+            account: Arc::clone(&self.grant.account),
+            realm: Arc::clone(&self.grant.realm),
+            five_tuple: self.path.five_tuple,
+            relayed: self.relayed,
+            created: self.created,
+            expires: self.expires().or(ended).unwrap_or_default(),
+            permissions: u32::try_from(self.permissions.len()).unwrap_or(u32::MAX),
+            channels: u32::try_from(self.channels.len()).unwrap_or(u32::MAX),
+            protocol: self.protocol,
+            connections: u32::try_from(self.connections.len()).unwrap_or(u32::MAX),
+            traffic: self.traffic,
+            end,
+        }
+    }
+}

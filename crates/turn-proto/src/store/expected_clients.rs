@@ -1,0 +1,116 @@
+//! Clients of other workers' allocations that are expected here (RFC 8016): a Refresh by ticket on a 5-tuple of
+//! ours has succeeded. The allocation is fetched when the client sends anything but that request again. Until
+//! then it stays at its worker, with its client's other 5-tuple.
+
+use ahash::RandomState;
+use hashbrown::HashMap;
+use stun_wire::TransactionId;
+use turn_types::{AllocationId, ClientPath, FiveTuple, Instant};
+
+use crate::credentials::grant::Grant;
+use crate::io::worker::Granted;
+use crate::limits::{EXPECTED_CLIENTS_MAX, MOVE_AGAIN_AFTER};
+
+#[derive(Debug)]
+pub(crate) struct ExpectedClient {
+    pub(crate) allocation: AllocationId,
+    pub(crate) path: ClientPath,
+    /// The grant of the allocation, so that its user is not looked up.
+    pub(crate) grant: Grant,
+    /// Of the Refresh by ticket, to recognise a retransmission.
+    pub(crate) transaction: TransactionId,
+    pub(crate) granted: Granted,
+    /// End of the allocation unless it is refreshed.
+    pub(crate) expires: Instant,
+    /// When its worker was asked for it last.
+    pub(crate) asked: Option<Instant>,
+}
+
+/// At most [`EXPECTED_CLIENTS_MAX`], and one of each allocation.
+#[derive(Debug)]
+pub(crate) struct ExpectedClients {
+    by_client: HashMap<FiveTuple, ExpectedClient, RandomState>,
+    by_allocation: HashMap<AllocationId, FiveTuple, RandomState>,
+    /// When the next one expires, or before.
+    sweep_at: Option<Instant>,
+}
+
+impl ExpectedClients {
+    pub(crate) fn new(hasher: RandomState) -> Self {
+        Self {
+            by_client: HashMap::with_hasher(hasher.clone()),
+            by_allocation: HashMap::with_hasher(hasher),
+            sweep_at: None,
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.by_client.len() >= EXPECTED_CLIENTS_MAX
+    }
+
+    /// The client that is expected on a 5-tuple.
+    pub(crate) fn get(&self, five_tuple: &FiveTuple, now: Instant) -> Option<&ExpectedClient> {
+        self.by_client.get(five_tuple).filter(|client| now < client.expires)
+    }
+
+    /// Returns true if a client is expected on a 5-tuple, perhaps no longer.
+    pub(crate) fn has(&self, five_tuple: &FiveTuple) -> bool {
+        self.by_client.contains_key(five_tuple)
+    }
+
+    /// Expects a client, and that of the same allocation nowhere else. Returns the 5-tuple where it was
+    /// expected before.
+    pub(crate) fn insert(&mut self, client: ExpectedClient) -> Option<FiveTuple> {
+        let five_tuple = client.path.five_tuple;
+        self.remove(&five_tuple);
+        let before = self.by_allocation.insert(client.allocation, five_tuple);
+        if let Some(before) = &before {
+            self.by_client.remove(before);
+        }
+        let expires = client.expires;
+        self.sweep_at = Some(self.sweep_at.map_or(expires, |at| at.min(expires)));
+        self.by_client.insert(five_tuple, client);
+        before
+    }
+
+    pub(crate) fn remove(&mut self, five_tuple: &FiveTuple) -> Option<ExpectedClient> {
+        let client = self.by_client.remove(five_tuple)?;
+        self.by_allocation.remove(&client.allocation);
+        Some(client)
+    }
+
+    /// Notes a packet of an expected client. Returns the allocation to be fetched, unless it was asked for a
+    /// moment ago.
+    pub(crate) fn came(&mut self, five_tuple: &FiveTuple, now: Instant) -> Option<AllocationId> {
+        let client = self.by_client.get_mut(five_tuple)?;
+        if client.asked.is_some_and(|asked| now.saturating_since(asked) < MOVE_AGAIN_AFTER) {
+            return None;
+        }
+        client.asked = Some(now);
+        Some(client.allocation)
+    }
+
+    /// Clients that have come and whose allocation has not, with the time when it was asked for.
+    pub(crate) fn fetched(&self) -> impl Iterator<Item = (FiveTuple, Instant)> {
+        let clients = self.by_client.iter();
+        clients.filter_map(|(five_tuple, client)| Some((*five_tuple, client.asked?)))
+    }
+
+    /// The time at which [`Self::sweep`] is due.
+    pub(crate) const fn next_sweep(&self) -> Option<Instant> {
+        self.sweep_at
+    }
+
+    /// Forgets the clients that did not come.
+    pub(crate) fn sweep(&mut self, now: Instant) {
+        let by_allocation = &mut self.by_allocation;
+        self.by_client.retain(|_, client| {
+            let stays = now < client.expires;
+            if !stays {
+                by_allocation.remove(&client.allocation);
+            }
+            stays
+        });
+        self.sweep_at = self.by_client.values().map(|client| client.expires).min();
+    }
+}

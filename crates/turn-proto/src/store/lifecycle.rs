@@ -1,0 +1,194 @@
+//! The life of an allocation behind its Allocate: refresh, expiry, a new policy, and the end with all that
+//! belongs to it.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use turn_types::{ConnectionId, FiveTuple, Instant, IpFamily, Now};
+
+use super::allocations::{Allocations, Slot};
+use super::connection::Phase;
+use super::outbox::Outbox;
+use super::routes;
+use crate::credentials::grant::Grant;
+use crate::io::command::TcpCommand;
+use crate::io::notice::{EndReason, Refusal};
+use crate::io::worker::RefreshRequest;
+use crate::policy::Policy;
+use crate::policy::peers::{is_reachable_by_tcp, judge, to_public};
+
+impl Allocations {
+    /// The allocation of a 5-tuple, unless it has expired; one that has is ended on the way.
+    pub(crate) fn live_slot(
+        &mut self,
+        now: Instant,
+        five_tuple: &FiveTuple,
+        outbox: &mut Outbox,
+    ) -> Option<Slot> {
+        let slot = self.of_client(five_tuple)?;
+        // One expired relay socket of two as well: its channels must not conflict with new ones.
+        if self.get(slot).sockets.iter().flatten().any(|socket| socket.expires <= now) {
+            self.expire(slot, now, outbox);
+        }
+        self.of_client(five_tuple)
+    }
+
+    /// Ends an allocation with all that belongs to it: permissions, channels, relay sockets, ports, its
+    /// place in the quota (RFC 8656 §6).
+    pub(crate) fn end(&mut self, slot: Slot, now: Instant, reason: EndReason, outbox: &mut Outbox) {
+        let mut allocation = self.remove(slot, outbox);
+        outbox.ended(&allocation, reason, now);
+        for socket in allocation.sockets.iter_mut().filter_map(Option::take) {
+            outbox.close_socket(socket);
+        }
+    }
+
+    /// Reclaims all that has expired by now.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, outbox: &mut Outbox) {
+        while let Some(slot) = self.pop_due(now) {
+            self.expire(slot, now, outbox);
+        }
+    }
+
+    /// Ends the expired parts of one allocation, or all of it.
+    fn expire(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) {
+        if !self.get(slot).is_live(now) {
+            self.end(slot, now, EndReason::Expired, outbox);
+            return;
+        }
+        self.retain_sockets(slot, outbox, |_, expires| now < expires);
+        self.reclaim(slot, now, outbox);
+        self.close_overdue_connections(slot, now, outbox);
+        self.arm(slot);
+    }
+
+    /// Closes the relay sockets for which `keep` returns false, by local address and end.
+    fn retain_sockets(
+        &mut self,
+        slot: Slot,
+        outbox: &mut Outbox,
+        keep: impl Fn(IpAddr, Instant) -> bool,
+    ) {
+        for family in IpFamily::ALL {
+            let socket = &self.get(slot).sockets[family.index()];
+            if socket.as_ref().is_some_and(|socket| !keep(socket.local.ip(), socket.expires)) {
+                self.close_socket(slot, family, outbox);
+            }
+        }
+    }
+
+    /// Closes one relay socket, with its permissions and channels.
+    fn close_socket(&mut self, slot: Slot, family: IpFamily, outbox: &mut Outbox) {
+        if let Some(socket) = self.remove_socket(slot, family, outbox) {
+            outbox.close_socket(socket);
+        }
+    }
+
+    /// Refreshes an allocation or one relayed address of it, or ends it (RFC 8656 §8.2). Returns its new
+    /// lifetime.
+    pub(crate) fn refresh(
+        &mut self,
+        (policy, now): (&Policy, Now),
+        slot: Slot,
+        (grant, request): (&Grant, RefreshRequest),
+        outbox: &mut Outbox,
+    ) -> Result<Duration, Refusal> {
+        if let Some(family) = request.family {
+            let socket = self.get(slot).socket(family, now.instant);
+            socket.ok_or(Refusal::PeerFamilyMismatch)?;
+        }
+        if request.lifetime == Some(0) {
+            self.delete(slot, now.instant, request.family, outbox);
+            return Ok(Duration::ZERO);
+        }
+        let lifetime = grant.at_most(policy.lifetimes.granted(request.lifetime), now.unix);
+        let allocation = self.get_mut(slot);
+        allocation.grant.renew(grant);
+        for (family, socket) in IpFamily::ALL.into_iter().zip(&mut allocation.sockets) {
+            let meant = request.family.is_none_or(|only| only == family);
+            if let Some(socket) = socket
+                && meant
+                && now.instant < socket.expires
+            {
+                socket.expires = now.instant + lifetime;
+            }
+        }
+        self.arm(slot);
+        Ok(lifetime)
+    }
+
+    fn delete(&mut self, slot: Slot, now: Instant, family: Option<IpFamily>, outbox: &mut Outbox) {
+        let keeps = |family: IpFamily| self.get(slot).socket(family.other(), now).is_some();
+        match family {
+            Some(family) if keeps(family) => {
+                self.close_socket(slot, family, outbox);
+                self.arm(slot);
+            }
+            Some(_) | None => self.end(slot, now, EndReason::Deleted, outbox),
+        }
+    }
+
+    /// Applies a new policy to one allocation: relay sockets on addresses that are gone end, and so do
+    /// permissions, channels and connections of peers that are forbidden now.
+    pub(crate) fn apply(&mut self, policy: &Policy, now: Instant, slot: Slot, outbox: &mut Outbox) {
+        let stays = |ip| policy.relay.iter().any(|relay| relay.local == ip);
+        let sockets = &self.get(slot).sockets;
+        if !sockets.iter().flatten().any(|socket| stays(socket.local.ip())) {
+            self.end(slot, now, EndReason::RelayAddressRemoved, outbox);
+            return;
+        }
+        self.retain_sockets(slot, outbox, |ip, _| stays(ip));
+        self.judge_peers(slot, outbox, |ip| {
+            judge(policy, ip, to_public(policy, SocketAddr::new(ip, 0).into()).ip())
+        });
+        self.retain_connections(slot, outbox, |connection| {
+            let peer = connection.peer;
+            judge(policy, peer.ip(), to_public(policy, peer).ip())
+                .is_some_and(|own| is_reachable_by_tcp(&own, peer.port()))
+        });
+        self.update_routes(policy, now, slot, outbox);
+        self.arm(slot);
+    }
+
+    /// Installs, updates and withdraws the routes of an allocation after a change.
+    pub(crate) fn update_routes(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        slot: Slot,
+        outbox: &mut Outbox,
+    ) {
+        if self.has_routes() {
+            routes::update(self.get_mut(slot), policy, now, outbox);
+        }
+    }
+
+    /// Closes connections whose time is over. The end of one that is being made comes as an event.
+    fn close_overdue_connections(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) {
+        let connections = self.get(slot).connections.iter();
+        let overdue: Vec<_> = connections
+            .filter(|connection| connection.is_overdue(now))
+            .map(|connection| (connection.id, connection.phase))
+            .collect();
+        for (id, phase) in overdue {
+            match phase {
+                Phase::Connecting => {
+                    if let Some(connection) = self.get_mut(slot).connections.get_mut(id) {
+                        connection.deadline = None;
+                    }
+                    outbox.tcp(TcpCommand::Close { connection: id });
+                }
+                Phase::Unbound => self.close_connection(id, outbox),
+                Phase::Bound => {}
+            }
+        }
+    }
+
+    /// Closes a connection, if there is one of this number.
+    pub(crate) fn close_connection(&mut self, id: ConnectionId, outbox: &mut Outbox) {
+        if self.remove_connection(id) {
+            outbox.tcp(TcpCommand::Close { connection: id });
+        }
+    }
+}

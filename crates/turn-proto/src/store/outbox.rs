@@ -1,0 +1,102 @@
+//! Commands and notices that wait to be polled.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use turn_types::{AllocationId, Instant, PendingId, RelayId, RelayProtocol, RelayedAddr};
+
+use super::allocation::{Allocation, RelaySocket};
+use super::channel::Channel;
+use crate::io::command::{Command, TcpCommand};
+use crate::io::notice::{EndReason, Notice, Refusal};
+use crate::io::responder::Responder;
+use crate::io::route::RouteId;
+use crate::limits::NOTICES_MAX;
+use crate::policy::ports::PortLease;
+
+/// Commands and notices in the order they arose. Each call into the server makes a few commands at
+/// most, and its driver polls them before the next call; notices may be left, and are bounded.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    commands: VecDeque<(Command, Option<PortLease>)>,
+    notices: VecDeque<Notice>,
+    notices_lost: u64,
+}
+
+impl Outbox {
+    pub(crate) fn command(&mut self, command: Command) {
+        self.commands.push_back((command, None));
+    }
+
+    pub(crate) fn tcp(&mut self, command: TcpCommand) {
+        self.command(Command::Tcp(command));
+    }
+
+    /// Opens a relay socket for a pending request.
+    pub(crate) fn open(
+        &mut self,
+        (pending, protocol): (PendingId, RelayProtocol),
+        relay: RelayId,
+        at: RelayedAddr,
+    ) {
+        match protocol {
+            RelayProtocol::Udp => self.command(Command::OpenRelay { pending, relay, at }),
+            RelayProtocol::Tcp => self.tcp(TcpCommand::Listen { pending, relay, at }),
+        }
+    }
+
+    /// Closes the relay socket of an allocation.
+    pub(crate) fn close_socket(&mut self, socket: RelaySocket) {
+        self.close_relay(socket.relay, socket.lease);
+    }
+
+    /// Closes a relay socket. Its port stays taken until the command has been polled, so that it is not
+    /// claimed before.
+    pub(crate) fn close_relay(&mut self, relay: RelayId, lease: PortLease) {
+        self.commands.push_back((Command::CloseRelay { relay }, Some(lease)));
+    }
+
+    /// Withdraws the route of a channel that is removed, if it has one.
+    pub(crate) fn withdraw_route(&mut self, allocation: AllocationId, channel: &Channel) {
+        if channel.route.is_some() {
+            let channel = channel.number.get();
+            self.command(Command::RemoveRoute(RouteId { allocation, channel }));
+        }
+    }
+
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        let is_end = matches!(notice, Notice::AllocationEnded(_));
+        if self.notices.len() < NOTICES_MAX || is_end {
+            self.notices.push_back(notice);
+        } else {
+            self.notices_lost = self.notices_lost.saturating_add(1);
+        }
+    }
+
+    pub(crate) fn created(&mut self, allocation: &Allocation) {
+        self.notice(Notice::AllocationCreated(Box::new(allocation.record(None))));
+    }
+
+    pub(crate) fn ended(&mut self, allocation: &Allocation, reason: EndReason, now: Instant) {
+        let record = allocation.record(Some((reason, now)));
+        self.notice(Notice::AllocationEnded(Box::new(record)));
+    }
+
+    pub(crate) fn refused(&mut self, responder: &Responder, reason: Refusal) {
+        let Responder { path, method, .. } = *responder;
+        let user = responder.user.clone();
+        self.notice(Notice::Refused { path, method, user, reason });
+    }
+
+    pub(crate) fn poll_command(&mut self) -> Option<Command> {
+        self.commands.pop_front().map(|(command, _lease)| command)
+    }
+
+    pub(crate) fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    pub(crate) const fn notices_lost(&self) -> u64 {
+        self.notices_lost
+    }
+}

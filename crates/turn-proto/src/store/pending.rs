@@ -1,0 +1,426 @@
+//! Pending requests: they wait for a user's keys, for relay sockets, for a peer, or for another worker. They are
+//! bounded in number and time, and a retransmission of a pending request is not processed twice.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use ahash::RandomState;
+use hashbrown::hash_map::Entry as Slot;
+use hashbrown::{HashMap, HashSet};
+use stun_wire::TransactionId;
+use turn_types::{ClientPath, ConnectionId, FiveTuple, Instant, PendingId, Prefix};
+
+use super::pending_allocation::PendingAllocation;
+use crate::io::responder::Responder;
+use crate::io::worker::TicketRefresh;
+use crate::limits::{
+    PENDING_CONNECTS_MAX, PENDING_LIFETIME, PENDING_MAX, PENDING_NEW_USERS_MAX, PENDING_USERS_MAX,
+    PENDING_USERS_PER_CUSTOMER_MAX, PENDING_USERS_PER_FIVE_TUPLE_MAX, USER_LOOKUP_WITHIN,
+};
+
+/// Key of a retransmission: the same transaction on the same 5-tuple (RFC 8489 §6.3.1).
+pub(crate) type RequestKey = (FiveTuple, TransactionId);
+
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    /// For a user's keys. The request is kept as it came, and is processed again with them.
+    User(UserLookup),
+    /// For relay sockets: an Allocate that passed every check.
+    Relay(Box<PendingAllocation>),
+    /// For a peer to accept a connection.
+    Connect(Box<PendingConnect>),
+    /// For another worker's answer to a Refresh by ticket.
+    Worker(Box<PendingMove>),
+}
+
+impl Waiting {
+    /// Returns true if an allocation may move to the 5-tuple by it (RFC 8016).
+    const fn is_move(&self) -> bool {
+        match self {
+            Self::User(lookup) => lookup.request.by_ticket,
+            Self::Worker(_) => true,
+            Self::Relay(_) | Self::Connect(_) => false,
+        }
+    }
+}
+
+/// A request as it came.
+#[derive(Debug)]
+pub(crate) struct DeferredRequest {
+    pub(crate) path: ClientPath,
+    pub(crate) bytes: Box<[u8]>,
+    /// It is a Refresh by a ticket of ours.
+    pub(crate) by_ticket: bool,
+}
+
+/// A request that waits for a user's keys.
+#[derive(Debug)]
+pub(crate) struct UserLookup {
+    pub(crate) request: DeferredRequest,
+    /// The client has the keys of the allocation on its 5-tuple.
+    pub(crate) known: bool,
+}
+
+/// A Connect that waits for its peer.
+#[derive(Debug)]
+pub(crate) struct PendingConnect {
+    pub(crate) responder: Responder,
+    pub(crate) connection: ConnectionId,
+}
+
+/// A Refresh by ticket that waits for the worker of its allocation.
+#[derive(Debug)]
+pub(crate) struct PendingMove {
+    pub(crate) responder: Responder,
+    pub(crate) path: ClientPath,
+    pub(crate) refresh: TicketRefresh,
+    pub(crate) began: Instant,
+    /// When the other worker was asked last.
+    pub(crate) asked: Instant,
+}
+
+impl UserLookup {
+    /// The customer that it counts for: clients with an allocation have places of their own.
+    fn customer(&self) -> Option<Prefix> {
+        let client = self.request.path.five_tuple.client.ip();
+        (!self.known).then(|| Prefix::customer(client))
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: RequestKey,
+    waiting: Waiting,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    entries: HashMap<PendingId, Entry, RandomState>,
+    keys: HashSet<RequestKey, RandomState>,
+    /// Requests of each 5-tuple.
+    by_five_tuple: HashMap<FiveTuple, Vec<PendingId>, RandomState>,
+    /// 5-tuples whose Allocate waits for its relay sockets.
+    opening: HashSet<FiveTuple, RandomState>,
+    /// 5-tuples on which a Refresh by ticket waits, with their number.
+    moving: HashMap<FiveTuple, u32, RandomState>,
+    ends: Ends,
+    /// When user look-ups are given up.
+    lookup_ends: Ends,
+    /// User look-ups of each customer that has any.
+    lookups: HashMap<Prefix, u32, RandomState>,
+    next_id: u64,
+    /// Number of those that wait for peers.
+    connects: usize,
+}
+
+/// Ends of waits in their order, as all of them are equally long; some may be answered already.
+#[derive(Debug, Default)]
+struct Ends(VecDeque<(PendingId, Instant)>);
+
+impl Ends {
+    /// Keeps the front a live one. Those behind it are bounded by what can be answered within the wait of the
+    /// oldest, and are compacted when they outnumber the live ones.
+    fn forget(&mut self, is_over: impl Fn(&PendingId) -> bool) {
+        while self.0.front().is_some_and(|(id, _)| is_over(id)) {
+            self.0.pop_front();
+        }
+        if self.0.len() > 2 * PENDING_MAX {
+            self.0.retain(|(id, _)| !is_over(id));
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.0.front().map(|&(_, end)| end)
+    }
+}
+
+impl Pending {
+    pub(crate) fn new(hasher: RandomState) -> Self {
+        Self {
+            entries: HashMap::with_hasher(hasher.clone()),
+            keys: HashSet::with_hasher(hasher.clone()),
+            by_five_tuple: HashMap::with_hasher(hasher.clone()),
+            opening: HashSet::with_hasher(hasher.clone()),
+            moving: HashMap::with_hasher(hasher.clone()),
+            ends: Ends::default(),
+            lookup_ends: Ends::default(),
+            lookups: HashMap::with_hasher(hasher),
+            next_id: 0,
+            connects: 0,
+        }
+    }
+
+    /// Returns true if this very request waits.
+    pub(crate) fn holds(&self, key: &RequestKey) -> bool {
+        self.keys.contains(key)
+    }
+
+    /// Returns true if an Allocate on this 5-tuple waits for its relay sockets.
+    pub(crate) fn is_opening(&self, five_tuple: &FiveTuple) -> bool {
+        self.opening.contains(five_tuple)
+    }
+
+    /// Returns true if a Refresh by ticket on this 5-tuple waits.
+    pub(crate) fn is_moving(&self, five_tuple: &FiveTuple) -> bool {
+        self.moving.contains_key(five_tuple)
+    }
+
+    /// Returns true if no further request may wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= PENDING_MAX
+    }
+
+    /// Returns true if no further request may wait for its user, even of a known client.
+    fn is_full_of_users(&self) -> bool {
+        self.entries.len() >= PENDING_USERS_MAX
+    }
+
+    /// Returns true if this request may wait for its user.
+    pub(crate) fn has_room_for(&self, lookup: &UserLookup) -> bool {
+        let five_tuple = &lookup.request.path.five_tuple;
+        let beside = self.by_five_tuple.get(five_tuple).map_or(0, Vec::len);
+        let room = match lookup.customer() {
+            None => !self.is_full_of_users(),
+            Some(customer) => {
+                let used = self.lookups.get(&customer).copied().unwrap_or(0);
+                self.entries.len() < PENDING_NEW_USERS_MAX && used < PENDING_USERS_PER_CUSTOMER_MAX
+            }
+        };
+        room && beside < PENDING_USERS_PER_FIVE_TUPLE_MAX
+    }
+
+    /// Returns true if no further request may wait for its peer.
+    pub(crate) fn is_full_of_connects(&self) -> bool {
+        self.is_full() || self.connects >= PENDING_CONNECTS_MAX
+    }
+
+    /// Adds a request. The caller has asked [`Self::is_full`] or one of the others.
+    pub(crate) fn insert(&mut self, now: Instant, key: RequestKey, waiting: Waiting) -> PendingId {
+        let id = PendingId(self.next_id);
+        self.next_id += 1;
+        match &waiting {
+            Waiting::Relay(_) => drop(self.opening.insert(key.0)),
+            Waiting::Connect(_) => self.connects += 1,
+            Waiting::User(lookup) => {
+                self.lookup_ends.0.push_back((id, now + USER_LOOKUP_WITHIN));
+                if let Some(customer) = lookup.customer() {
+                    *self.lookups.entry(customer).or_insert(0) += 1;
+                }
+            }
+            Waiting::Worker(_) => {}
+        }
+        if waiting.is_move() {
+            *self.moving.entry(key.0).or_default() += 1;
+        }
+        self.keys.insert(key);
+        self.by_five_tuple.entry(key.0).or_default().push(id);
+        self.entries.insert(id, Entry { key, waiting });
+        self.ends.0.push_back((id, now + PENDING_LIFETIME));
+        id
+    }
+
+    /// The Allocate that waits under this id, if one does.
+    pub(crate) fn allocation(&mut self, id: PendingId) -> Option<&mut PendingAllocation> {
+        let Waiting::Relay(allocation) = &mut self.entries.get_mut(&id)?.waiting else {
+            return None;
+        };
+        Some(allocation)
+    }
+
+    /// The start of the Refresh by ticket that waits under this id for another worker, if one does.
+    pub(crate) fn move_began(&self, id: PendingId) -> Option<Instant> {
+        let Waiting::Worker(pending) = &self.entries.get(&id)?.waiting else { return None };
+        Some(pending.began)
+    }
+
+    /// All that wait for other workers. Visits all pending requests.
+    pub(crate) fn moves(&mut self) -> impl Iterator<Item = (PendingId, &mut PendingMove)> {
+        self.entries.iter_mut().filter_map(|(id, entry)| {
+            let Waiting::Worker(pending) = &mut entry.waiting else { return None };
+            Some((*id, &mut **pending))
+        })
+    }
+
+    /// Ends the wait.
+    pub(crate) fn take(&mut self, id: PendingId) -> Option<Waiting> {
+        let entry = self.entries.remove(&id)?;
+        self.keys.remove(&entry.key);
+        if let Slot::Occupied(mut of) = self.by_five_tuple.entry(entry.key.0) {
+            of.get_mut().retain(|other| *other != id);
+            if of.get().is_empty() {
+                of.remove();
+            }
+        }
+        match &entry.waiting {
+            Waiting::Relay(_) => drop(self.opening.remove(&entry.key.0)),
+            Waiting::Connect(_) => self.connects -= 1,
+            Waiting::User(lookup) => {
+                if let Some(customer) = lookup.customer()
+                    && let Slot::Occupied(mut used) = self.lookups.entry(customer)
+                {
+                    *used.get_mut() -= 1;
+                    if *used.get() == 0 {
+                        used.remove();
+                    }
+                }
+            }
+            Waiting::Worker(_) => {}
+        }
+        if entry.waiting.is_move()
+            && let Some(count) = self.moving.get_mut(&entry.key.0)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.moving.remove(&entry.key.0);
+            }
+        }
+        self.ends.forget(|id| !self.entries.contains_key(id));
+        self.lookup_ends.forget(|id| !self.entries.contains_key(id));
+        Some(entry.waiting)
+    }
+
+    /// A request whose user look-up is to be given up: it goes on to wait, and is to be resumed without it.
+    /// Each is returned once.
+    pub(crate) fn take_overdue_lookup(&mut self, now: Instant) -> Option<PendingId> {
+        let &(id, end) = self.lookup_ends.0.front()?;
+        if now < end {
+            return None;
+        }
+        self.lookup_ends.0.pop_front();
+        self.lookup_ends.forget(|id| !self.entries.contains_key(id));
+        Some(id)
+    }
+
+    /// Ends the wait of a request for its user; `None` if it does not wait for that.
+    pub(crate) fn take_user(&mut self, id: PendingId) -> Option<DeferredRequest> {
+        let Waiting::User(_) = self.entries.get(&id)?.waiting else { return None };
+        let Waiting::User(lookup) = self.take(id)? else { return None };
+        Some(lookup.request)
+    }
+
+    /// Ends the wait of an Allocate for its relay sockets; `None` if it does not wait for that.
+    pub(crate) fn take_allocation(&mut self, id: PendingId) -> Option<PendingAllocation> {
+        let Waiting::Relay(_) = self.entries.get(&id)?.waiting else { return None };
+        let Waiting::Relay(allocation) = self.take(id)? else { return None };
+        Some(*allocation)
+    }
+
+    /// Ends the wait of a Connect for its peer; `None` if it does not wait for that.
+    pub(crate) fn take_connect(&mut self, id: PendingId) -> Option<PendingConnect> {
+        let Waiting::Connect(_) = self.entries.get(&id)?.waiting else { return None };
+        let Waiting::Connect(connect) = self.take(id)? else { return None };
+        Some(*connect)
+    }
+
+    /// Ends the wait of a Refresh for another worker; `None` if it does not wait for that.
+    pub(crate) fn take_move(&mut self, id: PendingId) -> Option<PendingMove> {
+        let Waiting::Worker(_) = self.entries.get(&id)?.waiting else { return None };
+        let Waiting::Worker(pending) = self.take(id)? else { return None };
+        Some(*pending)
+    }
+
+    /// Ends the wait of a request whose client has given up.
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Option<Waiting> {
+        let &(id, end) = self.ends.0.front()?;
+        if now < end { None } else { self.take(id) }
+    }
+
+    /// Ends the wait of any request: the oldest first.
+    pub(crate) fn take_oldest(&mut self) -> Option<Waiting> {
+        let &(id, _) = self.ends.0.front()?;
+        self.take(id)
+    }
+
+    /// Ends the wait of a request on a 5-tuple, if there is one.
+    pub(crate) fn take_of(&mut self, five_tuple: &FiveTuple) -> Option<Waiting> {
+        let id = *self.by_five_tuple.get(five_tuple)?.last()?;
+        self.take(id)
+    }
+
+    /// The end of the next wait, or of the next user look-up.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        self.ends.next().into_iter().chain(self.lookup_ends.next()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+    use turn_types::{ClientAddr, ServerAddr, SocketId, Transport};
+
+    fn path(port: u16) -> ClientPath {
+        let five_tuple = FiveTuple {
+            transport: Transport::Udp,
+            client: ClientAddr(([192, 0, 2, 1], port).into()),
+            server: ServerAddr(([198, 51, 100, 1], 3478).into()),
+        };
+        ClientPath { five_tuple, socket: SocketId(0) }
+    }
+
+    fn lookup(port: u16) -> UserLookup {
+        let bytes = Box::from([]);
+        UserLookup {
+            request: DeferredRequest { path: path(port), bytes, by_ticket: false },
+            known: false,
+        }
+    }
+
+    fn wait(pending: &mut Pending, now: Instant, port: u16) -> PendingId {
+        let key = (path(port).five_tuple, TransactionId([1; 12]));
+        pending.insert(now, key, Waiting::User(lookup(port)))
+    }
+
+    fn new() -> Pending {
+        Pending::new(RandomState::with_seeds(1, 2, 3, 4))
+    }
+
+    #[test]
+    fn ends_in_order_and_answered_ones_leave_no_trace() {
+        let mut pending = new();
+        let second = Duration::from_secs(1);
+        let first = wait(&mut pending, Instant::ZERO, 1);
+        let later = wait(&mut pending, Instant::ZERO + second, 2);
+        assert!(pending.holds(&(path(1).five_tuple, TransactionId([1; 12]))));
+        assert!(pending.take(first).is_some());
+        assert!(pending.take(first).is_none());
+        assert!(!pending.holds(&(path(1).five_tuple, TransactionId([1; 12]))));
+        let end = Instant::ZERO + second + PENDING_LIFETIME;
+        assert_eq!(pending.next_end(), Some(Instant::ZERO + second + USER_LOOKUP_WITHIN));
+        assert_eq!(pending.take_overdue_lookup(end), Some(later));
+        assert_eq!(pending.take_overdue_lookup(end), None);
+        assert_eq!(pending.next_end(), Some(end));
+        assert!(pending.take_expired(Instant::from_nanos(end.as_nanos() - 1)).is_none());
+        assert!(pending.take_expired(end).is_some());
+        assert!(pending.take(later).is_none());
+        assert_eq!(pending.next_end(), None);
+    }
+
+    #[test]
+    fn one_that_is_never_answered_does_not_let_the_queue_grow() {
+        let mut pending = new();
+        wait(&mut pending, Instant::ZERO, 0);
+        for _ in 0..5 * PENDING_MAX {
+            let id = wait(&mut pending, Instant::ZERO, 1);
+            pending.take(id);
+        }
+        assert!(pending.ends.0.len() <= 2 * PENDING_MAX + 1);
+        assert!(pending.lookup_ends.0.len() <= 2 * PENDING_MAX + 1);
+        assert_eq!(pending.entries.len(), 1);
+    }
+
+    #[test]
+    fn a_5_tuple_finds_what_waits_on_it_and_leaves_nothing() {
+        let mut pending = new();
+        let ids: Vec<_> = (1..=100).map(|port| wait(&mut pending, Instant::ZERO, port)).collect();
+        assert_eq!(pending.by_five_tuple.len(), 100);
+        assert!(pending.take_of(&path(50).five_tuple).is_some());
+        assert!(pending.take_of(&path(50).five_tuple).is_none());
+        for id in ids {
+            pending.take(id);
+        }
+        assert!(pending.by_five_tuple.is_empty() && pending.lookups.is_empty());
+        assert!(pending.next_end().is_none());
+    }
+}

@@ -1,0 +1,114 @@
+//! Permissions of one allocation (RFC 8656 §9): peer IP addresses, each with its own end. Ports do
+//! not count.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use turn_types::Instant;
+
+use crate::policy::peers::OwnPorts;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Permission {
+    pub(crate) ip: IpAddr,
+    pub(crate) expires: Instant,
+    pub(crate) own: OwnPorts,
+}
+
+/// Sorted by address. There are few; the limit is in the policy.
+#[derive(Debug, Default)]
+pub(crate) struct Permissions {
+    sorted: Vec<Permission>,
+}
+
+impl Permissions {
+    /// The permission for the address, unless it has expired.
+    pub(crate) fn live(&self, ip: IpAddr, now: Instant) -> Option<&Permission> {
+        self.find(ip).ok().map(|at| &self.sorted[at]).filter(|found| now < found.expires)
+    }
+
+    /// Returns true if the address has an entry, even one that has expired and is not yet reclaimed.
+    pub(crate) fn holds(&self, ip: IpAddr) -> bool {
+        self.find(ip).is_ok()
+    }
+
+    /// Makes a permission, or gives it a new end.
+    pub(crate) fn install(&mut self, permission: Permission) {
+        match self.find(permission.ip) {
+            Ok(at) => self.sorted[at] = permission,
+            Err(at) => insert_sparingly(&mut self.sorted, at, permission),
+        }
+    }
+
+    /// Keeps the permissions for which `keep` returns true, and passes the addresses of the rest to `gone`.
+    pub(crate) fn retain(
+        &mut self,
+        mut keep: impl FnMut(&mut Permission) -> bool,
+        mut gone: impl FnMut(IpAddr),
+    ) {
+        self.sorted.retain_mut(|permission| {
+            let kept = keep(permission);
+            if !kept {
+                gone(permission.ip);
+            }
+            kept
+        });
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Permission> {
+        self.sorted.iter()
+    }
+
+    /// Their number, including those that have expired and are not yet reclaimed.
+    pub(crate) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// The earliest end.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.sorted.iter().map(|permission| permission.expires).min()
+    }
+
+    fn find(&self, ip: IpAddr) -> Result<usize, usize> {
+        self.sorted.binary_search_by(|permission| permission.ip.cmp(&ip))
+    }
+}
+
+/// Inserts with room for one element at first, then for two, four and so on: most allocations have
+/// a single peer, and a `Vec` of its own accord begins with four.
+pub(crate) fn insert_sparingly<T>(list: &mut Vec<T>, at: usize, element: T) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len().max(1));
+    }
+    list.insert(at, element);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([198, 51, 100, last])
+    }
+
+    #[test]
+    fn ends_exactly_and_is_replaced_not_doubled() {
+        let mut permissions = Permissions::default();
+        let end = Instant::ZERO + Duration::from_secs(300);
+        for last in [9, 1, 5, 5] {
+            permissions.install(Permission { ip: ip(last), expires: end, own: None });
+        }
+        let before = Instant::from_nanos(end.as_nanos() - 1);
+        assert_eq!(permissions.len(), 3);
+        assert!(permissions.live(ip(5), before).is_some());
+        assert!(permissions.live(ip(5), end).is_none());
+        assert!(permissions.live(ip(2), before).is_none());
+
+        let mut gone = Vec::new();
+        permissions.retain(|permission| permission.ip == ip(5), |ip| gone.push(ip));
+        assert_eq!(gone, [ip(1), ip(9)]);
+        assert!(permissions.holds(ip(5)) && !permissions.holds(ip(1)));
+    }
+}

@@ -1,0 +1,321 @@
+//! The state that all workers share besides ports: quotas, reservations, and the workers of allocations whose
+//! clients may move.
+//!
+//! The [`Registry`] is plain data; implementations of [`SharedRegistry`] add a lock. It is taken when an
+//! allocation begins or ends, never for a packet. Quotas and locations are held through leases, so that an
+//! allocation gives them back however it ends.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::fmt;
+
+use turn_types::{AllocationId, Instant, Prefix, RelayedAddr, WorkerId};
+
+use crate::io::notice::Refusal;
+use crate::limits::{RESERVATIONS_MAX, RESERVATIONS_PER_ACCOUNT_MAX};
+use crate::policy::ports::PortLease;
+
+/// Access to the one [`Registry`] of a server.
+pub trait SharedRegistry: Send + Sync {
+    /// Runs `f` once, with exclusive access. `f` must not call back into the same registry.
+    fn with(&self, f: &mut dyn FnMut(&mut Registry));
+}
+
+/// Live allocations by account, and ports reserved by token.
+#[derive(Debug, Default)]
+pub struct Registry {
+    /// Live allocations of each account that has any; as many entries as allocations at most.
+    accounts: BTreeMap<Account, u32>,
+    /// Live allocations of each customer that has any.
+    customers: BTreeMap<Prefix, u32>,
+    /// Live allocations of all accounts.
+    total: u32,
+    /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
+    reservations: BTreeMap<[u8; 8], Reservation>,
+    /// The worker of each allocation whose client may move; as many entries as allocations at most.
+    locations: BTreeMap<AllocationId, Location>,
+}
+
+/// The worker of an allocation whose client may move.
+#[derive(Clone, Copy, Debug)]
+struct Location {
+    /// The worker that has it, or had it last.
+    worker: WorkerId,
+    /// It is to end as soon as a worker has it.
+    ends: bool,
+}
+
+/// Key of a quota: a name within a realm.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Account {
+    pub(crate) realm: Arc<str>,
+    /// Empty on an open relay, where only the total counts.
+    pub(crate) name: Arc<str>,
+}
+
+/// Limits of live allocations; 0 is unlimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AllocationQuota {
+    pub(crate) per_account: u32,
+    /// Of one customer, over all its accounts.
+    pub(crate) per_customer: u32,
+    /// Of all accounts.
+    pub(crate) total: u32,
+}
+
+/// A port kept for a client that asked for a pair (RESERVATION-TOKEN, RFC 8656 §7.2).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reservation {
+    pub(crate) relayed: RelayedAddr,
+    pub(crate) lease: PortLease,
+    /// Account and customer of the Allocate that reserved it.
+    pub(crate) account: Account,
+    pub(crate) customer: Prefix,
+    pub(crate) expires: Instant,
+}
+
+impl Registry {
+    /// An empty registry.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            accounts: BTreeMap::new(),
+            customers: BTreeMap::new(),
+            total: 0,
+            reservations: BTreeMap::new(),
+            locations: BTreeMap::new(),
+        }
+    }
+
+    /// Live allocations of an account.
+    pub(crate) fn allocations_of(&self, account: &Account) -> u32 {
+        self.accounts.get(account).copied().unwrap_or(0)
+    }
+
+    /// Live allocations of all accounts.
+    #[must_use]
+    pub const fn allocations(&self) -> u32 {
+        self.total
+    }
+
+    /// Ports that are reserved, expired ones included until they are swept.
+    #[must_use]
+    pub fn reservations(&self) -> usize {
+        self.reservations.len()
+    }
+
+    fn take(
+        &mut self,
+        account: &Account,
+        customer: Prefix,
+        quota: AllocationQuota,
+    ) -> Result<(), Refusal> {
+        let full = |used: u32, max: u32| max != 0 && used >= max;
+        if !account.name.is_empty() && full(self.allocations_of(account), quota.per_account) {
+            return Err(Refusal::UserQuota);
+        }
+        let of_customer = self.customers.get(&customer).copied().unwrap_or(0);
+        if full(of_customer, quota.per_customer) {
+            return Err(Refusal::AddressQuota);
+        }
+        if full(self.total, quota.total) {
+            return Err(Refusal::TotalQuota);
+        }
+        *self.accounts.entry(account.clone()).or_insert(0) += 1;
+        *self.customers.entry(customer).or_insert(0) += 1;
+        self.total += 1;
+        Ok(())
+    }
+
+    fn give_back(&mut self, account: &Account, customer: Prefix) {
+        let was_held = one_less(&mut self.accounts, account);
+        debug_assert!(was_held, "a quota was given back twice");
+        if was_held {
+            one_less(&mut self.customers, &customer);
+            self.total -= 1;
+        }
+    }
+
+    /// Returns true if an account at a customer may reserve one more port. An open relay has one account,
+    /// without a bound of its own; time-limited names may be a new one each time.
+    fn may_reserve(&self, account: &Account, customer: Prefix) -> bool {
+        let held = |of: &dyn Fn(&Reservation) -> bool| {
+            self.reservations.values().filter(|held| of(held)).count()
+        };
+        let by_account = held(&|held| held.account == *account);
+        self.reservations.len() < RESERVATIONS_MAX
+            && (account.name.is_empty() || by_account < RESERVATIONS_PER_ACCOUNT_MAX)
+            && held(&|held| held.customer == customer) < RESERVATIONS_PER_ACCOUNT_MAX
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        self.reservations.retain(|_, reservation| now < reservation.expires);
+    }
+}
+
+/// Counts one less; false if there was none.
+fn one_less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) -> bool {
+    let Some(count) = counts.get_mut(key) else { return false };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(key);
+    }
+    true
+}
+
+/// Access of one worker to the registry.
+#[derive(Clone)]
+pub(crate) struct RegistryHandle(Arc<dyn SharedRegistry>);
+
+impl RegistryHandle {
+    pub(crate) fn new(registry: Arc<dyn SharedRegistry>) -> Self {
+        Self(registry)
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Registry) -> T) -> T {
+        let (mut f, mut result) = (Some(f), None);
+        self.0.with(&mut |registry| result = f.take().map(|f| f(registry)).or(result.take()));
+        result.expect("a shared registry runs the function")
+    }
+
+    /// Takes a place for one allocation.
+    ///
+    /// # Errors
+    /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`] or [`Refusal::TotalQuota`] when the quota is used
+    /// up; nothing is taken then.
+    pub(crate) fn take_quota(
+        &self,
+        account: Account,
+        customer: Prefix,
+        quota: AllocationQuota,
+    ) -> Result<QuotaLease, Refusal> {
+        self.with(|registry| registry.take(&account, customer, quota))?;
+        Ok(QuotaLease { registry: self.clone(), account, customer })
+    }
+
+    /// Keeps a port until it is redeemed by its token or expires. Expired reservations are swept first.
+    ///
+    /// # Errors
+    /// [`Refusal::PortsExhausted`] when there is no room, or the token is taken; the port is free again
+    /// then.
+    pub(crate) fn reserve(
+        &self,
+        token: [u8; 8],
+        reservation: Reservation,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let refused = self.with(|registry| {
+            registry.sweep(now);
+            let fits = registry.may_reserve(&reservation.account, reservation.customer)
+                && !registry.reservations.contains_key(&token);
+            if fits {
+                registry.reservations.insert(token, reservation);
+                return None;
+            }
+            Some(reservation)
+        });
+        // Its lease is dropped outside of the lock.
+        if refused.is_none() { Ok(()) } else { Err(Refusal::PortsExhausted) }
+    }
+
+    /// Takes out the reservation with this token, which is good for one Allocate. `None` if it is unknown,
+    /// used or expired.
+    pub(crate) fn redeem(&self, token: [u8; 8], now: Instant) -> Option<Reservation> {
+        self.with(|registry| {
+            registry.sweep(now);
+            registry.reservations.remove(&token)
+        })
+    }
+
+    /// Gives back the ports of expired reservations, and returns the end of the next one.
+    pub(crate) fn sweep(&self, now: Instant) -> Option<Instant> {
+        self.with(|registry| {
+            registry.sweep(now);
+            registry.reservations.values().map(|reservation| reservation.expires).min()
+        })
+    }
+
+    /// Registers the worker of an allocation whose client may move.
+    pub(crate) fn locate(&self, allocation: AllocationId, worker: WorkerId) -> LocationLease {
+        let lease = LocationLease { registry: self.clone(), allocation };
+        lease.moved_to(worker);
+        lease
+    }
+
+    /// The worker of an allocation, if its client may move.
+    pub(crate) fn location_of(&self, allocation: AllocationId) -> Option<WorkerId> {
+        self.with(|registry| registry.locations.get(&allocation).map(|found| found.worker))
+    }
+
+    /// Makes an allocation end that may be between two workers: it ends when it arrives. Returns true if
+    /// there is such an allocation.
+    pub(crate) fn end_on_arrival(&self, allocation: AllocationId) -> bool {
+        self.with(|registry| {
+            let location = registry.locations.get_mut(&allocation);
+            location.map(|location| location.ends = true).is_some()
+        })
+    }
+}
+
+impl fmt::Debug for RegistryHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RegistryHandle")
+    }
+}
+
+/// One allocation's place in the quotas; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct QuotaLease {
+    registry: RegistryHandle,
+    account: Account,
+    customer: Prefix,
+}
+
+impl QuotaLease {
+    /// The customer that it was taken for. A client that moves takes its place along.
+    pub(crate) const fn customer(&self) -> Prefix {
+        self.customer
+    }
+
+    pub(crate) const fn account(&self) -> &Account {
+        &self.account
+    }
+}
+
+impl Drop for QuotaLease {
+    fn drop(&mut self) {
+        self.registry.with(|registry| registry.give_back(&self.account, self.customer));
+    }
+}
+
+/// The registered location of an allocation; removed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct LocationLease {
+    registry: RegistryHandle,
+    allocation: AllocationId,
+}
+
+impl LocationLease {
+    pub(crate) const fn allocation(&self) -> AllocationId {
+        self.allocation
+    }
+
+    /// Registers another worker. Returns true if the allocation is to end there.
+    pub(crate) fn moved_to(&self, worker: WorkerId) -> bool {
+        self.registry.with(|registry| {
+            let new = Location { worker, ends: false };
+            let location = registry.locations.entry(self.allocation).or_insert(new);
+            location.worker = worker;
+            location.ends
+        })
+    }
+}
+
+impl Drop for LocationLease {
+    fn drop(&mut self) {
+        self.registry.with(|registry| registry.locations.remove(&self.allocation));
+    }
+}
+
+#[cfg(test)]
+mod tests;

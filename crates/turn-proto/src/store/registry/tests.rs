@@ -1,0 +1,262 @@
+use super::*;
+use crate::policy::ports::{PortRange, PortRequirement, RelayPorts};
+use core::time::Duration;
+use std::sync::Mutex;
+use std::thread;
+use std::vec::Vec;
+
+struct Locked(Mutex<Registry>);
+
+impl SharedRegistry for Locked {
+    fn with(&self, f: &mut dyn FnMut(&mut Registry)) {
+        f(&mut self.0.lock().unwrap());
+    }
+}
+
+fn shared() -> RegistryHandle {
+    RegistryHandle::new(Arc::new(Locked(Mutex::new(Registry::new()))))
+}
+
+fn account(name: &str) -> Account {
+    Account { realm: "example.org".into(), name: name.into() }
+}
+
+fn customer(last: u8) -> Prefix {
+    Prefix::customer([198, 51, 100, last].into())
+}
+
+/// The same at one customer.
+fn take_quota(
+    registry: &RegistryHandle,
+    account: Account,
+    quota: AllocationQuota,
+) -> Result<QuotaLease, Refusal> {
+    registry.take_quota(account, customer(7), quota)
+}
+
+fn read<T>(registry: &RegistryHandle, f: impl Fn(&Registry) -> T) -> T {
+    registry.with(|registry| f(registry))
+}
+
+const fn quota(per_account: u32, total: u32) -> AllocationQuota {
+    AllocationQuota { per_account, per_customer: 0, total }
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn reservation(ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
+    reservation_of("", ports, expires)
+}
+
+/// A reservation of a customer of its own.
+fn reservation_of(name: &str, ports: &Arc<RelayPorts>, expires: Instant) -> Reservation {
+    let (lease, _) = ports.claim(PortRange::DYNAMIC, PortRequirement::Any, 7).unwrap();
+    let relayed = RelayedAddr(([192, 0, 2, 1], lease.port()).into());
+    let [high, low] = lease.port().to_be_bytes();
+    let customer = Prefix::customer([198, 51, high, low].into());
+    Reservation { relayed, lease, account: account(name), customer, expires }
+}
+
+#[test]
+fn an_account_has_its_quota_and_a_dropped_lease_gives_back() {
+    let registry = shared();
+    let first = take_quota(&registry, account("ann"), quota(2, 0)).unwrap();
+    let second = take_quota(&registry, account("ann"), quota(2, 0)).unwrap();
+    assert_eq!(take_quota(&registry, account("ann"), quota(2, 0)).unwrap_err(), Refusal::UserQuota);
+    let _bob = take_quota(&registry, account("bob"), quota(2, 0)).unwrap();
+    assert_eq!(
+        read(&registry, |registry| (
+            registry.allocations_of(&account("ann")),
+            registry.allocations()
+        )),
+        (2, 3)
+    );
+    drop(first);
+    let third = take_quota(&registry, account("ann"), quota(2, 0)).unwrap();
+    assert_eq!(third.account(), &account("ann"));
+    drop((second, third));
+    assert_eq!(
+        read(&registry, |registry| (
+            registry.allocations_of(&account("ann")),
+            registry.allocations()
+        )),
+        (0, 1)
+    );
+    assert_eq!(
+        read(&registry, |registry| registry.accounts.len()),
+        1,
+        "an account without allocations is forgotten"
+    );
+}
+
+#[test]
+fn realms_keep_accounts_of_one_name_apart() {
+    let registry = shared();
+    let elsewhere = Account { realm: "example.net".into(), name: "ann".into() };
+    let _here = take_quota(&registry, account("ann"), quota(1, 0)).unwrap();
+    let _there = take_quota(&registry, elsewhere, quota(1, 0)).unwrap();
+    assert_eq!(take_quota(&registry, account("ann"), quota(1, 0)).unwrap_err(), Refusal::UserQuota);
+}
+
+#[test]
+fn the_total_counts_all_accounts() {
+    let registry = shared();
+    let leases: Vec<_> = (0..3)
+        .map(|i| take_quota(&registry, account(&std::format!("user{i}")), quota(0, 3)).unwrap())
+        .collect();
+    assert_eq!(
+        take_quota(&registry, account("late"), quota(0, 3)).unwrap_err(),
+        Refusal::TotalQuota
+    );
+    assert_eq!(
+        read(&registry, |registry| registry.allocations_of(&account("late"))),
+        0,
+        "a refusal takes nothing"
+    );
+    drop(leases);
+    assert!(take_quota(&registry, account("late"), quota(0, 3)).is_ok());
+}
+
+#[test]
+fn nobody_in_particular_has_no_quota_of_their_own() {
+    let registry = shared();
+    let leases: Vec<_> =
+        (0..5).map(|_| take_quota(&registry, account(""), quota(1, 5)).unwrap()).collect();
+    assert_eq!(take_quota(&registry, account(""), quota(1, 5)).unwrap_err(), Refusal::TotalQuota);
+    drop(leases);
+    assert_eq!(read(&registry, Registry::allocations), 0);
+}
+
+#[test]
+fn a_quota_lowered_below_what_is_in_use_refuses_until_enough_ended() {
+    let registry = shared();
+    let mut leases: Vec<_> =
+        (0..4).map(|_| take_quota(&registry, account("ann"), quota(0, 0)).unwrap()).collect();
+    assert!(take_quota(&registry, account("ann"), quota(2, 0)).is_err());
+    leases.truncate(2);
+    assert!(take_quota(&registry, account("ann"), quota(2, 0)).is_err());
+    leases.truncate(1);
+    assert!(take_quota(&registry, account("ann"), quota(2, 0)).is_ok());
+}
+
+#[test]
+fn a_token_is_good_once_until_it_expires() {
+    let (registry, ports) = (shared(), RelayPorts::new());
+    let kept = reservation(&ports, at(30));
+    let relayed = kept.relayed;
+    registry.reserve([1; 8], kept, at(0)).unwrap();
+    assert_eq!(registry.redeem([2; 8], at(1)), None, "another token");
+    assert_eq!(ports.used(), 1, "the port is held meanwhile");
+    let redeemed = registry.redeem([1; 8], at(29)).unwrap();
+    assert_eq!((redeemed.relayed, redeemed.lease.port()), (relayed, relayed.port()));
+    assert_eq!(registry.redeem([1; 8], at(29)), None, "used");
+    drop(redeemed);
+    assert_eq!(ports.used(), 0);
+
+    registry.reserve([3; 8], reservation(&ports, at(30)), at(0)).unwrap();
+    assert_eq!(registry.redeem([3; 8], at(30)), None, "expired");
+    assert_eq!(ports.used(), 0, "and its port is free");
+}
+
+#[test]
+fn expired_reservations_are_swept_and_their_ports_free() {
+    let (registry, ports) = (shared(), RelayPorts::new());
+    for i in 0..3 {
+        registry.reserve([i; 8], reservation(&ports, at(30 + u64::from(i))), at(0)).unwrap();
+    }
+    registry.sweep(at(31));
+    assert_eq!((ports.used(), read(&registry, Registry::reservations)), (1, 1));
+    registry.reserve([9; 8], reservation(&ports, at(70)), at(40)).unwrap();
+    assert_eq!(
+        (ports.used(), read(&registry, Registry::reservations)),
+        (1, 1),
+        "reserving sweeps, too"
+    );
+}
+
+#[test]
+fn reservations_are_bounded_and_a_refused_one_frees_its_port() {
+    let (registry, ports) = (shared(), RelayPorts::new());
+    for i in 0..RESERVATIONS_MAX as u64 {
+        registry.reserve(i.to_be_bytes(), reservation(&ports, at(30)), at(0)).unwrap();
+    }
+    let late = || reservation(&ports, at(60));
+    assert_eq!(registry.reserve([0xFF; 8], late(), at(1)), Err(Refusal::PortsExhausted));
+    assert_eq!(ports.used() as usize, RESERVATIONS_MAX);
+    assert!(registry.reserve([0xFF; 8], late(), at(30)).is_ok(), "room after expiry");
+    assert_eq!(
+        registry.reserve([0xFF; 8], late(), at(30)),
+        Err(Refusal::PortsExhausted),
+        "the token is taken"
+    );
+    assert_eq!(ports.used(), 1);
+}
+
+#[test]
+fn one_account_cannot_reserve_every_port() {
+    let (registry, ports) = (shared(), RelayPorts::new());
+    let reserve_for = |name: &str, token: u64| {
+        registry.reserve(token.to_be_bytes(), reservation_of(name, &ports, at(30)), at(0))
+    };
+    for token in 0..RESERVATIONS_PER_ACCOUNT_MAX as u64 {
+        reserve_for("eve", token).unwrap();
+    }
+    assert_eq!(reserve_for("eve", 1000), Err(Refusal::PortsExhausted));
+    assert_eq!(reserve_for("ann", 1001), Ok(()));
+}
+
+#[test]
+fn one_customer_cannot_reserve_every_port_by_many_names() {
+    let (registry, ports) = (shared(), RelayPorts::new());
+    let reserve_at = |last, token: u64| {
+        let name = std::format!("{}", 1_900_000_000 + token);
+        let kept = reservation_of(&name, &ports, at(30));
+        let kept = Reservation { customer: customer(last), ..kept };
+        registry.reserve(token.to_be_bytes(), kept, at(0))
+    };
+    for token in 0..RESERVATIONS_PER_ACCOUNT_MAX as u64 {
+        reserve_at(1, token).unwrap();
+    }
+    assert_eq!(reserve_at(1, 1000), Err(Refusal::PortsExhausted));
+    assert_eq!(reserve_at(2, 1001), Ok(()));
+}
+
+#[test]
+fn workers_together_keep_the_quota() {
+    let registry = shared();
+    let granted: u32 = thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let registry = &registry;
+                scope.spawn(move || {
+                    let leases: Vec<_> = (0..100)
+                        .filter_map(|_| take_quota(registry, account("ann"), quota(50, 0)).ok())
+                        .collect();
+                    assert!(
+                        read(registry, |registry| registry.allocations_of(&account("ann"))) <= 50
+                    );
+                    u32::try_from(leases.into_iter().map(std::mem::forget).count()).unwrap()
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    assert_eq!((granted, read(&registry, Registry::allocations)), (50, 50));
+}
+
+#[test]
+fn a_customer_has_its_quota_whichever_accounts_it_uses() {
+    let registry = shared();
+    let quota = AllocationQuota { per_account: 0, per_customer: 2, total: 0 };
+    let take = |name: &str, last| registry.take_quota(account(name), customer(last), quota);
+    // Bare time stamps: an account each.
+    let first = take("1900000000", 1).unwrap();
+    let _second = take("1900000001", 1).unwrap();
+    assert_eq!(take("1900000002", 1).unwrap_err(), Refusal::AddressQuota);
+    let _elsewhere = take("1900000002", 2).unwrap();
+    drop(first);
+    assert!(take("1900000003", 1).is_ok());
+    assert_eq!(read(&registry, |registry| registry.customers.len()), 2);
+}
