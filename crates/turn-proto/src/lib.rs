@@ -22,8 +22,20 @@
 //! of peers that connect ([`Server::handle_peer_connection`]), takes a ConnectionBind to the server of its
 //! connection ([`Server::bind_connection`]), and tells what connections carry and when they end.
 //!
-//! Read [`Server`] first, then [`Verdict`], then `relay.rs` (the packet path) and the files under
-//! `request/`: one per RFC method. What they work on is in `state.rs`, `table.rs`, `allocation.rs`.
+//! Read [`Server`] first, then [`Verdict`], then `relay.rs` (the packet path) and the files under `method/`: one
+//! per RFC method. Imports run down this list:
+//!
+//! ```text
+//! server       the public state machine; alone sees all stores
+//! method       a file per method, with the stores that it needs
+//! mobility     clients that move (RFC 8016)
+//! relay        the packet path, on one allocation
+//! store        allocations, pending requests, budgets, registry, outbox …: private state, verbs of their own
+//! auth         the long-term mechanism, shared secrets, access tokens: a request -> a grant
+//! io           commands, events, verdicts, notices: plain values
+//! credentials  grants and tickets: plain values
+//! policy       settings, peer rules, ports
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
