@@ -174,7 +174,11 @@ impl RegistryHandle {
 
     fn with<T>(&self, f: impl FnOnce(&mut Registry) -> T) -> T {
         let (mut f, mut result) = (Some(f), None);
-        self.0.with(&mut |registry| result = f.take().map(|f| f(registry)).or(result.take()));
+        self.0.with(&mut |registry| {
+            if let Some(f) = f.take() {
+                result = Some(f(registry));
+            }
+        });
         result.expect("a shared registry runs the function")
     }
 
