@@ -1,6 +1,6 @@
 //! Automation: `cargo xtask docs` writes the generated documentation, `cargo xtask bpf` compiles the
-//! BPF programs, `cargo xtask fuzz` searches with the fuzz targets, `cargo xtask soak` looks for leaks,
-//! `cargo xtask deny` and `cargo xtask tidy` check what the compiler does not (the same checks run as tests).
+//! BPF programs, `cargo xtask fuzz` runs the fuzz targets, `cargo xtask soak` searches for leaks,
+//! `cargo xtask deny` and `cargo xtask tidy` run checks beyond the compiler's (the same checks run as tests).
 //!
 //! Invariant: a task reads and writes this repository alone.
 #![forbid(unsafe_code)]
@@ -18,14 +18,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 const USAGE: &str = "usage: cargo xtask bpf [--check] | deny | docs | fuzz --minutes N [TARGET…] | soak --minutes N | tidy
-  bpf    compile crates/*/bpf/*.bpf.c to the objects that are committed beside them;
-         with --check, only see whether those are what the sources compile to
+  bpf    compile crates/*/bpf/*.bpf.c to the committed objects beside them;
+         with --check, only verify that they match the sources
   deny   check licences, sources and versions of dependencies by deny.toml
   docs   write docs/configuration.md, docs/configuration.schema.json and docs/operate/tuning.md
-  fuzz   run the targets of fuzz/fuzz_targets, or some, for so many minutes each; new coverage goes to
+  fuzz   run all or the given targets of fuzz/fuzz_targets for N minutes each; new coverage goes to
          fuzz/corpus, crashes to fuzz/artifacts
-  soak   have clients come and go for so many minutes, then look whether anything of them is left
-  tidy   check the edges between crates, circles of files, the size of files, words that must not stay";
+  soak   connect and disconnect clients for N minutes, then check for leaks
+  tidy   check dependencies between crates, circular imports, file sizes, leftovers, wording";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
