@@ -14,7 +14,7 @@ mod streams;
 pub use auth::{Auth, SecretEntry, TokenCipher, TokenKeyEntry};
 pub use clients::{Compatibility, Discovery, ExternalEndpoint, Redirect};
 pub use host::{Confinement, Offload, OffloadMode, Sockets, Workers};
-pub use operation::{Control, Data, Log, LogFormat, LogLevel, Shutdown};
+pub use operation::{Control, Data, Log, LogFormat, LogLevel, Shutdown, Users};
 pub use quotas::{Lifetimes, Quotas};
 pub use relay::{Peers, Relay};
 pub use streams::{CertificateEntry, Dtls, Tcp, Tls};
@@ -60,6 +60,7 @@ section! {
         log: Log,
         control: Control,
         data: Data,
+        users: Users,
         shutdown: Shutdown,
     }
 }

@@ -44,7 +44,7 @@ pub use places::{Places, named_files, places};
 pub use policy::RelayPair;
 pub use reference::{json_schema, reference_markdown};
 pub use settings::{CONTROL_SOCKET, CertificateFiles, Settings};
-pub use value::{OpenRelay, PortRange, RelayEntry, WorkerCount};
+pub use value::{Database, OpenRelay, PortRange, RelayEntry, WorkerCount};
 
 use document::Document;
 use error::Errors;

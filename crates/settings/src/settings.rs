@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use turn_proto::{AlternateServer, DiscoverySockets, SharedSecret, TokenKey};
 
 use crate::file::{File, Tls};
+use crate::value::Database;
 
 /// Name of the control socket in the data directory.
 pub const CONTROL_SOCKET: &str = "control.sock";
@@ -79,10 +80,13 @@ impl Settings {
         configured.unwrap_or_else(|| self.data.directory.join(CONTROL_SOCKET))
     }
 
-    /// The user database.
+    /// The user database: as configured, or in the data directory.
     #[must_use]
-    pub fn user_database(&self) -> PathBuf {
-        self.data.directory.join("users.sqlite")
+    pub fn user_database(&self) -> Database {
+        match &self.users.database {
+            Some(Database::Sqlite(path)) => Database::Sqlite(self.beside(path)),
+            None => Database::Sqlite(self.data.directory.join("users.sqlite")),
+        }
     }
 
     /// Files of each certificate.

@@ -4,6 +4,7 @@
 //! schema agree. Bounds are part of the type: `Duration<60, 3600>` cannot hold two hours.
 
 mod address;
+mod database;
 mod interface;
 mod peers;
 mod quantity;
@@ -18,6 +19,7 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::{Map, Value, json};
 
 pub use address::{Endpoint, Host, PortRange};
+pub use database::Database;
 pub use interface::InterfaceName;
 pub use peers::Prefix;
 pub use quantity::{Bytes, Count, Duration};

@@ -189,6 +189,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("tls.certificates", "[{ chain = 'a.pem', key = 'a.key' }]", ""),
     ("offload.interfaces", "['eth0']", ""),
     ("confinement.readable", "['/srv']", ""),
+    ("users.database", "'/srv/users.sqlite'", ""),
 ];
 
 /// Both become an entry of `auth.secrets`.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use settings::{
-    Environment, LogFormat, LogLevel, OffloadMode, RelayEntry, Settings, WorkerCount, load, parse,
+    Database, Environment, LogFormat, LogLevel, OffloadMode, RelayEntry, Settings, WorkerCount,
+    load, parse,
 };
 use support::TempDir;
 
@@ -162,7 +163,7 @@ fn everything_set_arrives() {
     assert_eq!(interfaces(&settings), ["eth0", "br-lan"]);
     assert_eq!((settings.log.format, settings.log.level), (LogFormat::Json, LogLevel::Debug));
     assert_eq!(settings.control_socket(), PathBuf::from("/run/turnpike/control.sock"));
-    assert_eq!(settings.user_database(), PathBuf::from("/srv/turnpike/users.sqlite"));
+    assert_eq!(settings.user_database(), Database::Sqlite("/srv/turnpike/users.sqlite".into()));
     assert_eq!(settings.shutdown.drain.get(), Duration::from_secs(1800));
 }
 
@@ -172,6 +173,17 @@ fn the_control_socket_follows_the_data_directory() {
     assert_eq!(settings.control_socket(), PathBuf::from("/srv/turnpike/control.sock"));
     settings.set_data_directory("/srv/other".into());
     assert_eq!(settings.control_socket(), PathBuf::from("/srv/other/control.sock"));
+}
+
+#[test]
+fn the_database_of_users_is_a_setting() {
+    let database = |text: &str| good(text).user_database();
+    let named = "users.database = 'sqlite:///srv/users.db'\ndata.directory = '/srv/turnpike'";
+    assert_eq!(database(named), Database::Sqlite("/srv/users.db".into()));
+    let dir = TempDir::new();
+    let path = dir.write("turnpike.toml", "users.database = 'users.db'");
+    let settings = load(Some(&path), &Environment::empty()).unwrap();
+    assert_eq!(settings.user_database(), Database::Sqlite(dir.file("users.db")));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{OffloadMode, Settings, SettingsErrors};
 use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
-use user_db::UserStore;
+use user_db::UserEditor;
 
 use crate::certificates::Keeper;
 use crate::commands::check;
@@ -49,11 +49,11 @@ pub(crate) struct Running {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Starts the workers. Without a `store` nobody is looked up. It may be dropped between two workers: a
+/// Starts the workers; without an `editor` of the user database they look no user up. It may be dropped between two workers: a
 /// start that is slow can be ended.
 pub(crate) async fn start(
     settings: &Settings,
-    mut store: Option<Box<dyn UserStore>>,
+    editor: Option<Box<dyn UserEditor>>,
     confinement: Option<&mut Confinement>,
 ) -> Result<Running> {
     let files = raise_open_files().or_fail("cannot raise the limit of open files")?;
@@ -63,8 +63,9 @@ pub(crate) async fn start(
     let nonce_key = Secret::new(random_bytes());
     let cores = cores::cores(settings.workers.count, settings.workers.pin);
     let mut policy = rules(settings, &own, nonce_key, None, cores.len())?;
-    if let Some(store) = &mut store {
-        policy.auth.sha256 = !store.has_md5_only(&settings.realm)?;
+    let has_users = editor.is_some();
+    if let Some(mut editor) = editor {
+        policy.auth.sha256 = !editor.has_md5_only(&settings.realm)?;
     }
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;
@@ -121,9 +122,10 @@ pub(crate) async fn start(
         // The last step that needs privileges is done; no thread that serves anybody is there yet.
         confinement.give_up_capabilities(offload.off_because.is_none())?;
     }
-    let directory: Arc<dyn UserDirectory> = match store {
-        Some(store) => Arc::new(Users::start(store, workers.clone())?),
-        None => Arc::new(NoUsers),
+    let directory: Arc<dyn UserDirectory> = if has_users {
+        Arc::new(Users::start(&settings.user_database(), workers.clone())?)
+    } else {
+        Arc::new(NoUsers)
     };
     let channels = WorkerChannels::to(&endpoints);
     let mut threads = Vec::new();

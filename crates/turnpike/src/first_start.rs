@@ -15,7 +15,7 @@ use control::ServerInfo;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 use turn_types::Secret;
-use user_db::{Credentials, NewUser, Page, UserQuery, UserStore};
+use user_db::{Credentials, NewUser, Page, UserEditor, UserQuery};
 
 use crate::failure::{Failure, Result};
 
@@ -32,12 +32,15 @@ pub(crate) struct FirstUser {
 }
 
 /// The generated user to show, if there is one: made when the database has no user at all.
-pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserStore) -> Result<Option<FirstUser>> {
+pub(crate) fn prepare(
+    settings: &Settings,
+    store: &mut dyn UserEditor,
+) -> Result<Option<FirstUser>> {
     let path = settings.data.directory.join(FILE);
     let kept = read(&path)?.filter(|kept| *kept.realm == *settings.realm);
     if let Some(kept) = &kept
         && let Some(known) =
-            store.find(&kept.realm, &UserQuery::Name(kept.username.as_str().into()))?
+            store.user(&kept.realm, &UserQuery::Name(kept.username.as_str().into()))?
     {
         // Whoever gave this user another password knows it, and the one in the file is of no use.
         let same = kept.new_user()?.keys() == &known.keys;
@@ -190,10 +193,10 @@ mod tests {
 
     use control::RelayInfo;
     use settings::Environment;
-    use user_db::SqliteStore;
 
     use super::*;
     use crate::testing::Directory;
+    use crate::users;
 
     fn settings(directory: &Directory) -> Settings {
         let mut settings = settings::load(None, &Environment::empty()).unwrap();
@@ -201,26 +204,26 @@ mod tests {
         settings
     }
 
-    fn store(settings: &Settings) -> SqliteStore {
-        SqliteStore::open(&settings.user_database()).unwrap()
+    fn store(settings: &Settings) -> Box<dyn UserEditor> {
+        users::editor(&settings.user_database()).unwrap()
     }
 
     #[test]
     fn a_second_start_shows_the_same_user() {
         let directory = Directory::new("first");
         let settings = settings(&directory);
-        let first = prepare(&settings, &mut store(&settings)).unwrap().unwrap();
+        let first = prepare(&settings, &mut *store(&settings)).unwrap().unwrap();
         let file = directory.path().join(FILE);
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(prepare(&settings, &mut store(&settings)).unwrap(), Some(first.clone()));
+        assert_eq!(prepare(&settings, &mut *store(&settings)).unwrap(), Some(first.clone()));
 
         // The database was lost: the user that clients know comes back.
         for name in ["users.sqlite", "users.sqlite-wal", "users.sqlite-shm"] {
             let _ = fs::remove_file(directory.path().join(name));
         }
-        assert_eq!(prepare(&settings, &mut store(&settings)).unwrap(), Some(first.clone()));
+        assert_eq!(prepare(&settings, &mut *store(&settings)).unwrap(), Some(first.clone()));
         let query = UserQuery::Name(first.username.as_str().into());
-        assert!(store(&settings).find(&settings.realm, &query).unwrap().is_some());
+        assert!(store(&settings).user(&settings.realm, &query).unwrap().is_some());
     }
 
     #[test]
@@ -228,11 +231,11 @@ mod tests {
         let directory = Directory::new("deleted");
         let settings = settings(&directory);
         let mut store = store(&settings);
-        let first = prepare(&settings, &mut store).unwrap().unwrap();
+        let first = prepare(&settings, &mut *store).unwrap().unwrap();
         let password = Secret::new("of-bob".to_owned());
         store.add(&NewUser::new(&settings.realm, "bob", &password, None).unwrap()).unwrap();
         assert!(store.delete(&settings.realm, &first.username).unwrap());
-        assert_eq!(prepare(&settings, &mut store).unwrap(), None);
+        assert_eq!(prepare(&settings, &mut *store).unwrap(), None);
     }
 
     #[test]
@@ -240,17 +243,17 @@ mod tests {
         let directory = Directory::new("forgotten");
         let settings = settings(&directory);
         let mut store = store(&settings);
-        let first = prepare(&settings, &mut store).unwrap().unwrap();
+        let first = prepare(&settings, &mut *store).unwrap().unwrap();
         let password = Secret::new("another".to_owned());
         let again = NewUser::new(&settings.realm, &first.username, &password, None).unwrap();
         assert!(store.replace(&again).unwrap());
-        assert_eq!(prepare(&settings, &mut store).unwrap(), None);
+        assert_eq!(prepare(&settings, &mut *store).unwrap(), None);
 
         forget(directory.path(), &settings.realm, "bob").unwrap();
         assert!(directory.path().join(FILE).exists(), "bob is somebody else");
         forget(directory.path(), &settings.realm, &first.username).unwrap();
         assert!(store.delete(&settings.realm, &first.username).unwrap());
-        let second = prepare(&settings, &mut store).unwrap().unwrap();
+        let second = prepare(&settings, &mut *store).unwrap().unwrap();
         assert_ne!((second.username, second.password), (first.username, first.password));
         forget(Path::new("/nonexistent"), "r", "n").unwrap();
     }
@@ -262,7 +265,7 @@ mod tests {
         let mut store = store(&settings);
         let password = Secret::new("of-bob".to_owned());
         store.add(&NewUser::new(&settings.realm, "bob", &password, None).unwrap()).unwrap();
-        assert_eq!(prepare(&settings, &mut store).unwrap(), None);
+        assert_eq!(prepare(&settings, &mut *store).unwrap(), None);
         assert!(!directory.path().join(FILE).exists());
     }
 

@@ -1,19 +1,34 @@
-//! Between the workers, who ask in the words of the protocol, and the user database, which knows
-//! none of them.
+//! The user database for workers and commands. Another back end is chosen here, by its settings.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use control::{Asked, Request, UserDirectory, UserLookup, Workers};
+use settings::Database;
 use turn_proto::limits::USER_LOOKUP_WITHIN;
 use turn_proto::{User, UserAnswer, UserKeys, UserQuery};
 use turn_types::{PendingId, WorkerId};
-use user_db::{Answer, Directory, DirectoryOptions, UserRecord, UserStore};
+use user_db::{
+    Answer, Directory, DirectoryOptions, SqliteReader, SqliteStore, StoreError, UserEditor,
+    UserReader, UserRecord,
+};
 
-/// How often a failing database is logged: each failed look-up would be a line.
-const TROUBLE_EVERY: Duration = Duration::from_secs(60);
+/// Interval of warnings about a failing database: each failed look-up would be a line.
+const WARNING_EVERY: Duration = Duration::from_secs(60);
 
-/// Whom an answer is for.
+/// Opens a database for changes; an SQLite file is created when it does not exist.
+pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreError> {
+    match database {
+        Database::Sqlite(path) => Ok(Box::new(SqliteStore::open(path)?)),
+    }
+}
+
+/// Whether a database exists; of one that is not a file the editor reports it.
+pub(crate) fn exists(database: &Database) -> bool {
+    database.file().is_none_or(|path| path.exists())
+}
+
+/// Receiver of an answer.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     worker: WorkerId,
@@ -25,13 +40,19 @@ struct Asker {
 pub(crate) struct Users(Directory<Asker>);
 
 impl Users {
-    /// Starts the look-up thread; it answers into the workers' mailboxes.
-    pub(crate) fn start(store: Box<dyn UserStore>, workers: Workers) -> std::io::Result<Self> {
-        let trouble = Trouble::default();
+    /// Starts the look-up threads; they answer into the workers' mailboxes.
+    pub(crate) fn start(database: &Database, workers: Workers) -> Result<Self, StoreError> {
+        match database {
+            Database::Sqlite(path) => Self::look_up_in(SqliteReader::open(path)?, workers),
+        }
+    }
+
+    fn look_up_in(reader: impl UserReader + 'static, workers: Workers) -> Result<Self, StoreError> {
+        let warning = Throttle::default();
         let deliver = move |asker: Asker, answer| {
             let request = Request::UserFound {
                 pending: asker.pending,
-                answer: in_protocol_words(answer, &trouble),
+                answer: in_protocol_words(answer, &warning),
             };
             let posted = workers.mailbox(asker.worker).map(|mailbox| mailbox.post(request));
             if let Some(Err(error)) = posted {
@@ -42,7 +63,7 @@ impl Users {
         };
         let options =
             DirectoryOptions { answer_within: USER_LOOKUP_WITHIN, ..DirectoryOptions::default() };
-        Directory::start(store, options, deliver).map(Self)
+        Directory::start(reader, options, deliver).map(Self).map_err(StoreError::Threads)
     }
 }
 
@@ -63,7 +84,7 @@ impl UserDirectory for Users {
     }
 }
 
-/// For a server without a user database: never asked, and says no if it were.
+/// The directory of a server without a user database; its rules never look a user up.
 #[derive(Debug)]
 pub(crate) struct NoUsers;
 
@@ -73,12 +94,12 @@ impl UserDirectory for NoUsers {
     }
 }
 
-fn in_protocol_words(answer: Answer, trouble: &Trouble) -> UserAnswer {
+fn in_protocol_words(answer: Answer, warning: &Throttle) -> UserAnswer {
     match answer {
         Answer::Known(user) => UserAnswer::Known(in_server_words(user)),
         Answer::Unknown => UserAnswer::Unknown,
         Answer::Unavailable(error) => {
-            if trouble.is_due(Instant::now()) {
+            if warning.is_due(Instant::now()) {
                 tracing::warn!(%error, "the user database cannot be read: users cannot log in");
             }
             UserAnswer::Unavailable
@@ -94,14 +115,14 @@ fn in_server_words(user: UserRecord) -> User {
     }
 }
 
-/// Says when to log again.
+/// Limits a warning to one in [`WARNING_EVERY`].
 #[derive(Debug, Default)]
-struct Trouble(Cell<Option<Instant>>);
+struct Throttle(Cell<Option<Instant>>);
 
-impl Trouble {
+impl Throttle {
     fn is_due(&self, now: Instant) -> bool {
         let due =
-            self.0.get().is_none_or(|last| now.saturating_duration_since(last) >= TROUBLE_EVERY);
+            self.0.get().is_none_or(|last| now.saturating_duration_since(last) >= WARNING_EVERY);
         if due {
             self.0.set(Some(now));
         }
@@ -115,7 +136,7 @@ mod tests {
 
     use control::{Wake, WorkerCounters, limits::MAILBOX_CAPACITY, mailbox};
     use turn_types::Secret;
-    use user_db::{NewUser, SqliteStore};
+    use user_db::NewUser;
 
     use super::*;
 
@@ -130,14 +151,15 @@ mod tests {
     #[test]
     fn a_worker_is_answered_through_its_mailbox() {
         let directory = crate::testing::Directory::new("users");
-        let mut store = SqliteStore::open(&directory.path().join("users.sqlite")).unwrap();
+        let database = Database::Sqlite(directory.path().join("users.sqlite"));
+        let mut store = editor(&database).unwrap();
         let password = Secret::new("secret-of-bob".to_owned());
         store.add(&NewUser::new("realm", "bob", &password, Some(3)).unwrap()).unwrap();
 
         let (knock, knocks) = std::sync::mpsc::channel();
         let (mailbox, inbox) = mailbox(MAILBOX_CAPACITY, Arc::new(Knock(knock)));
         let workers = Workers::new(vec![(mailbox, Arc::new(WorkerCounters::new()))]);
-        let users = Users::start(Box::new(store), workers).unwrap();
+        let users = Users::start(&database, workers).unwrap();
         let ask = |pending, name: &str| {
             let user = UserQuery::Name(name.into());
             let lookup = UserLookup {
@@ -146,7 +168,7 @@ mod tests {
                 realm: "realm".into(),
                 user,
             };
-            assert_eq!(users.find(lookup), Asked::Taken, "nobody was asked for {name} before");
+            assert_eq!(users.find(lookup), Asked::Taken, "{name} was not looked up before");
             knocks.recv().unwrap();
             match inbox.take() {
                 Some(Request::UserFound { pending, answer }) => (pending.0, answer),
@@ -164,10 +186,10 @@ mod tests {
     }
 
     #[test]
-    fn trouble_is_told_once_a_minute() {
-        let trouble = Trouble::default();
+    fn a_failing_database_is_logged_once_a_minute() {
+        let warning = Throttle::default();
         let start = Instant::now();
-        let told = |seconds| trouble.is_due(start + Duration::from_secs(seconds));
-        assert_eq!([0, 1, 59, 60, 61, 120].map(told), [true, false, false, true, false, true]);
+        let is_due = |seconds| warning.is_due(start + Duration::from_secs(seconds));
+        assert_eq!([0, 1, 59, 60, 61, 120].map(is_due), [true, false, false, true, false, true]);
     }
 }

@@ -415,7 +415,7 @@ fn users_are_added_listed_and_deleted() {
     for arguments in [&["user", "list"][..], &["user", "delete", "bob"]] {
         let output = ask(arguments);
         assert_eq!(output.status.code(), Some(1));
-        assert!(stderr(&output).contains("there is no user database in"), "{output:?}");
+        assert!(stderr(&output).contains("there is no user database at"), "{output:?}");
     }
     assert!(!directory.0.join("users.sqlite").exists());
 

@@ -1,4 +1,4 @@
-//! Answers of a store that are still good. Bounded; knows no clock.
+//! Valid answers of a store. Bounded; knows no clock.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use crate::limits::{CACHE_KNOWN_MAX, CACHE_UNKNOWN_MAX};
 use crate::store::{UserQuery, UserRecord};
 
-/// Who is asked for.
+/// Key of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     pub(crate) realm: Arc<str>,
     pub(crate) user: UserQuery,
 }
 
-/// Users that exist, and names that are nobody's, apart from each other.
+/// Users that exist, and names without a user, apart from each other.
 #[derive(Debug)]
 pub(crate) struct Cache {
     known: Generations<Question, UserRecord>,
@@ -35,7 +35,7 @@ impl Cache {
         }
     }
 
-    /// `None`: the store has to be asked. `Some(None)`: there is no such user.
+    /// `None`: the store has to look. `Some(None)`: there is no such user.
     pub(crate) fn find(&mut self, now: Instant, question: &Question) -> Option<Option<UserRecord>> {
         if let Some(user) = self.known.find(now, question) {
             return Some(Some(user));
@@ -56,9 +56,9 @@ impl Cache {
     }
 }
 
-/// A bounded map that forgets what was not asked for since the map last filled up by half: two maps,
-/// the younger one filled; when it is full it becomes the older one, and the older one is forgotten.
-/// Nothing is searched or sorted to make room.
+/// A bounded map that evicts entries that were not used since the map last filled up by half: two maps, of
+/// which the younger one is filled; when it is full it becomes the older one, and the older one is dropped.
+/// Eviction searches and sorts nothing.
 #[derive(Debug)]
 struct Generations<K, V> {
     young: HashMap<K, Entry<V>>,
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_nobodys_do_not_push_users_out() {
+    fn names_without_a_user_do_not_evict_users() {
         let now = Instant::now();
         let mut cache = Cache::new(Duration::from_secs(60), Duration::from_secs(60));
         let question =

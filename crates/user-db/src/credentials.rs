@@ -1,4 +1,4 @@
-//! Credentials made up by the machine.
+//! Generated credentials.
 
 use turn_types::Secret;
 
@@ -6,7 +6,7 @@ use turn_types::Secret;
 /// INI files and over the telephone. 32 of them, so that five random bits pick one without bias.
 const ALPHABET: &[u8; 32] = b"abcdefghjkmnopqrstuvwxyz23456789";
 
-/// 26 symbols are 130 bits, above the 128 that nobody searches.
+/// 26 symbols are 130 bits, above the 128 that cannot be brute-forced.
 const PASSWORD_SYMBOLS: usize = 26;
 
 /// 10 symbols are 50 bits: enough that two names do not meet.
@@ -22,7 +22,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Makes up both.
+    /// Generates both.
     ///
     /// # Errors
     /// When the operating system has no randomness to give, which stops nearly everything else too.

@@ -1,44 +1,50 @@
-//! Answers the workers' questions: one thread that owns the store, so that the same question is never
-//! put to it twice at a time, and a cache that askers may look into first, without a thread in between.
+//! Answers the workers' look-ups: from a cache that workers may read without a thread in between, otherwise by a
+//! thread that keeps many look-ups of the store in flight, each key once, each with a deadline. A store that
+//! hangs is answered with [`Answer::Unavailable`] at the deadline, and no worker waits for it.
 //!
-//! A change made by another process (`turnpike user add`) is seen by the first question that comes
-//! half a second or more after the last look for changes ([`DirectoryOptions::changes_after`]). The
-//! allocations of a user who is deleted end at their next refresh; `turnpike session end ID` ends them
-//! sooner.
+//! A change made by another process (`turnpike user add`) is seen by the first look-up that comes half a second
+//! or more after the last check for changes ([`DirectoryOptions::changes_after`]). The allocations of a deleted
+//! user end at their next refresh; `turnpike session end ID` ends them sooner.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
 use crate::cache::{Cache, Question};
 use crate::error::StoreError;
-use crate::limits::QUEUE_MAX;
-use crate::store::{UserQuery, UserRecord, UserStore};
+use crate::limits::{IN_FLIGHT_MAX, QUEUE_MAX};
+use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 
-/// What the store says.
-#[derive(Debug)]
+/// Answer to a look-up.
+#[derive(Clone, Debug)]
 pub enum Answer {
-    /// There is such a user.
+    /// The user.
     Known(UserRecord),
-    /// There is none.
+    /// There is no such user.
     Unknown,
-    /// The store could not say.
-    Unavailable(StoreError),
+    /// The store failed, or missed the deadline.
+    Unavailable(Arc<StoreError>),
 }
 
-/// How long answers are good.
+/// Times of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectoryOptions {
-    /// How long after the last look for changes the store is asked again whether there are any.
+    /// Interval of checks for changes.
     pub changes_after: Duration,
-    /// How long a user is believed in without asking again: for stores that cannot tell of changes.
+    /// Time that a user stays in the cache: for stores that cannot report changes.
     pub known_for: Duration,
-    /// How long a name is believed to be nobody's.
+    /// Time that a name without a user stays in the cache.
     pub unknown_for: Duration,
-    /// How long a question waits for an answer. One that has waited longer is dropped unanswered, without asking
-    /// the store: after a stall the thread goes on with the questions that somebody still waits for.
+    /// Deadline of each call to the store.
+    pub store_within: Duration,
+    /// Time after which a worker does not wait for an answer any more: look-ups that have been queued for longer are
+    /// dropped, so that the thread goes on with later ones after a stall.
     pub answer_within: Duration,
 }
 
@@ -48,20 +54,22 @@ impl Default for DirectoryOptions {
             changes_after: Duration::from_millis(500),
             known_for: Duration::from_secs(60),
             unknown_for: Duration::from_secs(10),
+            // Both calls that an answer may need end before a worker gives up.
+            store_within: Duration::from_millis(1400),
             answer_within: Duration::from_secs(3),
         }
     }
 }
 
-/// Users, found in the background. `T` is the asker's own note, handed back with the answer.
+/// Users, looked up in the background. `T` is the caller's ticket, returned with the answer.
 pub struct Directory<T> {
     /// Dropped to end the thread.
-    queue: Option<SyncSender<Job<T>>>,
+    queue: Option<mpsc::Sender<Job<T>>>,
     thread: Option<JoinHandle<()>>,
     answers: Arc<Answers>,
 }
 
-/// What the store said, shared by the thread and the askers.
+/// Answers of the store, shared by the thread and the workers.
 struct Answers {
     kept: Mutex<Kept>,
     changes_after: Duration,
@@ -69,63 +77,69 @@ struct Answers {
 
 struct Kept {
     cache: Cache,
-    /// When the store was last asked for changes.
-    looked: Option<Instant>,
+    /// Time of the last check for changes.
+    checked: Option<Instant>,
 }
 
 impl Answers {
-    /// Nobody panics in there, and what is kept would still be whole if somebody did.
+    /// The code in there does not panic, and the cache would still be whole after a panic.
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Kept {
-    /// Whether the store has to be asked for changes before anything kept is believed.
+    /// Returns whether a check for changes is due before the cache may be used.
     fn is_stale(&self, now: Instant, changes_after: Duration) -> bool {
-        self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= changes_after)
+        self.checked.is_none_or(|checked| now.saturating_duration_since(checked) >= changes_after)
     }
 }
 
 struct Job<T> {
     ticket: T,
     question: Question,
-    /// When it was asked.
+    /// Time of the call.
     asked: Instant,
 }
 
 impl<T: Send + 'static> Directory<T> {
-    /// Starts the thread, which owns `store` and hands each answer to `deliver`. That must not wait
-    /// for anything: every question behind it would wait too.
+    /// Starts the thread, which passes each answer to `deliver`. That must not block: all answers behind it
+    /// would wait.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// The system has no thread or descriptor left.
     pub fn start(
-        store: Box<dyn UserStore>,
+        reader: impl UserReader + 'static,
         options: DirectoryOptions,
         deliver: impl Fn(T, Answer) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (queue, jobs) = sync_channel(QUEUE_MAX);
+        let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let cache = Cache::new(options.known_for, options.unknown_for);
         let answers = Arc::new(Answers {
-            kept: Mutex::new(Kept { cache, looked: None }),
+            kept: Mutex::new(Kept { cache, checked: None }),
             changes_after: options.changes_after,
         });
-        let clerk = Clerk {
-            store,
+        let lookups = Lookups {
+            reader,
+            deliver,
+            options,
             answers: Arc::clone(&answers),
             revision: None,
-            answer_within: options.answer_within,
+            clears: 0,
+            waiting: HashMap::new(),
+            waiting_tickets: 0,
+            checking: None,
+            in_flight: JoinSet::new(),
         };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new()
             .name("users".to_owned())
-            .spawn(move || clerk.work(&jobs, &deliver))?;
+            .spawn(move || runtime.block_on(lookups.run(jobs)))?;
         Ok(Self { queue: Some(queue), thread: Some(thread), answers })
     }
 
-    /// The answer, if it is known without asking the store for anything: `Some(None)` when there is
-    /// no such user. `None` otherwise, then [`find`](Self::find) it. Never waits: while the thread is
-    /// writing down another answer, nothing is known.
+    /// The cached answer: `Some(None)` when there is no such user, `None` when the store has to look
+    /// ([`find`](Self::find)). Never blocks: while the thread writes an answer, none is known.
     #[must_use]
     pub fn known(&self, realm: &Arc<str>, user: &UserQuery) -> Option<Option<UserRecord>> {
         let now = Instant::now();
@@ -137,8 +151,8 @@ impl<T: Send + 'static> Directory<T> {
         kept.cache.find(now, &question)
     }
 
-    /// Asks for a user; the answer is delivered with `ticket`. Never waits: false when so many
-    /// questions are waiting that this one was not taken.
+    /// Looks a user up; the answer is delivered with `ticket`. Never blocks: false when too many look-ups are
+    /// waiting.
     pub fn find(&self, ticket: T, realm: Arc<str>, user: UserQuery) -> bool {
         let job = Job { ticket, question: Question { realm, user }, asked: Instant::now() };
         self.queue.as_ref().is_some_and(|queue| queue.try_send(job).is_ok())
@@ -146,11 +160,11 @@ impl<T: Send + 'static> Directory<T> {
 }
 
 impl<T> Drop for Directory<T> {
-    /// Answers what was asked, and ends the thread.
+    /// Answers the queued look-ups, and ends the thread.
     fn drop(&mut self) {
         drop(self.queue.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so already.
+            // A panic has been reported already.
             let _ = thread.join();
         }
     }
@@ -162,53 +176,135 @@ impl<T> fmt::Debug for Directory<T> {
     }
 }
 
-/// What the thread works with.
-struct Clerk {
-    store: Box<dyn UserStore>,
+/// State of the thread.
+struct Lookups<T, R, D> {
+    reader: R,
+    deliver: D,
+    options: DirectoryOptions,
     answers: Arc<Answers>,
-    /// What the store said when it was last asked for changes.
+    /// The store's revision at the last check for changes.
     revision: Option<u64>,
-    answer_within: Duration,
+    /// Number of times that the cache was cleared: an answer from before is not kept.
+    clears: u64,
+    /// Tickets by the key that they wait for: a key is in flight once.
+    waiting: HashMap<Question, Vec<T>>,
+    waiting_tickets: usize,
+    /// Keys that wait for the check for changes, while there is one.
+    checking: Option<Vec<Question>>,
+    in_flight: JoinSet<Done>,
 }
 
-impl Clerk {
-    fn work<T>(mut self, jobs: &Receiver<Job<T>>, deliver: &impl Fn(T, Answer)) {
-        for job in jobs {
-            let now = Instant::now();
-            if now.saturating_duration_since(job.asked) > self.answer_within {
-                continue;
+/// A finished call to the store.
+enum Done {
+    Revision(Result<u64, StoreError>),
+    User { question: Question, clears: u64, found: Result<Option<UserRecord>, StoreError> },
+}
+
+impl<T, R: UserReader, D: Fn(T, Answer)> Lookups<T, R, D> {
+    async fn run(mut self, mut jobs: mpsc::Receiver<Job<T>>) {
+        loop {
+            let has_room = self.waiting.len() < IN_FLIGHT_MAX && self.waiting_tickets < QUEUE_MAX;
+            tokio::select! {
+                Some(done) = self.in_flight.join_next(), if !self.in_flight.is_empty() => {
+                    self.finish(done);
+                }
+                job = jobs.recv(), if has_room => match job {
+                    Some(job) => self.take(job),
+                    None => break,
+                },
             }
-            let answer = match self.find(now, job.question) {
-                Ok(Some(user)) => Answer::Known(user),
-                Ok(None) => Answer::Unknown,
-                Err(error) => Answer::Unavailable(error),
-            };
-            deliver(job.ticket, answer);
+        }
+        while let Some(done) = self.in_flight.join_next().await {
+            self.finish(done);
         }
     }
 
-    fn find(&mut self, now: Instant, question: Question) -> Result<Option<UserRecord>, StoreError> {
-        self.look_for_changes(now)?;
-        if let Some(answer) = self.answers.lock().cache.find(now, &question) {
-            return Ok(answer);
+    fn take(&mut self, Job { ticket, question, asked }: Job<T>) {
+        let now = Instant::now();
+        if now.saturating_duration_since(asked) > self.options.answer_within {
+            return;
         }
-        // Not while it is locked: the store may take its time.
-        let answer = self.store.find(&question.realm, &question.user)?;
-        self.answers.lock().cache.keep(now, question, answer.as_ref());
-        Ok(answer)
+        self.waiting_tickets += 1;
+        let tickets = self.waiting.entry(question.clone()).or_default();
+        tickets.push(ticket);
+        if tickets.len() > 1 {
+            return;
+        }
+        if let Some(parked) = &mut self.checking {
+            parked.push(question);
+        } else if self.answers.lock().is_stale(now, self.options.changes_after) {
+            self.checking = Some(vec![question]);
+            let revision = within(self.options.store_within, self.reader.revision());
+            self.in_flight.spawn(async { Done::Revision(revision.await) });
+        } else {
+            self.look_up(now, question);
+        }
     }
 
-    fn look_for_changes(&mut self, now: Instant) -> Result<(), StoreError> {
-        if !self.answers.lock().is_stale(now, self.answers.changes_after) {
-            return Ok(());
+    /// Answers from the cache, or calls the store.
+    fn look_up(&mut self, now: Instant, question: Question) {
+        let known = self.answers.lock().cache.find(now, &question);
+        if let Some(known) = known {
+            return self.answer(&question, known.map_or(Answer::Unknown, Answer::Known));
         }
-        let revision = Some(self.store.revision()?);
-        let mut kept = self.answers.lock();
-        if revision != self.revision {
-            kept.cache.clear();
-            self.revision = revision;
-        }
-        kept.looked = Some(now);
-        Ok(())
+        let clears = self.clears;
+        let lookup = self.reader.find(&question.realm, &question.user);
+        let found = within(self.options.store_within, lookup);
+        self.in_flight.spawn(async move { Done::User { question, clears, found: found.await } });
     }
+
+    fn finish(&mut self, done: Result<Done, tokio::task::JoinError>) {
+        let now = Instant::now();
+        match done {
+            Ok(Done::Revision(revision)) => self.checked(now, revision),
+            Ok(Done::User { question, clears, found }) => match found {
+                Ok(user) => {
+                    if clears == self.clears {
+                        self.answers.lock().cache.keep(now, question.clone(), user.as_ref());
+                    }
+                    self.answer(&question, user.map_or(Answer::Unknown, Answer::Known));
+                }
+                Err(error) => self.answer(&question, Answer::Unavailable(Arc::new(error))),
+            },
+            // No task is cancelled, so it is a panic of the store, and an answer would be missing.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// Goes on after a check for changes.
+    fn checked(&mut self, now: Instant, revision: Result<u64, StoreError>) {
+        let parked = self.checking.take().unwrap_or_default();
+        match revision {
+            Ok(revision) => {
+                let mut kept = self.answers.lock();
+                if self.revision != Some(revision) {
+                    kept.cache.clear();
+                    self.revision = Some(revision);
+                    self.clears += 1;
+                }
+                kept.checked = Some(now);
+                drop(kept);
+                parked.into_iter().for_each(|question| self.look_up(now, question));
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                for question in parked {
+                    self.answer(&question, Answer::Unavailable(Arc::clone(&error)));
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, question: &Question, answer: Answer) {
+        for ticket in self.waiting.remove(question).unwrap_or_default() {
+            self.waiting_tickets -= 1;
+            (self.deliver)(ticket, answer.clone());
+        }
+    }
+}
+
+/// A call to the store with its deadline.
+async fn within<V>(deadline: Duration, lookup: Lookup<V>) -> Result<V, StoreError> {
+    let late = StoreError::TimedOut { within: deadline };
+    timeout(deadline, lookup).await.unwrap_or(Err(late))
 }

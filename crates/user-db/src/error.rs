@@ -1,28 +1,29 @@
-//! What can go wrong with users and with where they are kept.
+//! Errors of users and their stores.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use thiserror::Error;
 
-/// Why a store did not do what it was asked. Texts are for operators: what, and what to do.
+/// Error of a store. Texts are for operators: the error, and advice.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The name cannot be one.
+    /// The name is invalid.
     #[error("the name {what}")]
     Name {
-        /// What is wrong with it, as the end of "the name ...".
+        /// The error, as the end of "the name ...".
         what: String,
     },
-    /// The realm cannot be one.
+    /// The realm is invalid.
     #[error("the realm {what}")]
     Realm {
-        /// What is wrong with it.
+        /// The error.
         what: String,
     },
-    /// The password cannot be one.
+    /// The password is invalid.
     #[error("the password {what}")]
     Password {
-        /// What is wrong with it; never the password.
+        /// The error; never the password.
         what: String,
     },
     /// There is such a user already.
@@ -38,7 +39,7 @@ pub enum StoreError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// Others may read the file, and with it every user's key.
@@ -65,18 +66,30 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// The database did not answer in time.
+    #[error("the user database did not answer within {} ms", .within.as_millis())]
+    TimedOut {
+        /// The deadline of a look-up.
+        within: Duration,
+    },
+    /// The system has no thread left for look-ups.
+    #[error("cannot start the threads of user look-ups: {0}")]
+    Threads(std::io::Error),
+    /// Too many look-ups wait for the database.
+    #[error("too many look-ups wait for the user database")]
+    Overloaded,
     /// Another process holds the database for too long.
     #[error("{}: another process has been writing to it for {} s; find out which (`fuser`), or try again", path.display(), crate::limits::BUSY_TIMEOUT.as_secs())]
     Busy {
         /// The file.
         path: PathBuf,
     },
-    /// Anything else that the database says: disk full, read-only, damaged.
+    /// Any other error of the database: disk full, read-only, damaged.
     #[error("{}: {what}", path.display())]
     Database {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Its message.
         what: String,
     },
 }

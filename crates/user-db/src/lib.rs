@@ -1,13 +1,14 @@
-//! Who may relay, by which key: back ends behind one trait, with a cache.
+//! Users and their long-term keys: back ends behind two traits, with a cache.
 //!
 //! Invariants: a password is never stored, only the keys made from it (RFC 8489 §9.2.2), and a key
-//! never appears in an error or a log line. Every question of a worker is answered or refused at
-//! once, never kept without bound.
+//! never appears in an error or a log line. Every look-up of a worker is answered within a deadline or
+//! refused at once, never kept without bound.
 //!
-//! - [`UserStore`] is what a back end does; [`SqliteStore`] is the one that needs nothing installed.
-//! - [`Directory`] answers the workers' questions from a store, on a thread of its own, through a
-//!   cache that notices when another process changes the store.
-//! - [`Credentials`] makes up a name and a password that nobody guesses.
+//! - A back end has a [`UserReader`] (asynchronous look-ups, for the server) and a [`UserEditor`] (changes and
+//!   lists, for commands). [`SqliteReader`] and [`SqliteStore`] need nothing installed. Another back end is a
+//!   file beside theirs.
+//! - [`Directory`] answers the workers from a reader, through a cache that notices changes by other processes.
+//! - [`Credentials`] generates a name and a password that cannot be guessed.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -16,6 +17,7 @@ mod directory;
 mod error;
 mod limits;
 mod sqlite;
+mod sqlite_reader;
 mod store;
 
 pub use credentials::Credentials;
@@ -23,6 +25,8 @@ pub use directory::{Answer, Directory, DirectoryOptions};
 pub use error::StoreError;
 pub use limits::PASSWORD_BYTES_MAX;
 pub use sqlite::SqliteStore;
+pub use sqlite_reader::SqliteReader;
 pub use store::{
-    NewUser, Page, UserKeys, UserQuery, UserRecord, UserStore, UserSummary, prepared_name,
+    Lookup, NewUser, Page, UserEditor, UserKeys, UserQuery, UserReader, UserRecord, UserSummary,
+    prepared_name,
 };

@@ -13,13 +13,13 @@ use turn_types::Secret;
 
 use crate::error::StoreError;
 use crate::limits::{BUSY_NAP, BUSY_TIMEOUT, REALMS_MAX};
-use crate::store::{NewUser, Page, UserKeys, UserQuery, UserRecord, UserStore, UserSummary};
+use crate::store::{NewUser, Page, UserEditor, UserKeys, UserQuery, UserRecord, UserSummary};
 
 /// The version of the tables below. A change of theirs adds a step to [`SqliteStore::migrate`].
 const SCHEMA_VERSION: i64 = 1;
 
-/// `userhash` is unique in a realm as names are; NULL in `sha256` is a user who was taken over with an
-/// MD5 key alone.
+/// `userhash` is unique in a realm as names are; NULL in `sha256` is a user with an MD5 key
+/// only.
 const SCHEMA: &str = "
 CREATE TABLE users (
     realm TEXT NOT NULL,
@@ -41,9 +41,9 @@ INSERT INTO schema_version VALUES (1);
 pub struct SqliteStore {
     path: PathBuf,
     connection: Connection,
-    /// Which file is open: a restored backup is another file under the same name.
+    /// Identity of the open file: a restored backup is another file under the same name.
     file: FileId,
-    /// SQLite's own count of others' changes, as last seen.
+    /// SQLite's count of others' changes, as last read.
     data_version: i64,
     revision: u64,
 }
@@ -51,7 +51,7 @@ pub struct SqliteStore {
 type FileId = (u64, u64);
 
 impl SqliteStore {
-    /// Opens the file, and makes it (mode 0600) and its directory (mode 0700) when they are not there.
+    /// Opens the file, and creates it (mode 0600) and its directory (mode 0700) when they do not exist.
     ///
     /// # Errors
     /// The file or directory cannot be made or read, is something else, or can be read by other users
@@ -115,46 +115,49 @@ impl SqliteStore {
         slip(&self.path, error)
     }
 
-    /// Gives the user of this name other keys and leaves the rest as it is; whether there is one.
-    ///
-    /// # Errors
-    /// The database cannot be written.
-    pub fn set_keys(&mut self, user: &NewUser) -> Result<bool, StoreError> {
-        let sql = "UPDATE users SET md5 = ?3, sha256 = ?4 WHERE realm = ?1 AND name = ?2";
-        let sha256 = user.keys.sha256.as_ref().map(|key| key.expose().as_slice());
-        let values = params![user.realm, user.name, user.keys.md5.expose().as_slice(), sha256];
-        self.connection.execute(sql, values).map(|rows| rows > 0).map_err(|error| self.slip(&error))
-    }
-
-    /// Sets how many allocations a user may have, as in [`UserRecord`]; whether there is this user.
-    ///
-    /// # Errors
-    /// The database cannot be written.
-    pub fn set_allocations_max(
+    /// Looks a user up.
+    pub(crate) fn find(
         &mut self,
         realm: &str,
-        name: &str,
-        allocations_max: Option<u32>,
-    ) -> Result<bool, StoreError> {
-        let sql = "UPDATE users SET allocations_max = ?3 WHERE realm = ?1 AND name = ?2";
-        self.connection
-            .execute(sql, params![realm, name, allocations_max])
-            .map(|rows| rows > 0)
-            .map_err(|error| self.slip(&error))
+        user: &UserQuery,
+    ) -> Result<Option<UserRecord>, StoreError> {
+        const BY_NAME: &str =
+            "SELECT name, md5, sha256, allocations_max FROM users WHERE realm = ?1 AND name = ?2";
+        const BY_HASH: &str = "SELECT name, md5, sha256, allocations_max FROM users WHERE realm = ?1 AND userhash = ?2";
+        let find = || match user {
+            UserQuery::Name(name) => self
+                .connection
+                .prepare_cached(BY_NAME)?
+                .query_row(params![realm, name], record)
+                .optional(),
+            UserQuery::Hash(hash) => self
+                .connection
+                .prepare_cached(BY_HASH)?
+                .query_row(params![realm, hash.as_slice()], record)
+                .optional(),
+        };
+        find().map_err(|error| self.slip(&error))
     }
 
-    /// Realms and the number of their users, the largest first; at most `REALMS_MAX`.
+    /// A number that differs from the last one when another handle or process has changed a user in between.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn realms(&mut self) -> Result<Vec<(String, u64)>, StoreError> {
-        const REALMS: &str = "SELECT realm, COUNT(*) AS users FROM users
-            GROUP BY realm ORDER BY users DESC, realm LIMIT ?1";
-        let mut statement = self.connection.prepare(REALMS).map_err(|error| self.slip(&error))?;
-        // SQLite counts in signed numbers; a count is never negative.
-        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()));
-        let rows = statement.query_map([REALMS_MAX], row);
-        rows.and_then(Iterator::collect).map_err(|error| self.slip(&error))
+    pub fn revision(&mut self) -> Result<u64, StoreError> {
+        // A file that is gone keeps the one that is open: better yesterday's users than none.
+        if let Ok(metadata) = fs::metadata(&self.path)
+            && file_id(&metadata) != self.file
+        {
+            let revision = self.revision + 1;
+            *self = Self { revision, ..Self::open(&self.path)? };
+            return Ok(revision);
+        }
+        let data_version = self.read_data_version()?;
+        if data_version != self.data_version {
+            self.data_version = data_version;
+            self.revision += 1;
+        }
+        Ok(self.revision)
     }
 
     /// Adds a user, or, `or_replace`, changes the one of this name but for when it was added.
@@ -184,7 +187,37 @@ impl SqliteStore {
     }
 }
 
-impl UserStore for SqliteStore {
+impl UserEditor for SqliteStore {
+    fn set_keys(&mut self, user: &NewUser) -> Result<bool, StoreError> {
+        let sql = "UPDATE users SET md5 = ?3, sha256 = ?4 WHERE realm = ?1 AND name = ?2";
+        let sha256 = user.keys.sha256.as_ref().map(|key| key.expose().as_slice());
+        let values = params![user.realm, user.name, user.keys.md5.expose().as_slice(), sha256];
+        self.connection.execute(sql, values).map(|rows| rows > 0).map_err(|error| self.slip(&error))
+    }
+
+    fn set_allocations_max(
+        &mut self,
+        realm: &str,
+        name: &str,
+        allocations_max: Option<u32>,
+    ) -> Result<bool, StoreError> {
+        let sql = "UPDATE users SET allocations_max = ?3 WHERE realm = ?1 AND name = ?2";
+        self.connection
+            .execute(sql, params![realm, name, allocations_max])
+            .map(|rows| rows > 0)
+            .map_err(|error| self.slip(&error))
+    }
+
+    fn realms(&mut self) -> Result<Vec<(String, u64)>, StoreError> {
+        const REALMS: &str = "SELECT realm, COUNT(*) AS users FROM users
+            GROUP BY realm ORDER BY users DESC, realm LIMIT ?1";
+        let mut statement = self.connection.prepare(REALMS).map_err(|error| self.slip(&error))?;
+        // SQLite counts in signed numbers; a count is never negative.
+        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()));
+        let rows = statement.query_map([REALMS_MAX], row);
+        rows.and_then(Iterator::collect).map_err(|error| self.slip(&error))
+    }
+
     fn add(&mut self, user: &NewUser) -> Result<(), StoreError> {
         self.insert(user, false)
     }
@@ -200,7 +233,7 @@ impl UserStore for SqliteStore {
             Ok(there.is_some())
         });
         if done.is_err() {
-            // What went wrong is `done`; there may be nothing left to roll back.
+            // The error is in `done`; there may be nothing left to roll back.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         done
@@ -240,40 +273,8 @@ impl UserStore for SqliteStore {
         list().map_err(|error| self.slip(&error))
     }
 
-    fn find(&mut self, realm: &str, user: &UserQuery) -> Result<Option<UserRecord>, StoreError> {
-        const BY_NAME: &str =
-            "SELECT name, md5, sha256, allocations_max FROM users WHERE realm = ?1 AND name = ?2";
-        const BY_HASH: &str = "SELECT name, md5, sha256, allocations_max FROM users WHERE realm = ?1 AND userhash = ?2";
-        let find = || match user {
-            UserQuery::Name(name) => self
-                .connection
-                .prepare_cached(BY_NAME)?
-                .query_row(params![realm, name], record)
-                .optional(),
-            UserQuery::Hash(hash) => self
-                .connection
-                .prepare_cached(BY_HASH)?
-                .query_row(params![realm, hash.as_slice()], record)
-                .optional(),
-        };
-        find().map_err(|error| self.slip(&error))
-    }
-
-    fn revision(&mut self) -> Result<u64, StoreError> {
-        // A file that is gone keeps the one that is open: better yesterday's users than none.
-        if let Ok(metadata) = fs::metadata(&self.path)
-            && file_id(&metadata) != self.file
-        {
-            let revision = self.revision + 1;
-            *self = Self { revision, ..Self::open(&self.path)? };
-            return Ok(revision);
-        }
-        let data_version = self.read_data_version()?;
-        if data_version != self.data_version {
-            self.data_version = data_version;
-            self.revision += 1;
-        }
-        Ok(self.revision)
+    fn user(&mut self, realm: &str, user: &UserQuery) -> Result<Option<UserRecord>, StoreError> {
+        self.find(realm, user)
     }
 }
 
@@ -286,8 +287,8 @@ fn record(row: &Row<'_>) -> rusqlite::Result<UserRecord> {
     })
 }
 
-/// Makes the directory and the file when they are not there, for their owner alone, before SQLite
-/// could make them for more.
+/// Creates the directory and the file when they do not exist, for their owner alone, before SQLite
+/// could create them for more.
 fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
     let slip = |path: &Path| {
         let path = path.to_owned();
@@ -329,8 +330,8 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(|error| slip(path, &error))
 }
 
-/// Sets WAL mode. For a new file of which several processes want it at once SQLite tells some that it is
-/// busy without waiting, lest they wait for each other: so it is asked again.
+/// Sets WAL mode. When several processes set it for a new file at once, SQLite reports busy to some without
+/// waiting, lest they wait for each other: so it is tried again.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {

@@ -1,5 +1,6 @@
-//! What a back end does, and the words it is asked and answered in.
+//! The traits of a back end, and the values they exchange.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use stun_wire::{long_term_key_md5, long_term_key_sha256, opaque_string, userhash};
@@ -8,54 +9,59 @@ use turn_types::Secret;
 use crate::error::StoreError;
 use crate::limits::{NAME_BYTES_MAX, PASSWORD_BYTES_MAX, REALM_BYTES_MAX};
 
-/// Keeps users. Names and realms are compared byte by byte: both sides prepare them as OpaqueString
-/// (RFC 8265 §4.2) before they get here.
-pub trait UserStore: Send {
-    /// Adds a user.
-    ///
-    /// # Errors
-    /// [`StoreError::Exists`] when the realm has one of this name; otherwise the store's own.
-    fn add(&mut self, user: &NewUser) -> Result<(), StoreError>;
+/// A look-up that is under way. Dropping it gives it up.
+pub type Lookup<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-    /// Adds a user, or gives the one of this name new keys and a new limit; whether there was one.
-    ///
-    /// # Errors
-    /// The store's own.
-    fn replace(&mut self, user: &NewUser) -> Result<bool, StoreError>;
-
-    /// Deletes a user; whether there was one. Allocations that exist go on for what they were granted.
-    ///
-    /// # Errors
-    /// The store's own.
-    fn delete(&mut self, realm: &str, name: &str) -> Result<bool, StoreError>;
-
-    /// Users in the order of realm and name.
-    ///
-    /// # Errors
-    /// The store's own.
-    fn list(&mut self, page: &Page) -> Result<Vec<UserSummary>, StoreError>;
-
+/// Looks users up for the server. Any number of look-ups may be in flight; none blocks its caller, and the
+/// caller sets the deadline. Names and realms are compared byte by byte: both sides prepare them as
+/// OpaqueString (RFC 8265 §4.2) before.
+pub trait UserReader: Send + Sync {
     /// Looks a user up.
-    ///
-    /// # Errors
-    /// The store's own.
-    fn find(&mut self, realm: &str, user: &UserQuery) -> Result<Option<UserRecord>, StoreError>;
+    fn find(&self, realm: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>>;
 
-    /// Whether a realm has a user of whom only the MD5 key is known.
-    ///
-    /// # Errors
-    /// The store's own.
-    fn has_md5_only(&mut self, realm: &str) -> Result<bool, StoreError>;
-
-    /// A number that has changed when somebody else (another handle, another process) changed a
-    /// user since it was last asked.
-    ///
-    /// # Errors
-    /// The store's own.
-    fn revision(&mut self) -> Result<u64, StoreError>;
+    /// A number that differs from the last one when users have changed in between.
+    fn revision(&self) -> Lookup<u64>;
 }
 
-/// How a user is looked up.
+/// Changes and lists users for commands and at the start of the server. It blocks.
+///
+/// # Errors
+/// Those of the store, in all functions.
+pub trait UserEditor {
+    /// Adds a user; [`StoreError::Exists`] when the realm has one of this name.
+    fn add(&mut self, user: &NewUser) -> Result<(), StoreError>;
+
+    /// Adds a user, or replaces keys and limit of the one of this name; returns whether there was one.
+    fn replace(&mut self, user: &NewUser) -> Result<bool, StoreError>;
+
+    /// Replaces the keys of the user of this name; returns whether there is one.
+    fn set_keys(&mut self, user: &NewUser) -> Result<bool, StoreError>;
+
+    /// Sets the limit of a user's allocations, as in [`UserRecord`]; returns whether there is this user.
+    fn set_allocations_max(
+        &mut self,
+        realm: &str,
+        name: &str,
+        allocations_max: Option<u32>,
+    ) -> Result<bool, StoreError>;
+
+    /// Deletes a user; returns whether there was one. Existing allocations end at their next refresh.
+    fn delete(&mut self, realm: &str, name: &str) -> Result<bool, StoreError>;
+
+    /// Looks a user up.
+    fn user(&mut self, realm: &str, user: &UserQuery) -> Result<Option<UserRecord>, StoreError>;
+
+    /// Users in the order of realm and name.
+    fn list(&mut self, page: &Page) -> Result<Vec<UserSummary>, StoreError>;
+
+    /// Realms and the number of their users, the largest first; at most `REALMS_MAX`.
+    fn realms(&mut self) -> Result<Vec<(String, u64)>, StoreError>;
+
+    /// Whether a realm has a user with an MD5 key only.
+    fn has_md5_only(&mut self, realm: &str) -> Result<bool, StoreError>;
+}
+
+/// Key of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum UserQuery {
     /// By USERNAME.
@@ -69,23 +75,22 @@ pub enum UserQuery {
 pub struct UserKeys {
     /// MD5(name ":" realm ":" password).
     pub md5: Secret<[u8; 16]>,
-    /// SHA-256 of the same; absent for users taken over from a database that only has MD5 keys.
+    /// SHA-256 of the same; absent for users imported from a database with MD5 keys only.
     pub sha256: Option<Secret<[u8; 32]>>,
 }
 
-/// A user as the server needs it.
+/// A user, for authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRecord {
     /// The name in clear, also when it was looked up by its hash.
     pub name: Arc<str>,
     /// The keys.
     pub keys: UserKeys,
-    /// How many allocations this user may have, instead of `quotas.allocations_per_user`; 0 is any
-    /// number.
+    /// Limit of allocations, instead of `quotas.allocations_per_user`; 0 is no limit.
     pub allocations_max: Option<u32>,
 }
 
-/// A user as lists show it: nothing in it is secret.
+/// A user, for lists: without secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserSummary {
     /// The realm.
@@ -94,18 +99,18 @@ pub struct UserSummary {
     pub name: String,
     /// As in [`UserRecord`].
     pub allocations_max: Option<u32>,
-    /// When the user was added, in seconds since 1970.
+    /// Time of addition, in seconds since 1970.
     pub created: u64,
 }
 
-/// Which users to list.
+/// Part of the list of users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Of this realm; `None`: of all.
+    /// The realm; `None`: all.
     pub realm: Option<String>,
-    /// Those behind this realm and name, which were the last of the page before.
+    /// Realm and name of the last user of the page before.
     pub after: Option<(String, String)>,
-    /// At most so many.
+    /// Maximum number of users.
     pub limit: u32,
 }
 
@@ -150,7 +155,7 @@ impl NewUser {
         })
     }
 
-    /// The name, as it was prepared: what the user has to send.
+    /// The prepared name, as the user has to send it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -162,14 +167,14 @@ impl NewUser {
         &self.keys
     }
 
-    /// The realm, as it was prepared.
+    /// The prepared realm.
     #[must_use]
     pub fn realm(&self) -> &str {
         &self.realm
     }
 }
 
-/// A name as it is stored and as users send it: in the form of an OpaqueString (RFC 8265 §4.2).
+/// Prepares a name as an OpaqueString (RFC 8265 §4.2), the form in which it is stored and sent.
 ///
 /// # Errors
 /// [`StoreError::Name`], as [`NewUser::new`].

@@ -1,34 +1,42 @@
-//! The directory: its queue, its cache, and changes made behind its back.
+//! The directory: its queue, its cache, look-ups in flight and their deadlines, and changes by other processes.
 #![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
 
 mod support;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use support::{TempDir, by_name, user};
+use tokio::sync::oneshot;
 use turn_types::Secret;
 use user_db::{
-    Answer, Directory, DirectoryOptions, NewUser, Page, SqliteStore, StoreError, UserKeys,
-    UserQuery, UserRecord, UserStore, UserSummary,
+    Answer, Directory, DirectoryOptions, Lookup, SqliteReader, SqliteStore, StoreError,
+    UserEditor as _, UserKeys, UserQuery, UserReader, UserRecord,
 };
 
 const REALM: &str = "example.org";
 
-/// Looks for changes at every question, so that no test has to wait.
+/// Checks for changes at every look-up, so that no test has to wait.
 const AT_ONCE: DirectoryOptions = DirectoryOptions {
     changes_after: Duration::ZERO,
     known_for: Duration::from_secs(3600),
     unknown_for: Duration::from_secs(3600),
+    store_within: Duration::from_secs(3600),
     answer_within: Duration::from_secs(3600),
 };
 
-fn start(store: impl UserStore + 'static) -> (Directory<u32>, Receiver<(u32, Answer)>) {
+fn start(reader: impl UserReader + 'static) -> (Directory<u32>, Receiver<(u32, Answer)>) {
+    start_with(reader, AT_ONCE)
+}
+
+fn start_with(
+    reader: impl UserReader + 'static,
+    options: DirectoryOptions,
+) -> (Directory<u32>, Receiver<(u32, Answer)>) {
     let (answers, answered) = channel();
     let deliver = move |ticket, answer| answers.send((ticket, answer)).unwrap();
-    (Directory::start(Box::new(store), AT_ONCE, deliver).unwrap(), answered)
+    (Directory::start(reader, options, deliver).unwrap(), answered)
 }
 
 fn ask(
@@ -46,7 +54,7 @@ fn ask(
 #[test]
 fn it_sees_users_come_and_go_in_another_process() {
     let dir = TempDir::new();
-    let (directory, answered) = start(SqliteStore::open(&dir.database()).unwrap());
+    let (directory, answered) = start(SqliteReader::open(&dir.database()).unwrap());
     let mut command = SqliteStore::open(&dir.database()).unwrap();
 
     assert!(matches!(ask(&directory, &answered, 1, "alice"), Answer::Unknown));
@@ -63,143 +71,192 @@ fn it_sees_users_come_and_go_in_another_process() {
     assert!(matches!(ask(&directory, &answered, 4, "alice"), Answer::Unknown));
 }
 
-/// A store that counts what it is asked, waits to be let go on, and says what it is told to.
-struct Scripted {
-    finds: Arc<AtomicUsize>,
-    go_on: Receiver<()>,
-    broken: bool,
-}
+/// A store whose answers are made by the test, in any order.
+#[derive(Clone, Default)]
+struct Scripted(Arc<Mutex<Vec<Waiting>>>);
+
+/// The name of a look-up, and its answer.
+type Waiting = (Arc<str>, Reply);
+
+type Reply = oneshot::Sender<Result<Option<UserRecord>, StoreError>>;
 
 impl Scripted {
-    fn new() -> (Self, Arc<AtomicUsize>, Sender<()>) {
-        let (let_go_on, go_on) = channel();
-        let finds = Arc::new(AtomicUsize::new(0));
-        (Self { finds: Arc::clone(&finds), go_on, broken: false }, finds, let_go_on)
+    /// Waits until so many look-ups have begun.
+    fn begun(&self, count: usize) {
+        while self.0.lock().unwrap().len() < count {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Answers the first look-up of this name.
+    fn answer(&self, name: &str, answer: Result<bool, StoreError>) {
+        let mut waiting = self.0.lock().unwrap();
+        let at = waiting.iter().position(|(waiting, _)| **waiting == *name).unwrap();
+        let (name, reply) = waiting.remove(at);
+        let keys = UserKeys { md5: Secret::new([1; 16]), sha256: None };
+        let user = UserRecord { name, keys, allocations_max: None };
+        let _ = reply.send(answer.map(|known| known.then_some(user)));
     }
 }
 
-impl UserStore for Scripted {
-    fn has_md5_only(&mut self, _realm: &str) -> Result<bool, StoreError> {
-        Ok(false)
+impl UserReader for Scripted {
+    fn find(&self, _: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
+        let UserQuery::Name(name) = user else { unreachable!("no test looks for a hash") };
+        let (reply, answer) = oneshot::channel();
+        self.0.lock().unwrap().push((Arc::clone(name), reply));
+        Box::pin(async { answer.await.expect("the test answers before it ends") })
     }
 
-    fn add(&mut self, _: &NewUser) -> Result<(), StoreError> {
-        unreachable!("a directory adds nobody")
-    }
-
-    fn replace(&mut self, _: &NewUser) -> Result<bool, StoreError> {
-        unreachable!("a directory replaces nobody")
-    }
-
-    fn delete(&mut self, _: &str, _: &str) -> Result<bool, StoreError> {
-        unreachable!("a directory deletes nobody")
-    }
-
-    fn list(&mut self, _: &Page) -> Result<Vec<UserSummary>, StoreError> {
-        unreachable!("a directory lists nobody")
-    }
-
-    fn find(&mut self, _: &str, user: &UserQuery) -> Result<Option<UserRecord>, StoreError> {
-        self.finds.fetch_add(1, Ordering::SeqCst);
-        self.go_on.recv().expect("the test ends after the directory");
-        if self.broken {
-            return Err(StoreError::Busy { path: "users.sqlite".into() });
-        }
-        let UserQuery::Name(name) = user else { return Ok(None) };
-        let keys = UserKeys { md5: Secret::new([1; 16]), sha256: None };
-        Ok((&**name == "alice").then(|| UserRecord {
-            name: name.clone(),
-            keys,
-            allocations_max: None,
-        }))
-    }
-
-    fn revision(&mut self) -> Result<u64, StoreError> {
-        Ok(0)
+    fn revision(&self) -> Lookup<u64> {
+        Box::pin(async { Ok(0) })
     }
 }
 
 #[test]
-fn the_same_question_is_put_to_the_store_once() {
-    let (store, finds, let_go_on) = Scripted::new();
-    let (directory, answered) = start(store);
+fn many_look_ups_are_in_flight_and_a_slow_one_holds_up_no_other() {
+    let store = Scripted::default();
+    let (directory, answered) = start(store.clone());
+    for ticket in 0..100 {
+        assert!(directory.find(ticket, REALM.into(), by_name(&format!("user{ticket}"))));
+    }
+    store.begun(100);
+    for ticket in (0..100).rev() {
+        store.answer(&format!("user{ticket}"), Ok(ticket % 2 == 0));
+        let (answered_ticket, answer) = answered.recv().unwrap();
+        assert_eq!(answered_ticket, ticket);
+        assert_eq!(matches!(answer, Answer::Known(_)), ticket % 2 == 0);
+    }
+}
+
+#[test]
+fn the_same_name_is_looked_up_once() {
+    let store = Scripted::default();
+    let (directory, answered) = start(store.clone());
     for ticket in 0..100 {
         let name = if ticket % 2 == 0 { "alice" } else { "mallory" };
         assert!(directory.find(ticket, REALM.into(), by_name(name)));
     }
-    let_go_on.send(()).unwrap();
-    let_go_on.send(()).unwrap();
-    for ticket in 0..100 {
-        let (answered_ticket, answer) = answered.recv().unwrap();
-        assert_eq!(answered_ticket, ticket, "in the order of the questions");
-        assert_eq!(matches!(answer, Answer::Known(_)), ticket % 2 == 0);
+    store.begun(2);
+    store.answer("alice", Ok(true));
+    store.answer("mallory", Ok(false));
+    let mut tickets: Vec<u32> = (0..100)
+        .map(|_| {
+            let (ticket, answer) = answered.recv().unwrap();
+            assert_eq!(matches!(answer, Answer::Known(_)), ticket % 2 == 0);
+            ticket
+        })
+        .collect();
+    tickets.sort_unstable();
+    assert!(tickets.into_iter().eq(0..100));
+    assert!(store.0.lock().unwrap().is_empty());
+}
+
+/// Its answer is 500 for the client, as of a store that fails.
+#[test]
+fn a_store_that_hangs_is_answered_for_at_the_deadline() {
+    let store = Scripted::default();
+    let within = Duration::from_millis(20);
+    let options = DirectoryOptions { store_within: within, ..AT_ONCE };
+    let (directory, answered) = start_with(store.clone(), options);
+    for ticket in 0..2 {
+        assert!(directory.find(ticket, REALM.into(), by_name("alice")));
     }
-    assert_eq!(finds.load(Ordering::SeqCst), 2);
+    for _ in 0..2 {
+        let (_, answer) = answered.recv().unwrap();
+        let Answer::Unavailable(error) = answer else { panic!("{answer:?}") };
+        assert!(matches!(*error, StoreError::TimedOut { within: w } if w == within), "{error}");
+    }
+    // When it goes on, so do look-ups.
+    assert!(directory.find(3, REALM.into(), by_name("bob")));
+    store.begun(2);
+    store.answer("bob", Ok(true));
+    assert!(matches!(answered.recv().unwrap(), (3, Answer::Known(_))));
+}
+
+/// A check for changes that hangs is no different.
+#[test]
+fn a_check_for_changes_has_the_same_deadline() {
+    struct Hanging;
+    impl UserReader for Hanging {
+        fn find(&self, _: &Arc<str>, _: &UserQuery) -> Lookup<Option<UserRecord>> {
+            unreachable!("changes are checked for first")
+        }
+
+        fn revision(&self) -> Lookup<u64> {
+            Box::pin(std::future::pending())
+        }
+    }
+    let options = DirectoryOptions { store_within: Duration::from_millis(20), ..AT_ONCE };
+    let (directory, answered) = start_with(Hanging, options);
+    assert!(matches!(ask(&directory, &answered, 1, "alice"), Answer::Unavailable(_)));
+    assert!(matches!(ask(&directory, &answered, 2, "alice"), Answer::Unavailable(_)));
 }
 
 #[test]
-fn what_was_answered_is_known_at_once_until_the_store_is_to_be_asked_for_changes() {
-    let (store, finds, let_go_on) = Scripted::new();
+fn answers_are_known_at_once_until_the_next_check_for_changes() {
+    let store = Scripted::default();
     let hour = Duration::from_secs(3600);
-    let (answers, answered) = channel();
-    let deliver = move |ticket, answer| answers.send((ticket, answer)).unwrap();
     let options = DirectoryOptions { changes_after: hour, ..AT_ONCE };
-    let directory = Directory::start(Box::new(store), options, deliver).unwrap();
+    let (directory, answered) = start_with(store.clone(), options);
     let known = |name: &str| directory.known(&REALM.into(), &by_name(name));
 
-    assert_eq!(known("alice"), None, "nobody was asked yet");
-    for (ticket, name) in [(1, "alice"), (2, "mallory")] {
-        let_go_on.send(()).unwrap();
-        ask(&directory, &answered, ticket, name);
+    assert_eq!(known("alice"), None, "nothing was looked up yet");
+    for (ticket, name, is_user) in [(1, "alice", true), (2, "mallory", false)] {
+        assert!(directory.find(ticket, REALM.into(), by_name(name)));
+        store.begun(1);
+        store.answer(name, Ok(is_user));
+        answered.recv().unwrap();
     }
     assert_eq!(known("alice").unwrap().unwrap().name, "alice".into());
     assert_eq!(known("mallory"), Some(None));
     assert_eq!(known("bob"), None);
-    assert_eq!(finds.load(Ordering::SeqCst), 2);
 
-    let (store, _, let_go_on) = Scripted::new();
-    let (directory, answered) = start(store);
-    let_go_on.send(()).unwrap();
-    ask(&directory, &answered, 1, "alice");
+    let store = Scripted::default();
+    let (directory, answered) = start(store.clone());
+    assert!(directory.find(1, REALM.into(), by_name("alice")));
+    store.begun(1);
+    store.answer("alice", Ok(true));
+    answered.recv().unwrap();
     let known = directory.known(&REALM.into(), &by_name("alice"));
     assert_eq!(known, None, "the store may have changed");
 }
 
 #[test]
-fn a_full_queue_refuses_at_once_and_what_was_taken_is_answered() {
-    let (store, _, let_go_on) = Scripted::new();
-    let (directory, answered) = start(store);
+fn a_full_queue_refuses_at_once_and_queued_look_ups_are_answered() {
+    let store = Scripted::default();
+    let (directory, answered) = start(store.clone());
     let mut taken = 0;
     while directory.find(taken, REALM.into(), by_name("alice")) {
         taken += 1;
         assert!(taken < 1_000_000, "the queue has no bound");
     }
-    let_go_on.send(()).unwrap();
+    store.begun(1);
+    store.answer("alice", Ok(true));
     drop(directory);
     assert_eq!(answered.iter().count(), usize::try_from(taken).unwrap());
 }
 
 #[test]
-fn a_store_that_cannot_say_is_asked_again() {
-    let (store, finds, let_go_on) = Scripted::new();
-    let (directory, answered) = start(Scripted { broken: true, ..store });
+fn a_failure_is_not_kept() {
+    let store = Scripted::default();
+    let (directory, answered) = start(store.clone());
     for ticket in 0..2 {
-        let_go_on.send(()).unwrap();
-        let answer = ask(&directory, &answered, ticket, "alice");
-        assert!(matches!(answer, Answer::Unavailable(StoreError::Busy { .. })));
+        assert!(directory.find(ticket, REALM.into(), by_name("alice")));
+        store.begun(1);
+        store.answer("alice", Err(StoreError::Busy { path: "users.sqlite".into() }));
+        let (_, answer) = answered.recv().unwrap();
+        let Answer::Unavailable(error) = answer else { panic!("{answer:?}") };
+        assert!(matches!(*error, StoreError::Busy { .. }), "{error}");
     }
-    assert_eq!(finds.load(Ordering::SeqCst), 2, "a failure is not kept");
 }
 
 #[test]
-fn what_nobody_waits_for_any_more_is_not_looked_up() {
-    let (store, finds, _) = Scripted::new();
-    let (answers, answered) = channel();
-    let deliver = move |ticket, answer| answers.send((ticket, answer)).unwrap();
+fn look_ups_that_were_queued_for_too_long_are_dropped() {
+    let store = Scripted::default();
     let options = DirectoryOptions { answer_within: Duration::ZERO, ..AT_ONCE };
-    let directory = Directory::start(Box::new(store), options, deliver).unwrap();
+    let (directory, answered) = start_with(store.clone(), options);
     assert!(directory.find(1, REALM.into(), by_name("alice")));
     drop(directory);
-    assert!(answered.recv().is_err(), "the question was dropped");
-    assert_eq!(finds.load(Ordering::SeqCst), 0);
+    assert!(answered.recv().is_err(), "the look-up was dropped");
+    assert!(store.0.lock().unwrap().is_empty());
 }

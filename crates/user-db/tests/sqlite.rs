@@ -10,7 +10,7 @@ use std::path::Path;
 use stun_wire::{long_term_key_md5, long_term_key_sha256, userhash};
 use support::{TempDir, by_name, user};
 use turn_types::Secret;
-use user_db::{NewUser, Page, SqliteStore, StoreError, UserQuery, UserStore};
+use user_db::{NewUser, Page, SqliteStore, StoreError, UserEditor as _, UserQuery};
 
 const REALM: &str = "example.org";
 
@@ -39,7 +39,7 @@ fn a_user_is_found_by_name_and_by_hash_with_both_keys() {
         NewUser::new(REALM, "alice", &Secret::new("correct horse".to_owned()), Some(7)).unwrap();
     store.add(&new).unwrap();
 
-    let found = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    let found = store.user(REALM, &by_name("alice")).unwrap().unwrap();
     assert_eq!(&*found.name, "alice");
     assert_eq!(
         *found.keys.md5.expose(),
@@ -52,12 +52,12 @@ fn a_user_is_found_by_name_and_by_hash_with_both_keys() {
     assert_eq!(found.allocations_max, Some(7));
 
     let hash = userhash("alice", REALM).unwrap();
-    assert_eq!(store.find(REALM, &UserQuery::Hash(hash)).unwrap().unwrap(), found);
+    assert_eq!(store.user(REALM, &UserQuery::Hash(hash)).unwrap().unwrap(), found);
 
-    assert_eq!(store.find("other.example", &by_name("alice")).unwrap(), None);
-    assert_eq!(store.find("other.example", &UserQuery::Hash(hash)).unwrap(), None);
-    assert_eq!(store.find(REALM, &by_name("ALICE")).unwrap(), None);
-    assert_eq!(store.find(REALM, &by_name("' OR '1'='1")).unwrap(), None);
+    assert_eq!(store.user("other.example", &by_name("alice")).unwrap(), None);
+    assert_eq!(store.user("other.example", &UserQuery::Hash(hash)).unwrap(), None);
+    assert_eq!(store.user(REALM, &by_name("ALICE")).unwrap(), None);
+    assert_eq!(store.user(REALM, &by_name("' OR '1'='1")).unwrap(), None);
 }
 
 #[test]
@@ -114,12 +114,12 @@ fn a_name_is_added_once_and_replaced_on_request() {
         store.add(&user("alice", "new")).unwrap_err().to_string(),
         "there is a user \"alice\" in realm \"example.org\" already"
     );
-    let old = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    let old = store.user(REALM, &by_name("alice")).unwrap().unwrap();
     assert_eq!(*old.keys.md5.expose(), long_term_key_md5("alice", REALM, "old").unwrap());
 
     assert!(store.replace(&user("alice", "new")).unwrap());
     assert!(!store.replace(&user("bob", "new")).unwrap());
-    let new = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    let new = store.user(REALM, &by_name("alice")).unwrap().unwrap();
     assert_eq!(*new.keys.md5.expose(), long_term_key_md5("alice", REALM, "new").unwrap());
     assert_eq!(names(&mut store, &all()), ["example.org/alice", "example.org/bob"]);
 }
@@ -132,7 +132,7 @@ fn a_deleted_user_is_gone() {
     assert!(!store.delete("other.example", "alice").unwrap());
     assert!(store.delete(REALM, "alice").unwrap());
     assert!(!store.delete(REALM, "alice").unwrap());
-    assert_eq!(store.find(REALM, &by_name("alice")).unwrap(), None);
+    assert_eq!(store.user(REALM, &by_name("alice")).unwrap(), None);
     store.add(&user("alice", "p")).unwrap();
 }
 
@@ -173,14 +173,14 @@ fn one_handle_sees_what_another_changed() {
     command.add(&user("alice", "p")).unwrap();
     let added = server.revision().unwrap();
     assert_ne!(added, begin);
-    assert!(server.find(REALM, &by_name("alice")).unwrap().is_some());
+    assert!(server.user(REALM, &by_name("alice")).unwrap().is_some());
 
-    command.find(REALM, &by_name("alice")).unwrap();
+    command.user(REALM, &by_name("alice")).unwrap();
     assert_eq!(server.revision().unwrap(), added, "reading is no change");
 
     command.delete(REALM, "alice").unwrap();
     assert_ne!(server.revision().unwrap(), added);
-    assert_eq!(server.find(REALM, &by_name("alice")).unwrap(), None);
+    assert_eq!(server.user(REALM, &by_name("alice")).unwrap(), None);
 }
 
 #[test]
@@ -197,12 +197,12 @@ fn a_restored_file_is_opened_again_and_a_lost_one_is_not_missed() {
         fs::remove_file(path.with_file_name(name)).unwrap();
     }
     assert_ne!(server.revision().unwrap(), begin);
-    assert!(server.find(REALM, &by_name("restored")).unwrap().is_some());
-    assert_eq!(server.find(REALM, &by_name("before")).unwrap(), None);
+    assert!(server.user(REALM, &by_name("restored")).unwrap().is_some());
+    assert_eq!(server.user(REALM, &by_name("before")).unwrap(), None);
 
     fs::remove_file(&path).unwrap();
     server.revision().unwrap();
-    assert!(server.find(REALM, &by_name("restored")).unwrap().is_some());
+    assert!(server.user(REALM, &by_name("restored")).unwrap().is_some());
 }
 
 #[test]
@@ -282,14 +282,14 @@ fn a_change_leaves_the_rest_of_a_user_as_it_is() {
     assert!(!store.set_allocations_max(REALM, "alice", Some(1)).unwrap());
     store.add(&user("old", Some(7))).unwrap();
 
-    let old = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    let old = store.user(REALM, &by_name("alice")).unwrap().unwrap();
     assert!(store.set_keys(&user("new", None)).unwrap());
-    let found = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+    let found = store.user(REALM, &by_name("alice")).unwrap().unwrap();
     assert_eq!((&found.keys, found.allocations_max), (user("new", None).keys(), Some(7)));
     assert_ne!(found.keys, old.keys);
     for most in [Some(0), None] {
         assert!(store.set_allocations_max(REALM, "alice", most).unwrap());
-        let found = store.find(REALM, &by_name("alice")).unwrap().unwrap();
+        let found = store.user(REALM, &by_name("alice")).unwrap().unwrap();
         assert_eq!((&found.keys, found.allocations_max), (user("new", None).keys(), most));
     }
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::section::section;
-use crate::value::Duration;
+use crate::value::{Database, Duration};
 
 section! {
     /// The log, on standard error.
@@ -63,10 +63,21 @@ section! {
 section! {
     /// State of the server on disk.
     Data {
-        /// Directory of the user database (`users.sqlite`). Created, for its owner alone, when it does not
-        /// exist. `--data` on the command line overrides it.
+        /// Directory of files that the server creates. Created, for its owner alone, when it does not exist.
+        /// `--data` on the command line overrides it.
         #[schemars(example = &"/srv/turnpike")]
         restart directory: PathBuf = "/var/lib/turnpike".into();
+    }
+}
+
+section! {
+    /// Users that are added by `turnpike user`.
+    Users {
+        /// Database of users. By default the file `users.sqlite` in `data.directory`. A path is relative to
+        /// the configuration file; the file is created, for its owner alone, when it does not exist. Under
+        /// systemd its directory has to be in `ReadWritePaths=`.
+        #[schemars(example = &"sqlite:///srv/turnpike/users.sqlite")]
+        restart database: Option<Database> = None;
     }
 }
 

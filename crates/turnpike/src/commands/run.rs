@@ -7,7 +7,7 @@ use admin::{AccessError, ControlSocket};
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
 use settings::Settings;
-use user_db::{Page, SqliteStore, UserStore};
+use user_db::{Page, UserEditor};
 
 use crate::cli::Place;
 use crate::commands::user::realm;
@@ -19,7 +19,7 @@ use crate::place::{self, Configuration};
 use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
 use crate::signals::{Signals, Wish};
-use crate::{boot, first_start, output};
+use crate::{boot, first_start, output, users};
 
 pub(crate) fn run(place: &Place) -> Result<()> {
     let configuration = place::load(place)?;
@@ -48,7 +48,7 @@ async fn serve(
     let Configuration { file, settings } = configuration;
     let mut signals = Signals::new()?;
     let socket = ControlSocket::bind(&settings.control_socket()).map_err(control_socket_failed)?;
-    let mut store = SqliteStore::open(&settings.user_database()).map_err(|error| {
+    let mut store = users::editor(&settings.user_database()).map_err(|error| {
         Failure::failed(error).hint("name a directory of the server's own with --data")
     })?;
     let relays_for_users_only = settings.auth.users
@@ -56,13 +56,13 @@ async fn serve(
         && settings.token_keys.is_empty()
         && !settings.auth.open_relay.is_open();
     let first_user = if file.is_none() && relays_for_users_only {
-        first_start::prepare(&settings, &mut store)?
+        first_start::prepare(&settings, &mut *store)?
     } else {
         None
     };
-    let nobody = if relays_for_users_only { without_users(&settings, &mut store)? } else { None };
+    let nobody = if relays_for_users_only { without_users(&settings, &mut *store)? } else { None };
 
-    let starting = boot::start(&settings, Some(Box::new(store)), Some(&mut confinement));
+    let starting = boot::start(&settings, Some(store), Some(&mut confinement));
     let Some(mut running) = unless_told_to_end(starting, &mut signals).await? else {
         tracing::info!("told to end during the start");
         return Ok(());
@@ -141,7 +141,7 @@ fn control_socket_failed(error: AccessError) -> Failure {
 }
 
 /// What to tell an operator whose realm has no users: where the users are, if there are any.
-fn without_users(settings: &Settings, store: &mut SqliteStore) -> Result<Option<String>> {
+fn without_users(settings: &Settings, store: &mut dyn UserEditor) -> Result<Option<String>> {
     let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
     if !store.list(&any)?.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `turnpike user`: who is in the database. A running server sees a change within a second.
+//! `turnpike user`: users of the database. A running server sees a change within a second.
 
 mod change;
 pub(crate) mod realm;
@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use serde::Serialize;
 use settings::Settings;
-use user_db::{Page, SqliteStore, UserStore as _, UserSummary};
+use user_db::{Page, UserEditor, UserSummary};
 
 use crate::cli::{self, Place};
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
-use crate::{first_start, place};
+use crate::{first_start, place, users};
 
 /// Users read from the database at a time.
 const PAGE: u32 = 1000;
@@ -34,7 +34,7 @@ struct Deleted {
 
 /// The users of one realm.
 struct Database {
-    store: SqliteStore,
+    store: Box<dyn UserEditor>,
     realm: String,
     /// The data directory.
     directory: PathBuf,
@@ -48,7 +48,7 @@ pub(crate) fn run(place: &Place, args: cli::User) -> Result<()> {
         has_database(settings)?;
     }
     let sources = realm::Sources::of(place, args.realm.as_deref(), &configuration)?;
-    let mut store = SqliteStore::open(&settings.user_database()).map_err(|error| {
+    let mut store = users::editor(&settings.user_database()).map_err(|error| {
         Failure::failed(error).hint("name the server's data directory with --data or --config")
     })?;
     let realm = sources.choose(&store.realms()?)?;
@@ -65,14 +65,15 @@ pub(crate) fn run(place: &Place, args: cli::User) -> Result<()> {
     }
 }
 
-/// Opening a database makes it when it is not there. Who lists or changes users has named the wrong
-/// directory then, and is better told.
+/// Refuses a database that does not exist: opening it would create an empty one, and a command that lists or
+/// changes users has named the wrong directory.
 fn has_database(settings: &Settings) -> Result<()> {
-    if settings.user_database().exists() {
+    if users::exists(&settings.user_database()) {
         return Ok(());
     }
-    let directory = settings.data.directory.display();
-    Err(Failure::failed(anyhow!("there is no user database in {directory}")).hint(
+    let database = settings.user_database();
+    let path = database.file().map(|path| path.display().to_string()).unwrap_or_default();
+    Err(Failure::failed(anyhow!("there is no user database at {path}")).hint(
         "name the server's data directory with --data or --config; `turnpike user add NAME` makes a \
          database where there is none",
     ))

@@ -35,6 +35,8 @@ pub(super) struct Named {
     data: PathBuf,
     /// The directory of the control socket.
     socket: PathBuf,
+    /// The directory of the user database, where that is a file.
+    users: PathBuf,
     /// Files that are read, and read again at a reload.
     read: Vec<PathBuf>,
     /// Directories that an operator has named.
@@ -48,7 +50,9 @@ impl Named {
         let settings = &configuration.settings;
         let data = settings.data.directory.clone();
         let socket = directory(&settings.control_socket());
-        for directory in [&data, &socket] {
+        let users =
+            settings.user_database().file().map_or_else(|| data.clone(), |path| directory(path));
+        for directory in [&data, &socket, &users] {
             if !directory.exists() {
                 let mut builder = DirBuilder::new();
                 let made = builder.recursive(true).mode(0o700).create(directory);
@@ -62,11 +66,11 @@ impl Named {
         }
         let file = configuration.file.as_deref();
         let read = settings::named_files(file, &place::environment());
-        Ok(Self { data, socket, read, readable: settings.readable_directories() })
+        Ok(Self { data, socket, users, read, readable: settings.readable_directories() })
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
-        [&self.data, &self.socket].into_iter().chain(&self.read).map(PathBuf::as_path)
+        [&self.data, &self.socket, &self.users].into_iter().chain(&self.read).map(PathBuf::as_path)
     }
 
     /// Directories that are read: of each file the one that it is named in and, behind symbolic links, the
@@ -131,6 +135,7 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
     rules.push((NULL.into(), AccessFs::ReadFile | AccessFs::WriteFile));
     rules.extend(named.directories().into_iter().map(|path| (path, read)));
     rules.push((named.data.clone(), write));
+    rules.push((named.users.clone(), write));
     // It is bound under another name and put in place, and goes away with the server.
     let bind = AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile;
     rules.push((named.socket.clone(), bind));

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use anyhow::anyhow;
 use serde::Serialize;
 use turn_types::Secret;
-use user_db::{Credentials, NewUser, StoreError, UserStore as _};
+use user_db::{Credentials, NewUser, StoreError};
 
 use crate::cli;
 use crate::commands::user::{Database, unknown};

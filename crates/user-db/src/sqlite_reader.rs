@@ -1,0 +1,72 @@
+//! Asynchronous look-ups in an SQLite file: a thread that owns the connection, and a bounded queue in front.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use tokio::sync::oneshot;
+
+use crate::error::StoreError;
+use crate::limits::IN_FLIGHT_MAX;
+use crate::sqlite::SqliteStore;
+use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
+
+type Job = Box<dyn FnOnce(&mut SqliteStore) + Send>;
+
+/// Look-ups in an SQLite file. A file system that hangs stops its thread and nothing else: look-ups behind
+/// wait for their deadlines, and those that were given up are skipped when the thread goes on.
+pub struct SqliteReader {
+    /// Dropped to end the thread.
+    jobs: SyncSender<Job>,
+}
+
+impl SqliteReader {
+    /// Opens the file, as [`SqliteStore::open`], and starts the thread.
+    ///
+    /// # Errors
+    /// Those of [`SqliteStore::open`], or the system has no thread left.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let mut store = SqliteStore::open(path)?;
+        let (jobs, queue) = sync_channel::<Job>(IN_FLIGHT_MAX);
+        let work = move || queue.into_iter().for_each(|job| job(&mut store));
+        let spawned = std::thread::Builder::new().name("users-sqlite".to_owned()).spawn(work);
+        spawned.map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
+        Ok(Self { jobs })
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut SqliteStore) -> Result<T, StoreError> + Send + 'static,
+    ) -> Lookup<T> {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(move |store: &mut SqliteStore| {
+            if !reply.is_closed() {
+                // A look-up that was given up meanwhile needs no answer.
+                let _ = reply.send(work(store));
+            }
+        });
+        let queued = self.jobs.try_send(job);
+        Box::pin(async move {
+            queued.map_err(|_| StoreError::Overloaded)?;
+            answer.await.unwrap_or(Err(StoreError::Overloaded))
+        })
+    }
+}
+
+impl UserReader for SqliteReader {
+    fn find(&self, realm: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
+        let (realm, user) = (Arc::clone(realm), user.clone());
+        self.run(move |store| store.find(&realm, &user))
+    }
+
+    fn revision(&self) -> Lookup<u64> {
+        self.run(SqliteStore::revision)
+    }
+}
+
+impl fmt::Debug for SqliteReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteReader").finish_non_exhaustive()
+    }
+}
