@@ -21,8 +21,8 @@ const ATTRIBUTE_HEADER: usize = 4;
 /// Bytes of `struct genlmsghdr`, which begins every message of generic netlink.
 pub const GENERIC_HEADER: usize = 4;
 
-/// The kernel writes as much as fits into a buffer, up to 32 KiB; a message of its own is longer than
-/// that for no device we know of, and then is refused rather than cut.
+/// Size of the receive buffer: the kernel fills it with as many messages as fit, up to 32 KiB. No known device
+/// has a longer message; a longer one would be refused, not truncated.
 pub(crate) const ANSWER_MAX: usize = 64 * 1024;
 
 /// Attempts to read a list that changes during the dump.
@@ -271,7 +271,7 @@ pub fn ip(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// A name, which ends with a zero.
+/// A NUL-terminated name.
 #[must_use]
 pub fn text(value: &[u8]) -> String {
     let name = value.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -12,7 +12,7 @@ impl Occupancy {
     /// The largest count of each range. Neither a receive batch nor a run exceeds 64.
     pub const UPPER_BOUNDS: [usize; Self::RANGES] = [1, 2, 4, 8, 16, 64];
 
-    /// Nothing counted.
+    /// An empty histogram.
     #[must_use]
     pub const fn new() -> Self {
         Self { counts: [0; Self::RANGES] }

@@ -35,7 +35,7 @@ const CONTROL_BYTES: usize =
 /// does not grow with the rate of packets.
 const HEAD_BYTES: usize = 2048;
 
-/// More messages than this cost cold buffers and gain nothing.
+/// Most messages: more cost cold buffers and gain nothing.
 const MAX_MESSAGES: usize = 1024;
 
 /// ICMP errors swallowed per call. Each call clears one; a socket with more is reported again by
@@ -68,7 +68,7 @@ pub struct RecvStats {
     pub bytes: u64,
     /// Truncated messages or control messages.
     pub truncated: u64,
-    /// Messages per call that had any.
+    /// Messages per call, without empty calls.
     pub messages_per_call: Occupancy,
     /// Datagrams per message.
     pub segments_per_message: Occupancy,
@@ -108,7 +108,7 @@ pub struct Received<'a> {
     /// The size of each segment but the last, which may be shorter. Equal to the length of `data`
     /// for a single datagram.
     pub segment_size: usize,
-    /// The payload of all segments, one behind the other.
+    /// The payload of all segments, concatenated.
     pub data: &'a [u8],
     /// Something is missing: drop the message.
     pub truncated: bool,

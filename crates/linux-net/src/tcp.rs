@@ -125,11 +125,11 @@ impl AsFd for TcpListener {
 /// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// So many bytes, at least one.
+    /// Bytes read, at least one.
     Read(usize),
-    /// Nothing waits.
+    /// No data is available.
     WouldBlock,
-    /// The other end sends nothing more.
+    /// The remote has shut down its sending side.
     Ended,
 }
 
@@ -241,7 +241,7 @@ impl AsFd for TcpStream {
     }
 }
 
-/// `None`: nothing can be done now.
+/// `None`: not possible now.
 fn without_waiting(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match call() {

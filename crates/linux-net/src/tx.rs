@@ -36,11 +36,11 @@ const _: () = assert!(MAX_PARTS_PER_DATAGRAM * MAX_RUN_SEGMENTS <= 1024);
 /// Headers and replies of one batch: 48 bytes for each of 2048 datagrams, and as much again.
 const ARENA_BYTES: usize = 192 * 1024;
 
-/// The batch takes no more datagrams: flush it and push again.
+/// The batch is full: flush it and push again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// The arena has no room for so many bytes: flush and try again.
+/// The arena has no room: flush and try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArenaFull;
 
@@ -95,7 +95,7 @@ impl TxBatch {
         }
     }
 
-    /// Forgets everything that was pushed or written.
+    /// Removes all pushed datagrams and written bytes.
     pub fn clear(&mut self) {
         self.groups.clear();
         self.messages.clear();
@@ -144,8 +144,8 @@ impl TxBatch {
         Part::Arena { start, len }
     }
 
-    /// Adds a datagram made of `parts`, at most 16 (asserted). It joins the latest run on
-    /// its way when it can. `tag` comes back if it cannot be sent.
+    /// Adds a datagram made of `parts`, at most 16 (asserted). It joins the latest run to its destination if
+    /// possible. `on_fail` receives `tag` if it cannot be sent.
     ///
     /// # Errors
     /// [`Full`]: flush and push again.
@@ -191,12 +191,11 @@ impl TxBatch {
         }
     }
 
-    /// Sends everything, and is empty afterwards. Messages refer to `rx`, which must be the batch
-    /// they were pushed from, not received into since (a range that is not in it panics, like
-    /// slice indexing). `on_fail` gets the tag of each datagram that was not sent, and why.
-    ///
-    /// Nothing here is fatal: a full socket drops the rest for that socket, a refused run is sent
-    /// as single datagrams, an error that ICMP left on the socket costs a second try.
+    /// Sends all datagrams, and empties the batch. Messages refer to `rx`, which must be the batch that they
+    /// were pushed from, not received into since (a range outside of it panics, like slice indexing). `on_fail`
+    /// receives the tag of each datagram that was not sent, with the reason. No error is fatal: a full socket
+    /// drops the rest for that socket, a refused run is sent as single datagrams, an error left by ICMP on the
+    /// socket costs a second try.
     pub fn flush(
         &mut self,
         rx: &RxBatch,

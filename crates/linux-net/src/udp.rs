@@ -24,7 +24,7 @@ const SO_MEMINFO: c_int = 55;
 /// The place of the bytes that wait to be received in the answer to it.
 const SK_MEMINFO_RMEM_ALLOC: usize = libc::SK_MEMINFO_RMEM_ALLOC as usize;
 
-/// The place of the count of lost datagrams.
+/// Index of the count of lost datagrams.
 const SK_MEMINFO_DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
 
 /// Requested options of a socket.
@@ -92,8 +92,8 @@ impl UdpSocket {
     /// Opens a socket and binds it to `addr`. Port 0 means any free one.
     ///
     /// # Errors
-    /// Whatever `socket` or `bind` say: address in use, not available, no descriptors left. A
-    /// kernel without an option that only makes things faster or better known is no error.
+    /// Errors of `socket` and `bind`: address in use, not available, no descriptors left. A kernel without an
+    /// option for speed or diagnostics is no error.
     pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Applied)> {
         let (socket, Able { gro, losses }) = Self::set_up(addr, options)?;
         let applied = Applied {

@@ -128,9 +128,9 @@ impl LinkConfig {
 
 /// Fate of a packet on a link.
 pub(crate) enum Carried {
-    /// It is gone.
+    /// Lost.
     Lost,
-    /// It did not fit; this goes back to the sender.
+    /// Too long for the MTU; the ICMP error for the sender.
     Bounced(Packet),
     /// It arrives after `first`, and once more after `second`.
     Arrives { packet: Packet, first: Duration, second: Option<Duration> },

@@ -34,8 +34,8 @@ pub struct NatConfig {
     pub mapping: Dependence,
     /// Outside endpoints that may send in through a mapping.
     pub filtering: Dependence,
-    /// A mapping ends this long after the last packet that went out through it. RFC 4787 REQ-5
-    /// wants two minutes; many devices take thirty seconds.
+    /// Lifetime of a mapping after the last outgoing packet. RFC 4787 REQ-5 requires two minutes; many devices
+    /// use thirty seconds.
     pub timeout: Duration,
 }
 
@@ -82,7 +82,7 @@ impl NatConfig {
 #[derive(Clone, Debug)]
 struct Mapping {
     inside: SocketAddr,
-    /// The node's port that the inside host is behind.
+    /// The node's port towards the inside host.
     port: usize,
     /// The remote this mapping is for, as far as the mapping depends on it.
     scope: Scope,

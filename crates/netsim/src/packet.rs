@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-/// A UDP datagram or an ICMP error on its way.
+/// A UDP datagram or an ICMP error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Source, as seen at the packet's present hop.

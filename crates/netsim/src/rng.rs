@@ -110,7 +110,7 @@ impl Rng {
         bytes
     }
 
-    /// A seed for something that takes 32 bytes.
+    /// A 32-byte seed for another generator.
     #[must_use]
     pub fn seed_32(&mut self) -> [u8; 32] {
         let mut seed = [0; 32];

@@ -1,4 +1,4 @@
-//! A router: sends each packet out of the port its destination lies behind.
+//! A router: forwards each packet by its destination.
 
 use turn_types::Prefix;
 

@@ -18,16 +18,16 @@ use crate::trace::{Summary, Trace, What};
 /// Wall-clock time when a world begins.
 const UNIX_START: u64 = 1_700_000_000;
 
-/// Wake-ups at one instant in a row before a host is taken to be stuck: a timer that is due again
-/// as soon as it was served would otherwise hang the test.
+/// Wake-ups of a host at one instant in a row, after which it counts as stuck: a timer that is always due would
+/// otherwise hang the test.
 const WAKES_AT_ONE_INSTANT_MAX: u32 = 1_000;
 
 /// Something with an address that sends and receives. Tests bring their own, usually an enum.
 pub trait Host {
-    /// A packet arrived. It is for the host to look whether the destination is its own.
+    /// A packet arrived. The host checks that the destination is its own.
     fn receive(&mut self, now: Now, packet: Packet, out: &mut Outbox);
 
-    /// [`Host::next_wake`] has come.
+    /// The time of [`Host::next_wake`] is reached.
     fn wake(&mut self, now: Now, out: &mut Outbox);
 
     /// Time of the next call of [`Host::wake`]; queried after every event of the host.
@@ -61,7 +61,7 @@ enum Kind<H> {
 #[derive(Debug)]
 struct Node<H> {
     kind: Kind<H>,
-    /// The node's ports: which link, and which end of it.
+    /// The node's ports: link and end of each.
     ports: Vec<(LinkId, End)>,
 }
 
@@ -167,7 +167,7 @@ impl<H: Host> World<H> {
         NodeId(self.nodes.len() - 1)
     }
 
-    /// Puts a link between two nodes.
+    /// Connects two nodes by a link.
     pub fn connect(&mut self, a: NodeId, b: NodeId, config: LinkConfig) -> LinkId {
         let id = LinkId(self.links.len());
         let ends = [(a, End::A), (b, End::B)].map(|(node, end)| {
@@ -179,10 +179,10 @@ impl<H: Host> World<H> {
         id
     }
 
-    /// Puts a link between a router and a node, behind which the router finds `prefixes`.
+    /// Connects a router to a node by a link with routes for `prefixes`.
     ///
     /// # Panics
-    /// When `router` is no router.
+    /// `router` is no router.
     pub fn attach(
         &mut self,
         router: NodeId,
@@ -240,7 +240,7 @@ impl<H: Host> World<H> {
         self.trace.digest()
     }
 
-    /// Packets on their way.
+    /// Packets in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.arrivals.len()
@@ -325,10 +325,10 @@ impl<H: Host> World<H> {
         [arrival, wake].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
-    /// Lets the next thing happen. Returns false when nothing will ever happen again.
+    /// Runs the next event. Returns false when there is none.
     ///
     /// # Panics
-    /// When a checker fails, or a host's timer is due again and again at one instant.
+    /// A checker fails, or a host's timer is due repeatedly at one instant.
     pub fn step(&mut self) -> bool {
         let arrival = self.arrivals.peek().map(|Reverse(arrival)| arrival.at);
         let wake = self.next_wake();

@@ -39,7 +39,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client that has done nothing yet.
+    /// A client without state.
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
         Self {
@@ -79,8 +79,8 @@ impl Client {
         self.start_explicit(now, Purpose::Allocate)
     }
 
-    /// Refreshes the allocation, or one family of it, now (RFC 8656 §8). Refreshes in time happen
-    /// by themselves. A lifetime of 0 gives it back.
+    /// Refreshes the allocation, or one family of it, now (RFC 8656 §8). Refreshes before expiry are automatic.
+    /// A lifetime of 0 deletes it.
     ///
     /// # Errors
     /// [`RequestError::NoAllocation`], [`RequestError::TooMany`].
@@ -131,12 +131,11 @@ impl Client {
         self.settle(now);
     }
 
-    /// Binds a channel to the peer and keeps it, and the permission it brings (RFC 8656 §12).
-    /// Before there is an allocation this is remembered. The number must not be used before
-    /// [`Event::ChannelReady`].
+    /// Binds a channel to the peer and refreshes it and its permission (RFC 8656 §12). Before there is an
+    /// allocation the request is stored. Do not use the number before [`Event::ChannelReady`].
     ///
     /// # Errors
-    /// [`RequestError::TooMany`] when all 4096 numbers, or 1024 permissions, are taken.
+    /// [`RequestError::TooMany`] when all 4096 numbers, or 1024 permissions, are in use.
     pub fn bind_channel(
         &mut self,
         now: Instant,
@@ -191,8 +190,7 @@ impl Client {
 
     // Driving.
 
-    /// Takes a datagram (over TCP and TLS: a message or ChannelData cut from the stream) that came
-    /// from [`Client::server`].
+    /// Handles a datagram (over TCP and TLS: a message or ChannelData of the stream) from [`Client::server`].
     pub fn handle_datagram<'d>(&mut self, now: Instant, datagram: &'d [u8]) -> Incoming<'d> {
         match classify(datagram) {
             PacketKind::ChannelData => self.read_channel_data(datagram),
@@ -249,7 +247,7 @@ impl Client {
         Some(&transaction.bytes)
     }
 
-    /// The next thing the caller may want to know.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -313,7 +311,7 @@ impl Client {
         Timing { retransmission: self.config.retransmission, reliable }
     }
 
-    /// A request came to nothing.
+    /// Handles the failure of a request.
     pub(crate) fn fail(&mut self, now: Instant, purpose: &Purpose, failure: Failure) {
         self.tell(Event::Failed { request: purpose.kind(), failure });
         self.not_granted(now, purpose, false);
@@ -333,7 +331,7 @@ impl Client {
         }
     }
 
-    /// The allocation is gone, and all that hung on it.
+    /// Removes the allocation, with its permissions and channels.
     pub(crate) fn lose_allocation(&mut self, reason: LossReason) {
         self.forget_allocation();
         self.tell(Event::AllocationLost(reason));

@@ -37,7 +37,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// A client over UDP with everything as the RFCs recommend.
+    /// A client over UDP with the recommended values of the RFCs.
     #[must_use]
     pub fn new(server: ServerAddr, username: &str, password: &str, seed: [u8; 32]) -> Self {
         Self {
@@ -117,7 +117,7 @@ pub struct AllocateOptions {
 /// Families of relayed addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Families {
-    /// Say nothing: IPv4.
+    /// No attribute: IPv4.
     #[default]
     Unsaid,
     /// REQUESTED-ADDRESS-FAMILY IPv4.

@@ -9,7 +9,7 @@ use turn_types::{ClientAddr, PeerAddr, ServerAddr};
 
 use crate::allocation::Allocation;
 
-/// Something the caller may want to know.
+/// An event for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A Binding request was answered: this is how the server sees us.
@@ -36,16 +36,16 @@ pub enum Event {
         /// The peer.
         peer: PeerAddr,
     },
-    /// The server sent us elsewhere (RFC 8489 §10). The Allocate is being repeated there: from now
-    /// on everything is to be sent to, and received from, this server.
+    /// The server redirected the client (RFC 8489 §10). The Allocate is repeated at this server: send to it,
+    /// and receive from it, from now on.
     Redirected {
         /// The new server.
         server: ServerAddr,
         /// The name its certificate has, over TLS and DTLS.
         domain: Option<String>,
     },
-    /// The server refused a request. An initial permission or channel is given up; a refresh is
-    /// tried again while there is time.
+    /// The server refused a request. An initial permission or channel is dropped; a refresh is repeated while
+    /// there is time.
     Refused {
         /// Which request.
         request: RequestKind,
@@ -54,7 +54,7 @@ pub enum Event {
         /// The reason phrase, for people.
         reason: String,
     },
-    /// A request came to nothing without a word from the server that can be believed.
+    /// A request failed without an authentic answer.
     Failed {
         /// Which request.
         request: RequestKind,
@@ -94,7 +94,7 @@ pub enum RequestKind {
     ChannelBind(ChannelNumber, PeerAddr),
 }
 
-/// Why a request came to nothing.
+/// Reason for a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No answer.
@@ -122,6 +122,6 @@ pub enum Failure {
 pub enum LossReason {
     /// It could not be refreshed in time.
     Expired,
-    /// The server knows no such allocation (437): it restarted, or our address changed.
+    /// The allocation is unknown to the server (437): it restarted, or the client's address changed.
     Mismatch,
 }

@@ -3,7 +3,7 @@
 use stun_wire::{ChannelNumber, Icmp};
 use turn_types::PeerAddr;
 
-/// A datagram from the server, as it was taken.
+/// Result of a datagram from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming<'d> {
     /// A peer's datagram.
@@ -12,7 +12,7 @@ pub enum Incoming<'d> {
         peer: PeerAddr,
         /// Its data: a part of the datagram.
         payload: &'d [u8],
-        /// The channel it came by, or `None` for a Data indication.
+        /// The channel, or `None` for a Data indication.
         channel: Option<ChannelNumber>,
     },
     /// An ICMP error about something sent to a peer (RFC 8656 §11.6).
@@ -24,7 +24,7 @@ pub enum Incoming<'d> {
     },
     /// An answer to a request of this client; events report the result.
     Answer,
-    /// Nothing that counts.
+    /// Ignored.
     Ignored(IgnoreReason),
 }
 

@@ -9,7 +9,7 @@ pub(crate) const IN_FLIGHT_MAX: usize = 10;
 /// Explicit requests of the caller in flight, in addition to the above.
 pub(crate) const EXPLICIT_MAX: usize = 16;
 
-/// Permissions kept: as many as a server may be set up to grant in one allocation.
+/// Most permissions: the largest number that a server may grant in one allocation.
 pub(crate) const PERMISSIONS_MAX: usize = 1024;
 
 /// Channels kept: the number space 0x4000..=0x4FFF (RFC 8656 §12).

@@ -61,7 +61,7 @@ impl Login {
         self.realm == other.realm && self.user == other.user && chosen(self) == chosen(other)
     }
 
-    /// Adds everything but the integrity attribute.
+    /// Adds all attributes except the integrity attribute.
     pub(crate) fn write(&self, builder: &mut MessageBuilder<'_>) {
         match &self.user {
             User::Name(name) => builder.username(name),

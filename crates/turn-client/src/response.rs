@@ -74,8 +74,8 @@ impl Client {
         self.transactions[at].login.as_ref().is_none_or(|login| login.authenticates(message))
     }
 
-    /// An answer that cannot be believed: over UDP as if it had never come, over TCP the end, for
-    /// there is no other to come (RFC 8489 §9.2.5).
+    /// Handles an answer that is not authentic: over UDP it is ignored, over TCP the request fails, because no
+    /// other answer follows (RFC 8489 §9.2.5).
     fn distrust<'d>(&mut self, now: Instant, at: usize) -> Incoming<'d> {
         if self.config.transport.is_datagram() {
             self.transactions[at].untrusted = true;
@@ -86,7 +86,7 @@ impl Client {
         Incoming::Ignored(IgnoreReason::Untrusted)
     }
 
-    /// 401 or 438: log in, or take the new nonce, and ask again.
+    /// 401 or 438: authenticates, or uses the new nonce, and repeats the request.
     fn read_challenge<'d>(
         &mut self,
         now: Instant,

@@ -63,7 +63,7 @@ pub(crate) struct Transaction {
     pub(crate) to_send: bool,
     /// An answer with invalid integrity arrived.
     pub(crate) untrusted: bool,
-    /// Challenges followed so far on behalf of this purpose.
+    /// Challenges answered so far for this purpose.
     pub(crate) challenges: u8,
     sends: u32,
 }

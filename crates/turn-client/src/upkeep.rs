@@ -76,8 +76,8 @@ struct Permission {
 #[derive(Clone, Copy, Debug)]
 struct Channel {
     peer: PeerAddr,
-    /// `None`: given up. The number stays the peer's, because for five minutes neither may be bound
-    /// to another (RFC 8656 §12).
+    /// `None`: no longer refreshed. The number stays reserved for the peer, because for five minutes neither
+    /// may be bound to another (RFC 8656 §12).
     lease: Option<Lease>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum Lost {
     Channel(ChannelNumber, PeerAddr),
 }
 
-/// Everything that is kept alive.
+/// All refreshed state.
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     allocation: Option<Allocation>,
@@ -108,7 +108,7 @@ impl Upkeep {
         self.allocation.as_ref()
     }
 
-    /// Forgets everything.
+    /// Removes all state.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -296,7 +296,7 @@ impl Upkeep {
 
     // Time.
 
-    /// The next request to make, marked as being made.
+    /// Takes the next request to make, and marks it as in flight.
     pub(crate) fn next_due(&mut self, now: Instant, lifetime_secs: Option<u32>) -> Option<Purpose> {
         if self.releasing {
             return None;
@@ -331,7 +331,7 @@ impl Upkeep {
         Some(Purpose::CreatePermission { peers })
     }
 
-    /// The next thing that ended unrefreshed, removed.
+    /// Removes and returns the next state that expired.
     pub(crate) fn next_lost(&mut self, now: Instant) -> Option<Lost> {
         if self.lease.is_some_and(|lease| lease.has_expired(now)) {
             self.clear();
@@ -362,7 +362,7 @@ impl Upkeep {
     }
 }
 
-/// The channel number at this place of the table.
+/// The channel number at this index of the table.
 fn number_at(at: usize) -> Option<ChannelNumber> {
     let at = u16::try_from(at).ok()?;
     ChannelNumber::new(ChannelNumber::MIN.get().checked_add(at)?)

@@ -38,7 +38,7 @@ pub enum CertificateError {
     /// Authorities for clients that are of no use.
     #[error("{0}")]
     Authorities(#[from] VerifierBuilderError),
-    /// OpenSSL, which DTLS is spoken by, does not take it.
+    /// OpenSSL, the DTLS library, rejects it.
     #[error("it cannot be used for DTLS: {0}")]
     UnusableForDtls(openssl::error::ErrorStack),
     /// The certificate is damaged.
@@ -100,7 +100,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Puts these in force.
+    /// Replaces all certificates.
     pub fn replace(&self, certificates: Vec<Certificate>) {
         *self.certificates.write().unwrap_or_else(PoisonError::into_inner) = certificates;
     }

@@ -9,15 +9,15 @@ const TOKEN_MAX: usize = 256;
 /// Kind of an HTTP request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpRequest<'a> {
-    /// Not all of it has come.
+    /// The request is incomplete.
     Incomplete,
     /// An HTTP-01 challenge with this token (RFC 8555 §8.3).
     Challenge(&'a str),
-    /// Anything else.
+    /// Any other request.
     Other,
 }
 
-/// Looks at the beginning of a request.
+/// Classifies the beginning of a request.
 #[must_use]
 pub fn classify_request(request: &[u8]) -> HttpRequest<'_> {
     let common = request.len().min(CHALLENGE.len());
@@ -35,7 +35,7 @@ pub fn classify_request(request: &[u8]) -> HttpRequest<'_> {
     }
 }
 
-/// Of base64 for URLs, which is all that a token is made of: nothing that could end a line of the answer.
+/// Characters of base64url, the alphabet of a token: none of them can end a line of the answer.
 const fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }

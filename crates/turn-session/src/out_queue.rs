@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-/// A message's place in the queue.
+/// A queued message.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
-    /// Bytes of it that are left.
+    /// Bytes of it that are not sent yet.
     left: usize,
     /// Partly sent: it must be sent completely, or the stream loses its framing.
     begun: bool,
-    /// It may be dropped for later ones.
+    /// It may be dropped in favour of later ones.
     droppable: bool,
     /// The caller's tag.
     tag: u32,
@@ -23,7 +23,7 @@ pub struct OutQueue {
     messages: VecDeque<Queued>,
 }
 
-/// A message as it comes.
+/// A message to queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
     /// Consecutive parts of the message.
@@ -40,7 +40,7 @@ impl Outgoing<'_> {
     }
 }
 
-/// There is no room for an answer: the other end reads nothing.
+/// Answers exceed the limit: the remote does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFull;
 
@@ -75,7 +75,7 @@ impl OutQueue {
         Ok(())
     }
 
-    /// Drops the oldest data of which nothing is on its way, and returns its tag.
+    /// Drops the oldest data message of which no byte was sent, and returns its tag.
     fn drop_oldest(&mut self) -> Option<u32> {
         let place = self.messages.iter().position(|queued| queued.droppable && !queued.begun)?;
         let start: usize = self.messages.iter().take(place).map(|queued| queued.left).sum();
@@ -119,7 +119,7 @@ impl OutQueue {
         self.bytes.len()
     }
 
-    /// The tags of all that is left, when nothing of it can be sent any more.
+    /// Tags of all queued messages, when they cannot be sent any more.
     pub fn give_up(&mut self) -> impl Iterator<Item = u32> {
         self.bytes.clear();
         std::mem::take(&mut self.messages).into_iter().map(|queued| queued.tag)

@@ -12,13 +12,13 @@ use crate::AddressPair;
 /// extensions, which are skipped: a server name, an ALPN, data of a certificate.
 pub const HEADER_MAX: usize = 2048;
 
-/// The longest line of version 1, with its end.
+/// Longest line of version 1, with its line ending.
 const LINE_MAX: usize = 107;
 
 const LINE_BEGIN: &[u8] = b"PROXY ";
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Bytes in front of the addresses of version 2.
+/// Bytes before the addresses of version 2.
 const FIXED: usize = 16;
 
 /// A header.
@@ -34,7 +34,7 @@ pub struct Header {
 /// Why a connection that has to begin with a header is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// It begins with something else.
+    /// No PROXY header.
     #[error("no PROXY header comes first")]
     Missing,
     /// The line of version 1 is malformed.
@@ -51,7 +51,7 @@ pub enum Malformed {
     TooLong,
 }
 
-/// Reads the header that a connection begins with; `None` while more of it is to come.
+/// Reads the header at the start of a connection; `None` while it is incomplete.
 ///
 /// # Errors
 /// The connection is to be closed.
@@ -108,7 +108,7 @@ fn address<A: std::str::FromStr + Into<IpAddr>>(text: &str) -> Result<IpAddr, Ma
     Ok(address.to_canonical())
 }
 
-/// As the specification wants it: digits alone, no zero in front.
+/// As specified: digits alone, no leading zero.
 fn port(text: &str) -> Result<u16, Malformed> {
     let number: u16 = text.parse().map_err(|_| Malformed::Line)?;
     if number.to_string() == text { Ok(number) } else { Err(Malformed::Line) }

@@ -46,11 +46,11 @@ impl TlsConfig {
     }
 }
 
-/// The rules of TLS for all connections. With `authorities` a client has to show a certificate that one of
-/// them signed.
+/// Creates the configuration of all TLS connections. With `authorities` a client has to present a certificate
+/// signed by one of them.
 ///
 /// # Errors
-/// The cryptography of this build lacks something, or an authority is of no use.
+/// The cryptography of this build lacks a feature, or an authority is invalid.
 pub fn tls_config(
     certificates: Arc<Certificates>,
     authorities: Option<ClientAuthorities>,

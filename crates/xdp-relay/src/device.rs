@@ -65,9 +65,9 @@ pub struct XdpFeatures {
     pub basic: bool,
     /// Its programs may redirect packets to other devices.
     pub redirect: bool,
-    /// It sends packets that programs of other devices redirect to it, at this moment: many drivers
-    /// do only while a program is on the device itself, and a veth only while the other end takes
-    /// whole frames (a program on it, or `ethtool -K PEER gro on`).
+    /// It can send packets that programs of other devices redirect to it, at this moment: many drivers can only
+    /// while a program is attached to the device itself, and a veth only while its peer accepts whole frames (a
+    /// program on it, or `ethtool -K PEER gro on`).
     pub ndo_xmit: bool,
     /// All bits, as the kernel gave them (`enum netdev_xdp_act`).
     pub bits: u64,

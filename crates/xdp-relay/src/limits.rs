@@ -22,7 +22,7 @@ pub const RENEW_EVERY: Duration = Duration::from_millis(1750);
 /// another generation in the entry. At 1,000 channels that end per second, 2,000 slots rest.
 pub const REST: Duration = Duration::from_secs(2);
 
-/// Fewest and most flows that there may be places for.
+/// Range of the number of flows.
 pub const FLOWS: std::ops::RangeInclusive<u32> = 1024..=1 << 20;
 
 /// Bytes of a worker's ring, allocated from the start: a power of two. At 300,000 small datagrams per second it

@@ -39,7 +39,7 @@ pub struct OffloadConfig {
 /// State of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// The interface's name, as it is now.
+    /// The interface's present name.
     pub name: String,
     /// By which hook its packets are seen; `None`: sockets see them all.
     pub hook: Option<Hook>,
@@ -59,16 +59,16 @@ pub struct Offload {
     path: KernelPath,
     wanted: OffloadConfig,
     attached: Vec<Attachment>,
-    /// Put back when it ends.
+    /// Restores the settings on drop.
     lookup: forwarding::Lookup,
     /// Time of the last warning that another program disables look-ups.
     warned: Option<Instant>,
 }
 
-/// Starts the kernel path. Interfaces may come later: see [`Offload::look`], which is to be called at once.
+/// Starts the kernel path. Interfaces may appear later: call [`Offload::update`] at once.
 ///
 /// # Errors
-/// Why there is none, in words for an operator: sockets relay all.
+/// The reason, as a message for an operator: sockets relay all.
 pub fn start(wanted: &OffloadConfig, now: Instant) -> Result<Offload, String> {
     let missing = device::missing_capabilities();
     if !missing.is_empty() {
@@ -245,7 +245,7 @@ impl Offload {
         }
     }
 
-    /// Puts a program on a device, by the first hook that takes it.
+    /// Attaches a program to a device, by the first hook that accepts it.
     fn attach(&mut self, device: &Device) -> Attachment {
         let choice = device::choose(device, self.wanted.hook);
         let mut why = choice.left_out;

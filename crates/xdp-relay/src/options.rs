@@ -17,13 +17,12 @@ pub struct Options {
     pub proof: Proof,
 }
 
-/// Validity of the proof that the host's rules let a direction through: a packet of it that went through the
-/// system's own stack.
+/// Validity of the proof that the host's rules forward a direction: a packet of it that passed the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// So long packets are carried behind it; zero: without any proof.
+    /// Time for which packets are relayed after it; zero: without any proof.
     pub holds: Duration,
-    /// So long after it another is left to the stack.
+    /// Age at which another packet is punted to the stack.
     pub renew_every: Duration,
 }
 
@@ -31,6 +30,6 @@ impl Proof {
     /// That of a server.
     pub const SERVER: Self = Self { holds: PROOF_HOLDS, renew_every: RENEW_EVERY };
 
-    /// None is wanted: for tests.
+    /// No proof is required: for tests.
     pub const NOT_REQUIRED: Self = Self { holds: Duration::ZERO, renew_every: Duration::ZERO };
 }

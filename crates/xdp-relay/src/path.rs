@@ -44,13 +44,13 @@ use crate::routes::{Common, RouteMap, Routes, writer};
 pub struct EgressContext {
     /// By which interface; 0: the loopback.
     pub by: u32,
-    /// By which it came; 0: this host sends it.
+    /// Inbound interface; 0: sent by this host.
     pub came_by: u32,
-    /// It is so many datagrams that are to be cut, of so many bytes of payload each; zeros: one.
+    /// Number of datagrams to be segmented, and bytes of payload of each; zeros: one datagram.
     pub segments: (u32, u32),
 }
 
-/// A device as the programs know it.
+/// A device, as the programs see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The interface.
@@ -66,7 +66,7 @@ pub struct Link {
 /// Metadata of a frame that a program is run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FrameContext {
-    /// Nothing.
+    /// No metadata.
     #[default]
     Alone,
     /// It is so many datagrams that the system merged. For [`Hook::Tc`].
@@ -90,7 +90,7 @@ pub struct RunResult {
 /// Verdict on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// User space is to see it, as it was.
+    /// Passed to user space, unchanged.
     Pass,
     /// It leaves by another device or by the same.
     Redirect,
@@ -202,7 +202,7 @@ impl KernelPath {
         Routes::new(worker, Arc::clone(&self.common), map(&self.ebpf, ROUTES)?, ring)
     }
 
-    /// A worker's ring, in place of one that it had.
+    /// Creates a worker's ring, in place of an earlier one.
     pub(crate) fn ring(&self, worker: WorkerId, bytes: u32) -> Result<Ring, KernelPathError> {
         Ring::make(worker, duplicate(map(&self.ebpf, RINGS)?)?, bytes)
     }
@@ -227,8 +227,7 @@ impl KernelPath {
         Ok(())
     }
 
-    /// Forgets devices that are gone: nothing leaves by them, nothing comes by them. The loopback
-    /// stays.
+    /// Removes devices that are gone: no packet arrives or leaves by them. The loopback stays.
     pub(crate) fn keep(&mut self, there: impl Fn(u32) -> bool) {
         let Self { known, links, .. } = self;
         known.retain(|index, _| {
@@ -269,10 +268,10 @@ impl KernelPath {
         self.common.by_tc.store(by_tc, Relaxed);
     }
 
-    /// Puts the program of a hook on a device. It goes with this value.
+    /// Attaches the program of a hook to a device, until this value is dropped.
     ///
     /// # Errors
-    /// The driver cannot, or another program is there.
+    /// The driver does not support it, or another program is attached.
     pub fn attach(
         &mut self,
         interface: &str,
@@ -467,7 +466,7 @@ impl KernelPath {
         Some([entries.proof(pair.to_peer()), entries.proof(pair.to_client())])
     }
 
-    /// Shows a frame that leaves to the program that sees such, without sending anything: how long it took.
+    /// Runs the tap on an outbound frame, without sending anything; returns the run time.
     ///
     /// # Errors
     /// As of [`Self::run`].
@@ -551,7 +550,7 @@ const SKB_SEGMENTS: usize = 164;
 const SKB_SEGMENT_LEN: usize = 176;
 
 impl EgressContext {
-    /// `struct __sk_buff` as a run takes it.
+    /// `struct __sk_buff` as the context of a run.
     fn context(self) -> Vec<u8> {
         let mut skb = vec![0; SKB_LEN];
         for (at, value) in [
@@ -567,7 +566,7 @@ impl EgressContext {
 }
 
 impl FrameContext {
-    /// `struct __sk_buff` or `struct xdp_md` as a run takes it; empty where it goes without.
+    /// `struct __sk_buff` or `struct xdp_md` as the context of a run; empty if there is none.
     fn context(self, len: usize) -> Vec<u8> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         match self {

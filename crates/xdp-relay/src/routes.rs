@@ -134,7 +134,7 @@ impl Common {
         (sum, Instant::from_nanos(seen))
     }
 
-    /// Has the routes of a worker hold until then.
+    /// Extends the lease of a worker until a time.
     pub(crate) fn lease(&self, worker: u8, until: Instant) {
         self.leases.words()[usize::from(worker)].store(until.as_nanos(), Relaxed);
     }
@@ -143,7 +143,7 @@ impl Common {
         &self.buckets.words()[place as usize * bucket::WORDS..][..bucket::WORDS]
     }
 
-    /// Nothing was let through yet.
+    /// Resets a bucket.
     fn empty(&self, place: u32) {
         self.bucket(place).iter().for_each(|word| word.store(0, Relaxed));
     }
@@ -155,8 +155,8 @@ impl Common {
         self.bucket(place)[bucket::WINDOW].store(window, Relaxed);
     }
 
-    /// Has the programs look at packets to these ports. A port is never shut again: all that it costs
-    /// is a look.
+    /// Opens the ports of a flow in the programs' port filter. They are never closed again: the cost is one
+    /// look-up per packet.
     pub(crate) fn open_ports(&self, flow: &Flow) {
         for (bitmap, at) in [(0, flow.server), (PORT_FILTER_WORDS, flow.relayed)] {
             let port = usize::from(at.port());
@@ -202,7 +202,7 @@ impl InstalledFlow {
 struct RingRoute {
     key: RouteKey,
     pair: Pair,
-    /// The flow that counts when the system was shown a packet.
+    /// Slot of the flow's counters, for the time of the last punt.
     place: u32,
     flow_cookie: FlowCookie,
 }
@@ -492,7 +492,7 @@ impl Routes {
         self.common.lease(self.number(), now + LEASE);
     }
 
-    /// Gives a new flow its places, and has the kernel relay it.
+    /// Allocates the slots of a new flow, and installs its routes.
     fn install(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError> {
         let common = Arc::clone(&self.common);
         let pair = common.entries.take(now).ok_or(KernelPathError::Full)?;

@@ -18,7 +18,7 @@ pub(crate) const fn space(data: usize) -> usize {
     align(HEADER) + align(data)
 }
 
-/// Writes control messages one behind the other.
+/// Encodes consecutive control messages.
 pub(crate) struct Encoder<'a> {
     buffer: &'a mut [u8],
     len: usize,

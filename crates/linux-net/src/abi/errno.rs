@@ -16,7 +16,7 @@ pub enum SendError {
     Denied,
     /// No way to the address (`ENETUNREACH`, `EHOSTUNREACH` and their like).
     Unreachable,
-    /// The socket had been closed before the batch was flushed.
+    /// The socket was closed before the batch was flushed.
     Closed,
     /// Any other `errno`.
     Other(c_int),

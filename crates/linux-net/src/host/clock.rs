@@ -1,4 +1,4 @@
-//! The only place that reads a clock.
+//! Clocks: the only code that reads one.
 
 use std::mem::MaybeUninit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! The host's own addresses.
+//! Addresses of the host's interfaces.
 
 use std::ffi::{CStr, CString};
 use std::io;

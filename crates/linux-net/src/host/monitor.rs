@@ -36,7 +36,7 @@ pub struct HostChanges {
     /// The prefixes delivered to the host itself ([`own_prefixes`](crate::own_prefixes)), or addresses of
     /// interfaces.
     pub own_addresses: bool,
-    /// Devices, their addresses, or the ways out of the host.
+    /// Devices, their addresses, or the routes of the host.
     pub devices: bool,
     /// Forwarding, of the host or of a device.
     pub forwarding: bool,
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::own_prefixes;
 
-    /// Does something in a network namespace of its own; without privileges, nothing.
+    /// Runs a closure in a network namespace of its own; without privileges, does nothing.
     fn in_namespace(action: impl FnOnce() + Send) {
         let Ok(namespace) = new_network_namespace() else { return };
         std::thread::scope(|scope| {

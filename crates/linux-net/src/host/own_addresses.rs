@@ -17,8 +17,7 @@ const ROUTE_HEADER: usize = 12;
 /// The types of routes that deliver to the host itself.
 const OWN_TYPES: [u8; 3] = [libc::RTN_LOCAL, libc::RTN_BROADCAST, libc::RTN_ANYCAST];
 
-/// The tables that every packet's look-up goes through, unless an operator changed the policy rules:
-/// local, main, default.
+/// Tables looked up for every packet, unless an operator changed the policy rules: local, main, default.
 const COMMON_TABLES: [u32; 3] = [255, 254, 253];
 
 /// Every prefix that a routing table of this network namespace delivers to the host itself, sorted, without

@@ -12,15 +12,15 @@ use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::sys::{check, set_option};
 
 impl TcpListener {
-    /// Begins to connect to `to` from the address and port of this listener, which goes on listening. When
-    /// the connection takes something it is made, or has failed: [`take_error`](TcpStream::take_error).
+    /// Starts a connection to `to` from the address and port of this listener, which continues to listen. When
+    /// the connection is writable it is established or has failed: [`take_error`](TcpStream::take_error).
     ///
-    /// The kernel lets a second socket have a listener's port only if both have `SO_REUSEPORT` at that
-    /// moment. The listener has it for no longer: with it, it would share its port with listeners at the
-    /// wildcard address, and the kernel would prefer it to them.
+    /// The kernel lets a second socket bind a listener's port only if both have `SO_REUSEPORT` at that moment.
+    /// The listener has the option for that moment alone: otherwise it would share its port with listeners at
+    /// the wildcard address, and the kernel would prefer it to them.
     ///
     /// # Errors
-    /// It has failed at once: no descriptors left, no way there, the same two ends are connected.
+    /// Immediate failures: no descriptors left, no route, a connection between the same two addresses exists.
     pub fn connect(&self, to: SocketAddr, options: &TcpOptions) -> io::Result<TcpStream> {
         let fd = open(to)?;
         let socket = fd.as_fd();

@@ -12,12 +12,11 @@ use super::wire::{Kernel, Wire};
 use crate::abi::errno::{left_by_icmp, refuses_run};
 use crate::{Occupancy, RxBatch, SendError, UdpSocket};
 
-/// Finds sockets by the numbers that datagrams were pushed with.
-///
-/// Looked up at the flush, so a socket may be closed in between: its datagrams then fail with
-/// [`SendError::Closed`]. The borrow keeps it open while it is used.
+/// Finds sockets by the numbers that datagrams were pushed with. The look-up is at the flush, so a socket may
+/// be closed in between: its datagrams then fail with [`SendError::Closed`]. The borrow keeps it open during
+/// its use.
 pub trait SocketTable {
-    /// The socket, unless it is gone.
+    /// The socket; `None` if it was closed.
     fn socket(&self, socket: SendSocket) -> Option<&UdpSocket>;
 }
 
@@ -35,7 +34,7 @@ impl SocketTable for Vec<UdpSocket> {
     }
 }
 
-/// Counters of sending; the caller keeps them.
+/// Counters of sending; the caller owns them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendStats {
     /// System calls that send.
@@ -75,8 +74,8 @@ pub(crate) struct Sender<W = Kernel> {
 }
 
 impl Sender {
-    /// For batches of up to `parts` parts, to the kernel; with runs if it knows them and the
-    /// caller wants them.
+    /// A sender for batches of up to `parts` parts; with runs if the kernel supports them and the caller
+    /// enables them.
     pub(crate) fn new(parts: usize, runs: bool) -> Self {
         // A kernel without `UDP_SEGMENT` would send a run as one datagram instead of refusing it, so it is
         // tested beforehand.
@@ -126,7 +125,7 @@ struct Unit {
     bytes: usize,
 }
 
-/// A place among the datagrams of a socket.
+/// A position among the datagrams of a socket.
 #[derive(Clone, Copy)]
 struct Cursor {
     message: usize,
@@ -138,7 +137,7 @@ struct Cursor {
 
 /// Outcome of the calls for some units.
 enum Outcome {
-    /// Each was sent, or failed for a reason of its own.
+    /// Each was sent, or failed individually.
     Done,
     /// A run was refused: go on from there, where it is now single datagrams.
     Again(Cursor),
@@ -146,7 +145,7 @@ enum Outcome {
     Blocked(Cursor),
 }
 
-/// One flush: everything it needs, borrowed.
+/// One flush: all its borrows.
 struct Flush<'a, W, F> {
     load: Load<'a>,
     loaded: Loaded<'a>,
@@ -233,7 +232,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         Cursor { message, segment: self.load.messages[message].first, before: 0 }
     }
 
-    /// The datagram behind a unit, if the socket has one more.
+    /// The datagram after a unit, if the socket has one more.
     fn behind(&self, unit: Unit) -> Option<Cursor> {
         let message = &self.load.messages[unit.at.message];
         let before = unit.at.before + unit.segments;
@@ -306,7 +305,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         }
     }
 
-    /// Everything of the socket from `at` on.
+    /// All datagrams of the socket from `at` on.
     fn fail_rest(&mut self, at: Cursor, error: SendError) {
         let mut next = Some(at);
         while let Some(at) = next {

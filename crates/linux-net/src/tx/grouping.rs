@@ -26,7 +26,7 @@ impl Latest {
     }
 }
 
-/// For the way from a socket to an address and port.
+/// Hash of a socket with a destination address and port.
 pub(crate) fn hash_way(socket: SendSocket, to: SocketAddr) -> u64 {
     let address = hash_address(to.ip()) ^ u64::from(to.port());
     hash_socket(socket) ^ address.wrapping_mul(0x9E37_79B9_7F4A_7C15)

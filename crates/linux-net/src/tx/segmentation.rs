@@ -11,11 +11,11 @@ use libc::c_int;
 use super::grouping::hash_address;
 use super::types::{Flow, SendSocket};
 
-/// Refusals remembered. The slot is chosen by a hash; a newer one takes the place of an older.
+/// Number of stored refusals. A hash selects the slot; a newer refusal replaces an older one.
 const SLOTS: usize = 64;
 
-/// `EIO` means that the way out cannot do runs of any size. One such way is remembered like the
-/// rest; so many refusals mean that it is the only way, and that trying is a waste.
+/// Refusals with `EIO` after which all runs are disabled. `EIO` means that an interface supports no runs of any
+/// size; it is stored per destination first, and so many refusals mean that it is the only interface.
 const MAX_IO_REFUSALS: u32 = 256;
 
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ pub(crate) struct Segmentation {
 }
 
 impl Segmentation {
-    /// Nothing learnt yet; `on` is whether this kernel knows runs at all.
+    /// No refusals; `on` is false if this kernel does not support runs.
     pub(crate) const fn new(on: bool) -> Self {
         Self { on, refusals: [None; SLOTS], io_refusals: 0 }
     }

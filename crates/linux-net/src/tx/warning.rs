@@ -3,9 +3,9 @@
 /// The kernel cannot do something that makes sending fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// A run of datagrams of this size was refused, typically for being larger than the MTU: such
-    /// runs to that destination are sent one by one, which costs several times as much. There may
-    /// be more destinations of the kind.
+    /// A run of datagrams of this size was refused, typically because it exceeds the MTU: such runs to that
+    /// destination are sent one by one, which costs several times as much. Other destinations may be affected,
+    /// too.
     RunRefused {
         /// Payload bytes of each datagram.
         segment_size: usize,
@@ -50,7 +50,7 @@ impl Warnings {
         }
     }
 
-    /// The next one that was not given yet.
+    /// The next warning that was not returned yet.
     pub(crate) fn take(&mut self) -> Option<Warning> {
         let all = [&mut self.run_refused, &mut self.runs_off, &mut self.no_sendmmsg];
         all.into_iter().find_map(|once| {

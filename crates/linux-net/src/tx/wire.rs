@@ -1,4 +1,4 @@
-//! The system call that sends, behind a seam at which tests put a kernel that misbehaves.
+//! The system call that sends, as a trait that tests implement with a faulty kernel.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

@@ -16,9 +16,9 @@ use crate::{SendError, UdpSocket};
 const MAX_ERRORS_SWALLOWED: usize = 4;
 
 impl UdpSocket {
-    /// Makes `peer` the far end: only datagrams from it are received from now on, and
-    /// [`UdpSocket::send`] sends to it. Nothing goes over the network. A socket bound to the
-    /// unspecified address is now bound to the one that the route to `peer` starts at.
+    /// Connects the socket to `peer`: only datagrams from it are received from now on, and [`UdpSocket::send`]
+    /// sends to it. No packet is sent. A socket bound to the unspecified address is bound to the source address
+    /// of the route to `peer`.
     ///
     /// # Errors
     /// No route to the address; an address of the other family.

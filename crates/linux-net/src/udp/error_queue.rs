@@ -110,7 +110,7 @@ struct Control([u8; CONTROL_BYTES]);
 
 enum Taken {
     Nothing,
-    /// Something else that lives in the queue, such as a time stamp.
+    /// Another kind of entry, such as a time stamp.
     Other,
     Error(SocketError),
 }

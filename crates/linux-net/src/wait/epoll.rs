@@ -44,9 +44,9 @@ impl Interest {
 pub struct Event {
     /// The number it was added with.
     pub token: u64,
-    /// Reading gives something: data, an end, an error.
+    /// Readable: data, an end, or an error.
     pub readable: bool,
-    /// Writing takes something.
+    /// Writable.
     pub writable: bool,
     /// An error waits; for a UDP socket, something in its error queue.
     pub error: bool,
@@ -136,9 +136,9 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_DEL, &fd, (0, 0))
     }
 
-    /// Waits until something is ready, or for `timeout`; `None` waits for ever, zero not at all.
-    /// Returns the number of events, 0 after the time or a signal. Times are rounded up to
-    /// milliseconds, so that a timer is due when the wait for it ends.
+    /// Waits until a descriptor is ready, or for `timeout`; `None` waits without limit, zero not at all.
+    /// Returns the number of events, 0 after the time or a signal. Times are rounded up to milliseconds, so
+    /// that a timer is due when its wait ends.
     ///
     /// # Errors
     /// Only faults of the program.
@@ -170,7 +170,7 @@ impl Epoll {
     }
 }
 
-/// As epoll takes it: -1 is for ever, other times rounded up.
+/// The timeout of epoll: -1 is unlimited, other times are rounded up.
 fn milliseconds(timeout: Option<Duration>) -> c_int {
     timeout.map_or(-1, |time| {
         c_int::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)

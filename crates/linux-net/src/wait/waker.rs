@@ -7,20 +7,20 @@ use std::sync::Arc;
 
 use crate::abi::sys::check;
 
-/// The end that wakes; any thread may have a clone.
+/// The waking end; any thread may have a clone.
 #[derive(Clone, Debug)]
 pub struct Waker {
     counter: Arc<File>,
 }
 
-/// The end that is woken: readable from a wake-up until it is drained.
+/// The woken end: readable from a wake-up until it is drained.
 #[derive(Debug)]
 pub struct WakeReceiver {
     counter: Arc<File>,
 }
 
 impl Waker {
-    /// A pair of ends.
+    /// Creates both ends.
     ///
     /// # Errors
     /// No descriptors left.

@@ -10,7 +10,7 @@ use ::openssl::x509::X509;
 /// A certificate with its chain and key.
 #[derive(Clone)]
 pub(crate) struct Identity {
-    /// The server's own certificate first.
+    /// The server's own certificate comes first.
     chain: Vec<X509>,
     key: PKey<Private>,
 }
@@ -27,7 +27,7 @@ impl Identity {
         Ok(Self { chain, key })
     }
 
-    /// Which of a server's certificates it is: one of each kind may be in force at once.
+    /// Key type: one certificate of each type may be in use at once.
     pub(crate) fn kind(&self) -> Id {
         self.key.id()
     }

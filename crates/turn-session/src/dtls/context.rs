@@ -68,10 +68,10 @@ impl DtlsConfig {
         &self.front
     }
 
-    /// Begins an association. The client's hello is to be [taken](DtlsEngine::take) by it next.
+    /// Starts a session. [Pass](DtlsEngine::take) the client's hello to it next.
     ///
     /// # Errors
-    /// No memory.
+    /// Out of memory.
     pub fn begin(&self, hello: &Hello<'_>) -> Result<Box<dyn DtlsEngine>, DtlsError> {
         Ok(Box::new(OpenSsl::begin(&self.context, hello)?))
     }

@@ -15,8 +15,8 @@ const SLOT: Duration = Duration::from_secs(60);
 /// Bytes of a cookie. With it the answer is shorter than any ClientHello.
 pub(super) const COOKIE_LEN: usize = 32;
 
-/// Makes cookies, and knows them again without having kept them. All workers have the same secret, so that
-/// it does not matter which of them a client comes to.
+/// Makes and verifies stateless cookies. All workers share the secret, so a client may return a cookie to any
+/// of them.
 #[derive(Clone)]
 pub struct Cookies {
     secret: Hmac<Sha256>,
@@ -56,7 +56,7 @@ impl Cookies {
         })
     }
 
-    /// The slot stands for a key of its own: from cookies of one nothing follows for the next.
+    /// The slot is part of the key: a cookie of one slot reveals nothing about the next.
     fn signed(&self, ends: AddressPair, random: &[u8; 32], slot: u64) -> Hmac<Sha256> {
         let mut mac = self.secret.clone();
         mac.update(&slot.to_be_bytes());

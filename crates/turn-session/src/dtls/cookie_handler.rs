@@ -38,14 +38,14 @@ pub enum HelloOutcome<'a> {
     Answer(usize, Answer),
     /// The client is at its address, and the handshake may begin.
     Verified(Hello<'a>),
-    /// Nothing.
+    /// No answer.
     Dropped(HelloError),
 }
 
 /// Kind of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// That the client is to send its hello again with a cookie.
+    /// HelloVerifyRequest: the client repeats its hello with a cookie.
     Cookie,
     /// That the client's versions are too old.
     Version,

@@ -50,10 +50,10 @@ pub struct NotSent;
 /// The server's end of one DTLS session. After each call, also a failed one, the [`Exchange`] holds the
 /// datagrams to send.
 pub trait DtlsEngine: fmt::Debug + Send {
-    /// Takes a datagram from the network, which [`read`](Self::read) must follow until there is no more.
+    /// Accepts a datagram from the network; call [`read`](Self::read) until it returns `None`.
     ///
     /// # Errors
-    /// It went no further.
+    /// The datagram was dropped.
     fn take(&mut self, datagram: &[u8], exchange: &mut Exchange) -> Result<(), Refused>;
 
     /// Decrypts one record into `room`, which is at least as long as the datagram, and returns the length;

@@ -4,8 +4,8 @@ use super::record::{
     CLIENT_HELLO, HANDSHAKE, HANDSHAKE_HEADER, RECORD_HEADER, take_piece, take_record,
 };
 
-/// The longest datagram that is looked at for a first message. Clients send a quarter of it, and with the
-/// keys of post-quantum cryptography, which DTLS 1.2 does not have, less than all of it.
+/// Longest datagram accepted as a first message. Clients send a quarter of it, and with post-quantum key
+/// exchange, which DTLS 1.2 does not have, less than all of it.
 pub const HELLO_MAX: usize = 2048;
 
 /// Most messages of a client before the one with a valid cookie: one, and one more for each expired cookie.
@@ -38,7 +38,7 @@ pub enum HelloError {
     Other,
     /// A fragment, or a message longer than the limit.
     Piece,
-    /// It does not keep to its form.
+    /// Malformed.
     Malformed,
 }
 
@@ -78,13 +78,13 @@ impl<'a> Hello<'a> {
         })
     }
 
-    /// Bytes of the datagram that it came in.
+    /// Length of the datagram.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.datagram.len()
     }
 
-    /// Never: it has a version and more.
+    /// Never true: a hello has a version and more.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.datagram.is_empty()
@@ -169,13 +169,13 @@ fn are_extensions(bytes: &[u8]) -> bool {
     true
 }
 
-/// Takes bytes behind their length of one byte.
+/// Takes bytes with a length prefix of one byte.
 fn take_short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first()?;
     rest.split_at_checked(usize::from(*len))
 }
 
-/// Takes bytes behind their length of two bytes.
+/// Takes bytes with a length prefix of two bytes.
 fn take_long(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<2>()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))

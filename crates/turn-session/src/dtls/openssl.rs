@@ -24,7 +24,7 @@ const HANDSHAKE_DATAGRAM: u32 = 1200;
 #[error("OpenSSL: {0}")]
 pub struct DtlsError(#[from] ErrorStack);
 
-/// The server's end of one association.
+/// The server's end of one session.
 #[derive(Debug)]
 pub(super) struct OpenSsl {
     /// Its exchange is empty but while OpenSSL is at work.

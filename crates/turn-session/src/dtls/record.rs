@@ -3,7 +3,7 @@
 /// Bytes of a record's header.
 pub(super) const RECORD_HEADER: usize = 13;
 
-/// Bytes in front of a piece of a handshake message.
+/// Bytes of the header of a handshake fragment.
 pub(super) const HANDSHAKE_HEADER: usize = 12;
 
 /// Content types (RFC 5246 §6.2.1).
@@ -28,11 +28,11 @@ pub(super) struct Record<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// A piece of a handshake message, or all of it.
+/// A fragment of a handshake message, or all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece<'a> {
     pub(super) kind: u8,
-    /// Length of the whole message, as it is claimed.
+    /// Declared length of the whole message.
     pub(super) len: usize,
     /// Number of the message.
     pub(super) message: u16,

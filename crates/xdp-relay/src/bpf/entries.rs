@@ -38,7 +38,7 @@ impl Pair {
 }
 
 impl Entries {
-    /// Words of the array for so many pairs.
+    /// Words of the array for a number of pairs.
     pub(crate) const fn words(pairs: u32) -> usize {
         2 * pairs as usize * entry::WORDS
     }
@@ -52,7 +52,7 @@ impl Entries {
         self.pairs.take(now).map(Pair)
     }
 
-    /// Withdraws both entries, and gives the pair back. Their keys have been taken out of the map.
+    /// Withdraws both entries, and frees the pair. The caller has removed their keys from the map.
     pub(crate) fn put_back(&self, now: Instant, pair: Pair) {
         for index in [pair.to_peer(), pair.to_client()] {
             self.word(index, entry::GENERATION).store(0, Relaxed);

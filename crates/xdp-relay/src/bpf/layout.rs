@@ -46,7 +46,7 @@ pub(crate) const PROBE: u8 = 4;
 /// `ROUTE_HANDED`.
 pub(crate) const TO_RING: u8 = 8;
 
-/// The bucket of a route that nothing limits.
+/// Bucket of a route without a limit.
 const UNLIMITED: u32 = u32::MAX;
 
 /// An interface.
@@ -129,7 +129,7 @@ pub(crate) mod cell {
     pub(crate) const TO_PEER_OVER: usize = 4;
     pub(crate) const TO_CLIENT_OVER: usize = 5;
     pub(crate) const SEEN: usize = 6;
-    /// Number of words: the last one is the programs' own.
+    /// Number of words; the programs alone use the last one.
     pub(crate) const WORDS: usize = 8;
 }
 
@@ -181,7 +181,7 @@ pub(crate) const PASSES: [&str; 17] = [
     "overtaken",
 ];
 
-/// A way in one word, as `way_of` has it.
+/// A next hop in one word, as `next_hop_of` computes it.
 pub(crate) const fn way(interface: u32, mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
     (interface as u64) << 48 | u64::from_le_bytes([a, b, c, d, e, f, 0, 0])

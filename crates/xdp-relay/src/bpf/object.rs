@@ -51,7 +51,7 @@ pub(crate) struct Object {
     pub(crate) processors: u32,
     /// The programs can fill rings (Linux 5.18).
     pub(crate) can_fill_rings: bool,
-    /// `None` where there is nothing to pin them in.
+    /// `None` without a writable BPF file system.
     pub(crate) pins: Option<Pins>,
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn map<'a>(ebpf: &'a Ebpf, name: &'static str) -> Result<&'a MapData,
     }
 }
 
-/// The same map, with a descriptor of its own.
+/// The same map, with a new descriptor.
 pub(crate) fn duplicate(map: &MapData) -> Result<MapData, KernelPathError> {
     let fd = map.fd().as_fd().try_clone_to_owned().map_err(KernelPathError::Kernel)?;
     MapData::from_fd(fd).map_err(KernelPathError::of)

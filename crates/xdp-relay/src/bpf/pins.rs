@@ -21,8 +21,8 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
-    /// Pins maps by their names. `None` where there is no BPF file system, or none that this process
-    /// may write to, as under systemd's `ProtectKernelTunables`: nothing else needs it.
+    /// Pins maps by their names. `None` without a BPF file system that this process may write to, as under
+    /// systemd's `ProtectKernelTunables`: nothing else needs it.
     pub(crate) fn make(maps: &[(&'static str, &MapData)]) -> Option<Self> {
         if !is_bpf_file_system(Path::new("/sys/fs/bpf")) {
             return None;

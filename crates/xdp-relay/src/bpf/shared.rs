@@ -7,7 +7,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
-/// The words of an array. The kernel keeps the memory for as long as it is mapped.
+/// The words of a mapped array. The kernel keeps the memory while it is mapped.
 #[derive(Debug)]
 pub(crate) struct Shared {
     start: NonNull<AtomicU64>,
@@ -45,7 +45,7 @@ impl Shared {
         Ok(Self { start, words })
     }
 
-    /// All of it.
+    /// All words.
     pub(crate) const fn words(&self) -> &[AtomicU64] {
         // SAFETY: so many words are mapped, at the beginning of a page and hence aligned, until this
         // value is dropped. The kernel filled them with zeros, and every value is one of an atomic.

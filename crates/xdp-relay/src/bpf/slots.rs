@@ -1,4 +1,4 @@
-//! Places in an array, given out, taken back, and given out again after a rest.
+//! Slots of an array, with a delay before reuse.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,8 +7,7 @@ use turn_types::Instant;
 
 use crate::limits::REST;
 
-/// Free places, shared by all workers: touched when a channel is bound or ends, never for a
-/// packet.
+/// Free slots, shared by all workers: touched when a channel is bound or ends, never for a packet.
 #[derive(Debug)]
 pub(crate) struct Slots(Mutex<Free>);
 
@@ -24,7 +23,7 @@ impl Slots {
         Self(Mutex::new(Free { rested: (0..count).rev().collect(), resting: VecDeque::new() }))
     }
 
-    /// Takes a place; `None` when all are taken, or were until [`REST`] ago.
+    /// Takes a slot; `None` when all are in use, or were until [`REST`] ago.
     pub(crate) fn take(&self, now: Instant) -> Option<u32> {
         let mut free = self.free();
         if let Some(slot) = free.rested.pop() {

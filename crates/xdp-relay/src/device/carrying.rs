@@ -1,4 +1,4 @@
-//! Which devices the server's traffic goes by.
+//! Selection of the devices that carry the server's traffic.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -29,15 +29,15 @@ impl fmt::Display for Hook {
 /// Which hooks to try on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// In turn, until one takes the program; none: the device's packets go to the sockets.
+    /// Hooks in the order of preference; empty: the device's packets go to the sockets.
     pub hooks: Vec<Hook>,
     /// Why faster ones are left out: sentences for an operator.
     pub left_out: Vec<String>,
 }
 
-/// The largest MTU, in bytes, with which XDP is tried in a driver. A frame, the room in front of it and
-/// the kernel's notes behind it share a page of 4096 bytes: on x86-64 these take 256 and 320, Ethernet
-/// and two VLAN headers 22. Some drivers take less, and refuse with `ERANGE`.
+/// Largest MTU, in bytes, for which XDP is tried in a driver. A frame, its headroom and the kernel's metadata
+/// after it share a page of 4096 bytes: on x86-64 these take 256 and 320, Ethernet and two VLAN headers 22.
+/// Some drivers have a smaller limit, and refuse with `ERANGE`.
 pub const NATIVE_MTU_MAX: u32 = 3498;
 
 /// The hooks to try on a device. `wanted` is the operator's choice, and then the only one (on devices with

@@ -40,8 +40,7 @@ const FAMILIES: [&str; 2] = ["ipv4", "ipv6"];
 /// A lookup that works, as long as this exists.
 #[derive(Debug)]
 pub struct Lookup {
-    /// The number of the device that the program is to look up from; 0: the one that the packet came
-    /// by.
+    /// Number of the device that the program looks up from; 0: the inbound one.
     pub from: u32,
     /// The family that it does not work for, of two: its packets go to the sockets.
     pub refused: Option<Refused>,
@@ -120,7 +119,7 @@ impl Setting {
         text.trim().parse().map_err(|_| io::Error::other(format!("{} is {text}", self.name)))
     }
 
-    /// At the start of the file: the kernel takes no number behind one that was written before.
+    /// Writes at the start of the file, as the kernel requires.
     fn write(&self, value: u32) -> io::Result<()> {
         if let Some(error) = &self.read_only {
             return Err(copy(error));
@@ -129,7 +128,7 @@ impl Setting {
     }
 }
 
-/// Why the program can look nothing up.
+/// The reason for which look-ups fail.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct Refused {
@@ -167,12 +166,12 @@ fn sysctl_name(path: &Path) -> String {
     parts.join(".")
 }
 
-/// Makes lookups work in the network namespace of the calling thread, and changes as little as it can
-/// for that: nothing where they work already. A host without IPv6 needs nothing for it.
+/// Enables look-ups in the network namespace of the calling thread, with the fewest changes: none where they
+/// work already. A host without IPv6 needs none for it.
 ///
 /// # Errors
-/// They can be made to work for no family: `/proc/sys` is read-only, as it is in containers, or the
-/// process lacks `CAP_NET_ADMIN`.
+/// They cannot be enabled for any family: `/proc/sys` is read-only, as in containers, or the process lacks
+/// `CAP_NET_ADMIN`.
 pub fn prepare() -> Result<Lookup, Refused> {
     prepare_in(Path::new(SETTINGS))
 }

@@ -32,8 +32,7 @@ impl Presence {
         None
     }
 
-    /// Gives the share up. Of all that do, the last one gets the lock for itself, until the result is
-    /// dropped.
+    /// Releases the share. The last of several gets the exclusive lock, until the result is dropped.
     pub(super) fn leave(self) -> Option<File> {
         // Each of several that leave at once releases its share before it requests the exclusive lock: the last
         // one gets it.

@@ -11,7 +11,7 @@ use test_support::skip;
 
 use super::{Device, devices, missing_capabilities};
 
-/// A network namespace that leaves nothing behind; `None`, after saying so: the process may not.
+/// A temporary network namespace; `None`, after reporting a skip, without the privilege.
 pub(crate) fn namespace() -> Option<Namespace> {
     match lab_net::new_network_namespace() {
         Ok(file) => Some(Namespace(file)),
@@ -91,8 +91,8 @@ pub(crate) enum Way {
     Other(u32),
 }
 
-/// Asks `bpf_fib_lookup` for the way of a UDP packet in the network namespace of the calling thread,
-/// as a program would that looks up from a device.
+/// Looks up the next hop of a UDP packet with `bpf_fib_lookup` in the network namespace of the calling thread,
+/// as a program would from a device.
 pub(crate) fn look_up(from: u32, source: IpAddr, destination: IpAddr) -> Way {
     // struct bpf_fib_lookup, which the program takes for the packet.
     let mut question = [0; 64];
@@ -192,7 +192,7 @@ const LINK_DETACH: libc::c_long = 34;
 const TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 
-/// `union bpf_attr`, of which calls take as much as they know.
+/// `union bpf_attr`; calls read as much as they support.
 type Attr = [u32; 36];
 
 fn put(attr: &mut Attr, at: usize, pointer: *const u8) {

@@ -22,7 +22,7 @@ const V6: [&str; 4] =
 /// The channel of the trial.
 const CHANNEL: u16 = 0x4001;
 
-/// The trial is no worker's: it goes by the last lease.
+/// Worker number of the self-test: the last lease.
 const SELF_TEST_WORKER: u8 = (WORKERS_MAX - 1) as u8;
 
 /// Flow cookie of the self-test's routes.

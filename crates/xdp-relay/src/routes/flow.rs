@@ -42,9 +42,9 @@ pub struct Flow {
     pub peer: SocketAddr,
     /// The peer is a relayed address of this host: packets to it continue to another client.
     pub hairpin: bool,
-    /// Until when ChannelData goes to the peer.
+    /// Expiry of the direction to the peer.
     pub to_peer_until: Instant,
-    /// Until when the peer's datagrams go to the client.
+    /// Expiry of the direction to the client.
     pub to_client_until: Instant,
     /// Bytes per second, with the headers of IP and UDP, that its allocation may send in each direction; 0 is
     /// unlimited.
@@ -144,7 +144,7 @@ impl Flow {
     }
 }
 
-/// The end of a route by the programs' clock.
+/// Expiry of a route by the programs' clock.
 fn until(end: Instant) -> u64 {
     end.as_nanos().saturating_sub(CLOCK_LAG.as_nanos() as u64)
 }
@@ -227,7 +227,7 @@ fn of_ip(ip: IpAddr) -> Sum {
     }
 }
 
-/// The pseudo header of a datagram as it comes, but for its length.
+/// Sum of the pseudo header of an inbound datagram, without its length.
 pub(crate) fn pseudo(from: SocketAddr, to: SocketAddr) -> Sum {
     of_ip(from.ip()).plus(of_ip(to.ip())).add(UDP)
 }

@@ -1,5 +1,5 @@
-//! Datagrams of peers that a worker takes from memory instead of from sockets, where its client has a
-//! connection: the program puts them there before the system has looked for a socket.
+//! Ring buffer of peers' datagrams for a worker whose client has a connection: the program writes them before
+//! the stack looks for a socket.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,8 +26,8 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// A ring of so many bytes for a worker: the programs fill it from now on. The kernel keeps it until there
-    /// is another in its place.
+    /// Creates a ring of `bytes` for a worker, which the programs fill from now on. The kernel keeps it until
+    /// it is replaced.
     pub(crate) fn make(
         worker: WorkerId,
         rings: MapData,
@@ -68,7 +68,7 @@ impl fmt::Debug for RingDatagram<'_> {
 }
 
 impl RingDatagram<'_> {
-    /// By which route it came.
+    /// The flow that it belongs to.
     #[must_use]
     pub fn flow_cookie(&self) -> FlowCookie {
         FlowCookie(u64::from_ne_bytes(self.field(ring_datagram::FLOW_COOKIE)))

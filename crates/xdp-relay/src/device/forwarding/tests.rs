@@ -17,8 +17,8 @@ fn set_by_hand(host: &Namespace, name: &str, value: &str) {
     host.run(|| fs::write(path, value).unwrap());
 }
 
-/// One that forwards nothing, as hosts do not that are no routers. New namespaces take some of that
-/// from the host.
+/// A namespace that forwards nothing, like a host that is no router. New namespaces inherit some settings of
+/// the host.
 fn no_router() -> Option<Namespace> {
     let host = namespace()?;
     for name in ["ipv4/conf/all/forwarding", "ipv6/conf/all/forwarding"] {
