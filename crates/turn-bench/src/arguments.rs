@@ -10,18 +10,19 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use crate::outcome::Outcome;
+use crate::text;
 
-/// How many per second: a number, or `max`.
+/// A rate per second: a number, or `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// As many as there can be.
+    /// Unlimited.
     Max,
-    /// So many, 1 or more.
+    /// Per second, 1 or more.
     PerSecond(u32),
 }
 
 impl Rate {
-    /// The number, `None` for as many as there can be.
+    /// The number; `None` when unlimited.
     #[must_use]
     pub const fn per_second(self) -> Option<u32> {
         match self {
@@ -45,7 +46,7 @@ impl FromStr for Rate {
     }
 }
 
-/// The longest time that can be asked for, in seconds: a day.
+/// The longest time, in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
 /// A time in seconds, with or without a fraction.
@@ -61,21 +62,22 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Where what was measured goes.
+/// Destination of a result.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArgs {
-    /// Append the outcome to this file, as one line of JSON; - prints it instead of the text
+    /// Append the result to this file as one line of JSON; - prints it instead of the text
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }
 
 impl OutputArgs {
-    /// Prints the text, and writes the outcome where it was asked for.
+    /// Prints the result as text, or as JSON, and appends it to the file.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn write(&self, outcome: &Outcome, text: &str) -> Result<()> {
-        let json = || serde_json::to_string(outcome).context("the outcome as JSON");
+    pub fn write(&self, outcome: &Outcome) -> Result<()> {
+        let text = text::of(outcome);
+        let json = || serde_json::to_string(outcome).context("the result as JSON");
         let mut out = std::io::stdout().lock();
         let Some(path) = &self.json else {
             return writeln!(out, "{text}").context("standard output");
@@ -87,7 +89,7 @@ impl OutputArgs {
         let name = || path.display().to_string();
         let mut file =
             OpenOptions::new().append(true).create(true).open(path).with_context(name)?;
-        // One write of one line: whoever follows the file never sees half of it.
+        // One write of one line: readers never see half of it.
         file.write_all(format!("{}\n", json()?).as_bytes()).with_context(name)
     }
 }

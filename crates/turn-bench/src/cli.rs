@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::engine::{FindMaxArgs, PeerArgs};
+use crate::packets::{FindMaxArgs, PeerArgs};
 use crate::{compare, footprint, lab, load, programs, report};
 
 /// Measures TURN servers: delivered packets, latency, CPU, memory.
@@ -24,7 +24,7 @@ enum Command {
     /// Is the other end of packets: counts them, sends them back, or sends, as it is told
     Peer(PeerArgs),
     /// Measures ways to relay UDP without TURN: what this machine can do
-    Lab(lab::LabOptions),
+    Lab(lab::LabArgs),
     /// Measures how long the kernel path's programs take for a packet
     Programs(programs::ProgramsArgs),
     /// Opens allocations that nobody uses, and tells what memory and descriptors each costs the
@@ -36,7 +36,7 @@ enum Command {
     #[command(hide = true)]
     Steps,
     /// Draws results as one page that can be read anywhere
-    Report(report::Arguments),
+    Report(report::ReportArgs),
 }
 
 /// Reads the command line and does what it says. Exit status 0: done; 1: it could not be done, and
@@ -48,12 +48,12 @@ pub fn main() -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::FindMax(args) => args.run(),
         Command::Peer(args) => args.run(),
-        Command::Lab(options) => lab::main(options),
+        Command::Lab(args) => lab::run(args),
         Command::Programs(args) => programs::run(args),
         Command::Footprint(args) => footprint::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Steps => compare::run_steps(),
-        Command::Report(arguments) => report::run(arguments),
+        Command::Report(args) => report::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

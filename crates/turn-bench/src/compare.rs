@@ -4,7 +4,7 @@
 //! ```text
 //! servers  how each is started, on the same terms      cells     under which loads
 //! ceiling  the same without a server, for what the generator can do
-//! cores    whose cores are whose                        lab       three hosts and the links between them
+//! cores    whose cores are whose                        network       three hosts and the links between them
 //! certificate  one for the servers of a run
 //! rounds   A B A B …, after a round that calibrates     turn      one server's turn
 //! plan     what is asked of the clients' process        steps     that process
@@ -15,16 +15,14 @@ mod ceiling;
 pub mod cells;
 mod certificate;
 mod cores;
-mod lab;
-pub(crate) mod machine;
+mod host;
+mod network;
 mod plan;
 mod progress;
 mod rounds;
 pub mod servers;
-pub mod statistics;
 mod steps;
 mod summary;
-mod table;
 mod turn;
 
 use std::fs;
@@ -36,18 +34,19 @@ use clap::Args;
 
 use crate::arguments::{OutputArgs, seconds};
 use crate::frames;
-use crate::outcome::{Compare, ComparedServer, Outcome};
+use crate::machine;
+use crate::outcome::{Compare, ComparedServer, Machine, Outcome};
 use crate::traffic::{Backend, Direction, Transport};
 use cells::{Cell, CellList};
 use certificate::Certificate;
 use cores::Cores;
-use lab::{LISTEN, Lab, PEER, RELAY};
+use host::{Ends, Host, LISTEN, PEER, RELAY};
+use network::Network;
 use plan::Times;
 use progress::Progress;
-use rounds::{Comparison, Ends, PEER_PORT, Results};
+use rounds::{Comparison, PEER_PORT, Results};
 use servers::{Prepared, ServerKind, ServerSpec, Terms};
 pub(crate) use steps::run as run_steps;
-pub(crate) use table::notes;
 
 /// The ports of relayed addresses: enough for every cell, below none that is in use.
 const PORTS: (u16, u16) = (10_000, 65_535);
@@ -129,7 +128,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     ensure!(!args.duration.is_zero(), "--duration: a run takes longer than nothing");
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let cores = Cores::assign(args.server_cores)?;
-    let machine = machine::describe(&cores);
+    let machine = machine(&cores);
     let backend = backend(args.backend)?;
     let ends = if args.transport.has_connections() {
         Ends { client: Backend::Sockets, peer: connections_peer(backend, args.receive)? }
@@ -145,14 +144,14 @@ pub fn run(args: &CompareArgs) -> Result<()> {
     } else {
         Ends { client: backend, peer: backend }
     };
-    let lab = Lab::new(cores, links)?;
-    let terms = terms(args, &lab)?;
-    let servers = prepare(&args.server, &terms, &lab)?;
+    let network = Network::new(cores, links)?;
+    let terms = terms(args, &network)?;
+    let servers = prepare(&args.server, &terms, &network)?;
     let times = Times { warm_up: WARM_UP, measured: args.duration, attempt: ATTEMPT };
     let (rounds, common) = (args.rounds, args.common);
     let cells = &args.cells.0;
     let comparison = Comparison {
-        lab: &lab,
+        network: &network,
         terms: &terms,
         servers: &servers,
         cells,
@@ -179,8 +178,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         failures,
         raw,
     };
-    let text = table::markdown(&compare);
-    args.output.write(&Outcome::Compare(compare), text.trim_end())
+    args.output.write(&Outcome::Compare(compare))
 }
 
 /// What was asked for, or what can be had.
@@ -235,11 +233,11 @@ fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
     Ok(())
 }
 
-fn terms(args: &CompareArgs, lab: &Lab) -> Result<Terms> {
+fn terms(args: &CompareArgs, network: &Network) -> Result<Terms> {
     let certificate = args
         .transport
         .has_certificates()
-        .then(|| Certificate::make(lab.directory()))
+        .then(|| Certificate::make(network.directory()))
         .transpose()?;
     let secret: [u8; 16] = linux_net::random_bytes();
     let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -260,7 +258,11 @@ fn terms(args: &CompareArgs, lab: &Lab) -> Result<Terms> {
 }
 
 /// Each server with a directory of its own.
-fn prepare(given: &[ServerSpec], terms: &Terms, lab: &Lab) -> Result<Vec<(ServerSpec, Prepared)>> {
+fn prepare(
+    given: &[ServerSpec],
+    terms: &Terms,
+    network: &Network,
+) -> Result<Vec<(ServerSpec, Prepared)>> {
     let mut servers = given.to_vec();
     if servers.is_empty() {
         for preset in ["turnpike", "coturn"] {
@@ -271,13 +273,24 @@ fn prepare(given: &[ServerSpec], terms: &Terms, lab: &Lab) -> Result<Vec<(Server
     servers
         .into_iter()
         .map(|server| {
-            let directory = lab.directory().join(&server.name);
+            let directory = network.directory().join(&server.name);
             fs::create_dir(&directory)
                 .with_context(|| format!("making the directory {}", directory.display()))?;
             let prepared = server.prepare(terms, &directory)?;
             Ok((server, prepared))
         })
         .collect()
+}
+
+/// This machine, with the roles of its cores.
+fn machine(cores: &Cores) -> Machine {
+    let roles = Host::ALL.map(|host| (host.name().to_owned(), cores.of(host).to_vec()));
+    Machine {
+        kernel: machine::kernel(),
+        cpu: machine::processor(),
+        cores: linux_net::allowed_cores().map_or(0, |cores| cores.len()),
+        roles: roles.into(),
+    }
 }
 
 fn described((server, prepared): (ServerSpec, Prepared)) -> ComparedServer {

@@ -3,7 +3,7 @@
 //! Where a server's work is done is hard to say: part in its threads, part in the kernel's on their
 //! behalf, part in interrupts on whatever stack was there, accounted to a bystander or to nobody.
 //! So what is measured is the whole core, from the other side: by what is left of it. A thread that
-//! only takes what nobody else wants counts how much work it gets done (`soaker`). What it misses,
+//! only takes what nobody else wants counts how much work it gets done (`idle_meter`). What it misses,
 //! compared to what it does on a core of its own, was used by others: programs, system calls, soft
 //! interrupts, interrupts, the host of a virtual machine. For this to mean something, the core must
 //! have been given to one role (`compare` does so; `taskset` on the servers of a lab).
@@ -21,7 +21,7 @@
 //! it takes its share like others. And where two cores are threads of one physical core, what one
 //! does slows down the other: watch both, so that both are calibrated under the other's load.
 
-mod soaker;
+mod idle_meter;
 mod stat;
 
 use std::str::FromStr;
@@ -32,7 +32,7 @@ use lab_net::process_cpu_time;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::{CoreUse, Used};
-use soaker::Soaker;
+use idle_meter::IdleMeter;
 use stat::Ticks;
 
 /// A core to be watched, written `ROLE=CORE`: `server=1`.
@@ -87,7 +87,7 @@ pub struct Meters {
 #[derive(Debug)]
 struct Meter {
     watch: Watch,
-    soaker: Soaker,
+    idle: IdleMeter,
     blocks: u64,
     ticks: Ticks,
 }
@@ -106,16 +106,16 @@ impl Meters {
             .cores
             .iter()
             .map(|watch| {
-                soaker::start(watch.core)
+                idle_meter::start(watch.core)
                     .with_context(|| format!("the meter of core {} ({})", watch.core, watch.role))
             })
             .collect::<Result<_, _>>()?;
         let mut meters = Vec::with_capacity(watched.cores.len());
         for (watch, starting) in watched.cores.iter().zip(starting) {
-            let soaker = starting
+            let idle = starting
                 .calibrated()
                 .with_context(|| format!("the meter of core {} ({})", watch.core, watch.role))?;
-            let meter = Meter { watch: watch.clone(), soaker, blocks: 0, ticks: Ticks::default() };
+            let meter = Meter { watch: watch.clone(), idle, blocks: 0, ticks: Ticks::default() };
             meters.push(meter);
         }
         let mut meters = Self { meters, process, begun };
@@ -127,7 +127,7 @@ impl Meters {
     pub fn begin(&mut self) {
         self.begun = Instant::now();
         for meter in &mut self.meters {
-            meter.blocks = meter.soaker.blocks();
+            meter.blocks = meter.idle.blocks();
             meter.ticks = Ticks::of(meter.watch.core);
         }
         if let Some((process, before)) = &mut self.process {
@@ -143,7 +143,7 @@ impl Meters {
         let used = |meter: &Meter| CoreUse {
             role: meter.watch.role.clone(),
             core: meter.watch.core,
-            busy: busy(meter.soaker.blocks() - meter.blocks, meter.soaker.rate(), seconds),
+            busy: busy(meter.idle.blocks() - meter.blocks, meter.idle.rate(), seconds),
             stat: Ticks::of(meter.watch.core).shares_since(&meter.ticks),
         };
         let process = self

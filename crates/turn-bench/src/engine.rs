@@ -15,32 +15,30 @@
 //! counts.rs     counters of all threads                   tally.rs     each packet once
 //! ```
 
-mod arguments;
+mod backend;
 mod bench;
 mod client;
 mod clock;
 mod connections;
 mod control;
 mod counts;
-mod course;
 mod find_max;
-mod greeting;
+mod handshake;
 mod line;
 mod pace;
 mod peer;
 mod plan;
 mod progress;
 mod receiver;
-mod seam;
+mod run;
 mod source;
-mod summary;
 mod tally;
 
-pub use arguments::{FindMaxArgs, PacketArgs, PeerArgs, ServerPlace};
+pub use backend::{Ends, Gauge, Sent, Sink, Source, Target};
 pub use bench::{Bench, BenchOptions};
 pub use clock::{ClockId, now};
 pub use find_max::FindMaxSpec;
 pub use peer::{Peer, PeerOptions};
 pub use plan::{Plan, Window};
-pub use seam::{Ends, Gauge, Sent, Sink, Source, Target};
 pub use tally::Tally;
+pub(crate) use tally::{Arrived, Count, Seen};

@@ -81,9 +81,7 @@ pub fn run(args: &FootprintArgs) -> Result<()> {
         ..SessionOptions::new(args.server, args.login.login()?, peer)
     };
     let spec = FootprintSpec { sessions, pid: args.pid, channels: args.channels.is_some() };
-    let footprint = measure(&spec)?;
-    let text = describe(&footprint);
-    args.output.write(&Outcome::Footprint(footprint), &text)
+    args.output.write(&Outcome::Footprint(measure(&spec)?))
 }
 
 /// Opens the allocations, looks at the server before and after, and gives them back.
@@ -137,56 +135,5 @@ impl Held {
             Self::Idle(idle) => session::close_idle(idle),
             Self::Channels(sessions) => session::close(sessions),
         };
-    }
-}
-
-/// For people.
-#[must_use]
-pub fn describe(footprint: &Footprint) -> String {
-    let Footprint { process, transport, allocations, channels, before, after } = footprint;
-    let what = if *channels { "with a channel" } else { "with nothing in it" };
-    let mib = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);
-    let each = |part: fn(&ProcessMemory) -> u64| footprint.per_allocation(part);
-    format!(
-        "{process}: {:.0} bytes of memory and {:.2} descriptors for each idle allocation {what}, by \
-         {}\n  \
-         by {allocations} allocations: resident {:.0} bytes each, proportional {:.0}, anonymous \
-         {:.0}\n  \
-         resident: {:.1} MiB before, {:.1} MiB after\n  \
-         what the kernel keeps for each socket is not in these numbers",
-        each(|memory| memory.pss),
-        each(|memory| memory.descriptors),
-        transport.describe(),
-        each(|memory| memory.rss),
-        each(|memory| memory.pss),
-        each(|memory| memory.anonymous),
-        mib(before.rss),
-        mib(after.rss),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_difference_is_divided_by_the_allocations() {
-        let memory = |bytes, descriptors| ProcessMemory {
-            rss: bytes,
-            pss: bytes / 2,
-            anonymous: bytes / 4,
-            descriptors,
-        };
-        let footprint = Footprint {
-            process: "turnpike".to_owned(),
-            transport: Transport::Udp,
-            allocations: 1000,
-            channels: false,
-            before: memory(1 << 20, 120),
-            after: memory((1 << 20) + 4_000_000, 1120),
-        };
-        let text = describe(&footprint);
-        assert!(text.starts_with("turnpike: 2000 bytes of memory and 1.00 descriptors"), "{text}");
-        assert!(text.contains("resident 4000 bytes each, proportional 2000, anonymous 1000"));
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! Port ─ Source ── live frames ──> link ══ server ══ link ──> Port: counts and takes, or sends back
 //!
-//! Reflector: a peer that only echoes           Forwarder: a server that only forwards, as a mark
+//! Forwarder: a server that only forwards, as an upper bound
 //! ```
 //!
 //! The programs are in `bpf/`; their compiled objects are part of this crate, so that clang is needed
@@ -20,7 +20,7 @@ mod pace;
 mod port;
 mod privilege;
 mod probe;
-mod reflector;
+mod shared;
 mod sink;
 mod source;
 mod template;
@@ -34,6 +34,5 @@ pub use link::Link;
 pub use port::Port;
 pub use privilege::{Unavailable, available};
 pub use probe::probe;
-pub use reflector::Reflector;
 pub use sink::{SinkTally, Watch};
 pub use source::{Made, Pace, Source, SourceRun};

@@ -1,81 +1,130 @@
-//! Bare relays side by side: what the machine can do before TURN is in the way.
+//! `lab`: bare relays side by side, as a bound for what this machine can do.
 //!
 //! ```text
-//! strategy   how a thread receives, looks up and sends      relay      its threads and sockets
-//! generator  clients and peers, who count what arrives      place      namespaces, cores
-//! limit      why it was not more                            table      for people
+//! relay      threads and sockets, and the strategies    generator  peers that send, clients that count
+//! limit      the bottleneck, from the evidence          place      namespaces and cores
 //! ```
 
-mod flow;
 mod generator;
 mod limit;
-mod options;
 mod place;
-mod protocol;
 mod relay;
-mod sessions;
-mod strategy;
-mod table;
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum as _};
 use linux_net::{Clock, UdpSocket};
 
+use crate::arguments::{self, OutputArgs};
 use crate::cpu::{Meters, Watch, Watched};
-use crate::outcome::{self, Lab, LabRow, Latency, Outcome};
-use generator::{Counted, Generator, GeneratorSockets, Load, Measured};
+use crate::engine::Window;
+use crate::outcome::{CoreUse, Lab, LabRow, Latency, Outcome};
+use crate::packet::HEADER;
+use crate::traffic::Shape;
+use generator::{Load, Sessions};
 use limit::Evidence;
 use place::{Cores, Place};
-use relay::{Relay, RelaySockets};
+use relay::{Relay, Strategy};
 
-pub use limit::Limit;
-pub use options::LabOptions;
-pub use strategy::Strategy;
-
-/// Sent before what counts, so that maps, caches and neighbours are warm.
+/// Time before the measured one: maps, caches and neighbours are warm then.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-/// Packets on their way, where nobody asks for less: one waiting queue of the kernel
-/// (`net.core.netdev_max_backlog`) holds 1000, and packets also wait in others.
+/// Largest default window: one queue of the kernel (`net.core.netdev_max_backlog`) holds 1000 packets,
+/// and there are others.
 const WINDOW_MAX: u32 = 1024;
 
-/// The role of the relay's cores in an outcome.
+/// The role of the relay's cores in a result.
 const RELAY_ROLE: &str = "relay";
 
-/// Threads of the generator. More would only add to the noise: one is as fast as several relays.
+/// Threads of the generator. One is as fast as several relays, and more add noise.
 const GENERATORS_MAX: usize = 4;
 
-/// Measures, prints the table, and writes the outcome if that is asked for.
+/// Most sessions of a relay.
+const SESSIONS_MAX: i64 = 65_536;
+
+/// Measures ways to relay UDP without TURN, as a bound for what this machine can do.
 ///
-/// # Errors
-/// Too few cores or descriptors, a file that cannot be written.
-pub fn main(options: &LabOptions) -> Result<()> {
-    let lab = run(options)?;
-    let table = table::of(&lab);
-    options.output.write(&Outcome::Lab(lab), &table)
+/// Peers send packets, the relay finds the session of each by 8 bytes and sends it on to the session's
+/// client. The relay has cores of its own (the last of those allowed), clients and peers the others; two
+/// at least. With privileges the ends are in network namespaces with a link between them, and the
+/// relay's cores pay for its receiving and sending. Without, all is on the loopback, where the sender's
+/// core pays for receiving too: figures of the two are not comparable.
+///
+/// The peers always have packets in flight, but no more than the sockets have room for, so that the
+/// throughput is the relay's limit.
+#[derive(Clone, Debug, Args)]
+pub struct LabArgs {
+    /// Measure only this strategy; may be given more than once [default: all]
+    #[arg(long = "strategy", value_enum, value_name = "STRATEGY")]
+    strategies: Vec<Strategy>,
+    /// Threads of the relay, each on a core of its own
+    #[arg(long, default_value_t = 1, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Sessions, each with a client and a peer of its own
+    #[arg(long, default_value_t = 100, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=SESSIONS_MAX))]
+    sessions: u32,
+    /// Payload bytes of a packet
+    #[arg(long, default_value_t = 200, value_name = "BYTES",
+        value_parser = clap::value_parser!(u16).range(HEADER as i64..=1400))]
+    size: u16,
+    /// Burst of a session in its turn
+    #[arg(long, value_enum, default_value_t = Shape::Video)]
+    shape: Shape,
+    /// Measure each run this long, in seconds
+    #[arg(long, default_value = "3", value_name = "SECONDS", value_parser = seconds)]
+    seconds: Duration,
+    /// Runs of each strategy, in turn; the median one is shown
+    #[arg(long, default_value_t = 3, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=99))]
+    rounds: u16,
+    /// Packets in flight, over all sessions [default: the room of the sockets, at most 1024]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..))]
+    window: Option<u32>,
+    /// Use the loopback even where namespaces can be made
+    #[arg(long)]
+    loopback: bool,
+    /// Destination of the result.
+    #[command(flatten)]
+    output: OutputArgs,
+    /// Show no progress on standard error
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// A shorter run would measure its own beginning and end; a longer one shows nothing new.
+const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    arguments::seconds(text).and_then(|time| {
+        let range = || format!("{} to {} seconds", SECONDS.start(), SECONDS.end());
+        SECONDS.contains(&time.as_secs_f64()).then_some(time).ok_or_else(range)
+    })
 }
 
 /// Measures every strategy in every round.
 ///
 /// # Errors
-/// Too few cores or descriptors.
-pub fn run(options: &LabOptions) -> Result<Lab> {
-    let allowed = linux_net::allowed_cores().context("which cores may be used")?;
-    let bench = Bench::new(options, Cores::divide(allowed, usize::from(options.threads))?)?;
-    let mut meters = Meters::start(&Watched { cores: bench.watches(), process: None })?;
-    bench.run(&mut meters)
+/// Too few cores or descriptors; a file that cannot be written.
+pub fn run(args: &LabArgs) -> Result<()> {
+    let allowed = linux_net::allowed_cores().context("the cores of this process")?;
+    let bench = Bench::new(args, Cores::divide(allowed, usize::from(args.threads))?)?;
+    let watched = Watched { cores: bench.watches(), process: None };
+    let lab = bench.run(&mut Meters::start(&watched)?)?;
+    args.output.write(&Outcome::Lab(lab))
 }
 
-/// The strategies that were asked for, all if none were, less those that cannot run here.
-fn choose(asked: &[Strategy]) -> (Vec<Strategy>, Vec<(String, String)>) {
-    let mut chosen = Vec::new();
-    let mut skipped = Vec::new();
-    let all = <Strategy as clap::ValueEnum>::value_variants();
-    for strategy in all.iter().filter(|one| asked.is_empty() || asked.contains(one)) {
+/// The requested strategies, or all, that this machine can run, and the others with the reason.
+fn choose(requested: &[Strategy]) -> (Vec<Strategy>, Vec<(String, String)>) {
+    let (mut chosen, mut skipped) = (Vec::new(), Vec::new());
+    let all = Strategy::value_variants().iter();
+    for strategy in all.filter(|one| requested.is_empty() || requested.contains(one)) {
         match strategy.available() {
             Ok(()) => chosen.push(*strategy),
             Err(reason) => skipped.push((strategy.to_string(), reason)),
@@ -84,90 +133,82 @@ fn choose(asked: &[Strategy]) -> (Vec<Strategy>, Vec<(String, String)>) {
     (chosen, skipped)
 }
 
-/// The run in the middle, which is told what the others delivered.
-fn middle(mut rows: Vec<LabRow>, duration: Duration) -> Option<LabRow> {
-    let rounds: Vec<f64> =
-        rows.iter().map(|row| row.delivered as f64 / duration.as_secs_f64()).collect();
+/// The median run by delivered packets, with the rates of all.
+fn median_run(mut rows: Vec<LabRow>, duration: Duration) -> Option<LabRow> {
+    let rounds = rows.iter().map(|row| row.delivered as f64 / duration.as_secs_f64()).collect();
     rows.sort_by_key(|row| row.delivered);
     let at = rows.len() / 2;
-    let mut row = (at < rows.len()).then(|| rows.swap_remove(at))?;
-    row.rounds = rounds;
-    Some(row)
+    (at < rows.len()).then(|| LabRow { rounds, ..rows.swap_remove(at) })
 }
 
-/// What stays the same for all runs.
+/// State shared by all runs.
 struct Bench<'a> {
-    options: &'a LabOptions,
+    args: &'a LabArgs,
     cores: Cores,
     place: Place,
     window: u32,
 }
 
 impl<'a> Bench<'a> {
-    fn new(options: &'a LabOptions, cores: Cores) -> Result<Self> {
-        // Two sockets for each session, both also watched for drops, and some for everything else.
+    fn new(args: &'a LabArgs, cores: Cores) -> Result<Self> {
         linux_net::raise_open_files().context("the limit of open files")?;
-        let place = if options.loopback {
-            Place::Loopback("as asked".to_owned())
+        let place = if args.loopback {
+            Place::Loopback("as requested".to_owned())
         } else {
             Place::make(&cores)
         };
-        let mut bench = Self { options, cores, place, window: 0 };
-        bench.window = match options.window {
-            Some(window) => window.max(options.shape.burst()),
-            None => bench.room()?.clamp(options.shape.burst(), WINDOW_MAX),
+        let mut bench = Self { args, cores, place, window: 0 };
+        bench.window = match args.window {
+            Some(window) => window.max(args.shape.burst()),
+            None => bench.room()?.clamp(args.shape.burst(), WINDOW_MAX),
         };
         Ok(bench)
     }
 
-    /// How many packets fit into the smallest receive buffer on their way.
+    /// Packets that fit into the smallest receive buffer of the way.
     fn room(&self) -> Result<u32> {
-        let relay =
-            Relay::start(Strategy::PerThread, self.relay_sockets(Strategy::PerThread)?, None)?;
-        let bytes = relay.recv_buffer;
-        relay.stop()?;
-        let client =
-            self.place.at_generator(|| GeneratorSockets::open(self.place.generator_ip(), 1))?;
-        // The kernel charges a small packet with its own bookkeeping, which is about 1 KiB.
-        let charged = usize::from(self.options.size) + 1024;
-        Ok(u32::try_from(bytes.min(client.recv_buffer()) / charged).unwrap_or(u32::MAX))
+        let (_, relay) = self.relay_sockets(Strategy::PerThread)?;
+        let sessions = self.place.at_generator(|| Sessions::open(self.place.generator_ip(), 1))?;
+        // The kernel charges a small packet with its own bookkeeping, about 1 KiB.
+        let charged = usize::from(self.args.size) + 1024;
+        Ok(u32::try_from(relay.min(sessions.recv_buffer) / charged).unwrap_or(u32::MAX))
     }
 
-    /// All runs.
     fn run(&self, meters: &mut Meters) -> Result<Lab> {
-        let options = self.options;
-        let (strategies, skipped) = choose(&options.strategies);
+        let args = self.args;
+        let (strategies, skipped) = choose(&args.strategies);
         let mut runs: Vec<Vec<LabRow>> = strategies.iter().map(|_| Vec::new()).collect();
         let mut number = 0;
-        for round in 1..=options.rounds {
+        for round in 1..=args.rounds {
             for (strategy, runs) in strategies.iter().zip(&mut runs) {
                 number += 1;
-                let row = self.measure(*strategy, number, meters)?;
-                if !options.quiet {
-                    let rate = row.delivered as f64 / options.seconds.as_secs_f64() / 1000.0;
-                    eprintln!("round {round} of {}: {strategy} {rate:.0} kpps", options.rounds);
+                let row = self
+                    .measure(*strategy, number, meters)
+                    .with_context(|| strategy.to_string())?;
+                if !args.quiet {
+                    let rate = row.delivered as f64 / args.seconds.as_secs_f64() / 1000.0;
+                    eprintln!("round {round} of {}: {strategy} {rate:.0} kpps", args.rounds);
                 }
                 runs.push(row);
             }
         }
         Ok(Lab {
-            place: self.place_in_words(),
-            shape: options.shape,
-            size: options.size,
-            sessions: options.sessions,
-            threads: u32::from(options.threads),
+            place: self.place.to_string(),
+            shape: args.shape,
+            size: args.size,
+            sessions: args.sessions,
+            threads: u32::from(args.threads),
             window: self.window,
-            duration: options.seconds,
-            rows: runs.into_iter().filter_map(|rows| middle(rows, options.seconds)).collect(),
+            duration: args.seconds,
+            rows: runs.into_iter().filter_map(|rows| median_run(rows, args.seconds)).collect(),
             skipped,
         })
     }
 
-    fn relay_sockets(&self, strategy: Strategy) -> Result<RelaySockets> {
+    fn relay_sockets(&self, strategy: Strategy) -> Result<(Vec<UdpSocket>, usize)> {
         let (ip, threads) = (self.place.relay_ip(), self.cores.relay.len());
-        self.place
-            .at_relay(|| RelaySockets::open(ip, threads, strategy))
-            .context("the relay cannot open its sockets")
+        let sockets = self.place.at_relay(|| relay::open(ip, threads, strategy));
+        sockets.context("the sockets of the relay")
     }
 
     fn watches(&self) -> Vec<Watch> {
@@ -176,105 +217,74 @@ impl<'a> Bench<'a> {
         relay.chain(self.generators().iter().map(|core| watch("generator", core))).collect()
     }
 
-    /// The cores that the generator's threads use.
+    /// The cores of the generator's threads.
     fn generators(&self) -> &[usize] {
-        let count = self.cores.generator.len().min(GENERATORS_MAX);
-        &self.cores.generator[..count]
-    }
-
-    fn place_in_words(&self) -> String {
-        match &self.place {
-            Place::Link { .. } => "a link between two network namespaces".to_owned(),
-            Place::Loopback(why) => format!("the loopback ({why})"),
-        }
+        &self.cores.generator[..self.cores.generator.len().min(GENERATORS_MAX)]
     }
 
     /// One run of one strategy.
-    fn measure(&self, strategy: Strategy, number: u32, meters: &mut Meters) -> Result<LabRow> {
-        let relay = Relay::start(strategy, self.relay_sockets(strategy)?, Some(&self.cores.relay))?;
-        let measured = self.load(&relay, number, meters);
-        // What stopped the relay is the reason for whatever went wrong with the load.
-        let relayed = relay.stop().with_context(|| format!("{strategy}: the relay gave up"))?;
-        let (counted, seen) = measured.with_context(|| strategy.to_string())?;
-        let evidence = Evidence {
-            relay_busy: busiest(&seen.cores, |role| role == RELAY_ROLE),
-            generator_busy: busiest(&seen.cores, |role| role != RELAY_ROLE),
-            sent: counted.sent,
-            lost: counted.sent.saturating_sub(counted.delivered),
-            relay_drops: seen.relay_drops,
-            client_drops: seen.client_drops,
-        };
-        Ok(LabRow {
-            strategy: strategy.to_string(),
-            sent: counted.sent,
-            refused: counted.refused + relayed.refused,
-            delivered: counted.delivered,
-            again: counted.again,
-            damaged: counted.damaged + counted.misdirected,
-            relay_drops: seen.relay_drops,
-            client_drops: seen.client_drops,
-            latency: Latency::of(&counted.latency),
-            cores: seen.cores,
-            limit: Limit::of(&evidence),
-            rounds: Vec::new(),
-        })
-    }
-
-    /// Clients and peers for one run, and what was seen of the machine in its measured time.
-    fn load(&self, relay: &Relay, run: u32, meters: &mut Meters) -> Result<(Counted, Seen)> {
-        let (ip, sessions) = (self.place.generator_ip(), self.options.sessions);
-        let sockets = self
+    fn measure(&self, strategy: Strategy, run: u32, meters: &mut Meters) -> Result<LabRow> {
+        let sessions = self
             .place
-            .at_generator(|| GeneratorSockets::open(ip, sessions))
-            .context("the clients and peers cannot open their sockets: is `ulimit -n` enough?")?;
-        let clients = sockets.clients()?;
-        sockets.register(relay.registration)?;
+            .at_generator(|| Sessions::open(self.place.generator_ip(), self.args.sessions))
+            .context("the sockets of clients and peers: is `ulimit -n` enough?")?;
+        let (sockets, _) = self.relay_sockets(strategy)?;
+        let clients = sessions.clients()?;
+        let cores = Some(&self.cores.relay[..]);
+        let relay = Relay::start(strategy, sockets, &sessions.table(run), cores)?;
         let begin = Clock::instant().as_nanos() + WARM_UP.as_nanos() as u64;
-        let end = begin + self.options.seconds.as_nanos() as u64;
+        let window = Window { start: begin, end: begin + self.args.seconds.as_nanos() as u64 };
         let load = Load {
-            size: usize::from(self.options.size),
-            burst: self.options.shape.burst(),
-            window: self.window,
+            size: self.args.size,
+            burst: self.args.shape.burst(),
+            in_flight: self.window,
             run,
+            window,
         };
         let cores: Vec<_> = self.generators().iter().copied().map(Some).collect();
-        let measured = Measured { begin, end };
-        let generator = Generator::start(sockets, relay.data, load, measured, &cores)?;
-        sleep_until(begin);
+        let generator = sessions.start(relay.data, load, &cores)?;
+        sleep_until(window.start);
         let before = (drops(&relay.sockets)?, drops(&clients)?);
         meters.begin();
-        sleep_until(end);
+        sleep_until(window.end);
         let cores = meters.end().cores;
         let after = (drops(&relay.sockets)?, drops(&clients)?);
-        let seen = Seen {
-            cores,
+        let counted = generator.finish();
+        // A relay that failed is the cause of a failed generator.
+        let relayed = relay.stop().context("the relay")?;
+        let counted = counted?;
+        let evidence = Evidence {
+            relay_busy: busiest(&cores, |role| role == RELAY_ROLE),
+            generator_busy: busiest(&cores, |role| role != RELAY_ROLE),
+            sent: counted.sent,
+            lost: counted.sent.saturating_sub(counted.tally.delivered),
             relay_drops: after.0.saturating_sub(before.0),
             client_drops: after.1.saturating_sub(before.1),
         };
-        Ok((generator.finish()?, seen))
+        Ok(LabRow {
+            sent: counted.sent,
+            refused: counted.refused + relayed.refused,
+            delivered: counted.tally.delivered,
+            again: counted.tally.duplicates,
+            damaged: counted.tally.damaged,
+            relay_drops: evidence.relay_drops,
+            client_drops: evidence.client_drops,
+            latency: Latency::of(&counted.tally.latency),
+            cores,
+            ..LabRow::new(&strategy.to_string(), evidence.limit())
+        })
     }
-}
-
-/// What was seen of the machine in the measured time.
-struct Seen {
-    cores: Vec<outcome::CoreUse>,
-    relay_drops: u64,
-    client_drops: u64,
 }
 
 fn sleep_until(time: u64) {
-    let now = Clock::instant().as_nanos();
-    thread::sleep(Duration::from_nanos(time.saturating_sub(now)));
+    thread::sleep(Duration::from_nanos(time.saturating_sub(Clock::instant().as_nanos())));
 }
 
 fn drops(sockets: &[UdpSocket]) -> Result<u64> {
-    let mut all = 0;
-    for socket in sockets {
-        all += u64::from(socket.dropped().context("what a socket dropped")?);
-    }
-    Ok(all)
+    let dropped = |socket: &UdpSocket| socket.dropped().map(u64::from);
+    sockets.iter().map(dropped).sum::<Result<_, _>>().context("drops of a socket")
 }
 
-fn busiest(cores: &[outcome::CoreUse], wanted: impl Fn(&str) -> bool) -> f64 {
+fn busiest(cores: &[CoreUse], wanted: impl Fn(&str) -> bool) -> f64 {
     cores.iter().filter(|core| wanted(&core.role)).map(|core| core.busy).fold(0.0, f64::max)
 }

@@ -9,8 +9,8 @@ use turn_types::IpFamily;
 
 use crate::arguments::{OutputArgs, Rate, seconds};
 use crate::cpu::Watched;
-use crate::engine::{PacketArgs, ServerPlace};
 use crate::outcome::Outcome;
+use crate::packets::{PacketArgs, ServerPlace};
 use crate::requests::{self, Call, HostileSpec, Kind, RequestArgs, RequestSpec};
 use crate::session::LoginArgs;
 use crate::traffic::Transport;
@@ -98,8 +98,7 @@ fn run_packets(args: &LoadArgs) -> Result<()> {
     // Given back whatever came of the run.
     bench.close();
     let traffic = result?;
-    let text = traffic.summary();
-    args.output.write(&Outcome::Traffic(traffic), &text)
+    args.output.write(&Outcome::Traffic(traffic))
 }
 
 fn run_requests(args: &LoadArgs, kind: Kind) -> Result<()> {
@@ -121,8 +120,7 @@ fn run_requests(args: &LoadArgs, kind: Kind) -> Result<()> {
         duration: args.duration,
     };
     let requests = requests::run(&spec, &args.watched)?;
-    let text = requests::describe(&requests);
-    args.output.write(&Outcome::Requests(requests), &text)
+    args.output.write(&Outcome::Requests(requests))
 }
 
 fn run_hostile(args: &LoadArgs) -> Result<()> {
@@ -143,8 +141,7 @@ fn run_hostile(args: &LoadArgs) -> Result<()> {
     // Given back whatever came of the run.
     call.map(|call| call.bench.close());
     let hostile = result?;
-    let text = requests::describe_hostile(&hostile);
-    args.output.write(&Outcome::Hostile(hostile), &text)
+    args.output.write(&Outcome::Hostile(hostile))
 }
 
 /// The call that an attack is to disturb.

@@ -3,7 +3,6 @@
 //! ```text
 //! place  a network for them to find ways in      ring   flows, each of which makes the next one's frame
 //! frame  frames, made from scratch               cell   one kind of packet, taken again and again
-//! table  for people
 //! ```
 //!
 //! The kernel runs a program on a frame and takes the time (`BPF_PROG_TEST_RUN`). Nothing is sent: what
@@ -13,7 +12,6 @@ mod cell;
 mod frame;
 mod place;
 mod ring;
-mod table;
 
 use std::thread;
 
@@ -22,8 +20,8 @@ use clap::Args;
 use xdp_relay::device::Hook;
 
 use crate::arguments::OutputArgs;
-use crate::compare::{machine, statistics};
-use crate::outcome::{Outcome, ProgramRow, Programs};
+use crate::machine;
+use crate::outcome::{Outcome, ProgramRow, Programs, median, spread};
 use cell::{Cell, Kind, World, times};
 use place::Place;
 use ring::{Direction, FLOWS_MAX, Families};
@@ -69,9 +67,7 @@ fn flows(text: &str) -> Result<u32, String> {
 /// # Errors
 /// No privileges; a program did not do what it is to do; a file that cannot be written.
 pub fn run(args: &ProgramsArgs) -> Result<()> {
-    let programs = measure(args)?;
-    let text = table::markdown(&programs);
-    args.output.write(&Outcome::Programs(programs), &text)
+    args.output.write(&Outcome::Programs(measure(args)?))
 }
 
 /// Measures all of it.
@@ -110,7 +106,7 @@ fn measure_here(args: &ProgramsArgs) -> Result<Programs> {
             let values = cell.run(&mut worlds[cell.world], args.runs)?;
             // The first round warms up, and does not count.
             if round > 0 {
-                cell.rounds.extend(statistics::median(&values));
+                cell.rounds.extend(median(&values));
             }
         }
         if !args.quiet {
@@ -146,7 +142,7 @@ fn kinds(families: Families, limited: bool) -> impl Iterator<Item = (Hook, Kind)
 }
 
 fn row(cell: &Cell, world: &World) -> Result<ProgramRow> {
-    let spread = statistics::spread(&cell.rounds);
+    let spread = spread(&cell.rounds);
     Ok(ProgramRow {
         hook: cell.hook.to_string(),
         what: cell.kind.name().to_owned(),

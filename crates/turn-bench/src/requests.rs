@@ -5,7 +5,6 @@ mod args;
 mod hostile;
 mod ports;
 mod tally;
-mod text;
 mod worker;
 
 use std::net::{IpAddr, SocketAddr};
@@ -18,8 +17,7 @@ use linux_net::{Clock, raise_open_files};
 use turn_types::{Instant, IpFamily, Secret};
 
 pub use args::RequestArgs;
-pub use hostile::{Call, HostileSpec, Variant, describe_hostile, run_hostile};
-pub use text::describe;
+pub use hostile::{Call, HostileSpec, Variant, run_hostile};
 
 use crate::cpu::{Meters, Watched};
 use crate::outcome::{Latency, Requests, Used};

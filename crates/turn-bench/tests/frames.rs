@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use links::Chain;
 use test_support::require;
 use turn_bench::frames::{
-    Forwarder, FrameFlow, Hop, Link, Mac, Pace, Port, Reflector, SinkTally, Source, SourceRun,
-    Watch, probe,
+    Forwarder, FrameFlow, Hop, Link, Mac, Pace, Port, SinkTally, Source, SourceRun, Watch, probe,
 };
 
 const RUN: u32 = 11;
@@ -122,7 +121,7 @@ fn a_sink_lets_all_else_pass_and_leaves_the_link_as_it_was() {
     assert!(has_program());
     assert!(hears(&chain, "10.77.1.1") && hears(&chain, "fd77:1::1"));
 
-    let busy = chain.within("server", || Reflector::attach("to-client").unwrap_err());
+    let busy = chain.within("server", || Port::attach("to-client").unwrap_err());
     assert!(busy.to_string().contains("another XDP program"), "{busy:#}");
 
     drop(sink);
@@ -162,8 +161,8 @@ fn a_bare_forwarder_carries_frames_both_ways_and_an_echo_comes_back() {
     assert_all(&arrived(&client_port, 60), 60);
 
     // There and back.
-    drop((peer_port, far_source));
-    let _echo = chain.within("peer", || Reflector::attach("to-server").unwrap());
+    let echo = Watch { run: RUN, flows: FLOWS, size: SIZE, reflect: true, window: ALWAYS };
+    peer_port.watch(&echo).unwrap();
     watch(&client_port);
     begin(&mut source, 1);
     chain.within("client", || source.inject(60).unwrap());

@@ -10,9 +10,10 @@ use lab_net::RawUdpSocket;
 use support::{Peer, Server};
 use turn_bench::cpu::Watched;
 use turn_bench::engine::{Bench, BenchOptions};
-use turn_bench::outcome::Hostile;
-use turn_bench::requests::{Call, HostileSpec, Variant, describe_hostile, run_hostile};
+use turn_bench::outcome::{Hostile, Outcome};
+use turn_bench::requests::{Call, HostileSpec, Variant, run_hostile};
 use turn_bench::session::SessionOptions;
+use turn_bench::text;
 use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec};
 
 /// The limit of answers to strangers is only in the way where it is not what is tested.
@@ -129,6 +130,6 @@ fn a_call_is_measured_before_and_during_an_attack() {
         assert!(traffic.sent > 0 && traffic.delivered > 0, "{traffic:?}");
         assert!(traffic.latency.is_some(), "{traffic:?}");
     }
-    let text = describe_hostile(&hostile);
-    assert!(text.contains("on the quiet server") && text.contains("during it"), "{text}");
+    let text = text::of(&Outcome::Hostile(hostile));
+    assert!(text.contains("call before") && text.contains("call during"), "{text}");
 }

@@ -6,7 +6,8 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, Result, anyhow};
 
-use super::lab::{Host, Lab};
+use super::host::Host;
+use super::network::Network;
 use crate::frames::{Forwarder, Hop, Mac};
 
 /// Packets of runs pass by the server, for as long as this is there. What opens sessions, and what
@@ -22,9 +23,9 @@ impl Forwarding {
     ///
     /// # Errors
     /// As [`Forwarder::attach`].
-    pub(super) fn begin(lab: &Lab) -> Result<Self> {
-        let namespace = lab.namespace(Host::Server)?;
-        let ends = [Host::Client, Host::Peer].map(|far| lab.interface(Host::Server, far));
+    pub(super) fn begin(network: &Network) -> Result<Self> {
+        let namespace = network.namespace(Host::Server)?;
+        let ends = [Host::Client, Host::Peer].map(|far| network.interface(Host::Server, far));
         let (stop, stopped) = sync_channel::<()>(1);
         let (tell, told) = sync_channel(1);
         let thread = thread::spawn(move || {
@@ -56,7 +57,7 @@ impl Forwarding {
 
 fn attach([client, peer]: &[String; 2]) -> Result<Forwarder> {
     let hop = |interface, far| {
-        let [own, other] = Lab::hardware(Host::Server, far);
+        let [own, other] = Network::hardware(Host::Server, far);
         Hop { interface, own_mac: Mac(own), far_mac: Mac(other) }
     };
     Forwarder::attach(hop(client, Host::Client), hop(peer, Host::Peer))

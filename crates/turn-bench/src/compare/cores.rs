@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, bail};
 
-use super::lab::Host;
+use super::host::Host;
 
 /// The cores of each role.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use super::ceiling::Forwarding;
 use super::cells::Cell;
 use super::cores::Cores;
-use super::lab::{Host, Lab, PEER};
+use super::host::{Ends, Host, PEER};
+use super::network::Network;
 use super::plan::{Plan, PlannedLogin, Step, Task, Times};
 use super::progress::Progress;
 use super::servers::{Prepared, ServerKind, ServerSpec, Terms};
@@ -37,7 +38,7 @@ const CEILING_SEARCHES: u32 = 3;
 
 /// What is compared, and how.
 pub(super) struct Comparison<'a> {
-    pub(super) lab: &'a Lab,
+    pub(super) network: &'a Network,
     pub(super) terms: &'a Terms,
     pub(super) servers: &'a [(ServerSpec, Prepared)],
     pub(super) cells: &'a [Cell],
@@ -47,13 +48,6 @@ pub(super) struct Comparison<'a> {
     pub(super) ends: Ends,
     pub(super) transport: Transport,
     pub(super) times: Times,
-}
-
-/// What sends and receives at each end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ends {
-    pub(crate) client: Backend,
-    pub(crate) peer: Backend,
 }
 
 /// What came of it.
@@ -188,7 +182,7 @@ impl Comparison<'_> {
                 *near = best.map(whole).or(*near);
             }
         }
-        let forwarding = Forwarding::begin(self.lab)?;
+        let forwarding = Forwarding::begin(self.network)?;
         let mut alone = Results::default();
         for _ in 0..CEILING_SEARCHES {
             if let Err(error) = self.turn((0, 0), &steps, progress, &mut alone) {
@@ -236,7 +230,7 @@ impl Comparison<'_> {
         let (spec, _) = &self.servers[server];
         progress.turn(round, spec);
         let forwarding = match spec.kind {
-            ServerKind::Bare => Some(Forwarding::begin(self.lab)?),
+            ServerKind::Bare => Some(Forwarding::begin(self.network)?),
             ServerKind::Turnpike(..) | ServerKind::Coturn(_) | ServerKind::Command(_) => None,
         };
         let done = self.turn_with(server, (round, steps), progress, results);
@@ -276,7 +270,7 @@ impl Comparison<'_> {
                 results.failures.push(failure);
             }
         };
-        let done = turn::take(self.lab, spec, prepared, plan, tell);
+        let done = turn::take(self.network, spec, prepared, plan, tell);
         progress.done(TURN_SECONDS);
         // What the peer died of is the cause of whatever else went wrong.
         if let Ok(Some(status)) = peer.ended() {
@@ -287,33 +281,33 @@ impl Comparison<'_> {
 
     fn start_peer(&self) -> Result<Running> {
         let own = std::env::current_exe().context("finding this program")?;
-        let cores = &self.lab.cores().peer;
+        let cores = &self.network.cores().peer;
         let mut command = if self.peer_gives_way() {
-            let mut command = self.lab.command(Host::Peer, "nice")?;
+            let mut command = self.network.command(Host::Peer, "nice")?;
             command.args(["-n", PEER_NICENESS]).arg(own);
             command
         } else {
-            self.lab.command(Host::Peer, own)?
+            self.network.command(Host::Peer, own)?
         };
         command.args(["peer", "--listen", &format!("{PEER}:{PEER_PORT}")]);
         command.args(["--threads", &cores.len().to_string()]);
         if self.ends.peer == Backend::Frames {
-            let interface = self.lab.interface(Host::Peer, Host::Server);
+            let interface = self.network.interface(Host::Peer, Host::Server);
             command.args(["--interface", &interface]);
         }
-        Running::start(command, self.lab.directory().join("peer.log"))
+        Running::start(command, self.network.directory().join("peer.log"))
     }
 
     /// Whether the peer, which looks at the clock all the time where it sends frames, shares a core with
     /// clients that have to come to receive.
     fn peer_gives_way(&self) -> bool {
-        let Cores { client, peer, .. } = self.lab.cores();
+        let Cores { client, peer, .. } = self.network.cores();
         let shared = peer.iter().any(|core| client.contains(core));
         shared && self.ends.peer == Backend::Frames && self.transport.has_connections()
     }
 
     fn plan(&self, process: u32, prepared: &Prepared, steps: &[Step]) -> Plan {
-        let (terms, cores) = (self.terms, self.lab.cores());
+        let (terms, cores) = (self.terms, self.network.cores());
         let user = terms.user.clone();
         let login = if prepared.knows_secret {
             PlannedLogin::Secret { user, secret: terms.secret.clone() }
@@ -336,7 +330,7 @@ impl Comparison<'_> {
             peer: SocketAddr::from((PEER, PEER_PORT)),
             login,
             backend: self.ends.client,
-            interface: self.lab.interface(Host::Client, Host::Server),
+            interface: self.network.interface(Host::Client, Host::Server),
             threads: cores.client.len(),
             watched: Watched { cores: watched, process: Some(process) },
             times: self.times,

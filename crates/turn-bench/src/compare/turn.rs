@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use super::lab::{Host, Lab};
+use super::host::Host;
+use super::network::Network;
 use super::plan::{Answer, Plan, Step};
 use super::servers::{Prepared, ServerSpec};
 use crate::outcome::Outcome;
@@ -92,7 +93,7 @@ pub(super) enum News {
 
 /// Takes a turn: `plan` is what is to be done when the server's process is known.
 pub(super) fn take(
-    lab: &Lab,
+    network: &Network,
     server: &ServerSpec,
     prepared: &Prepared,
     plan: impl FnOnce(u32) -> Plan,
@@ -101,13 +102,13 @@ pub(super) fn take(
     let Some((program, arguments)) = prepared.command.split_first() else {
         bail!("{server} has no command");
     };
-    let directory = lab.directory();
-    let mut command = lab.command(Host::Server, program)?;
+    let directory = network.directory();
+    let mut command = network.command(Host::Server, program)?;
     command.args(arguments);
     forget_settings(&mut command);
     let mut running = Running::start(command, directory.join(format!("{server}.log")))?;
     let plan = plan(running.id());
-    steps(lab, &plan, &mut tell).map_err(|error| running.explain(&server.name, error))
+    steps(network, &plan, &mut tell).map_err(|error| running.explain(&server.name, error))
 }
 
 /// Variables that would change what Turnpike's configuration says.
@@ -120,11 +121,11 @@ fn forget_settings(command: &mut Command) {
 }
 
 /// Runs the steps in the clients' host.
-fn steps(lab: &Lab, plan: &Plan, tell: &mut impl FnMut(News)) -> Result<()> {
+fn steps(network: &Network, plan: &Plan, tell: &mut impl FnMut(News)) -> Result<()> {
     let own = std::env::current_exe().context("finding this program")?;
-    let log = lab.directory().join("steps.log");
+    let log = network.directory().join("steps.log");
     let errors = File::create(&log).with_context(|| format!("writing {}", log.display()))?;
-    let mut command = lab.command(Host::Client, own)?;
+    let mut command = network.command(Host::Client, own)?;
     command.arg("steps").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
     let mut child = command.spawn().context("starting the clients")?;
     let (input, output) = (child.stdin.take(), child.stdout.take());

@@ -21,7 +21,7 @@ impl Ticks {
         let mut next = || fields.next()?.ok();
         let (user, nice, system, idle) = (next()?, next()?, next()?, next()?);
         let (iowait, irq, softirq, steal) = (next()?, next()?, next()?, next()?);
-        // The soaker is a nice one: what it had, nobody wanted.
+        // The idle_meter is a nice one: what it had, nobody wanted.
         Some(Self([user, system, softirq, irq, steal, idle + iowait + nice]))
     }
 

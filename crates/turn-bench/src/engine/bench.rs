@@ -8,15 +8,15 @@ use std::thread;
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 
 use crate::cpu::{Meters, Watched};
+use crate::engine::backend::{Ends, Sink as _, Target};
 use crate::engine::client::ClientSource;
 use crate::engine::clock::ClockId;
 use crate::engine::counts::Counts;
-use crate::engine::course::Course;
-use crate::engine::greeting::{Greeting, STREAM_TRIES, TRIES};
+use crate::engine::handshake::{Handshake, STREAM_TRIES, TRIES};
 use crate::engine::line::Line;
 use crate::engine::progress::Progress;
-use crate::engine::receiver::{Duty, Receiver};
-use crate::engine::seam::{Ends, Sink as _, Target};
+use crate::engine::receiver::{Assignment, Receiver};
+use crate::engine::run::Run;
 use crate::outcome::Traffic;
 use crate::packet::HEADER;
 use crate::session::{self, Session, SessionOptions};
@@ -152,15 +152,17 @@ impl Bench {
                 .enumerate()
                 .map(|(thread, receiver)| {
                     let (told, halt) = (told.clone(), &halt);
-                    scope.spawn(move || receiver.run(Duty { thread, counts, words: &told, halt }))
+                    scope.spawn(move || {
+                        receiver.run(Assignment { thread, counts, words: &told, halt })
+                    })
                 })
                 .collect();
             let greeting =
-                Greeting { run, sources, tokens, words: &words, halt: &halt, peer, tries };
+                Handshake { run, sources, tokens, words: &words, halt: &halt, peer, tries };
             let outcome = greeting.greet(flows).and_then(|()| {
                 let line = Line { run, source: line, words: &words, halt: &halt, peer, asked: 0 };
                 let progress = Progress::new(quiet);
-                Course {
+                Run {
                     line,
                     spec,
                     flows,

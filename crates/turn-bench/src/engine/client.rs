@@ -3,9 +3,9 @@
 use anyhow::Result;
 use client_driver::Wire;
 
+use crate::engine::backend::{Gauge, Sent, Source, Target};
 use crate::engine::connections::ConnectionSource;
 use crate::engine::plan::Plan;
-use crate::engine::seam::{Gauge, Sent, Source, Target};
 use crate::engine::source::SocketSource;
 
 /// Sends on flows of clients. They are all of one kind.

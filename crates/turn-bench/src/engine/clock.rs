@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use linux_net::Clock;
+use serde::{Deserialize, Serialize};
 
 /// Nanoseconds of the monotonic clock.
 #[must_use]
@@ -13,7 +14,7 @@ pub fn now() -> u64 {
 
 /// Which monotonic clock a process reads: that of one start of one host, seen through one time
 /// namespace. One-way latencies are told between equal ones only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockId(pub [u8; Self::BYTES]);
 
 impl ClockId {

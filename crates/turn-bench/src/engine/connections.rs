@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result};
 use client_driver::SharedConnection;
 use stun_wire::{CHANNEL_HEADER_LEN, padded_len, write_channel_header};
 
+use crate::engine::backend::{Gauge, Sent, Source, Target};
 use crate::engine::clock;
 use crate::engine::pace::{Due, Pacer};
 use crate::engine::plan::Plan;
-use crate::engine::seam::{Gauge, Sent, Source, Target};
 use crate::engine::source::sleep_until;
 use crate::packet::{HEADER, Header};
 

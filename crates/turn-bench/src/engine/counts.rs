@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
 
+use crate::engine::backend::Sink;
 use crate::engine::plan::Plan;
-use crate::engine::seam::Sink;
 use crate::engine::tally::{Count, Tally};
 
 /// One thread's counters, on cache lines of their own. The lock is taken once per received

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::engine::client::ClientSource;
 use crate::engine::control::{Body, Message, Report};
-use crate::engine::greeting::refusal;
+use crate::engine::handshake::refusal;
 use crate::engine::receiver::Word;
 
 /// When an answer is taken for lost.
@@ -46,8 +46,8 @@ impl Line<'_> {
             let left = until.saturating_duration_since(Instant::now());
             match self.words.recv_timeout(left) {
                 Ok((_, Message { run, .. })) if run != self.run => {}
-                Ok((_, Message { body: Body::Refused { why }, .. })) => {
-                    bail!("{}", refusal(why, self.peer))
+                Ok((_, Message { body: Body::Refused { reason }, .. })) => {
+                    bail!("{}", refusal(reason, self.peer))
                 }
                 Ok((_, Message { body, .. })) => return Ok(Some(body)),
                 Err(_) => return Ok(None),
@@ -88,17 +88,14 @@ impl Line<'_> {
     pub(crate) fn report(&mut self, patience: Duration) -> Result<Option<Report>> {
         self.asked += 1;
         let wanted = self.asked;
-        self.ask(Body::Query { number: wanted }, patience, |body| match body {
-            Body::Report { number, report } if *number == wanted => Some(*report),
-            Body::Hello { .. }
-            | Body::Challenge { .. }
-            | Body::Welcome { .. }
-            | Body::Start { .. }
-            | Body::Started { .. }
-            | Body::Query { .. }
-            | Body::Report { .. }
-            | Body::Stop
-            | Body::Refused { .. } => None,
+        self.ask(Body::Query { number: wanted }, patience, |body| {
+            if let Body::Report { number, report } = body
+                && *number == wanted
+            {
+                Some(*report)
+            } else {
+                None
+            }
         })
     }
 }

@@ -24,9 +24,9 @@ use std::thread as threads;
 use anyhow::{Context as _, Result, anyhow};
 use linux_net::{UdpOptions, UdpSocket};
 
-use crate::engine::peer::runs::Runs;
-use crate::engine::peer::thread::Worker;
-use crate::engine::seam::Ends;
+use crate::engine::backend::Ends;
+use runs::Runs;
+use thread::Worker;
 
 /// Receive buffer asked for: bursts of a thousand super-packets wait in it while the thread is off
 /// its core.

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::traffic::TrafficSpec;
 
 /// The measured time, by the sender's monotonic clock in nanoseconds. Packets count by the time
 /// they carry, so that those sent and those delivered are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
     /// The first moment that counts.
     pub start: u64,
@@ -23,7 +25,7 @@ impl Window {
 }
 
 /// What a run is: which packets, of how many flows, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Its number, in every packet of it.
     pub run: u32,

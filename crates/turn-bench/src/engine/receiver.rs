@@ -56,7 +56,7 @@ struct Member {
 
 /// What a receiver needs for one run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Duty<'a> {
+pub(crate) struct Assignment<'a> {
     /// Its number among the receivers.
     pub(crate) thread: usize,
     /// Where it counts.
@@ -98,18 +98,18 @@ impl Receiver {
     }
 
     /// Receives until the run is over; sets `halt` when it fails.
-    pub(crate) fn run(&mut self, duty: Duty<'_>) -> Result<()> {
-        let result = self.receive_until(duty);
+    pub(crate) fn run(&mut self, assignment: Assignment<'_>) -> Result<()> {
+        let result = self.receive_until(assignment);
         if result.is_err() {
-            duty.halt.store(true, Relaxed);
+            assignment.halt.store(true, Relaxed);
         }
         result
     }
 
-    fn receive_until(&mut self, duty: Duty<'_>) -> Result<()> {
+    fn receive_until(&mut self, assignment: Assignment<'_>) -> Result<()> {
         self.members.iter_mut().for_each(|member| member.seen = Seen::default());
         let mut upkeep = 0;
-        while !duty.halt.load(Relaxed) {
+        while !assignment.halt.load(Relaxed) {
             let Self { members, epoll, events, rx, buffer, unread } = self;
             let patience = if unread.is_empty() { WAIT } else { Duration::ZERO };
             epoll.wait(events, Some(patience)).context("epoll")?;
@@ -118,7 +118,7 @@ impl Receiver {
                 let index = event.token as usize;
                 let member = &mut members[index];
                 match &member.session.wire {
-                    Wire::Udp(_) => member.receive(event, rx, duty)?,
+                    Wire::Udp(_) => member.receive(event, rx, assignment)?,
                     Wire::Connection(_) if member.unread => {}
                     Wire::Connection(_) => {
                         member.unread = true;
@@ -129,7 +129,7 @@ impl Receiver {
             // Each change of a connection is told once: what is left has to be remembered.
             let mut place = 0;
             while let Some(&index) = unread.get(place) {
-                members[index].unread = members[index].read(buffer, duty)?;
+                members[index].unread = members[index].read(buffer, assignment)?;
                 if members[index].unread {
                     place += 1;
                 } else {
@@ -156,18 +156,23 @@ impl Receiver {
 }
 
 impl Member {
-    fn receive(&mut self, event: Event, rx: &mut RxBatch, duty: Duty<'_>) -> Result<()> {
+    fn receive(
+        &mut self,
+        event: Event,
+        rx: &mut RxBatch,
+        assignment: Assignment<'_>,
+    ) -> Result<()> {
         let Wire::Udp(socket) = &self.session.wire else { return Ok(()) };
         let received = receive_datagrams(socket, event, rx)?;
         if received == 0 {
             return Ok(());
         }
         let now = Clock::instant();
-        let mut count = duty.counts.of(duty.thread);
+        let mut count = assignment.counts.of(assignment.thread);
         let mut spoken = false;
         for index in 0..received {
             for (_, datagram) in rx.message(index).segments() {
-                spoken |= self.hear(datagram, &mut count, now, duty);
+                spoken |= self.hear(datagram, &mut count, now, assignment);
             }
         }
         drop(count);
@@ -175,15 +180,15 @@ impl Member {
     }
 
     /// Takes what a connection has; whether there may be more.
-    fn read(&mut self, buffer: &mut [u8], duty: Duty<'_>) -> Result<bool> {
+    fn read(&mut self, buffer: &mut [u8], assignment: Assignment<'_>) -> Result<bool> {
         let Wire::Connection(connection) = &self.session.wire else { return Ok(false) };
         let connection = connection.clone();
         let (mut spoken, mut more) = (false, true);
         for _ in 0..READS {
             let now = Clock::instant();
-            let mut count = duty.counts.of(duty.thread);
+            let mut count = assignment.counts.of(assignment.thread);
             let received = connection.lock().receive(buffer, |message| {
-                spoken |= self.hear(message, &mut count, now, duty);
+                spoken |= self.hear(message, &mut count, now, assignment);
             });
             drop(count);
             more = received.with_context(|| format!("session {}", self.flow))?;
@@ -198,10 +203,16 @@ impl Member {
     }
 
     /// Takes a message; whether it was for the client.
-    fn hear(&mut self, message: &[u8], count: &mut Count, now: Instant, duty: Duty<'_>) -> bool {
+    fn hear(
+        &mut self,
+        message: &[u8],
+        count: &mut Count,
+        now: Instant,
+        assignment: Assignment<'_>,
+    ) -> bool {
         match classify_rfc5766(message) {
             PacketKind::ChannelData => {
-                self.take(message, count, now, duty);
+                self.take(message, count, now, assignment);
                 false
             }
             PacketKind::Stun => {
@@ -215,7 +226,13 @@ impl Member {
         }
     }
 
-    fn take(&mut self, datagram: &[u8], count: &mut Count, now: Instant, duty: Duty<'_>) {
+    fn take(
+        &mut self,
+        datagram: &[u8],
+        count: &mut Count,
+        now: Instant,
+        assignment: Assignment<'_>,
+    ) {
         let payload = match channel_data_rfc5766(datagram) {
             Ok(frame) if frame.number == self.session.channel.get() => frame.data,
             Ok(_) | Err(_) => {
@@ -227,7 +244,7 @@ impl Member {
             let arrived = Arrived { flow: self.flow, len: payload.len(), now: now.as_nanos() };
             count.take(&header, arrived, &mut self.seen);
         } else if let Some(message) = Message::decode(payload) {
-            let _ = duty.words.try_send((self.flow, message));
+            let _ = assignment.words.try_send((self.flow, message));
         } else {
             count.tally.damaged += 1;
         }

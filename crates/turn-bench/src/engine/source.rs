@@ -10,10 +10,10 @@ use linux_net::{Flow, Part, RxBatch, SendError, SendSocket, SendStats, TxBatch, 
 use stun_wire::{CHANNEL_HEADER_LEN, write_channel_header};
 use turn_types::IpMeta;
 
+use crate::engine::backend::{Gauge, Sent, Source, Target};
 use crate::engine::clock;
 use crate::engine::pace::{Due, Pacer};
 use crate::engine::plan::Plan;
-use crate::engine::seam::{Gauge, Sent, Source, Target};
 use crate::packet::{HEADER, Header};
 
 /// Bursts sent before it is looked again whether the run was halted.

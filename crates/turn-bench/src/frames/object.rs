@@ -1,8 +1,9 @@
 //! Loads the compiled programs.
 
 use anyhow::{Context, Result};
+use aya::maps::{Array, MapData};
 use aya::programs::Xdp;
-use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
+use aya::{Ebpf, EbpfLoader, Pod, include_bytes_aligned};
 
 /// Counts what arrives and makes what is sent.
 pub(super) static PORT: &[u8] =
@@ -10,9 +11,6 @@ pub(super) static PORT: &[u8] =
 /// Tries a link.
 pub(super) static PROBE: &[u8] =
     include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/probe.bpf.o"));
-/// Echoes.
-pub(super) static REFLECT: &[u8] =
-    include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/reflect.bpf.o"));
 /// Forwards.
 pub(super) static FORWARD: &[u8] =
     include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/forward.bpf.o"));
@@ -37,4 +35,10 @@ pub(super) fn program<'a>(object: &'a mut Ebpf, name: &str) -> Result<&'a mut Xd
     let program =
         object.program_mut(name).with_context(|| format!("there is no BPF program {name}"))?;
     Ok(program.try_into()?)
+}
+
+/// A map of an object, taken out of it.
+pub(super) fn array<V: Pod>(object: &mut Ebpf, name: &str) -> Result<Array<MapData, V>> {
+    let map = object.take_map(name).with_context(|| format!("there is no map {name}"))?;
+    Ok(Array::try_from(map)?)
 }

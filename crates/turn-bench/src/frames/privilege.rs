@@ -48,8 +48,8 @@ impl std::error::Error for Unavailable {}
 /// # Errors
 /// What is missing.
 pub fn available() -> Result<(), Unavailable> {
-    let mut object = object::open(object::REFLECT).map_err(refused)?;
-    let program = object::load(&mut object, "reflect").map_err(refused)?;
+    let mut object = object::open(object::FORWARD).map_err(refused)?;
+    let program = object::load(&mut object, "forward").map_err(refused)?;
     // A frame that is of no run passes, and as it has no address of this host it ends there.
     let frame = [0; 64];
     let mut options = TestRunOptions::new();

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use aya::maps::Array;
 
+use super::Link;
 use super::attach::interface_number;
-use super::port::array;
+use super::object::{self, array};
 use super::source::send;
-use super::{Link, object};
 
 /// A frame to all, the shortest, of a type that is free for experiments (IEEE 802, clause 9.2.4):
 /// nobody does anything with it.

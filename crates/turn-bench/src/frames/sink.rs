@@ -9,7 +9,7 @@ use aya::util::nr_cpus;
 use hdrhistogram::Histogram;
 
 use super::histogram::{self, BUCKETS};
-use super::port::array;
+use super::object::array;
 use crate::engine;
 
 /// Flows whose sequence the program can follow; as in `bpf/sink.h`.

@@ -11,7 +11,7 @@ use aya::programs::{ProgramError, TestRun as _, Xdp};
 use aya::{TestRunAttrs, TestRunOptions};
 
 use super::FrameFlow;
-use super::port::{Place, Shared};
+use super::shared::{Place, Shared, State};
 use super::template::{Shape, template};
 use crate::packet::HEADER;
 
@@ -25,8 +25,7 @@ const SIZE_MAX: u16 = 1400;
 const REFUSED: &str =
     "the kernel sends no frames made by a program (Linux 5.18 and CAP_NET_ADMIN are wanted)";
 
-/// `struct state` of `bpf/source.h`: thirteen words are given, nine come back.
-pub(super) type State = [u64; 22];
+/// Words of [`State`].
 const MISSED: usize = 14;
 const MADE: usize = 18;
 const MEASURED: usize = 19;

@@ -1,19 +1,19 @@
 //! Bare relays side by side.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{CoreUse, Latency, loss};
-use crate::lab::Limit;
 use crate::traffic::Shape;
 
-/// What bare relays delivered, all under the same load.
+/// Packets delivered by bare relays under the same load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lab {
-    /// Over what: a link between network namespaces, or the loopback and why.
+    /// Network: a link between network namespaces, or the loopback with the reason.
     pub place: String,
-    /// In what order sessions took turns.
+    /// Order in which sessions take turns.
     pub shape: Shape,
     /// Payload bytes of each packet, without the session id.
     pub size: u16,
@@ -21,47 +21,96 @@ pub struct Lab {
     pub sessions: u32,
     /// Threads of the relay, each on a core of its own.
     pub threads: u32,
-    /// Packets on their way at once, at most.
+    /// Packets in flight, at most.
     pub window: u32,
     /// The measured time of each run.
     pub duration: Duration,
     /// One for each strategy.
     pub rows: Vec<LabRow>,
-    /// Strategies that could not run, and why.
+    /// Strategies that could not run, with the reason.
     pub skipped: Vec<(String, String)>,
 }
 
-/// One strategy: of its runs the one in the middle, by what was delivered.
+/// The median run of a strategy, by packets delivered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LabRow {
-    /// Its name, as it is written on the command line.
+    /// Name of the strategy, as on the command line.
     pub strategy: String,
     /// Packets that the kernel took from the peers within the measured time.
     pub sent: u64,
-    /// Packets that it would not take, from the peers or from the relay.
+    /// Packets that it refused, from the peers or from the relay.
     pub refused: u64,
-    /// Those of `sent` that arrived at their client, each once.
+    /// Packets of `sent` that arrived at their client, without duplicates.
     pub delivered: u64,
-    /// Those that arrived again, or too late to know.
+    /// Duplicates, and packets too late to tell.
     pub again: u64,
-    /// Packets that were not what was sent, or came to another client.
+    /// Packets that were changed, or came to another client.
     pub damaged: u64,
     /// Dropped by the relay's sockets within the measured time.
     pub relay_drops: u64,
     /// Dropped by the clients' sockets within the measured time.
     pub client_drops: u64,
-    /// From the sender's call to the receiver's. With a relay that always has packets waiting, it
-    /// is little more than how many were allowed to.
+    /// From the sender's call to the receiver's: with a relay that always has packets queued, little more
+    /// than the size of the window.
     pub latency: Option<Latency>,
-    /// How busy the cores were: roles `relay` and `generator`.
+    /// Utilisation of the cores: roles `relay` and `generator`.
     pub cores: Vec<CoreUse>,
-    /// Why it was not more.
-    pub limit: Limit,
+    /// Bottleneck.
+    pub limit: LabLimit,
     /// Packets delivered per second in each round.
     pub rounds: Vec<f64>,
 }
 
+/// Bottleneck of a bare relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LabLimit {
+    /// The relay's cores were full.
+    RelayCpu,
+    /// The relay's sockets dropped packets while its cores had time.
+    SocketBuffer,
+    /// The clients' sockets dropped packets.
+    Receiver,
+    /// The generator's cores were full, and nothing was lost.
+    Generator,
+    /// Nothing was full: the window was too small.
+    Window,
+    /// Packets were lost, and not at a socket: in a queue between the devices.
+    Link,
+}
+
+impl fmt::Display for LabLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::RelayCpu => "relay CPU",
+            Self::SocketBuffer => "socket buffer",
+            Self::Receiver => "receiver",
+            Self::Generator => "generator",
+            Self::Window => "window",
+            Self::Link => "link",
+        })
+    }
+}
+
 impl LabRow {
+    /// A row without packets.
+    pub(crate) fn new(strategy: &str, limit: LabLimit) -> Self {
+        Self {
+            strategy: strategy.to_owned(),
+            sent: 0,
+            refused: 0,
+            delivered: 0,
+            again: 0,
+            damaged: 0,
+            relay_drops: 0,
+            client_drops: 0,
+            latency: None,
+            cores: Vec::new(),
+            limit,
+            rounds: Vec::new(),
+        }
+    }
+
     /// The relay's cores.
     pub fn relay_cores(&self) -> impl Iterator<Item = &CoreUse> {
         self.cores.iter().filter(|core| core.role == "relay")
@@ -73,8 +122,8 @@ impl LabRow {
         self.delivered as f64 / lab.duration.as_secs_f64()
     }
 
-    /// Time of the relay's cores for each packet delivered, in nanoseconds: what the kernel does
-    /// for the relay is in it. 0 when nothing was.
+    /// Time of the relay's cores per packet delivered, in nanoseconds, the kernel's work included. 0
+    /// when nothing was delivered.
     #[must_use]
     pub fn nanos_per_packet(&self, lab: &Lab) -> f64 {
         let busy: f64 = self.relay_cores().map(|core| core.busy).sum();
@@ -82,7 +131,7 @@ impl LabRow {
         if rate > 0.0 { busy * 1e9 / rate } else { 0.0 }
     }
 
-    /// The part of the packets sent that did not arrive, 0 to 1.
+    /// Share of the packets sent that did not arrive, 0 to 1.
     #[must_use]
     pub fn loss(&self) -> f64 {
         loss(self.sent, self.delivered)

@@ -1,17 +1,17 @@
-//! How long the kernel path's programs take for a packet.
+//! Time of the BPF programs of the kernel path.
 
 use serde::{Deserialize, Serialize};
 
 use super::Spread;
 
-/// What the programs of each hook took, by what came.
+/// Time of the programs of each hook, by kind of packet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Programs {
     /// Name and release of the kernel.
     pub kernel: String,
-    /// What the processor calls itself.
+    /// Model of the processor.
     pub cpu: String,
-    /// Rounds, in which everything has its turn.
+    /// Rounds, each with one turn of every row.
     pub rounds: u32,
     /// Test runs of each row in a round.
     pub runs: u32,
@@ -19,14 +19,14 @@ pub struct Programs {
     pub rows: Vec<ProgramRow>,
 }
 
-/// What one kind of packet took.
+/// Time of one kind of packet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgramRow {
-    /// By which program: `xdp`, `tc`.
+    /// Hook of the program: `xdp`, `tc`.
     pub hook: String,
-    /// What came, and what became of it.
+    /// Kind of packet, and its fate.
     pub what: String,
-    /// Of which families, client and peer.
+    /// Address families of client and peer.
     pub families: String,
     /// Flows that the kernel relays. Each packet is of the next of them.
     pub flows: u32,
@@ -34,8 +34,8 @@ pub struct ProgramRow {
     pub limited: bool,
     /// Packets of a test run.
     pub packets: u32,
-    /// Nanoseconds per packet: of each round the median of its test runs.
+    /// Nanoseconds per packet: for each round the median of its test runs.
     pub nanos: Vec<f64>,
-    /// The same, over the rounds.
+    /// Spread of the rounds.
     pub spread: Spread,
 }

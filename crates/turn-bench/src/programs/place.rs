@@ -1,15 +1,13 @@
 //! A network for the programs to find their ways in: two links, with neighbours who are known and
 //! who never get anything, as nothing is sent.
 
-use std::fs::File;
-use std::process::Command;
-
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use xdp_relay::device::forwarding::{self, Lookup};
 use xdp_relay::device::{self, Device, Hook};
 use xdp_relay::{KernelPath, Link, Options};
 
 use super::ring::{X, Y};
+use crate::network::{Namespace, ip};
 
 /// The loopback: frames of test runs come by it.
 const LOOPBACK: u32 = 1;
@@ -22,7 +20,7 @@ const LINKS: [(&str, u8); 2] = [("x0", 1), ("y0", 2)];
 pub(super) struct Place {
     devices: Vec<Device>,
     lookup: Lookup,
-    _namespace: File,
+    _namespace: Namespace,
 }
 
 impl Place {
@@ -31,10 +29,8 @@ impl Place {
     /// # Errors
     /// No privileges, no `ip`, no veth.
     pub(super) fn enter() -> Result<Self> {
-        let namespace = lab_net::new_network_namespace()
-            .context("network namespaces cannot be made: it wants root")?;
-        lab_net::enter_network_namespace(&namespace).context("the network namespace")?;
-        ip("link set lo up")?;
+        let namespace = Namespace::new()?;
+        namespace.enter();
         for (name, side) in LINKS {
             ip(&format!("link add {name} type veth peer name {name}far"))?;
             ip(&format!("link set {name}far up"))?;
@@ -94,16 +90,4 @@ impl Place {
         path.attach(&name, index, Hook::XdpGeneric)?;
         Ok(())
     }
-}
-
-/// Runs `ip` in the namespace of the calling thread.
-fn ip(arguments: &str) -> Result<()> {
-    let output = Command::new("ip")
-        .args(arguments.split_whitespace())
-        .output()
-        .context("the program ip cannot be run (Debian's package iproute2 has it)")?;
-    if !output.status.success() {
-        bail!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
 }

@@ -16,7 +16,7 @@ use linux_net::{Clock, raise_open_files};
 use turn_types::{IpFamily, Prefix};
 
 use super::worker::{Window, Worker};
-use super::{Kind, RequestSpec, SETTLE, outcome, shares, sleep_until, text, try_login};
+use super::{Kind, RequestSpec, SETTLE, outcome, shares, sleep_until, try_login};
 use crate::cpu::{Meters, Watched};
 use crate::outcome::{AttackedCall, Hostile, Used};
 use crate::session::{Login, client_config, endpoint};
@@ -190,35 +190,4 @@ fn arm(spec: &HostileSpec) -> Result<(Outlet, Datagrams)> {
         ),
     };
     Ok((outlet, datagrams))
-}
-
-/// For people.
-#[must_use]
-pub fn describe_hostile(hostile: &Hostile) -> String {
-    let Hostile { variant, sent, sent_bytes, refused, answers, answer_bytes, probe, .. } = hostile;
-    let seconds = hostile.duration.as_secs_f64();
-    let per_second = |count: u64| count as f64 / seconds;
-    let latency = match &probe.latency {
-        Some(latency) => text::percentiles(latency),
-        None => "none".to_owned(),
-    };
-    let mut text = format!(
-        "{variant}: {:.0} datagrams per second sent, {:.0} answers per second\n  \
-         {sent} datagrams, {sent_bytes} bytes sent ({refused} not taken by the kernel); {answers} \
-         answers, {answer_bytes} bytes: amplification {:.3}\n  \
-         a well-behaved client got {} of {} allocations; latency: {latency}",
-        per_second(*sent),
-        per_second(*answers),
-        hostile.amplification(),
-        probe.succeeded,
-        probe.started,
-    );
-    for (why, times) in &probe.failed {
-        text.push_str(&format!("\n  it failed {times} times: {why}"));
-    }
-    if let Some(call) = &hostile.call {
-        text.push_str(&call::describe(call));
-    }
-    text.push_str(&text::used(&hostile.used, hostile.duration, None));
-    text
 }

@@ -28,7 +28,6 @@ struct Open {
 
 /// Circles that remain to be removed. The list only gets shorter.
 const OPEN: &[Open] = &[
-    Open { of: "turn-bench", files: &[5, 4, 3, 3, 2], folders: &[5, 4, 2, 2] },
     Open { of: "turnpike", files: &[3], folders: &[4] },
 ];
 

@@ -1,8 +1,7 @@
 //! The search against servers that are functions of the rate.
 
 use super::*;
-use crate::outcome::Used;
-use crate::traffic::{Direction, Shape, Transport};
+use crate::traffic::{Direction, Shape};
 
 /// A generator that sends at most `sends` packets per second, and a server that loses nothing up
 /// to `capacity` and delivers `overloaded` beyond it.
@@ -30,19 +29,10 @@ impl World {
         let behind = if spec.rate.is_some() { 1.0 - offered / asked } else { 0.0 };
         Traffic {
             spec: *spec,
-            backend: Backend::Sockets,
-            transport: Transport::Udp,
-            flows: 1,
             sent: (offered * seconds) as u64,
-            refused: 0,
             behind,
             delivered: (delivered * seconds) as u64,
-            duplicates: 0,
-            reordered: 0,
-            damaged: 0,
-            dropped: 0,
-            latency: None,
-            used: Used::default(),
+            ..Traffic::example(spec.direction)
         }
     }
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use linux_net::UdpSocket;
 
+use super::token::Tokens;
+use crate::engine::backend::{Ends, Gauge, Sent, Sink as _, Source, Target};
 use crate::engine::clock::{self, ClockId};
-use crate::engine::control::{Report, START_LEAD, Why};
+use crate::engine::control::{Refusal, Report, START_LEAD};
 use crate::engine::counts::Counts;
-use crate::engine::peer::token::Tokens;
 use crate::engine::plan::{Plan, nanos};
-use crate::engine::seam::{Ends, Gauge, Sent, Sink as _, Source, Target};
 use crate::engine::source::SocketSource;
 use crate::outcome::Latency;
 use crate::traffic::Direction;
@@ -156,10 +156,10 @@ impl Runs {
     }
 
     /// Takes a flow into a run, which begins to exist with its first.
-    pub(super) fn welcome(&self, run: u32, target: Target) -> Result<Arc<Run>, Why> {
+    pub(super) fn welcome(&self, run: u32, target: Target) -> Result<Arc<Run>, Refusal> {
         if self.flows.fetch_add(1, Relaxed) >= FLOWS_MAX {
             self.leave(1);
-            return Err(Why::Full);
+            return Err(Refusal::Full);
         }
         let mut runs = self.runs();
         let full = runs.len() >= RUNS_MAX;
@@ -167,7 +167,7 @@ impl Runs {
             Some(run) => Arc::clone(run),
             None if full => {
                 self.leave(1);
-                return Err(Why::Full);
+                return Err(Refusal::Full);
             }
             None => {
                 let new = Arc::new(Run::new(run, self.sockets().len()));
@@ -191,13 +191,13 @@ impl Runs {
         run: &Arc<Run>,
         asked: Plan,
         clock: ClockId,
-    ) -> Result<Plan, Why> {
+    ) -> Result<Plan, Refusal> {
         let mut state = run.state();
         if asked.spec.warm_up + asked.spec.duration > RUN_MAX {
-            return Err(Why::Unable);
+            return Err(Refusal::Unable);
         }
         if u32::try_from(state.targets.len()).is_ok_and(|known| known < asked.flows) {
-            return Err(Why::Unknown);
+            return Err(Refusal::Unknown);
         }
         if state.plan.is_none() {
             state.dropped_before = self.dropped();
@@ -208,7 +208,7 @@ impl Runs {
             (Direction::PeerToClient, None) => {
                 let begin = clock::now() + nanos(START_LEAD);
                 let plan = Plan::new(run.id, &asked.spec, asked.flows, begin);
-                self.spawn_sources(run, &mut state, plan).map_err(|_| Why::Unable)?;
+                self.spawn_sources(run, &mut state, plan).map_err(|_| Refusal::Unable)?;
                 state.plan = Some(plan);
                 Ok(plan)
             }
@@ -216,7 +216,7 @@ impl Runs {
             (Direction::ClientToPeer | Direction::Echo, known) if known != Some(asked) => {
                 state.plan = Some(asked);
                 run.echo.store(asked.spec.direction == Direction::Echo, Relaxed);
-                self.count(run, &asked, clock == self.clock).map_err(|_| Why::Unable)?;
+                self.count(run, &asked, clock == self.clock).map_err(|_| Refusal::Unable)?;
                 Ok(asked)
             }
             (Direction::ClientToPeer | Direction::Echo, _) => Ok(asked),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::engine::peer::runs::Runs;
+use super::runs::Runs;
 
 /// The length of a clock tick in `/proc`, which is the same on all architectures that Linux has.
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::engine::clock::{self, ClockId};
-use crate::engine::control::{Body, LEN, Message, Why};
+use crate::engine::control::{Body, LEN, Message, Refusal};
 use crate::engine::plan::Plan;
 use crate::packet::Header;
 use crate::traffic::{Direction, Shape, TrafficSpec};
@@ -99,7 +99,7 @@ fn who_did_not_show_to_receive_gets_no_packets() {
     with_peer(|socket| {
         let token = challenge(socket);
         for order in [start(Direction::PeerToClient), Body::Query { number: 1 }] {
-            assert_eq!(ask(socket, order), Body::Refused { why: Why::Unknown });
+            assert_eq!(ask(socket, order), Body::Refused { reason: Refusal::Unknown });
         }
         let wrong = ask(socket, Body::Hello { flow: 0, token: token ^ 2 });
         assert_eq!(wrong, Body::Challenge { flow: 0, token });
@@ -134,7 +134,7 @@ fn packets_come_back_until_the_run_is_stopped() {
         assert!(report.latency.is_some(), "one clock");
         say(socket, Body::Stop);
         let refused = ask(socket, Body::Query { number: 4 });
-        assert_eq!(refused, Body::Refused { why: Why::Unknown });
+        assert_eq!(refused, Body::Refused { reason: Refusal::Unknown });
     });
 }
 
@@ -170,10 +170,10 @@ fn runs_that_are_too_long_or_of_unknown_flows_are_refused() {
         let two = Plan { flows: 2, ..plan(Direction::PeerToClient) };
         let clock = ClockId::own();
         let refused = ask(socket, Body::Start { plan: two, clock });
-        assert_eq!(refused, Body::Refused { why: Why::Unknown });
+        assert_eq!(refused, Body::Refused { reason: Refusal::Unknown });
         let mut long = plan(Direction::PeerToClient);
         long.spec.duration = Duration::from_secs(100_000);
         let refused = ask(socket, Body::Start { plan: long, clock });
-        assert_eq!(refused, Body::Refused { why: Why::Unable });
+        assert_eq!(refused, Body::Refused { reason: Refusal::Unable });
     });
 }

@@ -14,10 +14,10 @@ use linux_net::{
 };
 use turn_types::IpMeta;
 
+use super::runs::{Run, Runs};
+use crate::engine::backend::Target;
 use crate::engine::clock;
-use crate::engine::control::{Body, Message, Why};
-use crate::engine::peer::runs::{Run, Runs};
-use crate::engine::seam::Target;
+use crate::engine::control::{Body, Message, Refusal};
 use crate::engine::tally::{Arrived, Seen};
 use crate::packet::Header;
 
@@ -189,17 +189,10 @@ struct Desk<'a> {
 impl Desk<'_> {
     fn hear(&mut self, received: &Received<'_>, payload: &[u8]) {
         let Some(Message { run, body }) = Message::decode(payload) else { return };
-        let answer = match body {
-            Body::Hello { flow, token } => Some(self.hello(received, run, (flow, token))),
-            Body::Start { .. } | Body::Query { .. } | Body::Stop => {
-                self.order(received.from, run, body)
-            }
-            // Only a peer says these.
-            Body::Challenge { .. }
-            | Body::Welcome { .. }
-            | Body::Started { .. }
-            | Body::Report { .. }
-            | Body::Refused { .. } => None,
+        let answer = if let Body::Hello { flow, token } = body {
+            Some(self.hello(received, run, (flow, token)))
+        } else {
+            self.order(received.from, run, body)
         };
         if let Some(body) = answer {
             self.out.answer(received, &Message { run, body });
@@ -235,35 +228,30 @@ impl Desk<'_> {
                 self.flows.insert(from, Known { run, flow, seen: Seen::default() });
                 Body::Welcome { flow }
             }
-            Err(why) => Body::Refused { why },
+            Err(reason) => Body::Refused { reason },
         }
     }
 
-    /// What only a flow of the run may say.
+    /// Executes a request of a registered flow.
     fn order(&mut self, from: SocketAddr, run: u32, body: Body) -> Option<Body> {
         let known = self.flows.get(&from);
         let Some(known) = known.filter(|known| known.run.id() == run && !known.run.ended()) else {
-            return Some(Body::Refused { why: Why::Unknown });
+            let reason = Refusal::Unknown;
+            return body.is_request().then_some(Body::Refused { reason });
         };
         known.run.heard.store(self.now, Relaxed);
-        match body {
-            Body::Start { plan, clock } => Some(match self.runs.start(&known.run, plan, clock) {
+        if let Body::Start { plan, clock } = body {
+            Some(match self.runs.start(&known.run, plan, clock) {
                 Ok(plan) => Body::Started { plan, clock: self.runs.clock },
-                Err(why) => Body::Refused { why },
-            }),
-            Body::Query { number } => {
-                Some(Body::Report { number, report: self.runs.report(&known.run) })
-            }
-            Body::Stop => {
+                Err(reason) => Body::Refused { reason },
+            })
+        } else if let Body::Query { number } = body {
+            Some(Body::Report { number, report: self.runs.report(&known.run) })
+        } else {
+            if body == Body::Stop {
                 known.run.end();
-                None
             }
-            Body::Hello { .. }
-            | Body::Challenge { .. }
-            | Body::Welcome { .. }
-            | Body::Started { .. }
-            | Body::Report { .. }
-            | Body::Refused { .. } => None,
+            None
         }
     }
 }

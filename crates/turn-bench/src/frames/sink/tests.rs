@@ -224,21 +224,49 @@ fn an_echo_is_counted_and_goes_back() {
     if !privileged() {
         return;
     }
+    for (ipv6, channel) in [(false, false), (false, true), (true, false), (true, true)] {
+        for size in [24, 25, 1400] {
+            let port = watching();
+            port.watch(&Watch { reflect: true, size, ..watch() }).unwrap();
+            let mut there = frame(&flow(3, ipv6, channel), HEADER, size);
+            let sent = read(&there);
+            // A local sender leaves part of the checksum to the link.
+            let checksum = if ipv6 { 60 } else { 40 };
+            there[checksum..checksum + 2].copy_from_slice(&[0x12, 0x34]);
+            let (verdict, back) = arrive(&port, &there);
+            assert_eq!(verdict, REDIRECT);
+            let back = read(&back);
+            assert_eq!((back.source, back.destination), (sent.destination, sent.source));
+            assert_eq!(back.source_mac, sent.destination_mac);
+            assert_eq!(back.destination_mac, sent.source_mac);
+            assert_eq!(back.payload, sent.payload);
+            assert_eq!(counts(&port), [1, 0, 0, 0, 0, 0]);
+        }
+    }
     let port = watching();
     port.watch(&Watch { reflect: true, ..watch() }).unwrap();
-    let flow = flow(3, false, false);
-    let mut frame = packet(HEADER);
-    // A local sender leaves the checksum to the link: here is only part of it.
-    frame[40..42].copy_from_slice(&[0x12, 0x34]);
-    let (verdict, out) = arrive(&port, &frame);
-    assert_eq!(verdict, REDIRECT);
-    let out = read(&out);
-    assert_eq!((out.source, out.destination), (flow.destination, flow.source));
-    assert_eq!(Header::decode(&out.payload), Some(HEADER));
-    assert_eq!(counts(&port), [1, 0, 0, 0, 0, 0]);
-
     let other = packet(Header { run: 6, ..HEADER });
     assert_eq!(arrive(&port, &other).0, PASS, "another run is not sent back");
+}
+
+#[test]
+fn a_checksum_of_zero_is_sent_as_all_ones() {
+    if !privileged() {
+        return;
+    }
+    let port = watching();
+    port.watch(&Watch { reflect: true, size: 24, ..watch() }).unwrap();
+    // One of 65,535 sequence numbers in a row has it.
+    let header = |sequence| Header { sequence, ..HEADER };
+    let frames =
+        (0..=u32::from(u16::MAX)).map(|number| frame(&flow(3, false, false), header(number), 24));
+    let found: Vec<_> = frames.filter(|frame| frame[40..42] == [0xff, 0xff]).collect();
+    assert!(!found.is_empty());
+    for there in found {
+        let (_, back) = arrive(&port, &there);
+        assert_eq!(back[40..42], [0xff, 0xff]);
+        read(&back);
+    }
 }
 
 #[test]

@@ -1,0 +1,194 @@
+//! A comparison as a Markdown table.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::{table, units};
+use crate::outcome::{Better, Compare, ComparedCell, Measure, Ratio, Spread, Verdict};
+
+pub(super) fn compare(compare: &Compare) -> String {
+    let names: Vec<_> = compare.servers.iter().map(|server| server.name.as_str()).collect();
+    let rows = compare
+        .cells
+        .iter()
+        .flat_map(|cell| cell.measures.iter().map(|measure| row(cell, measure, &names)));
+    let notes: String = notes(compare).iter().map(|note| format!("- {note}\n")).collect();
+    format!(
+        "# {}, {} round{}\n\n{}\n\
+         Each value is the median of the rounds (minimum–maximum; median absolute deviation), each ratio \
+         the median of the ratios within a round (minimum–maximum).\n\n{}\n{notes}",
+        names.join(" and "),
+        compare.rounds,
+        if compare.rounds == 1 { "" } else { "s" },
+        facts(compare),
+        table(heading(&names), rows),
+    )
+}
+
+/// The machine, the roles of its cores, the servers, and the command.
+fn facts(compare: &Compare) -> String {
+    let machine = &compare.machine;
+    let mut facts = vec![format!("{}, {}, {} cores", machine.kernel, machine.cpu, machine.cores)];
+    facts.extend(machine.roles.iter().map(|(role, cores)| {
+        let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
+        format!("cores of the {role}: {}", cores.join(", "))
+    }));
+    if compare.transport.has_connections() {
+        let (over, by) = (compare.transport.describe(), compare.backend.name());
+        facts.push(format!("clients by sockets over {over}; the peer by {by}"));
+    }
+    facts.extend(compare.servers.iter().map(|server| {
+        let version = if server.version.is_empty() { "version unknown" } else { &server.version };
+        let program = server.command.first().map_or("", String::as_str);
+        format!("{}: {version}; `{program}`", server.name)
+    }));
+    facts.push(format!(
+        "began {}, by `{}`",
+        httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(compare.began)),
+        compare.command.join(" ")
+    ));
+    facts.iter().map(|fact| format!("- {fact}\n")).collect()
+}
+
+fn heading(names: &[&str]) -> Vec<String> {
+    let mut columns = vec!["cell".to_owned(), "measure".to_owned()];
+    columns.extend(names.iter().map(|name| (*name).to_owned()));
+    for other in names.iter().skip(1) {
+        columns.extend([format!("{other} / {}", names[0]), "verdict".to_owned()]);
+    }
+    columns
+}
+
+fn row(cell: &ComparedCell, measure: &Measure, names: &[&str]) -> Vec<String> {
+    let at_fixed_load = measure.name.contains("fixed") || measure.name.contains("latency");
+    let rate = match cell.common_rate {
+        Some(rate) if at_fixed_load => format!(" ({}/s)", units::scaled(f64::from(rate))),
+        Some(_) | None => String::new(),
+    };
+    let mut row = vec![cell.name.clone(), format!("{}{rate}", measure.name)];
+    row.extend(measure.spreads.iter().enumerate().map(|(server, spread)| {
+        let mark = if cell.is_bound(measure, server) { "≥ " } else { "" };
+        let spread = spread.map_or_else(|| "–".to_owned(), |spread| value(&spread, &measure.unit));
+        format!("{mark}{spread}")
+    }));
+    for (ratio, name) in measure.ratios.iter().zip(names.iter().skip(1)) {
+        row.extend(match ratio {
+            Some(ratio) => [
+                format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.min, ratio.max),
+                verdict(name, ratio, measure.better),
+            ],
+            None => ["–".to_owned(), String::new()],
+        });
+    }
+    row
+}
+
+fn verdict(name: &str, ratio: &Ratio, better: Better) -> String {
+    let direction = match (ratio.verdict, better) {
+        (Verdict::Noise, _) => return "not significant".to_owned(),
+        (Verdict::TooFewRounds, _) => return "too few rounds".to_owned(),
+        (Verdict::Higher, Better::Higher) | (Verdict::Lower, Better::Lower) => "better",
+        (Verdict::Higher, Better::Lower) | (Verdict::Lower, Better::Higher) => "worse",
+        (Verdict::Higher, Better::Neither) => "more",
+        (Verdict::Lower, Better::Neither) => "less",
+    };
+    format!("{name} {direction} (p = {:.3})", ratio.chance)
+}
+
+/// Limits of the load tool, lower bounds, and failures.
+fn notes(compare: &Compare) -> Vec<String> {
+    let mut notes = Vec::new();
+    for cell in &compare.cells {
+        notes.extend(cell.ceiling.map(|ceiling| {
+            format!(
+                "{}: with a bare kernel forwarder in place of the server the same clients and peer \
+                 deliver {}/s",
+                cell.name,
+                units::scaled(ceiling)
+            )
+        }));
+        let limit = if cell.name == "alloc" {
+            "the server's cores were not full"
+        } else if compare.transport.is_stream() {
+            "the server delivered the whole offered load, or its cores were not full"
+        } else {
+            "the server delivered the whole offered load"
+        };
+        let bounds = compare.servers.iter().zip(&cell.generator_limited);
+        notes.extend(bounds.filter(|(_, rounds)| **rounds > 0).map(|(server, rounds)| {
+            format!(
+                "{}, {}: in {rounds} of {} rounds {limit}; the value is a lower bound (≥)",
+                cell.name, server.name, compare.rounds,
+            )
+        }));
+    }
+    notes.extend(compare.failures.iter().cloned());
+    notes
+}
+
+fn value(spread: &Spread, unit: &str) -> String {
+    let of = |number: f64| match unit {
+        "ns" => units::nanos(number),
+        "bytes" => format!("{number:.0} B"),
+        "%" => format!("{number:.2} %"),
+        _ => units::scaled(number),
+    };
+    let Spread { median, min, max, mad } = *spread;
+    if min.total_cmp(&max).is_eq() {
+        return of(median);
+    }
+    format!("{} ({}–{}; {})", of(median), of(min), of(max), of(mad))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::measure;
+    use crate::traffic::Transport;
+
+    #[test]
+    fn the_table_has_a_row_for_each_measure_and_a_column_for_each_server() {
+        let rounds = |values: [f64; 6]| values.map(Some).to_vec();
+        let values = vec![rounds([200e3; 6]), rounds([1e5, 1e5, 1e5, 1e5, 1e5, 9e4])];
+        let most = measure("throughput", "packets/s", Better::Higher, values);
+        let half = measure("latency", "ns", Better::Lower, vec![rounds([5.0; 6]), vec![None; 6]]);
+        let mut example = Compare::example(["turnpike", "coturn"], vec![most, half]);
+        example.cells[0].ceiling = Some(2_100_000.0);
+        example.cells[0].generator_limited = vec![2, 0];
+        example.failures.push("round 3, coturn: gone".into());
+        let text = compare(&example);
+        let words: Vec<_> = text.split_whitespace().collect();
+        let one_line = words.join(" ");
+        for part in [
+            "# turnpike and coturn, 6 rounds",
+            "- cores of the server: 1",
+            "- began Thu, 01 Jan 1970 00:00:07 GMT, by `turnpike-bench compare`",
+            "| cell | measure | turnpike | coturn | coturn / turnpike | verdict |",
+            "| audio:1:c2p:200 | throughput | ≥ 200 k | 100 k (90.0 k–100 k; 0.00) | 0.50 (0.45–0.50) | coturn worse (p = 0.031) |",
+            "| audio:1:c2p:200 | latency (50.0 k/s) | 5 ns | – | – | |",
+            "in 2 of 6 rounds",
+            "deliver 2.10 M/s",
+            "- round 3, coturn: gone",
+        ] {
+            assert!(one_line.contains(part), "{part}\n{text}");
+        }
+        let columns = text.lines().filter(|line| line.starts_with('|'));
+        assert!(columns.clone().all(|line| line.matches('|').count() == 7), "{text}");
+        assert!(!text.contains("clients by"), "{text}");
+        example.transport = Transport::Tls;
+        let text = compare(&example);
+        assert!(text.contains("over TLS 1.3 (TLS_AES_128_GCM_SHA256, X25519); the peer by frames"));
+        assert!(text.contains("not full"), "{text}");
+    }
+
+    #[test]
+    fn the_verdict_depends_on_the_better_direction() {
+        let ratio =
+            |verdict| Ratio { median: 1.0, min: 1.0, max: 1.0, rounds: 6, chance: 0.031, verdict };
+        let verdict = |of, better| verdict("b", &ratio(of), better);
+        assert_eq!(verdict(Verdict::Higher, Better::Lower), "b worse (p = 0.031)");
+        assert_eq!(verdict(Verdict::Higher, Better::Higher), "b better (p = 0.031)");
+        assert_eq!(verdict(Verdict::Lower, Better::Lower), "b better (p = 0.031)");
+        assert_eq!(verdict(Verdict::Noise, Better::Lower), "not significant");
+        assert_eq!(verdict(Verdict::TooFewRounds, Better::Lower), "too few rounds");
+    }
+}
