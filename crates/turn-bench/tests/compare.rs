@@ -146,7 +146,7 @@ fn two_servers_are_compared_over_tls() {
     assert_eq!(compare.failures, Vec::<String>::new());
     for cell in &compare.cells {
         let most = &cell.measures[0];
-        assert_eq!(most.name, "throughput at ≤ 1 % loss");
+        assert_eq!(most.name, "throughput at ≤ 0.1 % loss");
         assert!(most.values.iter().flatten().flatten().all(|value| *value > 0.0), "{cell:?}");
         assert!(cell.measures.iter().any(|measure| measure.name == "server cores busy, at most"));
     }

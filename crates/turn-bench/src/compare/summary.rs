@@ -95,7 +95,10 @@ pub(super) fn summarise(
         let values = (0..servers)
             .map(|server| (1..=rounds).map(|round| value(task, of, server, round)).collect())
             .collect();
-        measure(name, unit, better, values)
+        // Over streams, where a moment without the core loses nothing, the bound is lower.
+        let name =
+            if transport.is_stream() { name.replace("≤ 1 %", "≤ 0.1 %") } else { name.into() };
+        measure(&name, unit, better, values)
     });
     let measures = measures.collect();
     let generator_limited = (0..servers).map(|server| limited(&steps, server)).collect();
