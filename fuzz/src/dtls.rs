@@ -8,7 +8,7 @@ use turn_session::dtls::{
     ANSWER_MAX, Answer, CookieHandler, Cookies, HelloOutcome, begins_handshake, is_dtls,
 };
 
-/// Bytes of a HelloVerifyRequest in front of the cookie.
+/// Bytes of a HelloVerifyRequest before the cookie.
 const BEFORE_COOKIE: usize = 28;
 
 /// Offset of the session id's length in a hello; the cookie follows the session id.

@@ -69,7 +69,7 @@ struct Session<'a> {
     driver: Driver,
     callers: Vec<Caller>,
     now: Now,
-    /// The last packets sent, to send them again.
+    /// The last packets sent, for duplicates.
     packets: Vec<(usize, Vec<u8>)>,
     /// Relayed addresses and tokens from responses.
     relayed: Vec<SocketAddr>,
@@ -191,7 +191,7 @@ impl<'a> Session<'a> {
         self.client_sends(client, packet);
     }
 
-    /// Answers a command, or one that never was.
+    /// Answers a command, or one that was not issued.
     fn answer(&mut self) {
         let kind = self.input.byte();
         if self.driver.commands.is_empty() {
@@ -411,7 +411,7 @@ fn pick_peer(input: &mut Input<'_>, relayed: &[SocketAddr]) -> SocketAddr {
     }
 }
 
-/// The bytes that are left; zeros behind them.
+/// The remaining bytes, followed by zeros.
 struct Input<'a> {
     bytes: &'a [u8],
 }

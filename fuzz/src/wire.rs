@@ -6,7 +6,7 @@ use stun_wire::{
     next_message, value, write_channel_header,
 };
 
-/// A datagram as it comes from the network: at most one reading of it is right.
+/// A datagram from the network: at most one interpretation is valid.
 pub fn packet(bytes: &[u8]) {
     let kind = classify(bytes);
     if Message::parse(bytes).is_ok() || Message::parse_classic(bytes).is_ok() {
@@ -81,7 +81,7 @@ pub fn channel_data(bytes: &[u8]) {
     assert_eq!([&head[..], read.data].concat(), bytes[..4 + read.data.len()]);
 }
 
-/// A byte stream: cutting it ends, and fewer bytes never give another message.
+/// A byte stream: the segmentation ends, and fewer bytes never give another message.
 pub fn stream(bytes: &[u8]) {
     let mut rest = bytes;
     loop {

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// As long as a datagram can be.
 const DATAGRAM_MAX: usize = 65_535;
 
-/// A client with an allocation. It does nothing between calls: nothing of it is refreshed.
+/// A client with an allocation. It acts only in calls, and refreshes nothing.
 #[derive(Debug)]
 pub struct Caller {
     client: Client,
@@ -143,7 +143,7 @@ impl Caller {
     }
 }
 
-/// The next datagram that comes until then.
+/// The next datagram until the deadline.
 fn receive(socket: &UdpSocket, deadline: Instant) -> Option<Vec<u8>> {
     let mut datagram = vec![0; DATAGRAM_MAX];
     loop {

@@ -10,13 +10,13 @@ use crate::{Host, Lab, Tool};
 /// A key on an elliptic curve.
 pub const ECDSA: &[&str] = &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
 
-/// A key that old clients know.
+/// A key type of old clients.
 pub const RSA: &[&str] = &["-newkey", "rsa:2048"];
 
 /// Longest time to make a certificate: RSA searches for primes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Certificates in a directory of their own, which goes with this value.
+/// Certificates in a temporary directory.
 #[derive(Debug)]
 pub struct Certificates(PathBuf);
 

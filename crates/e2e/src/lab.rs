@@ -1,4 +1,4 @@
-//! Three hosts in a row, each a network namespace of its own.
+//! Three hosts in a row, each in its own network namespace.
 
 use std::fs::File;
 use std::io;
@@ -52,8 +52,8 @@ pub struct Lab {
     pub v6: Addresses,
 }
 
-/// Features of links that work like cards, for `ethtool -K`: the far end takes whole frames (`gro`), and
-/// checksums are in the frames (`tx`).
+/// Features of links that behave like cards, for `ethtool -K`: the far end accepts whole frames (`gro`), and
+/// checksums are complete (`tx`).
 const CARD: [&str; 4] = ["gro", "on", "tx", "off"];
 
 static COUNTER: AtomicU32 = AtomicU32::new(0);
@@ -126,20 +126,20 @@ impl Lab {
         text
     }
 
-    /// A UDP socket of a host, bound to an address of it; port 0 is any.
+    /// A UDP socket of a host, bound to one of its addresses; port 0 is any.
     ///
     /// # Panics
-    /// When it cannot be had.
+    /// The socket cannot be opened.
     #[must_use]
     #[track_caller]
     pub fn socket(&self, host: Host, at: (IpAddr, u16)) -> UdpSocket {
         self.open(host, move || UdpSocket::bind(SocketAddr::from(at)))
     }
 
-    /// A UDP socket of a host that sends bursts at once, bound to an address of it; port 0 is any.
+    /// A UDP socket of a host that sends bursts in one call, bound to one of its addresses; port 0 is any.
     ///
     /// # Panics
-    /// When it cannot be had.
+    /// The socket cannot be opened.
     #[must_use]
     #[track_caller]
     pub fn burst_socket(&self, host: Host, at: (IpAddr, u16)) -> linux_net::UdpSocket {
@@ -160,7 +160,7 @@ impl Lab {
     /// A listener of a host.
     ///
     /// # Panics
-    /// When it cannot be had.
+    /// The socket cannot be opened.
     #[must_use]
     pub fn listener(&self, host: Host, at: (IpAddr, u16)) -> TcpListener {
         self.open(host, move || TcpListener::bind(SocketAddr::from(at)))

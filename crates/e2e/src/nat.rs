@@ -1,5 +1,5 @@
-//! A NAT in front of the client, with the behaviour that a test wants: a process of the client's host
-//! (`clients/nat.py`), so that it is there wherever namespaces are.
+//! A NAT in front of the client, with a given behaviour: a process of the client's host (`clients/nat.py`), so
+//! that it works wherever namespaces do.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -16,7 +16,7 @@ const INTERFACE: &str = "inside";
 /// Dependence of a behaviour on the outside endpoint (RFC 4787).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dependence {
-    /// At nothing: endpoint-independent.
+    /// On nothing: endpoint-independent.
     Nowhere,
     /// At the address: address-dependent.
     AtAddress,

@@ -39,7 +39,7 @@ pub struct Config {
     pub allow: Vec<String>,
     /// Further lines at the top level of the configuration.
     pub top: String,
-    /// Further tables behind it.
+    /// Further tables after it.
     pub tables: String,
 }
 
@@ -179,7 +179,7 @@ impl Server {
             .unwrap_or_else(|| panic!("no VmRSS in {path}"))
     }
 
-    /// Asks it to end, and waits until it has; whether it ended with status 0.
+    /// Stops it and waits for its end; true for exit status 0.
     pub fn stop(&mut self) -> bool {
         self.process.signal("TERM");
         self.process.wait(PATIENCE)

@@ -23,10 +23,10 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Runs a command to its end, at most `limit`; one that takes longer is killed and not ok.
+    /// Runs a command to its end, for at most `limit`; after that it is killed and counts as failed.
     ///
     /// # Panics
-    /// When the program cannot be started.
+    /// The program cannot be started.
     #[must_use]
     pub fn run(command: &mut Command, limit: Duration) -> Self {
         let mut child = spawn(command);
@@ -105,10 +105,10 @@ impl Running {
         self.lines.lock().map(|lines| lines.join("\n")).unwrap_or_default()
     }
 
-    /// Waits until it has printed a line that contains `text`.
+    /// Waits for an output line that contains `text`.
     ///
     /// # Panics
-    /// When it ends first, or `limit` passes.
+    /// The program ends first, or `limit` passes.
     pub fn wait_for(&mut self, text: &str, limit: Duration) {
         let deadline = Instant::now() + limit;
         while !self.output().contains(text) {

@@ -99,7 +99,7 @@ impl Scene {
         ClientConnection::new(Arc::clone(&self.client), name).expect("a client")
     }
 
-    /// A client that has shaken hands and had an answer.
+    /// A client that has completed a handshake and received an answer.
     fn served(&self) -> io::Result<TcpStream> {
         let (mut stream, mut tls) = (self.connect(), self.tls());
         let mut over = rustls::Stream::new(&mut tls, &mut stream);

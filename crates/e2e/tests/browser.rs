@@ -9,7 +9,7 @@ use e2e::{Config, Host, Lab, Running, Server, chromium, repository, require};
 /// A call of twenty seconds, and a browser's start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A browser's profile, which goes with this value.
+/// A temporary profile of a browser.
 struct Profile(PathBuf);
 
 impl Profile {

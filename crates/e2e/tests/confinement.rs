@@ -91,7 +91,7 @@ fn layers_that_are_switched_off_are_off_and_told() {
     assert_eq!(told["landlock"]["why"], "confinement.landlock is false");
 }
 
-/// A directory of a test's own.
+/// A temporary directory of a test.
 struct Directory(PathBuf);
 
 impl Directory {

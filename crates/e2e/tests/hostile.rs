@@ -38,7 +38,7 @@ impl Scene {
         out.output
     }
 
-    /// A call goes through: the server is not only alive.
+    /// A call works: the server is not only alive.
     #[track_caller]
     fn assert_serves(&self) {
         let _peer = Running::start(self.lab.command(Host::Peer, "turnutils_peer").args([

@@ -38,7 +38,7 @@ impl Scene {
         Some(scene)
     }
 
-    /// The two calls: uclient has further allocations, which it uses for nothing.
+    /// The two calls: uclient has further allocations, which it does not use.
     fn calls(&self) -> Vec<Value> {
         let is_call =
             |session: &Value| session["channels"] != 0 || packets(session, "to_client") > 0;

@@ -1,4 +1,4 @@
-//! The host's own addresses are no peers, however the host came to have them.
+//! The host's own addresses are refused as peers, whatever their origin.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -17,7 +17,7 @@ const QUIET: Duration = Duration::from_millis(500);
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 
-/// A client of an open relay: nothing to sign.
+/// A client of an open relay, without credentials.
 enum Client {
     Datagrams(UdpSocket),
     Stream(TcpStream),

@@ -1,4 +1,4 @@
-//! Sockets with one far end.
+//! Connected sockets.
 
 mod support;
 

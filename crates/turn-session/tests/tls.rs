@@ -87,7 +87,7 @@ fn pattern(len: usize) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// However much room there is, everything comes out, in order.
+    /// All data is returned in order, for any size of the buffer.
     #[test]
     fn what_the_client_means_comes_out(
         len in 0_usize..200_000,

@@ -1,5 +1,5 @@
-//! The programs beside the rules that they stand for: whatever frame comes, either it leaves as
-//! `turn-proto` would have it leave, byte for byte, or it is left to user space as it was.
+//! Differential test of the programs and the rules: any frame either leaves as `turn-proto` would send it, byte
+//! for byte, or passes to user space unaltered.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
 mod support;
@@ -99,7 +99,7 @@ fn every_length_that_fits_is_relayed() {
     });
 }
 
-/// Behind a datagram a frame may have anything, which is none of it.
+/// A frame may have any bytes after its datagram.
 #[test]
 fn a_datagram_shorter_than_a_header_is_no_channel_data() {
     each_direction(|world, hook, flow, to_client| {
@@ -249,7 +249,7 @@ fn a_number_that_is_bound_anew_leads_to_nobody_else() {
     }
 }
 
-/// A rate at which nothing comes back while a test runs.
+/// A rate at which a bucket regains nothing during a test.
 const SLOW: u64 = 1;
 
 /// Bytes that a bucket holds at such a rate: the largest packet.

@@ -1,4 +1,4 @@
-//! Which interfaces the programs take packets from.
+//! Interfaces that the programs accept packets from.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
 mod support;

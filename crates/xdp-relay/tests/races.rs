@@ -30,7 +30,7 @@ const CHANGES: u32 = 100_000;
 /// Rounds of a frame in one run: each costs a hop.
 const REPEAT: u32 = 200;
 const CHANNEL: u16 = 0x4000;
-/// By so much the port of a client is another when it moved.
+/// Difference of a client's port after a move.
 const MOVED: u16 = 1000;
 const HOPS: u8 = 255;
 const PAYLOAD: [u8; 32] = [0xA5; 32];
@@ -100,7 +100,7 @@ fn path() -> KernelPath {
     path
 }
 
-/// A payload with so many ChannelData headers in front of it, one within the other.
+/// A payload after so many nested ChannelData headers.
 fn nested(times: usize) -> Vec<u8> {
     let mut payload = PAYLOAD.to_vec();
     for _ in 0..times {
@@ -144,10 +144,10 @@ fn datagram(from: SocketAddr, to: SocketAddr, headers: usize) -> Datagram {
     }
 }
 
-/// Runs a frame of the first client: how often it was relayed.
+/// Runs a frame of the first client; returns how often it was relayed.
 ///
 /// # Panics
-/// When anything of it is not the first client's.
+/// Any part of the result is not the first client's.
 fn run(path: &KernelPath, hook: Hook, times: u32, run: &Run) -> u64 {
     let ran = path.run(hook, &run.frame, times).unwrap();
     let seen = read(&ran.frame).unwrap_or_else(|| panic!("{:?} is no datagram", ran.frame));

@@ -1,5 +1,5 @@
-//! Why packets of known routes are left to user space: each reason has its counter, and the packet that
-//! stays is as it came.
+//! Reasons for which packets with a route pass to user space: each has its counter, and the packet is
+//! unaltered.
 #![allow(clippy::unwrap_used, reason = "panics are a test's verdict")]
 
 mod support;
@@ -133,10 +133,10 @@ fn no_permission(hook: Hook) {
 }
 
 const LONG: Duration = Duration::from_secs(600);
-/// Longer than the programs' clock may be behind.
+/// Longer than the lag of the programs' clock.
 const SOON: Duration = Duration::from_millis(20);
 
-/// A world in which directions want proofs.
+/// A world that requires proofs.
 fn proving(renew_every: Duration) -> (World, Vec<Known>) {
     let mut world = World::with(Duration::ZERO, Proof { holds: LONG, renew_every }, |_| {});
     let flows = four(&mut world);
@@ -199,7 +199,7 @@ fn unproven(hook: Hook) {
     ages(hook);
 }
 
-/// A proof ends.
+/// A proof expires.
 fn ages(hook: Hook) {
     let holds = Duration::from_secs(1);
     let mut world = World::with(Duration::ZERO, Proof { holds, renew_every: holds }, |_| {});
@@ -321,7 +321,7 @@ fn one_sided(hook: Hook) {
     passed(&mut world, hook, &[there.frame(false, b"data")], "hairpin");
 }
 
-/// The other takes it, as a Data indication.
+/// The other allocation delivers it as a Data indication.
 fn one_sided_permitted(hook: Hook) {
     let mut world = World::new(Duration::ZERO);
     let (there, _) = pair(&mut world, true, false);
@@ -387,7 +387,7 @@ fn unreachable(hook: Hook) {
     }
 }
 
-/// The same for a client of its own.
+/// The same for another client.
 fn one_of(world: &mut World, peer: &str) -> Known {
     let mut client = Client::new(world, &mut Rng::new(peer.len() as u64), true);
     client.bind(world, SocketAddr::new(address(peer), 7))
@@ -423,7 +423,7 @@ fn narrow(hook: Hook) {
     }
 }
 
-/// Short enough as it comes, and too long as it would leave.
+/// Short enough inbound, and too long outbound.
 fn grown(hook: Hook) {
     let (mut world, flows) = world();
     for flow in flows {

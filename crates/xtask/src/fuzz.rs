@@ -119,8 +119,8 @@ impl Target {
         Ok(status.success())
     }
 
-    /// Adds to the corpus the inputs that reach edges which none in it reaches. How often an edge is taken
-    /// does not count: that would keep thousands.
+    /// Adds the inputs to the corpus that reach new edges. The number of passes of an edge does not count: that
+    /// would keep thousands.
     fn keep(&self) -> Result<()> {
         let status = Command::new(&self.program)
             .args(["-merge=1", "-use_counters=0"])

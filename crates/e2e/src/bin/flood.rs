@@ -140,7 +140,7 @@ fn message(method: Method, id: u64, fill: impl FnOnce(&mut MessageBuilder<'_>)) 
     out
 }
 
-/// xorshift64*: repeatable noise is all that is wanted.
+/// xorshift64*: repeatable noise is sufficient.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

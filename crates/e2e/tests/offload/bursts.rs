@@ -114,8 +114,8 @@ impl Crowd {
         }
     }
 
-    /// Has a direction go by a burst that waits for the server's sockets, which send it on at once, and by
-    /// another one behind, until the kernel relays that.
+    /// Sends a burst in a direction that waits at the server's sockets and leaves at once, and another after
+    /// it, until the kernel relays that.
     #[track_caller]
     fn wait_for_kernel(&self, to: To) {
         let what = || {

@@ -42,7 +42,7 @@ impl Listening {
         drop(self.peer.send(payload.as_bytes()));
     }
 
-    /// Payloads that came to the client.
+    /// Payloads received by the client.
     fn heard(&self, payload: &str) -> usize {
         let line = format!("heard {payload}");
         self.client.output().lines().filter(|one| **one == line).count()

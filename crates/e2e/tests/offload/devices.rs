@@ -15,7 +15,7 @@ fn shown(scene: &Scene) -> Vec<(String, String)> {
     interfaces.map(|one| (text(&one["name"]), text(&one["hook"]))).collect()
 }
 
-/// Waits until interfaces are shown like this.
+/// Waits for this state of the interfaces.
 #[track_caller]
 fn wait_until_shown(scene: &Scene, wanted: &[(&str, &str)]) {
     let is_so = || {
@@ -26,7 +26,7 @@ fn wait_until_shown(scene: &Scene, wanted: &[(&str, &str)]) {
     wait_until(|| format!("{wanted:?}, not {:?}", shown(scene)), is_so);
 }
 
-/// Sends to the peer and back until both come: neighbours may have to be found first.
+/// Sends to the peer and back until both arrive: neighbours may have to be resolved first.
 #[track_caller]
 fn wait_for_answers(call: &Call) {
     wait_until(

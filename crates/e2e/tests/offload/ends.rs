@@ -203,7 +203,7 @@ fn assert_relays(lab: &Lab, config: &Config, server: &Server) {
     );
 }
 
-/// Look-ups of a server work as long as it runs, whichever other one of its host ends, and how.
+/// Look-ups of a server work as long as it runs, whichever other server on its host ends, in any way.
 #[test]
 fn two_servers_of_one_host() {
     let Some(lab) = e2e::require(Lab::new()) else { return };

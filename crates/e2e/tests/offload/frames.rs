@@ -22,7 +22,7 @@ fn calls(scene: &Scene) -> Vec<Call> {
     ways.map(|(client, relay)| scene.call(client, relay)).collect()
 }
 
-/// Every payload comes as it was sent, both ways.
+/// Every payload arrives unaltered, in both directions.
 #[track_caller]
 fn exchange(call: &Call) {
     for (n, len) in LENGTHS.into_iter().enumerate() {
@@ -106,7 +106,7 @@ fn checksums_that_senders_leave_to_be_made() {
     });
 }
 
-/// Longer than a link takes: they come in fragments, which the sockets put together.
+/// Longer than the MTU of a link: they come in fragments, which the sockets reassemble.
 #[test]
 fn datagrams_in_fragments() {
     by_xdp_and_tc(|mode| {

@@ -61,7 +61,7 @@ impl Far {
     }
 }
 
-/// Longer than the second link takes, with their headers.
+/// Longer than the MTU of the second link, with their headers.
 const LONG: usize = 1350;
 
 /// Sends long payloads to a peer behind a smaller MTU: all arrive, except the ones by which the stack learned
@@ -120,7 +120,7 @@ fn second_link(lab: &Lab) {
     }
 }
 
-/// Packets that came to the peer by each of its links.
+/// Packets received by the peer on each of its links.
 fn received(lab: &Lab) -> [u64; 2] {
     [&*Lab::end_towards(Host::Server), "other"].map(|end| {
         let file = format!("/sys/class/net/{end}/statistics/rx_packets");
@@ -182,7 +182,7 @@ fn a_route_that_changes_to_an_interface_without_the_program() {
     by_xdp_and_tc(|mode| drop(follows("without the program", mode, "", new_route)));
 }
 
-/// The program knows nothing of marks: it would take the route without.
+/// The program does not know fwmarks: it would use the route without one.
 #[test]
 fn a_route_by_a_mark_of_the_firewall() {
     let Some(()) = has_nft() else { return };

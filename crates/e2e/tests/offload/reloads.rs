@@ -1,4 +1,4 @@
-//! A reload is nothing that a call notices: each datagram of it is numbered.
+//! A reload does not affect a call: each of its datagrams is numbered.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -53,7 +53,7 @@ fn send_numbers(stop: &AtomicBool, mut send: impl FnMut(&[u8])) -> u64 {
     sent
 }
 
-/// The numbers that come, in their order, until nothing comes any more.
+/// The received numbers in order, until none arrives.
 fn receive_numbers(
     stop: &AtomicBool,
     mut receive: impl FnMut(Duration) -> Option<Vec<u8>>,
@@ -91,7 +91,7 @@ fn numbered(call: &Call, during: impl FnOnce()) -> [(u64, Vec<u64>); 2] {
     })
 }
 
-/// Stops the senders, whatever ends `during`.
+/// Stops the senders, however `during` ends.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -138,7 +138,7 @@ fn reloads(mode: &str) {
     }
 }
 
-/// Each number came, once, and in its order.
+/// Each number arrived once, in order.
 #[track_caller]
 fn check(scene: &Scene, of: (&str, &str), sent: u64, came: &[u64]) {
     let mut sorted = came.to_vec();

@@ -10,8 +10,8 @@ use turn_types::IpFamily::V4;
 use crate::scene::{local, wait_until};
 use crate::{Call, Scene, by_xdp_and_tc};
 
-/// Listeners at two ports of one address, and at a further address, on the interface of which there is
-/// a further client's address, too.
+/// Listeners at two ports of one address, and at another address, on an interface that also has another
+/// client's address.
 fn listeners(lab: &Lab, config: &mut Config) {
     for (host, address) in [(Host::Server, "10.77.1.11/24"), (Host::Client, "10.77.1.12/24")] {
         let end = if host == Host::Server { Host::Client } else { Host::Server };

@@ -80,7 +80,7 @@ fn assert_stops(what: &str, mode: &str, call: &Call, to: To) {
     assert!(!to.came(call, Duration::from_secs(1)), "{what}, {mode}: it goes on to the {to:?}");
 }
 
-/// A rule that stops a direction while the kernel relays, and is taken away again.
+/// A rule that stops a direction while the kernel relays, and is removed again.
 fn stops_and_resumes(what: &str, to: To, ban: impl Fn(&Lab) + Sync, lift: impl Fn(&Lab) + Sync) {
     by_xdp_and_tc(|mode| {
         let Some((scene, call)) = scene(mode, |_| ()) else { return };

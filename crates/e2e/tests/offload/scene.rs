@@ -109,7 +109,7 @@ impl Scene {
         found.unwrap_or_else(|| panic!("no session of {client}: {sessions:#}")).clone()
     }
 
-    /// Has datagrams of a call go both ways until the kernel relays both.
+    /// Sends datagrams of a call in both directions until the kernel relays both.
     #[track_caller]
     pub(crate) fn wait_for_kernel(&self, call: &Call) {
         const DATAGRAMS: u64 = 10;
@@ -170,20 +170,20 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Sends a payload to the peer; whether it came.
+    /// Sends a payload to the peer; true if it arrived.
     pub(crate) fn to_peer(&self, payload: &[u8]) -> bool {
         self.caller.send(self.channel, payload);
         self.receive_at_peer(ON_ITS_WAY).as_deref() == Some(payload)
     }
 
-    /// Sends a payload to the client; whether it came.
+    /// Sends a payload to the client; true if it arrived.
     pub(crate) fn to_client(&self, payload: &[u8]) -> bool {
         // An ICMP error of an earlier datagram is returned to the next send.
         drop(self.peer.send(payload).or_else(|_| self.peer.send(payload)));
         self.caller.receive(ON_ITS_WAY).as_deref() == Some(payload)
     }
 
-    /// The next datagram that comes to the peer within `patience`.
+    /// The next datagram received by the peer within `patience`.
     pub(crate) fn receive_at_peer(&self, patience: Duration) -> Option<Vec<u8>> {
         let mut datagram = vec![0; 65_535];
         self.peer.set_read_timeout(Some(patience)).expect("a wait");
@@ -192,11 +192,11 @@ impl Call {
         Some(datagram)
     }
 
-    /// Sends both ways for as long as something arrives either way: how long that is to the peer, and
-    /// to the client.
+    /// Sends in both directions as long as something arrives in either; returns the time to the peer, and to
+    /// the client.
     ///
     /// # Panics
-    /// When it is longer than a test waits.
+    /// It takes longer than a test waits.
     #[track_caller]
     pub(crate) fn still_open(&self) -> [Duration; 2] {
         const QUIET: Duration = Duration::from_secs(1);
@@ -235,10 +235,10 @@ pub(crate) fn by_xdp_and_tc(test: impl Fn(&str) + Sync) {
     });
 }
 
-/// Tries until it is so.
+/// Retries until the condition holds.
 ///
 /// # Panics
-/// When it takes longer than a test waits.
+/// It takes longer than a test waits.
 #[track_caller]
 pub(crate) fn wait_until(what: impl Fn() -> String, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -12,7 +12,7 @@ use linux_net::{
 };
 use turn_types::IpMeta;
 
-/// Longer than anything here takes, so that a test which waits in vain fails instead of hanging.
+/// Longer than any wait here, so that a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) const V4: &str = "127.0.0.1:0";
@@ -43,7 +43,7 @@ pub(crate) fn wait(fd: impl AsFd) {
     assert_eq!(epoll.wait(&mut events, Some(PATIENCE)).unwrap(), 1, "nothing came");
 }
 
-/// Sends datagrams and nothing but them: the test fails if the kernel takes less.
+/// Sends datagrams; the test fails if the kernel accepts less.
 pub(crate) fn send(sockets: &impl SocketTable, flow: Flow, datagrams: &[&[u8]]) -> SendStats {
     let (stats, failed) = try_send(sockets, flow, datagrams);
     assert_eq!(failed, []);
@@ -74,7 +74,7 @@ pub(crate) fn flush(
     (stats, failed)
 }
 
-/// A received message, kept.
+/// A copy of a received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) from: SocketAddr,
@@ -111,7 +111,7 @@ pub(crate) fn sizes(messages: &[Message]) -> Vec<Vec<usize>> {
     messages.iter().map(|m| m.segments.iter().map(Vec::len).collect()).collect()
 }
 
-/// Waits for the error queue and takes it.
+/// Waits for the error queue and reads it.
 pub(crate) fn errors(socket: &UdpSocket) -> Vec<SocketError> {
     wait(socket);
     let mut errors = Vec::new();

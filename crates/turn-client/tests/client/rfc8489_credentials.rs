@@ -153,7 +153,7 @@ fn without_a_usable_name_there_is_no_login() {
     assert!(sent(&mut client).len() > 508);
 }
 
-/// RFC 8489 §9.2.5: over UDP an answer that does not verify is as if it had never come.
+/// RFC 8489 §9.2.5: over UDP an answer with invalid integrity is ignored.
 #[test]
 fn waits_for_an_answer_that_verifies() {
     let mut client = challenged(config(), Challenge::MODERN);

@@ -24,7 +24,7 @@ fn peers_of(request: &[u8]) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// Runs a served client until `until`; when it sent which method, in whole seconds.
+/// Runs a served client until `until`; returns the methods sent, with their times in whole seconds.
 fn run(client: &mut Client, until: f64) -> Vec<(u64, Method)> {
     let mut sent = Vec::new();
     let mut now = at(0.0);

@@ -58,7 +58,7 @@ fn what_is_repeated_or_forged_has_no_effect() {
     assert_eq!(server.end, None);
 }
 
-/// The last flight of the handshake is lost: the client repeats its own, and has it again.
+/// The last flight of the handshake is lost: the client repeats its own, and gets it again.
 #[test]
 fn a_lost_finished_is_sent_again() {
     let (mut client, mut server, flight) = half_open();

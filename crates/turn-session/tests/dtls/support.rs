@@ -35,7 +35,7 @@ pub(crate) fn config() -> DtlsConfig {
     DtlsConfig::new(certificates, CookieHandler::new(Cookies::new(&[7; 32]))).unwrap()
 }
 
-/// Our end, for one client.
+/// The server's end, for one client.
 pub(crate) struct Server {
     pub(crate) config: DtlsConfig,
     pub(crate) engine: Option<Box<dyn DtlsEngine>>,

@@ -102,7 +102,7 @@ impl Datagram {
         (all % 0xFFFF) as u16
     }
 
-    /// The checksum: never 0, which would say that there is none.
+    /// The checksum; never 0, which means none.
     pub fn checksum(&self, check: Check) -> u16 {
         match check {
             Check::Zero => 0,
@@ -162,7 +162,7 @@ pub fn mend_ipv4(frame: &mut [u8]) {
 pub struct Seen {
     pub macs: Macs,
     pub datagram: Datagram,
-    /// As it stands in the header.
+    /// As in the header.
     pub check: u16,
     /// Bytes of the frame after the IP packet.
     pub trailer: Vec<u8>,

@@ -1,5 +1,4 @@
-//! A network of the test's own, the kernel path in it, and the server's rules beside it: every frame is
-//! shown to both.
+//! A temporary network, the kernel path in it, and the server's rules beside it: both get every frame.
 #![allow(
     dead_code,
     unused_imports,

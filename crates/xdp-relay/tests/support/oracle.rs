@@ -60,7 +60,7 @@ pub struct Relayed {
 pub enum Fate {
     Relayed(Relayed),
     Dropped(DropReason, Vec<Leg>),
-    /// It is answered, or there is no socket where it goes.
+    /// It is answered, or its destination has no socket.
     Other,
 }
 
@@ -126,7 +126,7 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
     }
 }
 
-/// All may be peers, but these.
+/// All may be peers, except these.
 pub fn rules(deny: &[&str], own: &[IpAddr]) -> PeerRules {
     let all = ["0.0.0.0/0", "::/0"].map(|text| text.parse().unwrap());
     let deny: Vec<Prefix> = deny.iter().map(|text| text.parse().unwrap()).collect();
@@ -156,7 +156,7 @@ impl Oracle {
         }
     }
 
-    /// Puts a policy in force.
+    /// Replaces the policy.
     pub fn apply(&mut self, change: impl FnOnce(&mut Policy)) {
         change(&mut self.policy);
         self.server.apply(self.now, Arc::new(self.policy.clone()));

@@ -28,7 +28,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// The datagram as it comes.
+    /// The inbound datagram.
     pub fn comes(&self, to_client: bool, data: &[u8]) -> Datagram {
         let (from, to) =
             if to_client { (self.peer, self.relayed) } else { (self.client, self.server) };
@@ -41,7 +41,7 @@ impl Known {
         self.comes(to_client, data).frame(COMES, Check::Right)
     }
 
-    /// And as it leaves, but for a hairpin.
+    /// The outbound datagram, except for a hairpin.
     pub fn leaves(&self, to_client: bool, data: &[u8]) -> Datagram {
         let (from, to) =
             if to_client { (self.server, self.client) } else { (self.relayed, self.peer) };
@@ -234,7 +234,7 @@ pub struct Made {
     pub flow: Known,
     pub to_client: bool,
     pub special: &'static str,
-    /// If the rules relay it, the kernel has to.
+    /// If the rules relay it, the kernel must, too.
     pub ordinary: bool,
 }
 
@@ -498,7 +498,7 @@ fn change_frame(
     }
 }
 
-/// A length that is somewhat more or less, or nothing.
+/// A length a little longer or shorter, or zero.
 fn shift(rng: &mut Rng, len: &mut [u8]) {
     let before = u16::from_be_bytes([len[0], len[1]]);
     let other = match rng.below(4) {
@@ -510,7 +510,7 @@ fn shift(rng: &mut Rng, len: &mut [u8]) {
     len.copy_from_slice(&other.to_be_bytes());
 }
 
-/// Options of IPv4: nothing, for so many words.
+/// Options of IPv4: so many words of no-operation.
 fn options_v4(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let words = rng.within(1..11) as u8;
     let at = ETHERNET + IPV4;
@@ -522,8 +522,8 @@ fn options_v4(rng: &mut Rng, bytes: &mut Vec<u8>) {
     mend_ipv4(bytes);
 }
 
-/// A header of IPv6 between its own and that of UDP: options for every hop, for the destination, a
-/// route that is at its end, or a fragment that is whole.
+/// An extension header between IPv6 and UDP: hop-by-hop options, destination options, a completed route, or an
+/// unfragmented fragment.
 fn headers_v6(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let number = *rng.pick(&[0, 60, 43, 44]);
     let at = ETHERNET + IPV6;

@@ -51,7 +51,7 @@ pub struct Judged {
     /// The rules would have relayed it as ChannelData or without its header, and the network accepts the
     /// result.
     pub may_be_relayed: bool,
-    /// As it left.
+    /// The outbound frame.
     pub frame: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ const fn flow_id(id: RouteId) -> FlowId {
 }
 
 impl World {
-    /// A world that begins so long ago.
+    /// A world with a start in the past.
     pub fn new(ago: Duration) -> Self {
         Self::with(ago, Proof::NOT_REQUIRED, |_| {})
     }
@@ -126,14 +126,14 @@ impl World {
         self.judge_as(hook, bytes, FrameContext::Alone)
     }
 
-    /// Shows a frame that the kernel has to relay: as it left.
+    /// Passes a frame that the kernel must relay; returns the outbound frame.
     pub fn relayed(&mut self, hook: Hook, bytes: &[u8]) -> Vec<u8> {
         let judged = self.judge(hook, bytes);
         assert_eq!((judged.verdict, judged.passed), (Verdict::Redirect, None), "{}", hex(bytes));
         judged.frame
     }
 
-    /// Shows a frame that it must not: which counter rose.
+    /// Passes a frame that it must not relay; returns the counter that rose.
     pub fn passed(&mut self, hook: Hook, bytes: &[u8]) -> Option<&'static str> {
         let judged = self.judge(hook, bytes);
         assert_eq!(judged.verdict, Verdict::Pass, "{}", hex(bytes));
@@ -289,7 +289,7 @@ pub fn is_runnable(hook: Hook, frame: &[u8]) -> bool {
     frame.len() >= ETHERNET + header
 }
 
-/// The name of a counter, as often as it rose.
+/// Names of counters, once for each increment.
 fn rose(
     ((name, after), (_, before)): (&(&'static str, u64), &(&'static str, u64)),
 ) -> impl Iterator<Item = &'static str> + use<> {
