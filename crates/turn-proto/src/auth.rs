@@ -86,7 +86,7 @@ pub(crate) fn authenticate(
 ) -> AuthStep {
     if policy.auth.open {
         let step = known.and_then(|known| still_known(policy, now, from, message, known));
-        let anybody = || AuthStep::Granted(Grant::anonymous(Arc::clone(&policy.realm)), None);
+        let anybody = || AuthStep::Granted(Grant::anonymous(policy.realm.clone()), None);
         return step.unwrap_or_else(anybody);
     }
     let claim = match Claim::read(policy, now, from, message) {
@@ -200,7 +200,7 @@ pub(crate) fn authenticate_found(
     let keys = Keys::LongTerm(user.keys);
     let Some(integrity) = case.verify(&keys) else { return refuse(Refusal::WrongPassword) };
     let grant = Grant {
-        realm: Arc::clone(&policy.realm),
+        realm: policy.realm.clone(),
         user: Arc::clone(&user.name),
         account: Arc::clone(&user.name),
         keys,
@@ -280,7 +280,7 @@ impl Case<'_> {
             let keys = Keys::LongTerm(time_limited::keys(secret, name, &self.policy.realm)?);
             let integrity = self.verify(&keys)?;
             let grant = Grant {
-                realm: Arc::clone(&self.policy.realm),
+                realm: self.policy.realm.clone(),
                 user: name.into(),
                 account: limited.account.into(),
                 keys,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
-use turn_types::{IpFamily, Secret};
+use turn_types::{IpFamily, Realm, Secret};
 
 pub(crate) mod discovery;
 pub(crate) mod peer_rules;
@@ -16,49 +16,49 @@ pub(crate) mod ports;
 use self::peer_rules::PeerRules;
 use self::ports::{PortRange, RelayPorts};
 
-/// Everything the rules depend on. Made by `settings`, checked there; the core trusts it.
-#[derive(Clone, Debug)]
+/// All settings of the rules, checked by `settings`; the core trusts them. The default serves no client: it has
+/// no relay address, and no way to authenticate.
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// REALM: at most 127 bytes; short is good, it is in every challenge.
-    pub realm: Arc<str>,
+    /// The one realm. It is in every challenge, which a short name keeps small.
+    pub realm: Realm,
     /// SOFTWARE in answers to authenticated requests; `None` leaves it out (RFC 8489 §16.1.2).
     pub software: Option<Arc<str>>,
-    /// Who may relay.
+    /// Ways to authenticate.
     pub auth: AuthPolicy,
     /// Relay addresses of both families; a family without one is not served (440).
     pub relay: Vec<RelayAddress>,
     /// Ports that may be allocated.
     pub ports: PortRange,
-    /// How long things live.
+    /// Lifetimes of allocations and their parts.
     pub lifetimes: Lifetimes,
-    /// How many there may be.
+    /// Limits of allocations and their parts.
     pub quotas: Quotas,
-    /// Whom clients may reach.
+    /// Peers that clients may reach.
     pub peer_rules: PeerRules,
-    /// Where to send clients instead of serving them.
+    /// The server to redirect clients to instead of serving them.
     pub alternate: Option<AlternateServer>,
     /// Rate of responses to unauthenticated requests.
     pub unauthenticated: UnauthenticatedBudget,
-    /// Whether clients may keep an allocation when they come to have another 5-tuple (RFC 8016).
+    /// Let clients keep an allocation when their 5-tuple changes (RFC 8016).
     pub mobility: bool,
     /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFF (RFC 5766 §11; coturn picks that one, too), and
     /// ADDITIONAL-ADDRESS-FAMILY under the number of its draft.
     pub rfc5766_clients: bool,
-    /// Whether clients over TCP and TLS may have TCP relayed (RFC 6062). Allocations that live stay as
-    /// they are when it is taken back.
+    /// Relay TCP for clients over TCP and TLS (RFC 6062). Live allocations stay when it is turned off.
     pub tcp_relaying: bool,
     /// Answer Binding requests without the magic cookie as well (RFC 5389 §12.2), over UDP.
     pub rfc3489_clients: bool,
-    /// Where NAT behaviour discovery (RFC 5780) is served: at most one entry per family.
+    /// Sockets of NAT behaviour discovery (RFC 5780): at most one entry per family.
     pub discovery: Vec<DiscoverySockets>,
 }
 
-/// How users prove who they are.
+/// Ways to authenticate. The default has none.
 #[derive(Clone, Debug)]
 pub struct AuthPolicy {
-    /// No authentication at all: an open relay. Only by an operator's explicit word.
+    /// No authentication at all: an open relay.
     pub open: bool,
-    /// Whether names are looked up in the user database (after the shared secrets).
+    /// Look names up in the user database (after the shared secrets).
     pub users: bool,
     /// Secrets of time-limited credentials, each tried in turn.
     pub secrets: Vec<SharedSecret>,
@@ -70,16 +70,16 @@ pub struct AuthPolicy {
     /// Offer username anonymity (USERHASH); needs a user database and no shared secrets, because a
     /// time-limited name cannot be recovered from its hash.
     pub userhash: bool,
-    /// Whose access tokens are taken (RFC 7635); `None` takes none, and tells nobody of them.
+    /// The issuer of access tokens (RFC 7635); `None` accepts none, and does not mention them.
     pub tokens: Option<TokenAuthority>,
-    /// Key of the stateless nonces, the same in all workers.
+    /// Key of the stateless nonces, the same in all workers; random wherever a client can authenticate.
     pub nonce_key: NonceKey,
 }
 
 /// An authorization server whose access tokens let clients in (RFC 7635).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenAuthority {
-    /// What it calls this server: clients are told so in a 401, and every token is tied to it. At most
+    /// Its name for this server, sent in a 401; every token is tied to it. At most
     /// [`limits::SERVER_NAME_BYTES_MAX`](crate::limits::SERVER_NAME_BYTES_MAX) bytes.
     pub server_name: Arc<str>,
     /// The keys shared with it, at most [`limits::TOKEN_KEYS_MAX`](crate::limits::TOKEN_KEYS_MAX); their
@@ -95,11 +95,11 @@ pub struct TokenAuthority {
 pub struct TokenKey {
     /// Its name, which clients send as USERNAME.
     pub kid: Arc<str>,
-    /// How it is used, and the key itself.
+    /// The algorithm with the key itself.
     pub algorithm: TokenAlgorithm,
 }
 
-/// How access tokens are sealed (RFC 7635 §4.1.1: `alg`).
+/// Encryption of access tokens (RFC 7635 §4.1.1: `alg`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenAlgorithm {
     /// AES-128-GCM: `A128GCM`.
@@ -111,7 +111,7 @@ pub enum TokenAlgorithm {
 /// A secret shared with the service that mints time-limited credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedSecret {
-    /// What logs call it.
+    /// Its name in logs.
     pub name: String,
     /// The secret, at least 128 bits.
     pub secret: Secret<Arc<[u8]>>,
@@ -123,15 +123,15 @@ pub type NonceKey = Secret<[u8; 32]>;
 /// A relay address of the server.
 #[derive(Clone, Debug)]
 pub struct RelayAddress {
-    /// What relay sockets bind to.
+    /// Address that relay sockets bind to.
     pub local: IpAddr,
-    /// What clients are told: differs behind 1:1 NAT.
+    /// Address in XOR-RELAYED-ADDRESS: differs behind 1:1 NAT.
     pub public: IpAddr,
-    /// Which ports are in use, over all workers. Survives a reload with the address.
+    /// The ports in use, over all workers. Survives a reload with the address.
     pub ports: Arc<RelayPorts>,
 }
 
-/// How long things live.
+/// Lifetimes of allocations and their parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     /// An allocation without LIFETIME, and the least that is granted (RFC 8656 §7.2).
@@ -148,12 +148,12 @@ pub struct Lifetimes {
     pub reservation: Duration,
 }
 
-/// How many there may be.
+/// Limits of allocations and their parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
     /// Live allocations of one user; 0 is unlimited.
     pub allocations_per_user: u32,
-    /// Live allocations of one customer, whichever users they are of; 0 is unlimited.
+    /// Live allocations of one customer, over all users; 0 is unlimited.
     pub allocations_per_customer: u32,
     /// Live allocations of all users; 0 is bounded by ports alone.
     pub allocations_total: u32,
@@ -168,7 +168,7 @@ pub struct Quotas {
     pub bytes_per_second: u64,
 }
 
-/// Where to send clients instead (RFC 8489 §10).
+/// The server that clients are redirected to (RFC 8489 §10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlternateServer {
     /// For clients that came over IPv4.
@@ -185,6 +185,56 @@ pub struct UnauthenticatedBudget {
     /// Responses per second to one network (/24 of IPv4, /48 of IPv6) whose addresses may be forged, and as
     /// many to one customer (an address of IPv4, /64 of IPv6) whose address was proved; 0 is unlimited.
     pub per_second: u32,
+}
+
+impl Default for AuthPolicy {
+    fn default() -> Self {
+        Self {
+            open: false,
+            users: false,
+            secrets: Vec::new(),
+            expiry_at_refresh: false,
+            sha256: true,
+            userhash: false,
+            tokens: None,
+            nonce_key: Secret::new([0; 32]),
+        }
+    }
+}
+
+impl Default for Lifetimes {
+    /// The values of RFC 8656, and nonces of 10 minutes.
+    fn default() -> Self {
+        Self {
+            allocation_default: Duration::from_mins(10),
+            allocation_max: Duration::from_hours(1),
+            permission: Duration::from_mins(5),
+            channel: Duration::from_mins(10),
+            nonce: Duration::from_mins(10),
+            reservation: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Default for Quotas {
+    /// The defaults of the configuration.
+    fn default() -> Self {
+        Self {
+            allocations_per_user: 1000,
+            allocations_per_customer: 2000,
+            allocations_total: 0,
+            permissions: 128,
+            channels: 128,
+            new_peers_per_second: 100,
+            bytes_per_second: 0,
+        }
+    }
+}
+
+impl Default for UnauthenticatedBudget {
+    fn default() -> Self {
+        Self { per_second: 2000 }
+    }
 }
 
 impl Lifetimes {
@@ -213,7 +263,19 @@ impl TokenAuthority {
     }
 }
 
+/// The rules of one realm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RealmRules<'a> {
+    pub(crate) quotas: &'a Quotas,
+    pub(crate) peer_rules: &'a PeerRules,
+}
+
 impl Policy {
+    /// The rules of a realm. There is one today; an allocation made under its former name has its rules, too.
+    pub(crate) const fn of(&self, _realm: &Realm) -> RealmRules<'_> {
+        RealmRules { quotas: &self.quotas, peer_rules: &self.peer_rules }
+    }
+
     /// Relay addresses of one family.
     pub fn relay_of(&self, family: IpFamily) -> impl Iterator<Item = &RelayAddress> + Clone {
         self.relay.iter().filter(move |relay| IpFamily::of(relay.local) == family)

@@ -133,7 +133,8 @@ pub(crate) fn to_client(
         let five_tuple = allocation.path.five_tuple;
         let meta = meta_to_client(&five_tuple, packet.meta, peer.family())?;
         let size = with_headers(five_tuple.client.family(), 1, len as u64);
-        if !allocation.to_client.take(now, policy.quotas.bytes_per_second, size) {
+        let rate = policy.of(&allocation.grant.realm).quotas.bytes_per_second;
+        if !allocation.to_client.take(now, rate, size) {
             return Err(DropReason::Bandwidth);
         }
         let frame = frame(allocation, packet, random, header)?;
@@ -196,7 +197,8 @@ fn send_to_peer(
         meta_to_peer(&packet.path.five_tuple, packet.meta, peer.family(), payload.dont_fragment)?;
     let bytes = u64::from(payload.len);
     let size = with_headers(peer.family(), 1, bytes);
-    if !allocation.to_peer.take(packet.now, packet.policy.quotas.bytes_per_second, size) {
+    let rate = packet.policy.of(&allocation.grant.realm).quotas.bytes_per_second;
+    if !allocation.to_peer.take(packet.now, rate, size) {
         return Err(DropReason::Bandwidth);
     }
     allocation.traffic.to_peer_packets += 1;

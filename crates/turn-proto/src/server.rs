@@ -231,8 +231,9 @@ impl Server {
         bytes: u64,
     ) -> Option<Instant> {
         let slot = self.state.allocations.of_connection(connection)?;
-        let rate = self.policy.quotas.bytes_per_second;
-        self.state.allocations.get_mut(slot).carry(now.instant, rate, (direction, bytes))
+        let allocation = self.state.allocations.get_mut(slot);
+        let rate = self.policy.of(&allocation.grant.realm).quotas.bytes_per_second;
+        allocation.carry(now.instant, rate, (direction, bytes))
     }
 
     /// A connection with a peer has ended by itself: its peer, or its client, has closed it, or it broke.
@@ -304,8 +305,9 @@ impl Server {
     pub fn credit(&mut self, id: AllocationId, carried: Traffic) -> bool {
         let slot = self.state.allocations.of_id(id);
         if let Some(slot) = slot {
-            let rate = self.policy.quotas.bytes_per_second;
-            self.state.allocations.get_mut(slot).credit(&carried, rate);
+            let allocation = self.state.allocations.get_mut(slot);
+            let rate = self.policy.of(&allocation.grant.realm).quotas.bytes_per_second;
+            allocation.credit(&carried, rate);
         }
         slot.is_some()
     }

@@ -77,7 +77,7 @@ fn an_answer_has_the_method_and_the_transaction_of_its_request() {
 #[test]
 fn error_answers_fit_a_packet_of_576_bytes() {
     let mut policy = policy();
-    policy.realm = "r".repeat(127).into();
+    policy.realm = (*"r".repeat(127)).into();
     policy.software = Some("s".repeat(127).into());
     let mut world = World::with(policy);
     let mut client = Client::new(1000);

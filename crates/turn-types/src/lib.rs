@@ -18,6 +18,7 @@ mod labels;
 mod path;
 mod prefix;
 pub mod quantity;
+mod realm;
 mod secret;
 mod time;
 
@@ -27,5 +28,6 @@ pub use id::{AllocationId, ConnectionId, PendingId, RelayId, SocketId, WorkerId}
 pub use ip_meta::IpMeta;
 pub use path::{ClientPath, FiveTuple, RelayProtocol, Transport};
 pub use prefix::{Prefix, PrefixError};
+pub use realm::Realm;
 pub use secret::Secret;
 pub use time::{Instant, Now, UnixSeconds};

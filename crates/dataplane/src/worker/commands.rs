@@ -72,7 +72,7 @@ impl<N: Net> Worker<N> {
         let Self { cx, offload, .. } = self;
         match command {
             Command::FindUser { pending, realm, user } => {
-                let lookup = UserLookup { worker: cx.worker, pending, realm, user };
+                let lookup = UserLookup { worker: cx.worker, pending, realm: realm.into(), user };
                 let answer = match self.directory.find(lookup) {
                     Asked::Answered(answer) => answer,
                     Asked::Refused => UserAnswer::Unavailable,

@@ -26,8 +26,8 @@ use dataplane::{
 };
 use linux_net::{TcpListener, TcpOptions};
 use turn_proto::{
-    AllocationRecord, AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, RelayAddress,
-    RelayPorts, UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
+    AllocationRecord, AuthPolicy, PeerRules, Policy, Quotas, RelayAddress, RelayPorts,
+    UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
 };
 use turn_types::{AllocationId, Secret, WorkerId};
 
@@ -301,43 +301,16 @@ pub(crate) fn policy() -> Policy {
     let allow = ["127.0.0.2/32", "::1/128", "192.0.2.1/32"].map(|prefix| prefix.parse().unwrap());
     Policy {
         realm: REALM.into(),
-        software: None,
-        auth: AuthPolicy {
-            open: false,
-            users: true,
-            secrets: vec![],
-            expiry_at_refresh: false,
-            sha256: true,
-            userhash: false,
-            tokens: None,
-            nonce_key: Secret::new([9; 32]),
-        },
+        auth: AuthPolicy { users: true, nonce_key: Secret::new([9; 32]), ..AuthPolicy::default() },
         relay: vec![relay(local), relay(LOCALHOST_V6)],
-        ports: PortRange::DYNAMIC,
-        lifetimes: Lifetimes {
-            allocation_default: Duration::from_secs(600),
-            allocation_max: Duration::from_secs(3600),
-            permission: Duration::from_secs(300),
-            channel: Duration::from_secs(600),
-            nonce: Duration::from_secs(3600),
-            reservation: Duration::from_secs(30),
-        },
         quotas: Quotas {
             allocations_per_user: 0,
             allocations_per_customer: 0,
             new_peers_per_second: 0,
-            allocations_total: 0,
-            permissions: 100,
-            channels: 100,
-            bytes_per_second: 0,
+            ..Quotas::default()
         },
         peer_rules: PeerRules::new(&allow, &[], &[LOCALHOST, LOCALHOST_V6, local]),
-        alternate: None,
         unauthenticated: UnauthenticatedBudget { per_second: 0 },
-        mobility: false,
-        rfc5766_clients: false,
-        tcp_relaying: false,
-        rfc3489_clients: false,
-        discovery: Vec::new(),
+        ..Policy::default()
     }
 }

@@ -2,9 +2,7 @@ use super::nonce::mint;
 use super::*;
 use crate::credentials::grant::UserKeys;
 use crate::io::event::User;
-use crate::policy::peer_rules::PeerRules;
-use crate::policy::ports::PortRange;
-use crate::policy::{AuthPolicy, Lifetimes, Quotas, SharedSecret, UnauthenticatedBudget};
+use crate::policy::{AuthPolicy, Lifetimes, SharedSecret};
 use core::time::Duration;
 use std::string::{String, ToString};
 use std::vec::Vec;
@@ -24,47 +22,17 @@ fn secret(bytes: &[u8]) -> SharedSecret {
 }
 
 fn policy() -> Policy {
-    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     Policy {
         realm: REALM.into(),
-        software: None,
         auth: AuthPolicy {
-            open: false,
             users: true,
-            secrets: Vec::new(),
             expiry_at_refresh: true,
-            sha256: true,
             userhash: true,
-            tokens: None,
             nonce_key: Secret::new([3; 32]),
+            ..AuthPolicy::default()
         },
-        relay: Vec::new(),
-        ports: PortRange::DYNAMIC,
-        lifetimes: Lifetimes {
-            allocation_default: minutes(10),
-            allocation_max: minutes(60),
-            permission: minutes(5),
-            channel: minutes(10),
-            nonce: minutes(60),
-            reservation: minutes(1),
-        },
-        quotas: Quotas {
-            allocations_per_user: 0,
-            allocations_per_customer: 0,
-            new_peers_per_second: 0,
-            allocations_total: 0,
-            permissions: 8,
-            channels: 8,
-            bytes_per_second: 0,
-        },
-        peer_rules: PeerRules::new(&[], &[], &[]),
-        alternate: None,
-        unauthenticated: UnauthenticatedBudget { per_second: 0 },
-        mobility: false,
-        rfc5766_clients: false,
-        tcp_relaying: false,
-        rfc3489_clients: false,
-        discovery: Vec::new(),
+        lifetimes: Lifetimes { nonce: Duration::from_hours(1), ..Lifetimes::default() },
+        ..Policy::default()
     }
 }
 
@@ -397,6 +365,13 @@ fn a_userhash_names_a_user_where_it_is_offered() {
     assert_eq!(&*accepted(both(&policy, NOW, &ask(&policy), &ann())).0.user, "ann");
     policy.auth.userhash = false;
     assert_eq!(refused(&first(&policy, &ask(&policy))), Refusal::UnknownUser);
+}
+
+#[test]
+fn the_default_policy_lets_nobody_in() {
+    let policy = Policy { realm: REALM.into(), ..Policy::default() };
+    let refused = refused(&first(&policy, &Ask::by("ann", "right", &policy)));
+    assert_eq!(refused, Refusal::UnknownUser);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, Aes256Gcm, KeyInit as _};
 use sha2::{Digest as _, Sha256};
 use stun_wire::{AccessTokenBlock, value};
-use turn_types::{Secret, UnixSeconds};
+use turn_types::{Realm, Secret, UnixSeconds};
 use zeroize::Zeroizing;
 
 use crate::credentials::grant::{Grant, Keys, TokenKeys};
@@ -33,7 +33,7 @@ pub(super) const COTURN_KEY_LEN: usize = 16;
 
 /// Opens a token that was shown with the name of a key. Quotas count by token.
 pub(super) fn open(
-    (realm, authority): (&Arc<str>, &TokenAuthority),
+    (realm, authority): (&Realm, &TokenAuthority),
     kid: &str,
     token: &[u8],
     now: UnixSeconds,
@@ -46,7 +46,7 @@ pub(super) fn open(
     }
     let keys = TokenKeys { kid: Arc::clone(&key.kid), mac: Secret::new(block.mac_key.into()) };
     Ok(Grant {
-        realm: Arc::clone(realm),
+        realm: realm.clone(),
         user: Arc::clone(&key.kid),
         account: account(kid, block.mac_key),
         keys: Keys::Token(keys),

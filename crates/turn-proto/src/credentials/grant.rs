@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use stun_wire::{IntegrityKey, IntegrityKind};
-use turn_types::{Secret, UnixSeconds};
+use turn_types::{Realm, Secret, UnixSeconds};
 
 /// The long-term keys of a user (RFC 8489 §9.2.2). The password itself is never kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) struct Integrity {
 /// keeps the grant of its Allocate: keys, never a password (RFC 8656 §6).
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    pub(crate) realm: Arc<str>,
+    pub(crate) realm: Realm,
     /// The authenticated name; empty on an open relay.
     pub(crate) user: Arc<str>,
     /// Account of the quotas: the name without the time stamp of a time-limited one.
@@ -67,7 +67,7 @@ pub(crate) struct Grant {
 
 impl Grant {
     /// A client of an open relay.
-    pub(crate) fn anonymous(realm: Arc<str>) -> Self {
+    pub(crate) fn anonymous(realm: Realm) -> Self {
         Self {
             realm,
             user: Arc::default(),

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use turn_types::{ConnectionId, PeerAddr, PendingId, RelayId, RelayedAddr, WorkerId};
+use turn_types::{ConnectionId, PeerAddr, PendingId, Realm, RelayId, RelayedAddr, WorkerId};
 
 use super::route::{Route, RouteId};
 use super::worker::{BindRequest, Fetch, Question};
@@ -17,7 +17,7 @@ pub enum Command {
         /// To be repeated in the answer.
         pending: PendingId,
         /// The realm to look in.
-        realm: Arc<str>,
+        realm: Realm,
         /// Whom to look for.
         user: UserQuery,
     },

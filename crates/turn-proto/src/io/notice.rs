@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 
 use stun_wire::Method;
 use turn_types::{
-    AllocationId, ClientPath, FiveTuple, Instant, Prefix, RelayProtocol, RelayedAddr,
+    AllocationId, ClientPath, FiveTuple, Instant, Prefix, Realm, RelayProtocol, RelayedAddr,
 };
 
 /// Something worth telling.
@@ -55,7 +55,7 @@ pub struct AllocationRecord {
     /// The account that quotas count by: the user without the time stamp of a time-limited name.
     pub account: Arc<str>,
     /// The realm.
-    pub realm: Arc<str>,
+    pub realm: Realm,
     /// Client and server address.
     pub five_tuple: FiveTuple,
     /// Relayed addresses as clients are told them (behind 1:1 NAT the public ones): IPv4, IPv6.

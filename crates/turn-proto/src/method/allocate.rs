@@ -113,13 +113,13 @@ impl Allocate<'_> {
 
     fn take_quota(&self, own: &Authenticated<'_>) -> Result<QuotaLease, Refusal> {
         let Authenticated { request, grant, .. } = *own;
-        let quotas = &request.policy.quotas;
+        let quotas = request.policy.of(&grant.realm).quotas;
         let quota = AllocationQuota {
             per_account: grant.allocations_max.unwrap_or(quotas.allocations_per_user),
             per_customer: quotas.allocations_per_customer,
             total: quotas.allocations_total,
         };
-        let account = Account { realm: Arc::clone(&grant.realm), name: Arc::clone(&grant.account) };
+        let account = Account { realm: grant.realm.clone(), name: Arc::clone(&grant.account) };
         let customer = Prefix::customer(request.path.five_tuple.client.ip());
         self.registry.take_quota(account, customer, quota)
     }

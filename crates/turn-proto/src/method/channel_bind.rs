@@ -21,7 +21,7 @@ impl Permit<'_> {
         slot: Slot,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, responder, .. } = *own;
+        let Authenticated { request, grant, responder } = *own;
         let (policy, now, message) = (request.policy, request.now.instant, &request.message);
         let number = message
             .first(AttributeType::CHANNEL_NUMBER)
@@ -43,12 +43,12 @@ impl Permit<'_> {
         let free = allocation.channels.check(number, peer, now);
         free.map_err(|_conflict| Refusal::ChannelConflict)?;
         allocation.socket(peer.family(), now).ok_or(Refusal::PeerFamilyMismatch)?;
-        let ports = judge(policy, peer.ip(), named)
+        let ports = judge(policy, &grant.realm, peer.ip(), named)
             .filter(|ports| is_reachable(ports, peer.port()))
             .ok_or(Refusal::PeerForbidden)?;
         self.make_room(slot, now, policy, iter::once(peer.ip()))?;
         let channels = &self.allocations.get(slot).channels;
-        let limit = usize::try_from(policy.quotas.channels).unwrap_or(usize::MAX);
+        let limit = usize::try_from(policy.of(&grant.realm).quotas.channels).unwrap_or(usize::MAX);
         if channels.of_peer(peer, now).is_none() && channels.len() >= limit {
             return Err(Refusal::ChannelLimit);
         }

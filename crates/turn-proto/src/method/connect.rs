@@ -46,7 +46,7 @@ impl Connect<'_> {
         own: &Authenticated<'_>,
         slot: Slot,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, responder, .. } = *own;
+        let Authenticated { request, grant, responder } = *own;
         let (policy, now, message) = (request.policy, request.now.instant, &request.message);
         let allocation = self.allocations.get(slot);
         if allocation.protocol != RelayProtocol::Tcp {
@@ -65,7 +65,7 @@ impl Connect<'_> {
         // The relay itself listens where its connections leave from: it would call itself.
         let is_itself = socket.local.0 == peer.0;
         let relay = socket.relay;
-        judge(policy, peer.ip(), named)
+        judge(policy, &grant.realm, peer.ip(), named)
             .filter(|own| is_reachable_by_tcp(own, peer.port()) && !is_itself)
             .ok_or(Refusal::PeerForbidden)?;
         if !self.allocations.has_room_for_connection(slot) || self.pending.is_full_of_connects() {

@@ -32,7 +32,7 @@ impl Permit<'_> {
         slot: Slot,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, responder, .. } = *own;
+        let Authenticated { request, grant, responder } = *own;
         let (policy, now) = (request.policy, request.now.instant);
         let peers = named_peers(&request)?;
         let allocation = self.allocations.get(slot);
@@ -43,7 +43,8 @@ impl Permit<'_> {
         let permissions = peers
             .iter()
             .map(|peer| {
-                let own = judge(policy, peer.local, peer.named).ok_or(Refusal::PeerForbidden)?;
+                let own = judge(policy, &grant.realm, peer.local, peer.named);
+                let own = own.ok_or(Refusal::PeerForbidden)?;
                 Ok(Permission { ip: peer.local, expires, own })
             })
             .collect::<Result<Vec<_>, Refusal>>()?;
@@ -68,7 +69,8 @@ impl Permit<'_> {
         let allocation = self.allocations.get(slot);
         let held = &allocation.permissions;
         let new = ips.filter(|ip| !held.holds(*ip)).count();
-        let limit = usize::try_from(policy.quotas.permissions).unwrap_or(usize::MAX);
+        let limit = usize::try_from(policy.of(&allocation.grant.realm).quotas.permissions)
+            .unwrap_or(usize::MAX);
         if held.len() + new > limit {
             return Err(Refusal::PermissionLimit);
         }

@@ -45,6 +45,13 @@ pub struct PeerRules {
     own: [PrefixMap<()>; 2],
 }
 
+impl Default for PeerRules {
+    /// No rules of an operator: special-purpose addresses are denied.
+    fn default() -> Self {
+        Self::new(&[], &[], &[])
+    }
+}
+
 /// What an operator said about a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {

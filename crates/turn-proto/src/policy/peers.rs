@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use stun_wire::{TransactionId, value};
-use turn_types::PeerAddr;
+use turn_types::{PeerAddr, Realm};
 
 use super::Policy;
 use super::peer_rules::PeerAccess;
@@ -38,16 +38,22 @@ pub(crate) fn to_public(policy: &Policy, peer: PeerAddr) -> SocketAddr {
     own.map_or(peer.0, |relay| SocketAddr::new(relay.public, peer.port()))
 }
 
-/// Applies the peer rules to `local`, which the client named as `named`; `None` forbids it. An address of
+/// Applies the peer rules of a realm to `local`, which the client named as `named`; `None` forbids it. An address of
 /// ours is permitted with the ports that count as peers there.
-pub(crate) fn judge(policy: &Policy, local: IpAddr, named: IpAddr) -> Option<OwnPorts> {
+pub(crate) fn judge(
+    policy: &Policy,
+    realm: &Realm,
+    local: IpAddr,
+    named: IpAddr,
+) -> Option<OwnPorts> {
+    let rules = policy.of(realm).peer_rules;
     // A rule may be written for either form of an address behind 1:1 NAT.
     let public = to_public(policy, SocketAddr::new(local, 0).into()).ip();
-    let denied = |ip| ip != local && policy.peer_rules.judge(ip) == PeerAccess::Denied;
+    let denied = |ip| ip != local && rules.judge(ip) == PeerAccess::Denied;
     if denied(named) || denied(public) {
         return None;
     }
-    match policy.peer_rules.judge(local) {
+    match rules.judge(local) {
         PeerAccess::Allowed => Some(None),
         PeerAccess::OwnAddress => {
             let own = policy.relay.iter().find(|relay| relay.local == local)?;

@@ -233,7 +233,7 @@ impl State {
         }
         let key = (path.five_tuple, message.transaction_id());
         let pending = self.pending.insert(now.instant, key, Waiting::User(lookup));
-        let realm = Arc::clone(&policy.realm);
+        let realm = policy.realm.clone();
         self.outbox.command(Command::FindUser { pending, realm, user });
         if message.method() == Method::CONNECTION_BIND { Verdict::Hold } else { Verdict::Wait }
     }

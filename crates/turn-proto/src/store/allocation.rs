@@ -142,7 +142,7 @@ impl Allocation {
             id: self.id,
             user: Arc::clone(&self.grant.user),
             account: Arc::clone(&self.grant.account),
-            realm: Arc::clone(&self.grant.realm),
+            realm: self.grant.realm.clone(),
             five_tuple: self.path.five_tuple,
             relayed: self.relayed,
             created: self.created,

@@ -139,12 +139,13 @@ impl Allocations {
             return;
         }
         self.retain_sockets(slot, outbox, |ip, _| stays(ip));
+        let realm = self.get(slot).grant.realm.clone();
         self.judge_peers(slot, outbox, |ip| {
-            judge(policy, ip, to_public(policy, SocketAddr::new(ip, 0).into()).ip())
+            judge(policy, &realm, ip, to_public(policy, SocketAddr::new(ip, 0).into()).ip())
         });
         self.retain_connections(slot, outbox, |connection| {
             let peer = connection.peer;
-            judge(policy, peer.ip(), to_public(policy, peer).ip())
+            judge(policy, &realm, peer.ip(), to_public(policy, peer).ip())
                 .is_some_and(|own| is_reachable_by_tcp(&own, peer.port()))
         });
         self.update_routes(policy, now, slot, outbox);

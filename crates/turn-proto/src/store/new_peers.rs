@@ -53,7 +53,7 @@ impl NewPeers {
     ) -> Result<(), Refusal> {
         let client = allocation.path.five_tuple.client.ip();
         let account = &*allocation.grant.account;
-        let per_second = policy.quotas.new_peers_per_second;
+        let per_second = policy.of(&allocation.grant.realm).quotas.new_peers_per_second;
         if per_second == 0 || count == 0 {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
 
-use turn_types::{AllocationId, Instant, Prefix, RelayedAddr, WorkerId};
+use turn_types::{AllocationId, Instant, Prefix, Realm, RelayedAddr, WorkerId};
 
 use crate::io::notice::Refusal;
 use crate::limits::{RESERVATIONS_MAX, RESERVATIONS_PER_ACCOUNT_MAX};
@@ -48,7 +48,7 @@ struct Location {
 /// Key of a quota: a name within a realm.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Account {
-    pub(crate) realm: Arc<str>,
+    pub(crate) realm: Realm,
     /// Empty on an open relay, where only the total counts.
     pub(crate) name: Arc<str>,
 }

@@ -9,9 +9,8 @@ use stun_wire::{
     userhash, value,
 };
 use turn_proto::{
-    AuthPolicy, Lifetimes, PeerRules, Policy, PortRange, Quotas, Registry, RelayAddress,
-    RelayPorts, SharedRegistry, SharedSecret, UnauthenticatedBudget, User, UserAnswer, UserKeys,
-    UserQuery,
+    AuthPolicy, Lifetimes, PeerRules, Policy, Quotas, Registry, RelayAddress, RelayPorts,
+    SharedRegistry, SharedSecret, UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
 };
 use turn_types::{Secret, ServerAddr};
 
@@ -41,44 +40,27 @@ pub fn policy() -> Policy {
         realm: REALM.into(),
         software: Some("Turnpike".into()),
         auth: AuthPolicy {
-            open: false,
             users: true,
             secrets: vec![SharedSecret { name: "test".into(), secret: Secret::new(SECRET.into()) }],
             expiry_at_refresh: true,
-            sha256: true,
-            userhash: false,
-            tokens: None,
             nonce_key: Secret::new([42; 32]),
+            ..AuthPolicy::default()
         },
         relay: relay_ips()
             .map(|ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() })
             .to_vec(),
-        ports: PortRange::DYNAMIC,
-        lifetimes: Lifetimes {
-            allocation_default: Duration::from_secs(600),
-            allocation_max: Duration::from_secs(3600),
-            permission: Duration::from_secs(300),
-            channel: Duration::from_secs(600),
-            nonce: Duration::from_secs(900),
-            reservation: Duration::from_secs(30),
-        },
+        lifetimes: Lifetimes { nonce: Duration::from_mins(15), ..Lifetimes::default() },
         quotas: Quotas {
             allocations_per_user: 0,
             allocations_per_customer: 0,
             new_peers_per_second: 0,
-            allocations_total: 0,
             permissions: 32,
             channels: 32,
-            bytes_per_second: 0,
+            ..Quotas::default()
         },
         peer_rules: PeerRules::new(&allow, &[], &relay_ips()),
-        alternate: None,
         unauthenticated: UnauthenticatedBudget { per_second: 0 },
-        mobility: false,
-        rfc5766_clients: false,
-        tcp_relaying: false,
-        rfc3489_clients: false,
-        discovery: Vec::new(),
+        ..Policy::default()
     }
 }
 

@@ -77,44 +77,30 @@ pub fn policy() -> Policy {
         realm: REALM.into(),
         software: Some("Turnpike".into()),
         auth: AuthPolicy {
-            open: false,
             users: true,
-            secrets: Vec::new(),
-            expiry_at_refresh: false,
-            sha256: true,
             userhash: true,
-            tokens: None,
             nonce_key: Secret::new([9; 32]),
+            ..AuthPolicy::default()
         },
         relay: vec![relay(RELAY_V4), relay(RELAY_V6)],
-        ports: PortRange::DYNAMIC,
-        lifetimes: Lifetimes {
-            allocation_default: secs(600),
-            allocation_max: secs(3600),
-            permission: secs(300),
-            channel: secs(600),
-            nonce: secs(3600),
-            reservation: secs(30),
-        },
-        quotas: Quotas {
-            allocations_per_user: 0,
-            allocations_per_customer: 0,
-            new_peers_per_second: 0,
-            allocations_total: 0,
-            permissions: 64,
-            channels: 64,
-            bytes_per_second: 0,
-        },
+        lifetimes: Lifetimes { nonce: secs(3600), ..Lifetimes::default() },
+        quotas: Quotas { permissions: 64, channels: 64, ..UNLIMITED },
         peer_rules: rules(&[]),
-        alternate: None,
         unauthenticated: UnauthenticatedBudget { per_second: 0 },
-        mobility: false,
-        rfc5766_clients: false,
-        tcp_relaying: false,
-        rfc3489_clients: false,
-        discovery: Vec::new(),
+        ..Policy::default()
     }
 }
+
+/// No limits but those that have to be.
+pub const UNLIMITED: Quotas = Quotas {
+    allocations_per_user: 0,
+    allocations_per_customer: 0,
+    new_peers_per_second: 0,
+    allocations_total: 0,
+    permissions: 128,
+    channels: 128,
+    bytes_per_second: 0,
+};
 
 /// The same behind 1:1 NAT.
 pub fn behind_nat() -> Policy {

@@ -80,49 +80,31 @@ pub struct Oracle {
     pub relayed: BTreeMap<AllocationId, Traffic>,
 }
 
+const HOUR: Duration = Duration::from_hours(1);
+
 /// An open relay over these addresses, with any peer.
 pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
     let relay = |ip: &IpAddr| RelayAddress { local: *ip, public: *ip, ports: RelayPorts::new() };
     Policy {
         realm: "turn.example.org".into(),
-        software: None,
-        auth: AuthPolicy {
-            open: true,
-            users: false,
-            secrets: Vec::new(),
-            expiry_at_refresh: false,
-            sha256: true,
-            userhash: false,
-            tokens: None,
-            nonce_key: Secret::new([9; 32]),
-        },
+        auth: AuthPolicy { open: true, ..AuthPolicy::default() },
         relay: relays.iter().map(relay).collect(),
-        ports: PortRange::DYNAMIC,
         lifetimes: Lifetimes {
-            allocation_default: Duration::from_secs(3600),
-            allocation_max: Duration::from_secs(3600),
-            permission: Duration::from_secs(3600),
-            channel: Duration::from_secs(3600),
-            nonce: Duration::from_secs(3600),
-            reservation: Duration::from_secs(30),
+            allocation_default: HOUR,
+            permission: HOUR,
+            channel: HOUR,
+            ..Lifetimes::default()
         },
         quotas: Quotas {
             allocations_per_user: 0,
             allocations_per_customer: 0,
             new_peers_per_second: 0,
-            allocations_total: 0,
-            permissions: 64,
-            channels: 64,
-            bytes_per_second: 0,
+            ..Quotas::default()
         },
         peer_rules: rules(&[], own),
-        alternate: None,
         unauthenticated: UnauthenticatedBudget { per_second: 0 },
-        mobility: false,
         rfc5766_clients: true,
-        tcp_relaying: false,
-        rfc3489_clients: false,
-        discovery: Vec::new(),
+        ..Policy::default()
     }
 }
 

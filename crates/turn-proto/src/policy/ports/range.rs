@@ -55,6 +55,12 @@ impl PortRange {
     }
 }
 
+impl Default for PortRange {
+    fn default() -> Self {
+        Self::DYNAMIC
+    }
+}
+
 impl fmt::Display for PortRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.min, self.max)
