@@ -37,10 +37,6 @@ pub const WAITING_REQUEST_MAX: usize = 1500;
 /// relayed past one, it only is freed up to this much later.
 pub const TIMER_TICK: Duration = Duration::from_secs(1);
 
-/// Buckets of the timer wheel: with [`TIMER_TICK`] they span more than the hour that RFC 8656 §7.2
-/// names as the longest lifetime, so that each timer is looked at once.
-pub const TIMER_BUCKETS: usize = 4096;
-
 /// Notices kept for a listener that is slow; beyond it new ones are lost and counted, but for ends of
 /// allocations, which are the one record of what was used and are bounded by the allocations.
 pub const NOTICES_MAX: usize = 4096;
@@ -160,5 +156,4 @@ const _: () = assert!(
     USER_LOOKUP_WITHIN.as_secs() < PENDING_LIFETIME.as_secs(),
     "a user look-up is given up before its request is forgotten"
 );
-const _: () = assert!(TIMER_BUCKETS.is_multiple_of(64), "the wheel's bitmap has 64-bit words");
 const _: () = assert!(PEERS_PER_REQUEST_MAX <= PERMISSIONS_MAX as usize);

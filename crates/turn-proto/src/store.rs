@@ -18,5 +18,6 @@ pub(crate) mod pending_allocation;
 pub(crate) mod permission;
 pub(crate) mod registry;
 pub(crate) mod routes;
+pub(crate) mod snapshot;
 pub(crate) mod source_budget;
-mod timer_wheel;
+mod timers;

@@ -50,7 +50,7 @@ pub(crate) struct Integrity {
 
 /// Permission to use the server, proved by a password, a shared secret or an access token. An allocation
 /// keeps the grant of its Allocate: keys, never a password (RFC 8656 §6).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) realm: Realm,
     /// The authenticated name; empty on an open relay.

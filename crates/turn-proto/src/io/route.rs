@@ -43,7 +43,7 @@ pub struct Route {
 }
 
 /// The parts of an installed route that can change while its channel is bound.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InstalledRoute {
     own: bool,
     to_peer_until: Instant,

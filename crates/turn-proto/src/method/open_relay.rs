@@ -249,7 +249,7 @@ impl Allocate<'_> {
             attached: true,
             mobility,
             grant,
-            _quota: quota,
+            quota,
             created: now,
             transaction: responder.transaction,
             token,

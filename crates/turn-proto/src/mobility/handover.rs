@@ -17,15 +17,18 @@ use crate::io::verdict::{ReplyBuffer, Verdict};
 use crate::io::worker::{Fetch, Promise, Question, TicketRefresh, WorkerAnswer};
 use crate::limits::{MOVE_AGAIN_AFTER, MOVE_WITHIN};
 use crate::policy::Policy;
+use crate::policy::peers::judge_again;
 use crate::store::allocation::Allocation;
 use crate::store::expected_clients::ExpectedClient;
+use crate::store::snapshot::{Leases, Snapshot};
 use crate::store::mobility::Next;
 use crate::store::pending::{PendingMove, Waiting};
 
 /// An allocation on its way to another worker. Dropping it ends it and gives back what it holds.
 #[derive(Debug)]
 pub struct Departure {
-    allocation: Box<Allocation>,
+    snapshot: Box<Snapshot>,
+    leases: Leases,
     five_tuple: FiveTuple,
 }
 
@@ -35,13 +38,20 @@ pub type Renamed = (RelayId, RelayId);
 impl Departure {
     /// The relay sockets that go with it, by their names at the worker that it comes from.
     pub fn relays(&self) -> impl Iterator<Item = RelayId> {
-        self.allocation.sockets.iter().flatten().map(|socket| socket.relay)
+        self.snapshot.relays()
     }
 
     /// The allocation.
     #[must_use]
     pub fn allocation(&self) -> AllocationId {
-        self.allocation.id
+        self.snapshot.id
+    }
+
+    fn into_allocation(self, policy: &Policy) -> Option<Allocation> {
+        let Self { snapshot, leases, .. } = self;
+        let realm = snapshot.realm().clone();
+        let judge = |ip| judge_again(policy, &realm, ip);
+        Allocation::from_snapshot(*snapshot, leases, judge).ok()
     }
 }
 
@@ -156,8 +166,10 @@ impl Moves<'_> {
         now: Instant,
         departure: Departure,
     ) -> [Option<Renamed>; 2] {
-        let Departure { mut allocation, five_tuple } = departure;
+        let five_tuple = departure.five_tuple;
         let mut renamed = [None; 2];
+        // Within a process all snapshots are of one version.
+        let Some(mut allocation) = departure.into_allocation(policy) else { return renamed };
         for (socket, renamed) in allocation.sockets.iter_mut().zip(&mut renamed) {
             if let Some(socket) = socket {
                 let name = self.ids.next_relay();
@@ -232,13 +244,15 @@ impl Moves<'_> {
 
     pub(crate) fn depart(&mut self, fetch: &Fetch) -> Option<Departure> {
         let slot = self.allocations.of_id(fetch.allocation)?;
-        let allocation = self.allocations.remove_whole(slot);
-        Some(Departure { allocation, five_tuple: fetch.five_tuple })
+        let (snapshot, leases) = self.allocations.remove_whole(slot).into_snapshot();
+        let snapshot = Box::new(snapshot);
+        Some(Departure { snapshot, leases, five_tuple: fetch.five_tuple })
     }
 
     /// Takes an allocation back that could not leave.
     pub(crate) fn take_back(&mut self, policy: &Policy, now: Instant, departure: Departure) {
-        let slot = self.allocations.insert_whole(departure.allocation);
+        let Some(allocation) = departure.into_allocation(policy) else { return };
+        let slot = self.allocations.insert_whole(allocation);
         self.allocations.update_routes(policy, now, slot, self.outbox);
     }
 }

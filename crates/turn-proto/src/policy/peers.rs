@@ -68,6 +68,11 @@ pub(crate) fn judge(
     }
 }
 
+/// Applies the peer rules of a realm to an address that was permitted before.
+pub(crate) fn judge_again(policy: &Policy, realm: &Realm, local: IpAddr) -> Option<OwnPorts> {
+    judge(policy, realm, local, to_public(policy, SocketAddr::new(local, 0).into()).ip())
+}
+
 /// Returns true if a permitted peer may be connected to at this port, or connect from it.
 pub(crate) fn is_reachable_by_tcp(own: &OwnPorts, port: u16) -> bool {
     own.as_ref().is_none_or(|ports| ports.is_listening(port))

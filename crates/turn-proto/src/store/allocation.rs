@@ -41,7 +41,7 @@ pub(crate) struct Allocation {
     pub(crate) mobility: Option<Box<Mobility>>,
     pub(crate) grant: Grant,
     /// Counts against the user until the allocation is gone.
-    pub(crate) _quota: QuotaLease,
+    pub(crate) quota: QuotaLease,
     pub(crate) created: Instant,
     /// Of the Allocate that made it, to recognise a retransmission.
     pub(crate) transaction: TransactionId,

@@ -20,7 +20,7 @@ use super::connection::{PeerConnection, Phase};
 use super::mobility::Next;
 use super::outbox::Outbox;
 use super::permission::Permission;
-use super::timer_wheel::TimerWheel;
+use super::timers::Timers;
 use crate::io::command::TcpCommand;
 use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ALLOCATION_MAX};
 use crate::policy::peers::OwnPorts;
@@ -61,7 +61,7 @@ pub(crate) struct Allocations {
     last_client: Option<(FiveTuple, Slot)>,
     last_peer: Option<(PeerKey, Slot)>,
     /// One timer per slot, at the next deadline in its allocation.
-    timers: TimerWheel,
+    timers: Timers,
     /// The driver wants routes.
     has_routes: bool,
 }
@@ -78,7 +78,7 @@ impl Allocations {
             by_connection: HashMap::with_hasher(hasher),
             last_client: None,
             last_peer: None,
-            timers: TimerWheel::new(),
+            timers: Timers::default(),
             has_routes,
         }
     }
@@ -247,7 +247,7 @@ impl Allocations {
     }
 
     /// Takes an allocation out as it is, for another worker.
-    pub(crate) fn remove_whole(&mut self, slot: Slot) -> Box<Allocation> {
+    pub(crate) fn remove_whole(&mut self, slot: Slot) -> Allocation {
         let allocation = self.vacate(slot);
         for socket in allocation.sockets.iter().flatten() {
             self.by_relay.remove(&socket.relay);
@@ -255,12 +255,12 @@ impl Allocations {
                 self.by_peer.remove(&PeerKey::any_port(socket.relay, permission.ip));
             }
         }
-        allocation
+        *allocation
     }
 
     /// Adds an allocation as it was elsewhere, with its permissions.
-    pub(crate) fn insert_whole(&mut self, allocation: Box<Allocation>) -> Slot {
-        let slot = self.insert(*allocation);
+    pub(crate) fn insert_whole(&mut self, allocation: Allocation) -> Slot {
+        let slot = self.insert(allocation);
         let Self { slots, by_peer, .. } = self;
         let Some(allocation) = slots[slot as usize].as_deref() else { return slot };
         for permission in allocation.permissions.iter() {

@@ -23,7 +23,7 @@ pub(crate) const fn with_headers(sent_over: IpFamily, packets: u64, payload: u64
 
 /// Bytes that may still pass. It fills at the rate of the policy and holds one second's worth, but
 /// never less than the largest packet, so that a low rate slows traffic and does not cut it off.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
     bytes: u64,
     filled: Instant,

@@ -83,19 +83,19 @@ impl Channels {
         mut gone: impl FnMut(&Channel),
     ) {
         let before = self.by_number.len();
-        self.by_number.retain_mut(|channel| {
-            let kept = keep(channel);
-            if !kept {
-                gone(channel);
-            }
-            kept
-        });
+        let removed = self.by_number.extract_if(.., |channel| !keep(channel));
+        removed.for_each(|channel| gone(&channel));
         if self.by_number.len() != before {
             let left = &self.by_number;
             self.by_peer.retain(|(_, number)| {
                 left.binary_search_by(|c| c.number.get().cmp(number)).is_ok()
             });
         }
+    }
+
+    /// All of them, by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Channel> {
+        self.by_number.iter()
     }
 
     /// All of them, by number, to be changed in anything but number and peer.

@@ -19,7 +19,7 @@ pub(crate) enum Phase {
 }
 
 /// A connection with a peer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerConnection {
     pub(crate) id: ConnectionId,
     pub(crate) peer: PeerAddr,
@@ -86,15 +86,10 @@ impl PeerConnections {
     pub(crate) fn retain(
         &mut self,
         mut keep: impl FnMut(&PeerConnection) -> bool,
-        mut gone: impl FnMut(ConnectionId),
+        gone: impl FnMut(ConnectionId),
     ) {
-        self.list.retain(|connection| {
-            let kept = keep(connection);
-            if !kept {
-                gone(connection.id);
-            }
-            kept
-        });
+        let removed = self.list.extract_if(.., |connection| !keep(connection));
+        removed.map(|connection| connection.id).for_each(gone);
     }
 
     /// The next deadline.

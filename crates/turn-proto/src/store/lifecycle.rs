@@ -2,7 +2,7 @@
 //! belongs to it.
 
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use core::time::Duration;
 
 use turn_types::{ConnectionId, FiveTuple, Instant, IpFamily, Now};
@@ -16,7 +16,7 @@ use crate::io::command::TcpCommand;
 use crate::io::notice::{EndReason, Refusal};
 use crate::io::worker::RefreshRequest;
 use crate::policy::Policy;
-use crate::policy::peers::{is_reachable_by_tcp, judge, to_public};
+use crate::policy::peers::{is_reachable_by_tcp, judge_again};
 
 impl Allocations {
     /// The allocation of a 5-tuple, unless it has expired; one that has is ended on the way.
@@ -140,12 +140,10 @@ impl Allocations {
         }
         self.retain_sockets(slot, outbox, |ip, _| stays(ip));
         let realm = self.get(slot).grant.realm.clone();
-        self.judge_peers(slot, outbox, |ip| {
-            judge(policy, &realm, ip, to_public(policy, SocketAddr::new(ip, 0).into()).ip())
-        });
+        self.judge_peers(slot, outbox, |ip| judge_again(policy, &realm, ip));
         self.retain_connections(slot, outbox, |connection| {
             let peer = connection.peer;
-            judge(policy, &realm, peer.ip(), to_public(policy, peer).ip())
+            judge_again(policy, &realm, peer.ip())
                 .is_some_and(|own| is_reachable_by_tcp(&own, peer.port()))
         });
         self.update_routes(policy, now, slot, outbox);

@@ -44,15 +44,10 @@ impl Permissions {
     pub(crate) fn retain(
         &mut self,
         mut keep: impl FnMut(&mut Permission) -> bool,
-        mut gone: impl FnMut(IpAddr),
+        gone: impl FnMut(IpAddr),
     ) {
-        self.sorted.retain_mut(|permission| {
-            let kept = keep(permission);
-            if !kept {
-                gone(permission.ip);
-            }
-            kept
-        });
+        let removed = self.sorted.extract_if(.., |permission| !keep(permission));
+        removed.map(|permission| permission.ip).for_each(gone);
     }
 
     /// All of them.

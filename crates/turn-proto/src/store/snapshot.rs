@@ -1,0 +1,352 @@
+//! An allocation written out as plain data, and read back: for a move to another worker, later for a restart.
+//!
+//! Data is one part, and what the allocation holds of this process is the other: leases of ports, of its place in
+//! the quota, and of its registered location. Relay sockets go beside it, by their names.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use stun_wire::{ChannelNumber, TransactionId};
+use turn_types::{
+    AllocationId, ClientPath, Instant, IpFamily, PeerAddr, Realm, RelayId, RelayProtocol,
+    RelayedAddr,
+};
+
+use super::allocation::{Allocation, RelaySocket};
+use super::bandwidth::Bucket;
+use super::channel::{Channel, Channels};
+use super::connection::{PeerConnection, PeerConnections};
+use super::mobility::{Answered, Mobility, Next};
+use super::permission::{Permission, Permissions};
+use super::registry::{LocationLease, QuotaLease};
+use crate::credentials::grant::Grant;
+use crate::credentials::ticket::Ticket;
+use crate::io::notice::{Refusal, Traffic};
+use crate::io::route::InstalledRoute;
+use crate::policy::peers::OwnPorts;
+use crate::policy::ports::PortLease;
+
+/// Version of [`Snapshot`]: another one for each change of its fields or their meaning.
+const VERSION: u32 = 1;
+
+/// The data of an allocation.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Snapshot {
+    version: u32,
+    pub(crate) id: AllocationId,
+    path: ClientPath,
+    attached: bool,
+    mobility: Option<MobilityData>,
+    grant: Grant,
+    created: Instant,
+    transaction: TransactionId,
+    token: Option<[u8; 8]>,
+    address_error: Option<(IpFamily, Refusal)>,
+    relayed: [Option<RelayedAddr>; 2],
+    sockets: [Option<SocketData>; 2],
+    permissions: Vec<(IpAddr, Instant)>,
+    channels: Vec<ChannelData>,
+    protocol: RelayProtocol,
+    connections: Vec<PeerConnection>,
+    traffic: Traffic,
+    to_peer: Bucket,
+    to_client: Bucket,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct MobilityData {
+    ticket: Ticket,
+    serial: u32,
+    next: Option<Next>,
+    answered: Option<Answered>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SocketData {
+    relay: RelayId,
+    local: RelayedAddr,
+    expires: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ChannelData {
+    number: ChannelNumber,
+    peer: PeerAddr,
+    expires: Instant,
+    route: Option<InstalledRoute>,
+}
+
+/// The leases of an allocation; what they are for is free again when they are dropped.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    ports: [Option<PortLease>; 2],
+    quota: QuotaLease,
+    location: Option<LocationLease>,
+}
+
+/// The snapshot has another version, or leases that do not fit it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unreadable;
+
+impl Snapshot {
+    pub(crate) const fn realm(&self) -> &Realm {
+        &self.grant.realm
+    }
+
+    /// The names of the relay sockets.
+    pub(crate) fn relays(&self) -> impl Iterator<Item = RelayId> {
+        self.sockets.iter().flatten().map(|socket| socket.relay)
+    }
+}
+
+impl Allocation {
+    /// Takes an allocation apart.
+    pub(crate) fn into_snapshot(self) -> (Snapshot, Leases) {
+        let Self { permissions, channels, connections, .. } = &self;
+        let permissions = permissions.iter().map(|held| (held.ip, held.expires)).collect();
+        let channels = channels.iter().map(|channel| {
+            let Channel { number, peer, expires, route, own: _ } = *channel;
+            ChannelData { number, peer, expires, route }
+        });
+        let channels = channels.collect();
+        let connections = connections.iter().copied().collect();
+        let (mut ports, mut sockets) = ([None, None], [None, None]);
+        for (index, socket) in self.sockets.into_iter().enumerate() {
+            if let Some(RelaySocket { relay, local, lease, expires }) = socket {
+                ports[index] = Some(lease);
+                sockets[index] = Some(SocketData { relay, local, expires });
+            }
+        }
+        let (mobility, location) = match self.mobility {
+            Some(mobility) => {
+                let Mobility { ticket, serial, location, next, answered } = *mobility;
+                (Some(MobilityData { ticket, serial, next, answered }), Some(location))
+            }
+            None => (None, None),
+        };
+        let snapshot = Snapshot {
+            version: VERSION,
+            id: self.id,
+            path: self.path,
+            attached: self.attached,
+            mobility,
+            grant: self.grant,
+            created: self.created,
+            transaction: self.transaction,
+            token: self.token,
+            address_error: self.address_error,
+            relayed: self.relayed,
+            sockets,
+            permissions,
+            channels,
+            protocol: self.protocol,
+            connections,
+            traffic: self.traffic,
+            to_peer: self.to_peer,
+            to_client: self.to_client,
+        };
+        (snapshot, Leases { ports, quota: self.quota, location })
+    }
+
+    /// Puts an allocation together again. `judge` returns `None` for the address of a forbidden peer, whose
+    /// permission and channels are left out, and the ports of an address of ours.
+    pub(crate) fn from_snapshot(
+        snapshot: Snapshot,
+        leases: Leases,
+        judge: impl Fn(IpAddr) -> Option<OwnPorts>,
+    ) -> Result<Self, Unreadable> {
+        if snapshot.version != VERSION {
+            return Err(Unreadable);
+        }
+        let mut sockets = [None, None];
+        for (index, (data, lease)) in snapshot.sockets.into_iter().zip(leases.ports).enumerate() {
+            sockets[index] = match (data, lease) {
+                (Some(SocketData { relay, local, expires }), Some(lease)) => {
+                    Some(RelaySocket { relay, local, lease, expires })
+                }
+                (None, None) => None,
+                (Some(_), None) | (None, Some(_)) => return Err(Unreadable),
+            };
+        }
+        let mobility = match (snapshot.mobility, leases.location) {
+            (Some(MobilityData { ticket, serial, next, answered }), Some(location)) => {
+                Some(Box::new(Mobility { ticket, serial, location, next, answered }))
+            }
+            (None, None) => None,
+            (Some(_), None) | (None, Some(_)) => return Err(Unreadable),
+        };
+        let mut permissions = Permissions::default();
+        for (ip, expires) in snapshot.permissions {
+            if let Some(own) = judge(ip) {
+                permissions.install(Permission { ip, expires, own });
+            }
+        }
+        let mut channels = Channels::default();
+        for ChannelData { number, peer, expires, route } in snapshot.channels {
+            if let Some(own) = judge(peer.ip()) {
+                channels.bind(Channel { number, peer, expires, own, route }, |_| ());
+            }
+        }
+        let mut connections = PeerConnections::default();
+        for connection in snapshot.connections {
+            connections.add(connection);
+        }
+        Ok(Self {
+            id: snapshot.id,
+            path: snapshot.path,
+            attached: snapshot.attached,
+            mobility,
+            grant: snapshot.grant,
+            quota: leases.quota,
+            created: snapshot.created,
+            transaction: snapshot.transaction,
+            token: snapshot.token,
+            address_error: snapshot.address_error,
+            relayed: snapshot.relayed,
+            sockets,
+            permissions,
+            channels,
+            protocol: snapshot.protocol,
+            connections,
+            traffic: snapshot.traffic,
+            to_peer: snapshot.to_peer,
+            to_client: snapshot.to_client,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::ports::{PortRange, PortRequirement, RelayPorts};
+    use crate::store::registry::{
+        Account, AllocationQuota, Registry, RegistryHandle, SharedRegistry,
+    };
+    use alloc::sync::Arc;
+    use core::time::Duration;
+    use std::sync::Mutex;
+    use std::vec;
+    use turn_types::{
+        ClientAddr, ConnectionId, FiveTuple, Prefix, Secret, ServerAddr, SocketId, Transport, WorkerId,
+    };
+
+    #[derive(Default)]
+    struct Shared(Mutex<Registry>);
+
+    impl SharedRegistry for Shared {
+        fn with(&self, f: &mut dyn FnMut(&mut Registry)) {
+            f(&mut self.0.lock().unwrap());
+        }
+    }
+
+    const END: Instant = Instant::from_nanos(600_000_000_000);
+
+    fn peer(last: u8) -> PeerAddr {
+        PeerAddr(([198, 51, 100, last], 7).into())
+    }
+
+    /// An allocation with something in each of its fields.
+    fn allocation(registry: &RegistryHandle, ports: &Arc<RelayPorts>) -> Allocation {
+        let id = AllocationId::new(WorkerId(3), 9);
+        let (realm, name) = (Realm::from("example.org"), Arc::from("ann"));
+        let quota = AllocationQuota { per_account: 0, per_customer: 0, total: 0 };
+        let account = Account { realm: realm.clone(), name };
+        let customer = Prefix::customer([192, 0, 2, 1].into());
+        let (lease, _) = ports.claim(PortRange::DYNAMIC, PortRequirement::Any, 7).unwrap();
+        let five_tuple = FiveTuple {
+            transport: Transport::Udp,
+            client: ClientAddr(([192, 0, 2, 1], 5000).into()),
+            server: ServerAddr(([203, 0, 113, 1], 3478).into()),
+        };
+        let path = ClientPath { five_tuple, socket: SocketId(2) };
+        let local = RelayedAddr(([203, 0, 113, 1], lease.port()).into());
+        let mut mobility =
+            Mobility::new(&Secret::new([7; 32]), registry.locate(id, WorkerId(3)));
+        mobility.next = Some(Next::Worker(WorkerId(1), five_tuple));
+        let transaction = TransactionId([5; 12]);
+        mobility.answered = Some(Answered { five_tuple, transaction, serial: 0, lifetime: 600 });
+        let mut permissions = Permissions::default();
+        permissions.install(Permission { ip: peer(1).ip(), expires: END, own: None });
+        permissions.install(Permission { ip: peer(2).ip(), expires: END, own: None });
+        let mut channels = Channels::default();
+        let route = InstalledRoute::default();
+        for (raw, last) in [(0x4001, 1), (0x4000, 2)] {
+            let number = ChannelNumber::new(raw).unwrap();
+            let channel =
+                Channel { number, peer: peer(last), expires: END, own: None, route: Some(route) };
+            channels.bind(channel, |_| ());
+        }
+        let mut connections = PeerConnections::default();
+        connections.add(PeerConnection::unbound(ConnectionId(4), peer(1), Instant::ZERO));
+        let mut to_peer = Bucket::new(Instant::ZERO);
+        to_peer.draw(1000, 10);
+        Allocation {
+            id,
+            path,
+            attached: true,
+            mobility: Some(Box::new(mobility)),
+            grant: Grant::anonymous(realm),
+            quota: registry.take_quota(account, customer, quota).unwrap(),
+            created: Instant::ZERO + Duration::from_secs(1),
+            transaction,
+            token: Some([8; 8]),
+            address_error: Some((IpFamily::V6, Refusal::PortsExhausted)),
+            relayed: [Some(local), None],
+            sockets: [
+                Some(RelaySocket { relay: RelayId(6), local, lease, expires: END }),
+                None,
+            ],
+            permissions,
+            channels,
+            protocol: RelayProtocol::Udp,
+            connections,
+            traffic: Traffic { to_peer_bytes: 11, ..Traffic::default() },
+            to_peer,
+            to_client: Bucket::new(END),
+        }
+    }
+
+    #[test]
+    fn an_allocation_reads_back_as_it_was_written() {
+        let registry = RegistryHandle::new(Arc::new(Shared::default()));
+        let ports = RelayPorts::new();
+        let allocation = allocation(&registry, &ports);
+        let id = allocation.id;
+        let (written, leases) = allocation.into_snapshot();
+        assert_eq!(written.relays().collect::<Vec<_>>(), vec![RelayId(6)]);
+        let again = Allocation::from_snapshot(written.clone(), leases, |_| Some(None)).unwrap();
+        assert_eq!(again.expires(), Some(END));
+        let (read, leases) = again.into_snapshot();
+        assert_eq!(read, written);
+        // Its leases are the same as before.
+        assert_eq!((ports.used(), registry.location_of(id)), (1, Some(WorkerId(3))));
+        drop(leases);
+        assert_eq!((ports.used(), registry.location_of(id)), (0, None));
+    }
+
+    #[test]
+    fn a_peer_that_is_forbidden_by_now_is_left_out() {
+        let registry = RegistryHandle::new(Arc::new(Shared::default()));
+        let (snapshot, leases) = allocation(&registry, &RelayPorts::new()).into_snapshot();
+        let judge = |ip| (ip != peer(2).ip()).then_some(None);
+        let read = Allocation::from_snapshot(snapshot, leases, judge).unwrap();
+        assert_eq!((read.permissions.len(), read.channels.len()), (1, 1));
+        assert!(read.channels.of_peer(peer(1), Instant::ZERO).is_some());
+    }
+
+    #[test]
+    fn another_version_and_missing_leases_are_refused() {
+        let registry = RegistryHandle::new(Arc::new(Shared::default()));
+        let ports = RelayPorts::new();
+        let (mut snapshot, leases) = allocation(&registry, &ports).into_snapshot();
+        snapshot.version += 1;
+        let read = Allocation::from_snapshot(snapshot, leases, |_| Some(None));
+        assert_eq!(read.map(|_| ()), Err(Unreadable));
+        let (snapshot, mut leases) = allocation(&registry, &ports).into_snapshot();
+        leases.ports = [None, None];
+        let read = Allocation::from_snapshot(snapshot, leases, |_| Some(None));
+        assert_eq!(read.map(|_| ()), Err(Unreadable));
+        assert_eq!(ports.used(), 0, "nothing of it stays");
+    }
+}
