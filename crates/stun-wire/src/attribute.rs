@@ -136,7 +136,7 @@ attribute_types! {
 }
 
 impl AttributeType {
-    /// Whether a message must not be processed by someone who does not know this type:
+    /// Returns true if a message must not be processed without understanding this type:
     /// 0x0000..=0x7FFF (RFC 8489 §14).
     #[must_use]
     pub const fn is_comprehension_required(self) -> bool {
@@ -177,7 +177,7 @@ impl<'a> Attributes<'a> {
         Self { rest: bytes }
     }
 
-    /// Whether everything was walked; false after `None` if an attribute ran past the end.
+    /// Returns true if everything was walked; false after `None` if an attribute ran past the end.
     pub(crate) const fn is_exhausted(&self) -> bool {
         self.rest.is_empty()
     }

@@ -14,7 +14,7 @@ use crate::value::{self, AccessToken, ChangeRequest, Icmp, PasswordAlgorithm};
 
 /// A message in the making.
 ///
-/// What does not fit the buffer, or the 16-bit length fields, is remembered, and the message then
+/// A value too long for the buffer, or for the 16-bit length fields, is remembered, and the message then
 /// has no end: `finish` and its like return `None`.
 #[derive(Debug)]
 #[must_use = "a message without its end has a wrong length field"]
@@ -63,7 +63,7 @@ impl<'b> MessageBuilder<'b> {
         self.parts(kind, &[value])
     }
 
-    /// An attribute whose value is these parts, one behind the other.
+    /// An attribute with these parts as its value, one behind the other.
     fn parts(&mut self, kind: AttributeType, parts: &[&[u8]]) -> &mut Self {
         self.len = self.len.and_then(|at| write_attribute(self.out, at, kind, parts));
         self
@@ -304,7 +304,7 @@ impl<'b> MessageBuilder<'b> {
         }
     }
 
-    /// What an integrity attribute with this many bytes covers, the length field already counting
+    /// The bytes that an integrity attribute of this length covers, the length field already counting
     /// the attribute (RFC 8489 §14.5).
     fn covered(&mut self, value_len: usize) -> Option<&[u8]> {
         let at = self.len?;
@@ -321,7 +321,7 @@ impl<'b> MessageBuilder<'b> {
         Some(())
     }
 
-    /// An attribute whose value is a list of entries of one size.
+    /// An attribute with a list of entries of one size as its value.
     fn words<const N: usize>(
         &mut self,
         kind: AttributeType,

@@ -58,7 +58,7 @@ pub struct ChannelData<'a> {
     pub data: &'a [u8],
 }
 
-/// Reads a datagram as ChannelData. What follows the data is padding and ignored (RFC 8656 §12.5:
+/// Reads a datagram as ChannelData. Bytes behind the data are padding and ignored (RFC 8656 §12.5:
 /// optional over UDP), so a piece of a stream can be read the same way.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What stands in front of the payload in a Data indication (RFC 8656 §11.3), written apart from it
+//! The bytes before the payload in a Data indication (RFC 8656 §11.3), written apart from it
 //! so that relayed data need not be copied.
 
 use core::net::SocketAddr;

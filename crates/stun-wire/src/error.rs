@@ -1,4 +1,4 @@
-//! What can be wrong with bytes. The sender is at fault, always; one variant per broken rule.
+//! Errors in received bytes: always the sender's fault; one variant per broken rule.
 
 use core::fmt;
 

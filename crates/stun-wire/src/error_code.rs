@@ -1,4 +1,4 @@
-//! The registry of STUN error codes: what each is called.
+//! The registry of STUN error codes, with their reason phrases.
 
 /// The registered reason phrase of an error code (RFC 8489 §18.4, RFC 8656 §19, RFC 6062 §6.3,
 /// RFC 8016 §7, RFC 8445 §15.2). Empty for a code that the registry does not know.

@@ -13,13 +13,13 @@ pub const MAGIC_COOKIE: u32 = 0x2112_A442;
 pub const MESSAGE_LEN_MAX: usize = HEADER_LEN + 65532;
 
 /// `len` rounded up to the four bytes to which attributes, and ChannelData on a stream, are padded.
-/// `len` is at most what a 16-bit length field holds, plus a header.
+/// `len` is at most the maximum of a 16-bit length field, plus a header.
 #[must_use]
 pub const fn padded_len(len: usize) -> usize {
     len.next_multiple_of(4)
 }
 
-/// What a message does: request, indication, success or error (RFC 8489 §5).
+/// Class of a message: request, indication, success or error (RFC 8489 §5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Class {
     /// Asks for an answer (0b00).
@@ -139,7 +139,7 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<&[u8], ParseError> {
     }
 }
 
-/// The length field: a multiple of four, and exactly what is there.
+/// The length field: a multiple of four, and exactly the bytes behind the header.
 pub(crate) fn check_length(bytes: &[u8]) -> Result<(), ParseError> {
     let &[_, _, l0, l1, ..] = bytes else {
         return Err(ParseError::TooShort);

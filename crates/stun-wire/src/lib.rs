@@ -1,14 +1,14 @@
 //! Bytes <-> messages: the formats of RFC 8489 (STUN) and RFC 8656 (TURN).
 //!
 //! This crate accepts whatever is well formed and judges nothing: whether an attribute may stand
-//! in a message, whether a user may relay, which error answers what, is for the caller. It panics
+//! in a message, whether a user may relay, which error is the answer, is for the caller. It panics
 //! on no input, reads no clock, draws no randomness, and copies no payload.
 //!
 //! In the order a packet meets them:
 //! - [`classify`] looks at the first byte of a datagram; [`next_message`] cuts a byte stream.
 //! - [`Message::parse`] checks the structure once; everything read later cannot fail to be there.
 //! - [`value`] turns attribute values into numbers, addresses and text.
-//! - [`IntegrityKey`] and [`Message::verify`] prove who sent it; the keys come from
+//! - [`IntegrityKey`] and [`Message::verify`] prove the sender; the keys come from
 //!   [`long_term_key_md5`], [`long_term_key_sha256`] and [`userhash`].
 //! - [`MessageBuilder`] writes the answer into the caller's buffer.
 //! - [`channel_data`], [`write_channel_header`] and [`write_data_header`] carry relayed payload.

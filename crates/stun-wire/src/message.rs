@@ -12,7 +12,7 @@ use crate::header::{
 };
 use crate::integrity::{IntegrityKey, SHA1_LEN, SHA256_LEN};
 
-/// How many unknown attributes [`Message::unknown_required`] names: a message of 64 KiB has room for
+/// Most unknown attributes that [`Message::unknown_required`] names: a message of 64 KiB has room for
 /// 16,000, which neither fit an answer (RFC 8489 §6.1 wants it under 548 bytes) nor are worth the
 /// time to tell apart. 64 of them take 128 bytes.
 pub const UNKNOWN_REQUIRED_MAX: usize = 64;
@@ -28,7 +28,7 @@ pub struct Message<'a> {
     layout: Layout,
 }
 
-/// Where the attributes with a place of their own stand: offsets from the start of the message, of
+/// The attributes with a place of their own: offsets from the start of the message, of
 /// the attribute's own header; 0 where there is none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Layout {
@@ -49,7 +49,7 @@ pub struct Integrity<'a> {
 }
 
 impl Integrity<'_> {
-    /// Whether there is either.
+    /// Returns true if there is either.
     #[must_use]
     pub const fn is_present(&self) -> bool {
         self.sha1.is_some() || self.sha256.is_some()
@@ -110,7 +110,7 @@ impl<'a> Message<'a> {
     }
 
     /// The attributes that count, in order: those in front of the first integrity attribute
-    /// (RFC 8489 §9: what follows it is ignored). The integrity attributes and FINGERPRINT are not
+    /// (RFC 8489 §9: later ones are ignored). The integrity attributes and FINGERPRINT are not
     /// among them.
     #[must_use]
     pub fn attributes(&self) -> Attributes<'a> {
@@ -157,13 +157,13 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Whether FINGERPRINT is present, and therefore right.
+    /// Returns true if FINGERPRINT is present, and therefore right.
     #[must_use]
     pub const fn has_fingerprint(&self) -> bool {
         self.layout.fingerprint != 0
     }
 
-    /// Whether the message was made by someone who has `key`, in constant time. With both
+    /// Verifies the message with `key`, in constant time. With both
     /// attributes present MESSAGE-INTEGRITY-SHA256 alone decides (RFC 8489 §9.2.4); it must be the
     /// full 32 bytes, since TURN allows no truncation (§14.6). False without either.
     #[must_use]
@@ -183,7 +183,7 @@ impl<'a> Message<'a> {
         key.hmac_sha256(&[&header, body]).ct_eq(value).into()
     }
 
-    /// Whether MESSAGE-INTEGRITY is right, whatever else is there.
+    /// Returns true if MESSAGE-INTEGRITY is right, apart from all else.
     fn verify_sha1(&self, key: &IntegrityKey) -> bool {
         let Some(value) = self.value_at(self.layout.sha1).filter(|v| v.len() == SHA1_LEN) else {
             return false;
@@ -194,7 +194,7 @@ impl<'a> Message<'a> {
         key.hmac_sha1(&[&header, body]).ct_eq(value).into()
     }
 
-    /// What the integrity attribute at `at` covers: the header with the length as if the message
+    /// The bytes that the integrity attribute at `at` covers: the header with the length as if the message
     /// ended behind that attribute, and everything up to it (RFC 8489 §14.5).
     fn hashed(&self, at: u32, value_len: usize) -> Option<([u8; HEADER_LEN], &'a [u8])> {
         let at = offset(at);
@@ -204,7 +204,7 @@ impl<'a> Message<'a> {
         Some((header, self.bytes.get(HEADER_LEN..at)?))
     }
 
-    /// The value of the attribute whose header stands at `at`.
+    /// The value of the attribute with its header at `at`.
     fn value_at(&self, at: u32) -> Option<&'a [u8]> {
         if at == 0 {
             return None;

@@ -42,7 +42,7 @@ impl SecurityFeatures {
         cookie
     }
 
-    /// What a nonce announces; `None` if it does not begin with a cookie, as the nonces of
+    /// The features that a nonce announces; `None` if it does not begin with a cookie, as the nonces of
     /// RFC 5389 servers. Bits that are not assigned are ignored.
     #[must_use]
     pub fn of_nonce(nonce: &str) -> Option<Self> {

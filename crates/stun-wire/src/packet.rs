@@ -1,7 +1,7 @@
 //! First look at a datagram: which protocol is it? By its first byte alone (RFC 7983 §7, RFC 8656
 //! §12).
 
-/// What the first byte of a datagram says it is.
+/// Kind of a datagram by its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PacketKind {
     /// 0..=3: a STUN message (RFC 8489 §5).
@@ -25,7 +25,7 @@ pub fn classify(datagram: &[u8]) -> PacketKind {
     }
 }
 
-/// The same where clients of RFC 5766 are served, whose channels reach up to first byte 127.
+/// The same where clients of RFC 5766 are served: their channels reach up to first byte 127.
 #[must_use]
 pub fn classify_rfc5766(datagram: &[u8]) -> PacketKind {
     match datagram.first() {

@@ -5,7 +5,7 @@ use crate::channel::CHANNEL_HEADER_LEN;
 use crate::header::{HEADER_LEN, MAGIC_COOKIE, padded_len};
 use crate::packet::{PacketKind, classify, classify_rfc5766};
 
-/// What stands at the front of the bytes of a stream.
+/// The front of the bytes of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
     /// Not a whole message yet: come back when there are at least this many bytes, counted from the
@@ -26,13 +26,13 @@ pub enum Cut {
     Garbage,
 }
 
-/// Looks at the front of the bytes received so far. Does not parse what it cuts.
+/// Finds the first message of the bytes received so far, without parsing it.
 #[must_use]
 pub fn next_message(bytes: &[u8]) -> Cut {
     next(bytes, classify(bytes))
 }
 
-/// The same where clients of RFC 5766 are served, whose channels reach up to first byte 127.
+/// The same where clients of RFC 5766 are served: their channels reach up to first byte 127.
 #[must_use]
 pub fn next_message_rfc5766(bytes: &[u8]) -> Cut {
     next(bytes, classify_rfc5766(bytes))

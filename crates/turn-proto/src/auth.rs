@@ -1,4 +1,4 @@
-//! The long-term credential mechanism (RFC 8489 §9.2.4): who sent a request?
+//! The long-term credential mechanism (RFC 8489 §9.2.4).
 //!
 //! The checks run in the order of the RFC, and the first that fails decides:
 //!
@@ -6,7 +6,7 @@
 //! no integrity attribute                            401   the first step of every client
 //! USERNAME or USERHASH, REALM or NONCE is missing   400
 //! the nonce was never given to this client          438   departure, see below
-//! password algorithms are not those offered         400   bid-down protection
+//! password algorithms differ from the offer         400   bid-down protection
 //! realm is not ours, user unknown, integrity wrong  401
 //! an access token is bad, or its key is unknown     401
 //! a time-limited credential or token has run out    401
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! **Departure.** A nonce that was never given to this address is refused before anything is looked up or
-//! derived, although RFC 8489 asks for the user and the integrity first. Otherwise whoever forges source
+//! derived, although RFC 8489 asks for the user and the integrity first. Otherwise a sender of forged
 //! addresses could make the server look users up and hash for them, datagram by datagram.
 //!
 //! Nothing here keeps state: a request that waits for a user to be looked up is read again when the
@@ -74,8 +74,8 @@ struct Case<'a> {
 }
 
 /// Authenticates a request as far as possible without a look-up. `known` is the grant of the allocation on
-/// its 5-tuple: its keys need no look-up, except for a Refresh. So a user who was deleted, or has another
-/// password now, or whose shared secret is gone, stays no longer than granted, and an outage of the user
+/// its 5-tuple: its keys need no look-up, except for a Refresh. So a user that was deleted, or has another
+/// password now, or a removed shared secret, stays no longer than granted, and an outage of the user
 /// database ends nothing. Unless it `may_verify`, only the keys of `known` are tried.
 pub(crate) fn authenticate(
     policy: &Policy,
@@ -270,7 +270,7 @@ impl Case<'_> {
         Some(self.accept(grant, integrity))
     }
 
-    /// Authenticates a user whose password follows from a shared secret, and whose name has its expiry.
+    /// Authenticates a time-limited name: it has its expiry in it, and a password that follows from a shared secret.
     fn time_limited(&self) -> Option<(Grant, Integrity)> {
         let ClaimedUser::Name(name) = self.claim.user else {
             return None;

@@ -7,11 +7,11 @@ use core::time::Duration;
 /// still let 80,000 per second through.
 pub const PENDING_MAX: usize = 4096;
 
-/// How many of those may wait for a user to be looked up. The rest is for Allocate requests that
-/// passed every check: whoever keeps the look-ups busy has none of those refused.
+/// Pending requests that may wait for a user look-up. The rest is for Allocate requests that passed
+/// every check: a sender that keeps the look-ups busy cannot have one of them refused.
 pub const PENDING_USERS_MAX: usize = PENDING_MAX - 256;
 
-/// How many of those may be of clients without an allocation. The rest is for clients that prolong theirs.
+/// User look-ups of clients without an allocation. The rest is for clients that refresh theirs.
 pub const PENDING_NEW_USERS_MAX: usize = PENDING_USERS_MAX - 512;
 
 /// User look-ups at a time for one customer's clients without an allocation: 2,500 a second where one takes
@@ -22,23 +22,23 @@ pub const PENDING_USERS_PER_CUSTOMER_MAX: u32 = 128;
 /// it has changed its mind.
 pub const PENDING_USERS_PER_FIVE_TUPLE_MAX: usize = 4;
 
-/// How long a user look-up may take before its request is answered without it: in time for the fourth
+/// Longest user look-up before its request is answered without it: in time for the fourth
 /// transmission of a client at the initial timeout of 500 ms (RFC 8489 §6.2.1).
 pub const USER_LOOKUP_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long a request may wait. Past RFC 8489's default of 39.5 s a client has given up.
+/// Longest wait of a pending request. Past RFC 8489's default of 39.5 s a client has given up.
 pub const PENDING_LIFETIME: Duration = Duration::from_secs(40);
 
-/// Largest request that may wait for a user look-up, in bytes: what one packet of an Ethernet
-/// carries. Longer ones are refused rather than kept.
+/// Largest request that may wait for a user look-up, in bytes: one packet of an Ethernet.
+/// Longer ones are refused rather than kept.
 pub const WAITING_REQUEST_MAX: usize = 1500;
 
-/// Grain of the timers that reclaim what has run out. Deadlines themselves are exact: nothing is
+/// Grain of the timers that reclaim expired state. Deadlines themselves are exact: nothing is
 /// relayed past one, it only is freed up to this much later.
 pub const TIMER_TICK: Duration = Duration::from_secs(1);
 
 /// Notices kept for a listener that is slow; beyond it new ones are lost and counted, but for ends of
-/// allocations, which are the one record of what was used and are bounded by the allocations.
+/// allocations, which are the one record of its usage and are bounded by the allocations.
 pub const NOTICES_MAX: usize = 4096;
 
 /// Ports tried for one allocation when others on this host hold them, before 508.
@@ -54,25 +54,25 @@ pub const CHANNELS_MAX: u32 = 4096;
 /// not fragmented, and as many as an allocation may hold.
 pub const PEERS_PER_REQUEST_MAX: usize = 128;
 
-/// Connections with peers in one allocation: what one user can make us hold, of which each may have two
+/// Connections with peers in one allocation: the most that one user can open, of which each may have two
 /// buffers. A browser's worth of a proxy.
 pub const CONNECTIONS_PER_ALLOCATION_MAX: usize = 64;
 
 /// Connections with peers in one worker: with their clients' ends they are twice as many descriptors.
 pub const CONNECTIONS_MAX: usize = 8192;
 
-/// How many Connect requests may wait for their peers, of all that may wait: peers that do not answer keep
+/// Pending Connect requests: peers that do not answer keep
 /// them waiting for [`CONNECT_WITHIN`], and others are to have room beside them.
 pub const PENDING_CONNECTS_MAX: usize = PENDING_MAX / 4;
 
-/// How long a peer may take to accept a connection: at least 30 s (RFC 6062 §5.2), and less than a request
+/// Longest time for a peer to accept a connection: at least 30 s (RFC 6062 §5.2), and less than a request
 /// may wait ([`PENDING_LIFETIME`]).
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long a connection with a peer waits for the client's (RFC 6062 §§5.2, 5.3).
+/// Longest wait of a peer's connection for the client's (RFC 6062 §§5.2, 5.3).
 pub const BIND_WITHIN: Duration = Duration::from_secs(30);
 
-/// Attribute types listed in UNKNOWN-ATTRIBUTES: what fits an answer of 548 bytes beside the rest.
+/// Attribute types listed in UNKNOWN-ATTRIBUTES: as many as fit an answer of 548 bytes beside the rest.
 pub const UNKNOWN_LISTED_MAX: usize = 32;
 
 /// Reservations live at the same time, over all workers: each holds a port.
@@ -82,9 +82,9 @@ pub const RESERVATIONS_MAX: usize = 1024;
 /// A client has one at a time, for a moment.
 pub const RESERVATIONS_PER_ACCOUNT_MAX: usize = 32;
 
-/// How long one report of what a fast path carried may keep a bandwidth bucket from filling: longer
-/// than it is between two reports, so that all of it counts, and short enough that nobody is silenced
-/// for long by what was carried before the rate was lowered.
+/// Longest debt of a bandwidth bucket after one report of a fast path: longer than the time between two
+/// reports, so that all traffic counts, and short enough that no client is silenced for long by
+/// traffic from before the rate was lowered.
 pub const CARRIED_DEBT_MAX: Duration = Duration::from_secs(10);
 
 /// Buckets of one [`SourceBudget`](crate::SourceBudget): 4096 x 8 bytes; sources that collide share.
@@ -93,12 +93,12 @@ pub const SOURCE_BUCKETS: usize = 4096;
 /// Buckets where customers are counted, of which there are more than networks: 128 KiB.
 pub const CUSTOMER_BUCKETS: usize = 4 * SOURCE_BUCKETS;
 
-/// Most PADDING in one answer (RFC 5780 §6.1): the MTU of Ethernet, which is what the way to almost any
-/// client carries. An answer never has more than its request had.
+/// Most PADDING in one answer (RFC 5780 §6.1): the MTU of Ethernet, as on the path to almost any
+/// client. An answer never has more than its request had.
 pub const PADDING_MAX: u16 = 1500;
 
-/// Lowest RESPONSE-PORT that an answer is sent to (RFC 5780 §7.5): those below are the system's, and
-/// nobody asks from there for an answer elsewhere.
+/// Lowest RESPONSE-PORT that an answer is sent to (RFC 5780 §7.5): lower ones are the system's, and
+/// no client needs an answer there.
 pub const RESPONSE_PORT_MIN: u16 = 1024;
 
 /// Realm in bytes: fewer than 128 characters (RFC 8489 §14.9), and challenges stay small.
@@ -108,17 +108,17 @@ pub const REALM_BYTES_MAX: usize = 127;
 pub const USERNAME_BYTES_MAX: usize = 763;
 
 /// Clients of other workers' allocations expected at one worker; beyond it they are told 508. One of
-/// each allocation, so that whoever keeps moving takes one place. They are small, and wait for as long
+/// each allocation, so that a client that keeps moving takes one place. They are small, and wait for as long
 /// as their allocations live.
 pub const EXPECTED_CLIENTS_MAX: usize = 4096;
 
-/// How long after another worker was asked for an allocation, or for leave to expect its client, it is
-/// asked again: longer than a turn of its loop usually takes, and short beside a client's first
-/// retransmission (500 ms, RFC 8489 §6.2.1). A message that came twice changes nothing.
+/// Time until another worker is asked again for an allocation, or for a Refresh by ticket: longer than an
+/// iteration of its loop usually takes, and short beside a client's first retransmission (500 ms, RFC 8489
+/// §6.2.1). A message that came twice changes nothing.
 pub const MOVE_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// How long a worker that takes no question, or an allocation that is between workers, is asked for again
-/// before the client is told 500: some thirty tries, and a client has not given up by then.
+/// Time until the client gets 500 if a worker takes no question, or the allocation is between workers: some
+/// thirty tries, and a client has not given up by then.
 pub const MOVE_WITHIN: Duration = Duration::from_secs(3);
 
 /// Bytes of one client's packets that wait for its allocation: half a second of video at 8 Mbit/s. A
@@ -129,7 +129,7 @@ pub const QUEUED_BYTES_PER_CLIENT_MAX: usize = 512 << 10;
 /// and fill their queues, thousands that do not.
 pub const QUEUED_BYTES_MAX: usize = 16 << 20;
 
-/// What each waiting packet is charged besides its bytes: its path and its place in the queue.
+/// Memory charged for each waiting packet besides its bytes: its path and its place in the queue.
 pub const QUEUED_PACKET_OVERHEAD: usize = 128;
 
 /// Longest ACCESS-TOKEN that is decrypted, in bytes: one with a session key of 64 bytes has 106.
@@ -139,13 +139,13 @@ pub const TOKEN_BYTES_MAX: usize = 512;
 /// for.
 pub const TOKEN_MAC_KEY_BYTES_MIN: usize = 16;
 
-/// Keys of access tokens: only the one that USERNAME names is tried, so it is what a person can oversee.
+/// Keys of access tokens: only the one that USERNAME names is tried, so that a person's overview is the limit.
 pub const TOKEN_KEYS_MAX: usize = 32;
 
 /// The server's name for tokens in bytes: it is in every 401, and challenges stay small.
 pub const SERVER_NAME_BYTES_MAX: usize = 127;
 
-/// Largest UDP payload over IPv4 (65,535 - 20 - 8); what must fit with its header in front.
+/// Largest UDP payload over IPv4 (65,535 - 20 - 8), header in front included.
 pub const UDP_PAYLOAD_MAX: usize = 65_507;
 
 const _: () = assert!(

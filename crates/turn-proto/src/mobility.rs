@@ -44,7 +44,7 @@ pub(crate) struct Moves<'a> {
     pub(crate) pending: &'a mut Pending,
     pub(crate) expected: &'a mut ExpectedClients,
     pub(crate) queues: &'a mut MoveQueues,
-    /// When workers without an answer are asked again; `None` while no answer is missing.
+    /// Time to ask workers without an answer again; `None` while no answer is missing.
     pub(crate) repeat_at: &'a mut Option<Instant>,
     pub(crate) registry: &'a RegistryHandle,
     pub(crate) outbox: &'a mut Outbox,

@@ -62,9 +62,9 @@ pub struct AuthPolicy {
     pub users: bool,
     /// Secrets of time-limited credentials, each tried in turn.
     pub secrets: Vec<SharedSecret>,
-    /// Refuse a Refresh whose time-limited credential has run out; otherwise only Allocate looks.
+    /// Refuse a Refresh with an expired time-limited credential; otherwise expiry counts in Allocate only.
     pub expiry_at_refresh: bool,
-    /// Offer PASSWORD-ALGORITHMS with SHA-256: false where a user may have an MD5 key alone, who could not log in
+    /// Offer PASSWORD-ALGORITHMS with SHA-256: false where a user may have an MD5 key alone, and could not log in
     /// from a client that prefers SHA-256.
     pub sha256: bool,
     /// Offer username anonymity (USERHASH); needs a user database and no shared secrets, because a
@@ -76,7 +76,7 @@ pub struct AuthPolicy {
     pub nonce_key: NonceKey,
 }
 
-/// An authorization server whose access tokens let clients in (RFC 7635).
+/// An authorization server that issues access tokens (RFC 7635).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenAuthority {
     /// Its name for this server, sent in a 401; every token is tied to it. At most
@@ -182,8 +182,8 @@ pub struct AlternateServer {
 /// Bound on responses to unauthenticated requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnauthenticatedBudget {
-    /// Responses per second to one network (/24 of IPv4, /48 of IPv6) whose addresses may be forged, and as
-    /// many to one customer (an address of IPv4, /64 of IPv6) whose address was proved; 0 is unlimited.
+    /// Responses per second to one network (/24 of IPv4, /48 of IPv6) of possibly forged addresses, and as
+    /// many to one customer (an address of IPv4, /64 of IPv6) at a proved address; 0 is unlimited.
     pub per_second: u32,
 }
 

@@ -25,7 +25,7 @@ impl Random {
         TransactionId(id)
     }
 
-    /// A keyed hash, so that nobody outside can choose keys that collide.
+    /// A keyed hash, so that no sender can choose keys that collide.
     pub(crate) fn hasher(&mut self) -> RandomState {
         RandomState::with_seeds(self.u64(), self.u64(), self.u64(), self.u64())
     }

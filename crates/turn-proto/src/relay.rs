@@ -1,5 +1,5 @@
 //! The packet path (RFC 8656 §§11-15): ChannelData and Send from a client, datagrams and ICMP from the network.
-//! Nothing here allocates memory, waits, or evaluates peer rules: those were evaluated when the permission or
+//! Nothing here allocates memory, waits, or evaluates peer rules: they were evaluated when the permission or
 //! channel was made, and are evaluated again when they change.
 //!
 //! ```text

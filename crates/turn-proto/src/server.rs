@@ -34,20 +34,20 @@ use crate::store::allocations::Slot;
 use crate::store::pending::DeferredRequest;
 use crate::store::registry::SharedRegistry;
 
-/// What a server begins with.
+/// Configuration of a new server.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "it holds a seed")]
 pub struct ServerConfig {
-    /// Which worker it serves; in the top bits of its allocations' ids.
+    /// The worker that it serves; in the top bits of its allocations' ids.
     pub worker: WorkerId,
     /// Its rules.
     pub policy: Arc<Policy>,
-    /// What it shares with the servers of other workers.
+    /// State shared with the servers of other workers.
     pub registry: Arc<dyn SharedRegistry>,
-    /// Where all its randomness comes from: 32 bytes from the operating system, another one for
-    /// each worker. Only tests may know it.
+    /// Source of all its randomness: 32 bytes from the operating system, another seed for each worker. Only
+    /// tests may know it.
     pub seed: [u8; 32],
-    /// Whether anybody wants routes ([`Command::SetRoute`]); false tells none.
+    /// The driver handles routes ([`Command::SetRoute`]); false reports none.
     pub routes: bool,
 }
 
@@ -96,8 +96,8 @@ impl Server {
         fate.unwrap_or_else(Verdict::Drop)
     }
 
-    /// Takes a datagram of `len` bytes that came to a relay socket. What goes in front of it is
-    /// written to `header`.
+    /// Takes a datagram of `len` bytes that came to a relay socket. Its header is written to
+    /// `header`.
     #[expect(clippy::too_many_arguments, reason = "a packet, where it came from, and when")]
     pub fn handle_peer(
         &mut self,
@@ -241,14 +241,14 @@ impl Server {
         self.state.allocations.remove_connection(connection);
     }
 
-    /// Reclaims what has run out. To be called when [`Self::poll_timeout`] says, or at any time.
+    /// Reclaims expired state. To be called at [`Self::poll_timeout`], or at any time.
     pub fn handle_timeout(&mut self, now: Now) {
         self.state.handle_timeout(now.instant);
     }
 
-    /// When [`Self::handle_timeout`] is to be called; `None` while nothing runs out. Deadlines are
-    /// rounded up by at most [`TIMER_TICK`](crate::limits::TIMER_TICK): what has run out relays
-    /// nothing any more, and is reclaimed this much later.
+    /// The time to call [`Self::handle_timeout`]; `None` while nothing expires. Deadlines are
+    /// rounded up by at most [`TIMER_TICK`](crate::limits::TIMER_TICK): an expired allocation
+    /// relays nothing any more, and is reclaimed this much later.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.state.next_timeout()
@@ -264,7 +264,7 @@ impl Server {
         self.state.outbox.poll_notice()
     }
 
-    /// Notices that nobody polled in time and that are lost, since the beginning.
+    /// Notices that were not polled in time and are lost, since the beginning.
     #[must_use]
     pub const fn notices_lost(&self) -> u64 {
         self.state.outbox.notices_lost()
@@ -278,12 +278,12 @@ impl Server {
         self.state.apply(&self.policy, now.instant);
     }
 
-    /// Whether to drain: to refuse new allocations (508) and to let the others end by themselves.
+    /// Starts or stops draining: new allocations are refused (508), live ones go on until they end.
     pub const fn drain(&mut self, draining: bool) {
         self.state.draining = draining;
     }
 
-    /// Ends one allocation for the operator, who asks all workers; false if there is none of this id. One that
+    /// Ends one allocation for the operator, at any worker; false if there is none of this id. One that
     /// is between two workers ends when it arrives (RFC 8016).
     pub fn end_for_operator(&mut self, now: Now, id: AllocationId) -> bool {
         self.end_allocation(now, id, EndReason::EndedByOperator)
@@ -299,9 +299,9 @@ impl Server {
         slot.is_some()
     }
 
-    /// Adds what a fast path carried for an allocation since it was last told; false if there is none
-    /// of this id. The bytes are drawn from the allocation's bandwidth as well: what passes through
-    /// here beside them has only the rest of its rate.
+    /// Adds the traffic of a fast path for an allocation since the last call; false if there is none of
+    /// this id. The bytes are drawn from the allocation's bandwidth as well: only the rest of its rate
+    /// is left for traffic through here.
     pub fn credit(&mut self, id: AllocationId, carried: Traffic) -> bool {
         let slot = self.state.allocations.of_id(id);
         if let Some(slot) = slot {
@@ -312,7 +312,7 @@ impl Server {
         slot.is_some()
     }
 
-    /// What stands at the front of the bytes of a client's stream (RFC 8489 §6.2.2). Each message goes to
+    /// Cuts the first message from the bytes of a client's stream (RFC 8489 §6.2.2). Each message goes to
     /// [`Self::handle_client`].
     #[must_use]
     pub fn next_message(&self, bytes: &[u8]) -> Cut {
@@ -320,27 +320,27 @@ impl Server {
     }
 
     /// The next packet that waited for its client's allocation and is to be handled now, by
-    /// [`Self::handle_client`]. To be polled empty, before the commands, after each call but those that take
+    /// [`Self::handle_client`]. To be polled empty, before the commands, after each call except with
     /// packets.
     pub fn poll_queued(&mut self) -> Option<QueuedPacket> {
         self.state.queues.poll()
     }
 
-    /// Whether a client has an allocation, or one is on its way to it; it may have run out and not be
-    /// reclaimed.
+    /// Returns true if a client has an allocation, perhaps expired and not reclaimed, or one is on its way to
+    /// it.
     pub fn serves(&mut self, five_tuple: &FiveTuple) -> bool {
         self.state.allocations.of_client(five_tuple).is_some()
             || self.state.moves().awaits(five_tuple)
     }
 
     /// A client's connection has ended: its allocation ends, unless the client may move and come back by
-    /// another 5-tuple, and what it waits for is forgotten. To be
+    /// another 5-tuple, and its pending requests are forgotten. To be
     /// called, too, before the first message of a new connection of the same 5-tuple.
     pub fn close(&mut self, now: Now, five_tuple: &FiveTuple) {
         self.state.close(&self.policy, five_tuple, now.instant);
     }
 
-    /// Does what a client asks of an allocation here through another worker (RFC 8016). The answer goes
+    /// Handles the Refresh by ticket of a client at another worker (RFC 8016). The answer goes
     /// to [`WorkerAnswer::asker`].
     pub fn answer_worker(&mut self, now: Now, question: Question) -> WorkerAnswer {
         let Self { policy, state } = self;
@@ -349,7 +349,7 @@ impl Server {
 
     /// Prepares an allocation to leave: withdraws its routes. False if it does not leave, as it has ended
     /// or its client is expected elsewhere. Commands are to be carried out before it
-    /// [departs](Self::depart), so that what routes carried is still counted for it.
+    /// [departs](Self::depart), so that the traffic of its routes is still counted for it.
     pub fn withdraw(&mut self, now: Now, fetch: &Fetch) -> bool {
         self.state.moves().withdraw(now.instant, fetch)
     }
@@ -383,14 +383,14 @@ impl Server {
         self.state.allocations.iter().map(|allocation| allocation.record(None))
     }
 
-    /// How many allocations there are.
+    /// The number of allocations.
     #[must_use]
     pub fn allocation_count(&self) -> usize {
         self.state.allocations.len()
     }
 }
 
-/// Resumes a request whose user was looked up. The second part is true if it was [held](Verdict::Hold).
+/// Resumes a request after the look-up of its user. The second part is true if it was [held](Verdict::Hold).
 fn user_found(
     state: &mut State,
     (policy, now): (&Policy, Now),
@@ -429,7 +429,7 @@ fn handle_send(
     }
 }
 
-/// The allocation of the client of a packet, whose move is complete with that (RFC 8016).
+/// The allocation of the client of a packet. The packet completes a move (RFC 8016).
 fn slot_of_client(state: &mut State, from: &FromClient<'_>) -> Option<Slot> {
     let five_tuple = &from.path.five_tuple;
     let slot = state.allocations.of_client(five_tuple)?;

@@ -1,4 +1,4 @@
-//! What a server keeps: small stores, each with verbs of its own. None of them knows a method.
+//! The state of a server: small stores, each with verbs of its own. None of them knows a method.
 
 pub(crate) mod allocation;
 pub(crate) mod allocations;

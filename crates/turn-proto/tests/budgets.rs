@@ -1,4 +1,4 @@
-//! Budgets of what unauthenticated sources can cause: responses, verifications and user look-ups. None
+//! Budgets for the effects of unauthenticated sources: responses, verifications and user look-ups. None
 //! of them may be used up by one source at the cost of another that has proved more.
 
 mod support;
@@ -13,7 +13,7 @@ fn granting(per_second: u32) -> World {
     World::with(Policy { unauthenticated: UnauthenticatedBudget { per_second }, ..policy() })
 }
 
-/// Whether a request without credentials is answered.
+/// Returns true if a request without credentials is answered.
 fn is_answered(world: &mut World, client: &mut Client, method: Method) -> bool {
     let request = client.bare(method, |_| ());
     matches!(world.from_client(&client.path, &request), Fate::Reply(_))
@@ -109,7 +109,7 @@ fn secret(text: &[u8]) -> SharedSecret {
     SharedSecret { name: "web".into(), secret: Secret::new(text.into()) }
 }
 
-/// How many of these wrong passwords are told so; the others are dropped before they are verified.
+/// The number of these wrong passwords that are answered; the others are dropped before they are verified.
 fn wrong_passwords(world: &mut World, client: &mut Client, count: usize) -> usize {
     let mut wrong = client.clone();
     wrong.password = "looking-glass";
@@ -267,7 +267,7 @@ fn limited(change: impl FnOnce(&mut Quotas)) -> World {
     World::with(policy)
 }
 
-/// How many of these many peers a client may begin to send to, one after the other.
+/// The number of these peers that a client may begin to send to, one after the other.
 fn new_peers(world: &mut World, client: &mut Client, numbers: core::ops::Range<u8>) -> usize {
     let mut permitted = |number| {
         let reply = client.permit(world, &[&format!("192.0.2.{number}:1")]);

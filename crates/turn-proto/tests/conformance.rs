@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-/// What keys begin with, the files, and how many requirements each has: none gets lost unnoticed.
+/// Prefixes of keys, the files, and the number of requirements in each: none gets lost unnoticed.
 const FILES: [(&str, &str, usize); 9] = [
     ("classic", "rfc3489", 7),
     ("5780", "rfc5780", 17),
@@ -40,7 +40,7 @@ fn tests(entry: &Table) -> Vec<&str> {
     list.into_iter().flatten().map(|test| test.as_str().unwrap()).collect()
 }
 
-/// What is wrong with an entry.
+/// Checks an entry.
 fn faults(entry: &Table) -> Vec<String> {
     let mut faults = Vec::new();
     let mut expect = |right: bool, fault: &str| {
@@ -73,7 +73,7 @@ fn faults(entry: &Table) -> Vec<String> {
     faults
 }
 
-/// Whether `crate::module::function` is a test in that crate: in `tests/`, in a file of tests under
+/// Returns true if `crate::module::function` is a test in that crate: in `tests/`, in a file of tests under
 /// `src/`, or in the `tests` module of a file there.
 fn exists(test: &str) -> bool {
     let mut path: Vec<&str> = test.split("::").collect();
@@ -91,7 +91,7 @@ fn exists(test: &str) -> bool {
     files.iter().any(|file| fs::read_to_string(file).is_ok_and(|code| has_test(&code, function)))
 }
 
-/// Whether the code has a test function of this name: marked as such, or one of proptest's.
+/// Returns true if the code has a test function of this name: marked as such, or one of proptest's.
 fn has_test(code: &str, function: &str) -> bool {
     let declared = format!("fn {function}(");
     let Some(line) = code.lines().position(|line| line.trim_start().starts_with(&declared)) else {

@@ -41,7 +41,7 @@ fn the_corpus_reaches_most_outcomes() {
     assert!(reached.len() >= 60, "only {}: {reached:?}", reached.len());
 }
 
-/// What a fuzzer without guidance would find.
+/// Input as of a fuzzer without guidance.
 #[test]
 fn random_sessions() {
     for_each_seed(0..2_000, |seed| {

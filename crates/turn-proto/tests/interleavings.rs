@@ -37,7 +37,7 @@ fn claim(ports: &Arc<RelayPorts>, count: u16, wish: PortRequirement) -> Option<V
     Some([Some(lease), next].into_iter().flatten().collect())
 }
 
-/// Two workers claim at the same time: what each of them got.
+/// Two workers claim at the same time; returns the ports of each.
 fn both(count: u16, wishes: [PortRequirement; 2]) -> [Option<Vec<PortLease>>; 2] {
     let ports = RelayPorts::new();
     let other = Arc::clone(&ports);

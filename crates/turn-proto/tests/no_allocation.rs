@@ -1,4 +1,4 @@
-//! The packet path allocates no memory: neither what is relayed nor what is dropped, nor the answer
+//! The packet path allocates no memory: neither relayed nor dropped packets, nor the answer
 //! to a Binding request.
 
 mod support;
@@ -14,7 +14,7 @@ use turn_types::*;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often `work` allocates, after it has run once to warm up.
+/// Counts the allocations of `work`, after it has run once to warm up.
 fn allocations(mut work: impl FnMut()) -> u64 {
     work();
     let before = lab_net::allocations::on_this_thread();

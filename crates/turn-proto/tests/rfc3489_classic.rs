@@ -86,7 +86,7 @@ fn a_classic_client_is_told_the_public_address() {
     assert_eq!(address(&answer, AttributeType::SOURCE_ADDRESS), addr("203.0.113.1:3478"));
 }
 
-/// classic-02: noise, as long as nobody wants it to be more; nor over TCP, where it never was.
+/// classic-02: dropped unless enabled, and over TCP always.
 #[test]
 fn without_the_switch_there_is_silence() {
     for (policy, client) in [
@@ -196,7 +196,7 @@ fn only_binding_is_left_of_it() {
     }
 }
 
-/// What RFC 3489 clients may send along, as USERNAME, is ignored; what is malformed gets silence.
+/// Optional attributes of RFC 3489 clients, as USERNAME, are ignored; malformed messages are dropped.
 #[test]
 fn known_attributes_are_ignored_and_noise_is_dropped() {
     let mut world = World::with(serving());

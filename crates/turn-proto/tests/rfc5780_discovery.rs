@@ -111,7 +111,7 @@ fn the_answer_comes_from_where_it_was_asked_to() {
     }
 }
 
-/// 5780-6.1-01, 5780-6.1-02: also who asks for nothing of it is told.
+/// 5780-6.1-01, 5780-6.1-02: without a request for it as well.
 #[test]
 fn every_binding_has_the_other_address_and_both_mapped_addresses() {
     let mut world = World::with(discovering());
@@ -131,7 +131,7 @@ fn every_binding_has_the_other_address_and_both_mapped_addresses() {
     }
 }
 
-/// 5780-6.1-04 behind 1:1 NAT: clients are told what they see.
+/// 5780-6.1-04 behind 1:1 NAT: the addresses are those that clients see.
 #[test]
 fn behind_nat_clients_are_told_the_public_addresses() {
     let mut policy = discovering();
@@ -185,7 +185,7 @@ fn without_a_second_address_nothing_of_it_is_known() {
     }
 }
 
-/// What is not known stays unknown, and what is known is not listed.
+/// Unknown attributes stay unknown, and known ones are not listed.
 #[test]
 fn other_attributes_stay_unknown() {
     let mut world = World::with(discovering());
@@ -300,7 +300,7 @@ fn padding_comes_from_elsewhere_too() {
     assert_eq!(answered.message().first(AttributeType::PADDING), Some(&[0; 64][..]));
 }
 
-/// 5780-6.1-08: what is long goes to nobody who has not asked from there.
+/// 5780-6.1-08: a long response goes only to the source of its request.
 #[test]
 fn padding_and_response_port_are_refused_together() {
     let mut world = World::with(discovering());

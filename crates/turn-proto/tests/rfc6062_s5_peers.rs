@@ -1,4 +1,4 @@
-//! RFC 6062 §§4.1, 5.3, 5.5: peers that connect, and what ends with an allocation.
+//! RFC 6062 §§4.1, 5.3, 5.5: peers that connect, and the parts that end with an allocation.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 mod support;

@@ -32,7 +32,7 @@ fn world() -> World {
     World::with(taking_tokens())
 }
 
-/// What an authorization server puts in a token.
+/// The content of a token.
 #[derive(Clone)]
 struct Mint {
     algorithm: TokenAlgorithm,
@@ -92,7 +92,7 @@ fn refusal_at(world: &mut World, port: u16, kid: &'static str, token: Token) -> 
 }
 
 /// 7635-4-01, 7635-6.1-01: where tokens are taken, a 401 names this server for the authorization server,
-/// beside what passwords need; a 438 does not.
+/// beside the attributes for passwords; a 438 does not.
 #[test]
 fn a_401_says_what_to_ask_a_token_for() {
     let mut world = world();
@@ -179,7 +179,7 @@ fn coturns_clients_are_let_in_where_that_was_said() {
     assert_eq!(refusal(&mut self::world(), "long", short), Refusal::WrongPassword);
 }
 
-/// 7635-7-01: what cannot be opened, or not by us.
+/// 7635-7-01: tokens that cannot be opened, or not by us.
 #[test]
 fn a_token_of_somebody_else_is_refused() {
     let mut world = world();
@@ -206,7 +206,7 @@ fn a_token_for_another_server_is_refused() {
     }
 }
 
-/// 7635-9-01: no byte of a token can be changed, and what is wrong inside is refused as well.
+/// 7635-9-01: no byte of a token can be changed, and wrong content is refused as well.
 #[test]
 fn an_altered_token_is_refused() {
     let mut world = world();
@@ -231,7 +231,7 @@ fn an_altered_token_is_refused() {
     assert_eq!(refusal(&mut world, "long", long), Refusal::BadToken);
 }
 
-/// 7635-9-01: who shows a token is judged by it alone, though the password be right.
+/// 7635-9-01: a request with a token is judged by it alone, though the password be right.
 #[test]
 fn nothing_falls_back_to_a_password() {
     let mut world = world();
@@ -245,7 +245,7 @@ fn nothing_falls_back_to_a_password() {
     client.try_allocate(&mut world, |_| ()).success();
 }
 
-/// Nobody has us decrypt without a nonce that was given to their address (docs/adr/0002).
+/// Nothing is decrypted without a nonce that was given to the address (docs/adr/0002).
 #[test]
 fn a_stranger_has_nothing_decrypted() {
     let mut world = world();
@@ -302,7 +302,7 @@ fn an_allocation_does_not_outlive_its_token() {
 }
 
 /// 7635-7-03: another token prolongs it, of the same key or of the next one; from then on requests are
-/// sealed with what was in it.
+/// integrity by its content.
 #[test]
 fn a_newer_token_prolongs() {
     let mut world = world();
@@ -367,7 +367,7 @@ fn an_allocation_stays_with_who_made_it() {
     other.refresh(&mut world, None).refused(441);
 }
 
-/// A key is everybody's; what quotas count by is the token.
+/// A key is shared by all clients; quotas count by token.
 #[test]
 fn quotas_count_by_token() {
     let mut policy = taking_tokens();
@@ -383,7 +383,7 @@ fn quotas_count_by_token() {
     second.try_allocate(&mut world, |_| ()).success();
 }
 
-/// 7635-9-01 with RFC 6062 §5.4: a ConnectionBind comes by a connection of its own, where nobody is known, and
+/// 7635-9-01 with RFC 6062 §5.4: a ConnectionBind comes by a connection of its own, without a known user, and
 /// is let in by the token of the allocation, wherever it comes from; another token is not.
 #[test]
 fn a_token_binds_connections() {

@@ -25,7 +25,7 @@ fn ticket_of(reply: &Reply) -> Vec<u8> {
     reply.first(AttributeType::MOBILITY_TICKET).unwrap().to_vec()
 }
 
-/// The relayed address of an allocation whose client may move, and the ticket.
+/// The relayed address of a mobile allocation, and the ticket.
 fn allocate(world: &mut World, client: &mut Client) -> (SocketAddr, Vec<u8>) {
     let reply = client.try_allocate(world, |b| {
         b.mobility_ticket(&[]);
@@ -60,7 +60,7 @@ impl Moving {
         Self { world, old, new, relayed, ticket }
     }
 
-    /// Where a peer's datagram goes.
+    /// The destination of a peer's datagram.
     fn heard_at(&mut self) -> u16 {
         match self.world.from_peer(self.relayed, PEER, b"to the client") {
             Fate::ToClient { to, .. } => to.port(),
@@ -283,7 +283,7 @@ fn a_client_may_change_its_mind() {
     assert_eq!(moving.heard_at(), 3000);
 }
 
-/// LIFETIME 0 by ticket ends what the client can no longer reach.
+/// LIFETIME 0 by ticket ends an allocation that the client can no longer reach.
 #[test]
 fn an_allocation_can_be_given_back_from_elsewhere() {
     let mut world = world();
@@ -298,7 +298,7 @@ fn an_allocation_can_be_given_back_from_elsewhere() {
     assert_eq!(new.try_allocate(&mut world, |_| ()).code(), None, "the 5-tuple is free");
 }
 
-/// The end of a connection does not end what its client may come back for; ports and quota stay taken.
+/// The end of a connection does not end a mobile allocation; ports and quota stay taken.
 #[test]
 fn an_allocation_outlives_its_connection() {
     let mut policy = mobile();
@@ -357,7 +357,7 @@ fn one_that_nobody_comes_back_for_ends_in_time() {
     assert_eq!(world.ends(), [EndReason::Expired]);
 }
 
-/// Routes follow: those of the old 5-tuple are withdrawn before those of the new one are told.
+/// Routes follow: the old 5-tuple's are withdrawn before the new one's are installed.
 #[test]
 fn routes_move_with_the_client() {
     let mut moving = Moving::new();
@@ -373,7 +373,7 @@ fn routes_move_with_the_client() {
     assert_eq!(of(&moving.world), [stream.path.five_tuple]);
 }
 
-/// 8016-3.3-01: a ticket shows nothing of whom it is for, and two are never alike.
+/// 8016-3.3-01: a ticket shows nothing of its client, and two are never alike.
 #[test]
 fn tickets_are_opaque() {
     let mut world = world();
@@ -388,7 +388,7 @@ fn tickets_are_opaque() {
     }
 }
 
-/// Whoever is moving still has to be authentic: a wrong password is told so before the ticket is looked at.
+/// A client on the move has to be authentic: a wrong password is refused before the ticket is looked at.
 #[test]
 fn a_wrong_password_moves_nothing() {
     let mut world = world();

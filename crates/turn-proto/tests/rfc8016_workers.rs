@@ -12,7 +12,7 @@ use support::*;
 use turn_proto::{Command, Departure, DropReason, EndReason, Event, Fetch, Policy, Refusal};
 use turn_types::{ClientPath, RelayId, RelayedAddr, SocketId, Transport, WorkerId};
 
-/// Workers of one server, and what passes between them.
+/// Workers of one server, and the messages between them.
 struct Workers {
     worlds: [World; 3],
     /// No message passes.
@@ -114,7 +114,7 @@ impl Workers {
         first.into_iter().chain(more).map(|(path, bytes)| (at, path, bytes)).collect()
     }
 
-    /// Ports and quotas are those of live allocations, wherever they are.
+    /// Ports and quotas belong to live allocations, at any worker.
     fn check(&self) {
         let sockets: usize = self.worlds.iter().map(|world| world.sockets.len()).sum();
         let live: usize = self.worlds.iter().map(|world| world.server.allocation_count()).sum();
@@ -123,7 +123,7 @@ impl Workers {
         assert_eq!(self.worlds[0].registry.0.lock().unwrap().allocations() as usize, live);
     }
 
-    /// A request to one worker, and the answer, whoever had to be asked.
+    /// A request to one worker, and the answer, after all messages between workers.
     fn ask(&mut self, at: usize, client: &Client, request: &[u8]) -> Reply {
         let bytes = match self.worlds[at].from_client(&client.path, request) {
             Fate::Reply(bytes) => bytes,
@@ -509,7 +509,7 @@ fn routes_move_with_the_allocation() {
     assert_eq!(told, [moving.new.path.five_tuple]);
 }
 
-/// Who never comes is forgotten with the allocation.
+/// A client that never comes is forgotten with the allocation.
 #[test]
 fn one_that_does_not_come_is_forgotten() {
     let mut moving = Moving::new();
@@ -522,7 +522,7 @@ fn one_that_does_not_come_is_forgotten() {
     moving.workers.refresh_by(2, &mut third, &moving.ticket).refused(400);
 }
 
-/// 8016-3.2.2-08: what comes with a move is relayed in its order, whether it comes before the answer to the
+/// 8016-3.2.2-08: packets during a move are relayed in their order, before or after the answer to the
 /// Refresh, before the allocation, or between requests.
 #[test]
 fn what_is_sent_with_a_move_waits_and_keeps_its_order() {
@@ -561,7 +561,7 @@ fn what_is_sent_with_a_move_waits_and_keeps_its_order() {
     }
 }
 
-/// A Refresh that is refused takes what came with it along; so does the end of the connection.
+/// A refused Refresh releases the packets behind it; so does the end of the connection.
 #[test]
 fn what_waits_for_nothing_is_dropped() {
     let mut moving = Moving::new();
@@ -587,7 +587,7 @@ fn what_waits_for_nothing_is_dropped() {
     assert_eq!(world.after_queue, [Err(DropReason::NoAllocation)]);
 }
 
-/// Nobody has a queue for a 5-tuple, an altered ticket, or one of another server.
+/// There is no queue for a bare 5-tuple, an altered ticket, or one of another server.
 #[test]
 fn without_a_ticket_of_ours_nothing_waits() {
     let mut moving = Moving::new();
@@ -625,8 +625,8 @@ fn a_queue_is_bounded() {
     assert_eq!(moving.workers.worlds[1].after_queue.len(), taken);
 }
 
-/// The operator ends an allocation that is between two workers: it ends when it arrives, whoever was asked
-/// first, and those who are not concerned go on.
+/// The operator ends an allocation that is between two workers: it ends when it arrives, in any order of
+/// questions, and the others go on.
 #[test]
 fn an_operator_ends_what_is_on_its_way() {
     for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0]] {

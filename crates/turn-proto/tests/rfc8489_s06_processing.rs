@@ -1,4 +1,4 @@
-//! RFC 8489 §6: what happens to a message before anybody knows what it asks for, and how answers are
+//! RFC 8489 §6: processing of a message before its method counts, and how answers are
 //! made.
 
 mod support;
@@ -17,14 +17,14 @@ fn binding(client: &mut Client) -> Vec<u8> {
     client.bare(Method::BINDING, |_| ())
 }
 
-/// Whether a good Binding request is answered as it should be.
+/// Returns true if a valid Binding request is answered as it should be.
 fn still_serves(world: &mut World, client: &mut Client) {
     let request = binding(client);
     let reply = client.exchange(world, &request);
     assert_eq!((reply.code(), reply.mapped()), (None, client.path.five_tuple.client.0));
 }
 
-/// 8489-5-02, 8489-5-04, 8489-5-05, 8489-6.3-02, 8656-5-10: silence for what is no STUN message.
+/// 8489-5-02, 8489-5-04, 8489-5-05, 8489-6.3-02, 8656-5-10: silence for anything but STUN.
 #[test]
 fn what_is_malformed_is_dropped_in_silence() {
     let mut world = World::new();
@@ -207,7 +207,7 @@ fn unknown_required_attributes_are_named() {
     }
 }
 
-/// 8489-6.3.1-02, 8489-6.3.1-03, 8656-5-14, 8656-7.2-32: what is sent again leaves both sides as if it
+/// 8489-6.3.1-02, 8489-6.3.1-03, 8656-5-14, 8656-7.2-32: a retransmission leaves both sides as if it
 /// had been sent once.
 #[test]
 fn a_retransmitted_request_is_one_request() {
@@ -288,7 +288,7 @@ fn errors_have_a_code_and_the_registered_phrase() {
     assert_eq!((code, phrase), (437, "Allocation Mismatch"));
 }
 
-/// 8489-6.3.1.1-04, 8489-16.1.2-01, 8489-14.14-01, 8656-5-08: SOFTWARE for whom we know, if at all.
+/// 8489-6.3.1.1-04, 8489-16.1.2-01, 8489-14.14-01, 8656-5-08: SOFTWARE for authenticated clients, if at all.
 #[test]
 fn software_is_told_to_users_and_can_be_switched_off() {
     let mut world = World::new();
@@ -446,7 +446,7 @@ fn binding_needs_no_credentials() {
     assert_eq!(client.exchange(&mut world, &forged).code(), None);
 }
 
-/// What strangers make us say is bounded, prefix by prefix, Binding included; who has proved who they
+/// Unauthenticated responses are bounded, prefix by prefix, Binding included; an authenticated client
 /// are is not.
 #[test]
 fn strangers_have_a_budget_and_users_do_not() {

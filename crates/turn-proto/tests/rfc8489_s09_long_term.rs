@@ -13,7 +13,7 @@ use turn_proto::{Policy, Refusal};
 const METHODS: [Method; 4] =
     [Method::ALLOCATE, Method::REFRESH, Method::CREATE_PERMISSION, Method::CHANNEL_BIND];
 
-/// What no challenge contains (8489-9.2.4-03, 8489-9.2.4-16).
+/// Attributes that no challenge contains (8489-9.2.4-03, 8489-9.2.4-16).
 const CREDENTIALS: [AttributeType; 2] = [AttributeType::USERNAME, AttributeType::USERHASH];
 
 fn with_users(change: impl FnOnce(&mut Policy)) -> World {
@@ -64,7 +64,7 @@ fn an_indication_needs_no_credentials() {
     assert_eq!(client.send(&mut world, PEER, b"data").to_peer(), b"data");
 }
 
-/// 8489-9.2-02, 8489-9.2-03, 8489-9.2.4-05, 8489-9.2.4-06: the cookie says what is in use.
+/// 8489-9.2-02, 8489-9.2-03, 8489-9.2.4-05, 8489-9.2.4-06: the cookie names the features in use.
 #[test]
 fn a_nonce_begins_with_the_cookie_of_the_features_in_use() {
     for (anonymity, cookie) in [(false, "obMatJos2gAAA"), (true, "obMatJos2wAAA")] {
@@ -75,7 +75,7 @@ fn a_nonce_begins_with_the_cookie_of_the_features_in_use() {
     }
 }
 
-/// 8489-9.2.1-01: what the cookie does not offer is not there.
+/// 8489-9.2.1-01: features that the cookie does not offer are not there.
 #[test]
 fn a_feature_is_in_use_exactly_when_its_bit_is_set() {
     for (anonymity, code) in [(true, None), (false, Some(401))] {
@@ -262,7 +262,7 @@ fn altered_password_algorithms_are_refused() {
     assert_eq!(world.looked_up, 0, "nothing is looked up for it");
 }
 
-/// 8489-9.2.4-12, 8489-14.3-01: nobody of that name.
+/// 8489-9.2.4-12, 8489-14.3-01: an unknown name.
 #[test]
 fn an_unknown_user_is_challenged() {
     let mut world = World::new();
@@ -282,7 +282,7 @@ fn an_unknown_user_is_challenged() {
     challenged(&client.exchange(&mut world, &request), 401);
 }
 
-/// 8489-9.2.4-06, 8489-14.4-01: a name that nobody on the way learns.
+/// 8489-9.2.4-06, 8489-14.4-01: a name that stays hidden on the path.
 #[test]
 fn a_userhash_stands_for_the_name() {
     let mut world = World::new();
@@ -328,7 +328,7 @@ fn of_both_integrity_attributes_sha256_counts() {
     }
 }
 
-/// Appends MESSAGE-INTEGRITY-SHA256 by hand: HMAC over what is there, with the length as if it ended
+/// Appends MESSAGE-INTEGRITY-SHA256 by hand: HMAC over the message so far, with the length as if it ended
 /// behind the attribute.
 fn reseal_sha256(message: Vec<u8>, key: &IntegrityKey) -> Vec<u8> {
     use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -419,7 +419,7 @@ fn a_nonce_with_one_changed_character_is_refused() {
     assert_eq!(world.looked_up, 0);
 }
 
-/// The departure from 8489-9.2.4-01: whoever was never given a nonce has nobody looked up, whatever
+/// The departure from 8489-9.2.4-01: a client without a nonce causes no look-up, with any
 /// else is wrong.
 #[test]
 fn a_foreign_nonce_is_refused_before_anything_is_looked_up() {
@@ -486,7 +486,7 @@ fn answers_are_sealed_as_the_algorithms_of_the_request_say() {
     }
 }
 
-/// 8489-9-01, 8489-9-02: what stands behind the integrity was not said by the client.
+/// 8489-9-01, 8489-9-02: attributes behind the integrity are not the client's.
 #[test]
 fn attributes_behind_the_integrity_are_ignored() {
     let mut world = World::new();
@@ -554,7 +554,7 @@ fn credentials_of_the_allocation_are_not_looked_up_again() {
     client.refresh(&mut world, None).success();
 }
 
-/// An open relay asks nobody, by the operator's explicit word (8656-7.2-01).
+/// An open relay needs no credentials, by explicit configuration (8656-7.2-01).
 #[test]
 fn an_open_relay_serves_without_credentials() {
     let mut world = with_users(|policy| policy.auth.open = true);

@@ -1,4 +1,4 @@
-//! RFC 8656 §§5 and 6: what holds for every method.
+//! RFC 8656 §§5 and 6: rules of every method.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! RFC 8656 §7: what a granted Allocate gets: its address, its answer, its place in the world.
+//! RFC 8656 §7: the success of Allocate: address, response, session record.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! RFC 8656 §§13 to 16: what becomes of TTL, traffic class and DF.
+//! RFC 8656 §§13 to 16: TTL, traffic class and DF.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! RFC 8656 §21 and our own rules: whom clients may reach, what strangers may cause.
+//! RFC 8656 §21 and our own rules: the peers of clients, the effects of unauthenticated sources.
 
 mod support;
 

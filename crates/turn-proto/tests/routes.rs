@@ -1,5 +1,5 @@
-//! Routes: what a path that forwards by itself is told of bound channels, and that it never is told to
-//! forward what the server would not. That every route has a socket, is told only when it is new, and
+//! Routes of bound channels for a path that forwards by itself. They never make it
+//! forward packets that the server would not. That every route has a socket, is told only when it is new, and
 //! is withdrawn once and before its socket closes, [`World`] asserts in every test of this crate.
 
 mod support;
@@ -34,13 +34,13 @@ fn only(world: &World) -> Route {
     route
 }
 
-/// How long a route is good from now on: to the peer, to the client.
+/// Remaining validity of a route: to the peer, to the client.
 fn left(world: &World, route: &Route) -> (u64, u64) {
     let left = |until: Instant| until.saturating_since(world.now.instant).as_secs();
     (left(route.to_peer_until), left(route.to_client_until))
 }
 
-/// How many commands about routes `act` causes.
+/// The number of commands about routes that `act` causes.
 fn told<R>(world: &mut World, act: impl FnOnce(&mut World) -> R) -> u32 {
     let before = world.route_commands;
     act(world);
@@ -483,7 +483,7 @@ struct Walk {
     first: Policy,
     clients: [Client; 3],
     followed: [u32; 2],
-    /// How often there was none to follow.
+    /// Number of steps without a route to follow.
     withdrawn: u32,
 }
 
@@ -500,7 +500,7 @@ impl Walk {
         }
     }
 
-    /// Peers of both families, and what clients are relayed as.
+    /// Peers of both families, and the relayed addresses of clients.
     fn peers(&self) -> Vec<String> {
         let outside = [PEER, "192.0.2.10:5001", PEER_2, PEER_V6].map(String::from);
         let own = self.world.sockets.values().map(|at| at.to_string());
@@ -537,7 +537,7 @@ impl Walk {
         }
     }
 
-    /// Puts other rules in force, or those of the beginning.
+    /// Puts other rules in force, or the first ones.
     fn reload(&mut self) {
         let mut policy = self.first.clone();
         match self.rng.below(6) {

@@ -88,7 +88,7 @@ fn internal_networks_are_out_of_reach_in_every_spelling() {
     }
 }
 
-/// An operator who allows much does not allow other spellings of what is denied.
+/// Wide allow rules do not allow other spellings of a denied address.
 #[test]
 fn wide_allow_rules_do_not_open_embedded_addresses() {
     let prefixes = |texts: &[&str]| -> Vec<Prefix> {
@@ -110,8 +110,8 @@ fn wide_allow_rules_do_not_open_embedded_addresses() {
     client.permit(&mut world, &["[64:ff9b::192.0.2.1]:80"]).success();
 }
 
-/// CVE-2026-73213: a range of IPv6 addresses compared part by part. An address whose later parts are
-/// outside those of the range's ends is inside all the same.
+/// CVE-2026-73213: a range of IPv6 addresses compared part by part. An address with later parts
+/// outside the range's ends is inside all the same.
 #[test]
 fn ipv6_ranges_are_compared_as_numbers() {
     let mut world = World::with(Policy { peer_rules: rules(&["2001:db8:10::/44"]), ..policy() });
@@ -210,7 +210,7 @@ fn no_byte_of_an_answer_is_left_over_from_before() {
     assert_eq!(clean, noisy);
 }
 
-/// CVE-2025-69217: ports and nonces from a generator whose state could be computed from what it gave
+/// CVE-2025-69217: ports and nonces from a generator with a state that could be computed from its output
 /// away. Everything random comes from the seed alone, and ports show no order.
 #[test]
 fn what_is_random_follows_from_the_secret_seed_alone() {
@@ -364,7 +364,7 @@ fn half_a_dual_allocation_gives_no_place_back() {
 }
 
 /// State before authentication, the commonest way to exhaust such a server: a flood from forged
-/// addresses, with every kind of wrong credentials, leaves nothing and asks nobody.
+/// addresses, with every kind of wrong credentials, leaves nothing and causes no look-up.
 #[test]
 fn a_flood_without_credentials_leaves_nothing_behind() {
     let mut world = World::new();

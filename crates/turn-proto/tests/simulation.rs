@@ -2,7 +2,7 @@
 //!
 //! Clients behind NATs and lossy links allocate, permit, bind and talk to peers through the server while
 //! others invent, replay, mutate and forge packets, ports turn out to be taken, the user database stalls
-//! and operators interfere. What must hold is in [`sim::ledger`] and [`sim::driver::Driver::audit`].
+//! and operators interfere. The invariants are in [`sim::ledger`] and [`sim::driver::Driver::audit`].
 //! `SEED=... cargo test -p turn-proto --test simulation` runs one world alone.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 #![expect(unreachable_pub, reason = "modules shared between test binaries")]
@@ -27,13 +27,13 @@ use turn_client::{AlgorithmChoice, Client, ClientConfig};
 use turn_proto::{DropReason, EndReason, PeerRules, Policy, PortRange, RelayAddress};
 use turn_types::{PeerAddr, PendingId, Prefix};
 
-/// How long clients live in a run: past the ends of permissions, channels and allocations.
+/// Lifetime of clients in a run: past the ends of permissions, channels and allocations.
 const RUN: Duration = Duration::from_secs(1_500);
 
 /// Longer than anything can live on without its client.
 const AFTER: Duration = Duration::from_secs(3_700);
 
-/// What all runs together came to.
+/// Totals of all runs.
 #[derive(Default)]
 struct Total {
     fates: Fates,
@@ -103,7 +103,7 @@ impl Total {
     }
 }
 
-/// A world and who is in it.
+/// A world and its hosts.
 struct Scene {
     world: World<Node>,
     rng: Rng,
@@ -120,7 +120,7 @@ struct Scene {
     /// Time-limited names are good.
     secrets: bool,
     board: Board,
-    /// All relay addresses, also those that are switched off for now.
+    /// All relay addresses, also the ones that are switched off for now.
     relay: Vec<RelayAddress>,
 }
 

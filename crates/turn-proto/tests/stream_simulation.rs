@@ -1,6 +1,6 @@
 //! Clients over streams in a simulated world: messages cut into single bytes, segments that overtake each
 //! other, connections that stall and that end in the middle of a message. Nothing is lost, altered or out of
-//! order, and the end of a connection is the end of what the client had.
+//! order, and the end of a connection is the end of all that the client had.
 //!
 //! `SEED=... cargo test -p turn-proto --test stream_simulation` runs one world alone.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
@@ -188,7 +188,7 @@ impl ServerNode {
     }
 }
 
-/// A client that connects, allocates, binds a channel to the peer that echoes, and counts what comes back.
+/// A client that connects, allocates, binds a channel to the peer that echoes, and counts the echoes.
 struct ClientNode {
     client: Client,
     config: ClientConfig,
@@ -200,7 +200,7 @@ struct ClientNode {
     peer: PeerAddr,
     ready: Option<Option<ChannelNumber>>,
     next: Instant,
-    /// Numbers of what was sent and came back on this connection.
+    /// Numbers of messages sent and echoed on this connection.
     sent: u32,
     echoed: u32,
     /// Over all connections.
@@ -371,7 +371,7 @@ impl ClientNode {
     }
 }
 
-/// What is sent with this number: its length and bytes follow from it.
+/// The message of this number: its length and bytes follow from it.
 fn payload_of(number: u32) -> Vec<u8> {
     let mut payload = number.to_be_bytes().to_vec();
     payload.resize(4 + (number as usize * 37) % 900, number as u8);
@@ -482,7 +482,7 @@ impl Scene {
         }
     }
 
-    /// Nobody says anything new; all that was said has come back.
+    /// No new messages; all of them have come back.
     fn quiet(&mut self) -> u64 {
         for id in self.clients.clone() {
             self.world.act(id, |node, _, _| match node {

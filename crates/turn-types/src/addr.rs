@@ -1,4 +1,4 @@
-//! Addresses that say whose they are.
+//! Addresses named for their owners.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -122,7 +122,7 @@ macro_rules! whose {
 }
 
 whose! {
-    /// Where a client's packets come from, as the server sees it (its server-reflexive address).
+    /// Source address of a client's packets, as the server sees it (its server-reflexive address).
     ClientAddr
 }
 whose! {
@@ -135,6 +135,6 @@ whose! {
     RelayedAddr
 }
 whose! {
-    /// The far end of a relay: whom the client talks to.
+    /// The far end of a relay.
     PeerAddr
 }

@@ -6,7 +6,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerId(pub u16);
 
-/// What clients of one worker talk through: a listening socket, or a stream. The worker knows which.
+/// A listening socket or stream of a worker, through which its clients talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketId(pub u32);
 
@@ -38,7 +38,7 @@ impl AllocationId {
         WorkerId((self.0 >> 48) as u16)
     }
 
-    /// Reads what [`fmt::Display`] writes: 16 hexadecimal digits.
+    /// Reads 16 hexadecimal digits, as [`fmt::Display`] writes them.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if text.len() != 16 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {

@@ -1,6 +1,6 @@
-//! Enums whose every value has a name for operators.
+//! Enums with a name for operators for each value.
 
-/// Defines a public enum whose values have a label (what metrics and logs call them) and an index
+/// Defines a public enum with a label for each value (its name in metrics and logs) and an index
 /// (their place in a table of counters): `ALL`, `label` and `index`.
 #[macro_export]
 macro_rules! labels {

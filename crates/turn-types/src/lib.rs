@@ -1,6 +1,6 @@
-//! Words every crate uses, and no behaviour beyond what the words mean.
+//! Types that every crate uses, without behaviour of their own.
 //!
-//! An address says whose it is ([`ClientAddr`], [`ServerAddr`], [`RelayedAddr`], [`PeerAddr`]);
+//! An address is named for its owner ([`ClientAddr`], [`ServerAddr`], [`RelayedAddr`], [`PeerAddr`]);
 //! time is ours and starts wherever the caller says ([`Instant`], [`UnixSeconds`], [`Now`]): there is
 //! no `now()` here, so nothing built on these words can read a clock.
 #![no_std]

@@ -1,8 +1,8 @@
-//! How a client reaches us.
+//! The path between a client and the server.
 
 use crate::{ClientAddr, ServerAddr, SocketId};
 
-/// What carries STUN between client and server.
+/// Transport of STUN between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transport {
     /// Plain UDP.
@@ -16,7 +16,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Whether messages may be lost, repeated and reordered on the way, so that a client
+    /// Returns true if messages may be lost, repeated and reordered on the way, so that a client
     /// retransmits its requests (RFC 8489 §6.2.1).
     #[must_use]
     pub const fn is_datagram(self) -> bool {
@@ -35,7 +35,7 @@ impl Transport {
     }
 }
 
-/// What an allocation relays (REQUESTED-TRANSPORT).
+/// Protocol that an allocation relays (REQUESTED-TRANSPORT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RelayProtocol {
     /// Datagrams (RFC 8656).
@@ -55,7 +55,7 @@ impl RelayProtocol {
     }
 }
 
-/// What identifies an allocation from the client's side (RFC 8656 §5).
+/// Key of an allocation on the client's side (RFC 8656 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FiveTuple {
     /// The transport between client and server.
@@ -69,7 +69,7 @@ pub struct FiveTuple {
 /// A [`FiveTuple`] and the socket of this worker that answers travel through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientPath {
-    /// Who talks to whom.
+    /// The 5-tuple.
     pub five_tuple: FiveTuple,
     /// The socket the packet came in by and the answer leaves through (RFC 8489 §6.3.1.2).
     pub socket: SocketId,

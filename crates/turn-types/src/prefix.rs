@@ -106,7 +106,7 @@ impl Prefix {
         Self { bits: mapped(ip) & mask(len), len, v4 }
     }
 
-    /// Whether the address lies in the prefix. The caller decides what an address embedded in
+    /// Returns true if the address lies in the prefix. The caller decides what an address embedded in
     /// another means: this compares the family as it stands, IPv4-mapped equal to IPv4.
     #[must_use]
     pub const fn contains(&self, ip: IpAddr) -> bool {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A value whose `Debug` and `Display` show nothing of it.
+/// A value that `Debug` and `Display` do not show.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Secret<T>(T);
 

@@ -48,7 +48,7 @@ impl Sub<Self> for Instant {
     }
 }
 
-/// Wall-clock time in whole seconds since 1970: what credentials expire by.
+/// Wall-clock time in whole seconds since 1970, for the expiry of credentials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UnixSeconds(pub u64);
 

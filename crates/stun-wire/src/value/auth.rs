@@ -75,7 +75,7 @@ pub fn password_algorithms(
     })
 }
 
-/// One entry, and what follows it. The padding of the last one may be that of the attribute.
+/// One entry, and the rest behind it. The padding of the last one may be that of the attribute.
 fn entry(value: &[u8]) -> Result<(PasswordAlgorithm, &[u8]), ValueError> {
     let Some((&[n0, n1, l0, l1], rest)) = value.split_first_chunk::<4>() else {
         return Err(ValueError::Length);

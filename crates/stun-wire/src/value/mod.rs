@@ -1,7 +1,7 @@
 //! The values of attributes: one reader each, and the writers that
 //! [`MessageBuilder`](crate::MessageBuilder) uses.
 //!
-//! A reader refuses what cannot be read and nothing else: bits that the RFC tells receivers to
+//! A reader refuses unreadable values and nothing else: bits that the RFC tells receivers to
 //! ignore are ignored, and a number that means nothing is returned as it is.
 
 pub(crate) mod address;

@@ -1,4 +1,4 @@
-//! Attributes whose value is text.
+//! Attributes with text as their value.
 
 use crate::error::ValueError;
 

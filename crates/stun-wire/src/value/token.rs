@@ -14,14 +14,14 @@ pub struct AccessToken<'a> {
     pub encrypted: &'a [u8],
 }
 
-/// What is in the encrypted block.
+/// Content of the encrypted block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AccessTokenBlock<'a> {
     /// The session key, which keys the integrity attributes.
     pub mac_key: &'a [u8],
-    /// When the token was made: 48 bits of seconds since 1970, 16 bits of 1/64000 s.
+    /// Time of issue: 48 bits of seconds since 1970, 16 bits of 1/64000 s.
     pub timestamp: u64,
-    /// How long it is valid, in seconds.
+    /// Validity in seconds.
     pub lifetime_secs: u32,
 }
 

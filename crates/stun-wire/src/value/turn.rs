@@ -69,7 +69,7 @@ pub fn connection_id(value: &[u8]) -> Result<u32, ValueError> {
     exactly(value).map(u32::from_be_bytes)
 }
 
-/// What an ICMP message said about a packet to a peer (RFC 8656 §18.13).
+/// Content of an ICMP message about a packet to a peer (RFC 8656 §18.13).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Icmp {
     /// Type of the ICMP or ICMPv6 message, 0..=127.

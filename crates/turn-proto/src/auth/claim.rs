@@ -1,4 +1,4 @@
-//! What a request says about its sender, before anything of it is proved.
+//! The claims of a request about its sender, before any proof.
 
 use stun_wire::{AttributeType, Message, Method, PasswordAlgorithm, userhash, value};
 use turn_types::{ClientAddr, Now};
@@ -18,7 +18,7 @@ const OFFERED_BYTES: [u8; 8] = {
     [a0, a1, 0, 0, b0, b1, 0, 0]
 };
 
-/// Who a request says it is from, with a nonce that was given to that address.
+/// The claimed user of a request with a nonce that was given to its address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
     pub(super) user: ClaimedUser<'a>,
@@ -27,7 +27,7 @@ pub(super) struct Claim<'a> {
     pub(super) nonce_is_stale: bool,
 }
 
-/// How a request names its user.
+/// The user attribute of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClaimedUser<'a> {
     /// USERNAME.
@@ -37,7 +37,7 @@ pub(super) enum ClaimedUser<'a> {
 }
 
 impl<'a> Claim<'a> {
-    /// Reads what a request says, and refuses what cannot be true whoever sent it.
+    /// Reads the claims of a request, and refuses the impossible ones.
     pub(super) fn read(
         policy: &Policy,
         now: Now,
@@ -84,7 +84,7 @@ impl<'a> ClaimedUser<'a> {
         }
     }
 
-    /// Whether this is the user of that name.
+    /// Returns true for the user of that name.
     pub(super) fn is(&self, name: &str, realm: &str) -> bool {
         match self {
             Self::Name(claimed) => *claimed == name,
@@ -93,7 +93,7 @@ impl<'a> ClaimedUser<'a> {
     }
 }
 
-/// The algorithm of the key: either the request has neither attribute, or the list is what was `offered`
+/// The algorithm of the key: either the request has neither attribute, or the list equals the one that was `offered`
 /// and the choice is one of it (RFC 8489 §9.2.4).
 fn algorithm(message: &Message<'_>, offered: bool) -> Result<Option<PasswordAlgorithm>, Refusal> {
     let chosen = message.first(AttributeType::PASSWORD_ALGORITHM);

@@ -2,8 +2,8 @@
 //!
 //! A nonce is the cookie that names the security features, the time it was made, the client's port, and an
 //! HMAC over that and over the client's address. So a nonce given to one client is of no use to another, it
-//! cannot be made up or made younger, and its features cannot be argued away. The port is in it so that it
-//! can be told who had it where a client comes from another port with it: a connection that ConnectionBind
+//! cannot be made up or made younger, and its features cannot be argued away. The port is in it for
+//! clients that come from another port with it: a connection that ConnectionBind
 //! is for (RFC 6062) has a port of its own.
 //!
 //! ```text
@@ -51,7 +51,7 @@ impl Nonce {
     }
 }
 
-/// What a nonce turns out to be.
+/// State of a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NonceState {
     /// Ours, given to this client with these features, not too old.
@@ -92,7 +92,7 @@ pub(crate) fn mint(
     Nonce(nonce)
 }
 
-/// What the nonce in a request of `client` is worth, where nonces are good for `lifetime`.
+/// Judges the nonce in a request of `client`. Nonces are valid for `lifetime`.
 pub(crate) fn judge(
     key: &NonceKey,
     now: UnixSeconds,
@@ -118,7 +118,7 @@ pub(crate) fn judge(
     )
 }
 
-/// When an authentic nonce was made, for which port, and the features it names.
+/// The time and port of an authentic nonce, and the features it names.
 fn read(key: &NonceKey, client: IpAddr, nonce: &[u8]) -> Option<(u32, u16, SecurityFeatures)> {
     let nonce: &[u8; NONCE_LEN] = nonce.try_into().ok()?;
     let (cookie, encoded) = nonce.split_first_chunk::<NONCE_COOKIE_LEN>()?;
@@ -133,7 +133,7 @@ fn read(key: &NonceKey, client: IpAddr, nonce: &[u8]) -> Option<(u32, u16, Secur
     authentic.then_some((time, u16::from_be_bytes(port), features))
 }
 
-/// What ties a nonce to its features, its time and port, and its client.
+/// The tag that binds a nonce to its features, its time and port, and its client.
 fn hmac(
     key: &NonceKey,
     client: IpAddr,

@@ -36,7 +36,7 @@ fn policy() -> Policy {
     }
 }
 
-/// What a request says; `None` leaves an attribute out.
+/// The attributes of a request; `None` leaves one out.
 struct Ask {
     method: Method,
     user: Option<String>,
@@ -140,7 +140,7 @@ fn first(policy: &Policy, ask: &Ask) -> AuthStep {
     authenticate(policy, NOW, client(), &Message::parse(&ask.bytes()).unwrap(), (None, true))
 }
 
-/// Both steps, where the database knows ann and says what `answer` is of anybody else.
+/// Both steps; the database answers the look-up with `answer`.
 fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
     let bytes = ask.bytes();
     let message = Message::parse(&bytes).unwrap();
@@ -524,8 +524,8 @@ fn a_challenge_has_what_the_next_try_needs() {
     }
 }
 
-/// A realm with a user of whom only the MD5 key is known offers no SHA-256, and its nonces say so: every client
-/// logs in by MD5, and nobody on the way can have made the offer smaller (8489-9.2.4-05).
+/// A realm with a user that has an MD5 key alone offers no SHA-256, and its nonces say so: every client
+/// logs in by MD5, and no attacker on the path can have made the offer smaller (8489-9.2.4-05).
 #[test]
 fn where_only_md5_keys_are_known_only_they_are_asked_for() {
     let md5_only = UserAnswer::Known(User {

@@ -14,17 +14,17 @@ use crate::policy::SharedSecret;
 /// write it, or `timestamp` alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeLimitedName<'a> {
-    /// When it runs out.
+    /// Its expiry.
     pub(super) expires: UnixSeconds,
-    /// Whom quotas count: the user id, so that a new credential is no new quota; the whole name
+    /// Account of the quotas: the user id, so that a new credential is no new quota; the whole name
     /// where there is no user id.
     pub(super) account: &'a str,
 }
 
-/// Years 2001 to 2286: what a timestamp looks like where the user id is a number as well.
+/// Years 2001 to 2286: the range that is taken for timestamps if the user id is a number as well.
 const TIMESTAMPS: Range<u64> = 1_000_000_000..10_000_000_000;
 
-/// How far ahead a timestamp may be that stands before another number that looks like one: services hand
+/// Limit into the future of a timestamp before another number in the same range: services hand
 /// out credentials for hours, and a telephone number in that place is mostly further away.
 const AMBIGUOUS_WITHIN: u64 = 30 * 24 * 3600;
 
@@ -33,7 +33,7 @@ impl<'a> TimeLimitedName<'a> {
     ///
     /// Where both parts are numbers, the one of them that looks like a timestamp is; if neither or both do, it
     /// is the first, as in the draft, unless that is more than 30 days ahead: then the earlier one. So no
-    /// credential is good for longer than that beyond what its service meant.
+    /// credential is valid for longer than that beyond the intention of its service.
     pub(super) fn parse(name: &'a str, now: UnixSeconds) -> Option<Self> {
         let first = name.split_once(':').and_then(|(time, user)| Some((seconds(time)?, user)));
         let last = name.rsplit_once(':').and_then(|(user, time)| Some((seconds(time)?, user)));

@@ -22,13 +22,13 @@ use crate::io::notice::Refusal;
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_MAC_KEY_BYTES_MIN};
 use crate::policy::{TokenAlgorithm, TokenAuthority, TokenKey};
 
-/// How far our clock and the authorization server's may be apart (RFC 7635 §7: Delta).
+/// Tolerance between our clock and the authorization server's (RFC 7635 §7: Delta).
 const CLOCK_TOLERANCE_SECS: u64 = 5;
 
 /// Bytes of an AES-GCM nonce (RFC 5116 §5.1).
 const NONCE_LEN: usize = 12;
 
-/// Bytes of a session key that coturn uses, however many there are: those of an MD5 key.
+/// Bytes of a session key that coturn uses, of any number: as many as in an MD5 key.
 pub(super) const COTURN_KEY_LEN: usize = 16;
 
 /// Opens a token that was shown with the name of a key. Quotas count by token.
@@ -77,7 +77,7 @@ fn decrypt(key: &TokenKey, server_name: &str, token: &[u8]) -> Option<Zeroizing<
 }
 
 /// Seconds for which a token is still good, 0 if it is not: `lifetime + Delta > abs(now - timestamp)`
-/// (RFC 7635 §7), and what is granted under it is never more than its lifetime (§9).
+/// (RFC 7635 §7), and a lifetime granted under it is never longer than its own (§9).
 fn time_left(block: &AccessTokenBlock<'_>, now: UnixSeconds) -> u64 {
     let made = block.timestamp >> 16;
     let lifetime = u64::from(block.lifetime_secs);

@@ -18,9 +18,9 @@ pub struct UserKeys {
 /// Keys of the MESSAGE-INTEGRITY of a client's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// Those of a password.
+    /// The keys of a password.
     LongTerm(UserKeys),
-    /// That of an access token.
+    /// The key of an access token.
     Token(TokenKeys),
 }
 

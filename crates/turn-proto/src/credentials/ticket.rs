@@ -1,4 +1,4 @@
-//! Mobility tickets (RFC 8016 §3): what lets a client that has moved name its allocation. Opaque to the
+//! Mobility tickets (RFC 8016 §3), by which a client that has moved names its allocation. Opaque to the
 //! client: encrypted and authenticated, by the synthetic-IV construction of RFC 5297 with HMAC-SHA256 as its
 //! pseudo-random function. It needs no nonce, which keeps a ticket short, and it is text: coturn's client
 //! takes it for a string, and has room for 32 characters.
@@ -8,9 +8,9 @@
 //! ticket = base64(tag | body XOR HMAC(key, "mask" | tag)[..11])
 //! ```
 //!
-//! What is said differs from ticket to ticket, so that no two are alike. The key follows from that of the
-//! nonces, which comes from the operating system's randomness: whoever hands that key over hands the
-//! tickets over with it.
+//! The content differs from ticket to ticket, so that no two are alike. The key follows from that of the
+//! nonces, which comes from the operating system's randomness: a transfer of that key transfers the
+//! tickets with it.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
@@ -37,7 +37,7 @@ const _: () =
 /// Tickets of one allocation are counted modulo this: the last one is all that counts.
 const SERIALS: u32 = 1 << 24;
 
-/// What the HMACs are for, so that none can be taken for another, or for one of a nonce: those begin with
+/// Domains of the HMACs, so that none can be taken for another, or for that of a nonce, which begins with
 /// the letters of the nonce cookie.
 const TAG: &[u8] = b"turnpike mobility ticket: tag";
 const MASK: &[u8] = b"turnpike mobility ticket: mask";
@@ -46,7 +46,7 @@ const MASK: &[u8] = b"turnpike mobility ticket: mask";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket([u8; TICKET_LEN]);
 
-/// What a ticket says.
+/// The content of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TicketBody {
     /// Which allocation it is of.
@@ -56,7 +56,7 @@ pub(crate) struct TicketBody {
 }
 
 impl TicketBody {
-    /// What the ticket behind this one says.
+    /// The content of the ticket behind this one.
     pub(crate) const fn next(self) -> Self {
         Self { serial: (self.serial + 1) % SERIALS, ..self }
     }
@@ -82,7 +82,7 @@ impl Ticket {
         Self(ticket)
     }
 
-    /// What a ticket says; `None` if it is none of ours.
+    /// The content of a ticket; `None` if it is none of ours.
     pub(crate) fn open(key: &NonceKey, ticket: &[u8]) -> Option<TicketBody> {
         let ticket: &[u8; TICKET_LEN] = ticket.try_into().ok()?;
         let mut sealed = [0; PLAIN_LEN];

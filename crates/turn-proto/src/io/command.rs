@@ -1,4 +1,4 @@
-//! What the server asks of outside. Each command with a [`PendingId`] is answered by one
+//! Commands to the driver of the server. Each one with a [`PendingId`] is answered by one
 //! [`Event`](crate::Event); until then its request waits.
 
 use alloc::boxed::Box;
@@ -18,14 +18,14 @@ pub enum Command {
         pending: PendingId,
         /// The realm to look in.
         realm: Realm,
-        /// Whom to look for.
+        /// The user.
         user: UserQuery,
     },
     /// Open a relay socket; answered by [`Event::RelayOpened`](crate::Event::RelayOpened).
     OpenRelay {
         /// To be repeated in the answer.
         pending: PendingId,
-        /// What the socket is called from now on.
+        /// The name of the socket from now on.
         relay: RelayId,
         /// The address and port to bind.
         at: RelayedAddr,
@@ -35,22 +35,22 @@ pub enum Command {
         /// The socket.
         relay: RelayId,
     },
-    /// Pass a question on to another worker, whose [`Server::answer_worker`](crate::Server::answer_worker)
+    /// Pass a question on to another worker: [`Server::answer_worker`](crate::Server::answer_worker)
     /// answers it by [`Event::WorkerAnswered`](crate::Event::WorkerAnswered); if it cannot be passed on,
     /// [`Question::unanswered`](crate::Question::unanswered) is the answer.
     AskWorker {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
-        /// What.
+        /// The question.
         question: Box<Question>,
     },
     /// Ask another worker to hand an allocation over: to withdraw it, and then to let it depart. Answered
     /// by [`Server::arrive`](crate::Server::arrive) or
     /// [`Event::FetchFailed`](crate::Event::FetchFailed); if neither comes it is asked again.
     Fetch {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
-        /// What.
+        /// The request.
         fetch: Fetch,
     },
     /// Hand an allocation over to a worker that has not asked yet: as if it had.
@@ -62,7 +62,7 @@ pub enum Command {
         /// To be repeated in the answer.
         pending: PendingId,
     },
-    /// A route is new, or anything in it but `id` has changed; not answered. Whoever ignores it, or
+    /// A route is new, or anything in it but `id` has changed; not answered. A driver that ignores it, or
     /// any other, forwards less and nothing wrong.
     SetRoute(Box<Route>),
     /// A route that was set is gone: its channel, half or allocation ended, or the rules forbid its
@@ -81,7 +81,7 @@ pub enum TcpCommand {
     Listen {
         /// To be repeated in the answer.
         pending: PendingId,
-        /// What the listening socket is called from now on.
+        /// The name of the listening socket from now on.
         relay: RelayId,
         /// The address and port to bind.
         at: RelayedAddr,
@@ -91,11 +91,11 @@ pub enum TcpCommand {
     Connect {
         /// To be repeated in the answer.
         pending: PendingId,
-        /// What the connection is called from now on.
+        /// The name of the connection from now on.
         connection: ConnectionId,
-        /// Whose address and port to leave from.
+        /// The relayed address and port to connect from.
         relay: RelayId,
-        /// Whom to connect to.
+        /// The peer.
         peer: PeerAddr,
     },
     /// Close a connection with a peer, and with it the client's if they are one. Not answered, but that one
@@ -110,7 +110,7 @@ pub enum TcpCommand {
     Bind(Box<BindRequest>),
 }
 
-/// How a request names its user.
+/// The user attribute of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserQuery {
     /// USERNAME.

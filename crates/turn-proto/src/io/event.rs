@@ -1,4 +1,4 @@
-//! What can happen to the server from outside, other than packets and time.
+//! Events for the server from outside, other than packets and time.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -15,7 +15,7 @@ pub enum Event {
     UserFound {
         /// From the command.
         pending: PendingId,
-        /// What was found.
+        /// The result of the look-up.
         answer: UserAnswer,
     },
     /// A relay socket was opened, or could not be.
@@ -24,7 +24,7 @@ pub enum Event {
         pending: PendingId,
         /// From the command.
         relay: RelayId,
-        /// Whether it is open.
+        /// Success if it is open.
         result: Result<(), OpenRelayError>,
     },
     /// A connection with a peer was made, or could not be.
@@ -33,7 +33,7 @@ pub enum Event {
         pending: PendingId,
         /// From the command.
         connection: ConnectionId,
-        /// Whether it is there.
+        /// Success if it is there.
         result: Result<(), ConnectError>,
     },
     /// Another worker has answered.
@@ -42,7 +42,7 @@ pub enum Event {
     FetchFailed(Fetch),
 }
 
-/// What the user database says.
+/// Answer of the user database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserAnswer {
     /// There is such a user.
@@ -53,7 +53,7 @@ pub enum UserAnswer {
     Unavailable,
 }
 
-/// A user who may relay.
+/// A user of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The name in clear, also when it was looked up by its hash.

@@ -1,5 +1,5 @@
-//! What the server tells: the raw material of log lines, metrics and accounting. It is told, not
-//! asked: nobody has to listen, and nothing waits for a listener.
+//! Notices: the raw material of log lines, metrics and accounting. They are optional to poll: the server never
+//! waits for a reader.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -14,26 +14,26 @@ use turn_types::{
 pub enum Notice {
     /// An allocation was made; its traffic is still zero and `end` is `None`.
     AllocationCreated(Box<AllocationRecord>),
-    /// An allocation ended: the one record of what it used.
+    /// An allocation ended: the one record of its usage.
     AllocationEnded(Box<AllocationRecord>),
     /// A client that may move has moved.
     AllocationMoved {
         /// Its allocation.
         id: AllocationId,
-        /// Where it was.
+        /// The old 5-tuple.
         from: FiveTuple,
-        /// Where it is.
+        /// The new 5-tuple.
         to: FiveTuple,
     },
     /// A request was refused.
     Refused {
-        /// Who asked.
+        /// The path of the request.
         path: ClientPath,
-        /// What.
+        /// Its method.
         method: Method,
-        /// As whom, if the request said so and was authentic.
+        /// The user, if the request was authentic.
         user: Option<Arc<str>>,
-        /// Why not.
+        /// The reason.
         reason: Refusal,
     },
     /// A source has used up a budget and gets no answers for now. At most one a minute for each budget.
@@ -45,7 +45,7 @@ pub enum Notice {
     },
 }
 
-/// What an allocation was and what it used.
+/// Session record of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationRecord {
     /// Its id.
@@ -60,21 +60,21 @@ pub struct AllocationRecord {
     pub five_tuple: FiveTuple,
     /// Relayed addresses as clients are told them (behind 1:1 NAT the public ones): IPv4, IPv6.
     pub relayed: [Option<RelayedAddr>; 2],
-    /// When it was made.
+    /// Time of its Allocate.
     pub created: Instant,
-    /// When it ends unless refreshed (the later of its halves).
+    /// Its end unless it is refreshed (the later one of two relayed addresses).
     pub expires: Instant,
     /// Live permissions.
     pub permissions: u32,
     /// Live channel bindings.
     pub channels: u32,
-    /// What it relays.
+    /// The protocol that it relays.
     pub protocol: RelayProtocol,
-    /// Connections with peers; those that are being made count.
+    /// Connections with peers, including unfinished ones.
     pub connections: u32,
-    /// What was relayed.
+    /// Relayed and dropped traffic.
     pub traffic: Traffic,
-    /// Why and when it ended, once it has.
+    /// Reason and time of its end, once it has ended.
     pub end: Option<(EndReason, Instant)>,
 }
 
@@ -95,7 +95,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Adds what `other` counted.
+    /// Adds the counts of `other`.
     pub const fn add(&mut self, other: &Self) {
         let Self {
             to_peer_packets,
@@ -113,13 +113,13 @@ impl Traffic {
 }
 
 turn_types::labels! {
-    /// A budget of what unauthenticated sources can cause.
+    /// A budget for the effects of unauthenticated sources.
     Budget {
-        /// Binding responses to a network whose addresses may be forged.
+        /// Binding responses to a network of possibly forged addresses.
         Bindings => "bindings",
-        /// Other responses to a network whose addresses may be forged.
+        /// Other responses to a network of possibly forged addresses.
         Challenges => "challenges",
-        /// Unauthenticated responses to a customer whose address was proved.
+        /// Unauthenticated responses to a customer with a proved address.
         ProvedAddress => "proved_address",
         /// Failed verifications of a customer's requests.
         FailedVerifications => "failed_verifications",
@@ -149,14 +149,14 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// Why a request was refused: what an operator is told. [`Refusal::code`] is what the client is
+    /// Reason of a refused request, for operators. The client gets the error code: [`Refusal::code`].
     /// told.
     Refusal {
         /// No credentials; the normal first step of every client.
         NoCredentials => "no_credentials",
         /// Integrity without USERNAME or USERHASH, REALM or NONCE.
         IncompleteCredentials => "incomplete_credentials",
-        /// The password algorithms do not match what was offered (bid-down protection).
+        /// The password algorithms do not match the offer (bid-down protection).
         PasswordAlgorithms => "password_algorithms",
         /// REALM is not ours.
         WrongRealm => "wrong_realm",
@@ -166,7 +166,7 @@ turn_types::labels! {
         WrongPassword => "wrong_password",
         /// An access token that cannot be read: altered, made for another server, or with another key.
         BadToken => "bad_token",
-        /// An access token whose USERNAME names no key of ours.
+        /// An access token with a USERNAME that names no key of ours.
         UnknownTokenKey => "unknown_token_key",
         /// A time-limited credential or an access token that has run out.
         CredentialExpired => "credential_expired",
@@ -188,11 +188,11 @@ turn_types::labels! {
         NoAllocation => "no_allocation",
         /// A second Allocate on a 5-tuple.
         AllocationExists => "allocation_exists",
-        /// Authentic, but not the user who allocated.
+        /// Authentic, but not the user of the allocation.
         WrongUser => "wrong_user",
         /// REQUESTED-TRANSPORT is neither UDP nor, where it is served, TCP.
         UnsupportedTransport => "unsupported_transport",
-        /// Not for what the allocation relays: Connect where that is UDP, ChannelBind where it is TCP.
+        /// Not for the protocol of the allocation: Connect for UDP, ChannelBind for TCP.
         RelayProtocol => "relay_protocol",
         /// Connect to a peer with which there is a connection.
         ConnectionExists => "connection_exists",

@@ -32,7 +32,7 @@ pub(crate) struct Authenticated<'a> {
 /// Knowledge about the source address of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SourceAddress {
-    /// The client receives what is sent there: it has a connection, or a nonce given to this address.
+    /// The client receives packets sent there: it has a connection, or a nonce given to this address.
     Proved,
     /// Possibly forged.
     Unproved,

@@ -45,7 +45,7 @@ impl Responder {
         self
     }
 
-    /// Makes the responses those to an authenticated request.
+    /// Gives the responses MESSAGE-INTEGRITY.
     pub(crate) fn authenticated(mut self, user: Arc<str>, integrity: Option<Integrity>) -> Self {
         self.user = Some(user);
         self.integrity = integrity;

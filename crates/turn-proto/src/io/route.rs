@@ -12,22 +12,22 @@ pub struct RouteId {
     pub channel: u16,
 }
 
-/// What is needed to forward the data of one channel as the server would (RFC 8656 §§12.6, 12.7).
+/// All that is needed to forward the data of one channel as the server would (RFC 8656 §§12.6, 12.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Which channel it is.
     pub id: RouteId,
-    /// Where the client's ChannelData comes from and goes to. Where the transport is not UDP nobody else
-    /// frames and unframes what a stream carries, or decrypts it: data can be brought here faster than by
+    /// Source and destination of the client's ChannelData. For other transports than UDP only the server
+    /// frames and decrypts a stream: data can be brought here faster than by
     /// the relay socket, not forwarded.
     pub five_tuple: FiveTuple,
     /// The relay socket.
     pub relay: RelayId,
-    /// What the relay socket is bound to.
+    /// The address that the relay socket is bound to.
     pub relayed: RelayedAddr,
     /// The peer, in the form that packets carry.
     pub peer: PeerAddr,
-    /// Whether the peer is an address of this host, hence another allocation (a hairpin). That one
+    /// The peer is an address of this host, hence another allocation (a hairpin). That one
     /// may be another worker's and end at any time, of which nothing is told here: data goes either
     /// way only while a relay socket is open at the peer's address and port.
     pub own: bool,

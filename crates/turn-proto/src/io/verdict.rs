@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use turn_types::{ClientAddr, ClientPath, IpMeta, PeerAddr, RelayId, ServerAddr, SocketId};
 
-/// Largest answer or ICMP report that the server makes, in bytes: what RFC 8489 §6.1 allows over
+/// Largest answer or ICMP report that the server makes, in bytes: the limit of RFC 8489 §6.1 over
 /// IPv4 when the path MTU is unknown. Relayed data is as large as its sender made it.
 pub const REPLY_MAX: usize = 548;
 
@@ -12,20 +12,20 @@ pub const REPLY_MAX: usize = 548;
 /// 20 (header) + 24 (XOR-PEER-ADDRESS) + 4 (DATA) bytes.
 pub const HEADER_MAX: usize = 48;
 
-/// Where the server writes an answer.
+/// Buffer of an answer.
 pub type ReplyBuffer = [u8; REPLY_MAX];
 
-/// Where the server writes what precedes a peer's datagram on its way to the client.
+/// Buffer of the header of a peer's datagram for the client.
 pub type HeaderBuffer = [u8; HEADER_MAX];
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Send the first `len` bytes of the reply buffer back to where the packet came from.
     Reply {
         /// Bytes in the reply buffer.
         len: u16,
-        /// Whether it is an error response.
+        /// It is an error response.
         error: bool,
     },
     /// Send the first `len` bytes of the reply buffer, and zeros behind them, to the client's address
@@ -36,7 +36,7 @@ pub enum Verdict {
         len: u16,
         /// Zero bytes behind them, at most [`PADDING_MAX`](crate::limits::PADDING_MAX).
         padding: u16,
-        /// Where a listening socket hears; it sends the answer.
+        /// The address of a listening socket, which sends the answer.
         from: ServerAddr,
         /// The port at the client's address.
         to_port: u16,
@@ -45,11 +45,11 @@ pub enum Verdict {
     ToPeer {
         /// The relay socket.
         relay: RelayId,
-        /// Whom to.
+        /// The peer.
         peer: PeerAddr,
-        /// Where the payload begins in the packet.
+        /// Offset of the payload in the packet.
         start: u16,
-        /// How long it is; 0 is an empty datagram.
+        /// Its length in bytes; 0 is an empty datagram.
         len: u16,
         /// TTL, traffic class and DF to send it with.
         meta: IpMeta,
@@ -73,8 +73,8 @@ pub enum Verdict {
     },
     /// The request waits for an answer from outside; it will be answered by an [`Answer`].
     Wait,
-    /// The same for a ConnectionBind: what follows it on its stream may be no messages (RFC 6062 §5.4), and
-    /// is not to be handed in before the answer.
+    /// The same for a ConnectionBind: the bytes behind it on its stream may be no messages (RFC 6062 §5.4), and
+    /// are not to be handed in before the answer.
     Hold,
     /// The packet is kept until its client's allocation has arrived from another worker (RFC 8016). It comes
     /// back by [`Server::poll_queued`](crate::Server::poll_queued), is handed in again, and has its fate then.
@@ -98,18 +98,18 @@ const _: () = assert!(size_of::<Verdict>() <= 64);
 /// report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Whom to, and through which socket.
+    /// The client, and the socket to it.
     pub to: ClientPath,
     /// Bytes in the reply buffer.
     pub len: u16,
-    /// Whether it is an error response.
+    /// It is an error response.
     pub error: bool,
-    /// Whether its request was [held](Verdict::Hold).
+    /// Its request was [held](Verdict::Hold).
     pub held: bool,
 }
 
 turn_types::labels! {
-    /// Why a peer's connection was closed as soon as it was accepted (RFC 6062 §5.3).
+    /// Reason to close a peer's connection as soon as it was accepted (RFC 6062 §5.3).
     PeerRefusal {
         /// No permission for the peer.
         NoPermission => "no_permission",
@@ -123,7 +123,7 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// Why nothing was sent for a packet. The label is what metrics and logs call it.
+    /// Reason of a dropped packet. The label is its name in metrics and logs.
     DropReason {
         /// The first byte says that it is neither STUN nor ChannelData (RFC 8656 §12).
         NotStun => "not_stun",
@@ -139,9 +139,9 @@ turn_types::labels! {
         BindingIndication => "binding_indication",
         /// An indication with an unknown comprehension-required attribute (RFC 8489 §6.3.2).
         UnknownAttribute => "unknown_attribute",
-        /// The network, whose addresses may be forged, used up its budget of unauthenticated responses.
+        /// The network, of possibly forged addresses, used up its budget of unauthenticated responses.
         UnauthenticatedBudget => "unauthenticated_budget",
-        /// The client, whose address was proved, used up its budget of unauthenticated responses.
+        /// The client, at a proved address, used up its budget of unauthenticated responses.
         ProvedAddressBudget => "proved_address_budget",
         /// Too many verifications have failed for the client's address: nothing is verified for now, but for
         /// clients that have an allocation.
@@ -187,7 +187,7 @@ turn_types::labels! {
         SendBufferFull => "send_buffer_full",
         /// The kernel refused to send: no route, forbidden by a firewall, unreachable.
         SendRefused => "send_refused",
-        /// Data for a client whose connection takes less than there is: the oldest goes.
+        /// The oldest data for a client with a full connection.
         StreamBacklog => "stream_backlog",
         /// The client's connection ended before it was sent.
         StreamClosed => "stream_closed",
@@ -205,7 +205,7 @@ turn_types::labels! {
         DtlsBusy => "dtls_busy",
         /// A DTLS client came with a cookie that has begun an association already, which has ended.
         DtlsCookieUsed => "dtls_cookie_used",
-        /// A DTLS record that its association has no use for, by what can be told without keys.
+        /// A DTLS record that its session has no use for, as far as it can be judged without keys.
         DtlsRefused => "dtls_refused",
         /// The client's DTLS association ended before it was sent.
         AssociationClosed => "association_closed",

@@ -1,4 +1,4 @@
-//! Binding for clients of RFC 3489, whose messages have no magic cookie (RFC 5389 §12.2): behind a switch of its
+//! Binding for clients of RFC 3489: messages without the magic cookie (RFC 5389 §12.2): behind a switch of its
 //! own. Responses have MAPPED-ADDRESS and no FINGERPRINT, and come from another address on request where NAT
 //! behaviour discovery is served. RESPONSE-ADDRESS, by which any client could make us send to any address, is
 //! refused.

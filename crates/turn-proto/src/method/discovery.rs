@@ -24,7 +24,7 @@ struct ResponseChange {
     padding: Option<u16>,
 }
 
-/// Answers a request that came to a discovery socket, and whose attributes are all understood.
+/// Answers a request that came to a discovery socket, after the check for unknown attributes.
 pub(super) fn answer(
     request: &Request<'_>,
     (responder, socket): (&Responder, DiscoverySocket<'_>),
@@ -58,7 +58,7 @@ pub(super) fn answer(
     Ok(verdict)
 }
 
-/// Reads the attributes; none is allowed on a connection, whose responses come back on it.
+/// Reads the attributes; none is allowed on a connection, as its responses come back on it.
 fn read(message: &Message<'_>, transport: Transport) -> Result<ResponseChange, Refusal> {
     let attribute = |kind| message.first(kind);
     let change = attribute(AttributeType::CHANGE_REQUEST).map(value::change_request).transpose();

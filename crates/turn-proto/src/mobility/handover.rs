@@ -20,11 +20,11 @@ use crate::policy::Policy;
 use crate::policy::peers::judge_again;
 use crate::store::allocation::Allocation;
 use crate::store::expected_clients::ExpectedClient;
-use crate::store::snapshot::{Leases, Snapshot};
 use crate::store::mobility::Next;
 use crate::store::pending::{PendingMove, Waiting};
+use crate::store::snapshot::{Leases, Snapshot};
 
-/// An allocation on its way to another worker. Dropping it ends it and gives back what it holds.
+/// An allocation on its way to another worker. Dropping it ends it and gives back all that it holds.
 #[derive(Debug)]
 pub struct Departure {
     snapshot: Box<Snapshot>,

@@ -1,4 +1,4 @@
-//! Packets of clients whose allocations are on their way to this worker.
+//! Packets that wait for allocations on their way to this worker.
 
 use turn_types::{ClientPath, FiveTuple, Instant, IpMeta};
 
@@ -66,7 +66,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Releases all queues whose allocation is no longer on its way.
+    /// Releases all queues without an allocation on its way.
     pub(crate) fn review_queues(&mut self, now: Instant) {
         for five_tuple in self.queues.five_tuples() {
             self.review_queue(&five_tuple, now);
@@ -87,7 +87,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Gives up a client whose allocation cannot be fetched: it has ended, or has gone elsewhere.
+    /// Gives up a client after its allocation could not be fetched: it has ended, or has gone elsewhere.
     pub(crate) fn fetch_failed(&mut self, five_tuple: &FiveTuple, now: Instant) {
         self.expected.remove(five_tuple);
         self.review_queue(five_tuple, now);

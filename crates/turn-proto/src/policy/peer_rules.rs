@@ -1,8 +1,8 @@
-//! Whom clients may reach through a relay (RFC 8656 §§21.1.4, 21.4).
+//! The peers that clients may reach through a relay (RFC 8656 §§21.1.4, 21.4).
 //!
 //! An address is judged in this order; the first that applies decides:
 //!
-//! 1. **Never**, whatever the rules say: what is no unicast address, and the tunnels of RFC 8656
+//! 1. **Never**, by any rule: addresses that are not unicast, and the tunnels of RFC 8656
 //!    §21.4. An IPv6 address that embeds an IPv4 address is refused unless the embedded one is
 //!    allowed, so that no spelling of `127.0.0.1` passes.
 //! 2. **The operator's rules**: the longest prefix that matches; of two equal ones the refusal. A rule
@@ -25,7 +25,7 @@ mod special;
 
 use prefix_map::PrefixMap;
 
-/// Whether an address may be a peer.
+/// Access of clients to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerAccess {
     /// It may, at any port.
@@ -41,7 +41,7 @@ pub enum PeerAccess {
 pub struct PeerRules {
     /// The operator's rules for IPv4 peers and for IPv6 peers.
     rules: [PrefixMap<Rule>; 2],
-    /// What this host delivers to itself, of IPv4 and of IPv6.
+    /// Addresses that this host delivers to itself, IPv4 and IPv6.
     own: [PrefixMap<()>; 2],
 }
 
@@ -52,7 +52,7 @@ impl Default for PeerRules {
     }
 }
 
-/// What an operator said about a prefix.
+/// An operator's rule for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Deny,
@@ -91,7 +91,7 @@ impl PeerRules {
         }
     }
 
-    /// Whether `ip` may be a peer.
+    /// Judges `ip` as a peer.
     #[must_use]
     pub fn judge(&self, ip: IpAddr) -> PeerAccess {
         if special::NEVER.iter().any(|entry| entry.contains(ip)) {
@@ -126,7 +126,7 @@ pub fn canonical(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether an address belongs to a tunnel from or to which RFC 8656 §21.4 accepts no allocation:
+/// Returns true if an address belongs to a tunnel from or to which RFC 8656 §21.4 accepts no allocation:
 /// Teredo or 6to4.
 #[must_use]
 pub fn is_tunnel(ip: IpAddr) -> bool {
@@ -158,14 +158,14 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether an address embeds an IPv4 address at a place that only the owner of a translator knows:
-/// NAT64 of the local-use prefix (RFC 8215). It cannot be judged by what it embeds, so that only a
+/// Returns true if an address embeds an IPv4 address at a place that only the owner of a translator knows:
+/// NAT64 of the local-use prefix (RFC 8215). It cannot be judged by the embedded address, so that only a
 /// rule for the very address allows it.
 fn is_opaque(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if matches!(v6.segments(), [0x64, 0xff9b, 1, ..]))
 }
 
-/// Whether a prefix is one of IPv4 addresses, in either spelling.
+/// Returns true if a prefix is one of IPv4 addresses, in either spelling.
 fn is_v4(prefix: &Prefix) -> bool {
     prefix.len_128() >= 96 && Ipv6Addr::from_bits(prefix.bits()).to_ipv4_mapped().is_some()
 }

@@ -12,7 +12,7 @@ use super::Policy;
 use super::peer_rules::PeerAccess;
 use super::ports::RelayPorts;
 
-/// For a permitted peer that is an address of ours: the ports there, of which only those of live
+/// For a permitted peer that is an address of ours: the ports there. Only ports of live
 /// allocations may be reached.
 pub(crate) type OwnPorts = Option<Arc<RelayPorts>>;
 

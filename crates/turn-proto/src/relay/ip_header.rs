@@ -1,4 +1,4 @@
-//! What a relayed datagram keeps of its IP header (RFC 8656 §§13-16): DSCP and ECN as they came, TTL
+//! The IP header fields that a relayed datagram keeps (RFC 8656 §§13-16): DSCP and ECN as they came, TTL
 //! one less, DF from IPv4 to IPv4. Between a datagram and a stream there is less to keep.
 
 use turn_types::{FiveTuple, IpFamily, IpMeta};

@@ -62,7 +62,7 @@ impl State {
         self.after_authentication(request, step, Charged::No, reply)
     }
 
-    /// Handles a request whose user has been looked up.
+    /// Handles a request after the look-up of its user.
     pub(super) fn resume_request(
         &mut self,
         request: &Request<'_>,

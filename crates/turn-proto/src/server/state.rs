@@ -36,9 +36,9 @@ pub(super) struct State {
     pub(super) new_peers: NewPeers,
     /// No new allocations.
     pub(super) draining: bool,
-    /// When workers without an answer are asked again.
+    /// Time to ask workers without an answer again.
     repeat_at: Option<Instant>,
-    /// When a reservation made here expires.
+    /// End of the next reservation made here.
     sweep_at: Option<Instant>,
 }
 

@@ -332,7 +332,7 @@ impl Allocations {
         }
     }
 
-    /// A slot whose timer is due. It stays disarmed until [`Self::arm`].
+    /// A slot with a due timer, which stays disarmed until [`Self::arm`].
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Slot> {
         self.timers.pop(now)
     }

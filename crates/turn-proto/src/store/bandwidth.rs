@@ -59,7 +59,7 @@ impl Bucket {
         enough
     }
 
-    /// Takes `bytes` that have passed now and could not be kept from passing; what passes next is to wait
+    /// Takes `bytes` that have passed already; the next ones are to wait
     /// until the moment that is returned, if one is.
     pub(crate) fn carry(&mut self, now: Instant, rate: u64, bytes: u64) -> Option<Instant> {
         // Fills it with what the time since then gives.
@@ -68,9 +68,9 @@ impl Bucket {
         (rate > 0 && now < self.filled).then_some(self.filled)
     }
 
-    /// Takes `bytes` that somebody else let pass at the same rate, since the bucket was filled last or
+    /// Takes `bytes` that another path let pass at the same rate, since the bucket was filled last or
     /// before. Where they are more than it holds it is empty, and begins to fill by so much later as
-    /// the rest takes at its rate: whatever passes here besides has what that leaves of the rate.
+    /// the rest takes at its rate: traffic through here has the rest of the rate.
     pub(crate) fn draw(&mut self, rate: u64, bytes: u64) {
         if rate == 0 {
             return;

@@ -1,12 +1,12 @@
-//! Budgets of responses to requests that prove no user. They bound what a forged source address makes the
-//! server send to others, and keep one source from using up what others need.
+//! Budgets of responses to requests that prove no user. They bound the traffic that forged source addresses make
+//! the server send to others, and keep one source from using up the responses of others.
 //!
 //! A source address of a datagram may be forged, so that its responses are counted by
 //! [network](Prefix::network), the victim of reflection. Half of a network's responses are for Binding,
 //! half are challenges of TURN, and each half is two buckets:
 //!
 //! ```text
-//! common    whoever asks first
+//! common    first come, first served
 //! reserve   when the common bucket is empty: for each address no more than its 256th part
 //! ```
 //!
@@ -31,7 +31,7 @@ use crate::random::Random;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Addresses among which the reserve of a network is divided: those of a /24.
+/// Addresses among which the reserve of a network is divided: a /24.
 const SHARES: u32 = 256;
 
 /// Responses of its share that an address may have at once: a client with several relay candidates.
@@ -63,7 +63,7 @@ impl Source {
     }
 }
 
-/// The budgets of what unauthenticated sources can cause.
+/// The budgets for the effects of unauthenticated sources.
 #[derive(Debug)]
 pub(crate) struct Budgets {
     bindings: NetworkBudget,
@@ -183,7 +183,7 @@ impl NetworkBudget {
     }
 }
 
-/// When each budget was last reported as spent: a flood is one notice a minute.
+/// Time of the last report of each spent budget: a flood is one notice a minute.
 #[derive(Debug, Default)]
 struct SpentBudgets([Option<Instant>; Budget::ALL.len()]);
 

@@ -82,7 +82,7 @@ impl PeerConnections {
         self.list.retain(|connection| connection.id != id);
     }
 
-    /// Takes out those for which `keep` returns false.
+    /// Removes the connections for which `keep` returns false.
     pub(crate) fn retain(
         &mut self,
         mut keep: impl FnMut(&PeerConnection) -> bool,

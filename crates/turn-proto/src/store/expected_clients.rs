@@ -22,7 +22,7 @@ pub(crate) struct ExpectedClient {
     pub(crate) granted: Granted,
     /// End of the allocation unless it is refreshed.
     pub(crate) expires: Instant,
-    /// When its worker was asked for it last.
+    /// The last time that its worker was asked for it.
     pub(crate) asked: Option<Instant>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct ExpectedClient {
 pub(crate) struct ExpectedClients {
     by_client: HashMap<FiveTuple, ExpectedClient, RandomState>,
     by_allocation: HashMap<AllocationId, FiveTuple, RandomState>,
-    /// When the next one expires, or before.
+    /// The end of the next one, or before.
     sweep_at: Option<Instant>,
 }
 
@@ -90,7 +90,7 @@ impl ExpectedClients {
         Some(client.allocation)
     }
 
-    /// Clients that have come and whose allocation has not, with the time when it was asked for.
+    /// Clients that have come before their allocations, with the time of the last request for it.
     pub(crate) fn fetched(&self) -> impl Iterator<Item = (FiveTuple, Instant)> {
         let clients = self.by_client.iter();
         clients.filter_map(|(five_tuple, client)| Some((*five_tuple, client.asked?)))

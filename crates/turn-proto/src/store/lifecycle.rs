@@ -163,7 +163,7 @@ impl Allocations {
         }
     }
 
-    /// Closes connections whose time is over. The end of one that is being made comes as an event.
+    /// Closes overdue connections. The end of one that is being made comes as an event.
     fn close_overdue_connections(&mut self, slot: Slot, now: Instant, outbox: &mut Outbox) {
         let connections = self.get(slot).connections.iter();
         let overdue: Vec<_> = connections

@@ -7,14 +7,14 @@ use super::registry::LocationLease;
 use crate::credentials::ticket::{Ticket, TicketBody};
 use crate::policy::NonceKey;
 
-/// State of an allocation whose client may move.
+/// State of an allocation with a client that may move.
 #[derive(Debug)]
 pub(crate) struct Mobility {
     /// The valid ticket; older ones are void.
     pub(crate) ticket: Ticket,
     pub(crate) serial: u32,
     pub(crate) location: LocationLease,
-    /// Where its client is expected.
+    /// The place where its client is expected.
     pub(crate) next: Option<Next>,
     /// The last Refresh by ticket, to recognise a retransmission.
     pub(crate) answered: Option<Answered>,

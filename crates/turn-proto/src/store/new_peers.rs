@@ -3,8 +3,8 @@
 //!
 //! It is counted by [customer](Prefix::customer), since one user may be many clients, and one client many
 //! users (time-limited names and tokens are new ones each time). As an account may also be used from many
-//! addresses, it is bounded too, at [`CUSTOMERS_PER_ACCOUNT`] times as much. What an allocation has at a time
-//! is bounded by its permissions.
+//! addresses, it is bounded too, at [`CUSTOMERS_PER_ACCOUNT`] times as much. The peers of an allocation at a time
+//! are bounded by its permissions.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::random::Random;
 /// the same time.
 const BURST: Duration = Duration::from_secs(60);
 
-/// How many customers' peers one account may have: an installation may have one user for all its clients.
+/// Customers with whose peers an account is bounded: an installation may have one user for all its clients.
 const CUSTOMERS_PER_ACCOUNT: u32 = 20;
 
 /// New peers of customers and of accounts.

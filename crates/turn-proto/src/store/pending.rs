@@ -76,7 +76,7 @@ pub(crate) struct PendingMove {
     pub(crate) path: ClientPath,
     pub(crate) refresh: TicketRefresh,
     pub(crate) began: Instant,
-    /// When the other worker was asked last.
+    /// The last time that the other worker was asked.
     pub(crate) asked: Instant,
 }
 
@@ -100,17 +100,17 @@ pub(crate) struct Pending {
     keys: HashSet<RequestKey, RandomState>,
     /// Requests of each 5-tuple.
     by_five_tuple: HashMap<FiveTuple, Vec<PendingId>, RandomState>,
-    /// 5-tuples whose Allocate waits for its relay sockets.
+    /// 5-tuples with an Allocate that waits for its relay sockets.
     opening: HashSet<FiveTuple, RandomState>,
     /// 5-tuples on which a Refresh by ticket waits, with their number.
     moving: HashMap<FiveTuple, u32, RandomState>,
     ends: Ends,
-    /// When user look-ups are given up.
+    /// Ends of user look-ups.
     lookup_ends: Ends,
     /// User look-ups of each customer that has any.
     lookups: HashMap<Prefix, u32, RandomState>,
     next_id: u64,
-    /// Number of those that wait for peers.
+    /// Number of requests that wait for peers.
     connects: usize,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Pending {
 struct Ends(VecDeque<(PendingId, Instant)>);
 
 impl Ends {
-    /// Keeps the front a live one. Those behind it are bounded by what can be answered within the wait of the
+    /// Keeps the front a live one. The others are bounded by the answers within the wait of the
     /// oldest, and are compacted when they outnumber the live ones.
     fn forget(&mut self, is_over: impl Fn(&PendingId) -> bool) {
         while self.0.front().is_some_and(|(id, _)| is_over(id)) {
@@ -280,7 +280,7 @@ impl Pending {
         Some(entry.waiting)
     }
 
-    /// A request whose user look-up is to be given up: it goes on to wait, and is to be resumed without it.
+    /// A request with an overdue user look-up: it goes on to wait, and is to be resumed without it.
     /// Each is returned once.
     pub(crate) fn take_overdue_lookup(&mut self, now: Instant) -> Option<PendingId> {
         let &(id, end) = self.lookup_ends.0.front()?;
@@ -320,7 +320,7 @@ impl Pending {
         Some(*pending)
     }
 
-    /// Ends the wait of a request whose client has given up.
+    /// Ends the wait of a request after its client has given up.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Option<Waiting> {
         let &(id, end) = self.ends.0.front()?;
         if now < end { None } else { self.take(id) }

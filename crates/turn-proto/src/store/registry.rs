@@ -1,5 +1,5 @@
-//! The state that all workers share besides ports: quotas, reservations, and the workers of allocations whose
-//! clients may move.
+//! The state that all workers share besides ports: quotas, reservations, and the workers of mobile
+//! allocations.
 //!
 //! The [`Registry`] is plain data; implementations of [`SharedRegistry`] add a lock. It is taken when an
 //! allocation begins or ends, never for a packet. Quotas and locations are held through leases, so that an
@@ -32,11 +32,11 @@ pub struct Registry {
     total: u32,
     /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
     reservations: BTreeMap<[u8; 8], Reservation>,
-    /// The worker of each allocation whose client may move; as many entries as allocations at most.
+    /// The worker of each mobile allocation; as many entries as allocations at most.
     locations: BTreeMap<AllocationId, Location>,
 }
 
-/// The worker of an allocation whose client may move.
+/// The worker of a mobile allocation, whose client may move.
 #[derive(Clone, Copy, Debug)]
 struct Location {
     /// The worker that has it, or had it last.
@@ -239,7 +239,7 @@ impl RegistryHandle {
         })
     }
 
-    /// Registers the worker of an allocation whose client may move.
+    /// Registers the worker of a mobile allocation.
     pub(crate) fn locate(&self, allocation: AllocationId, worker: WorkerId) -> LocationLease {
         let lease = LocationLease { registry: self.clone(), allocation };
         lease.moved_to(worker);

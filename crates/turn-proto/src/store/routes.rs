@@ -1,8 +1,8 @@
 //! Routes of bound channels. A route says no more than `relay.rs` would do; without any, nothing is different
 //! but the speed.
 //!
-//! They are found by comparison: after any change of an allocation its routes are made anew, and those that
-//! differ are updated. So a change does not need to know which routes it affects. The route of a channel that
+//! They are found by comparison: after any change of an allocation its routes are made anew, and differences
+//! are updated. So a change does not need to know which routes it affects. The route of a channel that
 //! is removed is withdrawn at once ([`Outbox::withdraw_route`]), hence before its relay socket is closed.
 
 use alloc::boxed::Box;

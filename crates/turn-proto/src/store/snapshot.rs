@@ -1,6 +1,6 @@
 //! An allocation written out as plain data, and read back: for a move to another worker, later for a restart.
 //!
-//! Data is one part, and what the allocation holds of this process is the other: leases of ports, of its place in
+//! Its data is one part, its leases within this process are the other: leases of ports, of its place in
 //! the quota, and of its registered location. Relay sockets go beside it, by their names.
 
 use alloc::boxed::Box;
@@ -77,7 +77,7 @@ struct ChannelData {
     route: Option<InstalledRoute>,
 }
 
-/// The leases of an allocation; what they are for is free again when they are dropped.
+/// The leases of an allocation; dropping them gives back ports, quota and location.
 #[derive(Debug)]
 pub(crate) struct Leases {
     ports: [Option<PortLease>; 2],
@@ -149,8 +149,8 @@ impl Allocation {
         (snapshot, Leases { ports, quota: self.quota, location })
     }
 
-    /// Puts an allocation together again. `judge` returns `None` for the address of a forbidden peer, whose
-    /// permission and channels are left out, and the ports of an address of ours.
+    /// Puts an allocation together again. `judge` returns `None` for the address of a forbidden peer, so that
+    /// its permission and channels are left out, and the ports of an address of ours.
     pub(crate) fn from_snapshot(
         snapshot: Snapshot,
         leases: Leases,
@@ -228,7 +228,8 @@ mod tests {
     use std::sync::Mutex;
     use std::vec;
     use turn_types::{
-        ClientAddr, ConnectionId, FiveTuple, Prefix, Secret, ServerAddr, SocketId, Transport, WorkerId,
+        ClientAddr, ConnectionId, FiveTuple, Prefix, Secret, ServerAddr, SocketId, Transport,
+        WorkerId,
     };
 
     #[derive(Default)]
@@ -261,8 +262,7 @@ mod tests {
         };
         let path = ClientPath { five_tuple, socket: SocketId(2) };
         let local = RelayedAddr(([203, 0, 113, 1], lease.port()).into());
-        let mut mobility =
-            Mobility::new(&Secret::new([7; 32]), registry.locate(id, WorkerId(3)));
+        let mut mobility = Mobility::new(&Secret::new([7; 32]), registry.locate(id, WorkerId(3)));
         mobility.next = Some(Next::Worker(WorkerId(1), five_tuple));
         let transaction = TransactionId([5; 12]);
         mobility.answered = Some(Answered { five_tuple, transaction, serial: 0, lifetime: 600 });
@@ -293,10 +293,7 @@ mod tests {
             token: Some([8; 8]),
             address_error: Some((IpFamily::V6, Refusal::PortsExhausted)),
             relayed: [Some(local), None],
-            sockets: [
-                Some(RelaySocket { relay: RelayId(6), local, lease, expires: END }),
-                None,
-            ],
+            sockets: [Some(RelaySocket { relay: RelayId(6), local, lease, expires: END }), None],
             permissions,
             channels,
             protocol: RelayProtocol::Udp,

@@ -12,10 +12,10 @@ use turn_types::{Instant, Prefix};
 use crate::limits::SOURCE_BUCKETS;
 
 /// A bucket for each source of packets; sources that collide share one. Which bucket a source has depends
-/// on a secret seed, so nobody can choose whom to share with.
+/// on a secret seed, so that no source can choose another to share with.
 #[derive(Debug)]
 pub struct SourceBudget {
-    /// When each bucket will be full again (a leaky bucket kept as one time: GCRA).
+    /// The time when each bucket will be full again (a leaky bucket kept as one time: GCRA).
     full_at: Box<[Instant]>,
     hasher: RandomState,
 }
@@ -40,13 +40,13 @@ impl SourceBudget {
         per_second == 0 || self.spend(now, source, BURST / per_second, BURST)
     }
 
-    /// Whether a bucket that holds `burst` is empty.
+    /// Returns true if a bucket that holds `burst` is empty.
     #[must_use]
     pub fn is_spent(&self, now: Instant, source: impl Hash, burst: Duration) -> bool {
         self.full_at[self.bucket(source)].saturating_since(now) >= burst
     }
 
-    /// Takes `cost` out of a bucket even if it holds less: what was done already.
+    /// Takes `cost` out of a bucket even if it holds less: the cost of work already done.
     pub fn draw(&mut self, now: Instant, source: impl Hash, cost: Duration) {
         let bucket = self.bucket(source);
         let full_at = &mut self.full_at[bucket];

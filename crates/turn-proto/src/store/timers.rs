@@ -41,7 +41,7 @@ impl Timers {
         }
     }
 
-    /// Takes a timer whose tick has come; it is disarmed.
+    /// Takes a due timer and disarms it.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<u32> {
         let &(tick, key) = self.due.first()?;
         if now.as_nanos() / TICK_NANOS < tick {

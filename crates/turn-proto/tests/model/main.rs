@@ -1,7 +1,7 @@
 //! Random requests, data and time against a model so naive that it is obviously right.
 //!
 //! The model keeps allocations, permissions and channels in plain lists with an end each and never
-//! removes anything: what has ended does not count. The server must give the same answers and deliver
+//! removes anything: ended parts do not count. The server must give the same answers and deliver
 //! the same data, whether or not its timers were served in between.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 #![expect(unreachable_pub, reason = "modules shared between test binaries")]
@@ -99,7 +99,7 @@ impl Modelled {
     }
 }
 
-/// The server, its clients, and what the model thinks of them.
+/// The server, its clients, and the model of them.
 struct Bench {
     driver: Driver,
     callers: Vec<Caller>,
@@ -319,7 +319,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A retransmitted Allocate gets the same answer but for LIFETIME, which is what is left.
+    /// A retransmitted Allocate gets the same answer but for LIFETIME, which is the rest.
     fn repeat(&mut self, client: usize) -> Case {
         let Some((request, first)) = self.made_by[client].clone() else { return Ok(()) };
         if self.live(client).is_none() {
@@ -350,7 +350,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What a request on an allocation is refused with before anything else is looked at.
+    /// The error of a request on an allocation before anything else is looked at.
     fn not_theirs(&self, client: usize, stranger: bool) -> Option<u16> {
         match self.live(client) {
             None => Some(437),
@@ -543,7 +543,7 @@ impl Bench {
     }
 }
 
-/// RFC 8656 §7.2: the greater of the default and the lesser of what was asked for and the maximum.
+/// RFC 8656 §7.2: the greater of the default and the lesser of the requested one and the maximum.
 fn granted_lifetime(asked: Option<u32>) -> u32 {
     asked.unwrap_or(600).clamp(600, 3_600)
 }

@@ -1,11 +1,11 @@
-//! What an answer says.
+//! Reading answers.
 
 use std::net::SocketAddr;
 
 use stun_wire::{AttributeType, Class, Message, value};
 use turn_types::IpFamily;
 
-/// What an answer was.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Success,

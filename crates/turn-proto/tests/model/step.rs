@@ -1,4 +1,4 @@
-//! What may happen, and how it is drawn.
+//! The steps of a run, and their distribution.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Somebody who makes requests one at a time, with commands answered at once.
+//! A client that makes requests one at a time, with commands answered at once.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use turn_types::{ClientPath, Now};
 use super::driver::{Driver, Sent};
 use super::setup::{REALM, look_up, password_of};
 
-/// Answers all commands at once, each as it should be. Returns what the server sent last.
+/// Answers all commands at once, each as it should be. Returns the server's last message.
 pub fn settle(driver: &mut Driver, now: Now, first: Option<Sent>) -> Option<Sent> {
     let mut sent = first;
     while !driver.commands.is_empty() {
@@ -85,7 +85,7 @@ impl Caller {
         true
     }
 
-    /// Sends something and returns what comes back for it.
+    /// Sends a packet and returns the answer.
     pub fn send(&mut self, driver: &mut Driver, now: Now, packet: &[u8]) -> Option<Vec<u8>> {
         let sent = driver.client(now, &self.path, packet);
         let sent = settle(driver, now, sent)?;

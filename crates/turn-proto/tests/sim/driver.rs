@@ -30,7 +30,7 @@ pub struct Sent {
     pub dont_fragment: bool,
 }
 
-/// How many packets met which fate.
+/// Number of packets by fate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fates {
     pub handed_in: u64,
@@ -55,24 +55,24 @@ type RequestKey = (FiveTuple, [u8; 12]);
 
 pub struct Driver {
     pub server: Server,
-    /// What all clients come over.
+    /// The transport of all clients.
     pub transport: Transport,
     pub policy: Arc<Policy>,
     pub registry: Arc<LockedRegistry>,
     pub ledger: Ledger,
     pub fates: Fates,
-    /// What is wrong, in the order in which it was found.
+    /// Violations, in the order in which they were found.
     pub violations: Vec<String>,
     /// Commands that wait for the harness to answer them.
     pub commands: Vec<Command>,
     /// Ports of all relay addresses that there are or were.
     ports: Vec<Arc<RelayPorts>>,
-    /// Where relay sockets are to be opened.
+    /// Relay sockets to be opened.
     wanted: BTreeMap<RelayId, SocketAddr>,
     /// Relay sockets that are open.
     sockets: BTreeMap<RelayId, SocketAddr>,
     by_addr: BTreeMap<SocketAddr, RelayId>,
-    /// Those that were closed last, for packets that come too late.
+    /// The last closed ones, for packets that come too late.
     closed: VecDeque<(RelayId, SocketAddr)>,
     /// Routes as they were told.
     pub routes: BTreeMap<RouteId, Route>,
@@ -151,7 +151,7 @@ impl Driver {
         self.drain(now.instant, None);
     }
 
-    /// Whether a relay socket is open here.
+    /// Returns true if a relay socket is open here.
     pub fn is_open(&self, at: SocketAddr) -> bool {
         self.by_addr.contains_key(&at)
     }
@@ -270,8 +270,8 @@ impl Driver {
         sent
     }
 
-    /// A datagram that was on its way through the kernel when its relay socket was closed. Nobody may
-    /// get it, whoever has the address now.
+    /// A datagram that was on its way through the kernel when its relay socket was closed. No client may
+    /// get it, not even the new owner of the address.
     pub fn late(&mut self, now: Now, relayed: SocketAddr, peer: SocketAddr, payload: &[u8]) {
         let Some(&(relay, _)) = self.closed.iter().find(|(_, at)| *at == relayed) else { return };
         self.fates.handed_in += 1;
@@ -413,7 +413,7 @@ impl Driver {
         self.ledger.answered(now, &to.five_tuple, &request, reply)
     }
 
-    /// Carries out commands, those that must be answered being about the request of this key, and
+    /// Carries out commands. The ones with an answer are about the request of this key, and
     /// reads notices. Returns whether there was such a command.
     fn drain(&mut self, now: Instant, key: Option<RequestKey>) -> bool {
         let before = self.commands.len();
@@ -570,7 +570,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What must hold once everybody is gone.
+    /// Invariants once all clients are gone.
     pub fn is_empty(&self) -> Check {
         let (taken, reserved) =
             self.registry.read(|registry| (registry.allocations(), registry.reservations()));
@@ -586,12 +586,12 @@ impl Driver {
         }
     }
 
-    /// How many allocations ended for each reason.
+    /// Number of ended allocations by reason.
     pub const fn ended_by(&self) -> &BTreeMap<EndReason, u64> {
         &self.ended
     }
 
-    /// How many allocations were made.
+    /// Number of allocations made.
     pub const fn created(&self) -> u64 {
         self.created
     }

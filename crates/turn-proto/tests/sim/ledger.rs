@@ -1,4 +1,4 @@
-//! What the server granted, read from its answers alone, and whether what it does agrees with that.
+//! The grants of the server, read from its answers alone, and the check of its actions against them.
 //!
 //! The ledger decodes requests and answers by itself and shares no state with the server. It knows an
 //! allocation only by the success response that made it, a permission only by the success response to
@@ -16,10 +16,10 @@ use turn_types::{FiveTuple, Instant, IpFamily};
 
 use super::setup::{REALM, sealed_by};
 
-/// The outcome of a check: what is wrong, in words.
+/// The outcome of a check: the violation, in words.
 pub type Check = Result<(), String>;
 
-/// The longest answer to somebody who has proved nothing: header 20, ERROR-CODE 8 with a phrase of at
+/// The longest answer to an unauthenticated client: header 20, ERROR-CODE 8 with a phrase of at
 /// most 28, REALM 4 with the padded realm, NONCE 4 and 36, PASSWORD-ALGORITHMS 12, and FINGERPRINT 8. An
 /// UNKNOWN-ATTRIBUTES answer has 4 + 64 in place of the three in the middle, a Binding success fewer.
 pub const UNAUTHENTICATED_REPLY_MAX: usize =
@@ -61,7 +61,7 @@ impl Granted {
         IpFamily::ALL.into_iter().any(|family| self.half(family, now).is_some())
     }
 
-    /// What was granted for a family ends with its relayed address.
+    /// The grants of a family end with its relayed address.
     fn forget_ended(&mut self, now: Instant) {
         let live = IpFamily::ALL.map(|family| self.half(family, now).is_some());
         let live = |ip: IpAddr| live[IpFamily::of(ip) as usize];
@@ -128,8 +128,8 @@ impl Ledger {
         Self { granted: BTreeMap::new(), policy }
     }
 
-    /// A new policy is in force: what is forbidden now has no permission any more, and relay addresses
-    /// that are gone end what was allocated on them.
+    /// A new policy is in force: peers forbidden now have no permission any more, and relay addresses
+    /// that are gone end the allocations on them.
     pub fn apply(&mut self, now: Instant, policy: Arc<Policy>) {
         let allowed = |ip| policy.peer_rules.judge(ip) != PeerAccess::Denied;
         for granted in self.granted.values_mut() {
@@ -144,7 +144,7 @@ impl Ledger {
         self.policy = policy;
     }
 
-    /// Whether the rules let anybody reach this peer: an address of the server only where another
+    /// Returns true if the rules permit this peer: an address of the server only where another
     /// allocation is.
     fn may_reach(&self, peer: SocketAddr) -> bool {
         match self.policy.peer_rules.judge(peer.ip()) {
@@ -162,13 +162,13 @@ impl Ledger {
         self.granted.get(five_tuple).filter(|granted| granted.is_live(now))
     }
 
-    /// How many relayed addresses have not ended, or ended less than `since` ago.
+    /// Number of relayed addresses that have not ended, or ended less than `since` ago.
     pub fn relayed(&self, now: Instant, since: Duration) -> usize {
         let halves = self.granted.values().flat_map(|granted| &granted.halves).flatten();
         halves.filter(|(_, expires)| now < *expires + since).count()
     }
 
-    /// An allocation ended; what it used is compared by the caller.
+    /// An allocation ended; its usage is compared by the caller.
     pub fn end(&mut self, five_tuple: &FiveTuple) -> Option<Granted> {
         self.granted.remove(five_tuple)
     }

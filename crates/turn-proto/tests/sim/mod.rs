@@ -1,5 +1,5 @@
-//! What simulation, model and fuzzing share: a server with everything around it that a process would
-//! provide ([`driver`]), and a record of what it granted that judges whatever it does ([`ledger`]).
+//! The common part of simulation, model and fuzzing: a server with everything around it that a process would
+//! provide ([`driver`]), and a record of its grants that judges its actions ([`ledger`]).
 
 pub mod caller;
 pub mod driver;

@@ -77,7 +77,7 @@ fn is_time_limited(name: &str) -> bool {
     name.split(':').next().is_some_and(|part| part.parse::<u64>().is_ok())
 }
 
-/// What the user database answers.
+/// The answer of the user database.
 pub fn look_up(query: &UserQuery) -> UserAnswer {
     let name = USERS.into_iter().find(|name| match query {
         UserQuery::Name(asked) => **asked == **name,
@@ -92,7 +92,7 @@ pub fn look_up(query: &UserQuery) -> UserAnswer {
     })
 }
 
-/// Who sealed this request, and with which key, found without the server's help.
+/// The user and key of this request's integrity, found without the server's help.
 pub fn sealed_by(request: &Message<'_>) -> Option<(String, IntegrityKey)> {
     let name = match request.first(AttributeType::USERNAME) {
         Some(name) => std::str::from_utf8(name).ok()?.to_owned(),

@@ -1,4 +1,4 @@
-//! A strict decoder of answers: what every answer must be, whatever was asked.
+//! A strict decoder of answers: the rules of every answer.
 
 use std::net::SocketAddr;
 

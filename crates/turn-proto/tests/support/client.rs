@@ -1,4 +1,4 @@
-//! A client that knows the protocol and does what a test tells it, right or wrong.
+//! A client that knows the protocol and follows the test, right or wrong.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use turn_types::*;
 use super::answer::Reply;
 use super::{Fate, REALM, SERVER_V4, SERVER_V6, World, addr};
 
-/// How requests are sealed.
+/// The integrity of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealing {
     /// As RFC 5389 clients do: MD5 key, MESSAGE-INTEGRITY.

@@ -30,7 +30,7 @@ pub use client::{Client, Sealing};
 pub const REALM: &str = "turn.example.org";
 pub const SEED: [u8; 32] = [7; 32];
 
-/// Where clients reach the server.
+/// Listening addresses of the server.
 pub const SERVER_V4: &str = "203.0.113.1:3478";
 pub const SERVER_V6: &str = "[2001:db8:1::1]:3478";
 /// Its relay addresses. Behind 1:1 NAT in [`behind_nat`].
@@ -91,7 +91,7 @@ pub fn policy() -> Policy {
     }
 }
 
-/// No limits but those that have to be.
+/// No limits but the mandatory ones.
 pub const UNLIMITED: Quotas = Quotas {
     allocations_per_user: 0,
     allocations_per_customer: 0,
@@ -126,7 +126,7 @@ impl SharedRegistry for TestRegistry {
     }
 }
 
-/// What became of a packet, with its bytes.
+/// The fate of a packet, with its bytes.
 #[derive(Clone, Debug)]
 pub enum Fate {
     Reply(Vec<u8>),
@@ -215,7 +215,7 @@ pub struct World {
     pub sockets: BTreeMap<RelayId, RelayedAddr>,
     /// Routes as they were told.
     pub routes: BTreeMap<RouteId, Route>,
-    /// How many commands told them.
+    /// Number of commands about them.
     pub route_commands: u32,
     /// Ports that somebody else on the host holds.
     pub taken_ports: BTreeSet<u16>,
@@ -226,14 +226,14 @@ pub struct World {
     pub held: Vec<Command>,
     /// Commands that concern other workers.
     pub outgoing: Vec<Command>,
-    /// What became of data that waited for its client's allocation, in this order.
+    /// Fates of data that waited for its client's allocation, in this order.
     pub after_queue: Vec<Result<(PeerAddr, Vec<u8>), DropReason>>,
     /// Other workers share its registry and its ports.
     pub is_shared: bool,
     pub opened: u32,
     pub looked_up: u32,
     pub notices: Vec<Notice>,
-    /// Where the server writes answers.
+    /// Buffer of answers.
     pub reply: Box<ReplyBuffer>,
     /// Connections with peers, and the request that waits for one.
     pub connections: BTreeMap<ConnectionId, (PeerAddr, Option<PendingId>)>,
@@ -428,7 +428,7 @@ impl World {
             .any(|at| at.port() == relayed.port() && at.family() == IpFamily::of(relayed.ip()))
     }
 
-    /// What is told about the only allocation.
+    /// The session record of the only allocation.
     pub fn record(&self) -> AllocationRecord {
         let mut all = self.server.allocations();
         let record = all.next().unwrap();
@@ -655,7 +655,7 @@ impl World {
         }
     }
 
-    /// What must hold at any time: every port in use belongs to a socket, a reservation or a request
+    /// Invariants at any time: every port in use belongs to a socket, a reservation or a request
     /// on its way, and every allocation counts in the quota once.
     pub fn check(&self) {
         if self.hold || !self.held.is_empty() || self.is_shared {

@@ -16,7 +16,7 @@ pub fn alice(port: u16) -> Client {
     Client::new(port).over(Transport::Tcp)
 }
 
-/// A Connect to a peer, which nobody has heard yet.
+/// A Connect to a peer that has not answered yet.
 pub fn connect_request(world: &mut World, client: &mut Client, peer: &str) -> Vec<u8> {
     client.sealed(world, Method::CONNECT, |builder| {
         builder.xor_address(AttributeType::XOR_PEER_ADDRESS, addr(peer));

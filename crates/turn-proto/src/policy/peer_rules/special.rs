@@ -1,5 +1,5 @@
 //! Addresses that are not ordinary hosts on the internet: IANA's special-purpose registries for IPv4
-//! and IPv6 (as of 2025-10-09), and what lies outside them and is no place for a peer either.
+//! and IPv6 (as of 2025-10-09), and ranges outside them that are unfit for peers as well.
 //!
 //! Entries that the registries call globally reachable are listed as well: they are anycast services,
 //! sinkholes, translators and identifiers, and nobody's camera.
@@ -13,7 +13,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Whether `ip` is of this family and lies in the prefix.
+    /// Returns true if `ip` is of this family and lies in the prefix.
     pub(super) const fn contains(&self, ip: IpAddr) -> bool {
         match (self.network, ip) {
             (IpAddr::V4(network), IpAddr::V4(ip)) => {
@@ -43,7 +43,7 @@ pub(super) const TUNNELS: [Entry; 2] = [
     v6([0x2002, 0, 0, 0], 0, 16), // 6to4, RFC 3056
 ];
 
-/// What no rule can allow: it is not one host, it is malformed, or RFC 8656 forbids it.
+/// Addresses that no rule can allow: not one host, malformed, or forbidden by RFC 8656.
 pub(super) const NEVER: [Entry; 8] = [
     v4([0, 0, 0, 0], 8), // this network; 0.0.0.0 reaches the host itself, RFC 791 §3.2
     v4([224, 0, 0, 0], 4), // multicast, RFC 1112 §4
@@ -55,7 +55,7 @@ pub(super) const NEVER: [Entry; 8] = [
     v6([0xff00, 0, 0, 0], 0, 8),  // multicast, RFC 4291 §2.7
 ];
 
-/// The IANA IPv4 Special-Purpose Address Registry, then what it leaves out.
+/// The IANA IPv4 Special-Purpose Address Registry, then ranges that it leaves out.
 const SPECIAL_V4: [Entry; 28] = [
     v4([0, 0, 0, 0], 8),          // this network, RFC 791
     v4([0, 0, 0, 0], 32),         // this host on this network, RFC 1122
@@ -87,7 +87,7 @@ const SPECIAL_V4: [Entry; 28] = [
     v4([168, 63, 129, 16], 32),   // nor this: services of the host in Azure, though it looks public
 ];
 
-/// The IANA IPv6 Special-Purpose Address Registry, then what it leaves out.
+/// The IANA IPv6 Special-Purpose Address Registry, then ranges that it leaves out.
 const SPECIAL_V6: [Entry; 28] = [
     v6([0, 0, 0, 0], 1, 128), // loopback, RFC 4291
     v6([0, 0, 0, 0], 0, 128), // unspecified, RFC 4291
@@ -120,7 +120,7 @@ const SPECIAL_V6: [Entry; 28] = [
     v6([0xff00, 0, 0, 0], 0, 8), // multicast, RFC 4291 §2.7
 ];
 
-/// Whether `ip` is refused unless a rule allows it.
+/// Returns true if `ip` is refused unless a rule allows it.
 pub(super) fn is_special(ip: IpAddr) -> bool {
     let table: &[Entry] = match ip {
         IpAddr::V4(_) => &SPECIAL_V4,

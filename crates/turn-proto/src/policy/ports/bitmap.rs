@@ -18,7 +18,7 @@ use super::range::{BITS, PortRange, PortRequirement};
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
 /// The ports of one relay address. 32 KiB. A number is in use for UDP and TCP at once, though they are
-/// different ports: what is free in one table is free in both.
+/// different ports: a number that is free in one table is free in both.
 pub struct RelayPorts {
     /// One bit per port, set while it is in use.
     words: Box<[AtomicU64; WORDS]>,

@@ -1,4 +1,4 @@
-//! Which ports there are to claim from, and what a client wants of its own.
+//! The range of ports to claim from, and the requirement of a client.
 
 use core::fmt;
 

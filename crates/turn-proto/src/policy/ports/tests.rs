@@ -212,7 +212,7 @@ fn threads_never_share_a_port_and_leave_none_behind() {
 }
 
 proptest! {
-    /// Whatever is claimed and given back: ports in use are exactly those of live leases, each wish is
+    /// In any order of claims and returns, ports in use are exactly those of live leases, each wish is
     /// kept, and a claim fails only when nothing fits.
     #[test]
     fn ports_in_use_are_those_of_live_leases(

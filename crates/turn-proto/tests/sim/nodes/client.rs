@@ -39,7 +39,7 @@ pub struct ClientNode {
     pub violation: Option<String>,
 }
 
-/// What a client is made of.
+/// The parts of a client.
 pub struct ClientPlan {
     pub client: Client,
     pub me: SocketAddr,

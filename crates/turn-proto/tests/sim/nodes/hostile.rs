@@ -1,4 +1,4 @@
-//! Somebody who means harm, and what they see.
+//! An attacker, and the traffic that it sees.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use turn_types::{Instant, Now};
 
 use crate::sim::setup::listeners;
 
-/// What travels past the server, for those who listen in.
+/// Traffic of the server as seen by an eavesdropper.
 #[derive(Debug, Default)]
 pub struct Tap {
     packets: VecDeque<Packet>,
@@ -38,7 +38,7 @@ impl Tap {
 
 pub type SharedTap = Rc<RefCell<Tap>>;
 
-/// Somebody who means harm: invents, replays and mutates packets, and may forge their source.
+/// An attacker: invents, replays and mutates packets, and may forge their source.
 pub struct HostileNode {
     pub me: Vec<SocketAddr>,
     rng: Rng,

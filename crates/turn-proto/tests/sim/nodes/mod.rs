@@ -1,4 +1,4 @@
-//! The hosts of a simulated world: the server, clients, peers, and those who mean harm.
+//! The hosts of a simulated world: the server, clients, peers, and attackers.
 
 mod client;
 mod hostile;

@@ -10,7 +10,7 @@ use super::hostile::SharedTap;
 use crate::sim::driver::{Driver, Sent, icmp_report};
 use crate::sim::setup::{listeners, look_up};
 
-/// How the server's surroundings behave.
+/// Behaviour of the server's environment.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
     /// The longest that a look-up or the opening of a socket takes.
