@@ -78,7 +78,7 @@ fn the_kernel_path_keeps_its_capabilities_and_no_other() {
 }
 
 #[test]
-fn layers_that_are_switched_off_are_off_and_told() {
+fn disabled_layers_are_off_and_reported() {
     let Some(lab) = require(Lab::new()) else { return };
     let mut config = Config::for_lab(&lab);
     config.tables =
@@ -122,7 +122,7 @@ fn with_secret(path: &Path, tls: &str, more: &str) -> String {
 /// All that a reload reads is read by the confined process: the configuration, secrets, certificates that
 /// have moved behind their link, users.
 #[test]
-fn a_reload_finds_what_is_new_where_it_may_read_and_says_why_elsewhere() {
+fn a_reload_reads_new_files_where_it_may_and_reports_others() {
     let Some(lab) = require(Lab::new()) else { return };
     let (named, more, outside) =
         (Directory::new(&lab, "named"), Directory::new(&lab, "more"), Directory::new(&lab, "out"));

@@ -106,7 +106,7 @@ fn without_a_second_address_there_is_no_discovery() {
 
 /// A message without a magic cookie, byte by byte.
 #[test]
-fn a_client_of_rfc_3489_is_told_its_address() {
+fn a_client_of_rfc_3489_gets_its_address() {
     for (top, served) in [("compatibility.rfc3489_clients = true\n", true), ("", false)] {
         let Some((lab, mut server)) = discovering(top) else { return };
         let socket = lab.socket(Host::Client, (lab.v4.client, 3478));

@@ -152,7 +152,7 @@ fn a_broken_configuration_changes_nothing() {
 }
 
 #[test]
-fn sighup_reloads_and_the_log_says_what_changed() {
+fn sighup_reloads_and_logs_the_changes() {
     let Some(mut scene) = Scene::new(|_| ()) else { return };
     scene.config.tables = "[quotas]\nallocations_per_user = 7\n".to_owned();
     scene.server.rewrite(&scene.config);

@@ -50,7 +50,7 @@ fn relaying(lab: &Lab, tables: String) -> Server {
 }
 
 #[test]
-fn all_that_works_is_told() {
+fn everything_that_works_is_reported() {
     let Some(lab) = require(Lab::new()) else { return };
     let _server = relaying(&lab, String::new());
     let host = lab.v4.listen.to_string();
@@ -105,7 +105,7 @@ fn a_chain_is_judged_and_named() {
 }
 
 #[test]
-fn the_certificate_of_an_authority_is_told_from_a_servers() {
+fn a_certificate_of_an_authority_differs_from_a_servers() {
     let Some(lab) = require(Lab::new()) else { return };
     let certificates = Certificates::new(&lab);
     // As `openssl req -x509` makes them by default.
@@ -117,7 +117,7 @@ fn the_certificate_of_an_authority_is_told_from_a_servers() {
 }
 
 #[test]
-fn what_does_not_work_is_told_with_its_status() {
+fn failures_are_reported_with_their_status() {
     let Some(lab) = require(Lab::new()) else { return };
     let mut server = Server::start(&lab, &Config::for_lab(&lab));
     let uri = format!("turn:{}", lab.v4.listen);

@@ -168,7 +168,7 @@ fn uclient_relays_over_tls() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_is_told_before_the_start() {
+fn an_unusable_certificate_is_reported_before_the_start() {
     let Some(lab) = require(Lab::new()) else { return };
     let files = Certificates::new(&lab);
     files.make("turn", "turn.example.org", ECDSA, "90");

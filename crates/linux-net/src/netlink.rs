@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_ends_early() {
+    fn truncated_messages_end_early() {
         let mut request = Request::one(16, &[]);
         request.attribute_text(2, "netdev");
         let bytes = request.encode(1);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_no_with_a_number() {
+    fn the_kernels_error_has_a_number() {
         let mut socket = Socket::open(libc::NETLINK_GENERIC).unwrap();
         let mut request = Request::one(
             libc::GENL_ID_CTRL as u16,

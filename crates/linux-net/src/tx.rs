@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_batch_says_so_and_takes_more_once_cleared() {
+    fn a_full_batch_returns_full_and_takes_more_once_cleared() {
         let mut batch = TxBatch::new();
         let part = Part::Rx { message: 0, start: 0, len: 1 };
         for _ in 0..MAX_DATAGRAMS {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arena_lends_what_it_has() {
+    fn the_arena_lends_its_free_space() {
         let mut batch = TxBatch::new();
         batch.arena_space(100).unwrap()[..3].copy_from_slice(b"abc");
         assert_eq!(batch.arena_commit(3), Part::Arena { start: 0, len: 3 });

@@ -26,7 +26,7 @@ fn only_the_far_end_is_heard() {
 }
 
 #[test]
-fn connecting_tells_the_local_address() {
+fn connecting_selects_the_local_address() {
     let (mut client, server) = (bind("0.0.0.0:0"), bind(V4));
     let port = client.local_addr().port();
     client.connect(server.local_addr()).unwrap();
@@ -46,7 +46,7 @@ fn a_clone_is_the_same_socket() {
 }
 
 #[test]
-fn nobody_there_is_told_by_the_error_queue_alone() {
+fn a_closed_port_is_reported_by_the_error_queue_alone() {
     let mut client = bind(V4);
     let nobody = closed_port(V4);
     client.connect(nobody).unwrap();

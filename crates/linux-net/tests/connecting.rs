@@ -70,7 +70,7 @@ fn a_connection_is_made_without_waiting_and_carries_bytes() {
 }
 
 #[test]
-fn a_connection_that_is_refused_is_told() {
+fn a_refused_connection_is_reported() {
     let nobody = listen().local_addr();
     let refused = TcpStream::connect_to(nobody, &ConnectOptions::default()).and_then(|stream| {
         let epoll = Epoll::new()?;

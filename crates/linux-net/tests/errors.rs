@@ -44,7 +44,7 @@ fn errors_left_by_icmp_fail_no_other_datagram() {
 }
 
 #[test]
-fn errors_left_by_icmp_do_not_hide_what_was_received() {
+fn errors_left_by_icmp_do_not_hide_received_datagrams() {
     let (socket, other, closed) = (bind(V4), bind(V4), closed_port(V4));
     send(&other, flow(socket.local_addr()), &[b"hello"]);
     send(&socket, flow(closed), &[b"anyone?"]);
@@ -56,7 +56,7 @@ fn errors_left_by_icmp_do_not_hide_what_was_received() {
 }
 
 #[test]
-fn the_error_queue_is_told_by_epoll_until_it_is_empty() {
+fn epoll_reports_the_error_queue_until_it_is_empty() {
     let (sender, closed) = (bind(V4), closed_port(V4));
     let epoll = Epoll::new().unwrap();
     epoll.add(&sender, 5, Interest::Read).unwrap();

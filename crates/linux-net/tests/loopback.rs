@@ -122,7 +122,7 @@ fn marks_are_carried_both_ways() {
 }
 
 #[test]
-fn the_source_address_is_chosen_and_the_destination_told() {
+fn the_source_address_is_selected_and_the_destination_reported() {
     let options = UdpOptions { packet_info: true, ..UdpOptions::default() };
     let server = bind_with("0.0.0.0:0", &options);
     let client = bind(V4);
@@ -231,7 +231,7 @@ fn a_batch_takes_what_it_holds_and_leaves_the_rest() {
 }
 
 #[test]
-fn options_are_granted_and_told() {
+fn options_are_granted_and_reported() {
     let options = UdpOptions { recv_buffer: 65_536, send_buffer: 32_768, ..UdpOptions::default() };
     let (first, applied) = linux_net::UdpSocket::bind(V4.parse().unwrap(), &options).unwrap();
     assert_eq!((applied.recv_buffer, applied.send_buffer, applied.gro), (65_536, 32_768, true));

@@ -122,8 +122,8 @@ fn segments_that_do_not_fit_are_sent_one_by_one_in_fragments() {
 }
 
 #[test]
-fn df_refuses_what_does_not_fit_and_binds_no_other_datagram() {
-    if !inside("df_refuses_what_does_not_fit_and_binds_no_other_datagram", SMALL_LOOPBACK) {
+fn df_refuses_long_datagrams_and_affects_no_other() {
+    if !inside("df_refuses_long_datagrams_and_affects_no_other", SMALL_LOOPBACK) {
         return;
     }
     for (family, fits) in [(V4, 1472), (V6, 1452)] {

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn lets_errors_in_about_what_went_out() {
+    fn icmp_errors_of_outgoing_packets_come_in() {
         let mut nat = Nat::new(NatConfig::symmetric("203.0.113.9".parse().unwrap()));
         let outside = out(&mut nat, 0, "198.51.100.1:3478");
         let sent = Packet::udp(outside, addr("198.51.100.1:3478"), vec![1]);

@@ -101,7 +101,7 @@ fn a_perfect_link_delivers_in_order_and_on_time() {
 }
 
 #[test]
-fn links_lose_duplicate_reorder_and_corrupt_as_told() {
+fn links_lose_duplicate_reorder_and_corrupt_as_configured() {
     let count = |link| {
         let (world, _, b) = over(5, link, sender(1000));
         world.host(b).got.len()
@@ -134,7 +134,7 @@ fn a_link_that_is_down_passes_nothing() {
 }
 
 #[test]
-fn what_does_not_fit_is_fragmented_or_reported() {
+fn long_datagrams_are_fragmented_or_reported() {
     let big = |dont_fragment| Talker { size: 1400, dont_fragment, ..sender(1) };
     let link = LinkConfig::default().mtu(1280);
 

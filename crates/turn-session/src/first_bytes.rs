@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_byte_says_what_is_spoken() {
+    fn one_byte_selects_the_protocol() {
         assert_eq!(detect_protocol(b""), None);
         assert_eq!(detect_protocol(&[0x16, 3, 1]), Some(StreamProtocol::Tls));
         for request in

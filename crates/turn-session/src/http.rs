@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_challenge_is_told_from_all_else_however_it_is_cut() {
+    fn a_challenge_is_recognised_however_it_is_split() {
         let request = b"GET /.well-known/acme-challenge/a-Z_09 HTTP/1.1\r\nHost: x\r\n\r\n";
         let whole = request.len() - b" HTTP/1.1\r\nHost: x\r\n\r\n".len();
         for len in 0..=request.len() {

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_begun_goes_to_its_end() {
+    fn a_partly_sent_message_is_completed() {
         let mut queue = OutQueue::default();
         push(&mut queue, 1, 50, true).0.unwrap();
         push(&mut queue, 2, 50, true).0.unwrap();

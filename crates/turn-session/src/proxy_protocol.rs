@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_told_is_the_load_balancer() {
+    fn an_unspecified_address_is_the_load_balancer() {
         let none = |len| Ok(Some(Header { len, ends: None }));
         assert_eq!(read(&v2(0x20, 0x00, &[])), none(16));
         assert_eq!(read(&v2(0x20, 0x11, &V4)), none(28), "its own check, whatever it says");

@@ -89,7 +89,7 @@ proptest! {
 
     /// All data is returned in order, for any size of the buffer.
     #[test]
-    fn what_the_client_means_comes_out(
+    fn plaintext_of_the_client_is_returned(
         len in 0_usize..200_000,
         rooms in proptest::collection::vec(1_usize..70_000, 1..20),
     ) {
@@ -118,7 +118,7 @@ proptest! {
 }
 
 #[test]
-fn what_waits_is_bounded_and_the_rest_is_not_taken() {
+fn the_queue_is_bounded_and_excess_plaintext_refused() {
     let (mut tls, mut client) = agreed();
     let meant = pattern(300_000);
     let (mut rest, mut heard) = (&meant[..], Vec::new());
@@ -136,7 +136,7 @@ fn what_waits_is_bounded_and_the_rest_is_not_taken() {
 }
 
 #[test]
-fn who_wants_another_protocol_is_told_and_what_is_no_tls_is_refused() {
+fn other_protocols_get_an_alert_and_other_bytes_are_refused() {
     let (config, roots) = server();
     let mut tls = Tls::new(&config).unwrap();
     tls.take(b"\x16\x03\x01\x00\x05hello", &mut []).unwrap_err();

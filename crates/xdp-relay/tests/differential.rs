@@ -25,7 +25,7 @@ const FRAMES: usize = 5_000;
 const AGO: Duration = Duration::from_secs(3);
 
 #[test]
-fn what_leaves_is_what_the_rules_say_and_the_rest_is_left_alone() {
+fn frames_leave_by_the_rules_or_pass_unchanged() {
     for_each_seed(0..4, |seed| HOOKS.into_iter().for_each(|hook| inside(|| run(seed, hook))));
 }
 
@@ -178,7 +178,7 @@ fn every_checksum_is_carried_over() {
 }
 
 #[test]
-fn a_peer_may_send_what_looks_like_channel_data() {
+fn a_peer_may_send_payload_like_channel_data() {
     each_direction(|world, hook, known, _| {
         // Listener at another address of this host, at the same port.
         let route = *world.oracle.routes.values().next().unwrap();
@@ -196,7 +196,7 @@ fn a_peer_may_send_what_looks_like_channel_data() {
 }
 
 #[test]
-fn what_is_cut_is_left_alone() {
+fn truncated_frames_are_left_alone() {
     each_direction(|world, hook, flow, to_client| {
         let frame = flow.frame(to_client, &[7; 60]);
         for len in (ETHERNET..frame.len()).filter(|len| is_runnable(hook, &frame[..*len])) {
@@ -207,7 +207,7 @@ fn what_is_cut_is_left_alone() {
 }
 
 #[test]
-fn what_a_driver_tells_in_front_of_a_frame_stays_there() {
+fn metadata_before_a_frame_stays_there() {
     inside(|| {
         let mut world = World::new(Duration::ZERO);
         for flow in four(&mut world) {
@@ -221,7 +221,7 @@ fn what_a_driver_tells_in_front_of_a_frame_stays_there() {
 }
 
 #[test]
-fn a_number_that_is_bound_anew_leads_to_nobody_else() {
+fn a_channel_bound_again_reaches_no_other_peer() {
     for hook in HOOKS {
         inside(|| {
             let second = Duration::from_secs(1);
@@ -340,7 +340,7 @@ fn the_way_is_that_of_the_traffic_class() {
 }
 
 #[test]
-fn who_comes_next_does_not_pay_for_who_was_there() {
+fn the_next_flow_of_a_slot_starts_with_a_full_bucket() {
     for hook in HOOKS {
         inside(|| {
             let mut world = slow();
@@ -361,7 +361,7 @@ fn who_comes_next_does_not_pay_for_who_was_there() {
 }
 
 #[test]
-fn what_was_carried_last_is_told_when_a_flow_goes() {
+fn the_last_traffic_is_reported_when_a_flow_is_removed() {
     for hook in HOOKS {
         inside(|| {
             let mut world = World::new(Duration::ZERO);
@@ -450,7 +450,7 @@ fn a_hairpin_is_within_the_bandwidth_of_both() {
 }
 
 #[test]
-fn what_the_kernel_did_for_an_allocation_is_what_the_rules_counted() {
+fn kernel_traffic_of_an_allocation_equals_the_rules_counts() {
     for hook in HOOKS {
         inside(|| {
             let mut world = World::new(Duration::ZERO);

@@ -20,7 +20,7 @@ fn link(index: u32) -> Link {
 }
 
 #[test]
-fn a_number_too_high_is_told() {
+fn a_number_too_high_is_an_error() {
     inside(|| {
         let mut path = path();
         path.set_link(link(LINKS_MAX - 1)).unwrap();
@@ -29,7 +29,7 @@ fn a_number_too_high_is_told() {
 }
 
 #[test]
-fn what_comes_by_an_interface_that_is_not_known_passes() {
+fn packets_of_an_unknown_interface_pass() {
     inside(unknown_interface);
 }
 

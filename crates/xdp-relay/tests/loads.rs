@@ -23,7 +23,7 @@ fn the_programs_pass_their_trial() {
 }
 
 #[test]
-fn what_is_not_known_passes_as_it_was() {
+fn unknown_packets_pass_unchanged() {
     inside(|| {
         let path = path();
         let frame = [0_u8; 64];

@@ -214,7 +214,7 @@ fn add(sum: &mut FlowCounters, more: &FlowCounters) {
 }
 
 #[test]
-fn no_packet_gets_what_is_another_clients() {
+fn no_packet_gets_another_clients_addresses() {
     for hook in HOOKS {
         inside(|| {
             let path = path();
@@ -248,7 +248,7 @@ fn no_packet_gets_what_is_another_clients() {
 }
 
 #[test]
-fn no_datagram_is_handed_over_with_another_clients_ticket() {
+fn no_datagram_is_delivered_with_another_clients_flow_cookie() {
     for hook in HOOKS {
         inside(|| {
             let path = path();

@@ -531,7 +531,7 @@ fn no_room(hook: Hook) {
 
 /// Packets without a route change no counter.
 #[test]
-fn what_has_no_route_is_not_counted() {
+fn packets_without_a_route_are_not_counted() {
     for hook in HOOKS {
         inside(|| {
             let (mut world, flows) = world();

@@ -129,7 +129,7 @@ fn a_worker_gets_them_as_they_came() {
 }
 
 #[test]
-fn what_was_damaged_is_known_and_what_has_no_checksum_is_taken() {
+fn damaged_datagrams_are_detected_and_ones_without_checksum_accepted() {
     by_each_hook(|hook| {
         let mut hands = Hands::new(Proof::NOT_REQUIRED);
         hands.deliver_to_ring(V4);
@@ -185,7 +185,7 @@ fn others_are_left_to_the_sockets() {
 }
 
 #[test]
-fn what_they_are_left_to_the_sockets_for_is_counted() {
+fn reasons_for_passing_are_counted() {
     by_each_hook(|hook| {
         let mut hands = Hands::new(Proof::NOT_REQUIRED);
         let now = linux_net::Clock::instant();

@@ -159,7 +159,7 @@ fn an_interface_that_is_renamed() {
 }
 
 #[test]
-fn a_setting_that_somebody_takes_back() {
+fn a_setting_reset_by_another_program() {
     let Some(scene) = Scene::new("tc", |_, _| ()) else { return };
     let call = scene.call(V4, V4);
     scene.wait_for_kernel(&call);

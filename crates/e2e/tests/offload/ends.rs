@@ -57,7 +57,7 @@ fn a_peer_that_is_forbidden_from_now_on() {
 }
 
 #[test]
-fn an_allocation_that_nobody_refreshes() {
+fn an_allocation_without_refresh() {
     // The shortest that settings allow.
     const LIFETIME: Duration = Duration::from_secs(60);
     let sleep_until = |at: Instant| {
@@ -78,7 +78,7 @@ fn an_allocation_that_nobody_refreshes() {
 
 /// Permissions last 5 minutes, by the RFC and in the settings.
 #[test]
-fn a_permission_that_nobody_refreshes() {
+fn a_permission_without_refresh() {
     if std::env::var_os("TURNPIKE_LONG").is_none() {
         return e2e::skip("takes more than five minutes; TURNPIKE_LONG=1 runs it");
     }

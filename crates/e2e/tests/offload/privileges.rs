@@ -5,7 +5,7 @@ use turn_types::IpFamily::V4;
 use crate::Scene;
 
 #[test]
-fn without_capabilities_sockets_relay_and_status_says_why() {
+fn without_capabilities_sockets_relay_and_status_explains() {
     let all_but = ["setpriv", "--bounding-set", "-bpf,-sys_admin,-perfmon", "--inh-caps", "-all"];
     let Some(scene) = Scene::new("off", |_, config| {
         config.tables = "[offload]\nmode = \"auto\"\n".to_owned();

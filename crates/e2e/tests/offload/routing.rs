@@ -110,7 +110,7 @@ fn clients_that_are_each_others_peers() {
 }
 
 #[test]
-fn a_forged_relayed_address_is_nobodys_peer() {
+fn a_forged_relayed_address_is_no_peer() {
     by_xdp_and_tc(|mode| {
         let Some(scene) = Scene::new(mode, |_, _| ()) else { return };
         let pair = Pair::new(&scene);

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_messages_read_back() {
         let mut buffer = [0xAA; 128];
         let mut encoder = Encoder::new(&mut buffer);
         encoder.push(1, 2, &[7]);

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_is_told_as_what_it_concerns() {
+    fn each_change_is_reported_by_its_kind() {
         in_namespace(|| {
             let mut monitor = HostMonitor::open().unwrap();
             assert_eq!(heard(&mut monitor), HostChanges::default());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_routed_to_the_host_is_its_own() {
+    fn prefixes_routed_to_the_host_are_its_own() {
         in_namespace(|| {
             ip("link set lo up");
             ip("link add v0 type veth peer name v1");

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes_to_share_the_port_of_a_listener_that_has_connected() {
+    fn no_socket_shares_the_port_of_a_listener_that_has_connected() {
         for ip in ["127.0.0.1", "::1"] {
             let peer = std::net::TcpListener::bind((ip, 0)).unwrap();
             let listener =

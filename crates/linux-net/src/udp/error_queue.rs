@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mtu_is_told_where_icmp_tells_it_and_nowhere_else() {
+    fn the_mtu_is_reported_for_icmp_too_big_alone() {
         let mtu = |raw: &[u8]| parse_v4(raw).unwrap().icmp.unwrap().mtu_or_zero;
         assert_eq!(mtu(&extended(libc::SO_EE_ORIGIN_ICMP, 3, 4, 1400)), 1400);
         assert_eq!(mtu(&extended(libc::SO_EE_ORIGIN_ICMP, 3, 3, 1400)), 0);

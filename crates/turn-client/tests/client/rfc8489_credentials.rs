@@ -55,7 +55,7 @@ fn logs_in_at_an_old_server_as_an_old_client_does() {
 }
 
 #[test]
-fn says_nothing_of_algorithms_when_told_to_be_old() {
+fn an_old_client_sends_no_algorithms() {
     let config = ClientConfig { algorithms: AlgorithmChoice::Rfc5389, ..config() };
     let mut client = challenged(config, Challenge::MODERN);
     let request = sent(&mut client);

@@ -40,7 +40,7 @@ fn run(client: &mut Client, until: f64) -> Vec<(u64, Method)> {
 }
 
 #[test]
-fn asks_for_what_the_options_say() {
+fn requests_carry_the_attributes_of_the_options() {
     let options = |write: fn(&mut AllocateOptions)| {
         let mut options = AllocateOptions::default();
         write(&mut options);
@@ -233,7 +233,7 @@ fn a_refused_channel_is_given_up_and_keeps_its_number() {
 }
 
 #[test]
-fn what_cannot_be_refreshed_is_reported_lost_at_its_end() {
+fn state_that_cannot_be_refreshed_is_reported_lost_at_its_expiry() {
     let mut client = client_with_allocation();
     client.permit(at(0.0), [192, 0, 2, 50].into()).unwrap();
     client.bind_channel(at(0.0), peer("192.0.2.60:9000")).unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_byte_tells_dtls_from_stun_and_channel_data() {
+    fn the_first_byte_distinguishes_dtls_stun_and_channel_data() {
         for byte in 0..=255 {
             assert_eq!(is_dtls(&[byte]), (20..=63).contains(&byte), "{byte}");
         }

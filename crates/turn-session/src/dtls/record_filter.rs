@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_giant_messages_go_no_further() {
+    fn fragments_of_oversized_messages_are_dropped() {
         let admits =
             |pieces: &[u8]| RecordFilter::default().admits(&record(HANDSHAKE, 0, pieces), false);
         assert!(admits(&piece(100, 2, 0, &[1; 50])));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_association_has_no_use_for_goes_no_further() {
+    fn records_without_use_for_a_session_are_dropped() {
         let admits =
             |datagram: &[u8], established| RecordFilter::default().admits(datagram, established);
         assert!(!admits(&record(ALERT, 0, &[2, 40]), true), "in the clear");

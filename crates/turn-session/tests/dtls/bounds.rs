@@ -39,7 +39,7 @@ fn a_giant_message_in_pieces_ends_at_the_guard() {
 }
 
 #[test]
-fn what_is_repeated_or_forged_has_no_effect() {
+fn repeated_or_forged_records_have_no_effect() {
     let (mut client, mut server) = established();
     client.ssl_write(b"once").unwrap();
     let datagram = client.get_mut().outgoing.pop_front().unwrap();

@@ -39,7 +39,7 @@ fn a_hello_is_answered_by_a_smaller_question_with_its_numbers() {
 }
 
 #[test]
-fn what_is_not_one_whole_hello_is_dropped() {
+fn anything_but_one_whole_hello_is_dropped() {
     let hello = hello();
     let mut answer = [0; ANSWER_MAX];
     let mut dropped = |datagram: &[u8]| match take(datagram, &mut answer) {

@@ -90,7 +90,7 @@ fn versions_before_1_2_are_refused_without_a_cookie() {
 }
 
 #[test]
-fn either_end_says_that_it_goes() {
+fn either_end_sends_close_notify() {
     let (mut client, mut server) = established();
     client.shutdown().unwrap();
     let _ = carry(&mut client, &mut server, &mut || false);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_by_what_a_device_is() {
+    fn hooks_by_kind_of_device() {
         use Hook::{Tc, Xdp};
         let features = |bits: u64| Some(XdpFeatures::from_bits(bits));
         let with_mtu = |mtu: u32| Device { mtu, ..device(Kind::Physical, FULL) };
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operator_names_is_taken() {
+    fn interfaces_named_by_the_operator_are_used() {
         for kind in [Kind::Loopback, Kind::Physical, Kind::Virtual] {
             for hook in [Hook::Xdp, Hook::XdpGeneric, Hook::Tc] {
                 for up in [true, false] {

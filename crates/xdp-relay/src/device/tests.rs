@@ -2,7 +2,7 @@ use super::testing::{attach, command, load, may_load, namespace, pass_program, s
 use super::*;
 
 #[test]
-fn devices_are_told_as_they_are() {
+fn devices_are_listed_with_their_features() {
     let Some(host) = namespace() else { return };
     host.ip("link add v0 address 02:00:00:00:00:07 mtu 1400 type veth peer name v1
         link set v0 up
@@ -88,7 +88,7 @@ fn a_device_of_no_kind_is_a_card() {
 }
 
 #[test]
-fn features_are_told_whole_or_not_at_all() {
+fn truncated_features_are_ignored() {
     let mut answer = vec![NETDEV_CMD_DEV_GET, 1, 0, 0];
     answer.extend([8, 0, NETDEV_A_DEV_IFINDEX as u8, 0]);
     answer.extend(7_u32.to_ne_bytes());
@@ -102,7 +102,7 @@ fn features_are_told_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_veth_sends_what_is_redirected_while_its_other_end_takes_it() {
+fn a_veth_sends_redirected_frames_while_its_peer_accepts_them() {
     let Some(host) = namespace() else { return };
     if kernel_is_older_than((6, 3)) {
         return test_support::skip("what drivers do of XDP is told by Linux 6.3 and newer");

@@ -143,7 +143,7 @@ fn where_only_the_loopback_carries_anything_there_is_none() {
 }
 
 #[test]
-fn a_setting_that_somebody_keeps_taking_back_is_told_once_a_minute() {
+fn a_setting_reset_repeatedly_is_reported_once_a_minute() {
     let Some((host, mut offload)) = offload(&[]) else { return };
     let setting = "/proc/sys/net/ipv4/conf/lo/forwarding";
     let warnings = |offload: &mut Offload, seconds: u64| {

@@ -152,7 +152,7 @@ fn each_socket_has_its_own_call_and_a_closed_one_none() {
 }
 
 #[test]
-fn what_sockets_send_in_turn_goes_in_one_call_each_in_their_order() {
+fn interleaved_sockets_send_in_one_call_each_in_order() {
     let mut bench = Bench::new(&[]);
     for size in [10, 10, 4] {
         bench.push(flow(1), &[size]);
@@ -185,7 +185,7 @@ fn a_refused_run_of_datagrams_that_came_apart_goes_out_in_order() {
 }
 
 #[test]
-fn what_a_call_did_not_take_is_offered_again() {
+fn the_rest_of_a_partial_send_is_sent_again() {
     let mut bench = Bench::new(&[Ok(2), Ok(1)]);
     bench.push(flow(1), &[1, 2, 3, 4, 5]);
     bench.flush(&socket());

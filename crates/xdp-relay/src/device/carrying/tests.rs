@@ -116,7 +116,7 @@ fn ways_out_of_every_table_and_shape() {
 }
 
 #[test]
-fn what_is_cut_short_is_less_or_nothing() {
+fn a_truncated_answer_is_less_or_nothing() {
     let mut route = vec![0; ROUTE_HEADER];
     route[0] = libc::AF_INET as u8;
     route[7] = libc::RTN_UNICAST;

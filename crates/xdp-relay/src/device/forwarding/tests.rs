@@ -79,7 +79,7 @@ impl Between {
 }
 
 #[test]
-fn the_way_is_told_and_nobody_is_forwarded() {
+fn next_hops_are_looked_up_and_no_packet_is_forwarded() {
     let Some(between) = Between::new() else { return };
     if !may_load() {
         return;
@@ -180,7 +180,7 @@ fn the_last_server_that_ends_puts_settings_back() {
 }
 
 #[test]
-fn what_a_killed_server_left_is_put_back_by_the_next() {
+fn settings_of_a_killed_server_are_restored_by_the_next() {
     let Some(host) = no_router() else { return };
     let names = ["ipv4/conf/lo/forwarding", "ipv6/conf/lo/forwarding"];
     names.iter().for_each(|name| set_by_hand(&host, name, "3478"));
@@ -191,7 +191,7 @@ fn what_a_killed_server_left_is_put_back_by_the_next() {
 }
 
 #[test]
-fn what_somebody_else_sets_is_told_or_left() {
+fn settings_of_other_programs_are_reported_or_left() {
     let Some(host) = no_router() else { return };
     let names = ["ipv4/conf/lo/forwarding", "ipv6/conf/lo/forwarding"];
     let lookup = host.run(|| prepare().unwrap());
@@ -218,7 +218,7 @@ fn prepare_in_container(host: &Namespace) -> Result<Lookup, Refused> {
 }
 
 #[test]
-fn where_settings_cannot_be_written_it_says_what_to_do() {
+fn unwritable_settings_are_reported_with_a_remedy() {
     let Some(between) = Between::new() else { return };
     let host = &between.host;
     let error = prepare_in_container(host).unwrap_err().to_string();

@@ -62,7 +62,7 @@ fn programs_of_killed_servers_go_and_those_of_others_stay() {
 }
 
 #[test]
-fn what_is_cut_short_is_no_filter() {
+fn a_truncated_answer_is_no_filter() {
     let mut answer = vec![0; FILTER_HEADER];
     answer[8..12].copy_from_slice(&0x5450_0001_u32.to_ne_bytes());
     let attribute = |kind: u16, value: &[u8]| {
