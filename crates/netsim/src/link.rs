@@ -97,24 +97,24 @@ impl LinkConfig {
     }
 
     /// Decides the fate of one packet.
-    pub(crate) fn carry(&self, rng: &mut Rng, mut packet: Packet) -> Carried {
+    pub(crate) fn carry(&self, rng: &mut Rng, mut packet: Packet) -> Fate {
         if !self.up {
-            return Carried::Lost;
+            return Fate::Lost;
         }
         let fragments = packet.wire_len().div_ceil(self.mtu.max(1));
         if fragments > 1 && packet.dont_fragment {
             let mtu = u32::try_from(self.mtu).unwrap_or(u32::MAX);
-            return packet.too_big(mtu).map_or(Carried::Lost, Carried::Bounced);
+            return packet.too_big(mtu).map_or(Fate::Lost, Fate::Bounced);
         }
         if (0..fragments).any(|_| rng.happens(self.loss)) {
-            return Carried::Lost;
+            return Fate::Lost;
         }
         if rng.happens(self.corruption) {
             flip_a_bit(rng, &mut packet);
         }
         let first = self.transit(rng);
         let second = rng.happens(self.duplication).then(|| self.transit(rng));
-        Carried::Arrives { packet, first, second }
+        Fate::Arrives { packet, first, second }
     }
 
     fn transit(&self, rng: &mut Rng) -> Duration {
@@ -127,7 +127,7 @@ impl LinkConfig {
 }
 
 /// Fate of a packet on a link.
-pub(crate) enum Carried {
+pub(crate) enum Fate {
     /// Lost.
     Lost,
     /// Too long for the MTU; the ICMP error for the sender.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use turn_types::{Instant, Now, Prefix, UnixSeconds};
 
-use crate::link::{Carried, LinkConfig};
+use crate::link::{Fate, LinkConfig};
 use crate::nat::Nat;
 use crate::node::NodeId;
 use crate::packet::Packet;
@@ -406,9 +406,9 @@ impl<H: Host> World<H> {
         let (to, to_port) = link.far_end(end);
         let summary = Summary::of(&packet);
         match link.config.carry(&mut self.rng, packet) {
-            Carried::Lost => self.trace.record(self.now, from, What::Lost(summary)),
-            Carried::Bounced(error) => self.schedule(self.now, from, port, error),
-            Carried::Arrives { packet, first, second } => {
+            Fate::Lost => self.trace.record(self.now, from, What::Lost(summary)),
+            Fate::Bounced(error) => self.schedule(self.now, from, port, error),
+            Fate::Arrives { packet, first, second } => {
                 if let Some(second) = second {
                     self.schedule(self.now + second, to, to_port, packet.clone());
                 }

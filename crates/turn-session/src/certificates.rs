@@ -24,10 +24,10 @@ pub(crate) const ALPN: [&[u8]; 2] = [b"stun.turn", b"stun.nat-discovery"];
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// The chain has no certificate in it.
-    #[error("there is no certificate in it (PEM: a line -----BEGIN CERTIFICATE-----)")]
+    #[error("no certificate found (expected PEM: -----BEGIN CERTIFICATE-----)")]
     NoCertificate,
     /// A part of the chain cannot be read.
-    #[error("it cannot be read as PEM: {0}")]
+    #[error("invalid PEM: {0}")]
     Chain(rustls::pki_types::pem::Error),
     /// The key cannot be read.
     #[error("its key cannot be read (PEM, not encrypted): {0}")]

@@ -35,10 +35,10 @@ pub struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// No PROXY header.
-    #[error("no PROXY header comes first")]
+    #[error("the connection does not begin with a PROXY header")]
     Missing,
     /// The line of version 1 is malformed.
-    #[error("the PROXY line cannot be read")]
+    #[error("the PROXY line is malformed")]
     Line,
     /// A version, command, family or protocol that there is not, or not over TCP.
     #[error("the PROXY header has an unknown version, command or family")]

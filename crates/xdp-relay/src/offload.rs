@@ -73,13 +73,13 @@ pub fn start(wanted: &OffloadConfig, now: Instant) -> Result<Offload, String> {
     let missing = device::missing_capabilities();
     if !missing.is_empty() {
         return Err(format!(
-            "this process lacks {} (run it as root, or under systemd set AmbientCapabilities)",
+            "missing capabilities: {} (run as root, or set AmbientCapabilities under systemd)",
             missing.join(" and ")
         ));
     }
     let mut own = wanted.listeners.iter().chain(&wanted.relays);
     if wanted.interfaces.is_empty() && own.all(IpAddr::is_loopback) {
-        return Err("no interface carries the server's traffic but the loopback".to_owned());
+        return Err("only the loopback carries the server's traffic".to_owned());
     }
     let lookup = forwarding::prepare().map_err(|refused| refused.to_string())?;
     let options = Options { flows: wanted.flows, look_up_from: lookup.from, proof: Proof::SERVER };
@@ -115,7 +115,7 @@ impl Offload {
         } else if self.attached.is_empty() {
             Some("no interface carries the server's traffic now")
         } else {
-            Some("no interface can take the program now")
+            Some("no interface accepts the program now")
         }
     }
 

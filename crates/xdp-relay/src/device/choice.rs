@@ -26,12 +26,12 @@ impl fmt::Display for Hook {
     }
 }
 
-/// Which hooks to try on a device.
+/// Hooks to try on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Hooks in the order of preference; empty: the device's packets go to the sockets.
     pub hooks: Vec<Hook>,
-    /// Why faster ones are left out: sentences for an operator.
+    /// Reasons against faster hooks, as messages for an operator.
     pub left_out: Vec<String>,
 }
 
@@ -58,24 +58,24 @@ pub fn choose(device: &Device, wanted: Option<Hook>) -> Choice {
     }
     let tc = |reason: String| Choice { hooks: vec![Hook::Tc], left_out: vec![reason] };
     if !device.up {
-        return none(format!("{name} is down: switch it on with `ip link set {name} up`"));
+        return none(format!("{name} is down: enable it with `ip link set {name} up`"));
     }
     match device.kind {
-        Kind::Loopback => none(format!("{name} is the loopback: what it carries stays here")),
+        Kind::Loopback => none(format!("{name} is the loopback, whose packets stay on this host")),
         // Handled above, whatever the operator's choice.
         Kind::NotEthernet => Choice::default(),
         Kind::Virtual => tc(format!(
-            "XDP is left out on {name}, which software of this host made: senders on it hand over several packets merged into one, which sockets take faster, and a program in its driver would have them cut up again"
+            "no XDP on {name}, a virtual device: it carries merged packets, which sockets process faster, and a program in its driver would force their segmentation"
         )),
         Kind::Physical => match device.xdp {
             None => tc(format!(
-                "XDP is left out on {name}: this kernel does not say what a driver does of it; Linux 6.3 and newer do"
+                "no XDP on {name}: this kernel does not report the driver's XDP features (Linux 6.3 and newer do)"
             )),
             Some(xdp) if !xdp.basic || !xdp.redirect => tc(format!(
-                "XDP is left out on {name}: its driver does not run programs that forward packets"
+                "no XDP on {name}: its driver does not run programs that forward packets"
             )),
             Some(_) if *mtu > NATIVE_MTU_MAX => tc(format!(
-                "XDP is left out on {name}: its MTU is {mtu}, and drivers run programs up to {NATIVE_MTU_MAX}; a lower one is set by `ip link set {name} mtu 1500`"
+                "no XDP on {name}: its MTU is {mtu}, and drivers run programs up to {NATIVE_MTU_MAX}; lower it with `ip link set {name} mtu 1500`"
             )),
             Some(_) => Choice { hooks: vec![Hook::Xdp, Hook::Tc], left_out: Vec::new() },
         },

@@ -63,7 +63,7 @@ impl Lookup {
         let off = |setting: &&Setting| setting.value().is_ok_and(|value| value == 0);
         let renew = |setting: &Setting| match setting.write(OURS) {
             Ok(()) => Some(format!(
-                "somebody set {} to 0, without which the kernel tells BPF programs no way: it is {OURS} again",
+                "another program set {} to 0, which disables route look-ups by BPF programs: it is {OURS} again",
                 setting.name
             )),
             // Already reported at the start.
@@ -141,7 +141,7 @@ impl Refused {
     fn text(&self) -> String {
         if self.settings.is_empty() {
             return format!(
-                "{SETTINGS} shows no settings of IPv4 or IPv6: mount /proc, or grant it"
+                "{SETTINGS} has no settings of IPv4 or IPv6: mount /proc, or grant access to it"
             );
         }
         let settings: Vec<String> = self
@@ -150,7 +150,7 @@ impl Refused {
             .map(|(path, error)| {
                 let name = sysctl_name(path);
                 format!(
-                    "{} cannot be set to 1 ({error}), and without it the kernel tells BPF programs no way: set it from outside with `sysctl -w {name}=1`, or start the container with `--sysctl {name}=1` (it makes no router of the host)",
+                    "cannot set {} to 1 ({error}), which BPF programs need for route look-ups: set it from outside with `sysctl -w {name}=1`, or start the container with `--sysctl {name}=1` (the host does not become a router)",
                     path.display()
                 )
             })

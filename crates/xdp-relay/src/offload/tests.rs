@@ -49,7 +49,7 @@ fn interfaces_are_used_when_they_come_and_followed_under_whatever_name() {
     let (changes, shown) = update(&host, &mut offload);
     assert_eq!(shown, [by_sockets("v0")]);
     assert!(changes[0].contains("v0 is down"), "{changes:?}");
-    assert!(offload.idle_because().unwrap().contains("can take"));
+    assert!(offload.idle_because().unwrap().contains("accepts"));
     assert_eq!(update(&host, &mut offload).0, [""; 0], "nothing new");
 
     host.ip("link set v0 up");
