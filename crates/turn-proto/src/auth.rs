@@ -28,10 +28,8 @@ use stun_wire::{
 };
 use turn_types::{ClientAddr, Now, UnixSeconds};
 
-use crate::credentials::grant::{Grant, Integrity, Keys};
-use crate::io::command::UserQuery;
-use crate::io::event::UserAnswer;
-use crate::io::notice::Refusal;
+use crate::credentials::{Grant, Integrity, Keys};
+use crate::io::{Refusal, UserAnswer, UserQuery};
 use crate::policy::{AuthPolicy, Policy};
 
 mod claim;

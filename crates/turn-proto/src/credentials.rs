@@ -2,3 +2,6 @@
 
 pub(crate) mod grant;
 pub(crate) mod ticket;
+
+pub(crate) use self::grant::{Grant, Integrity, Keys, TokenKeys, UserKeys};
+pub(crate) use self::ticket::{Ticket, TicketBody};

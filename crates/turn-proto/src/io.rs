@@ -9,3 +9,19 @@ pub(crate) mod responder;
 pub(crate) mod route;
 pub(crate) mod verdict;
 pub(crate) mod worker;
+
+pub(crate) use self::command::{Command, TcpCommand, UserQuery};
+pub(crate) use self::event::{ConnectError, Event, IcmpReport, OpenRelayError, UserAnswer};
+pub(crate) use self::notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};
+pub(crate) use self::queued_packet::QueuedPacket;
+pub(crate) use self::request::{
+    Authenticated, Request, SourceAddress, is_request_method, is_understood,
+};
+pub(crate) use self::responder::{Responder, alternate_for, whole_seconds, write_alternate};
+pub(crate) use self::route::{InstalledRoute, Route, RouteId};
+pub(crate) use self::verdict::{
+    Answer, DropReason, HeaderBuffer, PeerRefusal, ReplyBuffer, Verdict,
+};
+pub(crate) use self::worker::{
+    BindRequest, Fetch, Granted, Promise, Question, RefreshRequest, TicketRefresh, WorkerAnswer,
+};

@@ -23,13 +23,9 @@
 
 use turn_types::Instant;
 
-use crate::store::allocations::Allocations;
-use crate::store::expected_clients::ExpectedClients;
-use crate::store::ids::Ids;
-use crate::store::move_queue::MoveQueues;
-use crate::store::outbox::Outbox;
-use crate::store::pending::Pending;
-use crate::store::registry::RegistryHandle;
+use crate::store::{
+    Allocations, ExpectedClients, Ids, MoveQueues, Outbox, Pending, RegistryHandle,
+};
 
 pub(crate) mod by_ticket;
 mod claim;

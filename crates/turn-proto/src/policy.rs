@@ -13,8 +13,10 @@ pub(crate) mod peer_rules;
 pub(crate) mod peers;
 pub(crate) mod ports;
 
+pub(crate) use self::peer_rules::is_tunnel;
+pub(crate) use self::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
+
 use self::peer_rules::PeerRules;
-use self::ports::{PortRange, RelayPorts};
 
 /// All settings of the rules, checked by `settings`; the core trusts them. The default serves no client: it has
 /// no relay address, and no way to authenticate.
@@ -85,7 +87,7 @@ pub struct TokenAuthority {
     /// The keys shared with it, at most [`limits::TOKEN_KEYS_MAX`](crate::limits::TOKEN_KEYS_MAX); their
     /// names differ.
     pub keys: Vec<TokenKey>,
-    /// Also take requests that were sealed with the first 16 bytes of the session key alone, as coturn
+    /// Also take requests with the integrity of the first 16 bytes of the session key alone, as coturn
     /// and clients made for it do.
     pub coturn_clients: bool,
 }
@@ -284,7 +286,7 @@ impl Policy {
 
 /// Two addresses of one family with the same two ports on each.
 ///
-/// In both squares `[0][1]` is the first address with the second port. All four of a square differ,
+/// In both arrays `[0][1]` is the first address with the second port. All four of an array differ,
 /// and a row has one address, a column one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiscoverySockets {

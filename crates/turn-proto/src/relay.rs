@@ -18,15 +18,12 @@ pub(crate) mod icmp;
 mod ip_header;
 
 use self::ip_header::{meta_to_client, meta_to_peer};
-use crate::io::request::is_understood;
-use crate::io::verdict::{DropReason, HeaderBuffer, Verdict};
+use crate::io::{DropReason, HeaderBuffer, Verdict, is_understood};
 use crate::limits::UDP_PAYLOAD_MAX;
 use crate::policy::Policy;
 use crate::policy::peers::{is_reachable, read_peer, to_public};
 use crate::random::Random;
-use crate::store::allocation::Allocation;
-use crate::store::allocations::Allocations;
-use crate::store::bandwidth::with_headers;
+use crate::store::{Allocation, Allocations, with_headers};
 
 /// A datagram from a client.
 #[derive(Clone, Copy, Debug)]

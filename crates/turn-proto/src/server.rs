@@ -15,13 +15,11 @@ mod requests;
 mod state;
 
 use self::state::State;
-use crate::io::command::Command;
-use crate::io::event::{Event, IcmpReport, UserAnswer};
-use crate::io::notice::{AllocationRecord, EndReason, Notice, Refusal, Traffic};
-use crate::io::queued_packet::QueuedPacket;
-use crate::io::request::Request;
-use crate::io::verdict::{Answer, DropReason, HeaderBuffer, PeerRefusal, ReplyBuffer, Verdict};
-use crate::io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
+use crate::io::{
+    AllocationRecord, Answer, BindRequest, Command, DropReason, EndReason, Event, Fetch,
+    HeaderBuffer, IcmpReport, Notice, PeerRefusal, Question, QueuedPacket, Refusal, ReplyBuffer,
+    Request, Traffic, UserAnswer, Verdict, WorkerAnswer,
+};
 use crate::method::classic::{Classic, FromClassic};
 use crate::method::connect::Connected;
 use crate::method::connection_attempt::{self, PeerArrival};
@@ -30,9 +28,7 @@ use crate::method::open_relay::Opened;
 use crate::mobility::handover::{Departure, Renamed};
 use crate::policy::Policy;
 use crate::relay::{self, FromClient, FromPeer, SendIndication, icmp};
-use crate::store::allocations::Slot;
-use crate::store::pending::DeferredRequest;
-use crate::store::registry::SharedRegistry;
+use crate::store::{DeferredRequest, SharedRegistry, Slot};
 
 /// Configuration of a new server.
 #[derive(Clone)]

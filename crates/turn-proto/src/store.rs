@@ -21,3 +21,25 @@ pub(crate) mod routes;
 pub(crate) mod snapshot;
 pub(crate) mod source_budget;
 mod timers;
+
+pub(crate) use self::allocation::{Allocation, RelaySocket};
+pub(crate) use self::allocations::{Allocations, Slot};
+pub(crate) use self::bandwidth::{Bucket, with_headers};
+pub(crate) use self::budgets::{Budgets, Source};
+pub(crate) use self::channel::{Channel, Channels};
+pub(crate) use self::connection::{PeerConnection, PeerConnections, Phase};
+pub(crate) use self::expected_clients::{ExpectedClient, ExpectedClients};
+pub(crate) use self::ids::Ids;
+pub(crate) use self::mobility::{Answered, Mobility, Next};
+pub(crate) use self::move_queue::{MoveQueues, QueueFull};
+pub(crate) use self::new_peers::NewPeers;
+pub(crate) use self::outbox::Outbox;
+pub(crate) use self::pending::{
+    DeferredRequest, Pending, PendingConnect, PendingMove, UserLookup, Waiting,
+};
+pub(crate) use self::pending_allocation::{ClaimedPort, PendingAllocation, SocketState};
+pub(crate) use self::permission::{Permission, Permissions};
+pub(crate) use self::registry::{
+    Account, AllocationQuota, QuotaLease, RegistryHandle, Reservation, SharedRegistry,
+};
+pub(crate) use self::snapshot::{Leases, Snapshot};

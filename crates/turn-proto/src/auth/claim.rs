@@ -4,7 +4,7 @@ use stun_wire::{AttributeType, Message, Method, PasswordAlgorithm, userhash, val
 use turn_types::{ClientAddr, Now};
 
 use super::nonce::{self, NonceState, Ports};
-use crate::io::notice::Refusal;
+use crate::io::Refusal;
 use crate::policy::Policy;
 
 /// The password algorithms we offer, preferred first: MD5 is for old clients (RFC 8489 §16.1.3).
@@ -60,7 +60,7 @@ impl<'a> Claim<'a> {
         let (features, nonce_is_stale) = match judged {
             NonceState::Fresh(features) => (features, false),
             NonceState::Stale(features) => (features, true),
-            NonceState::Foreign => return Err(Refusal::InvalidNonce),
+            NonceState::Invalid => return Err(Refusal::InvalidNonce),
         };
         // The nonce tells what was offered with it, whatever is offered by now.
         let algorithm = algorithm(message, features.password_algorithms)?;

@@ -59,7 +59,7 @@ pub(crate) enum NonceState {
     /// Ours, given to this client with these features, too old.
     Stale(SecurityFeatures),
     /// Never given to this client.
-    Foreign,
+    Invalid,
 }
 
 /// From which ports of its client's address a nonce is good.
@@ -105,7 +105,7 @@ pub(crate) fn judge(
         Ports::Any => true,
     };
     read(key, client.ip(), nonce).filter(of_client).map_or(
-        NonceState::Foreign,
+        NonceState::Invalid,
         |(time, _, features)| {
             // One from the future was made before the clock was set back: nobody knows its age.
             let age = seconds(now).wrapping_sub(time);

@@ -1,6 +1,6 @@
 use super::nonce::mint;
 use super::*;
-use crate::credentials::grant::UserKeys;
+use crate::credentials::UserKeys;
 use crate::io::event::User;
 use crate::policy::{AuthPolicy, Lifetimes, SharedSecret};
 use core::time::Duration;

@@ -7,7 +7,7 @@ use core::ops::Range;
 use stun_wire::{LongTermKeys, time_limited_password};
 use turn_types::{Secret, UnixSeconds};
 
-use crate::credentials::grant::UserKeys;
+use crate::credentials::UserKeys;
 use crate::policy::SharedSecret;
 
 /// A name with a time in it: `timestamp:userid` as in the draft, `userid:timestamp` as some services

@@ -1,6 +1,6 @@
 //! Access tokens (RFC 7635): an authorization server that shares a key with us hands out tokens, each
 //! with a session key and a time in it that only we can read. USERNAME names the shared key (the kid),
-//! ACCESS-TOKEN is the token, and the session key seals the request (§7).
+//! ACCESS-TOKEN is the token, and the session key is that of the request's integrity (§7).
 //!
 //! A token is opened only behind the nonce check of [`super::claim`], so that unauthenticated
 //! senders cannot trigger decryption. It does not name its user: quotas count by token, and any token that the
@@ -17,8 +17,8 @@ use stun_wire::{AccessTokenBlock, value};
 use turn_types::{Realm, Secret, UnixSeconds};
 use zeroize::Zeroizing;
 
-use crate::credentials::grant::{Grant, Keys, TokenKeys};
-use crate::io::notice::Refusal;
+use crate::credentials::{Grant, Keys, TokenKeys};
+use crate::io::Refusal;
 use crate::limits::{TOKEN_BYTES_MAX, TOKEN_MAC_KEY_BYTES_MIN};
 use crate::policy::{TokenAlgorithm, TokenAuthority, TokenKey};
 

@@ -65,7 +65,7 @@ pub enum Command {
     /// A route is new, or anything in it but `id` has changed; not answered. A driver that ignores it, or
     /// any other, forwards less and nothing wrong.
     SetRoute(Box<Route>),
-    /// A route that was set is gone: its channel, half or allocation ended, or the rules forbid its
+    /// A route that was set is gone: its channel, relay socket or allocation ended, or the rules forbid its
     /// peer or its number now. Not answered. It comes before [`Self::CloseRelay`] of its socket.
     RemoveRoute(RouteId),
     /// Something for an allocation that relays TCP; none comes unless

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use turn_types::{ConnectionId, IpFamily, PendingId, RelayId};
 
 use super::worker::{Fetch, WorkerAnswer};
-use crate::credentials::grant::UserKeys;
+use crate::credentials::UserKeys;
 
 /// The answer to a [`Command`](crate::Command).
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use stun_wire::{AttributeType, Message, Method};
 use turn_types::{ClientPath, Now, Transport};
 
 use super::responder::Responder;
-use crate::credentials::grant::Grant;
+use crate::credentials::Grant;
 use crate::limits::UNKNOWN_LISTED_MAX;
 use crate::policy::Policy;
 use crate::policy::discovery::{self, DiscoverySocket};

@@ -11,7 +11,7 @@ use turn_types::{ClientPath, IpFamily, Transport};
 
 use super::notice::Refusal;
 use super::verdict::{DropReason, ReplyBuffer, Verdict};
-use crate::credentials::grant::Integrity;
+use crate::credentials::Integrity;
 use crate::policy::{AlternateServer, Policy};
 
 /// The parts of a request that its response needs; outlives the request while it waits.

@@ -31,10 +31,10 @@ pub struct Route {
     /// may be another worker's and end at any time, of which nothing is told here: data goes either
     /// way only while a relay socket is open at the peer's address and port.
     pub own: bool,
-    /// Until when ChannelData may go to the peer: channel and half are live. Permissions are not
+    /// Until when ChannelData may go to the peer: channel and relay socket are live. Permissions are not
     /// asked (RFC 8656 §12.6).
     pub to_peer_until: Instant,
-    /// Until when the peer's datagrams may go to the client as ChannelData: channel, half and
+    /// Until when the peer's datagrams may go to the client as ChannelData: channel, relay socket and
     /// permission are live. Not in the future when the permission has run out.
     pub to_client_until: Instant,
     /// Payload bytes per second of the allocation in each direction, all its routes together; 0 is

@@ -8,8 +8,7 @@ use turn_types::{
 
 use super::notice::Refusal;
 use super::responder::Responder;
-use crate::credentials::grant::Grant;
-use crate::credentials::ticket::{Ticket, TicketBody};
+use crate::credentials::{Grant, Ticket, TicketBody};
 
 /// A Refresh by ticket, for the worker that has the allocation.
 #[derive(Clone, Debug)]

@@ -12,20 +12,13 @@ use stun_wire::{AttributeType, MessageBuilder, reason_phrase};
 use turn_types::{Instant, Prefix, RelayProtocol};
 
 use super::allocate_request::{AllocateRequest, RequestedAddresses};
-use crate::io::notice::Refusal;
-use crate::io::request::Authenticated;
-use crate::io::responder::{alternate_for, whole_seconds};
-use crate::io::verdict::{ReplyBuffer, Verdict};
-use crate::policy::peer_rules::is_tunnel;
+use crate::io::{Authenticated, Refusal, ReplyBuffer, Verdict, alternate_for, whole_seconds};
+use crate::policy::is_tunnel;
 use crate::random::Random;
-use crate::store::allocation::Allocation;
-use crate::store::allocations::{Allocations, Slot};
-use crate::store::expected_clients::ExpectedClients;
-use crate::store::ids::Ids;
-use crate::store::outbox::Outbox;
-use crate::store::pending::Pending;
-use crate::store::pending_allocation::{PendingAllocation, SocketState};
-use crate::store::registry::{Account, AllocationQuota, QuotaLease, RegistryHandle};
+use crate::store::{
+    Account, Allocation, AllocationQuota, Allocations, ExpectedClients, Ids, Outbox, Pending,
+    PendingAllocation, QuotaLease, RegistryHandle, Slot, SocketState,
+};
 
 /// The stores that Allocate works on.
 #[derive(Debug)]

@@ -5,9 +5,9 @@
 use stun_wire::{AttributeType, Message, value};
 use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};
 
-use crate::io::notice::Refusal;
+use crate::io::Refusal;
 use crate::policy::Policy;
-use crate::policy::ports::PortRequirement;
+use crate::policy::PortRequirement;
 
 /// REQUESTED-TRANSPORT: UDP (RFC 8656 §7.1).
 const UDP: u8 = 17;

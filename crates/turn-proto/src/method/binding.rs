@@ -4,13 +4,9 @@
 use stun_wire::AttributeType;
 
 use super::discovery;
-use crate::io::notice::Refusal;
-use crate::io::request::Request;
-use crate::io::responder::Responder;
-use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::io::{Refusal, ReplyBuffer, Request, Responder, Verdict};
 use crate::policy::discovery::DiscoverySocket;
-use crate::store::budgets::{Budgets, Source};
-use crate::store::outbox::Outbox;
+use crate::store::{Budgets, Outbox, Source};
 
 pub(crate) fn handle(
     request: &Request<'_>,

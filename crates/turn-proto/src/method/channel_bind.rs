@@ -6,13 +6,9 @@ use stun_wire::{AttributeType, ChannelNumber, value};
 use turn_types::RelayProtocol;
 
 use super::create_permission::Permit;
-use crate::io::notice::Refusal;
-use crate::io::request::Authenticated;
-use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::io::{Authenticated, Refusal, ReplyBuffer, Verdict};
 use crate::policy::peers::{is_reachable, judge, read_peer};
-use crate::store::allocations::Slot;
-use crate::store::channel::Channel;
-use crate::store::permission::Permission;
+use crate::store::{Channel, Permission, Slot};
 
 impl Permit<'_> {
     pub(crate) fn channel_bind(

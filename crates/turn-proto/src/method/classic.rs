@@ -12,15 +12,12 @@ use stun_wire::{
 };
 use turn_types::{ClientPath, Now, PeerAddr, ServerAddr, Transport};
 
-use crate::io::notice::{Notice, Refusal};
-use crate::io::request::SourceAddress;
-use crate::io::verdict::{DropReason, ReplyBuffer, Verdict};
+use crate::io::{DropReason, Notice, Refusal, ReplyBuffer, SourceAddress, Verdict};
 use crate::limits::UNKNOWN_LISTED_MAX;
 use crate::policy::Policy;
 use crate::policy::discovery::DiscoverySocket;
 use crate::policy::peers::to_public;
-use crate::store::budgets::{Budgets, Source};
-use crate::store::outbox::Outbox;
+use crate::store::{Budgets, Outbox, Source};
 
 /// A message without the cookie and all that it is judged by.
 #[derive(Clone, Copy, Debug)]

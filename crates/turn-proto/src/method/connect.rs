@@ -6,20 +6,15 @@ use alloc::boxed::Box;
 use stun_wire::AttributeType;
 use turn_types::{ConnectionId, Instant, PendingId, RelayProtocol, WorkerId};
 
-use crate::io::command::TcpCommand;
-use crate::io::event::ConnectError;
-use crate::io::notice::Refusal;
-use crate::io::request::Authenticated;
-use crate::io::responder::Responder;
-use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::io::{
+    Authenticated, ConnectError, Refusal, ReplyBuffer, Responder, TcpCommand, Verdict,
+};
 use crate::policy::Policy;
 use crate::policy::peers::{is_reachable_by_tcp, judge, read_peer};
 use crate::random::Random;
-use crate::store::allocations::{Allocations, Slot};
-use crate::store::connection::PeerConnection;
-use crate::store::new_peers::NewPeers;
-use crate::store::outbox::Outbox;
-use crate::store::pending::{Pending, PendingConnect, Waiting};
+use crate::store::{
+    Allocations, NewPeers, Outbox, PeerConnection, Pending, PendingConnect, Slot, Waiting,
+};
 
 /// The stores that Connect works on.
 #[derive(Debug)]

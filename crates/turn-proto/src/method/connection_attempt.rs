@@ -3,12 +3,11 @@
 use stun_wire::{AttributeType, Class, MessageBuilder, Method};
 use turn_types::{ConnectionId, Instant, PeerAddr, RelayId, WorkerId};
 
-use crate::io::verdict::{Answer, PeerRefusal, ReplyBuffer};
+use crate::io::{Answer, PeerRefusal, ReplyBuffer};
 use crate::policy::Policy;
 use crate::policy::peers::{is_reachable_by_tcp, to_public};
 use crate::random::Random;
-use crate::store::allocations::Allocations;
-use crate::store::connection::PeerConnection;
+use crate::store::{Allocations, PeerConnection};
 
 /// A peer that has connected to a relayed address.
 #[derive(Clone, Copy, Debug)]

@@ -7,15 +7,9 @@ use alloc::boxed::Box;
 use stun_wire::{AttributeType, value};
 use turn_types::{ConnectionId, Instant, Transport};
 
-use crate::io::command::TcpCommand;
-use crate::io::notice::Refusal;
-use crate::io::request::Authenticated;
-use crate::io::verdict::{Answer, ReplyBuffer, Verdict};
-use crate::io::worker::BindRequest;
+use crate::io::{Answer, Authenticated, BindRequest, Refusal, ReplyBuffer, TcpCommand, Verdict};
 use crate::policy::Policy;
-use crate::store::allocations::Allocations;
-use crate::store::connection::Phase;
-use crate::store::outbox::Outbox;
+use crate::store::{Allocations, Outbox, Phase};
 
 /// Passes an authentic ConnectionBind on to the worker of its connection. `is_control`: its own connection has an
 /// allocation, or is to have one.

@@ -6,16 +6,11 @@ use core::net::IpAddr;
 use stun_wire::AttributeType;
 use turn_types::{Instant, IpFamily};
 
-use crate::io::notice::Refusal;
-use crate::io::request::{Authenticated, Request};
-use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::io::{Authenticated, Refusal, ReplyBuffer, Request, Verdict};
 use crate::limits::PEERS_PER_REQUEST_MAX;
 use crate::policy::Policy;
 use crate::policy::peers::{judge, read_peer};
-use crate::store::allocations::{Allocations, Slot};
-use crate::store::new_peers::NewPeers;
-use crate::store::outbox::Outbox;
-use crate::store::permission::Permission;
+use crate::store::{Allocations, NewPeers, Outbox, Permission, Slot};
 
 /// The stores that CreatePermission and ChannelBind work on.
 #[derive(Debug)]

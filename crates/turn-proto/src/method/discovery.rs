@@ -8,10 +8,7 @@
 use stun_wire::{AttributeType, ChangeRequest, Class, Message, MessageBuilder, Method, value};
 use turn_types::{ServerAddr, Transport};
 
-use crate::io::notice::Refusal;
-use crate::io::request::Request;
-use crate::io::responder::Responder;
-use crate::io::verdict::{DropReason, ReplyBuffer, Verdict};
+use crate::io::{DropReason, Refusal, ReplyBuffer, Request, Responder, Verdict};
 use crate::limits::{PADDING_MAX, RESPONSE_PORT_MIN};
 use crate::policy::discovery::DiscoverySocket;
 

@@ -8,23 +8,13 @@ use core::time::Duration;
 use turn_types::{Instant, IpFamily, PendingId, RelayId, RelayedAddr};
 
 use super::allocate::{Allocate, write_allocation};
-use crate::io::command::Command;
-use crate::io::event::OpenRelayError;
-use crate::io::notice::{Refusal, Traffic};
-use crate::io::responder::Responder;
-use crate::io::verdict::{ReplyBuffer, Verdict};
+use crate::io::{Command, OpenRelayError, Refusal, ReplyBuffer, Responder, Traffic, Verdict};
 use crate::limits::PORT_ATTEMPTS_MAX;
-use crate::policy::Policy;
-use crate::policy::ports::PortRequirement;
-use crate::store::allocation::{Allocation, RelaySocket};
-use crate::store::bandwidth::Bucket;
-use crate::store::channel::Channels;
-use crate::store::connection::PeerConnections;
-use crate::store::mobility::Mobility;
-use crate::store::pending::Waiting;
-use crate::store::pending_allocation::{ClaimedPort, PendingAllocation, SocketState};
-use crate::store::permission::Permissions;
-use crate::store::registry::Reservation;
+use crate::policy::{Policy, PortRequirement};
+use crate::store::{
+    Allocation, Bucket, Channels, ClaimedPort, Mobility, PeerConnections, PendingAllocation,
+    Permissions, RelaySocket, Reservation, SocketState, Waiting,
+};
 
 /// The answer to [`Command::OpenRelay`].
 #[derive(Clone, Copy, Debug)]

@@ -2,13 +2,8 @@
 //! REQUESTED-ADDRESS-FAMILY names one relayed address; without it both are meant. With a mobility ticket see
 //! [`crate::mobility::by_ticket`].
 
-use crate::io::notice::Refusal;
-use crate::io::request::Authenticated;
-use crate::io::responder::whole_seconds;
-use crate::io::verdict::{ReplyBuffer, Verdict};
-use crate::io::worker::RefreshRequest;
-use crate::store::allocations::{Allocations, Slot};
-use crate::store::outbox::Outbox;
+use crate::io::{Authenticated, RefreshRequest, Refusal, ReplyBuffer, Verdict, whole_seconds};
+use crate::store::{Allocations, Outbox, Slot};
 
 pub(crate) fn handle(
     own: &Authenticated<'_>,

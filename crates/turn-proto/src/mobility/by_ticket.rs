@@ -6,15 +6,12 @@ use stun_wire::{AttributeType, Message, Method};
 
 use super::Moves;
 use super::claim::{answered, claim, respond};
-use crate::credentials::ticket::{Ticket, TicketBody};
-use crate::io::notice::Refusal;
-use crate::io::request::Authenticated;
-use crate::io::responder::Responder;
-use crate::io::verdict::{ReplyBuffer, Verdict};
-use crate::io::worker::{RefreshRequest, TicketRefresh};
+use crate::credentials::{Ticket, TicketBody};
+use crate::io::{
+    Authenticated, RefreshRequest, Refusal, ReplyBuffer, Responder, TicketRefresh, Verdict,
+};
 use crate::policy::Policy;
-use crate::store::allocations::Slot;
-use crate::store::mobility::Next;
+use crate::store::{Next, Slot};
 
 impl Moves<'_> {
     /// Handles a Refresh on a 5-tuple that has no allocation.

@@ -3,16 +3,10 @@
 use turn_types::{FiveTuple, Now};
 
 use super::path::mobile_slot;
-use crate::credentials::ticket::TicketBody;
-use crate::io::notice::Refusal;
-use crate::io::responder::{Responder, whole_seconds};
-use crate::io::verdict::{ReplyBuffer, Verdict};
-use crate::io::worker::{Granted, TicketRefresh};
+use crate::credentials::TicketBody;
+use crate::io::{Granted, Refusal, ReplyBuffer, Responder, TicketRefresh, Verdict, whole_seconds};
 use crate::policy::Policy;
-use crate::store::allocation::Allocation;
-use crate::store::allocations::{Allocations, Slot};
-use crate::store::mobility::Answered;
-use crate::store::outbox::Outbox;
+use crate::store::{Allocation, Allocations, Answered, Outbox, Slot};
 use stun_wire::TransactionId;
 
 /// Refreshes an allocation by its ticket, and makes the next ticket. The caller notes where its client is

@@ -9,20 +9,14 @@ use turn_types::{AllocationId, FiveTuple, Instant, Now, RelayId, WorkerId};
 use super::Moves;
 use super::claim::{claim, respond};
 use super::path::mobile_slot;
-use crate::io::command::Command;
-use crate::io::notice::{EndReason, Notice, Refusal};
-use crate::io::request::Request;
-use crate::io::responder::Responder;
-use crate::io::verdict::{ReplyBuffer, Verdict};
-use crate::io::worker::{Fetch, Promise, Question, TicketRefresh, WorkerAnswer};
+use crate::io::{
+    Command, EndReason, Fetch, Notice, Promise, Question, Refusal, ReplyBuffer, Request, Responder,
+    TicketRefresh, Verdict, WorkerAnswer,
+};
 use crate::limits::{MOVE_AGAIN_AFTER, MOVE_WITHIN};
 use crate::policy::Policy;
 use crate::policy::peers::judge_again;
-use crate::store::allocation::Allocation;
-use crate::store::expected_clients::ExpectedClient;
-use crate::store::mobility::Next;
-use crate::store::pending::{PendingMove, Waiting};
-use crate::store::snapshot::{Leases, Snapshot};
+use crate::store::{Allocation, ExpectedClient, Leases, Next, PendingMove, Snapshot, Waiting};
 
 /// An allocation on its way to another worker. Dropping it ends it and gives back all that it holds.
 #[derive(Debug)]

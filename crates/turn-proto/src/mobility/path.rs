@@ -2,13 +2,9 @@
 
 use turn_types::{AllocationId, FiveTuple, Instant};
 
-use crate::io::command::Command;
-use crate::io::notice::Notice;
-use crate::io::worker::Fetch;
+use crate::io::{Command, Fetch, Notice};
 use crate::policy::Policy;
-use crate::store::allocations::{Allocations, Slot};
-use crate::store::mobility::Next;
-use crate::store::outbox::Outbox;
+use crate::store::{Allocations, Next, Outbox, Slot};
 
 /// Makes the expected 5-tuple the only one, after a packet of the client came on it.
 pub(crate) fn complete_move(

@@ -3,13 +3,9 @@
 use turn_types::{ClientPath, FiveTuple, Instant, IpMeta};
 
 use super::Moves;
-use crate::io::command::Command;
-use crate::io::queued_packet::QueuedPacket;
-use crate::io::request::Request;
-use crate::io::verdict::{DropReason, Verdict};
-use crate::io::worker::Fetch;
+use crate::io::{Command, DropReason, Fetch, QueuedPacket, Request, Verdict};
 use crate::limits::MOVE_AGAIN_AFTER;
-use crate::store::move_queue::QueueFull;
+use crate::store::QueueFull;
 
 impl Moves<'_> {
     /// Queues data of a 5-tuple that has no allocation here, if one is on its way, and fetches it.

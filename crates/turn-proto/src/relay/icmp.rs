@@ -4,12 +4,10 @@ use stun_wire::{AttributeType, Class, Icmp, MessageBuilder, Method};
 use turn_types::IpFamily;
 
 use super::FromPeer;
-use crate::io::event::IcmpReport;
-use crate::io::verdict::{Answer, DropReason, ReplyBuffer};
+use crate::io::{Answer, DropReason, IcmpReport, ReplyBuffer};
 use crate::policy::peers::to_public;
 use crate::random::Random;
-use crate::store::allocations::Allocations;
-use crate::store::bandwidth::with_headers;
+use crate::store::{Allocations, with_headers};
 
 /// Writes the Data indication about a datagram for `packet.peer`, also if that has a channel (§12.5).
 pub(crate) fn to_client(

@@ -3,7 +3,7 @@
 
 use turn_types::{FiveTuple, IpFamily, IpMeta};
 
-use crate::io::verdict::DropReason;
+use crate::io::DropReason;
 
 /// The two low bits of the traffic class.
 const ECN: u8 = 0b11;

@@ -10,19 +10,15 @@ use turn_types::{FiveTuple, Instant, Prefix};
 
 use super::state::State;
 use crate::auth::{self, AuthStep};
-use crate::credentials::grant::Grant;
-use crate::io::command::{Command, UserQuery};
-use crate::io::event::UserAnswer;
-use crate::io::notice::{Budget, Refusal};
-use crate::io::request::{Authenticated, Request, is_request_method};
-use crate::io::responder::{Responder, alternate_for, write_alternate};
-use crate::io::verdict::{DropReason, ReplyBuffer, Verdict};
+use crate::credentials::Grant;
+use crate::io::{
+    Authenticated, Budget, Command, DropReason, Refusal, ReplyBuffer, Request, Responder,
+    UserAnswer, UserQuery, Verdict, alternate_for, is_request_method, write_alternate,
+};
 use crate::limits::WAITING_REQUEST_MAX;
 use crate::method::{binding, connection_bind, refresh};
 use crate::mobility::by_ticket::is_by_ticket;
-use crate::store::allocations::Slot;
-use crate::store::budgets::Source;
-use crate::store::pending::{DeferredRequest, UserLookup, Waiting};
+use crate::store::{DeferredRequest, Slot, Source, UserLookup, Waiting};
 
 /// The state of a request in the budget of unauthenticated responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,23 +4,17 @@ use alloc::sync::Arc;
 
 use turn_types::{FiveTuple, Instant, WorkerId};
 
-use crate::io::command::Command;
-use crate::io::notice::EndReason;
+use crate::io::{Command, EndReason};
 use crate::method::allocate::Allocate;
 use crate::method::connect::Connect;
 use crate::method::create_permission::Permit;
 use crate::mobility::{Moves, path};
 use crate::policy::Policy;
 use crate::random::Random;
-use crate::store::allocations::{Allocations, Slot};
-use crate::store::budgets::Budgets;
-use crate::store::expected_clients::ExpectedClients;
-use crate::store::ids::Ids;
-use crate::store::move_queue::MoveQueues;
-use crate::store::new_peers::NewPeers;
-use crate::store::outbox::Outbox;
-use crate::store::pending::{Pending, Waiting};
-use crate::store::registry::{RegistryHandle, SharedRegistry};
+use crate::store::{
+    Allocations, Budgets, ExpectedClients, Ids, MoveQueues, NewPeers, Outbox, Pending,
+    RegistryHandle, SharedRegistry, Slot, Waiting,
+};
 
 #[derive(Debug)]
 pub(super) struct State {

@@ -16,9 +16,9 @@ use super::connection::PeerConnections;
 use super::mobility::{Mobility, Next};
 use super::permission::Permissions;
 use super::registry::QuotaLease;
-use crate::credentials::grant::Grant;
-use crate::io::notice::{AllocationRecord, EndReason, Refusal, Traffic};
-use crate::policy::ports::PortLease;
+use crate::credentials::Grant;
+use crate::io::{AllocationRecord, EndReason, Refusal, Traffic};
+use crate::policy::PortLease;
 
 /// One relay socket, hence one relayed address. Dropping it frees the port.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ use super::mobility::Next;
 use super::outbox::Outbox;
 use super::permission::Permission;
 use super::timers::Timers;
-use crate::io::command::TcpCommand;
+use crate::io::TcpCommand;
 use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ALLOCATION_MAX};
 use crate::policy::peers::OwnPorts;
 use crate::random::Random;

@@ -22,9 +22,7 @@ use turn_types::{Instant, Prefix};
 
 use super::outbox::Outbox;
 use super::source_budget::SourceBudget;
-use crate::io::notice::{Budget, Notice};
-use crate::io::request::{Request, SourceAddress};
-use crate::io::verdict::DropReason;
+use crate::io::{Budget, DropReason, Notice, Request, SourceAddress};
 use crate::limits::CUSTOMER_BUCKETS;
 use crate::policy::UnauthenticatedBudget;
 use crate::random::Random;

@@ -7,7 +7,7 @@ use stun_wire::ChannelNumber;
 use turn_types::{Instant, PeerAddr};
 
 use super::permission::insert_sparingly;
-use crate::io::route::InstalledRoute;
+use crate::io::InstalledRoute;
 use crate::policy::peers::OwnPorts;
 
 #[derive(Clone, Debug)]

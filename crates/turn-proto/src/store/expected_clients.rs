@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use stun_wire::TransactionId;
 use turn_types::{AllocationId, ClientPath, FiveTuple, Instant};
 
-use crate::credentials::grant::Grant;
-use crate::io::worker::Granted;
+use crate::credentials::Grant;
+use crate::io::Granted;
 use crate::limits::{EXPECTED_CLIENTS_MAX, MOVE_AGAIN_AFTER};
 
 #[derive(Debug)]

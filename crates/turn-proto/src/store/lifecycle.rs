@@ -11,10 +11,8 @@ use super::allocations::{Allocations, Slot};
 use super::connection::Phase;
 use super::outbox::Outbox;
 use super::routes;
-use crate::credentials::grant::Grant;
-use crate::io::command::TcpCommand;
-use crate::io::notice::{EndReason, Refusal};
-use crate::io::worker::RefreshRequest;
+use crate::credentials::Grant;
+use crate::io::{EndReason, RefreshRequest, Refusal, TcpCommand};
 use crate::policy::Policy;
 use crate::policy::peers::{is_reachable_by_tcp, judge_again};
 

@@ -4,7 +4,7 @@ use stun_wire::TransactionId;
 use turn_types::{ClientPath, FiveTuple, WorkerId};
 
 use super::registry::LocationLease;
-use crate::credentials::ticket::{Ticket, TicketBody};
+use crate::credentials::{Ticket, TicketBody};
 use crate::policy::NonceKey;
 
 /// State of an allocation with a client that may move.

@@ -11,7 +11,7 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 use turn_types::FiveTuple;
 
-use crate::io::queued_packet::QueuedPacket;
+use crate::io::QueuedPacket;
 use crate::limits::{QUEUED_BYTES_MAX, QUEUED_BYTES_PER_CLIENT_MAX};
 
 /// Full, for one client or in all.

@@ -12,7 +12,7 @@ use turn_types::{Instant, Prefix};
 
 use super::allocation::Allocation;
 use super::source_budget::SourceBudget;
-use crate::io::notice::Refusal;
+use crate::io::Refusal;
 use crate::limits::{CUSTOMER_BUCKETS, PEERS_PER_REQUEST_MAX};
 use crate::policy::Policy;
 use crate::random::Random;

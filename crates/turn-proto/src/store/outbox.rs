@@ -7,12 +7,9 @@ use turn_types::{AllocationId, Instant, PendingId, RelayId, RelayProtocol, Relay
 
 use super::allocation::{Allocation, RelaySocket};
 use super::channel::Channel;
-use crate::io::command::{Command, TcpCommand};
-use crate::io::notice::{EndReason, Notice, Refusal};
-use crate::io::responder::Responder;
-use crate::io::route::RouteId;
+use crate::io::{Command, EndReason, Notice, Refusal, Responder, RouteId, TcpCommand};
 use crate::limits::NOTICES_MAX;
-use crate::policy::ports::PortLease;
+use crate::policy::PortLease;
 
 /// Commands and notices in the order they arose. Each call into the server makes a few commands at
 /// most, and its driver polls them before the next call; notices may be left, and are bounded.

@@ -6,14 +6,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use ahash::RandomState;
+use hashbrown::HashMap;
 use hashbrown::hash_map::Entry as Slot;
-use hashbrown::{HashMap, HashSet};
 use stun_wire::TransactionId;
 use turn_types::{ClientPath, ConnectionId, FiveTuple, Instant, PendingId, Prefix};
 
 use super::pending_allocation::PendingAllocation;
-use crate::io::responder::Responder;
-use crate::io::worker::TicketRefresh;
+use crate::io::{Responder, TicketRefresh};
 use crate::limits::{
     PENDING_CONNECTS_MAX, PENDING_LIFETIME, PENDING_MAX, PENDING_NEW_USERS_MAX, PENDING_USERS_MAX,
     PENDING_USERS_PER_CUSTOMER_MAX, PENDING_USERS_PER_FIVE_TUPLE_MAX, USER_LOOKUP_WITHIN,
@@ -97,13 +96,8 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Pending {
     entries: HashMap<PendingId, Entry, RandomState>,
-    keys: HashSet<RequestKey, RandomState>,
     /// Requests of each 5-tuple.
     by_five_tuple: HashMap<FiveTuple, Vec<PendingId>, RandomState>,
-    /// 5-tuples with an Allocate that waits for its relay sockets.
-    opening: HashSet<FiveTuple, RandomState>,
-    /// 5-tuples on which a Refresh by ticket waits, with their number.
-    moving: HashMap<FiveTuple, u32, RandomState>,
     ends: Ends,
     /// Ends of user look-ups.
     lookup_ends: Ends,
@@ -139,10 +133,7 @@ impl Pending {
     pub(crate) fn new(hasher: RandomState) -> Self {
         Self {
             entries: HashMap::with_hasher(hasher.clone()),
-            keys: HashSet::with_hasher(hasher.clone()),
             by_five_tuple: HashMap::with_hasher(hasher.clone()),
-            opening: HashSet::with_hasher(hasher.clone()),
-            moving: HashMap::with_hasher(hasher.clone()),
             ends: Ends::default(),
             lookup_ends: Ends::default(),
             lookups: HashMap::with_hasher(hasher),
@@ -153,17 +144,23 @@ impl Pending {
 
     /// Returns true if this very request waits.
     pub(crate) fn holds(&self, key: &RequestKey) -> bool {
-        self.keys.contains(key)
+        self.on(&key.0).any(|entry| entry.key == *key)
     }
 
     /// Returns true if an Allocate on this 5-tuple waits for its relay sockets.
     pub(crate) fn is_opening(&self, five_tuple: &FiveTuple) -> bool {
-        self.opening.contains(five_tuple)
+        self.on(five_tuple).any(|entry| matches!(entry.waiting, Waiting::Relay(_)))
     }
 
     /// Returns true if a Refresh by ticket on this 5-tuple waits.
     pub(crate) fn is_moving(&self, five_tuple: &FiveTuple) -> bool {
-        self.moving.contains_key(five_tuple)
+        self.on(five_tuple).any(|entry| entry.waiting.is_move())
+    }
+
+    /// The requests of a 5-tuple: a few look-ups, and as many Connects as it may have connections.
+    fn on(&self, five_tuple: &FiveTuple) -> impl Iterator<Item = &Entry> {
+        let ids = self.by_five_tuple.get(five_tuple).into_iter().flatten();
+        ids.filter_map(|id| self.entries.get(id))
     }
 
     /// Returns true if no further request may wait.
@@ -200,7 +197,6 @@ impl Pending {
         let id = PendingId(self.next_id);
         self.next_id += 1;
         match &waiting {
-            Waiting::Relay(_) => drop(self.opening.insert(key.0)),
             Waiting::Connect(_) => self.connects += 1,
             Waiting::User(lookup) => {
                 self.lookup_ends.0.push_back((id, now + USER_LOOKUP_WITHIN));
@@ -208,12 +204,8 @@ impl Pending {
                     *self.lookups.entry(customer).or_insert(0) += 1;
                 }
             }
-            Waiting::Worker(_) => {}
+            Waiting::Relay(_) | Waiting::Worker(_) => {}
         }
-        if waiting.is_move() {
-            *self.moving.entry(key.0).or_default() += 1;
-        }
-        self.keys.insert(key);
         self.by_five_tuple.entry(key.0).or_default().push(id);
         self.entries.insert(id, Entry { key, waiting });
         self.ends.0.push_back((id, now + PENDING_LIFETIME));
@@ -245,7 +237,6 @@ impl Pending {
     /// Ends the wait.
     pub(crate) fn take(&mut self, id: PendingId) -> Option<Waiting> {
         let entry = self.entries.remove(&id)?;
-        self.keys.remove(&entry.key);
         if let Slot::Occupied(mut of) = self.by_five_tuple.entry(entry.key.0) {
             of.get_mut().retain(|other| *other != id);
             if of.get().is_empty() {
@@ -253,7 +244,6 @@ impl Pending {
             }
         }
         match &entry.waiting {
-            Waiting::Relay(_) => drop(self.opening.remove(&entry.key.0)),
             Waiting::Connect(_) => self.connects -= 1,
             Waiting::User(lookup) => {
                 if let Some(customer) = lookup.customer()
@@ -265,15 +255,7 @@ impl Pending {
                     }
                 }
             }
-            Waiting::Worker(_) => {}
-        }
-        if entry.waiting.is_move()
-            && let Some(count) = self.moving.get_mut(&entry.key.0)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.moving.remove(&entry.key.0);
-            }
+            Waiting::Relay(_) | Waiting::Worker(_) => {}
         }
         self.ends.forget(|id| !self.entries.contains_key(id));
         self.lookup_ends.forget(|id| !self.entries.contains_key(id));

@@ -8,10 +8,9 @@ use turn_types::{IpFamily, RelayId, RelayProtocol, RelayedAddr};
 
 use super::outbox::Outbox;
 use super::registry::QuotaLease;
-use crate::credentials::grant::Grant;
-use crate::io::notice::Refusal;
-use crate::io::responder::Responder;
-use crate::policy::ports::{PortLease, PortRequirement};
+use crate::credentials::Grant;
+use crate::io::{Refusal, Responder};
+use crate::policy::{PortLease, PortRequirement};
 
 /// An Allocate that waits for its relay sockets.
 #[derive(Debug)]

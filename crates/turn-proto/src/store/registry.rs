@@ -11,9 +11,9 @@ use core::fmt;
 
 use turn_types::{AllocationId, Instant, Prefix, Realm, RelayedAddr, WorkerId};
 
-use crate::io::notice::Refusal;
+use crate::io::Refusal;
 use crate::limits::{RESERVATIONS_MAX, RESERVATIONS_PER_ACCOUNT_MAX};
-use crate::policy::ports::PortLease;
+use crate::policy::PortLease;
 
 /// Access to the one [`Registry`] of a server.
 pub trait SharedRegistry: Send + Sync {

@@ -14,8 +14,7 @@ use super::allocation::Allocation;
 use super::channel::Channel;
 use super::outbox::Outbox;
 use super::permission::Permissions;
-use crate::io::command::Command;
-use crate::io::route::{InstalledRoute, Route, RouteId};
+use crate::io::{Command, InstalledRoute, Route, RouteId};
 use crate::policy::Policy;
 
 /// Installs, updates and withdraws the routes of an allocation.

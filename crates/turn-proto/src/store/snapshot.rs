@@ -20,12 +20,10 @@ use super::connection::{PeerConnection, PeerConnections};
 use super::mobility::{Answered, Mobility, Next};
 use super::permission::{Permission, Permissions};
 use super::registry::{LocationLease, QuotaLease};
-use crate::credentials::grant::Grant;
-use crate::credentials::ticket::Ticket;
-use crate::io::notice::{Refusal, Traffic};
-use crate::io::route::InstalledRoute;
+use crate::credentials::{Grant, Ticket};
+use crate::io::{InstalledRoute, Refusal, Traffic};
+use crate::policy::PortLease;
 use crate::policy::peers::OwnPorts;
-use crate::policy::ports::PortLease;
 
 /// Version of [`Snapshot`]: another one for each change of its fields or their meaning.
 const VERSION: u32 = 1;

@@ -61,7 +61,7 @@ fn it_is_for_one_address_and_port() {
     for other in
         ["198.51.100.7:4322", "198.51.100.8:4321", "[2001:db8::1]:4321", "[::c633:6407]:4321"]
     {
-        assert_eq!(judged(nonce.as_bytes(), 0, client(other)), NonceState::Foreign, "{other}");
+        assert_eq!(judged(nonce.as_bytes(), 0, client(other)), NonceState::Invalid, "{other}");
     }
     let nonces: BTreeSet<_> = (1000..1020u16)
         .flat_map(|port| {
@@ -78,7 +78,7 @@ fn where_any_port_will_do_the_address_still_counts() {
     for (other, state) in [
         ("198.51.100.7:4321", NonceState::Fresh(FEATURES)),
         ("198.51.100.7:4322", NonceState::Fresh(FEATURES)),
-        ("198.51.100.8:4321", NonceState::Foreign),
+        ("198.51.100.8:4321", NonceState::Invalid),
     ] {
         let from = (client(other), Ports::Any);
         assert_eq!(judge(&KEY, BORN, LIFETIME, from, nonce.as_bytes()), state, "{other}");
@@ -92,7 +92,7 @@ fn another_key_or_another_time_makes_another_one() {
     let other = Secret::new([8; 32]);
     assert_eq!(
         judge(&other, BORN, LIFETIME, (at, Ports::Own), nonce.as_bytes()),
-        NonceState::Foreign
+        NonceState::Invalid
     );
     assert_ne!(mint(&KEY, UnixSeconds(BORN.0 + 1), at, FEATURES), nonce);
 }
@@ -108,7 +108,7 @@ fn one_changed_character_makes_it_foreign() {
             if changed != nonce.0 {
                 assert_eq!(
                     judged(&changed, 0, at),
-                    NonceState::Foreign,
+                    NonceState::Invalid,
                     "{character:#x} at {place}"
                 );
             }
@@ -121,12 +121,12 @@ fn other_lengths_are_foreign() {
     let at = client("198.51.100.7:4321");
     let nonce = mint(&KEY, BORN, at, FEATURES);
     for len in 0..NONCE_LEN {
-        assert_eq!(judged(&nonce.as_bytes()[..len], 0, at), NonceState::Foreign);
+        assert_eq!(judged(&nonce.as_bytes()[..len], 0, at), NonceState::Invalid);
     }
     let mut longer = nonce.as_bytes().to_vec();
     for more in [b'=', b'A', 0] {
         longer.push(more);
-        assert_eq!(judged(&longer, 0, at), NonceState::Foreign);
+        assert_eq!(judged(&longer, 0, at), NonceState::Invalid);
     }
 }
 
@@ -137,7 +137,7 @@ proptest! {
         text in "obMatJos2[gwA]AAA[A-Za-z0-9+/]{23}",
     ) {
         let at = client("198.51.100.7:4321");
-        prop_assert_eq!(judged(&bytes, 0, at), NonceState::Foreign);
-        prop_assert_eq!(judged(text.as_bytes(), 0, at), NonceState::Foreign);
+        prop_assert_eq!(judged(&bytes, 0, at), NonceState::Invalid);
+        prop_assert_eq!(judged(text.as_bytes(), 0, at), NonceState::Invalid);
     }
 }

@@ -55,12 +55,14 @@ impl RelayPorts {
     pub fn claim(
         self: &Arc<Self>,
         range: PortRange,
-        wish: PortRequirement,
+        requirement: PortRequirement,
         random: u64,
     ) -> Option<(PortLease, Option<PortLease>)> {
-        let port = self.draw(range, wish, random).or_else(|| self.choose(range, wish, random))?;
+        let port = self
+            .draw(range, requirement, random)
+            .or_else(|| self.choose(range, requirement, random))?;
         let lease = |port| PortLease { ports: Arc::clone(self), port };
-        let next = match wish {
+        let next = match requirement {
             PortRequirement::Any | PortRequirement::Even => None,
             PortRequirement::EvenWithNext => Some(lease(port + 1)),
         };
@@ -68,27 +70,27 @@ impl RelayPorts {
     }
 
     /// Takes the first port that fits of a few drawn from the range.
-    fn draw(&self, range: PortRange, wish: PortRequirement, random: u64) -> Option<u16> {
+    fn draw(&self, range: PortRange, requirement: PortRequirement, random: u64) -> Option<u16> {
         (0..DRAWS).find_map(|draw| {
             let port = range.min() + (spread(random, draw) % u64::from(range.count())) as u16;
             let (index, bit) = place(port);
-            let fits = self.fitting(range, wish, index) & bit != 0;
-            (fits && self.take(port, wish)).then_some(port)
+            let fits = self.fitting(range, requirement, index) & bit != 0;
+            (fits && self.take(port, requirement)).then_some(port)
         })
     }
 
     /// Takes one of all ports that fit.
-    fn choose(&self, range: PortRange, wish: PortRequirement, random: u64) -> Option<u16> {
+    fn choose(&self, range: PortRange, requirement: PortRequirement, random: u64) -> Option<u16> {
         loop {
             let free: u64 = (0..WORDS)
-                .map(|index| u64::from(self.fitting(range, wish, index).count_ones()))
+                .map(|index| u64::from(self.fitting(range, requirement, index).count_ones()))
                 .sum();
             if free == 0 {
                 return None;
             }
             // A round is lost only if somebody else took a port meanwhile, so somebody gets on.
-            let port = self.nth_fitting(range, wish, random % free);
-            if let Some(port) = port.filter(|port| self.take(*port, wish)) {
+            let port = self.nth_fitting(range, requirement, random % free);
+            if let Some(port) = port.filter(|port| self.take(*port, requirement)) {
                 return Some(port);
             }
         }
@@ -115,7 +117,7 @@ impl RelayPorts {
     }
 
     /// The free ports of the `index`-th word that fit.
-    fn fitting(&self, range: PortRange, wish: PortRequirement, index: usize) -> u64 {
+    fn fitting(&self, range: PortRange, requirement: PortRequirement, index: usize) -> u64 {
         let mask = range.mask(index);
         if mask == 0 {
             return 0;
@@ -123,7 +125,7 @@ impl RelayPorts {
         let [used, excluded] =
             [&self.words, &self.excluded].map(|table| table[index].load(Ordering::Relaxed));
         let free = !used & !excluded & mask;
-        match wish {
+        match requirement {
             PortRequirement::Any => free,
             PortRequirement::Even => free & EVEN,
             PortRequirement::EvenWithNext => free & free >> 1 & EVEN,
@@ -131,9 +133,14 @@ impl RelayPorts {
     }
 
     /// The `n`-th free port that fits; `None` if there are no longer so many.
-    fn nth_fitting(&self, range: PortRange, wish: PortRequirement, mut n: u64) -> Option<u16> {
+    fn nth_fitting(
+        &self,
+        range: PortRange,
+        requirement: PortRequirement,
+        mut n: u64,
+    ) -> Option<u16> {
         for index in 0..WORDS {
-            let mut fitting = self.fitting(range, wish, index);
+            let mut fitting = self.fitting(range, requirement, index);
             let count = u64::from(fitting.count_ones());
             if n >= count {
                 n -= count;
@@ -148,9 +155,9 @@ impl RelayPorts {
     }
 
     /// Marks a port, or it and the next one, as used; false if it no longer is free.
-    fn take(&self, port: u16, wish: PortRequirement) -> bool {
+    fn take(&self, port: u16, requirement: PortRequirement) -> bool {
         let (index, bit) = place(port);
-        let bits = match wish {
+        let bits = match requirement {
             PortRequirement::Any | PortRequirement::Even => bit,
             PortRequirement::EvenWithNext => bit | bit << 1,
         };

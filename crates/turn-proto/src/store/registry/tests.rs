@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::ports::{PortRange, PortRequirement, RelayPorts};
+use crate::policy::{PortRange, PortRequirement, RelayPorts};
 use core::time::Duration;
 use std::sync::Mutex;
 use std::thread;
