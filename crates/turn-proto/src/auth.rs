@@ -9,7 +9,7 @@
 //! password algorithms differ from the offer         400   bid-down protection
 //! realm is not ours, user unknown, integrity wrong  401
 //! an access token is bad, or its key is unknown     401
-//! a time-limited credential or token has run out    401
+//! a time-limited credential or token has expired    401
 //! the nonce is too old                              438
 //! ```
 //!
@@ -306,7 +306,7 @@ impl Case<'_> {
         let user = match self.claim.user {
             ClaimedUser::Name(name) => UserQuery::Name(name.into()),
             ClaimedUser::Hash(hash) if self.policy.auth.userhash => UserQuery::Hash(hash),
-            // Never offered, so it names nobody.
+            // Never offered, so that it names no user.
             ClaimedUser::Hash(_) => return refuse(Refusal::UnknownUser),
         };
         AuthStep::NeedUser { user, known }

@@ -107,7 +107,7 @@ pub(crate) fn judge(
     read(key, client.ip(), nonce).filter(of_client).map_or(
         NonceState::Invalid,
         |(time, _, features)| {
-            // One from the future was made before the clock was set back: nobody knows its age.
+            // One from the future was made before the clock was set back: its age is unknown.
             let age = seconds(now).wrapping_sub(time);
             if u64::from(age) <= lifetime.as_secs() {
                 NonceState::Fresh(features)

@@ -168,7 +168,7 @@ turn_types::labels! {
         BadToken => "bad_token",
         /// An access token with a USERNAME that names no key of ours.
         UnknownTokenKey => "unknown_token_key",
-        /// A time-limited credential or an access token that has run out.
+        /// An expired time-limited credential or access token.
         CredentialExpired => "credential_expired",
         /// A nonce that is too old.
         StaleNonce => "stale_nonce",

@@ -35,7 +35,7 @@ pub struct Route {
     /// asked (RFC 8656 §12.6).
     pub to_peer_until: Instant,
     /// Until when the peer's datagrams may go to the client as ChannelData: channel, relay socket and
-    /// permission are live. Not in the future when the permission has run out.
+    /// permission are live. Not in the future once the permission has expired.
     pub to_client_until: Instant,
     /// Payload bytes per second of the allocation in each direction, all its routes together; 0 is
     /// unlimited.

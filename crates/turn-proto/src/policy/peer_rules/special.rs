@@ -2,7 +2,7 @@
 //! and IPv6 (as of 2025-10-09), and ranges outside them that are unfit for peers as well.
 //!
 //! Entries that the registries call globally reachable are listed as well: they are anycast services,
-//! sinkholes, translators and identifiers, and nobody's camera.
+//! sinkholes, translators and identifiers, none of which is a peer.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
