@@ -21,13 +21,12 @@ use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
 
 use crate::certificates::Keeper;
-use crate::commands::check;
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
 use crate::users::{NoUsers, Users};
-use crate::{cores, host, sockets};
+use crate::{cores, host, sockets, warnings};
 
 /// Descriptors that the process needs besides one per relayed address.
 const SPARE_FILES: u64 = 256;
@@ -286,7 +285,7 @@ fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String>
 pub(crate) fn advice(policy: &Policy, settings: &Settings) -> Vec<String> {
     let mut advice = unreachable_relays(policy);
     advice.extend(unreachable_discovery(policy));
-    advice.extend(check::warnings(settings));
+    advice.extend(warnings::warnings(settings));
     advice
 }
 

@@ -1,26 +1,18 @@
-//! Durations on the command line: a whole number and a unit, `30 s`, `10min`, `24 h`, `7 d`.
+//! Durations on the command line, written as in the configuration: `30 s`, `10min`, `24 h`, `7 d`.
 
 use std::time::Duration;
 
+use turn_types::quantity::parse_duration;
+
+/// The most: beyond it the end of a credential could not be written down.
+const MAX: Duration = Duration::from_secs(100 * 366 * 86_400);
+
 /// Reads a duration of at least a second.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let advice = "write a whole number and a unit: 30 s, 10 min, 24 h, 7 d";
-    let number: u64 = number.parse().map_err(|_| advice.to_owned())?;
-    let seconds = match unit.trim() {
-        "s" | "sec" | "seconds" => 1,
-        "m" | "min" | "minutes" => 60,
-        "h" | "hours" => 3600,
-        "d" | "days" => 86_400,
-        _ => return Err(advice.to_owned()),
-    };
-    match number.checked_mul(seconds) {
-        Some(0) => Err("it must be at least 1 s".to_owned()),
-        // Beyond it the end of a credential could not be written down.
-        Some(total) if total <= 100 * 366 * 86_400 => Ok(Duration::from_secs(total)),
-        Some(_) | None => Err("it must be at most 100 years".to_owned()),
+    match parse_duration(text)? {
+        time if time < Duration::from_secs(1) => Err("it must be at least 1 s".to_owned()),
+        time if time > MAX => Err("it must be at most 100 years".to_owned()),
+        time => Ok(time),
     }
 }
 

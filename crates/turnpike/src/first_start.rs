@@ -18,6 +18,7 @@ use turn_types::Secret;
 use user_db::{Credentials, NewUser, Page, UserEditor, UserQuery};
 
 use crate::failure::{Failure, Result};
+use crate::uri;
 
 /// Name of the file in the data directory.
 const FILE: &str = "first-user.json";
@@ -162,7 +163,7 @@ fn uris(info: &ServerInfo) -> Vec<String> {
             vec![listener.ip()]
         };
         for ip in addresses {
-            let uri = format!("turn:{}", SocketAddr::new(ip, listener.port()));
+            let uri = uri::of_listener(SocketAddr::new(ip, listener.port()));
             if !uris.contains(&uri) {
                 uris.push(uri);
             }

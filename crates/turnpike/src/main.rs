@@ -25,7 +25,9 @@ mod signals;
 mod sockets;
 #[cfg(test)]
 mod testing;
+mod uri;
 mod users;
+mod warnings;
 mod watchdog;
 
 use std::process::ExitCode;

@@ -359,8 +359,8 @@ fn a_configuration_is_checked() {
     let good = directory.file("good.toml", "[auth]\nsecret = \"north-of-the-wall\"\n");
     let output = run(&["check", path(&good)]);
     assert!(output.status.success(), "{output:?}");
-    assert!(stdout(&output).contains("good.toml is good"), "{output:?}");
-    assert_eq!(json(&run(&["check", path(&good), "--json"]))["good"], true);
+    assert!(stdout(&output).contains("good.toml is valid"), "{output:?}");
+    assert_eq!(json(&run(&["check", path(&good), "--json"]))["valid"], true);
 
     let bad = directory.file("bad.toml", "realm = 5\n\n[relay]\nports = \"80-90\"\n");
     let output = run(&["check", path(&bad)]);
@@ -371,7 +371,7 @@ fn a_configuration_is_checked() {
         "{text}"
     );
     let report = json(&run(&["check", path(&bad), "--json"]));
-    assert_eq!(report["good"], false);
+    assert_eq!(report["valid"], false);
     assert_eq!(report["errors"].as_array().unwrap().len(), 2, "{report}");
 
     let missing = run(&["check", path(&directory.0.join("missing.toml"))]);
@@ -401,7 +401,7 @@ fn an_open_relay_needs_the_whole_sentence() {
     let mut process = command.spawn().unwrap();
     let log = BufReader::new(process.stderr.take().unwrap());
     let mut server = Server { process, log };
-    server.wait_for("anybody may relay");
+    server.wait_for("everyone may relay");
     server.wait_for("ready");
     assert_eq!(server.stop(), "");
 }

@@ -2,7 +2,6 @@
 //! it (draft-uberti-behave-turn-rest §2.2): the name is `<expiry>:<user>`, the password the HMAC of
 //! the name.
 
-use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
@@ -12,7 +11,7 @@ use turn_proto::SharedSecret;
 
 use crate::cli::{self, Place};
 use crate::failure::{Failure, Result};
-use crate::{output, place};
+use crate::{output, place, uri};
 
 /// What is handed to a client, in the form that WebRTC applications know.
 #[derive(Debug, Serialize)]
@@ -71,12 +70,13 @@ fn mint(
     let username = format!("{expires_unix}:{user}");
     let password = stun_wire::time_limited_password(secret.secret.expose(), &username);
     let uris = settings.listen().filter(|listener| !listener.ip().is_unspecified());
-    Ok(Credential { username, password, ttl, expires_unix, uris: uris.map(turn_uri).collect() })
-}
-
-/// The address as a TURN URI (RFC 7065).
-pub(crate) fn turn_uri(listener: SocketAddr) -> String {
-    format!("turn:{listener}")
+    Ok(Credential {
+        username,
+        password,
+        ttl,
+        expires_unix,
+        uris: uris.map(uri::of_listener).collect(),
+    })
 }
 
 #[cfg(test)]

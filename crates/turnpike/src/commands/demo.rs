@@ -12,7 +12,6 @@ mod local;
 mod packet;
 mod report;
 mod tally;
-mod uri;
 
 use std::time::Duration;
 

@@ -2,13 +2,13 @@
 //! clients sees it.
 
 mod dtls;
+mod limits;
 mod link;
 mod nat;
 mod relay;
 mod report;
 mod session;
 mod tls;
-mod uri;
 
 use std::io::Read as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -19,10 +19,10 @@ use anyhow::anyhow;
 
 use crate::cli;
 use crate::failure::{Failure, OrFail as _, Result};
+use crate::uri::{Carrier, Scheme, Uri};
 use link::Link;
 use report::{Report, Step};
 use session::Session;
-use uri::{Carrier, Scheme, Uri};
 
 /// How long a time-limited credential made from `--secret` is valid: longer than any probe.
 const CREDENTIAL_SECONDS: u64 = 600;
@@ -126,29 +126,23 @@ fn connect(uri: &Uri, server: SocketAddr, args: &cli::Probe, report: &mut Report
     let link = match link {
         Ok(link) => link,
         Err(error) => {
-            report.add(Step::failed(NAME, error.to_string()).advise(unreachable(uri)));
+            report.add(Step::failed(NAME, error.to_string()).advise(uri.unreachable()));
             return None;
         }
     };
     report.add(Step::ok(NAME, format!("{} from {}", uri.carrier.word(), link.local())));
     let ca = args.ca.as_deref();
     match link {
-        Link::Udp(socket) if uri.secure => dtls::shake_hands(socket, uri, ca, report),
-        Link::Tcp(socket, _) if uri.secure => tls::shake_hands(socket, uri, ca, report),
+        Link::Udp(socket) if uri.secure => {
+            dtls::shake_hands(socket, uri, ca, report).map(|session| Link::Dtls(Box::new(session)))
+        }
+        Link::Tcp(socket, _) if uri.secure => tls::shake_hands(socket, uri, ca, report)
+            .map(|stream| Link::Tls(Box::new(stream), Vec::new())),
         Link::Udp(_) | Link::Tcp(..) | Link::Tls(..) | Link::Dtls(_) => Some(link),
     }
 }
 
-/// What to do when nobody is there.
-fn unreachable(uri: &Uri) -> String {
-    format!(
-        "see whether the server listens there (`ss -tulpn` on it) and whether a firewall lets {} port {} in",
-        uri.carrier.word(),
-        uri.port
-    )
-}
-
-/// A Binding: the first word that the server says.
+/// A Binding: the first response of the server.
 fn bind(session: &mut Session, local: SocketAddr, report: &mut Report) -> Option<SocketAddr> {
     const NAME: &str = "binding";
     match session.binding() {
@@ -159,8 +153,8 @@ fn bind(session: &mut Session, local: SocketAddr, report: &mut Report) -> Option
             Some(mapped)
         }
         Err(why) => {
-            let advice = "nobody who speaks STUN answers: see whether the server runs, and whether \
-                          a firewall lets packets of this port in and out";
+            let advice = "no STUN server answers: see whether the server runs, and whether a firewall lets \
+                          packets of this port in and out";
             report.add(Step::failed(NAME, why).advise(advice));
             None
         }

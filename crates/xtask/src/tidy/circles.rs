@@ -19,23 +19,13 @@ use anyhow::{Context, Result};
 use self::graph::circles;
 use self::imports::{Imports, Module};
 
-/// Known circles of a crate, as numbers of members, largest first.
-struct Open {
-    of: &'static str,
-    files: &'static [usize],
-    folders: &'static [usize],
-}
-
-/// Circles that remain to be removed. The list only gets shorter.
-const OPEN: &[Open] = &[Open { of: "turnpike", files: &[3], folders: &[4] }];
-
 /// A circle: its members, and the imports between them, one a line.
 struct Circle {
     members: Vec<String>,
     imports: Vec<String>,
 }
 
-/// Circles that are not known, and known ones that are gone.
+/// Circles in any crate.
 pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     let mut slips = Vec::new();
     let crates = root.join("crates");
@@ -47,27 +37,14 @@ pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     names.sort();
     for name in names {
         let edges = edges(&crates.join(&name).join("src"))?;
-        let open = OPEN.iter().find(|open| open.of == name);
-        let (files, folders) = open.map_or((&[][..], &[][..]), |open| (open.files, open.folders));
-        slips.extend(compare(&name, "files", files, &of_files(&edges)));
-        slips.extend(compare(&name, "folders", folders, &of_folders(&edges)));
+        for (kind, found) in [("files", of_files(&edges)), ("folders", of_folders(&edges))] {
+            for Circle { members, imports } in found {
+                slips.push(format!("{name}: {kind} {} import each other:", members.join(", ")));
+                slips.extend(imports.iter().map(|import| format!("    {import}")));
+            }
+        }
     }
     Ok(slips)
-}
-
-/// Compares the known circles with those found; nothing if they are the same.
-fn compare(name: &str, kind: &str, known: &[usize], found: &[Circle]) -> Vec<String> {
-    let sizes: Vec<usize> = found.iter().map(|circle| circle.members.len()).collect();
-    if sizes == known {
-        return Vec::new();
-    }
-    let mut slips =
-        vec![format!("{name}: circles of {kind}: {known:?} are known, found {sizes:?}")];
-    for Circle { members, imports } in found {
-        slips.push(format!("{name}: {kind} {} import each other:", members.join(", ")));
-        slips.extend(imports.iter().map(|import| format!("    {import}")));
-    }
-    slips
 }
 
 type Edges = BTreeMap<Module, BTreeSet<Module>>;
@@ -218,8 +195,6 @@ mod tests {
         let [circle] = &of_folders(&edges)[..] else { panic!("one circle of folders") };
         assert_eq!(circle.members, ["rx", "tx"]);
         assert_eq!(circle.imports, ["rx::parse imports tx::types", "tx::flush imports rx::batch"]);
-        assert_eq!(compare("net", "folders", &[2], std::slice::from_ref(circle)), [""; 0]);
-        assert_eq!(compare("net", "folders", &[], std::slice::from_ref(circle)).len(), 4);
         Ok(())
     }
 

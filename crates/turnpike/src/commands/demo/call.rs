@@ -5,8 +5,9 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use linux_net::Clock;
-use tokio::net::UdpSocket;
+use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::sleep;
 use turn_types::Instant;
 
@@ -15,8 +16,8 @@ use crate::commands::demo::endpoint::{Call, Endpoint, Line};
 use crate::commands::demo::local::{LocalServer, PEER};
 use crate::commands::demo::packet::Direction;
 use crate::commands::demo::tally::Tallies;
-use crate::commands::demo::uri;
-use crate::failure::{OrFail as _, Result};
+use crate::failure::{Failure, OrFail as _, Result};
+use crate::uri::{Carrier, Scheme, Uri};
 
 /// How often progress is shown on a terminal, and elsewhere.
 const PROGRESS_TERMINAL: Duration = Duration::from_millis(500);
@@ -65,7 +66,7 @@ pub(crate) async fn between_two_clients(
     login: Login<'_>,
     wish: Wish,
 ) -> Result<Outcome> {
-    let server = uri::resolve(uri).await?;
+    let server = resolve(uri).await?;
     let mut a = Caller::log_in(server, login).await?;
     let mut b = Caller::log_in(server, login).await?;
     let channel_a = a.bind_channel(b.relayed).await?;
@@ -77,6 +78,19 @@ pub(crate) async fn between_two_clients(
     ];
     let (tallies, time) = converse(ends, wish).await?;
     Ok(Outcome { server, directions: ["A to B", "B to A"], tallies, time })
+}
+
+/// The address of the server of a TURN URI.
+async fn resolve(uri: &str) -> Result<SocketAddr> {
+    let uri: Uri = uri.parse().map_err(|error: String| Failure::usage(anyhow!(error)))?;
+    if uri.scheme != Scheme::Turn || uri.secure || uri.carrier != Carrier::Udp {
+        return Err(Failure::usage(anyhow!("the demo uses TURN over UDP: write turn:HOST:PORT")));
+    }
+    match lookup_host((uri.host.as_str(), uri.port)).await.map(|mut all| all.next()) {
+        Ok(Some(address)) => Ok(address),
+        Ok(None) => Err(Failure::failed(anyhow!("{} has no address", uri.host))),
+        Err(error) => Err(Failure::failed(anyhow!("cannot resolve {}: {error}", uri.host))),
+    }
 }
 
 /// What one end talks through.

@@ -1,4 +1,4 @@
-//! DTLS with the server, judged like TLS.
+//! DTLS to the server, verified like TLS.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,34 +14,33 @@ use openssl::x509::verify::X509VerifyFlags;
 use openssl::x509::{X509, X509VerifyResult};
 use rustls::pki_types::CertificateDer;
 
-use super::link::{CONNECT_WITHIN, Link, MESSAGE_MAX};
+use super::limits::{CONNECT_WITHIN, MESSAGE_MAX};
 use super::report::{Report, Step};
 use super::tls::{CERTIFICATE_ADVICE, authorities, describe};
-use super::unreachable;
-use super::uri::Uri;
+use crate::uri::Uri;
 
 const NAME: &str = "dtls";
 
-/// How often OpenSSL looks whether something has to be sent again.
+/// Interval of OpenSSL's retransmission checks.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The longest datagram of a handshake: what every path carries (RFC 8200 §5), less headers.
 const HANDSHAKE_DATAGRAM: u32 = 1200;
 
-/// Speaks DTLS by a socket.
+/// Performs a DTLS handshake.
 pub(super) fn shake_hands(
     socket: UdpSocket,
     uri: &Uri,
     ca: Option<&Path>,
     report: &mut Report,
-) -> Option<Link> {
+) -> Option<Session> {
     let begun = begin(socket, uri, ca);
     let stream = match begun.and_then(handshake) {
         Ok(stream) => stream,
         Err(error) => {
-            // Of UDP it is only seen now whether somebody is there.
-            let nobody = matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::TimedOut);
-            let advice = if nobody { unreachable(uri) } else { CERTIFICATE_ADVICE.to_owned() };
+            // With UDP this is the first packet that the server has to answer.
+            let silent = matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::TimedOut);
+            let advice = if silent { uri.unreachable() } else { CERTIFICATE_ADVICE.to_owned() };
             report.add(Step::failed(NAME, error.to_string()).advise(advice));
             return None;
         }
@@ -52,14 +51,14 @@ pub(super) fn shake_hands(
             report.add(describe(&CertificateDer::from(der)));
         }
     }
-    Some(Link::Dtls(Box::new(Association(stream))))
+    Some(Session(stream))
 }
 
-/// An association, which is ended with this value: the server need not wait for more.
+/// A DTLS session, closed when dropped, so that the server does not wait for more.
 #[derive(Debug)]
-pub(super) struct Association(SslStream<Datagrams>);
+pub(super) struct Session(SslStream<Datagrams>);
 
-impl Association {
+impl Session {
     pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.get_ref().0.local_addr()
     }
@@ -71,7 +70,7 @@ impl Association {
     /// The next message; `None` when none came in time.
     ///
     /// # Errors
-    /// The server has ended the association, or is not there any more.
+    /// The server has closed the session, or is not reachable any more.
     pub(super) fn receive(&mut self, within: Duration) -> io::Result<Option<Vec<u8>>> {
         self.0.get_ref().0.set_read_timeout(Some(within.max(Duration::from_millis(1))))?;
         let mut message = vec![0; MESSAGE_MAX];
@@ -82,16 +81,16 @@ impl Association {
             }
             Err(error) if error.code() == ErrorCode::WANT_READ => Ok(None),
             Err(error) if error.code() == ErrorCode::ZERO_RETURN => {
-                Err(io::Error::other("the server ended the association"))
+                Err(io::Error::other("the server closed the DTLS session"))
             }
             Err(error) => Err(io::Error::other(error)),
         }
     }
 }
 
-impl Drop for Association {
+impl Drop for Session {
     fn drop(&mut self) {
-        // Whether the server hears it does not matter: it has its timeouts.
+        // The alert may be lost: the server has its timeouts.
         let _ = self.0.shutdown();
     }
 }
@@ -118,12 +117,12 @@ fn begin(socket: UdpSocket, uri: &Uri, ca: Option<&Path>) -> io::Result<SslStrea
 fn context(authorities: &[CertificateDer<'_>]) -> Result<SslContext, ErrorStack> {
     let mut store = X509StoreBuilder::new()?;
     for authority in authorities {
-        // What cannot be read is nobody's authority.
+        // A certificate that cannot be read is no authority.
         if let Ok(authority) = X509::from_der(authority) {
             store.add_cert(authority)?;
         }
     }
-    // Whoever is named is trusted, whether it is the last of a chain or not.
+    // Named certificates are trusted, even where they are not the last of a chain.
     store.set_flags(X509VerifyFlags::PARTIAL_CHAIN)?;
     let mut context = SslContext::builder(SslMethod::dtls())?;
     context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
@@ -144,13 +143,13 @@ fn handshake(mut stream: SslStream<Datagrams>) -> io::Result<SslStream<Datagrams
             return Err(error.into_io_error().unwrap_or_else(io::Error::other));
         }
         if Instant::now() >= deadline {
-            return Err(io::Error::new(ErrorKind::TimedOut, "nobody answers"));
+            return Err(io::Error::new(ErrorKind::TimedOut, "no answer"));
         }
     }
     Ok(stream)
 }
 
-/// A socket that is connected to the server, as OpenSSL uses it: what comes late is no error.
+/// A socket connected to the server, as OpenSSL uses it: a timeout is no error.
 #[derive(Debug)]
 struct Datagrams(UdpSocket);
 

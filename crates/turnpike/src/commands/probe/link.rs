@@ -1,33 +1,28 @@
-//! The way to the server: datagrams, or messages on a stream.
+//! The transport to the server: datagrams, or messages on a stream.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use rustls::{ClientConnection, StreamOwned};
 use stun_wire::{Cut, next_message};
 use turn_types::Transport;
 
-use super::dtls::Association;
+use super::dtls::Session;
+use super::limits::{CONNECT_WITHIN, MESSAGE_MAX};
+use super::tls::TlsStream;
 
-/// How long a connection may take to come about, and one to take what is written.
-pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-
-/// The longest message.
-pub(super) const MESSAGE_MAX: usize = 65_536;
-
-/// The way to the server.
+/// The transport to the server.
 #[derive(Debug)]
 pub(crate) enum Link {
     Udp(UdpSocket),
     Tcp(TcpStream, Vec<u8>),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>, Vec<u8>),
-    Dtls(Box<Association>),
+    Tls(Box<TlsStream>, Vec<u8>),
+    Dtls(Box<Session>),
 }
 
 impl Link {
     /// # Errors
-    /// There is no way to that address.
+    /// There is no route to that address.
     pub(crate) fn udp(server: SocketAddr) -> io::Result<Self> {
         let socket = udp_socket(server)?;
         socket.connect(server)?;
@@ -35,7 +30,7 @@ impl Link {
     }
 
     /// # Errors
-    /// Nobody accepts, or not in time.
+    /// The connection is refused, or times out.
     pub(crate) fn tcp(server: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&server, CONNECT_WITHIN)?;
         stream.set_nodelay(true)?;
@@ -43,13 +38,13 @@ impl Link {
         Ok(Self::Tcp(stream, Vec::new()))
     }
 
-    /// Our own address.
+    /// The local address.
     pub(crate) fn local(&self) -> SocketAddr {
         let local = match self {
             Self::Udp(socket) => socket.local_addr(),
             Self::Tcp(stream, _) => stream.local_addr(),
             Self::Tls(stream, _) => stream.sock.local_addr(),
-            Self::Dtls(association) => association.local_addr(),
+            Self::Dtls(session) => session.local_addr(),
         };
         local.unwrap_or_else(|_| (Ipv4Addr::UNSPECIFIED, 0).into())
     }
@@ -68,14 +63,14 @@ impl Link {
             Self::Udp(socket) => socket.send(message).map(drop),
             Self::Tcp(stream, _) => stream.write_all(message),
             Self::Tls(stream, _) => stream.write_all(message).and_then(|()| stream.flush()),
-            Self::Dtls(association) => association.send(message),
+            Self::Dtls(session) => session.send(message),
         }
     }
 
     /// The next message; `None` when none came in time.
     ///
     /// # Errors
-    /// The server is not there any more, or does not speak STUN.
+    /// The server is not reachable any more, or does not speak STUN.
     pub(crate) fn receive(&mut self, within: Duration) -> io::Result<Option<Vec<u8>>> {
         match self {
             Self::Udp(socket) => {
@@ -89,7 +84,7 @@ impl Link {
                 set_timeout(&stream.sock, within)?;
                 receive_message(stream, kept)
             }
-            Self::Dtls(association) => association.receive(within),
+            Self::Dtls(session) => session.receive(within),
         }
     }
 }
@@ -103,7 +98,7 @@ pub(crate) fn udp_socket(server: SocketAddr) -> io::Result<UdpSocket> {
     }
 }
 
-/// The next datagram and who sent it; `None` when none came in time.
+/// The next datagram and its source; `None` when none came in time.
 pub(crate) fn receive_datagram(
     socket: &UdpSocket,
     within: Duration,
@@ -134,7 +129,7 @@ fn receive_message(stream: &mut impl Read, kept: &mut Vec<u8>) -> io::Result<Opt
                 return Ok(Some(message));
             }
             Cut::Garbage => {
-                return Err(io::Error::other("what answers there does not speak STUN"));
+                return Err(io::Error::other("the server there does not speak STUN"));
             }
             Cut::NeedMore { .. } => {}
         }

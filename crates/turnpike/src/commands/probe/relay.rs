@@ -11,7 +11,7 @@ use super::link::{receive_datagram, udp_socket};
 use super::nat::binding;
 use super::report::{Report, Step};
 use super::session::Session;
-use super::uri::Uri;
+use crate::uri::Uri;
 
 /// How often something is said to or by the peer, and how long an answer may take: UDP loses packets.
 const TRIES: u32 = 3;

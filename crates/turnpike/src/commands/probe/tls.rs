@@ -1,4 +1,4 @@
-//! TLS with the server: whether its certificate is one to trust, whose it is, and when it ends.
+//! TLS to the server: its certificate's trust, subject and expiry.
 
 use std::io;
 use std::net::{IpAddr, TcpStream};
@@ -12,30 +12,33 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::link::{CONNECT_WITHIN, Link};
+use super::limits::CONNECT_WITHIN;
 use super::report::{Report, Step};
-use super::uri::Uri;
+use crate::uri::Uri;
 
 const NAME: &str = "tls";
 
-/// What to do when a handshake fails.
-pub(super) const CERTIFICATE_ADVICE: &str = "a certificate has to be for the name in the URI, in time, and with its chain (fullchain.pem) up to an \
+/// Advice after a failed handshake.
+pub(super) const CERTIFICATE_ADVICE: &str = "a certificate has to be for the name in the URI, unexpired, and with its chain (fullchain.pem) up to an \
      authority that this host trusts; name another with --ca";
 
-/// So long before a certificate ends somebody should look at it.
+/// Warning time before a certificate expires.
 const WARN_DAYS: i64 = 14;
 
-/// Where systems keep the authorities that they trust.
+/// Files of trusted authorities.
 const BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// Speaks TLS on a connection.
+/// A connection in TLS.
+pub(super) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+/// Performs a TLS handshake.
 pub(super) fn shake_hands(
     socket: TcpStream,
     uri: &Uri,
     ca: Option<&Path>,
     report: &mut Report,
-) -> Option<Link> {
+) -> Option<TlsStream> {
     match handshake(socket, uri, ca) {
         Ok(stream) => {
             let version = stream.conn.protocol_version().and_then(|version| version.as_str());
@@ -43,10 +46,10 @@ pub(super) fn shake_hands(
             for certificate in stream.conn.peer_certificates().unwrap_or_default() {
                 report.add(describe(certificate));
             }
-            Some(Link::Tls(Box::new(stream), Vec::new()))
+            Some(stream)
         }
         Err(error) => {
-            // As `openssl req -x509` makes them when nothing else is said.
+            // `openssl req -x509` makes such certificates by default.
             let is_authority = error.to_string().contains("CaUsedAsEndEntity");
             let why = if is_authority {
                 "the certificate is one of an authority (CA:TRUE), not of a server".to_owned()
@@ -59,11 +62,7 @@ pub(super) fn shake_hands(
     }
 }
 
-fn handshake(
-    socket: TcpStream,
-    uri: &Uri,
-    ca: Option<&Path>,
-) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+fn handshake(socket: TcpStream, uri: &Uri, ca: Option<&Path>) -> io::Result<TlsStream> {
     socket.set_read_timeout(Some(CONNECT_WITHIN))?;
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(authorities(ca)?);
@@ -106,7 +105,7 @@ pub(super) fn authorities(ca: Option<&Path>) -> io::Result<Vec<CertificateDer<'s
     Ok(all)
 }
 
-/// Whose a certificate is, who says so, and until when.
+/// Subject, issuer and expiry of a certificate.
 pub(super) fn describe(certificate: &CertificateDer<'_>) -> Step {
     const NAME: &str = "chain";
     let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {

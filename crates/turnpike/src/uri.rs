@@ -1,16 +1,16 @@
 //! URIs of STUN and TURN servers (RFC 7064, RFC 7065), with the ports of RFC 5928 §3.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// What is asked of a server.
+/// Service of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Stun,
     Turn,
 }
 
-/// What carries the messages, below TLS or DTLS.
+/// Transport below TLS or DTLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     Udp,
@@ -26,13 +26,13 @@ impl Carrier {
     }
 }
 
-/// A server and how to speak with it.
+/// A server and the transport to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Uri {
     pub(crate) scheme: Scheme,
-    /// `stuns:` and `turns:`.
+    /// TLS or DTLS: `stuns:` and `turns:`.
     pub(crate) secure: bool,
-    /// A name or an address, without brackets.
+    /// A host name or an address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) carrier: Carrier,
@@ -64,15 +64,14 @@ impl FromStr for Uri {
             Some((place, query)) => (place, Some(query)),
             None => (rest, None),
         };
-        // RFC 7064 leaves no transport to stun: URIs; here it says what is to be tried.
+        // RFC 7064 has no transport in stun: URIs; here it selects the one to test.
         let carrier = match query {
             None if secure => Carrier::Tcp,
             None | Some("transport=udp") => Carrier::Udp,
             Some("transport=tcp") => Carrier::Tcp,
-            Some(_) => return Err(wrong("has something else than transport=udp or transport=tcp")),
+            Some(_) => return Err(wrong("has another query than transport=udp or transport=tcp")),
         };
-        let (host, port) =
-            split(place).ok_or_else(|| wrong("has no host and port as they are written"))?;
+        let (host, port) = split(place).ok_or_else(|| wrong("has no valid host and port"))?;
         let port = match port.map(u16::from_str) {
             None => {
                 if secure {
@@ -86,6 +85,22 @@ impl FromStr for Uri {
         };
         Ok(Self { scheme, secure, host: host.to_owned(), port, carrier })
     }
+}
+
+impl Uri {
+    /// Advice for a server that does not answer.
+    pub(crate) fn unreachable(&self) -> String {
+        format!(
+            "see whether the server listens there (`ss -tulpn` on it) and whether a firewall lets {} port {} in",
+            self.carrier.word(),
+            self.port
+        )
+    }
+}
+
+/// The URI of a listener for TURN over UDP.
+pub(crate) fn of_listener(listener: SocketAddr) -> String {
+    format!("turn:{listener}")
 }
 
 /// The host, without brackets, and the port.
@@ -126,20 +141,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_slip() {
         for (text, what) in [
             ("example.org", "has no scheme"),
             ("http:example.org", "has another scheme"),
             ("turn://example.org", "has slashes"),
-            ("turn:", "has no host"),
-            ("turn::3478", "has no host"),
+            ("turn:", "has no valid host"),
+            ("turn::3478", "has no valid host"),
             ("turn:2001:db8::1", "has no port from"),
-            ("turn:[example.org]", "has no host"),
-            ("turn:[::1]x", "has no host"),
-            ("turn:user@example.org", "has no host"),
+            ("turn:[example.org]", "has no valid host"),
+            ("turn:[::1]x", "has no valid host"),
+            ("turn:user@example.org", "has no valid host"),
             ("turn:h:0", "has no port from"),
             ("turn:h:70000", "has no port from"),
-            ("turn:h?transport=sctp", "has something else"),
+            ("turn:h?transport=sctp", "has another query"),
         ] {
             let error = text.parse::<Uri>().unwrap_err();
             assert!(error.contains(what) && error.contains("write turn:HOST"), "{text}: {error}");
