@@ -1,5 +1,6 @@
 //! Plain inputs and outputs of the server. Nothing here knows of its state.
 
+pub(crate) mod allocate_request;
 pub(crate) mod command;
 pub(crate) mod event;
 pub(crate) mod notice;
@@ -10,6 +11,7 @@ pub(crate) mod route;
 pub(crate) mod verdict;
 pub(crate) mod worker;
 
+pub(crate) use self::allocate_request::{AllocateRequest, RequestedAddresses};
 pub(crate) use self::command::{Command, TcpCommand, UserQuery};
 pub(crate) use self::event::{ConnectError, Event, IcmpReport, OpenRelayError, UserAnswer};
 pub(crate) use self::notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};

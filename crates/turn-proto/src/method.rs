@@ -2,7 +2,6 @@
 //! it needs.
 
 pub(crate) mod allocate;
-pub(crate) mod allocate_request;
 pub(crate) mod binding;
 pub(crate) mod channel_bind;
 pub(crate) mod classic;

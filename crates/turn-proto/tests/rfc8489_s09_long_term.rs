@@ -422,7 +422,7 @@ fn a_nonce_with_one_changed_character_is_refused() {
 /// The departure from 8489-9.2.4-01: a client without a nonce causes no look-up, with any
 /// else is wrong.
 #[test]
-fn a_foreign_nonce_is_refused_before_anything_is_looked_up() {
+fn an_invalid_nonce_is_refused_before_anything_is_looked_up() {
     let mut world = World::new();
     let mut client = Client::new(1000);
     client.nonce = Some("obMatJos2wAAAAAAAAAAAAAAAAAAAAAAAAAA".to_owned());

@@ -11,8 +11,10 @@ use core::time::Duration;
 use stun_wire::{AttributeType, MessageBuilder, reason_phrase};
 use turn_types::{Instant, Prefix, RelayProtocol};
 
-use super::allocate_request::{AllocateRequest, RequestedAddresses};
-use crate::io::{Authenticated, Refusal, ReplyBuffer, Verdict, alternate_for, whole_seconds};
+use crate::io::{
+    AllocateRequest, Authenticated, Refusal, ReplyBuffer, RequestedAddresses, Verdict,
+    alternate_for, whole_seconds,
+};
 use crate::policy::is_tunnel;
 use crate::random::Random;
 use crate::store::{
@@ -78,9 +80,8 @@ impl Allocate<'_> {
             responder: responder.clone(),
             grant: grant.clone(),
             lifetime,
-            mobile: wanted.mobile,
             quota,
-            protocol: wanted.protocol,
+            wanted,
             sockets: Default::default(),
             taken: Vec::new(),
         };

@@ -92,7 +92,7 @@ impl Allocate<'_> {
     /// Opens the relay sockets of an Allocate, which waits for them.
     pub(super) fn open(&mut self, now: Instant, allocation: PendingAllocation) {
         let key = (allocation.responder.path.five_tuple, allocation.responder.transaction);
-        let protocol = allocation.protocol;
+        let protocol = allocation.wanted.protocol;
         let ports: Vec<_> = allocation.opening().map(|port| (port.relay, port.at)).collect();
         let pending = self.pending.insert(now, key, Waiting::Relay(Box::new(allocation)));
         for (relay, at) in ports {
@@ -111,8 +111,8 @@ impl Allocate<'_> {
     ) -> Option<(Responder, Verdict)> {
         let Opened { pending, relay, result } = opened;
         let waiting = self.pending.allocation(pending);
-        let taken =
-            waiting.and_then(|waiting| Some((waiting.protocol, waiting.take_opening(relay)?)));
+        let taken = waiting
+            .and_then(|waiting| Some((waiting.wanted.protocol, waiting.take_opening(relay)?)));
         let Some((protocol, (family, port))) = taken else {
             // The Allocate has been given up.
             if result.is_ok() {
@@ -149,7 +149,7 @@ impl Allocate<'_> {
             return SocketState::Failed(Refusal::PortsExhausted);
         };
         waiting.taken.push(lease);
-        let protocol = waiting.protocol;
+        let protocol = waiting.wanted.protocol;
         let tried = u32::try_from(waiting.taken.len()).unwrap_or(u32::MAX);
         let claimed = match requirement {
             Some(requirement) if tried < PORT_ATTEMPTS_MAX => {
@@ -205,7 +205,7 @@ impl Allocate<'_> {
                 return Err(reason);
             }
         };
-        let PendingAllocation { responder, grant, lifetime, mobile, quota, protocol, .. } = pending;
+        let PendingAllocation { responder, grant, lifetime, quota, wanted, .. } = pending;
         let serves = |at: RelayedAddr| policy.relay.iter().any(|relay| relay.local == at.ip());
         let (mut sockets, mut relayed, mut failed) = ([None, None], [None, None], None);
         for (family, socket) in IpFamily::ALL.into_iter().zip(pending.sockets) {
@@ -229,7 +229,7 @@ impl Allocate<'_> {
             return Err(failed.map_or(Refusal::SystemExhausted, |(_, reason)| reason));
         }
         let id = self.ids.next_allocation();
-        let mobility = mobile.then(|| {
+        let mobility = wanted.mobile.then(|| {
             let location = self.registry.locate(id, self.ids.worker());
             Box::new(Mobility::new(&policy.auth.nonce_key, location))
         });
@@ -248,7 +248,7 @@ impl Allocate<'_> {
             sockets,
             permissions: Permissions::default(),
             channels: Channels::default(),
-            protocol,
+            protocol: wanted.protocol,
             connections: PeerConnections::default(),
             traffic: Traffic::default(),
             to_peer: Bucket::new(now),

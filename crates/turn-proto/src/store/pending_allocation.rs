@@ -4,12 +4,12 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use turn_types::{IpFamily, RelayId, RelayProtocol, RelayedAddr};
+use turn_types::{IpFamily, RelayId, RelayedAddr};
 
 use super::outbox::Outbox;
 use super::registry::QuotaLease;
 use crate::credentials::Grant;
-use crate::io::{Refusal, Responder};
+use crate::io::{AllocateRequest, Refusal, Responder};
 use crate::policy::{PortLease, PortRequirement};
 
 /// An Allocate that waits for its relay sockets.
@@ -18,10 +18,8 @@ pub(crate) struct PendingAllocation {
     pub(crate) responder: Responder,
     pub(crate) grant: Grant,
     pub(crate) lifetime: Duration,
-    /// Its client may move.
-    pub(crate) mobile: bool,
     pub(crate) quota: QuotaLease,
-    pub(crate) protocol: RelayProtocol,
+    pub(crate) wanted: AllocateRequest,
     pub(crate) sockets: [SocketState; 2],
     /// Ports in use by other processes: kept until the end, so as not to be tried twice.
     pub(crate) taken: Vec<PortLease>,

@@ -5,7 +5,7 @@
 use stun_wire::{AttributeType, Message, value};
 use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};
 
-use crate::io::Refusal;
+use super::notice::Refusal;
 use crate::policy::Policy;
 use crate::policy::PortRequirement;
 
