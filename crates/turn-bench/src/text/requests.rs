@@ -23,7 +23,7 @@ pub(super) fn requests(run: &Requests) -> String {
     text += &used(&run.used, *duration, Some((*succeeded, mode)));
     if failed.iter().any(|(reason, _)| reason.contains("answer")) {
         text += "note: servers may limit unauthenticated responses (turnpike: \
-                 quotas.stranger_answers_per_second): lift that limit before you measure\n";
+                 quotas.unauthenticated_responses_per_second): lift that limit before you measure\n";
     }
     text
 }
@@ -91,7 +91,7 @@ mod tests {
             "500 per second (1000 of 1001 in 2 s)",
             "1 times: Allocate: no answer",
             "p50 1.50 ms",
-            "stranger_answers_per_second",
+            "unauthenticated_responses_per_second",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }
