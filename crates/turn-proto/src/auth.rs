@@ -80,7 +80,8 @@ pub(crate) fn authenticate(
     now: Now,
     from: ClientAddr,
     message: &Message<'_>,
-    (known, may_verify): (Option<&Grant>, bool),
+    known: Option<&Grant>,
+    may_verify: bool,
 ) -> AuthStep {
     if policy.auth.open {
         let step = known.and_then(|known| still_known(policy, now, from, message, known));
@@ -172,7 +173,8 @@ pub(crate) fn authenticate_found(
     now: Now,
     from: ClientAddr,
     message: &Message<'_>,
-    (known, answer): (Option<&Grant>, &UserAnswer),
+    known: Option<&Grant>,
+    answer: &UserAnswer,
 ) -> AuthStep {
     let claim = match Claim::read(policy, now, from, message) {
         Ok(claim) => claim,
@@ -257,7 +259,7 @@ impl Case<'_> {
         let ClaimedUser::Name(kid) = self.claim.user else {
             return Some(refuse(Refusal::UnknownTokenKey));
         };
-        let opened = token::open((&self.policy.realm, authority), kid, token, self.now.unix);
+        let opened = token::open(&self.policy.realm, authority, kid, token, self.now.unix);
         let grant = match opened {
             Ok(grant) => grant,
             Err(reason) => return Some(refuse(reason)),

@@ -64,7 +64,6 @@ impl Server {
 
     /// Takes a datagram from a client, or one message of a client's stream. An answer is written to
     /// `reply`.
-    #[expect(clippy::too_many_arguments, reason = "a packet, where it came from, and when")]
     pub fn handle_client(
         &mut self,
         now: Now,
@@ -94,7 +93,6 @@ impl Server {
 
     /// Takes a datagram of `len` bytes that came to a relay socket. Its header is written to
     /// `header`.
-    #[expect(clippy::too_many_arguments, reason = "a packet, where it came from, and when")]
     pub fn handle_peer(
         &mut self,
         now: Now,
@@ -116,7 +114,6 @@ impl Server {
     ///
     /// # Errors
     /// Why the client is told nothing.
-    #[expect(clippy::too_many_arguments, reason = "a packet, where it came from, and when")]
     pub fn handle_icmp(
         &mut self,
         now: Now,
@@ -128,7 +125,7 @@ impl Server {
         let (now, meta) = (now.instant, IpMeta::DEFAULT);
         let packet = FromPeer { policy: &self.policy, now, relay, peer, meta, len: 0 };
         let State { allocations, random, .. } = &mut self.state;
-        icmp::to_client(allocations, (&packet, report), random, reply)
+        icmp::to_client(allocations, &packet, report, random, reply)
     }
 
     /// Takes the answer to a command. The answer to the request that waited for it, if it is ready,
@@ -146,7 +143,7 @@ impl Server {
             Event::UserFound { pending, answer } => {
                 let deferred = state.pending.take_user(pending)?;
                 let verdict;
-                (verdict, held) = user_found(state, (policy, now), (&deferred, &answer), reply)?;
+                (verdict, held) = user_found(state, policy, now, &deferred, &answer, reply)?;
                 (deferred.path, verdict)
             }
             Event::WorkerAnswered(answer) => {
@@ -167,7 +164,7 @@ impl Server {
             Event::PeerConnected { pending, connection, result } => {
                 let connected = Connected { pending, connection, result };
                 let (responder, verdict) =
-                    state.connect().peer_connected((policy, now.instant), connected, reply)?;
+                    state.connect().peer_connected(policy, now.instant, connected, reply)?;
                 (responder.path, verdict)
             }
         };
@@ -203,7 +200,8 @@ impl Server {
         reply: &mut ReplyBuffer,
     ) -> Option<Answer> {
         let State { allocations, outbox, .. } = &mut self.state;
-        connection_bind::bind((&self.policy, now.instant), (allocations, outbox), request, reply)
+        let (policy, now) = (&*self.policy, now.instant);
+        connection_bind::bind(policy, now, allocations, outbox, request, reply)
     }
 
     /// Refuses a ConnectionBind that cannot be taken to the worker of its connection: it is too busy.
@@ -213,8 +211,8 @@ impl Server {
         request: &BindRequest,
         reply: &mut ReplyBuffer,
     ) -> Option<Answer> {
-        let refused = (request, Refusal::SystemExhausted);
-        connection_bind::refuse(&self.policy, &mut self.state.outbox, refused, reply)
+        let (outbox, reason) = (&mut self.state.outbox, Refusal::SystemExhausted);
+        connection_bind::refuse(&self.policy, outbox, request, reason, reply)
     }
 
     /// Bytes have gone through a connection. If its allocation has had more than its rate, that direction
@@ -229,7 +227,7 @@ impl Server {
         let slot = self.state.allocations.of_connection(connection)?;
         let allocation = self.state.allocations.get_mut(slot);
         let rate = self.policy.of(&allocation.grant.realm).quotas.bytes_per_second;
-        allocation.carry(now.instant, rate, (direction, bytes))
+        allocation.carry(now.instant, rate, direction, bytes)
     }
 
     /// A connection with a peer has ended by itself: its peer, or its client, has closed it, or it broke.
@@ -389,8 +387,10 @@ impl Server {
 /// Resumes a request after the look-up of its user. The second part is true if it was [held](Verdict::Hold).
 fn user_found(
     state: &mut State,
-    (policy, now): (&Policy, Now),
-    (deferred, answer): (&DeferredRequest, &UserAnswer),
+    policy: &Policy,
+    now: Now,
+    deferred: &DeferredRequest,
+    answer: &UserAnswer,
     reply: &mut ReplyBuffer,
 ) -> Option<(Verdict, bool)> {
     // It was parsed before it was kept.

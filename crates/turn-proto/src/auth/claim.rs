@@ -56,7 +56,7 @@ impl<'a> Claim<'a> {
         // where libraries in the field take 438 for a final word (RFC 6062 §4.3).
         let ports =
             if message.method() == Method::CONNECTION_BIND { Ports::Any } else { Ports::Own };
-        let judged = nonce::judge(&auth.nonce_key, now.unix, lifetime, (from, ports), nonce);
+        let judged = nonce::judge(&auth.nonce_key, now.unix, lifetime, from, ports, nonce);
         let (features, nonce_is_stale) = match judged {
             NonceState::Fresh(features) => (features, false),
             NonceState::Stale(features) => (features, true),

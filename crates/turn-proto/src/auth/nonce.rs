@@ -97,7 +97,8 @@ pub(crate) fn judge(
     key: &NonceKey,
     now: UnixSeconds,
     lifetime: Duration,
-    (client, ports): (ClientAddr, Ports),
+    client: ClientAddr,
+    ports: Ports,
     nonce: &[u8],
 ) -> NonceState {
     let of_client = |&(_, port, _): &(u32, u16, SecurityFeatures)| match ports {

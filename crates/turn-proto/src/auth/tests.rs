@@ -137,16 +137,16 @@ fn ann() -> UserAnswer {
 }
 
 fn first(policy: &Policy, ask: &Ask) -> AuthStep {
-    authenticate(policy, NOW, client(), &Message::parse(&ask.bytes()).unwrap(), (None, true))
+    authenticate(policy, NOW, client(), &Message::parse(&ask.bytes()).unwrap(), None, true)
 }
 
 /// Both steps; the database answers the look-up with `answer`.
 fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
     let bytes = ask.bytes();
     let message = Message::parse(&bytes).unwrap();
-    match authenticate(policy, now, client(), &message, (None, true)) {
+    match authenticate(policy, now, client(), &message, None, true) {
         AuthStep::NeedUser { .. } => {
-            authenticate_found(policy, now, client(), &message, (None, answer))
+            authenticate_found(policy, now, client(), &message, None, answer)
         }
         step @ (AuthStep::Granted(..) | AuthStep::BudgetSpent | AuthStep::Refuse { .. }) => step,
     }
@@ -347,7 +347,7 @@ fn whom_the_database_does_not_know_is_refused_and_an_outage_is_no_refusal() {
     let len =
         builder.integrity(IntegrityKind::Sha1, &IntegrityKey::new(&[0; 32])).finish().unwrap();
     let message = Message::parse(&out[..len]).unwrap();
-    let step = authenticate_found(&policy, NOW, client(), &message, (None, &UserAnswer::Unknown));
+    let step = authenticate_found(&policy, NOW, client(), &message, None, &UserAnswer::Unknown);
     assert_eq!(refused(&step), Refusal::UnknownUser);
 }
 
@@ -385,7 +385,7 @@ fn the_user_of_the_allocation_is_not_looked_up_again() {
     };
     let step = |policy: &Policy, ask: &Ask| {
         let bytes = ask.bytes();
-        authenticate(policy, NOW, client(), &Message::parse(&bytes).unwrap(), (Some(&known), true))
+        authenticate(policy, NOW, client(), &Message::parse(&bytes).unwrap(), Some(&known), true)
     };
     let (grant, _) = accepted(step(&policy, &Ask::by("ann", "right", &policy)));
     assert_eq!((&*grant.user, &*grant.account), ("ann", "acc"));

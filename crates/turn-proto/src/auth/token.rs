@@ -33,7 +33,8 @@ pub(super) const COTURN_KEY_LEN: usize = 16;
 
 /// Opens a token that was shown with the name of a key. Quotas count by token.
 pub(super) fn open(
-    (realm, authority): (&Realm, &TokenAuthority),
+    realm: &Realm,
+    authority: &TokenAuthority,
     kid: &str,
     token: &[u8],
     now: UnixSeconds,

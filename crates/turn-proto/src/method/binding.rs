@@ -31,7 +31,7 @@ pub(crate) fn handle(
         return refuse(Refusal::UnknownAttributes, outbox, reply);
     }
     if let Some(socket) = DiscoverySocket::of(policy, path) {
-        let answered = discovery::answer(request, (&responder, socket), reply);
+        let answered = discovery::answer(request, &responder, socket, reply);
         return answered.unwrap_or_else(|reason| refuse(reason, outbox, reply));
     }
     responder.success(policy, reply, |builder| {

@@ -82,7 +82,8 @@ impl Connect<'_> {
     /// Handles a connection that was made, or was not. Returns the verdict of the Connect.
     pub(crate) fn peer_connected(
         &mut self,
-        (policy, now): (&Policy, Instant),
+        policy: &Policy,
+        now: Instant,
         connected: Connected,
         reply: &mut ReplyBuffer,
     ) -> Option<(Responder, Verdict)> {

@@ -41,14 +41,16 @@ pub(crate) fn handle(
 
 /// Answers a ConnectionBind at the worker of its connection.
 pub(crate) fn bind(
-    (policy, now): (&Policy, Instant),
-    (allocations, outbox): (&mut Allocations, &mut Outbox),
+    policy: &Policy,
+    now: Instant,
+    allocations: &mut Allocations,
+    outbox: &mut Outbox,
     request: &BindRequest,
     reply: &mut ReplyBuffer,
 ) -> Option<Answer> {
     match join(now, allocations, request) {
         Ok(()) => answer(request, request.responder.success(policy, reply, |_| ())),
-        Err(reason) => refuse(policy, outbox, (request, reason), reply),
+        Err(reason) => refuse(policy, outbox, request, reason, reply),
     }
 }
 
@@ -56,7 +58,8 @@ pub(crate) fn bind(
 pub(crate) fn refuse(
     policy: &Policy,
     outbox: &mut Outbox,
-    (request, reason): (&BindRequest, Refusal),
+    request: &BindRequest,
+    reason: Refusal,
     reply: &mut ReplyBuffer,
 ) -> Option<Answer> {
     outbox.refused(&request.responder, reason);

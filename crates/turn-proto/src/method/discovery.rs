@@ -24,7 +24,8 @@ struct ResponseChange {
 /// Answers a request that came to a discovery socket, after the check for unknown attributes.
 pub(super) fn answer(
     request: &Request<'_>,
-    (responder, socket): (&Responder, DiscoverySocket<'_>),
+    responder: &Responder,
+    socket: DiscoverySocket<'_>,
     reply: &mut ReplyBuffer,
 ) -> Result<Verdict, Refusal> {
     let Request { policy, path, message, .. } = *request;

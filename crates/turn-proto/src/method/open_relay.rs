@@ -96,7 +96,7 @@ impl Allocate<'_> {
         let ports: Vec<_> = allocation.opening().map(|port| (port.relay, port.at)).collect();
         let pending = self.pending.insert(now, key, Waiting::Relay(Box::new(allocation)));
         for (relay, at) in ports {
-            self.outbox.open((pending, protocol), relay, at);
+            self.outbox.open(pending, protocol, relay, at);
         }
     }
 
@@ -159,7 +159,7 @@ impl Allocate<'_> {
         };
         match claimed {
             Ok(port) => {
-                self.outbox.open((pending, protocol), port.relay, port.at);
+                self.outbox.open(pending, protocol, port.relay, port.at);
                 SocketState::Opening(port)
             }
             Err(reason) => SocketState::Failed(reason),

@@ -7,14 +7,15 @@ use crate::store::{Allocations, Outbox, Slot};
 
 pub(crate) fn handle(
     own: &Authenticated<'_>,
-    (allocations, slot): (&mut Allocations, Slot),
+    allocations: &mut Allocations,
+    slot: Slot,
     outbox: &mut Outbox,
     reply: &mut ReplyBuffer,
 ) -> Result<Verdict, Refusal> {
     let Authenticated { request, grant, responder } = *own;
     let wanted = RefreshRequest::read(&request.message)?;
     let (policy, now) = (request.policy, request.now);
-    let lifetime = allocations.refresh((policy, now), slot, (grant, wanted), outbox)?;
+    let lifetime = allocations.refresh(policy, now, slot, grant, wanted, outbox)?;
     Ok(responder.success(policy, reply, |builder| {
         builder.lifetime(whole_seconds(lifetime));
     }))

@@ -34,8 +34,8 @@ impl Moves<'_> {
         if self.pending.is_opening(&refresh.five_tuple) {
             return Err(Refusal::AllocationExists);
         }
-        let now = (request.policy, request.now);
-        let (slot, granted) = claim(now, &refresh, self.allocations, self.outbox)?;
+        let (policy, now) = (request.policy, request.now);
+        let (slot, granted) = claim(policy, now, &refresh, self.allocations, self.outbox)?;
         if granted.ticket.is_some() {
             self.allocations.expect_at(slot, Next::Here(*request.path));
         }
@@ -46,7 +46,8 @@ impl Moves<'_> {
     pub(crate) fn refresh_by_own_ticket(
         &mut self,
         own: &Authenticated<'_>,
-        (slot, value): (Slot, &[u8]),
+        slot: Slot,
+        value: &[u8],
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
         let Authenticated { request, responder, .. } = *own;
@@ -54,8 +55,8 @@ impl Moves<'_> {
         if refresh.ticket.allocation != self.allocations.get(slot).id {
             return Err(Refusal::AllocationExists);
         }
-        let now = (request.policy, request.now);
-        let (_, granted) = claim(now, &refresh, self.allocations, self.outbox)?;
+        let (policy, now) = (request.policy, request.now);
+        let (_, granted) = claim(policy, now, &refresh, self.allocations, self.outbox)?;
         Ok(respond(request.policy, responder, granted, reply))
     }
 

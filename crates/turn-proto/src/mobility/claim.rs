@@ -12,7 +12,8 @@ use stun_wire::TransactionId;
 /// Refreshes an allocation by its ticket, and makes the next ticket. The caller notes where its client is
 /// expected.
 pub(super) fn claim(
-    (policy, now): (&Policy, Now),
+    policy: &Policy,
+    now: Now,
     refresh: &TicketRefresh,
     allocations: &mut Allocations,
     outbox: &mut Outbox,
@@ -32,7 +33,7 @@ pub(super) fn claim(
     if !valid {
         return Err(Refusal::BadTicket);
     }
-    let lifetime = allocations.refresh((policy, now), slot, (grant, *request), outbox)?;
+    let lifetime = allocations.refresh(policy, now, slot, grant, *request, outbox)?;
     let lifetime = whole_seconds(lifetime);
     // A Refresh may have been its end, or that of one relayed address.
     if allocations.of_id(id).is_none() {

@@ -206,7 +206,7 @@ impl Moves<'_> {
     ) -> WorkerAnswer {
         let Question { pending, asker, refresh } = question;
         let id = refresh.ticket.allocation;
-        let claimed = claim((policy, now), &refresh, self.allocations, self.outbox);
+        let claimed = claim(policy, now, &refresh, self.allocations, self.outbox);
         let result = match claimed {
             Ok((slot, granted)) if granted.ticket.is_some() => {
                 self.allocations.expect_at(slot, Next::Worker(asker, refresh.five_tuple));

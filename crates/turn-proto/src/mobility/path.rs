@@ -8,8 +8,10 @@ use crate::store::{Allocations, Next, Outbox, Slot};
 
 /// Makes the expected 5-tuple the only one, after a packet of the client came on it.
 pub(crate) fn complete_move(
-    (policy, now): (&Policy, Instant),
-    (allocations, slot): (&mut Allocations, Slot),
+    policy: &Policy,
+    now: Instant,
+    allocations: &mut Allocations,
+    slot: Slot,
     outbox: &mut Outbox,
 ) {
     allocations.withdraw_routes(slot, outbox);
@@ -22,8 +24,10 @@ pub(crate) fn complete_move(
 /// Handles the end of the connection of a client that may move: the allocation goes on where the client is
 /// expected, or waits for it.
 pub(crate) fn lose(
-    (policy, now): (&Policy, Instant),
-    (allocations, slot): (&mut Allocations, Slot),
+    policy: &Policy,
+    now: Instant,
+    allocations: &mut Allocations,
+    slot: Slot,
     five_tuple: &FiveTuple,
     outbox: &mut Outbox,
 ) {
@@ -34,7 +38,7 @@ pub(crate) fn lose(
         return;
     }
     match allocation.next() {
-        Some(Next::Here(_)) => complete_move((policy, now), (allocations, slot), outbox),
+        Some(Next::Here(_)) => complete_move(policy, now, allocations, slot, outbox),
         Some(Next::Worker(asker, five_tuple)) => {
             allocations.withdraw_routes(slot, outbox);
             allocations.detach(slot);

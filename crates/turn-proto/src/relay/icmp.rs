@@ -12,7 +12,8 @@ use crate::store::{Allocations, with_headers};
 /// Writes the Data indication about a datagram for `packet.peer`, also if that has a channel (§12.5).
 pub(crate) fn to_client(
     allocations: &mut Allocations,
-    (packet, report): (&FromPeer<'_>, IcmpReport),
+    packet: &FromPeer<'_>,
+    report: IcmpReport,
     random: &mut Random,
     reply: &mut ReplyBuffer,
 ) -> Result<Answer, DropReason> {

@@ -53,8 +53,8 @@ impl State {
         }
         let client = path.five_tuple.client;
         let may_verify = self.budgets.may_verify(Source::of(request));
-        let known = (self.known(now.instant, &path.five_tuple), may_verify);
-        let step = auth::authenticate(policy, now, client, &message, known);
+        let known = self.known(now.instant, &path.five_tuple);
+        let step = auth::authenticate(policy, now, client, &message, known, may_verify);
         self.after_authentication(request, step, Charged::No, reply)
     }
 
@@ -68,7 +68,7 @@ impl State {
         let Request { policy, now, path, message } = *request;
         let client = path.five_tuple.client;
         let known = self.known(now.instant, &path.five_tuple);
-        let step = auth::authenticate_found(policy, now, client, &message, (known, answer));
+        let step = auth::authenticate_found(policy, now, client, &message, known, answer);
         self.after_authentication(request, step, Charged::Yes, reply)
     }
 
@@ -109,7 +109,7 @@ impl State {
                 if !known && let Err(spent) = self.charge(request, Source::of(request).proved()) {
                     return Verdict::Drop(spent);
                 }
-                self.wait_for_user(request, (user, known), &responder, reply)
+                self.wait_for_user(request, user, known, &responder, reply)
             }
             AuthStep::BudgetSpent => {
                 self.report_spent(request, Budget::FailedVerifications);
@@ -194,10 +194,10 @@ impl State {
         let message = &own.request.message;
         match message.method() {
             Method::REFRESH => match message.first(AttributeType::MOBILITY_TICKET) {
-                Some(ticket) => self.moves().refresh_by_own_ticket(own, (slot, ticket), reply),
+                Some(ticket) => self.moves().refresh_by_own_ticket(own, slot, ticket, reply),
                 None => {
                     let Self { allocations, outbox, .. } = self;
-                    refresh::handle(own, (allocations, slot), outbox, reply)
+                    refresh::handle(own, allocations, slot, outbox, reply)
                 }
             },
             Method::CREATE_PERMISSION => self.permit().create_permission(own, slot, reply),
@@ -211,7 +211,8 @@ impl State {
     fn wait_for_user(
         &mut self,
         request: &Request<'_>,
-        (user, known): (UserQuery, bool),
+        user: UserQuery,
+        known: bool,
         responder: &Responder,
         reply: &mut ReplyBuffer,
     ) -> Verdict {

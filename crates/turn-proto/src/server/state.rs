@@ -117,7 +117,7 @@ impl State {
 
     /// Completes the move of a client after a packet on the 5-tuple where it is expected.
     pub(super) fn complete_move(&mut self, policy: &Policy, now: Instant, slot: Slot) {
-        path::complete_move((policy, now), (&mut self.allocations, slot), &mut self.outbox);
+        path::complete_move(policy, now, &mut self.allocations, slot, &mut self.outbox);
     }
 
     /// Reclaims all that has expired by now.
@@ -167,7 +167,7 @@ impl State {
         let Some(slot) = self.allocations.of_client(five_tuple) else { return };
         if self.allocations.get(slot).mobility.is_some() {
             let Self { allocations, outbox, .. } = self;
-            path::lose((policy, now), (allocations, slot), five_tuple, outbox);
+            path::lose(policy, now, allocations, slot, five_tuple, outbox);
         } else {
             self.end(slot, now, EndReason::ConnectionClosed);
         }

@@ -125,7 +125,8 @@ impl Allocation {
         &mut self,
         now: Instant,
         rate: u64,
-        (direction, bytes): (Direction, u64),
+        direction: Direction,
+        bytes: u64,
     ) -> Option<Instant> {
         let (count, bucket) = match direction {
             Direction::ToPeer => (&mut self.traffic.to_peer_bytes, &mut self.to_peer),

@@ -87,9 +87,11 @@ impl Allocations {
     /// lifetime.
     pub(crate) fn refresh(
         &mut self,
-        (policy, now): (&Policy, Now),
+        policy: &Policy,
+        now: Now,
         slot: Slot,
-        (grant, request): (&Grant, RefreshRequest),
+        grant: &Grant,
+        request: RefreshRequest,
         outbox: &mut Outbox,
     ) -> Result<Duration, Refusal> {
         if let Some(family) = request.family {

@@ -32,7 +32,8 @@ impl Outbox {
     /// Opens a relay socket for a pending request.
     pub(crate) fn open(
         &mut self,
-        (pending, protocol): (PendingId, RelayProtocol),
+        pending: PendingId,
+        protocol: RelayProtocol,
         relay: RelayId,
         at: RelayedAddr,
     ) {

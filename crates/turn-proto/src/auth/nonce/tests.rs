@@ -16,7 +16,7 @@ fn client(text: &str) -> ClientAddr {
 }
 
 fn judged(nonce: &[u8], seconds_later: u64, from: ClientAddr) -> NonceState {
-    judge(&KEY, UnixSeconds(BORN.0 + seconds_later), LIFETIME, (from, Ports::Own), nonce)
+    judge(&KEY, UnixSeconds(BORN.0 + seconds_later), LIFETIME, from, Ports::Own, nonce)
 }
 
 #[test]
@@ -44,12 +44,12 @@ fn it_lives_as_long_as_it_may() {
     let nonce = mint(&KEY, BORN, at, FEATURES);
     assert_eq!(judged(nonce.as_bytes(), 600, at), NonceState::Fresh(FEATURES));
     assert_eq!(judged(nonce.as_bytes(), 601, at), NonceState::Stale(FEATURES));
-    let before = judge(&KEY, UnixSeconds(BORN.0 - 1), LIFETIME, (at, Ports::Own), nonce.as_bytes());
+    let before = judge(&KEY, UnixSeconds(BORN.0 - 1), LIFETIME, at, Ports::Own, nonce.as_bytes());
     assert_eq!(before, NonceState::Stale(FEATURES), "from the future");
     let wrapped = mint(&KEY, UnixSeconds(u64::from(u32::MAX)), at, FEATURES);
     let after = UnixSeconds(u64::from(u32::MAX) + 5);
     assert_eq!(
-        judge(&KEY, after, LIFETIME, (at, Ports::Own), wrapped.as_bytes()),
+        judge(&KEY, after, LIFETIME, at, Ports::Own, wrapped.as_bytes()),
         NonceState::Fresh(FEATURES)
     );
 }
@@ -80,8 +80,12 @@ fn where_any_port_will_do_the_address_still_counts() {
         ("198.51.100.7:4322", NonceState::Fresh(FEATURES)),
         ("198.51.100.8:4321", NonceState::Invalid),
     ] {
-        let from = (client(other), Ports::Any);
-        assert_eq!(judge(&KEY, BORN, LIFETIME, from, nonce.as_bytes()), state, "{other}");
+        let from = client(other);
+        assert_eq!(
+            judge(&KEY, BORN, LIFETIME, from, Ports::Any, nonce.as_bytes()),
+            state,
+            "{other}"
+        );
     }
 }
 
@@ -91,7 +95,7 @@ fn another_key_or_another_time_makes_another_one() {
     let nonce = mint(&KEY, BORN, at, FEATURES);
     let other = Secret::new([8; 32]);
     assert_eq!(
-        judge(&other, BORN, LIFETIME, (at, Ports::Own), nonce.as_bytes()),
+        judge(&other, BORN, LIFETIME, at, Ports::Own, nonce.as_bytes()),
         NonceState::Invalid
     );
     assert_ne!(mint(&KEY, UnixSeconds(BORN.0 + 1), at, FEATURES), nonce);
