@@ -165,7 +165,7 @@ pub struct Attribute<'a> {
 /// Bytes of the type and the length in front of a value.
 pub(crate) const ATTRIBUTE_HEADER_LEN: usize = 4;
 
-/// Walks attributes. Made only of bytes whose structure was checked; ends at the first attribute
+/// Walks attributes. Made only of bytes with a checked structure; ends at the first attribute
 /// that does not fit.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a> {

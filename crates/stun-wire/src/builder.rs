@@ -251,8 +251,8 @@ impl<'b> MessageBuilder<'b> {
     }
 
     /// Ends the message with PADDING (RFC 5780 §7.6) of `padding` zero bytes, a multiple of four, of which
-    /// nothing but the attribute's header is written: the zeros are sent behind. The length in bytes of
-    /// what is written.
+    /// nothing but the attribute's header is written: the zeros are sent behind. Returns the length in bytes
+    /// of the written part.
     #[must_use]
     pub fn finish_before_padding(mut self, padding: u16) -> Option<usize> {
         debug_assert!(padding.is_multiple_of(4), "no other length ends a message");

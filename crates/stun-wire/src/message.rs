@@ -109,7 +109,7 @@ impl<'a> Message<'a> {
         self.bytes
     }
 
-    /// The attributes that count, in order: those in front of the first integrity attribute
+    /// The attributes that count, in order: all in front of the first integrity attribute
     /// (RFC 8489 §9: later ones are ignored). The integrity attributes and FINGERPRINT are not
     /// among them.
     #[must_use]
@@ -125,8 +125,8 @@ impl<'a> Message<'a> {
         self.attributes().find(|attribute| attribute.kind == kind).map(|found| found.value)
     }
 
-    /// The comprehension-required types that `known` does not know, each once, in order: what
-    /// UNKNOWN-ATTRIBUTES lists (RFC 8489 §6.3.1). Ends after [`UNKNOWN_REQUIRED_MAX`] of them.
+    /// The comprehension-required types that `known` does not know, each once, in order: the list that
+    /// goes into UNKNOWN-ATTRIBUTES (RFC 8489 §6.3.1). Ends after [`UNKNOWN_REQUIRED_MAX`] of them.
     pub fn unknown_required<F>(&self, known: F) -> impl Iterator<Item = AttributeType> + use<'a, F>
     where
         F: Fn(AttributeType) -> bool,

@@ -1,4 +1,4 @@
-//! No input makes a decoder panic, and what it accepts keeps its promises: the checks are those of
+//! No input makes a decoder panic, and accepted messages keep its promises: the checks are the ones of
 //! the fuzz targets.
 
 mod common;

@@ -58,7 +58,7 @@ fn compare(bytes: &[u8]) -> bool {
     true
 }
 
-/// Where we refuse what they accept.
+/// Messages that we refuse and they accept.
 fn excused(bytes: &[u8], error: ParseError) -> bool {
     match error {
         // They leave it to the caller that a datagram is one message: RFC 8489 §5 has the length
@@ -169,7 +169,7 @@ fn differences() {
     assert_eq!(only_we_refuse(&overrun), ParseError::AttributeOverrun);
 }
 
-/// What a message may be made of: (type, value), and how it ends.
+/// The parts of a message: (type, value), and its end.
 #[derive(Clone, Debug)]
 struct Made {
     message_type: u16,

@@ -1,4 +1,4 @@
-//! RFC 8489 §5: the header, and what a message must be to be one.
+//! RFC 8489 §5: the header, and the requirements of a message.
 
 mod common;
 

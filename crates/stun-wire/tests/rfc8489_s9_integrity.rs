@@ -1,4 +1,4 @@
-//! RFC 8489 §9, §14.5 to §14.7: which integrity attributes count, and what they prove.
+//! RFC 8489 §9, §14.5 to §14.7: the integrity attributes that count, and their coverage.
 
 mod common;
 
@@ -122,7 +122,7 @@ fn vector_with_both_is_read() {
     assert!(message.integrity().sha1.is_some() && message.integrity().sha256.is_some());
 }
 
-/// 8489-14.5-01: MESSAGE-INTEGRITY is 20 bytes; every bit of what it covers counts.
+/// 8489-14.5-01: MESSAGE-INTEGRITY is 20 bytes; every covered bit counts.
 #[test]
 fn every_covered_bit_counts() {
     let key = IntegrityKey::new(b"VOkJxbRl1RmTxUk/WvJxBt");
@@ -219,7 +219,7 @@ fn fingerprint_must_be_last_and_right() {
     }
 }
 
-/// 8489-14.7-01: made after the integrity, whose length field does not count it.
+/// 8489-14.7-01: made after the integrity, and not counted in the integrity's length field.
 #[test]
 fn fingerprint_covers_the_integrity() {
     for kind in [IntegrityKind::Sha1, IntegrityKind::Sha256] {

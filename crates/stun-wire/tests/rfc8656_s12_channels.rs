@@ -91,7 +91,7 @@ fn data_indication_around_a_payload() {
     }
 }
 
-/// 8656-11.3-03: what does not fit a STUN message has no head.
+/// 8656-11.3-03: a payload too long for a STUN message has no header.
 #[test]
 fn too_large_a_payload_has_no_head() {
     let (id, peer) = (TransactionId(common::ID), "192.0.2.9:4444".parse().unwrap());
@@ -103,7 +103,7 @@ fn too_large_a_payload_has_no_head() {
     }
 }
 
-/// RFC 5766 §11: its clients choose from 0x4000 to 0x7FFE, those of coturn to 0x7FFF; only who asks for it gets the wider range.
+/// RFC 5766 §11: its clients choose from 0x4000 to 0x7FFE, those of coturn to 0x7FFF; the wider range is by request only.
 #[test]
 fn channels_of_rfc5766() {
     for number in 0..=u16::MAX {

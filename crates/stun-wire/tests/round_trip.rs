@@ -1,4 +1,4 @@
-//! What is built is read back the same, whatever it is.
+//! Built messages are read back the same.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn addr() -> impl Strategy<Value = SocketAddr> {
     (any::<IpAddr>(), any::<u16>()).prop_map(SocketAddr::from)
 }
 
-/// Any type but those that have a place of their own.
+/// Any type but the ones that have a place of their own.
 fn kind() -> impl Strategy<Value = AttributeType> {
     let special = [
         AttributeType::MESSAGE_INTEGRITY,

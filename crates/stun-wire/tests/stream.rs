@@ -92,7 +92,7 @@ fn other_protocols_are_noticed_at_once() {
     assert_eq!(next_message(&[0x00, 0x01, 0x00, 0x00, 0x21, 0x12, 0xA4, 0x43]), Cut::Garbage);
 }
 
-/// Whoever speaks HTTP to us looks like ChannelData on channel 0x4745: the caller, who knows that no
+/// HTTP looks like ChannelData on channel 0x4745: the caller, which knows that no
 /// such channel is bound, has to end that.
 #[test]
 fn http_looks_like_channel_data() {

@@ -1,4 +1,4 @@
-//! A second, naive writer of messages, so that tests can make what the builder refuses to.
+//! A second, naive writer of messages, for messages that the builder refuses to make.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod vectors;
@@ -57,7 +57,7 @@ pub(crate) fn append_fingerprint(message: &mut Vec<u8>) {
     append(message, 0x8028, &value);
 }
 
-/// The FINGERPRINT behind these bytes in a message whose length field is `len`, by a bitwise CRC-32
+/// The FINGERPRINT behind these bytes in a message with the length field `len`, by a bitwise CRC-32
 /// of our own.
 pub(crate) fn fingerprint_of_length(before: &[u8], len: usize) -> [u8; 4] {
     let mut before = before.to_vec();

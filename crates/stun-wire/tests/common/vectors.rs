@@ -1,5 +1,5 @@
 //! Messages made by others: RFC 5769 §2.1 to §2.4, RFC 8489 appendix B.1, and three of our own
-//! whose HMACs and CRCs were computed with another implementation (Python's hmac and zlib).
+//! with HMACs and CRCs computed by another implementation (Python's hmac and zlib).
 
 /// RFC 5769 §2.1. Password `VOkJxbRl1RmTxUk/WvJxBt`, short-term.
 #[rustfmt::skip]
@@ -123,7 +123,7 @@ pub(crate) const B1: &[u8] = &[
     0xf8, 0x30, 0xaa, 0x6d, 0x6f, 0x73, 0x5a, 0x01,
 ];
 
-/// What B.1 should have been: both features announced and used, password `TheMatrIX`.
+/// B.1 as it should have been: both features announced and used, password `TheMatrIX`.
 #[rustfmt::skip]
 pub(crate) const B1_REPAIRED: &[u8] = &[
     0x00, 0x01, 0x00, 0x9c,                         // Binding request, length
