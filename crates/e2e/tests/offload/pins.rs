@@ -40,7 +40,7 @@ fn maps_have_names_while_the_server_runs() {
     assert!(own.ends_with(&format!("-{process}")), "{own}");
     assert_eq!(
         names(&root.join(own)),
-        ["buckets", "cells", "doors", "entries", "leases", "routes"]
+        ["buckets", "cells", "entries", "leases", "port_filter", "routes"]
     );
     assert!(scene.server.stop());
     assert_eq!(names(root), [""; 0]);
