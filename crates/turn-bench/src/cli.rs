@@ -17,30 +17,29 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Sends to a server and tells what became of it
+    /// Send packets or requests to a server, and report the result
     Load(Box<load::LoadArgs>),
-    /// Searches the highest rate of packets that a server delivers
+    /// Search the highest rate of packets that a server delivers
     FindMax(Box<FindMaxArgs>),
-    /// Is the other end of packets: counts them, sends them back, or sends, as it is told
+    /// Serve as the peer: count packets, echo them, or send, as the load requests
     Peer(PeerArgs),
-    /// Measures ways to relay UDP without TURN: what this machine can do
+    /// Measure ways to relay UDP without TURN, as a bound for this machine
     Lab(lab::LabArgs),
-    /// Measures how long the kernel path's programs take for a packet
+    /// Measure the time of the kernel path's programs per packet
     Programs(programs::ProgramsArgs),
-    /// Opens allocations that nobody uses, and tells what memory and descriptors each costs the
-    /// server
+    /// Measure the server's memory and descriptors per idle allocation
     Footprint(footprint::FootprintArgs),
-    /// Compares servers on this machine: each in turn, round after round, under the same loads
+    /// Compare servers on this machine: each in turn, round after round, under the same loads
     Compare(Box<compare::CompareArgs>),
-    /// Does what `compare` says on standard input, in the network namespace of the clients
+    /// Run the plan of `compare` on standard input, in the network namespace of the clients
     #[command(hide = true)]
     Steps,
-    /// Draws results as one page that can be read anywhere
+    /// Write results as one HTML page
     Report(report::ReportArgs),
 }
 
-/// Reads the command line and does what it says. Exit status 0: done; 1: it could not be done, and
-/// why is on standard error; 2: the command line is wrong.
+/// Runs the command line. Exit status 0: done; 1: failed, with the reason on standard error; 2: wrong
+/// command line.
 #[must_use]
 pub fn main() -> ExitCode {
     let Cli { command } = Cli::parse();

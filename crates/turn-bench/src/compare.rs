@@ -1,14 +1,12 @@
-//! Paired comparison of servers: in every round each has its turn, and what is compared is what
-//! they did in the same round.
+//! Paired comparison of servers: in every round each has its turn, and servers are compared within a
+//! round.
 //!
 //! ```text
-//! servers  how each is started, on the same terms      cells     under which loads
-//! ceiling  the same without a server, for what the generator can do
-//! cores    whose cores are whose                        network       three hosts and the links between them
-//! certificate  one for the servers of a run
-//! rounds   A B A B …, after a round that calibrates     turn      one server's turn
-//! plan     what is asked of the clients' process        steps     that process
-//! summary  from runs to measures                        statistics, table
+//! servers  command lines on equal terms        cells     kinds of load
+//! rounds   A B A B …, after a calibration      turn      one server's turn
+//! plan     messages to the clients' process    steps     that process
+//! host, network, cores  three hosts, the links between them, and their cores
+//! ceiling  the load tool without a server      summary   from runs to measures
 //! ```
 
 mod ceiling;
@@ -33,10 +31,9 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 
 use crate::arguments::{OutputArgs, seconds};
-use crate::frames;
-use crate::machine;
 use crate::outcome::{Compare, ComparedServer, Machine, Outcome};
 use crate::traffic::{Backend, Direction, Transport};
+use crate::{frames, machine};
 use cells::{Cell, CellList};
 use certificate::Certificate;
 use cores::Cores;
@@ -48,142 +45,136 @@ use rounds::{Comparison, PEER_PORT, Results};
 use servers::{Prepared, ServerKind, ServerSpec, Terms};
 pub(crate) use steps::run as run_steps;
 
-/// The ports of relayed addresses: enough for every cell, below none that is in use.
+/// Ports of relayed addresses: enough for every cell, below none that is in use.
 const PORTS: (u16, u16) = (10_000, 65_535);
-/// Where servers listen.
+/// Port of servers.
 const LISTEN_PORT: u16 = 3478;
-/// And for TLS.
+/// The same for TLS and DTLS.
 const TLS_PORT: u16 = 5349;
-/// What counts of a try while a maximum is searched.
+/// Measured time of a try in the search for a maximum.
 const ATTEMPT: Duration = Duration::from_millis(200);
-/// Before what counts, in each run.
+/// Warm-up of each run.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// The arguments of `compare`.
+/// Arguments of `compare`.
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
-    /// A server: turnpike (the one beside this program, or in PATH), turnpike=PATH (another
-    /// build), turnpike-xdp, -tc, -xdp-generic or -sockets (by that way alone), coturn (turnserver in
-    /// PATH), coturn=PATH, bare (a kernel forwarder, which is what any of them could be at most; frames
-    /// alone), or NAME=COMMAND, a line of shell in which
-    /// {listen}, {relay}, {peer}, {user}, {password}, {secret}, {realm}, {min_port}, {max_port} and
-    /// {workers} are filled in, with TLS also {tls_listen}, {certificate} and {key}, and which stays in the foreground. May be given more than once;
-    /// ratios are to the first [default: turnpike and coturn]
+    /// A server: turnpike (beside this program, or in PATH), turnpike=PATH (another build), turnpike-xdp,
+    /// -tc, -xdp-generic or -sockets (with this offload alone), coturn (turnserver in PATH), coturn=PATH,
+    /// bare (a kernel forwarder, the upper bound of all; frames only), or NAME=COMMAND, a line of shell that
+    /// stays in the foreground, with the placeholders {listen}, {relay}, {peer}, {user}, {password},
+    /// {secret}, {realm}, {min_port}, {max_port} and {workers}, with TLS also {tls_listen}, {certificate}
+    /// and {key}. May be given more than once; ratios are to the first [default: turnpike and coturn]
     #[arg(long, value_name = "SERVER")]
     pub server: Vec<ServerSpec>,
-    /// Rounds that count. With fewer than 6 no difference can be told from noise
+    /// Rounds. With fewer than 6 no difference is significant
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Loads: quick, standard, full, or a list parted by commas of alloc (allocations), footprint
-    /// (memory) and SHAPE:FLOWS:DIRECTION or SHAPE:FLOWS:DIRECTION:BYTES, such as
-    /// video:100:c2p:1200; shapes are audio, video and flood, directions c2p (client to peer), p2c
-    /// and echo
+    /// Loads: quick, standard, full, or a comma-separated list of alloc (allocations), footprint (memory)
+    /// and SHAPE:FLOWS:DIRECTION or SHAPE:FLOWS:DIRECTION:BYTES, such as video:100:c2p:1200; shapes are
+    /// audio, video and flood, directions c2p (client to peer), p2c and echo
     #[arg(long, value_name = "CELLS", default_value = "quick")]
     pub cells: CellList,
-    /// What clients are connected by. Over TCP and TLS clients send and receive by sockets, and --backend is the peer's. Servers speak TLS with a certificate made for the run
-    /// (P-256), which nobody verifies; clients offer one version (tls is 1.3; coturn 4.6 wants tls12),
-    /// one cipher (AES-128-GCM) and one exchange of keys alone, so that all servers do the same
+    /// Transport of the clients. Over TCP and TLS clients send and receive by sockets, and --backend is
+    /// the peer's. Servers have a certificate made for the run (P-256), which is not verified; clients
+    /// offer one version (tls is 1.3; coturn 4.6 wants tls12), one cipher (AES-128-GCM) and one key
+    /// exchange, so that all servers do the same work
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
-    /// What sends and receives: sockets, or frames, which reach higher rates and arrive as from a
-    /// card [default: frames where this kernel and these privileges allow them]
+    /// Send and receive by sockets, or by frames, which reach higher rates and arrive as from a card
+    /// [default: frames where this kernel and these privileges allow them]
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
-    /// What receives, where frames are sent: frames, or sockets, to which what the server sends merged
-    /// crosses whole, as to a card that cuts it. Sockets limit the rate, and all cells have to be of one
-    /// direction, c2p or p2c
+    /// Where frames are sent, receive frames, or sockets, to which coalesced packets of the server (GSO)
+    /// cross whole, as to a card that segments them. Sockets limit the rate, and all cells have to be of
+    /// one direction, c2p or p2c
     #[arg(long, value_enum, default_value = "frames")]
     pub receive: Backend,
-    /// The common rate: this part of what the slowest server does at most. Half is enough to be work,
-    /// and so far from the limit that no server has a queue for other reasons than its own
-    #[arg(long, value_name = "PART", default_value_t = 0.5, value_parser = part)]
+    /// Fixed offered load, as a share of the slowest server's highest rate. Half is enough to be work, and
+    /// far enough from the limit to have no queues
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     pub common: f64,
-    /// Cores that the server has for itself; it is started with as many threads
+    /// Cores of the server, which is started with as many threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub server_cores: usize,
     /// Measure each run this long, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "0.8", value_parser = seconds)]
     pub duration: Duration,
-    /// Where the outcome goes.
+    /// Destination of the result.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Say nothing on standard error while it goes on
+    /// Show no progress on standard error
     #[arg(long)]
     pub quiet: bool,
 }
 
-/// A part of a rate: more than nothing, and not more than all.
-fn part(text: &str) -> Result<f64, String> {
+fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(part) if part > 0.0 && part <= 1.0 => Ok(part),
-        _ => Err(format!("{text:?} is not a part of a rate: more than 0, and 1 at most")),
+        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
+        _ => Err(format!("{text:?} is not a share: more than 0, at most 1")),
     }
 }
 
-/// Does what the arguments say.
+/// Runs a comparison.
 ///
 /// # Errors
-/// What this machine lacks; a server that cannot be started or used at all.
+/// A requirement that this machine lacks; a server that cannot be started or used at all.
 pub fn run(args: &CompareArgs) -> Result<()> {
-    ensure!(!args.duration.is_zero(), "--duration: a run takes longer than nothing");
+    ensure!(!args.duration.is_zero(), "--duration: more than 0");
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let cores = Cores::assign(args.server_cores)?;
     let machine = machine(&cores);
     let backend = backend(args.backend)?;
-    let ends = if args.transport.has_connections() {
+    let cells = &args.cells.0;
+    let has_connections = args.transport.has_connections();
+    let ends = if has_connections {
         Ends { client: Backend::Sockets, peer: connections_peer(backend, args.receive)? }
     } else {
-        ends(backend, args.receive, &args.cells.0)?
+        ends(backend, args.receive, cells)?
     };
     if args.server.iter().any(|server| server.kind == ServerKind::Bare) {
-        can_be_bare(ends, &args.cells.0)?;
+        can_be_bare(ends, cells)?;
     }
-    // What clients send by connections does not come in clumps, whatever the peer does.
-    let links = if args.transport.has_connections() {
-        ends
-    } else {
-        Ends { client: backend, peer: backend }
-    };
+    // Packets of connections do not come in clumps.
+    let links = if has_connections { ends } else { Ends { client: backend, peer: backend } };
     let network = Network::new(cores, links)?;
     let terms = terms(args, &network)?;
     let servers = prepare(&args.server, &terms, &network)?;
-    let times = Times { warm_up: WARM_UP, measured: args.duration, attempt: ATTEMPT };
-    let (rounds, common) = (args.rounds, args.common);
-    let cells = &args.cells.0;
     let comparison = Comparison {
         network: &network,
         terms: &terms,
         servers: &servers,
         cells,
-        rounds,
-        common,
+        rounds: args.rounds,
+        common: args.common,
         ends,
         transport: args.transport,
-        times,
+        times: Times { warm_up: WARM_UP, measured: args.duration, attempt: ATTEMPT },
     };
-    let mut progress = Progress::new(comparison.estimate(), rounds, args.quiet);
+    let mut progress = Progress::new(comparison.estimate(), args.rounds, args.quiet);
     let Results { raw, failures, cells } = comparison.run(&mut progress)?;
     progress.finish();
-    let command = std::env::args().collect();
-    let servers = servers.into_iter().map(described).collect();
-    let compare = Compare {
+    let described = |(server, prepared): (ServerSpec, Prepared)| {
+        let Prepared { command, configuration, version, knows_secret: _ } = prepared;
+        ComparedServer { name: server.name, version, command, configuration }
+    };
+    args.output.write(&Outcome::Compare(Compare {
         machine,
-        command,
+        command: std::env::args().collect(),
         began,
-        backend: if args.transport.has_connections() { ends.peer } else { backend },
+        backend: if has_connections { ends.peer } else { backend },
         transport: args.transport,
-        rounds,
-        servers,
+        rounds: args.rounds,
+        servers: servers.into_iter().map(described).collect(),
         cells,
         failures,
         raw,
-    };
-    args.output.write(&Outcome::Compare(compare))
+    }))
 }
 
-/// What was asked for, or what can be had.
-fn backend(asked: Option<Backend>) -> Result<Backend> {
-    match (asked, frames::available()) {
+/// The requested backend, or the best available.
+fn backend(requested: Option<Backend>) -> Result<Backend> {
+    match (requested, frames::available()) {
         (Some(Backend::Sockets), _) => Ok(Backend::Sockets),
         (Some(Backend::Frames) | None, Ok(())) => Ok(Backend::Frames),
         (Some(Backend::Frames), Err(error)) => Err(error).context("--backend frames"),
@@ -194,7 +185,7 @@ fn backend(asked: Option<Backend>) -> Result<Backend> {
     }
 }
 
-/// What each end sends and receives by.
+/// Backends of the ends over UDP.
 fn ends(backend: Backend, receive: Backend, cells: &[Cell]) -> Result<Ends> {
     if backend == Backend::Sockets || receive == Backend::Frames {
         return Ok(Ends { client: backend, peer: backend });
@@ -204,32 +195,27 @@ fn ends(backend: Backend, receive: Backend, cells: &[Cell]) -> Result<Ends> {
     match directions[..] {
         [Direction::ClientToPeer] => Ok(Ends { client: backend, peer: receive }),
         [Direction::PeerToClient] => Ok(Ends { client: receive, peer: backend }),
-        _ => bail!(
-            "--receive sockets wants traffic in one direction, all of it c2p or all of it p2c"
-        ),
+        _ => bail!("--receive sockets wants traffic in one direction, all c2p or all p2c"),
     }
 }
 
-/// What the peer of clients with connections does it by.
+/// Backend of the peer of clients with connections.
 fn connections_peer(backend: Backend, receive: Backend) -> Result<Backend> {
-    // Whoever says where frames are received means an end that sends frames, and clients do not.
+    // --receive is about an end that sends frames, and clients do not.
     ensure!(
         receive == Backend::Frames,
-        "--receive sockets is for --transport udp; for a peer with sockets say --backend sockets"
+        "--receive sockets is for --transport udp; for a peer with sockets give --backend sockets"
     );
     Ok(backend)
 }
 
-/// Whether a forwarder can take a server's part: what is not relayed would be the work of the server
-/// beside it, and told as the forwarder's.
+/// Checks that a forwarder can take part: other packets would be the work of the server beside it, and be
+/// reported as the forwarder's.
 fn can_be_bare(ends: Ends, cells: &[Cell]) -> Result<()> {
     let frames = Ends { client: Backend::Frames, peer: Backend::Frames };
-    ensure!(ends == frames, "--server bare: what it forwards is addressed to nobody's socket");
+    ensure!(ends == frames, "--server bare wants frames: its packets are addressed to no socket");
     let relays = cells.iter().all(|cell| cell.direction().is_some());
-    ensure!(
-        relays,
-        "--server bare forwards packets, and does nothing else: leave out alloc and footprint"
-    );
+    ensure!(relays, "--server bare only forwards packets: leave out alloc and footprint");
     Ok(())
 }
 
@@ -240,7 +226,6 @@ fn terms(args: &CompareArgs, network: &Network) -> Result<Terms> {
         .then(|| Certificate::make(network.directory()))
         .transpose()?;
     let secret: [u8; 16] = linux_net::random_bytes();
-    let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(Terms {
         listen: SocketAddr::from((LISTEN, LISTEN_PORT)),
         tls_listen: SocketAddr::from((LISTEN, TLS_PORT)),
@@ -249,15 +234,14 @@ fn terms(args: &CompareArgs, network: &Network) -> Result<Terms> {
         relay: SocketAddr::from((RELAY, 0)),
         peer: SocketAddr::from((PEER, PEER_PORT)),
         user: "bench".to_owned(),
-        password: secret.clone(),
-        secret,
+        secret: secret.iter().map(|byte| format!("{byte:02x}")).collect(),
         realm: "bench".to_owned(),
         ports: PORTS,
         workers: args.server_cores,
     })
 }
 
-/// Each server with a directory of its own.
+/// Prepares each server in a directory of its own.
 fn prepare(
     given: &[ServerSpec],
     terms: &Terms,
@@ -270,16 +254,14 @@ fn prepare(
         }
     }
     servers::make_names_unique(&mut servers);
-    servers
-        .into_iter()
-        .map(|server| {
-            let directory = network.directory().join(&server.name);
-            fs::create_dir(&directory)
-                .with_context(|| format!("making the directory {}", directory.display()))?;
-            let prepared = server.prepare(terms, &directory)?;
-            Ok((server, prepared))
-        })
-        .collect()
+    let prepare = |server: ServerSpec| {
+        let directory = network.directory().join(&server.name);
+        fs::create_dir(&directory)
+            .with_context(|| format!("making the directory {}", directory.display()))?;
+        let prepared = server.prepare(terms, &directory)?;
+        Ok((server, prepared))
+    };
+    servers.into_iter().map(prepare).collect()
 }
 
 /// This machine, with the roles of its cores.
@@ -293,49 +275,44 @@ fn machine(cores: &Cores) -> Machine {
     }
 }
 
-fn described((server, prepared): (ServerSpec, Prepared)) -> ComparedServer {
-    let Prepared { command, configuration, version, knows_secret: _ } = prepared;
-    ComparedServer { name: server.name, version, command, configuration }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const FRAMES: Backend = Backend::Frames;
+    const SOCKETS: Backend = Backend::Sockets;
+
+    fn list(cells: &str) -> Vec<Cell> {
+        cells.parse::<CellList>().unwrap().0
+    }
+
     #[test]
     fn over_connections_the_peer_alone_may_have_frames() {
-        let (frames, sockets) = (Backend::Frames, Backend::Sockets);
-        assert_eq!(connections_peer(frames, frames).ok(), Some(frames));
-        assert_eq!(connections_peer(sockets, frames).ok(), Some(sockets));
-        assert!(connections_peer(frames, sockets).is_err());
+        assert_eq!(connections_peer(FRAMES, FRAMES).ok(), Some(FRAMES));
+        assert_eq!(connections_peer(SOCKETS, FRAMES).ok(), Some(SOCKETS));
+        assert!(connections_peer(FRAMES, SOCKETS).is_err());
     }
 
     #[test]
     fn sockets_receive_at_one_end_of_one_direction() {
         let ends = |backend, receive, cells: &str| {
-            let cells: CellList = cells.parse().unwrap();
-            ends(backend, receive, &cells.0).ok().map(|ends| (ends.client, ends.peer))
+            ends(backend, receive, &list(cells)).ok().map(|ends| (ends.client, ends.peer))
         };
-        let (frames, sockets) = (Backend::Frames, Backend::Sockets);
-        assert_eq!(ends(frames, frames, "quick"), Some((frames, frames)));
-        assert_eq!(ends(sockets, frames, "quick"), Some((sockets, sockets)));
+        assert_eq!(ends(FRAMES, FRAMES, "quick"), Some((FRAMES, FRAMES)));
+        assert_eq!(ends(SOCKETS, FRAMES, "quick"), Some((SOCKETS, SOCKETS)));
         let to_peer = "audio:1:c2p,alloc,video:1:c2p";
-        assert_eq!(ends(frames, sockets, to_peer), Some((frames, sockets)));
-        assert_eq!(ends(frames, sockets, "audio:1:p2c"), Some((sockets, frames)));
+        assert_eq!(ends(FRAMES, SOCKETS, to_peer), Some((FRAMES, SOCKETS)));
+        assert_eq!(ends(FRAMES, SOCKETS, "audio:1:p2c"), Some((SOCKETS, FRAMES)));
         for cells in ["audio:1:c2p,audio:1:p2c", "audio:1:echo", "alloc"] {
-            assert_eq!(ends(frames, sockets, cells), None, "{cells}");
+            assert_eq!(ends(FRAMES, SOCKETS, cells), None, "{cells}");
         }
     }
 
     #[test]
-    fn a_forwarder_is_compared_by_what_it_forwards() {
-        let (frames, sockets) = (Backend::Frames, Backend::Sockets);
-        let can = |peer, cells: &str| {
-            let cells: CellList = cells.parse().unwrap();
-            can_be_bare(Ends { client: frames, peer }, &cells.0).is_ok()
-        };
-        assert!(can(frames, "audio:1:c2p,video:1:echo"));
-        assert!(!can(sockets, "audio:1:c2p"));
-        assert!(!can(frames, "audio:1:c2p,alloc") && !can(frames, "footprint"));
+    fn a_forwarder_takes_part_in_traffic_alone() {
+        let can = |peer, cells| can_be_bare(Ends { client: FRAMES, peer }, &list(cells)).is_ok();
+        assert!(can(FRAMES, "audio:1:c2p,video:1:echo"));
+        assert!(!can(SOCKETS, "audio:1:c2p"));
+        assert!(!can(FRAMES, "audio:1:c2p,alloc") && !can(FRAMES, "footprint"));
     }
 }

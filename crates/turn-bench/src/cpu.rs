@@ -1,25 +1,19 @@
-//! How busy cores are, whoever uses them.
+//! Utilisation of whole cores and of a process.
 //!
-//! Where a server's work is done is hard to say: part in its threads, part in the kernel's on their
-//! behalf, part in interrupts on whatever stack was there, accounted to a bystander or to nobody.
-//! So what is measured is the whole core, from the other side: by what is left of it. A thread that
-//! only takes what nobody else wants counts how much work it gets done (`idle_meter`). What it misses,
-//! compared to what it does on a core of its own, was used by others: programs, system calls, soft
-//! interrupts, interrupts, the host of a virtual machine. For this to mean something, the core must
-//! have been given to one role (`compare` does so; `taskset` on the servers of a lab).
+//! A server's work is spread over its threads, kernel threads and interrupts, and accounted to other
+//! programs or to none. So the whole core is measured, by its idle time: a thread of the lowest priority
+//! counts the work it gets done (`idle_meter`). The difference to its work on a core of its own was used
+//! by others: programs, system calls, soft interrupts, interrupts, the host of a virtual machine. The
+//! core must have a single role (`compare` does so; `taskset` elsewhere).
 //!
-//! Beside it stands what `/proc/stat` says of the same time (`stat`). The kernel looks there some
-//! hundred times a second at what a core is doing, often at the same moment as programs wake up:
-//! on a core that is not nearly full the shares of user, system and soft interrupts are a hint, not
-//! a measure.
+//! The shares of `/proc/stat` in the same time (`stat`) are a hint, not a measure: the kernel samples
+//! them some hundred times a second, often at the moment when programs wake up.
 //!
-//! A core that is watched does not sleep. That costs power, and takes the time to wake up out of
-//! what is measured, which makes runs more equal: it is the same for every server.
+//! A watched core does not sleep. That costs power, and removes wake-up latency, for every server alike.
 //!
-//! Two things to know. A thread that only takes what nobody wants does so within its control group:
-//! where the server is in another one with a `cpu` controller (a systemd service with `CPUWeight`),
-//! it takes its share like others. And where two cores are threads of one physical core, what one
-//! does slows down the other: watch both, so that both are calibrated under the other's load.
+//! SCHED_IDLE is relative to the control group: where the server is in another one with a `cpu`
+//! controller (a systemd service with `CPUWeight`), the meter takes its share like others. And where two
+//! cores are threads of one physical core, watch both, so that both are calibrated under load.
 
 mod idle_meter;
 mod stat;
@@ -38,9 +32,9 @@ use stat::Ticks;
 /// A core to be watched, written `ROLE=CORE`: `server=1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
-    /// What runs there.
+    /// Role of the core.
     pub role: String,
-    /// Its number.
+    /// Number of the core.
     pub core: usize,
 }
 
@@ -59,18 +53,16 @@ impl FromStr for Watch {
     }
 }
 
-/// What is watched during the measured time, for every command that measures.
+/// Cores and process to watch during the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 pub struct Watched {
     /// Measure how busy this core is during the measured time, and call it by this role, such as
-    /// `server=1`; may be given more than once. Only cores of this machine can be watched. A
-    /// thread of lowest priority is kept on the core: others do not feel it, but the core does
-    /// not sleep.
+    /// `server=1`; may be given more than once. Only cores of this machine can be watched. A thread of
+    /// lowest priority runs on the core: it does not slow others down, but keeps the core awake.
     #[arg(long = "watch", value_name = "ROLE=CORE")]
     pub cores: Vec<Watch>,
-    /// Measure how long the threads of this process ran during the measured time: of the server, what
-    /// it does itself. Work that the kernel does on its behalf outside of its system calls is not in
-    /// it. The process has to be on this machine.
+    /// Measure the CPU time of this process during the measured time: the server's own work, without
+    /// the kernel's work outside of its system calls. The process has to be on this machine.
     #[arg(long = "pid", value_name = "PID")]
     pub process: Option<u32>,
 }
@@ -135,8 +127,8 @@ impl Meters {
         }
     }
 
-    /// How busy each core has been since the measured time began, in the order they were given, and
-    /// how long the process has run; `None` where it has ended.
+    /// Utilisation of each core since the measured time began, in the order given, and the CPU time of
+    /// the process; `None` where it has ended.
     #[must_use]
     pub fn end(&self) -> Used {
         let seconds = self.begun.elapsed().as_secs_f64();
@@ -159,8 +151,8 @@ fn started(process: u32) -> anyhow::Result<(u32, Duration)> {
     Ok((process, time))
 }
 
-/// The part of `seconds` that others had, when `blocks` got done where `rate` per second would have
-/// been done alone.
+/// Share of `seconds` used by others, when `blocks` were done and `rate` per second are done on an idle
+/// core.
 fn busy(blocks: u64, rate: f64, seconds: f64) -> f64 {
     let alone = rate * seconds;
     if alone > 0.0 { (1.0 - blocks as f64 / alone).clamp(0.0, 1.0) } else { 0.0 }

@@ -1,18 +1,18 @@
-//! Runs of traffic: who sends what and when, who counts, and how both ends agree.
+//! Runs of packets: sending on schedule, counting, and the agreement of both ends.
 //!
 //! ```text
-//! bench.rs      sessions that are open; one run after the other over them
-//!   greeting.rs   before a run: every flow is made known to the peer, and seen to work
-//!   course.rs     start, send, wait, ask, add up          line.rs      questions to the peer
-//!   receiver.rs   what comes back, and keeping sessions   progress.rs  how it goes
-//! find_max.rs   the highest rate that is delivered
+//! bench         open sessions, and runs over them
+//!   handshake     registers every flow with the peer before a run
+//!   run           start, send, wait, query, add up     line      queries to the peer
+//!   receiver      receives, and keeps sessions alive   progress  on standard error
+//! find_max      the highest rate that is delivered
 //! peer/         the other end
 //!
-//! plan.rs       a run as both ends know it                control.rs   what they say to each other
-//! seam.rs       what makes packets, and what counts them: sockets here, frames elsewhere
-//! client.rs     packets by whatever clients have          pace.rs      when bursts are due
-//! source.rs       by UDP sockets       connections.rs       by connections
-//! counts.rs     counters of all threads                   tally.rs     each packet once
+//! plan          a run as both ends know it             control   messages between them
+//! backend       traits of sending and counting: sockets here, frames elsewhere
+//! client        packets of clients                     pace      the schedule of bursts
+//! source        by UDP sockets     connections         by connections
+//! counts        counters of all threads                tally     counting each packet once
 //! ```
 
 mod backend;

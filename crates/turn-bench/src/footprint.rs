@@ -1,4 +1,4 @@
-//! `footprint`: what idle allocations cost the server, in memory and descriptors.
+//! `footprint`: memory and descriptors of idle allocations.
 
 mod process;
 
@@ -13,11 +13,10 @@ use crate::outcome::{Footprint, Outcome, ProcessMemory};
 use crate::session::{self, IN_FLIGHT, LoginArgs, SessionOptions};
 use crate::traffic::Transport;
 
-/// Allocations that are there before anything is measured, so that what a server makes once, for
-/// the first of them, is not counted.
+/// Allocations before the measurement: one-time costs of a server are not counted.
 const WARM_UP: u32 = 100;
 
-/// Time for the server to put away what it only needed to make allocations.
+/// Time for the server to free temporary memory.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// The arguments of `footprint`.
@@ -26,13 +25,13 @@ pub struct FootprintArgs {
     /// The server; it must run on this host
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
-    /// What clients are connected by. Certificates are not verified
+    /// Transport of the clients. Certificates are not verified
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
-    /// The server's process [default: whoever listens on --server]
+    /// The server's process [default: the one that listens on --server]
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Who logs in.
+    /// Login of the clients.
     #[command(flatten)]
     pub login: LoginArgs,
     /// Send from this address of this host [default: as the route has it]
@@ -41,38 +40,36 @@ pub struct FootprintArgs {
     /// Allocations to open; 100 more are opened before measuring
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub sessions: u32,
-    /// Allocations asked for at the same time
+    /// Concurrent Allocate requests
     #[arg(long, value_name = "N", default_value_t = IN_FLIGHT, value_parser = clap::value_parser!(u32).range(1..))]
     pub in_flight: u32,
-    /// Give each allocation a channel to this peer, and with it a permission; the server must
-    /// allow the address, nobody need be there
+    /// Give each allocation a channel to this peer, and with it a permission; the server must allow the
+    /// address, and it need not exist
     #[arg(long, value_name = "ADDR:PORT")]
     pub channels: Option<SocketAddr>,
-    /// Where the outcome goes.
+    /// Destination of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// What is to be measured.
+/// Parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct FootprintSpec {
-    /// How allocations are opened, and how many; the warm-up comes on top. Relayed addresses are of
-    /// the family of its peer, which is talked to by nobody.
+    /// The allocations, without the warm-up. Relayed addresses are of the address family of the peer.
     pub sessions: SessionOptions,
-    /// The server's process; `None` finds whoever listens.
+    /// The server's process; `None` finds the one that listens.
     pub pid: Option<u32>,
-    /// Whether each allocation gets a channel to the peer.
+    /// Each allocation gets a channel to the peer.
     pub channels: bool,
 }
 
-/// Does what the arguments say.
+/// Runs `footprint`.
 ///
 /// # Errors
-/// Why it could not be measured.
+/// As [`measure`].
 pub fn run(args: &FootprintArgs) -> Result<()> {
-    // Only its family counts without channels.
-    let nobody = SocketAddr::from(([0, 0, 0, 0], 0));
-    let peer = args.channels.unwrap_or(nobody);
+    // Without channels only its address family matters.
+    let peer = args.channels.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     let sessions = SessionOptions {
         local: args.local,
         transport: args.transport,
@@ -84,7 +81,7 @@ pub fn run(args: &FootprintArgs) -> Result<()> {
     args.output.write(&Outcome::Footprint(measure(&spec)?))
 }
 
-/// Opens the allocations, looks at the server before and after, and gives them back.
+/// Opens the allocations, reads the server's memory before and after, and releases them.
 ///
 /// # Errors
 /// The server's process cannot be found or looked at; allocations cannot be opened.
@@ -94,7 +91,7 @@ pub fn measure(spec: &FootprintSpec) -> Result<Footprint> {
         None => process::listener(spec.sessions.server, spec.sessions.transport)?,
     };
     let process = process::name(pid)?;
-    // What cannot be looked at is told before thousands of allocations are opened.
+    // Missing privileges are reported before thousands of allocations are opened.
     process::memory(pid)?;
     let warm_up = SessionOptions { sessions: WARM_UP, ..spec.sessions.clone() };
     let first = Held::open(&warm_up, spec.channels).context("the first allocations")?;
@@ -114,7 +111,7 @@ fn settled(pid: u32) -> Result<ProcessMemory> {
     process::memory(pid)
 }
 
-/// Allocations that are held and not used.
+/// Idle allocations.
 enum Held {
     Idle(Vec<session::Idle>),
     Channels(Vec<session::Session>),
@@ -130,7 +127,7 @@ impl Held {
     }
 
     fn close(self) {
-        // Those that the server did not confirm end by themselves.
+        // Unconfirmed ones expire.
         let _unconfirmed = match self {
             Self::Idle(idle) => session::close_idle(idle),
             Self::Channels(sessions) => session::close(sessions),

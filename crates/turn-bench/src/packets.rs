@@ -15,8 +15,8 @@ use crate::outcome::Outcome;
 use crate::session::{IN_FLIGHT, Login, LoginArgs, SessionOptions};
 use crate::traffic::{Backend, Direction, Shape, TrafficSpec, Transport};
 
-/// Receive buffer asked for each session: a burst of super-packets fits.
-const RECEIVE_BUFFER: usize = 4 << 20;
+/// Receive buffer of each session: a burst of super-packets fits.
+pub(crate) const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// Which packets, and between whom.
 #[derive(Clone, Debug, Args)]

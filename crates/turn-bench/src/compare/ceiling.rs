@@ -1,5 +1,5 @@
-//! What clients and peer can do without a server: the same packets, forwarded by the kernel from
-//! link to link without being looked at. A server that comes near to it is not measured: they are.
+//! The limit of clients and peer without a server: the kernel forwards their packets from link to link. A
+//! server near this ceiling was not the limit.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -10,16 +10,16 @@ use super::host::Host;
 use super::network::Network;
 use crate::frames::{Forwarder, Hop, Mac};
 
-/// Packets of runs pass by the server, for as long as this is there. What opens sessions, and what
-/// clients and peer tell each other, still goes through it.
+/// Packets of runs bypass the server while this value lives. Sessions and control messages still go
+/// through it.
 pub(super) struct Forwarding {
-    /// Its thread lives in the server's network.
+    /// A thread in the server's network.
     thread: JoinHandle<()>,
     stop: SyncSender<()>,
 }
 
 impl Forwarding {
-    /// Begins to forward.
+    /// Starts forwarding.
     ///
     /// # Errors
     /// As [`Forwarder::attach`].
@@ -34,7 +34,6 @@ impl Forwarding {
                 .and_then(|()| attach(&ends));
             match attached {
                 Ok(forwarder) => {
-                    // Whoever began hears it, and says when it is over or is gone.
                     let _ = tell.send(Ok(()));
                     let _ = stopped.recv();
                     drop(forwarder);
@@ -46,11 +45,10 @@ impl Forwarding {
         Ok(Self { thread, stop })
     }
 
-    /// Takes the forwarder away.
+    /// Removes the forwarder.
     pub(super) fn end(self) {
         let Self { thread, stop } = self;
         drop(stop);
-        // A panic there was printed, and nothing depends on it.
         let _ = thread.join();
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured: one cell is one kind of load.
+//! Cells: kinds of load.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,38 +14,38 @@ const FLOWS_MAX: u32 = 20_000;
 /// The longest payload that a link takes with all headers before it.
 const SIZE_MAX: u16 = 1400;
 
-/// One kind of load. As JSON it is what it is on the command line.
+/// One kind of load, in JSON as on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Cell {
     /// Relayed packets.
     Traffic {
-        /// In what order flows take turns.
+        /// Order in which flows take turns.
         shape: Shape,
-        /// How many.
+        /// Number of flows.
         flows: u32,
-        /// Which way.
+        /// Direction of packets.
         direction: Direction,
         /// Payload bytes.
         size: u16,
     },
-    /// Allocations, each with its challenge and given back at once.
+    /// Allocations, each with its challenge, released at once.
     Allocations,
-    /// Memory of allocations that nobody uses.
+    /// Memory of idle allocations.
     Footprint,
 }
 
-/// Cells as the command line names them.
+/// Cells of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellList(pub Vec<Cell>);
 
-/// What differs most, in less than ten minutes of a machine with two cores.
+/// The greatest differences, in less than ten minutes on two cores.
 const QUICK: &str = "audio:100:c2p,audio:100:p2c,video:100:c2p,alloc,footprint";
 /// Both directions and more sizes of everything.
 const STANDARD: &str = "audio:1:c2p,audio:100:c2p,audio:100:p2c,audio:1000:c2p,audio:1000:p2c,\
                         video:100:c2p,video:100:p2c,video:1000:c2p,video:1000:p2c,\
                         video:100:c2p:200,flood:1:c2p,flood:1:p2c,alloc,footprint";
-/// All that is known to behave differently.
+/// All known differences.
 const FULL: &str = "audio:1:c2p,audio:1:p2c,audio:100:c2p,audio:100:p2c,audio:100:echo,\
                     audio:1000:c2p,audio:1000:p2c,audio:4000:c2p,audio:4000:p2c,\
                     video:100:c2p:200,video:100:p2c:200,video:100:c2p,video:100:p2c,\
@@ -79,9 +79,9 @@ impl FromStr for Cell {
             "footprint" => return Ok(Self::Footprint),
             _ => {}
         }
-        let wrong = |what: &str| {
+        let wrong = |reason: &str| {
             format!(
-                "{text:?}: {what}; write alloc, footprint or SHAPE:FLOWS:DIRECTION[:BYTES], such as video:100:c2p:1200"
+                "{text:?}: {reason}; write alloc, footprint or SHAPE:FLOWS:DIRECTION[:BYTES], such as video:100:c2p:1200"
             )
         };
         let mut parts = text.split(':');
@@ -149,7 +149,7 @@ impl From<Cell> for String {
 }
 
 impl Cell {
-    /// Sessions that have to be open for it.
+    /// Number of sessions.
     pub(crate) const fn flows(&self) -> u32 {
         match self {
             Self::Traffic { flows, .. } => *flows,
@@ -157,7 +157,7 @@ impl Cell {
         }
     }
 
-    /// Which way its packets go, if it has any.
+    /// Direction of its packets, if it has any.
     pub(crate) const fn direction(&self) -> Option<Direction> {
         match self {
             Self::Traffic { direction, .. } => Some(*direction),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_cell_is_said() {
+    fn errors_name_the_wrong_part_of_a_cell() {
         let cases = [
             ("", "shape"),
             ("speech:1:c2p", "shape"),

@@ -1,4 +1,4 @@
-//! Which cores each role has.
+//! Cores of each role.
 
 use anyhow::{Context as _, bail};
 
@@ -7,16 +7,16 @@ use super::host::Host;
 /// The cores of each role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cores {
-    /// The server's, and nobody else's.
+    /// The server's alone.
     pub(crate) server: Vec<usize>,
     /// The clients'.
     pub(crate) client: Vec<usize>,
-    /// The peer's: those of the clients where there are not enough.
+    /// The peer's: the clients' where there are too few.
     pub(crate) peer: Vec<usize>,
 }
 
 impl Cores {
-    /// Of the cores of this process.
+    /// Divides the cores of this process.
     ///
     /// # Errors
     /// Fewer than the server's and one.
@@ -25,7 +25,7 @@ impl Cores {
         Self::split(&allowed, servers)
     }
 
-    /// The first core is the clients': it is where a machine's interrupts go unless told otherwise.
+    /// The first core, the default for interrupts, is the clients'.
     /// The next are the server's; clients and peer halve the rest.
     fn split(allowed: &[usize], servers: usize) -> anyhow::Result<Self> {
         if servers == 0 || allowed.len() <= servers {
@@ -44,7 +44,7 @@ impl Cores {
         Ok(Self { server: server.to_vec(), client, peer })
     }
 
-    /// Those of a host.
+    /// Cores of a host.
     pub(crate) fn of(&self, host: Host) -> &[usize] {
         match host {
             Host::Client => &self.client,
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_shares_its_cores_with_nobody() {
+    fn the_server_has_its_cores_alone() {
         let cases = [
             ("0 1", 1, "1", "0", "0"),
             ("0 1 2", 1, "1", "0", "2"),

@@ -1,7 +1,7 @@
 //! Three hosts in a row, client - server - peer, each a network namespace of its own.
 //!
-//! Nothing of them outlives the process, however it ends: a cleanup, a shell that waits for the
-//! other end of a pipe to be closed, removes the namespaces and the directory of the run.
+//! Nothing of them outlives the process, however it ends: a shell that waits for the other end of a pipe
+//! to be closed removes the namespaces and the directory of the run.
 
 mod cleanup;
 mod steer;
@@ -26,15 +26,15 @@ pub(crate) struct Network {
     id: u32,
     directory: PathBuf,
     cores: Cores,
-    /// Last: what is above is of no use any more when it removes everything.
+    /// Last to drop: it removes everything.
     _cleanup: Cleanup,
 }
 
 impl Network {
-    /// Builds hosts and links for what clients and peer send by, and gives the work of each host's links to the host's cores.
+    /// Builds hosts and links for these backends, and pins the work of each host's links to its cores.
     ///
     /// # Errors
-    /// What this machine lacks or does not allow.
+    /// Missing programs or privileges.
     pub(crate) fn new(cores: Cores, ends: Ends) -> anyhow::Result<Self> {
         cleanup::remove_leftovers();
         let id = std::process::id();
@@ -50,7 +50,7 @@ impl Network {
         }
         let network = Self { id, directory, cores, _cleanup: cleanup };
         for host in Host::ALL {
-            // Hosts that look for neighbours by themselves are noise.
+            // Neighbour discovery of IPv6 is noise.
             network.shell(host, "echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6")?;
             network.ip(host, &["link", "set", "lo", "up"])?;
         }
@@ -59,7 +59,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Where files of the run are put. It can be read by its owner alone.
+    /// Directory for files of the run, readable by its owner alone.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -111,8 +111,8 @@ impl Network {
         Ok(command)
     }
 
-    /// Joins two hosts. Both know each other's hardware address, so that nobody has to ask during
-    /// a measurement.
+    /// Joins two hosts, with permanent neighbour entries, so that no neighbour discovery disturbs a
+    /// measurement.
     fn link(
         &self,
         a: (Host, Ipv4Addr),
@@ -152,7 +152,7 @@ impl Network {
         run("ip", &[&["-n", &namespace][..], arguments].concat()).map(drop)
     }
 
-    /// Runs a line of shell in a host, which sees the host's interfaces below `/sys`.
+    /// Runs a line of shell in a host, with the host's interfaces in `/sys`.
     fn shell(&self, host: Host, line: &str) -> anyhow::Result<()> {
         let namespace = cleanup::namespace(self.id, host);
         run("ip", &["netns", "exec", &namespace, "sh", "-ec", line]).map(drop)

@@ -1,19 +1,16 @@
-//! The servers that can be compared, and how each is started.
+//! The compared servers, and their command lines.
 //!
-//! All are given the same: one listener, one relay address, the same ports, the same shared secret
-//! for time-limited credentials, as many relaying threads as there are cores for the server, and
-//! no limits on allocations, rates, connections or requests of strangers. Transports that clients are
-//! not measured over are off where the server has a switch for them; for TLS all have the same
-//! certificate. All else is as each server has it by default, logs included, which go
-//! to a file of the run.
-
-mod coturn;
-mod custom;
-mod turnpike;
+//! All get the same: one listener, one relay address, the same ports, the same shared secret for
+//! time-limited credentials, as many relaying threads as the server has cores, and no limits on
+//! allocations, rates, connections or unauthenticated requests. Transports that are not measured are
+//! off where the server has a switch for them; for TLS all have the same certificate. All else is each
+//! server's default, logs included, which go to a file of the run.
 
 use std::fmt;
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
@@ -21,27 +18,27 @@ use anyhow::{Context as _, bail};
 use super::certificate::Certificate;
 use crate::traffic::Transport;
 
-/// A server as the command line names it.
+/// A server on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSpec {
-    /// What tables call it.
+    /// Name in tables.
     pub name: String,
-    /// Which it is.
+    /// Kind of server.
     pub kind: ServerKind,
 }
 
-/// What is known of how to start a server.
+/// Kind of server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Turnpike: this binary, or the one beside this program, or the one in PATH; by this path, of
-    /// those of its setting `offload.mode`, or by the one that it chooses.
+    /// Turnpike: this binary, or the one beside this program or in PATH; with this value of
+    /// `offload.mode`, or its default.
     Turnpike(Option<PathBuf>, Option<&'static str>),
     /// coturn: this binary, or `turnserver` in PATH.
     Coturn(Option<PathBuf>),
-    /// None: a kernel forwarder that knows nothing of TURN takes what is relayed from link to link. It is
-    /// what all others could be at most. (Turnpike beside it opens the sessions.)
+    /// A kernel forwarder without TURN between the links: an upper bound for all others. (Turnpike
+    /// beside it opens the sessions.)
     Bare,
-    /// A line of shell with places to be filled in.
+    /// A line of shell with placeholders.
     Command(String),
 }
 
@@ -49,18 +46,18 @@ impl FromStr for ServerSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, what) = match text.split_once('=') {
-            Some((name, what)) => (name, Some(what.trim())),
+        let (name, value) = match text.split_once('=') {
+            Some((name, value)) => (name, Some(value.trim())),
             None => (text, None),
         };
-        let fine = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
-        if name.is_empty() || !name.chars().all(fine) || what == Some("") {
+        let valid = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+        if name.is_empty() || !name.chars().all(valid) || value == Some("") {
             return Err(format!(
                 "{text:?}: write turnpike, coturn, turnpike=PATH, coturn=PATH or NAME=COMMAND"
             ));
         }
-        let path = what.map(PathBuf::from);
-        let kind = match (name, what) {
+        let path = value.map(PathBuf::from);
+        let kind = match (name, value) {
             ("turnpike", _) => ServerKind::Turnpike(path, None),
             ("turnpike-sockets", _) => ServerKind::Turnpike(path, Some("off")),
             ("turnpike-tc", _) => ServerKind::Turnpike(path, Some("tc")),
@@ -69,14 +66,13 @@ impl FromStr for ServerSpec {
             ("coturn", _) => ServerKind::Coturn(path),
             ("bare", None) => ServerKind::Bare,
             (_, Some(command)) => {
-                custom::check(command)?;
+                check(command)?;
                 ServerKind::Command(command.to_owned())
             }
             (_, None) => {
                 return Err(format!(
-                    "{name} is not a server that is known here (turnpike, turnpike-sockets, \
-                     turnpike-tc, turnpike-xdp, turnpike-xdp-generic, coturn and bare are): write \
-                     NAME=COMMAND"
+                    "{name} is no known server (turnpike, turnpike-sockets, turnpike-tc, turnpike-xdp, \
+                     turnpike-xdp-generic, coturn, bare): write NAME=COMMAND"
                 ));
             }
         };
@@ -84,7 +80,7 @@ impl FromStr for ServerSpec {
     }
 }
 
-/// Gives servers of one name numbers, from the second on.
+/// Numbers servers of equal names, from the second on.
 pub(crate) fn make_names_unique(servers: &mut [ServerSpec]) {
     for at in 1..servers.len() {
         let name = servers[at].name.clone();
@@ -96,43 +92,106 @@ pub(crate) fn make_names_unique(servers: &mut [ServerSpec]) {
     }
 }
 
-/// What every server is given.
+/// Conditions that are equal for all servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// Where it listens.
+    /// Listener.
     pub(crate) listen: SocketAddr,
-    /// Where it listens for TLS.
+    /// Listener for TLS and DTLS.
     pub(crate) tls_listen: SocketAddr,
-    /// What clients are connected by.
+    /// Transport of the clients.
     pub(crate) transport: Transport,
-    /// For TLS.
+    /// Certificate for TLS and DTLS.
     pub(crate) certificate: Option<Certificate>,
-    /// Where it relays, but for the port.
+    /// Relay address; the port does not matter.
     pub(crate) relay: SocketAddr,
-    /// Whom clients want to reach.
+    /// The peer.
     pub(crate) peer: SocketAddr,
-    /// A user, for servers that know no shared secrets.
+    /// A user, for servers without shared secrets.
     pub(crate) user: String,
-    /// The user's password.
-    pub(crate) password: String,
-    /// For time-limited credentials.
+    /// Shared secret for time-limited credentials, and the password of the user.
     pub(crate) secret: String,
     /// The realm.
     pub(crate) realm: String,
     /// Ports of relayed addresses, first and last.
     pub(crate) ports: (u16, u16),
-    /// Threads that relay.
+    /// Relaying threads.
     pub(crate) workers: usize,
 }
 
 impl Terms {
-    /// Where clients of the measured transport go.
+    /// Address for clients of the measured transport.
     pub(crate) const fn clients_connect_to(&self) -> SocketAddr {
-        match self.transport {
-            Transport::Udp | Transport::Tcp => self.listen,
-            Transport::Tls | Transport::Tls12 | Transport::Dtls => self.tls_listen,
-        }
+        if self.transport.has_certificates() { self.tls_listen } else { self.listen }
     }
+
+    /// The placeholders of command lines and configurations, with their values. Without TLS there is
+    /// no certificate.
+    fn values(&self) -> [(&'static str, String); 17] {
+        let file = |part: fn(&Certificate) -> &PathBuf| {
+            self.certificate.as_ref().map(|it| part(it).display().to_string()).unwrap_or_default()
+        };
+        [
+            ("listen", self.listen.to_string()),
+            ("listen_ip", self.listen.ip().to_string()),
+            ("listen_port", self.listen.port().to_string()),
+            ("tls_listen", self.tls_listen.to_string()),
+            ("tls_port", self.tls_listen.port().to_string()),
+            ("certificate", file(|certificate| &certificate.chain)),
+            ("key", file(|certificate| &certificate.key)),
+            ("relay", self.relay.ip().to_string()),
+            ("peer", self.peer.to_string()),
+            ("peer_ip", self.peer.ip().to_string()),
+            ("user", self.user.clone()),
+            ("password", self.secret.clone()),
+            ("secret", self.secret.clone()),
+            ("realm", self.realm.clone()),
+            ("min_port", self.ports.0.to_string()),
+            ("max_port", self.ports.1.to_string()),
+            ("workers", self.workers.to_string()),
+        ]
+    }
+
+    fn fill(&self, template: &str) -> String {
+        let replace = |text: String, (name, value): (&str, String)| {
+            text.replace(&format!("{{{name}}}"), &value)
+        };
+        self.values().into_iter().fold(template.to_owned(), replace)
+    }
+}
+
+/// Placeholders of command lines, for users.
+const PLACEHOLDERS: [&str; 13] = [
+    "listen",
+    "tls_listen",
+    "certificate",
+    "key",
+    "relay",
+    "peer",
+    "user",
+    "password",
+    "secret",
+    "realm",
+    "min_port",
+    "max_port",
+    "workers",
+];
+
+/// Checks that all placeholders exist, and that clients can log in.
+fn check(line: &str) -> Result<(), String> {
+    let mut rest = line;
+    while let Some((_, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').unwrap_or((after, ""));
+        if !PLACEHOLDERS.contains(&name) {
+            let known = PLACEHOLDERS.map(|name| format!("{{{name}}}")).join(" ");
+            return Err(format!("{{{name}}} is none of {known}"));
+        }
+        rest = after;
+    }
+    if !line.contains("{secret}") && !line.contains("{password}") {
+        return Err("without {secret}, or {user} and {password}, clients cannot log in".to_owned());
+    }
+    Ok(())
 }
 
 /// A server that can be started.
@@ -140,28 +199,38 @@ impl Terms {
 pub(crate) struct Prepared {
     /// The program and its arguments.
     pub(crate) command: Vec<String>,
-    /// The configuration file, if it was given one.
+    /// Text of its configuration file, if it has one.
     pub(crate) configuration: Option<String>,
-    /// What it says of its version.
+    /// Version, as the program prints it.
     pub(crate) version: String,
-    /// Whether it knows the shared secret; else it knows the user and the password.
+    /// Whether it has the shared secret; otherwise it has the user and the password.
     pub(crate) knows_secret: bool,
 }
 
 impl ServerSpec {
-    /// Writes what the server needs into a directory of its own.
+    /// Writes the server's files into a directory of its own.
     ///
     /// # Errors
     /// The program is not there; the directory cannot be written.
     pub(crate) fn prepare(&self, terms: &Terms, directory: &Path) -> anyhow::Result<Prepared> {
         match &self.kind {
             ServerKind::Turnpike(path, offload) => {
-                turnpike::prepare(path.as_deref(), *offload, terms, directory)
+                prepare_turnpike(path.as_deref(), *offload, terms, directory)
             }
-            ServerKind::Bare => turnpike::prepare(None, Some("off"), terms, directory)
-                .map(|prepared| Prepared { version: "a kernel forwarder".to_owned(), ..prepared }),
-            ServerKind::Coturn(path) => coturn::prepare(path.as_deref(), terms, directory),
-            ServerKind::Command(line) => Ok(custom::prepare(line, terms)),
+            ServerKind::Bare => {
+                let prepared = prepare_turnpike(None, Some("off"), terms, directory)?;
+                Ok(Prepared { version: "a kernel forwarder".to_owned(), ..prepared })
+            }
+            ServerKind::Coturn(path) => prepare_coturn(path.as_deref(), terms, directory),
+            ServerKind::Command(line) => Ok(Prepared {
+                // `exec` makes the server the watched process, not the shell.
+                command: ["sh", "-c", &format!("exec {}", terms.fill(line))]
+                    .map(str::to_owned)
+                    .into(),
+                configuration: None,
+                version: String::new(),
+                knows_secret: line.contains("{secret}"),
+            }),
         }
         .with_context(|| format!("preparing the server {}", self.name))
     }
@@ -173,7 +242,118 @@ impl fmt::Display for ServerSpec {
     }
 }
 
-/// The program `name`: as given, or beside this one where it comes with it, or in PATH.
+/// Keys with their names in builds before 22 November 2026.
+const RENAMED: [(&str, &str); 2] = [
+    ("unauthenticated_responses_per_second", "stranger_answers_per_second"),
+    ("sessions = 0\nsessions_per_address", "associations = 0\nassociations_per_address"),
+];
+
+fn prepare_turnpike(
+    path: Option<&Path>,
+    offload: Option<&str>,
+    terms: &Terms,
+    directory: &Path,
+) -> anyhow::Result<Prepared> {
+    let hint = "build it (cargo build --release), or name it: turnpike=PATH";
+    let program = find(path, "turnpike", hint)?;
+    let mut configuration = turnpike_toml(terms, offload, directory);
+    let file = directory.join("turnpike.toml");
+    let write =
+        |text: &str| fs::write(&file, text).with_context(|| format!("writing {}", file.display()));
+    write(&configuration)?;
+    let checked = Command::new(&program).arg("--config").arg(&file).arg("check").output();
+    if !checked.context("checking the configuration")?.status.success() {
+        configuration =
+            RENAMED.iter().fold(configuration, |text, (new, old)| text.replace(new, old));
+        write(&configuration)?;
+    }
+    let (binary, file) = (program.display().to_string(), file.display().to_string());
+    let command = vec![binary, "--config".to_owned(), file, "run".to_owned()];
+    let version = version(&program);
+    Ok(Prepared { command, configuration: Some(configuration), version, knows_secret: true })
+}
+
+/// Turnpike's configuration. Default quotas that other servers do not have are off.
+fn turnpike_toml(terms: &Terms, offload: Option<&str>, directory: &Path) -> String {
+    let mut text = terms.fill(
+        "realm = '{realm}'\n\
+         listen = ['{listen}']\n\
+         [relay]\n\
+         addresses = ['{relay}']\n\
+         ports = '{min_port}-{max_port}'\n\
+         [auth]\n\
+         secret = '{secret}'\n\
+         [peers]\n\
+         allow = ['{peer_ip}']\n\
+         [quotas]\n\
+         allocations_per_user = 0\n\
+         allocations_per_address = 0\n\
+         new_peers_per_second = 0\n\
+         unauthenticated_responses_per_second = 0\n\
+         [workers]\n\
+         count = {workers}\n",
+    );
+    text += &format!("[data]\ndirectory = '{}'\n", directory.join("data").display());
+    // Only where they are measured: older builds do not have them.
+    text += match terms.transport {
+        Transport::Udp => "",
+        Transport::Tcp | Transport::Tls | Transport::Tls12 => {
+            "[tcp]\nconnections = 0\nconnections_per_address = 0\n"
+        }
+        Transport::Dtls => "[dtls]\nsessions = 0\nsessions_per_address = 0\n",
+    };
+    if terms.certificate.is_some() {
+        text += &terms.fill(
+            "[tls]\nlisten = ['{tls_listen}']\n\
+             certificates = [{ chain = '{certificate}', key = '{key}' }]\n",
+        );
+    }
+    text + &offload.map(|mode| format!("[offload]\nmode = '{mode}'\n")).unwrap_or_default()
+}
+
+fn prepare_coturn(
+    path: Option<&Path>,
+    terms: &Terms,
+    directory: &Path,
+) -> anyhow::Result<Prepared> {
+    let hint = "install coturn (Debian package coturn), or name it: coturn=PATH";
+    let program = find(path, "turnserver", hint)?;
+    let mut command = vec![program.display().to_string()];
+    command.extend(coturn_arguments(terms, directory));
+    Ok(Prepared { command, configuration: None, version: version(&program), knows_secret: true })
+}
+
+/// coturn's arguments, in place of a configuration file.
+fn coturn_arguments(terms: &Terms, directory: &Path) -> Vec<String> {
+    let mut arguments = terms.fill(
+        "-n --listening-ip={listen_ip} --listening-port={listen_port} --relay-ip={relay} \
+         --min-port={min_port} --max-port={max_port} --realm={realm} --use-auth-secret \
+         --static-auth-secret={secret} --allowed-peer-ip={peer_ip} --relay-threads={workers} \
+         --no-cli --simple-log --no-stdout-log",
+    );
+    if !terms.transport.is_stream() {
+        arguments += " --no-tcp";
+    }
+    if terms.transport != Transport::Dtls {
+        arguments += " --no-dtls";
+    }
+    if terms.certificate.is_none() {
+        arguments += " --no-tls";
+    }
+    let mut arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+    // Paths, which may have spaces.
+    let file = |name: &str| directory.join(name).display().to_string();
+    arguments.push(format!("--userdb={}", file("turndb")));
+    arguments.push(format!("--pidfile={}", file("turnserver.pid")));
+    arguments.push(format!("--log-file={}", file("turnserver.log")));
+    if terms.certificate.is_some() {
+        let places = ["--tls-listening-port={tls_port}", "--cert={certificate}", "--pkey={key}"];
+        arguments.extend(places.map(|place| terms.fill(place)));
+    }
+    arguments
+}
+
+/// The program `name`: as given, or beside this one, or in PATH.
 fn find(given: Option<&Path>, name: &str, hint: &str) -> anyhow::Result<PathBuf> {
     if let Some(path) = given {
         return path.canonicalize().with_context(|| format!("the program {}", path.display()));
@@ -187,73 +367,55 @@ fn find(given: Option<&Path>, name: &str, hint: &str) -> anyhow::Result<PathBuf>
     }
 }
 
-/// What a program says when asked for its version: the last line of it, on standard output.
+/// The last line of `--version` on standard output.
 fn version(program: &Path) -> String {
-    let output = std::process::Command::new(program).arg("--version").output();
-    let said = output.map(|output| output.stdout).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
-    said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
-}
-
-/// The same, for clients over TLS.
-#[cfg(test)]
-pub(crate) fn tls_terms() -> Terms {
-    let certificate = Certificate { chain: "/run/c.pem".into(), key: "/run/c.key".into() };
-    Terms { transport: Transport::Tls, certificate: Some(certificate), ..terms() }
-}
-
-/// Terms for tests.
-#[cfg(test)]
-pub(crate) fn terms() -> Terms {
-    Terms {
-        listen: "10.78.1.1:3478".parse().unwrap(),
-        tls_listen: "10.78.1.1:5349".parse().unwrap(),
-        transport: Transport::Udp,
-        certificate: None,
-        relay: "10.78.2.1:0".parse().unwrap(),
-        peer: "10.78.2.2:7000".parse().unwrap(),
-        user: "bench".into(),
-        password: "password".into(),
-        secret: "0123456789abcdef0123456789abcdef".into(),
-        realm: "bench".into(),
-        ports: (10_000, 65_535),
-        workers: 2,
-    }
+    let output = Command::new(program).arg("--version").output();
+    let output = output.map(|output| output.stdout).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output);
+    output.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn terms(transport: Transport) -> Terms {
+        let certificate = Certificate { chain: "/run/c.pem".into(), key: "/run/c.key".into() };
+        Terms {
+            listen: "10.78.1.1:3478".parse().unwrap(),
+            tls_listen: "10.78.1.1:5349".parse().unwrap(),
+            transport,
+            certificate: transport.has_certificates().then_some(certificate),
+            relay: "10.78.2.1:0".parse().unwrap(),
+            peer: "10.78.2.2:7000".parse().unwrap(),
+            user: "bench".into(),
+            secret: "0123456789abcdef0123456789abcdef".into(),
+            realm: "bench".into(),
+            ports: (10_000, 65_535),
+            workers: 2,
+        }
+    }
+
     #[test]
     fn servers_are_named_by_preset_path_or_command() {
         let kind = |text: &str| text.parse::<ServerSpec>().map(|server| (server.name, server.kind));
         let named = |name: &str, kind| Ok((name.to_owned(), kind));
-        assert_eq!(kind("turnpike"), named("turnpike", ServerKind::Turnpike(None, None)));
-        assert_eq!(
-            kind("turnpike-tc=/x"),
-            named("turnpike-tc", ServerKind::Turnpike(Some("/x".into()), Some("tc")))
-        );
-        assert_eq!(
-            kind("turnpike=/x/y"),
-            named("turnpike", ServerKind::Turnpike(Some("/x/y".into()), None))
-        );
+        let turnpike = |path: Option<&str>, mode| ServerKind::Turnpike(path.map(Into::into), mode);
+        assert_eq!(kind("turnpike"), named("turnpike", turnpike(None, None)));
+        assert_eq!(kind("turnpike-tc=/x"), named("turnpike-tc", turnpike(Some("/x"), Some("tc"))));
+        assert_eq!(kind("turnpike=/x/y"), named("turnpike", turnpike(Some("/x/y"), None)));
         assert_eq!(kind("coturn"), named("coturn", ServerKind::Coturn(None)));
         assert_eq!(kind("bare"), named("bare", ServerKind::Bare));
-        assert_eq!(
-            kind("pion=/bin/turn --listen={listen} --secret {secret}"),
-            named(
-                "pion",
-                ServerKind::Command("/bin/turn --listen={listen} --secret {secret}".into())
-            )
-        );
+        let line = "/bin/turn --listen={listen} --secret {secret}";
+        let pion = named("pion", ServerKind::Command(line.into()));
+        assert_eq!(kind(&format!("pion={line}")), pion);
         for wrong in ["", "pion", "=x", "pion=", "a b=c", "pion=x {nonsense} {secret}"] {
             assert!(kind(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_name_is_given_once() {
+    fn equal_names_are_numbered() {
         let mut servers: Vec<ServerSpec> = ["turnpike", "coturn", "turnpike=/a", "turnpike=/b"]
             .map(|text| text.parse().unwrap())
             .into();
@@ -263,10 +425,70 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_looked_for_and_missed() {
+    fn programs_are_found_or_missed_with_a_hint() {
         assert!(find(None, "sh", "").unwrap().is_absolute());
         let error = find(None, "no-such-program", "install it").unwrap_err().to_string();
         assert!(error.contains("no-such-program") && error.contains("install it"));
         assert!(find(Some(Path::new("/no/such")), "sh", "").is_err());
+    }
+
+    #[test]
+    fn every_placeholder_is_filled_and_unknown_ones_are_named() {
+        let line = PLACEHOLDERS.map(|name| format!("{{{name}}}")).join(" ");
+        check(&line).unwrap();
+        assert_eq!(
+            terms(Transport::Tls).fill(&line),
+            "10.78.1.1:3478 10.78.1.1:5349 /run/c.pem /run/c.key 10.78.2.1 10.78.2.2:7000 bench \
+             0123456789abcdef0123456789abcdef 0123456789abcdef0123456789abcdef bench 10000 65535 2"
+        );
+        assert!(check("x {secret} {sekret}").unwrap_err().contains("{sekret}"));
+        assert!(check("x {secret").is_err() && check("x {listen}").is_err());
+    }
+
+    #[test]
+    fn turnpike_gets_the_terms_without_limits() {
+        let lines = |transport, offload| -> Vec<String> {
+            let text = turnpike_toml(&terms(transport), offload, Path::new("/run/bench"));
+            text.lines().map(str::to_owned).collect()
+        };
+        let has = |lines: &[String], wanted: &[&str]| {
+            wanted.iter().for_each(|line| assert!(lines.iter().any(|it| it == line), "{line}"));
+        };
+        let udp = lines(Transport::Udp, Some("tc"));
+        let network = ["listen = ['10.78.1.1:3478']", "addresses = ['10.78.2.1']"];
+        has(&udp, &network);
+        has(&udp, &["ports = '10000-65535'", "allow = ['10.78.2.2']", "count = 2", "mode = 'tc'"]);
+        has(&udp, &["directory = '/run/bench/data'"]);
+        assert!(!udp.iter().any(|line| line == "[tcp]" || line == "[tls]"));
+        let certificates = "certificates = [{ chain = '/run/c.pem', key = '/run/c.key' }]";
+        let tls = lines(Transport::Tls, None);
+        has(&tls, &["connections_per_address = 0", "listen = ['10.78.1.1:5349']", certificates]);
+        let dtls = lines(Transport::Dtls, None);
+        has(&dtls, &["sessions_per_address = 0", certificates]);
+        assert!(!dtls.iter().any(|line| line == "[tcp]"));
+    }
+
+    #[test]
+    fn coturn_gets_the_terms_and_the_measured_transport() {
+        let arguments = |transport| coturn_arguments(&terms(transport), Path::new("/run/bench"));
+        let has = |arguments: &[String], wanted: &str| arguments.iter().any(|it| it == wanted);
+        let udp = arguments(Transport::Udp);
+        for wanted in [
+            "--listening-ip=10.78.1.1",
+            "--relay-ip=10.78.2.1",
+            "--max-port=65535",
+            "--static-auth-secret=0123456789abcdef0123456789abcdef",
+            "--relay-threads=2",
+            "--userdb=/run/bench/turndb",
+            "--no-tcp",
+            "--no-tls",
+            "--no-dtls",
+        ] {
+            assert!(has(&udp, wanted), "{wanted}");
+        }
+        let tls = arguments(Transport::Tls);
+        assert!(has(&tls, "--tls-listening-port=5349") && has(&tls, "--cert=/run/c.pem"));
+        assert!(has(&tls, "--no-dtls") && !has(&tls, "--no-tls") && !has(&tls, "--no-tcp"));
+        assert!(!has(&arguments(Transport::Dtls), "--no-dtls"));
     }
 }

@@ -1,9 +1,10 @@
-//! `steps`: what is done in the clients' host, in one process with one set of sessions.
+//! `steps`: the measurements on the clients' host, in one process with one set of sessions.
 //!
-//! A plan comes in on standard input; for each of its steps one line goes out before and one after.
+//! A plan comes on standard input; each of its steps is reported before and after it.
 
 use std::io::{Write as _, stdin, stdout};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -17,108 +18,95 @@ use crate::engine::{Bench, BenchOptions, FindMaxSpec};
 use crate::footprint::{self, FootprintSpec};
 use crate::frames::{End, FrameEnds};
 use crate::outcome::Outcome;
+use crate::packets::RECEIVE_BUFFER;
 use crate::requests::{self, Kind, RequestSpec};
-use crate::session::SessionOptions;
-use crate::traffic::{Backend, TrafficSpec, Transport};
+use crate::session::{IN_FLIGHT, SessionOptions};
+use crate::traffic::{Backend, TrafficSpec};
 
-/// How long a server may take to start.
+/// Time for a server to start.
 const START_MAX: Duration = Duration::from_secs(20);
-/// How long an answer is waited for before it is asked again.
+/// Wait for an answer before the next try.
 const ANSWER: Duration = Duration::from_millis(50);
 
-/// Before what failed is tried once more.
+/// Pause before a failed step is repeated.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Receive buffer of each session.
-const RECEIVE_BUFFER: usize = 4 << 20;
-/// Exchanges at the same time when as many allocations are wanted as there can be.
-const IN_FLIGHT: u32 = 64;
-/// Allocations whose memory is measured: enough that what a server takes at a time, such as a block
-/// for a hundred of them, is not seen.
+/// Allocations whose memory is measured: enough to hide memory that a server allocates in blocks, such
+/// as for a hundred of them.
 const FOOTPRINT: u32 = 5000;
-/// The part of the packets that may be lost at a rate that a server is said to deliver: more than
-/// is lost when something else takes a core for a moment, less than when a server cannot follow.
+/// Acceptable loss at a rate: more than is lost when something else takes a core for a moment, less than
+/// when a server cannot follow.
 const LOSS_MAX: f64 = 0.01;
-/// Over streams, where such a moment is made up for.
+/// The same over streams, which recover from such a moment.
 const STREAM_LOSS_MAX: f64 = 0.001;
-/// A run that does not count, and its packets per second.
+/// A discarded run, and its packets per second.
 const WARM_UP: Duration = Duration::from_millis(500);
 const WARM_UP_RATE: u32 = 20_000;
 
-/// Does what the plan on standard input says.
+/// Runs the plan on standard input.
 ///
 /// # Errors
-/// A plan that cannot be read, a server that does not answer, sessions that it does not open. What
-/// goes wrong in one step is an answer.
+/// A plan that cannot be read, a server that does not answer, sessions that it refuses. A failed step
+/// is an answer.
 pub(crate) fn run() -> Result<()> {
     let plan: Plan = serde_json::from_reader(stdin().lock())
         .context("the plan on standard input: this command is run by `turnpike-bench compare`")?;
-    match plan.transport {
-        Transport::Udp | Transport::Dtls => wait_until_it_answers(plan.server)?,
-        Transport::Tcp | Transport::Tls | Transport::Tls12 => wait_until_it_listens(plan.server)?,
-    }
+    wait_for(&plan)?;
     let mut runner = Runner { bench: open(&plan)?, plan: &plan };
     for step in &plan.steps {
-        say(&Answer::Begun(*step))?;
+        report(&Answer::Begun(*step))?;
         let outcome = runner.step(step).or_else(|_| {
-            // Whatever an overload left in queues, or something else did to this machine, may be
-            // over in a moment.
-            std::thread::sleep(PAUSE);
+            // An overload of queues, or of this machine, may be over in a moment.
+            sleep(PAUSE);
             runner.step(step)
         });
-        say(&match outcome {
-            Ok(outcome) => Answer::Done(outcome.map(Box::new)),
-            Err(error) => Answer::Failed(format!("{error:#}")),
+        report(&match outcome {
+            Ok(outcome) => Answer::Done(*step, outcome.map(Box::new)),
+            Err(error) => Answer::Failed(*step, format!("{error:#}")),
         })?;
     }
     if let Some(bench) = runner.bench {
-        // The server ends next: what it did not confirm ends with it.
+        // Unconfirmed allocations end with the server.
         let _unconfirmed = bench.close();
     }
     Ok(())
 }
 
-fn say(answer: &Answer) -> Result<()> {
+fn report(answer: &Answer) -> Result<()> {
     let line = serde_json::to_string(answer).context("an answer as JSON")?;
     let mut out = stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("standard output")
 }
 
-/// Asks for a STUN Binding until there is an answer.
-fn wait_until_it_answers(server: SocketAddr) -> Result<()> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("opening a socket")?;
-    socket.connect(server).context("the way to the server")?;
-    socket.set_read_timeout(Some(ANSWER)).context("a socket's patience")?;
+/// Waits until the server accepts connections, or answers a STUN Binding over UDP.
+fn wait_for(plan: &Plan) -> Result<()> {
+    let (server, begun) = (plan.server, Instant::now());
+    let answers = || {
+        if plan.transport.is_stream() {
+            return TcpStream::connect_timeout(&server, START_MAX).is_ok();
+        }
+        answers_binding(server).unwrap_or(false)
+    };
+    while !answers() {
+        ensure!(
+            begun.elapsed() < START_MAX,
+            "in {START_MAX:?} after its start the server did not answer at {server}"
+        );
+        sleep(ANSWER);
+    }
+    Ok(())
+}
+
+fn answers_binding(server: SocketAddr) -> Result<bool> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(ANSWER))?;
     let mut request = [0; 20];
     let id = TransactionId(random_bytes());
     let builder = MessageBuilder::new(&mut request, Class::Request, Method::BINDING, id);
-    builder.finish().context("a Binding request is 20 bytes")?;
-    let begun = Instant::now();
-    let mut answer = [0; 1500];
-    while begun.elapsed() < START_MAX {
-        // Nobody listens yet: the kernel says so at the next call.
-        if socket.send(&request).is_err() {
-            std::thread::sleep(ANSWER);
-            continue;
-        }
-        match socket.recv(&mut answer) {
-            Ok(_) => return Ok(()),
-            Err(_) => std::thread::sleep(ANSWER),
-        }
-    }
-    bail!("in {START_MAX:?} after its start the server did not answer a STUN Binding at {server}")
-}
-
-/// Connects until somebody takes the connection.
-fn wait_until_it_listens(server: SocketAddr) -> Result<()> {
-    let begun = Instant::now();
-    while begun.elapsed() < START_MAX {
-        if TcpStream::connect_timeout(&server, START_MAX).is_ok() {
-            return Ok(());
-        }
-        std::thread::sleep(ANSWER);
-    }
-    bail!("in {START_MAX:?} after its start the server did not listen for connections at {server}")
+    builder.finish().context("a Binding request")?;
+    socket.send(&request)?;
+    Ok(socket.recv(&mut [0; 1500]).is_ok())
 }
 
 fn open(plan: &Plan) -> Result<Option<Bench>> {
@@ -126,18 +114,15 @@ fn open(plan: &Plan) -> Result<Option<Bench>> {
     if sessions == 0 {
         return Ok(None);
     }
+    let options = session_options(plan, sessions)?;
     let options = BenchOptions {
-        sessions: SessionOptions {
-            sessions,
-            receive_buffer: RECEIVE_BUFFER,
-            ..session_options(plan)
-        },
+        sessions: SessionOptions { receive_buffer: RECEIVE_BUFFER, ..options },
         senders: plan.threads,
         receivers: plan.threads,
         watched: plan.watched.clone(),
         quiet: true,
     };
-    // Before the sessions: a link that cannot be used is told at once.
+    // Before the sessions: an unusable link is reported at once.
     let ends = match plan.backend {
         Backend::Sockets => None,
         Backend::Frames => Some(FrameEnds::open(&plan.interface, End::Client, plan.threads)?),
@@ -149,11 +134,9 @@ fn open(plan: &Plan) -> Result<Option<Bench>> {
     Ok(Some(bench))
 }
 
-fn session_options(plan: &Plan) -> SessionOptions {
-    SessionOptions {
-        transport: plan.transport,
-        ..SessionOptions::new(plan.server, plan.login.login(), plan.peer)
-    }
+fn session_options(plan: &Plan, sessions: u32) -> Result<SessionOptions> {
+    let options = SessionOptions::new(plan.server, plan.login.login()?, plan.peer);
+    Ok(SessionOptions { transport: plan.transport, sessions, ..options })
 }
 
 struct Runner<'p> {
@@ -164,45 +147,48 @@ struct Runner<'p> {
 impl Runner<'_> {
     fn step(&mut self, step: &Step) -> Result<Option<Outcome>> {
         match (step.cell, step.task) {
-            (cell @ Cell::Traffic { .. }, task) => self.traffic(cell, task),
+            (Cell::Traffic { shape, flows, direction, size }, task) => {
+                let (warm_up, duration) = (self.plan.times.warm_up, self.plan.times.measured);
+                let rate = None;
+                let spec = TrafficSpec { shape, direction, size, rate, warm_up, duration };
+                self.traffic(spec, flows, task)
+            }
             (Cell::Allocations, Task::Most { .. }) => self.allocations(None).map(Some),
             (Cell::Allocations, Task::CommonRate(rate)) => self.allocations(Some(rate)).map(Some),
-            (Cell::Footprint, Task::Memory) => self.footprint().map(Some),
-            (Cell::Allocations | Cell::Footprint, Task::WarmUp) => Ok(None),
-            (Cell::Allocations, Task::Memory)
-            | (Cell::Footprint, Task::Most { .. } | Task::CommonRate(_)) => {
-                bail!("{} is not measured by {}", step.cell, step.task.name())
+            (Cell::Footprint, Task::Memory) => {
+                let sessions = session_options(self.plan, FOOTPRINT)?;
+                let pid = self.plan.watched.process;
+                let spec = FootprintSpec { sessions, pid, channels: false };
+                Ok(Some(Outcome::Footprint(footprint::measure(&spec)?)))
+            }
+            (Cell::Allocations | Cell::Footprint, task) => {
+                bail!("{} is not measured by {}", step.cell, task.name())
             }
         }
     }
 
-    fn traffic(&mut self, cell: Cell, task: Task) -> Result<Option<Outcome>> {
-        let Cell::Traffic { shape, flows, direction, size } = cell else {
-            bail!("{cell} is no traffic");
-        };
+    fn traffic(&mut self, spec: TrafficSpec, flows: u32, task: Task) -> Result<Option<Outcome>> {
         let bench = self.bench.as_mut().context("there are no sessions")?;
-        let (times, backend) = (self.plan.times, self.plan.backend);
-        let (warm_up, duration) = (times.warm_up, times.measured);
-        let traffic = TrafficSpec { shape, direction, size, rate: None, warm_up, duration };
+        let backend = self.plan.backend;
         match task {
             Task::WarmUp => {
-                let rate = Some(WARM_UP_RATE);
                 let (warm_up, duration) = (Duration::ZERO, WARM_UP);
-                let spec = TrafficSpec { rate, warm_up, duration, ..traffic };
-                bench.run(&spec, flows, backend)?;
+                let rate = Some(WARM_UP_RATE);
+                bench.run(&TrafficSpec { rate, warm_up, duration, ..spec }, flows, backend)?;
                 Ok(None)
             }
             Task::Most { near } => {
                 let is_stream = self.plan.transport.is_stream();
                 let loss_max = if is_stream { STREAM_LOSS_MAX } else { LOSS_MAX };
-                let spec = FindMaxSpec { traffic, loss_max, step: times.attempt, near };
+                let step = self.plan.times.attempt;
+                let spec = FindMaxSpec { traffic: spec, loss_max, step, near };
                 Ok(Some(Outcome::FindMax(bench.find_max(&spec, flows, backend)?)))
             }
             Task::CommonRate(rate) => {
-                let spec = TrafficSpec { rate: Some(rate), ..traffic };
+                let spec = TrafficSpec { rate: Some(rate), ..spec };
                 Ok(Some(Outcome::Traffic(bench.run(&spec, flows, backend)?)))
             }
-            Task::Memory => bail!("{cell} is not measured by its memory"),
+            Task::Memory => bail!("packets are not measured by their memory"),
         }
     }
 
@@ -212,7 +198,7 @@ impl Runner<'_> {
             server: self.plan.server,
             transport: self.plan.transport,
             local: None,
-            login: Some(self.plan.login.login()),
+            login: Some(self.plan.login.login()?),
             family: IpFamily::V4,
             in_flight: IN_FLIGHT,
             threads: u32::try_from(self.plan.threads).context("threads")?,
@@ -223,11 +209,5 @@ impl Runner<'_> {
         let requests = requests::run(&spec, &self.plan.watched)?;
         ensure!(requests.succeeded > 0, "no allocation succeeded: {:?}", requests.failed);
         Ok(Outcome::Requests(requests))
-    }
-
-    fn footprint(&self) -> Result<Outcome> {
-        let sessions = SessionOptions { sessions: FOOTPRINT, ..session_options(self.plan) };
-        let spec = FootprintSpec { sessions, pid: self.plan.watched.process, channels: false };
-        footprint::measure(&spec).map(Outcome::Footprint)
     }
 }

@@ -1,8 +1,7 @@
-//! A thread that soaks up what is left of a core, and counts how much that was.
+//! A thread of the lowest priority that counts the idle time of a core.
 //!
-//! It works in blocks of a fixed amount: a chain of multiplications, each waiting for the one
-//! before, in registers alone. Such a block takes the same time whatever is in the caches, and
-//! nearly the same when the other thread of a physical core is at work.
+//! It works in blocks of a fixed amount: a chain of dependent multiplications in registers. The time of a
+//! block does not depend on caches, and hardly on the other thread of a physical core.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -23,7 +22,7 @@ const BLOCK: u64 = 1024;
 /// Time of its own that each window of the calibration has. Cores change their pace from one
 /// millisecond to the next by some parts of 100: shorter windows would find a pace that never lasts.
 const WINDOW: Duration = Duration::from_millis(50);
-/// How long the calibration looks for a better window.
+/// Time of the calibration.
 const CALIBRATION: Duration = Duration::from_millis(500);
 /// On a core that others keep full the thread gets a few parts of 1000, and a window would take
 /// long: after this time a short one must do.
@@ -63,7 +62,7 @@ pub(super) fn start(core: usize) -> anyhow::Result<Starting> {
     let run = move || match settle(core) {
         Ok(()) => {
             let rate = known_rate(core).unwrap_or_else(|| calibrate(core, &theirs));
-            // Nobody listens where another meter could not be started; then `stop` is set.
+            // The receiver is gone where another meter failed to start; then `stop` is set.
             drop(tell.send(Ok(rate)));
             while !theirs.stop.load(Relaxed) {
                 count_block(&theirs);
@@ -98,7 +97,7 @@ impl IdleMeter {
         self.shared.blocks.load(Relaxed)
     }
 
-    /// Blocks that get done per second on a core that nobody else uses.
+    /// Blocks per second on an idle core.
     pub(super) fn rate(&self) -> f64 {
         self.rate
     }
@@ -124,9 +123,8 @@ fn known_rate(core: usize) -> Option<f64> {
     RATES.lock().unwrap_or_else(PoisonError::into_inner).get(&core).copied()
 }
 
-/// Blocks per second: those of the best window. Windows are of the thread's own time, so that the
-/// core need not be free; what others do to it otherwise (interrupts) makes windows worse, never
-/// better.
+/// Blocks per second in the best window. Windows are of the thread's CPU time, so that the core need not
+/// be idle; other influences (interrupts) only make windows worse.
 fn calibrate(core: usize, shared: &Shared) -> f64 {
     let begun = Instant::now();
     let mut best = 0.0_f64;
@@ -150,7 +148,7 @@ fn calibrate(core: usize, shared: &Shared) -> f64 {
     best
 }
 
-// One piece of machine code for the calibration and for what is compared to it.
+// One piece of machine code for the calibration and for the measurement.
 #[inline(never)]
 fn count_block(shared: &Shared) {
     let mut value = black_box(1_u64);
@@ -168,11 +166,10 @@ const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
 /// Starts a thread outside the scheduler's groups of sessions.
 ///
-/// Linux may give all processes of one terminal session their share of a core together. Who only
-/// takes what nobody wants then does so within the session, and shares the core equally with those
-/// outside: with the kernel's own threads, which take packets from network cards. So the grouping
-/// is off for the moment in which the thread is made. Without the privilege to do so the thread is
-/// made within the session, where it yields to the session's processes alone.
+/// Linux may schedule all processes of a terminal session as one group. A SCHED_IDLE thread then yields
+/// only within the session, and shares the core equally with threads outside, such as the kernel's that
+/// receive packets. So the grouping is off while the thread is created. Without the privilege to switch
+/// it off, the thread yields to the session's processes alone.
 fn outside_autogroups<T>(make: impl FnOnce() -> T) -> T {
     let switch = File::options().write(true).open(AUTOGROUP);
     // Locked, lest of two processes that do this the second finds it off and leaves it so.

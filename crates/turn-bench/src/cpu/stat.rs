@@ -1,4 +1,4 @@
-//! What `/proc/stat` says of one core.
+//! Shares of a core's time by `/proc/stat`.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ impl Ticks {
         let mut next = || fields.next()?.ok();
         let (user, nice, system, idle) = (next()?, next()?, next()?, next()?);
         let (iowait, irq, softirq, steal) = (next()?, next()?, next()?, next()?);
-        // The idle_meter is a nice one: what it had, nobody wanted.
+        // The idle meter's time is accounted as nice.
         Some(Self([user, system, softirq, irq, steal, idle + iowait + nice]))
     }
 

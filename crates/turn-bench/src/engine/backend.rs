@@ -1,5 +1,4 @@
-//! The two halves of an end of the traffic: what makes packets, and what counts them. Sockets are
-//! one way to do it, frames another; the course of a run is the same for both.
+//! Traits of a backend: a source that sends packets and a sink that counts them, by sockets or by frames.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -10,7 +9,7 @@ use stun_wire::ChannelNumber;
 use crate::engine::plan::Plan;
 use crate::engine::tally::Tally;
 
-/// Where the packets of a flow come from and go to.
+/// Source and destination of a flow's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The number of the flow.
@@ -24,21 +23,21 @@ pub struct Target {
     pub channel: Option<ChannelNumber>,
 }
 
-/// What a source did within the measured time, in packets.
+/// Packets of a source within the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// The kernel took them.
+    /// Taken by the kernel.
     pub sent: u64,
-    /// The kernel did not.
+    /// Refused by the kernel.
     pub refused: u64,
-    /// The schedule had so many; 0 where the rate is not bounded.
+    /// Scheduled; 0 where the rate is unlimited.
     pub scheduled: u64,
-    /// Of those scheduled: left out, because the source was late.
+    /// Scheduled and skipped, because the source was late.
     pub missed: u64,
 }
 
 impl Sent {
-    /// Adds what another did.
+    /// Adds the packets of another source.
     pub const fn add(&mut self, other: &Self) {
         self.sent += other.sent;
         self.refused += other.refused;
@@ -47,7 +46,7 @@ impl Sent {
     }
 }
 
-/// What a source shares with whoever watches it.
+/// State shared between a source and its observer.
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge<'a> {
     /// Counts up with every packet sent, whether it is of the measured time or not.
@@ -57,7 +56,7 @@ pub struct Gauge<'a> {
 }
 
 impl Gauge<'_> {
-    /// Whether the run is to end now.
+    /// Returns `true` when the run has to end now.
     #[must_use]
     pub fn halted(&self) -> bool {
         self.halt.load(Relaxed)
@@ -69,11 +68,11 @@ pub trait Source: Send {
     /// Sends by the plan until its end, or until halted. Sequence numbers of each flow begin at 0.
     ///
     /// # Errors
-    /// Only what makes the whole run worthless; packets that the kernel refuses are counted.
+    /// Only failures that invalidate the run; refused packets are counted.
     fn run(&mut self, plan: &Plan, gauge: Gauge<'_>) -> Result<Sent>;
 }
 
-/// Counts the packets of runs; at the peer it also sends back those that are to be echoed.
+/// Counts the packets of runs; at the peer it also echoes packets.
 pub trait Sink: Send + Sync {
     /// Packets of this run may come from now on, before it is known when it begins.
     ///
@@ -88,22 +87,21 @@ pub trait Sink: Send + Sync {
     /// When packets that should have counted came before this was known.
     fn begin(&self, plan: &Plan, one_clock: bool) -> Result<()>;
 
-    /// What was counted so far of the run that began last.
+    /// Counts so far of the last run.
     ///
     /// # Errors
     /// When the counters cannot be read.
     fn tally(&self) -> Result<Tally>;
 }
 
-/// Both halves of an end, where they are not sockets.
+/// Source and sink of an end without sockets.
 pub trait Ends: Send + Sync {
-    /// What makes the packets of these flows, one for each thread that is to do it.
+    /// Sources of these flows, one for each sending thread.
     ///
     /// # Errors
     /// When it cannot make such packets.
     fn sources(&self, plan: &Plan, targets: &[Target]) -> Result<Vec<Box<dyn Source>>>;
 
-    /// What counts packets, and at the peer echoes them, before a socket sees them. Sockets count
-    /// what it lets pass.
+    /// The sink, which sees packets before the sockets. Sockets count the packets that it passes.
     fn sink(&self) -> &dyn Sink;
 }

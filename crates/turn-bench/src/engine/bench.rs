@@ -29,11 +29,11 @@ const SIZE_MAX: u16 = 1400;
 /// The longest run that a peer is asked for, warm-up and all.
 const RUN_SECONDS_MAX: u64 = 24 * 3600;
 
-/// Words of the peer that wait to be heard: two for each flow that is greeted at a time, with much
-/// to spare. Beyond it they are lost, and asked for again.
+/// Capacity for messages of the peer: two for each flow in a handshake, with room to spare. Beyond it they
+/// are lost, and requested again.
 const WORDS: usize = 1024;
 
-/// What is opened once, for many runs.
+/// Options of a bench, for many runs.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// The sessions: one flow each.
@@ -42,9 +42,9 @@ pub struct BenchOptions {
     pub senders: usize,
     /// Threads that receive, 1 or more.
     pub receivers: usize,
-    /// What is watched during each run.
+    /// Cores and process to watch during each run.
     pub watched: Watched,
-    /// Whether nothing is said on standard error while a run goes on.
+    /// Hides progress on standard error.
     pub quiet: bool,
 }
 
@@ -66,10 +66,10 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Logs the sessions in and puts meters on what is to be watched.
+    /// Opens the sessions and starts the meters.
     ///
     /// # Errors
-    /// What the server said to a session; a core or a process that cannot be watched.
+    /// The server's refusal of a session; a core or a process that cannot be watched.
     pub fn open(options: &BenchOptions) -> Result<Self> {
         ensure!(options.sessions.sessions > 0, "without sessions there is nothing to measure");
         // All that can fail without a server comes first.
@@ -103,12 +103,12 @@ impl Bench {
         })
     }
 
-    /// Gives the bench what makes and counts frames, for runs with that backend.
+    /// Adds a backend for frames.
     pub fn with_frames(&mut self, ends: Box<dyn Ends>) {
         self.ends = Some(ends);
     }
 
-    /// How many sessions are open.
+    /// Number of open sessions.
     #[must_use]
     pub fn sessions(&self) -> u32 {
         u32::try_from(self.tokens.len()).unwrap_or(u32::MAX)
@@ -178,7 +178,7 @@ impl Bench {
                 .go()
             });
             halt.store(true, Relaxed);
-            // What a receiver failed of is the cause of whatever else went wrong.
+            // A receiver's failure is the cause of others.
             for thread in receiving {
                 thread.join().unwrap_or_else(|_| Err(anyhow!("a receiver panicked")))?;
             }
@@ -189,7 +189,7 @@ impl Bench {
         Ok(traffic)
     }
 
-    /// Gives the allocations back, and returns how many the server did not confirm.
+    /// Releases the allocations, and returns how many releases the server did not confirm.
     pub fn close(self) -> usize {
         session::close(self.receivers.into_iter().flat_map(Receiver::into_sessions).collect())
     }

@@ -1,4 +1,4 @@
-//! What clients send packets by: UDP sockets, or connections.
+//! Sources of clients: UDP sockets, or connections.
 
 use anyhow::Result;
 use client_driver::Wire;

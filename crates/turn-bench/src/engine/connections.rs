@@ -1,8 +1,8 @@
-//! Packets by connections: what is due of one flow is one write of a stream, and in TLS one record; over DTLS
+//! Packets by connections: the due bursts of a flow are one write of a stream, in TLS one record; over DTLS
 //! flows take turns with every burst, and each packet is a datagram.
 //!
-//! A connection that is full takes nothing: those packets are counted as refused, like datagrams that
-//! find a queue full, and are not sent later. Media that is late is of no use.
+//! Packets for a full connection are refused, like datagrams for a full queue, and not sent later: late
+//! media is of no use.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -18,22 +18,22 @@ use crate::engine::plan::Plan;
 use crate::engine::source::sleep_until;
 use crate::packet::{HEADER, Header};
 
-/// Bursts taken off the schedule at once: what became due of a stream since its last turn goes together.
+/// Bursts taken off the schedule at once: the due bursts of a stream are sent together.
 const BURSTS_PER_LOOK: u64 = 1024;
 
 /// The same where there is no schedule, and for datagrams.
 const BURSTS_FLAT_OUT: u64 = 16;
 
-/// The most bytes of a write that holds more than one burst: what one record of TLS takes.
+/// Most bytes of a write of several bursts: one TLS record.
 const WRITE_MAX: usize = 16 * 1024;
 
 /// Sends each flow by a connection of its own.
 #[derive(Debug)]
 pub(crate) struct ConnectionSource {
     ways: Vec<Way>,
-    /// How many of the flows, from the first, take part in the next run.
+    /// Number of flows, from the first, in the next run.
     active: usize,
-    /// Whether each packet is a datagram.
+    /// Each packet is a datagram.
     datagrams: bool,
     /// Messages of one write.
     messages: Vec<u8>,
@@ -47,7 +47,7 @@ struct Way {
     sequence: u32,
 }
 
-/// What became of a flow's turn, in packets.
+/// Packets of a flow's turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     at: u64,
@@ -80,7 +80,7 @@ impl ConnectionSource {
         let Self { ways, messages, .. } = self;
         messages.clear();
         append(messages, ways[index].target, payload, 0);
-        // A broken connection is told by who receives from it; what it did not take is asked again.
+        // A broken connection is reported by its receiver, and lost queries are repeated.
         let _ = ways[index].connection.lock().send(messages);
     }
 
@@ -149,7 +149,7 @@ impl Source for ConnectionSource {
             };
             let mut blocked = false;
             for place in 0..bursts.min(active) {
-                // Every flow's part of what is due, those that are first in turn one more.
+                // The flow's share of the due bursts; the first in turn have one more.
                 let part = (bursts - place).div_ceil(active);
                 let turn = self.turn(((next + place) % active) as usize, part, plan)?;
                 (0..part).for_each(|_| pacer.sent());
@@ -162,7 +162,7 @@ impl Source for ConnectionSource {
             }
             next = (next + bursts) % active;
             if blocked && plan.spec.rate.is_none() {
-                // It drains while somebody else works.
+                // It drains while other threads work.
                 thread::yield_now();
             }
         }
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn messages_are_padded_and_their_length_is_not() {
-        let nobody = "127.0.0.1:9".parse().unwrap();
+        let unused = "127.0.0.1:9".parse().unwrap();
         let channel = ChannelNumber::new(0x4001);
-        let target = Target { flow: 0, from: nobody, to: nobody, channel };
+        let target = Target { flow: 0, from: unused, to: unused, channel };
         let mut messages = Vec::new();
         for zeros in 0..4 {
             messages.clear();

@@ -83,7 +83,7 @@ pub(crate) enum Refusal {
 /// Packets sent and received by the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// Whether all packets that the peer had to send are sent.
+    /// All packets that the peer had to send are sent.
     pub(crate) done: bool,
     /// Packets received, or sent where the peer sends, since the begin of the run: for progress.
     pub(crate) so_far: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Report {
 }
 
 impl Body {
-    /// Whether the load sends it.
+    /// Returns `true` for messages of the load.
     pub(crate) const fn is_request(&self) -> bool {
         matches!(self, Self::Hello { .. } | Self::Start { .. } | Self::Query { .. } | Self::Stop)
     }
@@ -135,7 +135,7 @@ impl Message {
         postcard::from_bytes(fields).ok()
     }
 
-    /// Whether a payload is one of ours and no packet of a run.
+    /// Returns `true` for a payload of this tool that is no packet of a run.
     #[must_use]
     pub(crate) fn is_one(payload: &[u8]) -> bool {
         let kind = payload.strip_prefix(&MAGIC).and_then(<[u8]>::first);

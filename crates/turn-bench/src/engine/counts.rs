@@ -1,4 +1,4 @@
-//! What the receiving threads of one end count, each for itself, and the sum of it.
+//! Counters of the receiving threads of one end, and their sum.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,8 +8,8 @@ use crate::engine::backend::Sink;
 use crate::engine::plan::Plan;
 use crate::engine::tally::{Count, Tally};
 
-/// One thread's counters, on cache lines of their own. The lock is taken once per received
-/// message, by nobody else but who asks for the sum.
+/// One thread's counters, on cache lines of their own. The thread takes the lock once per received
+/// message; otherwise only the sum does.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Place(Mutex<Count>);
@@ -21,13 +21,13 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Counters for so many threads.
+    /// Counters for `threads`.
     #[must_use]
     pub(crate) fn new(threads: usize) -> Self {
         Self { places: (0..threads).map(|_| Place::default()).collect() }
     }
 
-    /// Those of one thread. A thread that panicked while it had them left whole numbers behind.
+    /// The counters of one thread. They are whole after a panic of that thread.
     ///
     /// # Panics
     /// Like slice indexing.

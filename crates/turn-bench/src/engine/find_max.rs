@@ -1,9 +1,8 @@
-//! The highest rate that is delivered: found by short runs, shown by a long one.
+//! The highest rate that is delivered: found by short runs, confirmed by a long one.
 //!
-//! A run that sends all it can says how much arrives of too much. That is a place to begin at, not
-//! the answer: an overloaded server may deliver less than one that has just enough to do. So the
-//! answer is the highest rate of which nearly nothing was lost, between one that passed and one
-//! that did not.
+//! A run at unlimited rate is a begin, not the answer: an overloaded server may deliver less than at its
+//! limit. The answer is the highest rate with nearly no loss, between a rate that passed and one that
+//! failed.
 
 use std::time::Duration;
 
@@ -16,30 +15,28 @@ use crate::traffic::{Backend, TrafficSpec};
 /// Warm-up of a try: queues are full, or empty, by then.
 const WARM_UP: Duration = Duration::from_millis(100);
 
-/// The largest step up from a rate that passed: what an overloaded server delivers is seldom far
-/// from what it can. And the step down while none passed, where it is.
+/// The largest step up from a rate that passed: an overloaded server seldom delivers far less than its
+/// limit. And the step down while none passed.
 const UP: f64 = 1.25;
 const DOWN: f64 = 0.5;
 
-/// The first rate tried is at least this part of all that can be sent, however little of that
-/// arrived.
+/// The first rate is at least this share of the unlimited rate, however little of it arrived.
 const FIRST: f64 = 0.25;
 
-/// The search ends when the rates that passed and failed are this near: two searches do not agree
-/// better.
+/// The search ends when the rates that passed and failed are within this ratio, the repeatability of a
+/// search.
 const NEAR: f64 = 1.05;
 
-/// From a rate near the answer to the next, up or down; the square of it to the next but one, and
-/// so on.
+/// Step from an initial guess, up or down; squared with each further one.
 const STEP: f64 = 1.05;
 
-/// The largest of these steps: what is far beyond a server keeps it busy for long.
+/// The largest of these steps: a flooded server recovers slowly.
 const STEP_MAX: f64 = 1.6;
 
-/// Tries of one rate; one that passes is enough, since whatever disturbs a run makes it worse.
+/// Tries of one rate; one that passes is enough, since disturbances only make a run worse.
 const TRIES: u32 = 2;
 
-/// Rates tried in one search; each halves what is left, so that it ends long before.
+/// Rates tried in one search; each halves the range, so that it ends long before.
 const RATES_MAX: u32 = 24;
 
 /// Lower rates tried when the confirming run fails, each lower by this.
@@ -49,27 +46,25 @@ const RETREAT: f64 = 0.95;
 /// The lowest rate tried, in packets per second.
 const RATE_MIN: f64 = 100.0;
 
-/// Over streams nothing is lost before all queues are full, and they are long. So a rate is not kept
-/// either where the clients were held back by more than this part of what they had to send, or where
-/// one packet in ten was under way for longer than this: then queues grow.
+/// Over streams nothing is lost before all queues are full, and they are long. So a rate also fails when
+/// more than this share of the packets was held back, or when p90 of the latency exceeds this: then queues
+/// grow.
 const HELD_BACK_MAX: f64 = 0.001;
 const LATE_NANOS: u64 = 10_000_000;
 
-/// A generator that leaves out more of its schedule than this did not offer the rate.
+/// A sender that skips more of its schedule than this did not offer the rate.
 const BEHIND_MAX: f64 = 0.02;
 
-/// What is searched, and how.
+/// Parameters of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FindMaxSpec {
-    /// Which packets. The rate is not looked at; warm-up and duration are those of the run that
-    /// confirms.
+    /// The packets. Their rate is ignored; warm-up and duration are of the confirming run.
     pub traffic: TrafficSpec,
-    /// The part of the packets that may be lost, 0 to 1.
+    /// Acceptable share of lost packets, 0 to 1.
     pub loss_max: f64,
-    /// How long each try measures.
+    /// Measured time of each try.
     pub step: Duration,
-    /// A rate in packets per second near which the answer is, from an earlier search: it takes
-    /// fewer runs then.
+    /// Result of an earlier search, in packets per second: then fewer runs are needed.
     pub near: Option<u32>,
 }
 
@@ -88,7 +83,7 @@ impl Bench {
     }
 }
 
-/// The search, over whatever runs traffic.
+/// The search, over any function that runs packets.
 fn search(spec: &FindMaxSpec, run: impl FnMut(&TrafficSpec) -> Result<Traffic>) -> Result<FindMax> {
     let mut search = Search { spec, run, points: Vec::new(), limit: Limit::Server };
     let rate = match spec.near {
@@ -117,7 +112,7 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
         }
         let delivered = flat_out.delivered_per_second();
         let (mut passed, mut failed, mut rate) = if flat_out.transport.is_stream() {
-            // It took no more than went: what can be offered was not seen.
+            // Backpressure hid the rate that can be offered.
             (None, f64::INFINITY, delivered.max(RATE_MIN))
         } else {
             let offered = offered(&flat_out);
@@ -128,7 +123,7 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
                 Tried::Passed => passed = Some(rate),
                 Tried::Failed => failed = rate,
                 Tried::NotOffered(offered) => {
-                    // As fast as it can be asked in this shape, and nothing was lost.
+                    // The sender's limit in this shape, and nothing was lost.
                     self.limit = Limit::Generator;
                     return Ok(passed.unwrap_or(0.0).max(offered));
                 }
@@ -143,7 +138,7 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
         Ok(passed.unwrap_or(RATE_MIN))
     }
 
-    /// The highest rate that passed, looked for around one that is near it.
+    /// The highest rate that passed, from an initial guess.
     fn bracket_near(&mut self, near: f64) -> Result<f64> {
         let (mut passed, mut failed) = (None, None);
         let (mut rate, mut step) = (near.max(RATE_MIN), STEP);
@@ -154,7 +149,7 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
                     self.limit = Limit::Server;
                     failed = Some(rate);
                 }
-                // What cannot be asked is a bound from above as well; a little less can be.
+                // A rate that cannot be offered is an upper bound as well.
                 Tried::NotOffered(_) if passed.is_some() => {
                     self.limit = Limit::Generator;
                     failed = Some(rate);
@@ -212,7 +207,7 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
         Ok(traffic)
     }
 
-    /// The long run, at this rate or a little below where it turns out too high to be kept.
+    /// The long run, at this rate or a little below it.
     fn confirm(&mut self, rate: f64) -> Result<Traffic> {
         let mut rate = rate.max(1.0);
         let mut best: Option<Traffic> = None;
@@ -248,12 +243,12 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
 enum Tried {
     Passed,
     Failed,
-    /// Nothing was lost, but this lower rate is all that was offered.
+    /// Nothing was lost, but only this lower rate was offered.
     NotOffered(f64),
 }
 
-/// Whether a stream's queues were growing. Without latencies (the two ends have different clocks) only
-/// what was held back tells.
+/// Returns `true` when a stream's queues were growing. Without latencies (different clocks) only
+/// backpressure shows it.
 fn is_late(traffic: &Traffic) -> bool {
     traffic.transport.is_stream() && traffic.latency.is_some_and(|latency| latency.p90 > LATE_NANOS)
 }

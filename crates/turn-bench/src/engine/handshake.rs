@@ -1,4 +1,4 @@
-//! Making every flow known to the peer, and seeing every flow work, before a run.
+//! Registration of every flow with the peer before a run, which also tests every flow.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,21 +12,21 @@ use crate::engine::client::ClientSource;
 use crate::engine::control::{Body, Message, Refusal};
 use crate::engine::receiver::Word;
 
-/// Flows that are greeted at the same time: no server's socket overflows by so few.
+/// Concurrent handshakes: too few to overflow a server's socket.
 const IN_FLIGHT: usize = 128;
 
-/// When an answer is taken for lost.
+/// Time after which an answer is lost.
 const REPEAT: Duration = Duration::from_millis(250);
 
-/// How often one flow is greeted in vain before the peer is taken for absent: 3 s. Over a stream 15 s:
-/// what an earlier run sent too much goes before it.
+/// Hellos of one flow without an answer until the peer counts as absent: 3 s. Over a stream 15 s: queued
+/// packets of an earlier run precede them.
 pub(crate) const TRIES: u32 = 12;
 pub(crate) const STREAM_TRIES: u32 = 60;
 
-/// How long to wait for a word before it is looked whether to repeat one.
+/// Wait for a message before repetitions are checked.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is needed to greet.
+/// State of the handshakes of a run.
 pub(crate) struct Handshake<'a> {
     pub(crate) run: u32,
     /// The flows, each with the source of its number modulo their count.
@@ -37,7 +37,7 @@ pub(crate) struct Handshake<'a> {
     /// Set when a receiver failed.
     pub(crate) halt: &'a AtomicBool,
     pub(crate) peer: SocketAddr,
-    /// How often one flow is greeted in vain before the peer is taken for absent.
+    /// Hellos of one flow until the peer counts as absent.
     pub(crate) tries: u32,
 }
 
@@ -49,10 +49,10 @@ struct Waiting {
 }
 
 impl Handshake<'_> {
-    /// Greets flows 0 to `flows` and returns when all are welcome.
+    /// Registers flows 0 to `flows`.
     ///
     /// # Errors
-    /// Flows that the peer does not hear or that do not hear the peer; a peer that refuses.
+    /// Flows without an answer; a peer that refuses.
     pub(crate) fn greet(mut self, flows: u32) -> Result<()> {
         let mut welcome = vec![false; flows as usize];
         let (mut next, mut done) = (0, 0);
@@ -111,7 +111,7 @@ impl Handshake<'_> {
         Ok(())
     }
 
-    /// Whether a flow is welcome by this that was not before.
+    /// Returns `true` when a message registers a flow.
     fn hear(&mut self, from: u32, message: &Message, welcome: &mut [bool]) -> Result<bool> {
         if message.run != self.run || from as usize >= welcome.len() {
             return Ok(false);
@@ -130,14 +130,12 @@ impl Handshake<'_> {
     }
 }
 
-/// What a peer's refusal means.
+/// Text of a peer's refusal.
 pub(crate) fn refusal(reason: Refusal, peer: SocketAddr) -> String {
     let reason = match reason {
-        Refusal::Full => "has as many flows or runs as it may; other loads use it",
-        Refusal::Unknown => {
-            "does not know the run: it was started again meanwhile, or heard nothing"
-        }
-        Refusal::Unable => "cannot do this: the run is longer than a day, or its log tells more",
+        Refusal::Full => "is at its limit of flows or runs: other loads use it",
+        Refusal::Unknown => "does not know the run: it restarted, or received nothing",
+        Refusal::Unable => "cannot execute the run: it is longer than a day, or see the peer's log",
     };
     format!("the peer at {peer} {reason}")
 }

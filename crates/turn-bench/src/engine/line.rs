@@ -1,4 +1,4 @@
-//! Questions to the peer while a run goes on.
+//! Queries to the peer during a run.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,10 +12,10 @@ use crate::engine::control::{Body, Message, Report};
 use crate::engine::handshake::refusal;
 use crate::engine::receiver::Word;
 
-/// When an answer is taken for lost.
+/// Time after which an answer is lost.
 const REPEAT: Duration = Duration::from_millis(50);
 
-/// The flow that questions go by, and where answers come.
+/// The flow of queries and answers.
 pub(crate) struct Line<'a> {
     pub(crate) run: u32,
     /// Of flow 0 alone.
@@ -24,7 +24,7 @@ pub(crate) struct Line<'a> {
     /// Set when a receiver failed.
     pub(crate) halt: &'a AtomicBool,
     pub(crate) peer: SocketAddr,
-    /// How many questions there were.
+    /// Number of queries.
     pub(crate) asked: u32,
 }
 
@@ -33,7 +33,7 @@ impl Line<'_> {
         self.source.send_one(0, &Message { run: self.run, body }.encode());
     }
 
-    /// What the peer said that is of this run, within `patience`.
+    /// The next message of this run, within `patience`.
     ///
     /// # Errors
     /// The peer refuses, or a receiver failed.
@@ -55,7 +55,7 @@ impl Line<'_> {
         }
     }
 
-    /// Asks until there is an answer, or patience ends.
+    /// Repeats a message until there is an answer, for at most `patience`.
     ///
     /// # Errors
     /// As [`Line::hear`].
@@ -81,7 +81,7 @@ impl Line<'_> {
         Ok(None)
     }
 
-    /// Asks what the peer has.
+    /// Queries the peer's counts.
     ///
     /// # Errors
     /// As [`Line::hear`].

@@ -1,11 +1,11 @@
-//! When bursts are due: a schedule that time alone decides, not the server.
+//! The schedule of bursts, kept by the clock, never by the server.
 
 use std::ops::Range;
 
 use crate::engine::plan::{Plan, Window};
 
-/// A sender that was kept from its work this long catches up; what is older it leaves out and
-/// tells. Caught up at once, a longer pause would be a flood that nobody asked for.
+/// A sender that was preempted for up to this long catches up; older bursts are skipped and counted. After
+/// a longer pause, catching up would be a flood.
 const CATCH_UP_NANOS: u64 = 10_000_000;
 
 /// The schedule of one sender: its part of the bursts, at equal distances.
@@ -16,22 +16,22 @@ pub(crate) struct Pacer {
     window: Window,
     /// The number of the next burst.
     next: u64,
-    /// Bursts of the measured time that were left out.
+    /// Skipped bursts of the measured time.
     missed: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Pace {
-    /// As fast as it goes.
+    /// Unlimited.
     Saturating,
     /// `bursts` bursts per `nanos` nanoseconds.
     Steady { bursts: u128, nanos: u128 },
 }
 
-/// What is to be done now.
+/// The next action of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Send so many bursts, at least one.
+    /// Send this number of bursts, at least one.
     Now(u64),
     /// Nothing before this time.
     At(u64),
@@ -51,7 +51,7 @@ impl Pacer {
         Self { pace, begin: plan.begin, window: plan.window, next: 0, missed: 0 }
     }
 
-    /// What is to be done at `now`. Bursts are taken off the schedule by [`sent`](Self::sent).
+    /// The action at `now`. Bursts are taken off the schedule by [`sent`](Self::sent).
     pub(crate) fn due(&mut self, now: u64) -> Due {
         if now >= self.window.end {
             return Due::Over;
@@ -75,8 +75,8 @@ impl Pacer {
         self.next += 1;
     }
 
-    /// Ends the schedule and returns the bursts of the measured time: those that were left out,
-    /// and all that it had. Nothing is scheduled where the rate is not bounded.
+    /// Ends the schedule and returns the bursts of the measured time: skipped, and in all. An unlimited rate
+    /// has no schedule.
     #[must_use]
     pub(crate) fn finish(mut self) -> (u64, u64) {
         let Pace::Steady { .. } = self.pace else { return (0, 0) };
@@ -93,7 +93,7 @@ impl Pacer {
         self.next = bursts.end;
     }
 
-    /// How many bursts are scheduled before `time`.
+    /// Number of bursts scheduled before `time`.
     fn scheduled(&self, time: u64) -> u64 {
         match self.pace {
             Pace::Saturating => 0,
@@ -104,7 +104,7 @@ impl Pacer {
         }
     }
 
-    /// When burst `number` is scheduled.
+    /// Scheduled time of burst `number`.
     fn time_of(&self, number: u64) -> u64 {
         match self.pace {
             Pace::Steady { bursts, nanos } if bursts > 0 => {
@@ -139,8 +139,8 @@ mod tests {
         Plan::new(1, &spec, 10, BEGIN)
     }
 
-    /// Asks every `step` nanoseconds and sends all that is due; returns packets in all, and what
-    /// the schedule says of the measured time.
+    /// Sends all due bursts every `step` nanoseconds; returns the packets in all, and the result of the
+    /// schedule.
     fn drive(plan: &Plan, flows: u32, step: u64) -> (u64, (u64, u64)) {
         let mut pacer = Pacer::new(plan, flows);
         let (mut now, mut bursts) = (plan.begin - MILLI, 0);
@@ -165,7 +165,7 @@ mod tests {
         let plan = plan(Shape::Audio, Some(10_000));
         assert_eq!(drive(&plan, 10, 1000), (11_000, (0, 10_000)));
         assert_eq!(drive(&plan, 3, 1000), (3_300, (0, 3_000)), "three flows of ten");
-        // Late, and caught up: all but what is due when it is looked for the last time.
+        // Late, and caught up, but for bursts due after the last check.
         assert_eq!(drive(&plan, 10, 3 * MILLI), (10_981, (19, 10_000)));
     }
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_too_slow_leaves_out_and_tells() {
+    fn a_slow_sender_skips_and_counts() {
         let plan = plan(Shape::Audio, Some(10_000));
         let mut pacer = Pacer::new(&plan, 10);
         assert_eq!(pacer.due(BEGIN), Due::At(BEGIN + 1), "the first is due just behind the begin");
@@ -184,8 +184,7 @@ mod tests {
         assert_eq!(pacer.due(plan.window.start + 500 * MILLI), Due::Now(100));
         (0..100).for_each(|_| pacer.sent());
         assert_eq!(pacer.due(plan.window.end), Due::Over);
-        // Of 10,000 bursts those of 490 ms and of the last 500 ms; those of the warm-up are no
-        // matter.
+        // Of 10,000 bursts those of 490 ms and of the last 500 ms; the warm-up does not count.
         assert_eq!(pacer.finish(), (9_900, 10_000));
     }
 

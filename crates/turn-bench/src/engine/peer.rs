@@ -1,15 +1,15 @@
-//! The other end of the traffic: takes what is relayed to it, counts it, sends it back, or sends
-//! of its own, as the load says ([`control`](crate::engine::control)).
+//! The peer: counts relayed packets, echoes them, or sends, as the load requests
+//! ([`control`](crate::engine::control)).
 //!
 //! ```text
 //! thread.rs   one socket and one thread: packets in, answers out
-//! runs.rs     what all threads know of a run: its plan, its counts, what sends for it
-//! token.rs    who asks for packets must first show that they arrive there
-//! stats.rs    what the peer itself is doing, once per second
+//! runs.rs     runs shared by all threads: plan, counts, sources
+//! token.rs    proof that an address receives
+//! stats.rs    statistics of the peer, once per second
 //! ```
 //!
-//! It sends to nobody who did not prove to receive there, not longer than the run was to take, and
-//! stops when whoever ordered it falls silent.
+//! It sends only to addresses that proved to receive, no longer than the run, and stops when the load
+//! falls silent.
 
 mod runs;
 mod stats;
@@ -28,33 +28,32 @@ use crate::engine::backend::Ends;
 use runs::Runs;
 use thread::Worker;
 
-/// Receive buffer asked for: bursts of a thousand super-packets wait in it while the thread is off
-/// its core.
+/// Requested receive buffer: room for bursts of a thousand super-packets while the thread is preempted.
 const RECEIVE_BUFFER: usize = 64 << 20;
 
-/// Send buffer asked for: what a device with a long queue holds.
+/// Requested send buffer: a device with a long queue.
 const SEND_BUFFER: usize = 4 << 20;
 
-/// What a peer is to be.
+/// Options of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerOptions {
-    /// Where it receives; port 0 is any free one.
+    /// Listen address; port 0 is any free one.
     pub listen: SocketAddr,
-    /// How many threads, each with a socket of its own, 1 or more.
+    /// Number of threads, each with a socket of its own, 1 or more.
     pub threads: usize,
 }
 
-/// A peer whose sockets are open.
+/// A peer with open sockets.
 pub struct Peer {
     workers: Vec<Worker>,
     runs: Arc<Runs>,
     address: SocketAddr,
-    /// Bytes that each socket can hold, where that is less than was asked for.
+    /// Receive buffer of each socket in bytes, where it is less than requested.
     small_buffer: Option<usize>,
 }
 
 impl Peer {
-    /// Opens the sockets. With `ends`, packets are sent and counted by those where they can.
+    /// Opens the sockets. With `ends`, packets are sent and counted by that backend.
     ///
     /// # Errors
     /// The address is in use or not of this host.
@@ -82,24 +81,23 @@ impl Peer {
         Ok(Self { workers, runs, address, small_buffer })
     }
 
-    /// Where it receives.
+    /// Listen address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Bytes that each socket can hold, where that is less than it should: an operator may raise
-    /// `net.core.rmem_max`, or start the peer with `CAP_NET_ADMIN`.
+    /// Receive buffer of each socket in bytes, where it is too small: raise `net.core.rmem_max`, or start
+    /// the peer with `CAP_NET_ADMIN`.
     #[must_use]
     pub const fn small_buffer(&self) -> Option<usize> {
         self.small_buffer
     }
 
-    /// Serves one run after the other until `halt` is set. With `stats` it says every second on
-    /// standard output what it does.
+    /// Serves runs until `halt` is set. With `stats` it prints statistics every second.
     ///
     /// # Errors
-    /// What the kernel says of sockets that it should not.
+    /// The kernel's, on sockets.
     pub fn serve(self, halt: &AtomicBool, stats: bool) -> Result<()> {
         let Self { workers, runs, .. } = self;
         threads::scope(|scope| {

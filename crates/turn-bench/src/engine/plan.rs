@@ -1,4 +1,4 @@
-//! One run as both ends know it.
+//! The plan of a run, known to both ends.
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::traffic::TrafficSpec;
 
-/// The measured time, by the sender's monotonic clock in nanoseconds. Packets count by the time
-/// they carry, so that those sent and those delivered are the same.
+/// The measured time, by the sender's monotonic clock in nanoseconds. Packets count by the time they
+/// carry, so that sent and delivered packets are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// The first moment that counts.
+    /// Begin, inclusive.
     pub start: u64,
-    /// The first that counts no more.
+    /// End, exclusive.
     pub end: u64,
 }
 
 impl Window {
-    /// Whether a packet sent at this time counts.
+    /// Returns `true` for packets sent at this time that count.
     #[must_use]
     pub const fn contains(&self, sent: u64) -> bool {
         self.start <= sent && sent < self.end
     }
 }
 
-/// What a run is: which packets, of how many flows, and when.
+/// A run: packets, flows, and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Its number, in every packet of it.
+    /// Number of the run, in each of its packets.
     pub run: u32,
-    /// Which packets.
+    /// The packets.
     pub spec: TrafficSpec,
-    /// How many flows, over all threads that send.
+    /// Number of flows, over all sending threads.
     pub flows: u32,
-    /// When the first packet is sent, by the sender's monotonic clock in nanoseconds: the warm-up
-    /// is from here to the window's start.
+    /// Time of the first packet, by the sender's monotonic clock in nanoseconds: the warm-up ends with the
+    /// begin of the window.
     pub begin: u64,
     /// The measured time.
     pub window: Window,

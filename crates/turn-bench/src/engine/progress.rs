@@ -1,5 +1,4 @@
-//! How a run goes, on standard error: one line that changes on a terminal, a line every five
-//! seconds elsewhere.
+//! Progress of a run on standard error: one changing line on a terminal, else a line every five seconds.
 
 use std::io::{IsTerminal as _, stderr};
 use std::time::{Duration, Instant};
@@ -8,10 +7,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::outcome::Latency;
 
-/// From one line to the next where there is no terminal.
+/// Interval of lines without a terminal.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is known at a moment, counted from the begin of the run.
+/// Counts since the begin of the run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Instant,
@@ -20,7 +19,7 @@ pub(crate) struct Sample {
     pub(crate) latency: Option<Latency>,
 }
 
-/// Where it is shown.
+/// Progress display.
 pub(crate) struct Progress {
     place: Place,
     before: Option<Sample>,
@@ -33,7 +32,7 @@ enum Place {
 }
 
 impl Progress {
-    /// Nowhere when quiet.
+    /// A display, or none when quiet.
     pub(crate) fn new(quiet: bool) -> Self {
         let place = match (quiet, stderr().is_terminal()) {
             (true, _) => Place::Nowhere,
@@ -49,12 +48,12 @@ impl Progress {
         Self { place, before: None }
     }
 
-    /// Whether nothing is shown.
+    /// Returns `true` without a display.
     pub(crate) const fn is_off(&self) -> bool {
         matches!(self.place, Place::Nowhere)
     }
 
-    /// Shows what changed since it was shown last, when it is time to.
+    /// Shows the change since the last display, when it is due.
     pub(crate) fn show(&mut self, now: Sample) {
         let Some(before) = &self.before else {
             self.before = Some(now);
@@ -69,7 +68,7 @@ impl Progress {
         self.before = Some(now);
     }
 
-    /// Takes the line off the terminal.
+    /// Clears the line of the terminal.
     pub(crate) fn finish(&mut self) {
         if let Place::Terminal(bar) = &self.place {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! The client's end of what comes back: a thread with its sessions, which it also keeps alive.
+//! Receiving at the clients: a thread with its sessions, which it also keeps alive.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
@@ -16,30 +16,30 @@ use crate::engine::{clock, counts::Counts};
 use crate::packet::Header;
 use crate::session::Session;
 
-/// The longest wait for packets, so that the end of a run is seen soon.
+/// The longest wait for packets: the end of a run is noticed within it.
 const WAIT: Duration = Duration::from_millis(10);
 
-/// How often it is looked whether a session has something to do. Refreshes are begun a minute
-/// before they are needed, and retransmissions wait half a second.
+/// Interval of checks for due refreshes and retransmissions, in nanoseconds. Refreshes begin a minute
+/// early, and retransmissions wait half a second.
 const UPKEEP_NANOS: u64 = 100_000_000;
 
-/// How often a connection is read before the next has its turn.
+/// Reads of a connection per turn.
 const READS: usize = 4;
 
-/// Messages taken from one socket before the next has its turn.
+/// Messages received from a socket per turn.
 const MESSAGES: usize = 32;
 
 /// A message of the peer, and the flow it came by.
 pub(crate) type Word = (u32, Message);
 
-/// Sessions, and how to wait for all of them.
+/// Sessions on one epoll.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     members: Vec<Member>,
     epoll: Epoll,
     events: Events,
     rx: RxBatch,
-    /// For what connections bring.
+    /// Receive buffer of connections.
     buffer: Vec<u8>,
     /// The members, by their place, that are [unread](Member::unread).
     unread: Vec<usize>,
@@ -50,20 +50,20 @@ struct Member {
     flow: u32,
     session: Session,
     seen: Seen,
-    /// Whether it is a connection in which there may be more than was taken.
+    /// It is a connection with possibly unread data.
     unread: bool,
 }
 
-/// What a receiver needs for one run.
+/// Parameters of a receiver for one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Assignment<'a> {
-    /// Its number among the receivers.
+    /// Number of the receiver.
     pub(crate) thread: usize,
-    /// Where it counts.
+    /// Counters.
     pub(crate) counts: &'a Counts,
-    /// Where messages of the peer go. When it is full they are lost, and asked for again.
+    /// Channel for messages of the peer. When it is full they are lost, and requested again.
     pub(crate) words: &'a SyncSender<Word>,
-    /// Set when it is over.
+    /// Set at the end of the run.
     pub(crate) halt: &'a AtomicBool,
 }
 
@@ -87,8 +87,7 @@ impl Receiver {
         self.members.into_iter().map(|member| member.session)
     }
 
-    /// Datagrams that the sockets lost since they were opened. A kernel that does not tell has
-    /// lost none.
+    /// Datagrams dropped by the sockets; 0 where the kernel does not count them.
     pub(crate) fn dropped(&self) -> u64 {
         let dropped = |member: &Member| match &member.session.wire {
             Wire::Udp(socket) => u64::from(socket.dropped().unwrap_or(0)),
@@ -126,7 +125,7 @@ impl Receiver {
                     }
                 }
             }
-            // Each change of a connection is told once: what is left has to be remembered.
+            // Connections are edge-triggered: unread data has to be remembered.
             let mut place = 0;
             while let Some(&index) = unread.get(place) {
                 members[index].unread = members[index].read(buffer, assignment)?;
@@ -144,7 +143,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Does what is due for the sessions.
+    /// Drives sessions that are due.
     fn keep_alive(&mut self, now: Instant) -> Result<()> {
         for Member { session, flow, .. } in &mut self.members {
             if session.next_timeout().is_some_and(|due| due <= now) {
@@ -179,7 +178,7 @@ impl Member {
         if spoken { drive(&mut self.session, self.flow, now) } else { Ok(()) }
     }
 
-    /// Takes what a connection has; whether there may be more.
+    /// Reads a connection; `true` when there may be more.
     fn read(&mut self, buffer: &mut [u8], assignment: Assignment<'_>) -> Result<bool> {
         let Wire::Connection(connection) = &self.session.wire else { return Ok(false) };
         let connection = connection.clone();
@@ -202,7 +201,7 @@ impl Member {
         Ok(more)
     }
 
-    /// Takes a message; whether it was for the client.
+    /// Handles a message; `true` when it was for the client.
     fn hear(
         &mut self,
         message: &[u8],
@@ -253,8 +252,7 @@ impl Member {
 
 fn receive_datagrams(socket: &UdpSocket, event: Event, rx: &mut RxBatch) -> Result<usize> {
     if event.error {
-        // ICMP about packets of the run: those are counted as lost, and a server that is gone
-        // shows when nothing is answered.
+        // ICMP about packets of the run: they count as lost, and a missing server shows by its silence.
         socket.recv_errors(|_| ()).context("the error queue of a socket")?;
     }
     rx.recv(socket).context("receiving from the server")

@@ -1,4 +1,4 @@
-//! The course of one run, once all flows are known to the peer: start, send, wait, ask, add up.
+//! One run with registered flows: start, send, wait, query, add up.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -19,21 +19,20 @@ use crate::engine::tally::Tally;
 use crate::outcome::{Latency, Traffic, Used};
 use crate::traffic::{Backend, Direction, TrafficSpec, Transport};
 
-/// How long packets that were sent last may take to arrive.
+/// Time for the last packets to arrive.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// How long before its first packet a run is announced, at first; doubled each time the answer
-/// comes too late.
+/// Time from the announcement of a run to its first packet; doubled each time the answer is late.
 const LEAD: Duration = Duration::from_millis(50);
 const LEAD_MAX: Duration = Duration::from_secs(2);
 
-/// How long the peer may take to say what it has, once all is over.
+/// Time for the final report of the peer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often the peer is asked while a run goes on: it takes silence for the end.
+/// Interval of queries during a run: the peer takes silence for the end.
 const ASK: Duration = Duration::from_millis(250);
 
-/// What sent, on a cache line of its own.
+/// Packets sent by a source, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Meter(AtomicU64);
@@ -47,14 +46,14 @@ pub(crate) struct Run<'a> {
     pub(crate) transport: Transport,
     pub(crate) sources: &'a mut [ClientSource],
     pub(crate) counts: &'a Counts,
-    /// What sends and counts instead of sockets.
+    /// Backend in place of sockets.
     pub(crate) ends: Option<&'a dyn Ends>,
     pub(crate) clock: ClockId,
     pub(crate) meters: &'a mut Meters,
     pub(crate) progress: Progress,
 }
 
-/// A run whose beginning both ends know.
+/// A run that both ends agreed on.
 #[derive(Clone, Copy)]
 struct Begun {
     plan: Plan,
@@ -64,13 +63,13 @@ struct Begun {
 }
 
 impl Run<'_> {
-    /// Goes through it.
+    /// Executes the run.
     ///
     /// # Errors
     /// A peer that falls silent or refuses, a source that cannot send.
     pub(crate) fn go(mut self) -> Result<Traffic> {
         let result = self.steps();
-        // Whatever came of it: the peer need not wait for more, nor send more.
+        // The peer need not wait for more, nor send more.
         self.line.send(Body::Stop);
         result
     }
@@ -120,7 +119,7 @@ impl Run<'_> {
         bail!("{}", silent(&self.line))
     }
 
-    /// Has the peer begin to send.
+    /// Starts a run that the peer sends.
     fn start_peers(&mut self) -> Result<Begun> {
         // Only its specification counts: the peer sets the times.
         let plan = Plan::new(self.line.run, self.spec, self.flows, 0);
@@ -170,8 +169,8 @@ impl Run<'_> {
         })
     }
 
-    /// Waits until it is over, asks the peer now and then, shows how it goes, and measures the
-    /// cores and the process during the measured time.
+    /// Waits for the end, queries the peer, shows progress, and measures the cores and the process during
+    /// the measured time.
     fn watch(&mut self, begun: &Begun, meters: &[Meter], over: impl Fn() -> bool) -> Result<Used> {
         let (mut measuring, mut used) = (false, None);
         let mut ask = Instant::now();
@@ -223,7 +222,7 @@ impl Run<'_> {
         Ok(sum)
     }
 
-    /// What the peer has when all is over.
+    /// The final report of the peer.
     fn last_report(&mut self) -> Result<Report> {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {

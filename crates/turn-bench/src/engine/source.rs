@@ -1,5 +1,5 @@
-//! Packets by UDP sockets: a burst of one flow is one send, as a run (`UDP_SEGMENT`) where the
-//! kernel can and datagram by datagram where it cannot.
+//! Packets by UDP sockets: a burst of one flow is one send (`UDP_SEGMENT`) where the kernel has GSO, and
+//! datagram by datagram elsewhere.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -16,10 +16,10 @@ use crate::engine::pace::{Due, Pacer};
 use crate::engine::plan::Plan;
 use crate::packet::{HEADER, Header};
 
-/// Bursts sent before it is looked again whether the run was halted.
+/// Bursts between checks for the end of the run.
 const BURSTS_PER_LOOK: u64 = 16;
 
-/// The longest sleep, so that a halt is seen soon.
+/// The longest sleep: a halt is noticed within it.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// Zeros behind the header of every packet.
@@ -30,10 +30,10 @@ static FILLER: [u8; 65_536] = [0; 65_536];
 pub(crate) struct SocketSource {
     sockets: Vec<UdpSocket>,
     ways: Vec<Way>,
-    /// How many of the flows, from the first, take part in the next run.
+    /// Number of flows, from the first, in the next run.
     active: usize,
     tx: TxBatch,
-    /// Nothing is received here; a batch of datagrams to send wants to know where from.
+    /// An empty batch, as flushing wants one.
     rx: RxBatch,
     stats: SendStats,
 }
@@ -42,7 +42,7 @@ pub(crate) struct SocketSource {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     target: Target,
-    /// By which of the sockets.
+    /// Index of the socket.
     socket: usize,
     sequence: u32,
 }
@@ -95,8 +95,7 @@ impl SocketSource {
         self.flush();
     }
 
-    /// Sends the next burst of a flow, and returns how many of its packets the kernel took, when
-    /// they were sent, and whether it would take no more for now.
+    /// Sends the next burst of a flow.
     fn burst(&mut self, index: usize, plan: &Plan) -> Burst {
         let size = usize::from(plan.spec.size).max(HEADER);
         let (packets, way) = (plan.spec.shape.burst(), &mut self.ways[index]);
@@ -124,7 +123,7 @@ impl SocketSource {
         Burst { at, sent: u64::from(packets) - refused, refused, blocked }
     }
 
-    /// Sends what waits; whether the kernel would take no more.
+    /// Flushes the batch; `true` when the kernel's queue is full.
     fn flush(&mut self) -> bool {
         let mut blocked = false;
         self.tx.flush(&self.rx, &self.sockets, &mut self.stats, |_, error| {
@@ -134,7 +133,7 @@ impl SocketSource {
     }
 }
 
-/// What became of a burst.
+/// Result of a burst: time, packets taken and refused by the kernel, and a full queue.
 struct Burst {
     at: u64,
     sent: u64,
@@ -193,7 +192,7 @@ impl Source for SocketSource {
                 }
                 gauge.sent.fetch_add(burst.sent, Relaxed);
                 if burst.blocked && plan.spec.rate.is_none() {
-                    // The queue is full: it drains while somebody else works.
+                    // It drains while other threads work.
                     thread::yield_now();
                 }
             }
@@ -205,8 +204,8 @@ impl Source for SocketSource {
     }
 }
 
-/// Sleeps until then, or a part of it. The kernel wakes some 50 µs late; what became due in the
-/// meantime is sent together, as packets come from a network card.
+/// Sleeps until `time`, or a part of it. The kernel wakes some 50 µs late; bursts due by then are sent
+/// together, as from a network card.
 pub(super) fn sleep_until(time: u64) {
     let left = Duration::from_nanos(time.saturating_sub(clock::now()));
     thread::sleep(left.min(SLEEP_MAX));

@@ -1,27 +1,27 @@
-//! Counting what arrives, each packet once.
+//! Counting packets that arrive, each once.
 
 use hdrhistogram::Histogram;
 
 use crate::engine::plan::Window;
 use crate::packet::Header;
 
-/// Latencies are kept from a nanosecond to a minute, with two digits: the buckets then fit the
-/// second-level cache, and what is said is exact to one part in a hundred.
+/// Latencies are recorded from a nanosecond to a minute, with two digits: the buckets then fit the
+/// second-level cache, with an error of at most 1 %.
 const LATENCY_NANOS_MAX: u64 = 60_000_000_000;
 const LATENCY_DIGITS: u8 = 2;
 
-/// What arrived within the measured time.
+/// Packets that arrived within the measured time.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    /// Packets of the run, whether they count or not. For whoever watches.
+    /// All packets of the run, for progress.
     pub received: u64,
-    /// Packets, each once.
+    /// Packets without duplicates.
     pub delivered: u64,
-    /// Those that arrived again.
+    /// Duplicates.
     pub duplicates: u64,
-    /// Those that arrived behind a later one of their flow.
+    /// Packets that arrived after a later one of their flow.
     pub reordered: u64,
-    /// Packets of the run that are not as they were sent.
+    /// Packets of the run that were changed.
     pub damaged: u64,
     /// Nanoseconds from the sender's call to the receiver's; empty where their clocks differ.
     pub latency: Histogram<u64>,
@@ -34,7 +34,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// An empty tally.
     #[must_use]
     pub fn new() -> Self {
         // The bounds are constants that the histogram accepts, as each test shows.
@@ -43,7 +43,7 @@ impl Tally {
         Self { received: 0, delivered: 0, duplicates: 0, reordered: 0, damaged: 0, latency }
     }
 
-    /// Adds what another counted.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         self.received += other.received;
         self.delivered += other.delivered;
@@ -55,20 +55,19 @@ impl Tally {
     }
 }
 
-/// How a packet stands to those of its flow before it.
+/// Position of a packet among the earlier ones of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// Later than all before it.
+    /// After all of them.
     InOrder,
-    /// Behind a later one, for the first time.
+    /// Before a later one, for the first time.
     Late,
-    /// It has been here.
+    /// A duplicate.
     Again,
 }
 
-/// What has been seen of one flow: the highest number, and which of the 64 up to it.
-///
-/// A packet further behind is taken for late: of so old ones it is not known whether they came.
+/// Sequence numbers of one flow that arrived: the highest, and a bitmap of the 64 up to it. An older packet
+/// counts as late.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     highest: u32,
@@ -100,32 +99,32 @@ impl Seen {
     }
 }
 
-/// What is known of a packet beside what it says itself.
+/// Circumstances of a packet's arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     /// The flow that it came by.
     pub(crate) flow: u32,
     /// Bytes of its payload.
     pub(crate) len: usize,
-    /// When it was received, in nanoseconds of the monotonic clock.
+    /// Time of arrival, in nanoseconds of the monotonic clock.
     pub(crate) now: u64,
 }
 
-/// What one thread counts of one run.
+/// Counters of one thread for one run.
 #[derive(Debug, Default)]
 pub(crate) struct Count {
     /// Which run; packets of another are not counted.
     pub(crate) run: u32,
     /// Payload bytes of each packet.
     pub(crate) size: usize,
-    /// `None` until it is told; packets that come before are not counted.
+    /// The measured time; `None` until it is known, and earlier packets are not counted.
     pub(crate) window: Option<Window>,
-    /// Whether sender and receiver have one clock.
+    /// Sender and receiver have one clock.
     pub(crate) one_clock: bool,
-    /// The latest time in a packet that came before the window was told: such packets belong to
-    /// the warm-up, or the count is not to be believed.
+    /// The latest time in a packet before the window was known: unless it belongs to the warm-up, the count
+    /// is invalid.
     pub(crate) early: u64,
-    /// What was counted.
+    /// The counts.
     pub(crate) tally: Tally,
 }
 
@@ -135,7 +134,7 @@ impl Count {
         *self = Self { run, size: usize::from(size), ..Self::default() };
     }
 
-    /// Counts a packet, of whose flow `seen` was seen before.
+    /// Counts a packet of a flow with this history.
     pub(crate) fn take(&mut self, header: &Header, arrived: Arrived, seen: &mut Seen) {
         if header.run != self.run {
             return;

@@ -1,4 +1,4 @@
-//! What the kernel tells of another process: its memory, its descriptors, and who has a socket.
+//! Memory and descriptors of another process, and the process of a socket, by `/proc`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::outcome::ProcessMemory;
 use crate::traffic::Transport;
 
-/// The memory and the descriptors that a process has now.
+/// The memory and descriptors of a process.
 ///
 /// # Errors
 /// There is no such process, or it may not be looked at.
@@ -28,7 +28,7 @@ pub(super) fn memory(pid: u32) -> Result<ProcessMemory> {
     })
 }
 
-/// What a process is called.
+/// The name of a process.
 pub(super) fn name(pid: u32) -> Result<String> {
     let path = format!("/proc/{pid}/comm");
     let name = fs::read_to_string(&path).with_context(|| format!("no process {pid} here"))?;
@@ -68,12 +68,12 @@ pub(super) fn listener(server: SocketAddr, transport: Transport) -> Result<u32> 
             )
         }
         None => bail!(
-            "whose the socket at {protocol} {server} is cannot be seen: say --pid, or be root"
+            "the process of the socket at {protocol} {server} cannot be seen: give --pid, or be root"
         ),
     }
 }
 
-/// The inodes of the sockets that take what is sent to this address.
+/// The inodes of the sockets that receive from this address.
 fn sockets_at(server: SocketAddr, transport: Transport) -> Result<BTreeSet<u64>> {
     let mut inodes = BTreeSet::new();
     let (paths, state) = if transport.is_stream() {
@@ -129,7 +129,7 @@ fn owners(inodes: &BTreeSet<u64>) -> Result<BTreeMap<u32, String>> {
         else {
             continue;
         };
-        // Processes end while they are looked at, and those of others are closed to us.
+        // Processes may end meanwhile, and those of other users are inaccessible.
         let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
         let has = |entry: fs::DirEntry| {
             let target = fs::read_link(entry.path()).ok()?;

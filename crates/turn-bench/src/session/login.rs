@@ -1,24 +1,25 @@
-//! Who logs in: a user with a password, or whoever knows the secret that the server shares.
+//! Credentials: a user with a password, or a shared secret for time-limited ones.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use serde::{Deserialize, Serialize};
 use stun_wire::time_limited_password;
 use turn_types::{Secret, UnixSeconds};
 
-/// How long time-limited credentials are good for: longer than any measurement.
+/// Validity of time-limited credentials: longer than any measurement.
 const VALID: Duration = Duration::from_secs(24 * 3600);
 
-/// Whom time-limited credentials name when no user is given.
-const NOBODY_IN_PARTICULAR: &str = "bench";
+/// Default user of time-limited credentials.
+const DEFAULT_USER: &str = "bench";
 
-/// How the command line says who logs in.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+/// Arguments for credentials.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 pub struct LoginArgs {
-    /// User. A % in it stands for the number of the client, from 0: one user for each, where the
-    /// server limits what one may have
+    /// User. A % in it is replaced by the number of the client, from 0: one user for each, where the
+    /// server has quotas per user
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// The user's password
@@ -31,16 +32,14 @@ pub struct LoginArgs {
 }
 
 impl LoginArgs {
-    /// What was said, complete.
+    /// The login.
     ///
     /// # Errors
     /// Neither a password nor a secret.
     pub fn login(&self) -> Result<Login> {
         let user = self.user.as_deref();
         match (user, &self.password, &self.secret) {
-            (_, _, Some(secret)) => {
-                Ok(Login::shared_secret(user.unwrap_or(NOBODY_IN_PARTICULAR), secret))
-            }
+            (_, _, Some(secret)) => Ok(Login::shared_secret(user.unwrap_or(DEFAULT_USER), secret)),
             (Some(user), Some(password), None) => Ok(Login::password(user, password)),
             (Some(_), None, None) => bail!("--user wants --password, or --secret in its place"),
             (None, _, None) => {
@@ -50,7 +49,7 @@ impl LoginArgs {
     }
 }
 
-/// Who logs in.
+/// Login of all clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
     user: Arc<str>,
@@ -63,7 +62,7 @@ enum Proof {
     SharedSecret(Secret<Arc<str>>),
 }
 
-/// What one client shows.
+/// Credentials of one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// USERNAME.
@@ -73,19 +72,19 @@ pub struct Credentials {
 }
 
 impl Login {
-    /// A user of the server. A `%` in the name stands for the number of the client.
+    /// A user of the server. A `%` in the name is replaced by the number of the client.
     #[must_use]
     pub fn password(user: &str, password: &str) -> Self {
         Self { user: user.into(), proof: Proof::Password(Secret::new(password.into())) }
     }
 
-    /// Time-limited credentials in the name of `user`, who need not exist.
+    /// Time-limited credentials for `user`, which need not exist.
     #[must_use]
     pub fn shared_secret(user: &str, secret: &str) -> Self {
         Self { user: user.into(), proof: Proof::SharedSecret(Secret::new(secret.into())) }
     }
 
-    /// What the client with this number shows; time-limited ones are good for a day from `now`.
+    /// The credentials of a client; time-limited ones are valid for a day from `now`.
     #[must_use]
     pub fn credentials(&self, client: u32, now: UnixSeconds) -> Credentials {
         let user: Arc<str> = if self.user.contains('%') {
@@ -104,7 +103,7 @@ impl Login {
         }
     }
 
-    /// Whether credentials are made from a shared secret.
+    /// Returns `true` for time-limited credentials.
     #[must_use]
     pub const fn is_time_limited(&self) -> bool {
         matches!(self.proof, Proof::SharedSecret(_))
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_must_name_somebody() {
+    fn the_command_line_must_have_credentials() {
         let args = |user: Option<&str>, password: Option<&str>, secret: Option<&str>| LoginArgs {
             user: user.map(Into::into),
             password: password.map(Into::into),

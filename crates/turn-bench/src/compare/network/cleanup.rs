@@ -1,4 +1,4 @@
-//! Removes what a run leaves behind, also when the run is killed.
+//! Removal of namespaces and files, also when the run is killed.
 
 use std::fs;
 use std::path::Path;
@@ -8,11 +8,11 @@ use anyhow::Context as _;
 
 use crate::compare::host::Host;
 
-/// What the names of our namespaces begin with; the process id follows.
+/// Prefix of namespaces; the process id follows.
 const PREFIX: &str = "turnpike-bench-";
 
-/// Waits for the end of its standard input, then removes the directory `$1` and the namespaces
-/// after it, with what still runs in them.
+/// Waits for the end of its standard input, then kills all processes in the namespaces, and removes
+/// them and the directory `$1`.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP QUIT
 while read -r line; do :; done
@@ -30,16 +30,16 @@ pub(super) fn namespace(id: u32, host: Host) -> String {
     format!("{PREFIX}{id}-{}", host.name())
 }
 
-/// A shell that cleans up when this process ends, in whatever way, or drops it.
+/// A shell that cleans up when this value is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct Cleanup {
     shell: Child,
-    /// The only end of the pipe: programs that are started do not inherit it.
+    /// The only write end of the pipe: children do not inherit it.
     alive: Option<ChildStdin>,
 }
 
 impl Cleanup {
-    /// Starts it, before there is anything to be removed.
+    /// Starts the shell, before there is anything to remove.
     pub(super) fn start(namespaces: &[String], directory: &Path) -> anyhow::Result<Self> {
         use std::os::unix::process::CommandExt as _;
         let mut shell = Command::new("sh")
@@ -61,12 +61,12 @@ impl Cleanup {
 impl Drop for Cleanup {
     fn drop(&mut self) {
         self.alive = None;
-        // It removes what it can; what it cannot is named as ours and removed by the next run.
+        // The next run removes leftovers by their names.
         drop(self.shell.wait());
     }
 }
 
-/// Removes namespaces of runs whose process is no more, and whose cleanup was killed as well.
+/// Removes namespaces of dead runs whose shell was killed as well.
 pub(super) fn remove_leftovers() {
     let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
     for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
@@ -77,7 +77,7 @@ pub(super) fn remove_leftovers() {
     }
 }
 
-/// The process whose namespace this is; `None` when it is not one of ours.
+/// The process that made a namespace; `None` for a foreign one.
 fn owner(name: &str) -> Option<u32> {
     let (id, host) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let id = id.parse().ok()?;

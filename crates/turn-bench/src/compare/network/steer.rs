@@ -1,16 +1,15 @@
-//! Gives the work of a link to the cores of the host at its end.
+//! Pinning the work of a link to the cores of the host at its end.
 //!
-//! A virtual link has no card and no interrupts: what receives a packet is by default the core that
-//! sent it. A server would be measured with half of its work done by the clients' core, and the
-//! other way round. So each end takes its packets as the driver of a card does: in a kernel thread
-//! (threaded NAPI) that is kept on the host's core and, as interrupts do, runs before programs.
+//! A virtual link has no card and no interrupts: by default packets are received on the core that sent
+//! them, and a server would be measured with half of its work done by the clients' core. So each end
+//! receives as the driver of a card does: in a kernel thread (threaded NAPI) that is pinned to the host's
+//! core and, like an interrupt, runs before programs.
 //!
-//! Cards hold interrupts back for some time under load, and drivers hand packets that came together
-//! to the stack together (GRO). Both are so here. What programs send in one call for the card to cut
-//! (UDP GSO) is cut before the link where clients or the peer send, so that packets arrive one by one
-//! as from a wire. What the server sends crosses whole, as to a card that can cut, where sockets receive it;
-//! programs that count frames (XDP) take none but single packets, and the server's link cuts before them,
-//! at the server's cost, as in front of a card that cannot.
+//! Cards moderate interrupts under load, and drivers coalesce packets (GRO); so do these ends. GSO
+//! packets of clients and peer are segmented before the link, so that packets arrive one by one as from a
+//! wire. Those of the server cross whole to sockets, as to a card that segments; XDP programs accept only
+//! single packets, so before them the server's link segments, at the server's cost, as in front of a card
+//! that cannot.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What all threads of a peer know of the runs that are going on.
+//! Runs in progress, shared by all threads of a peer.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,19 +20,19 @@ use crate::engine::source::SocketSource;
 use crate::outcome::Latency;
 use crate::traffic::Direction;
 
-/// Flows that a peer knows at a time, some 200 bytes each.
+/// Most flows of a peer, some 200 bytes each.
 pub(super) const FLOWS_MAX: usize = 1_000_000;
 
-/// Runs at a time: as many loads as anybody lets share a peer.
+/// Most concurrent runs: loads that share a peer.
 const RUNS_MAX: usize = 64;
 
 /// The longest run.
 const RUN_MAX: Duration = Duration::from_hours(24);
 
-/// A run of which nothing was heard for so long is over. The load asks four times a second.
+/// Silence after which a run is over. The load queries four times a second.
 const SILENCE_NANOS_MAX: u64 = 10_000_000_000;
 
-/// Everything that the threads share.
+/// State shared by the threads.
 pub(super) struct Runs {
     pub(super) tokens: Tokens,
     pub(super) clock: ClockId,
@@ -45,7 +45,7 @@ pub(super) struct Runs {
     flows: AtomicUsize,
 }
 
-/// What one thread received, and what it and the source beside it sent.
+/// Packets received by one thread, and sent by it and its source.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Meter {
@@ -56,13 +56,13 @@ pub(super) struct Meter {
 /// One run.
 pub(super) struct Run {
     id: u32,
-    /// One place for each thread.
+    /// Counters for each thread.
     pub(super) counts: Counts,
-    /// Whether its packets are to be sent back.
+    /// Packets are echoed.
     pub(super) echo: AtomicBool,
-    /// When something of it was last heard.
+    /// Time of the last message or packet.
     pub(super) heard: AtomicU64,
-    /// Set when it is forgotten, or replaced: what sends for it stops.
+    /// Set when the run is over: its sources stop.
     halt: AtomicBool,
     state: Mutex<State>,
 }
@@ -74,7 +74,7 @@ struct State {
     sent: Sent,
     /// Sources that have not finished.
     sending: usize,
-    /// What the sockets had lost, and sent, when it began.
+    /// Counters of the sockets at the begin of the run.
     dropped_before: u64,
     sent_before: u64,
 }
@@ -95,12 +95,12 @@ impl Run {
         self.id
     }
 
-    /// Ends it: nothing is sent for it any more.
+    /// Ends the run and its sources.
     pub(super) fn end(&self) {
         self.halt.store(true, Relaxed);
     }
 
-    /// Whether it was ended.
+    /// Returns `true` when the run was ended.
     pub(super) fn ended(&self) -> bool {
         self.halt.load(Relaxed)
     }
@@ -137,14 +137,12 @@ impl Runs {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Datagrams that the sockets lost since they were opened. A kernel that does not tell has
-    /// lost none.
+    /// Datagrams dropped by the sockets; 0 where the kernel does not count them.
     pub(super) fn dropped(&self) -> u64 {
         self.sockets().iter().map(|socket| u64::from(socket.dropped().unwrap_or(0))).sum()
     }
 
-    /// Packets of the last run that arrived without a socket having seen them. Counts from nothing
-    /// with each run.
+    /// Packets of the last run that bypassed the sockets. Starts at 0 with each run.
     pub(super) fn received_by_ends(&self) -> u64 {
         let tally = self.ends.as_ref().and_then(|ends| ends.sink().tally().ok());
         tally.map_or(0, |tally| tally.received)
@@ -155,7 +153,7 @@ impl Runs {
         self.traffic.iter().map(|meter| meter.sent.load(Relaxed)).sum()
     }
 
-    /// Takes a flow into a run, which begins to exist with its first.
+    /// Registers a flow of a run; the first one creates the run.
     pub(super) fn welcome(&self, run: u32, target: Target) -> Result<Arc<Run>, Refusal> {
         if self.flows.fetch_add(1, Relaxed) >= FLOWS_MAX {
             self.leave(1);
@@ -180,12 +178,12 @@ impl Runs {
         Ok(run)
     }
 
-    /// Flows are no longer known.
+    /// Removes flows.
     pub(super) fn leave(&self, flows: usize) {
         self.flows.fetch_sub(flows, Relaxed);
     }
 
-    /// Begins a run, or says how it began.
+    /// Begins a run, or returns its plan.
     pub(super) fn start(
         self: &Arc<Self>,
         run: &Arc<Run>,
@@ -212,7 +210,7 @@ impl Runs {
                 state.plan = Some(plan);
                 Ok(plan)
             }
-            // Told again with other times, it begins anew: no packet was sent before the answer.
+            // With other times it begins anew: no packet was sent before the answer.
             (Direction::ClientToPeer | Direction::Echo, known) if known != Some(asked) => {
                 state.plan = Some(asked);
                 run.echo.store(asked.spec.direction == Direction::Echo, Relaxed);
@@ -245,7 +243,7 @@ impl Runs {
         for (thread, mut source) in sources.into_iter().enumerate() {
             state.sending += 1;
             let (own, runs) = (Arc::clone(run), Arc::clone(self));
-            // Not waited for: it ends with the run, and writes down what it did.
+            // Not joined: it ends with the run, and adds its counts.
             let spawned = thread::Builder::new().name("source".to_owned()).spawn(move || {
                 let meter = &runs.traffic[thread % runs.traffic.len()];
                 let gauge = Gauge { sent: &meter.sent, halt: &own.halt };
@@ -275,7 +273,7 @@ impl Runs {
         Ok(sources)
     }
 
-    /// What was sent and counted so far.
+    /// Counts so far.
     pub(super) fn report(&self, run: &Run) -> Report {
         let state = run.state();
         let mut tally = run.counts.tally().unwrap_or_default();
@@ -301,7 +299,7 @@ impl Runs {
         }
     }
 
-    /// Forgets runs that fell silent.
+    /// Removes silent runs.
     pub(super) fn sweep(&self, now: u64) {
         self.runs().retain(|_, run| {
             let silent = now.saturating_sub(run.heard.load(Relaxed)) > SILENCE_NANOS_MAX;

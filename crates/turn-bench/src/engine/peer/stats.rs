@@ -1,4 +1,4 @@
-//! What the peer itself is doing, once per second.
+//! Statistics of the peer, once per second.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,7 +12,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether to end.
+/// Interval of checks for the end.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Default)]

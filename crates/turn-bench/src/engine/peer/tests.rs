@@ -1,4 +1,4 @@
-//! What a peer says to whom, over real sockets.
+//! The protocol of a peer, over real sockets.
 
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;
@@ -95,7 +95,7 @@ fn packet(sequence: u32) -> Vec<u8> {
 }
 
 #[test]
-fn who_did_not_show_to_receive_gets_no_packets() {
+fn an_address_without_proof_gets_no_packets() {
     with_peer(|socket| {
         let token = challenge(socket);
         for order in [start(Direction::PeerToClient), Body::Query { number: 1 }] {
@@ -139,7 +139,7 @@ fn packets_come_back_until_the_run_is_stopped() {
 }
 
 #[test]
-fn what_it_sends_ends_when_the_flow_begins_another_run() {
+fn sending_ends_when_the_flow_begins_another_run() {
     with_peer(|socket| {
         let token = challenge(socket);
         ask(socket, Body::Hello { flow: 0, token });
@@ -148,7 +148,7 @@ fn what_it_sends_ends_when_the_flow_begins_another_run() {
         let len = socket.recv(&mut bytes).unwrap();
         let first = Header::decode(&bytes[..len]).unwrap();
         assert_eq!((len, first.run, first.sequence), (200, RUN, 0));
-        // The other run; what is still on its way is of the first.
+        // The other run; packets in flight are of the first.
         let hello = Message { run: RUN + 1, body: Body::Hello { flow: 0, token } };
         socket.send(&hello.encode()).unwrap();
         hear_among_packets(socket);

@@ -1,5 +1,4 @@
-//! One thread of the peer and its socket: packets are counted, perhaps sent back; messages are
-//! answered.
+//! One thread of the peer and its socket: packets are counted and echoed, messages answered.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -24,15 +23,14 @@ use crate::packet::Header;
 /// The longest wait for packets.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// How often silent runs and their flows are looked for.
+/// Interval of sweeps for silent runs, in nanoseconds.
 const SWEEP_NANOS: u64 = 1_000_000_000;
 
 /// Messages per receive call. Answers to all of them fit a batch of sends, even when each is a run
 /// of 64 datagrams.
 const MESSAGES: usize = 32;
 
-/// A thread's socket and the flows whose packets come to it: the kernel gives all packets of one
-/// address to one socket.
+/// A thread's socket and its flows: the kernel delivers all packets of one address to one socket.
 pub(super) struct Worker {
     thread: usize,
     socket: UdpSocket,
@@ -44,14 +42,14 @@ pub(super) struct Worker {
     swept: u64,
 }
 
-/// A flow that was welcomed.
+/// A registered flow.
 struct Known {
     run: Arc<Run>,
     flow: u32,
     seen: Seen,
 }
 
-/// What is to be sent.
+/// Batch of packets to send.
 struct Out {
     tx: TxBatch,
     stats: SendStats,
@@ -95,7 +93,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes what was received.
+    /// Handles received packets.
     fn serve(&mut self) {
         let now = clock::now();
         let Self { thread, socket, rx, out, flows, runs, .. } = self;
@@ -109,8 +107,8 @@ impl Worker {
                 others = other;
             }
             if others {
-                let mut desk = Desk { flows, runs, out, now };
-                message.segments().for_each(|(_, one)| desk.hear(&message, one));
+                let mut handler = Handler { flows, runs, out, now };
+                message.segments().for_each(|(_, one)| handler.handle(&message, one));
             }
         }
         let meter = &runs.traffic[*thread];
@@ -119,7 +117,7 @@ impl Worker {
         meter.sent.fetch_add(std::mem::take(&mut out.stats.datagrams), Relaxed);
     }
 
-    /// Forgets runs that fell silent, and their flows.
+    /// Removes silent runs and their flows.
     fn sweep(&mut self, now: u64) {
         self.runs.sweep(now);
         let before = self.flows.len();
@@ -129,8 +127,8 @@ impl Worker {
 }
 
 impl Known {
-    /// Counts the packets of a message, and sends them back if they are to be. Returns how many
-    /// there were, and whether there was anything else: the kernel may have merged both.
+    /// Counts and echoes the packets of a received message. Returns their number, and whether there was
+    /// anything else: the kernel may have merged both.
     fn take(
         &mut self,
         (message, received): (usize, &Received<'_>),
@@ -169,7 +167,7 @@ impl Out {
         Flow { socket: SendSocket(0), to, from, meta: IpMeta::DEFAULT }
     }
 
-    /// Answers a message. Where the batch is full the answer is lost, and asked for again.
+    /// Answers a message. In a full batch the answer is lost, and requested again.
     fn answer(&mut self, received: &Received<'_>, message: &Message) {
         let flow = self.flow(received.from, received.to);
         if let Ok(part) = self.tx.arena_write(&message.encode()) {
@@ -178,16 +176,16 @@ impl Out {
     }
 }
 
-/// Where messages are heard and answered.
-struct Desk<'a> {
+/// Handler of control messages.
+struct Handler<'a> {
     flows: &'a mut HashMap<SocketAddr, Known>,
     runs: &'a Arc<Runs>,
     out: &'a mut Out,
     now: u64,
 }
 
-impl Desk<'_> {
-    fn hear(&mut self, received: &Received<'_>, payload: &[u8]) {
+impl Handler<'_> {
+    fn handle(&mut self, received: &Received<'_>, payload: &[u8]) {
         let Some(Message { run, body }) = Message::decode(payload) else { return };
         let answer = if let Body::Hello { flow, token } = body {
             Some(self.hello(received, run, (flow, token)))
@@ -211,7 +209,7 @@ impl Desk<'_> {
                 return Body::Welcome { flow };
             }
             Some(_) => {
-                // Whoever begins another run has done with the one before.
+                // A flow that begins another run has left the one before.
                 if let Some(known) = self.flows.remove(&from) {
                     known.run.end();
                     self.runs.leave(1);

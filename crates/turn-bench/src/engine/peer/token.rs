@@ -1,12 +1,11 @@
-//! Tokens that only who receives at an address can know. They are computed and not kept: asking
-//! costs the peer no memory.
+//! Stateless tokens that prove that an address receives.
 
 use std::net::{IpAddr, SocketAddr};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha1::Sha1;
 
-/// Makes and checks tokens; those of another process are not good.
+/// Creates and checks tokens, valid in this process alone.
 pub(super) struct Tokens {
     secret: [u8; 32],
 }
