@@ -46,7 +46,7 @@ impl Connection {
         }
     }
 
-    /// Whether each message is a datagram of its own.
+    /// Returns `true` where each message is a datagram of its own.
     #[must_use]
     pub const fn sends_datagrams(&self) -> bool {
         matches!(self, Self::Dtls(_))

@@ -1,4 +1,4 @@
-//! Where a client connects, and how.
+//! The server of a client, the transport to it, and socket options.
 
 use std::fmt;
 use std::io;
@@ -31,13 +31,13 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Whether it delivers a stream of bytes: no loss, and backpressure for senders.
+    /// Returns `true` for streams of bytes: no loss, and backpressure for senders.
     #[must_use]
     pub const fn is_stream(&self) -> bool {
         matches!(self, Self::Tcp | Self::Tls(..))
     }
 
-    /// Whether a handshake precedes the first message, and the end of the connection ends the
+    /// Returns `true` where a handshake precedes the first message, and the end of the connection ends the
     /// allocation.
     #[must_use]
     pub const fn has_connections(&self) -> bool {
@@ -75,9 +75,9 @@ pub struct Endpoint {
     pub receive_buffer: usize,
     /// Send buffer of each TCP connection in bytes; 0 is the system's default.
     pub send_buffer: usize,
-    /// Whether equal datagrams may arrive merged (`UDP_GRO`).
+    /// Equal datagrams may arrive merged (`UDP_GRO`).
     pub gro: bool,
-    /// Whether closing a TCP connection resets it, which frees its port at once.
+    /// Closing a TCP connection resets it, which frees its port at once.
     pub reset: bool,
 }
 

@@ -1,16 +1,16 @@
-//! Load generator, reflector and paired comparison of TURN servers.
+//! Load generator and paired comparison of TURN servers.
 //!
 //! ```text
-//! load ── sessions (real TURN clients) ── traffic (senders, receivers, tallies) ── outcome
-//! find-max = load at many rates          peer = the other end of the traffic
-//! compare  = servers in namespaces, A B A B…, find-max and load on each, ratios
-//! lab      = relays without TURN, side by side
-//! programs = how long the kernel path takes for a packet
-//! report   = outcomes as one HTML page
+//! load      one run                      find-max  runs at many rates
+//! peer      the other end of the traffic
+//! footprint memory of idle allocations
+//! compare   servers in namespaces, A B A B…, find-max and load on each, ratios
+//! lab       relays without TURN          programs  time of the kernel path's programs
+//! report    results as one HTML page
 //! ```
 //!
-//! What is measured is what was delivered: each packet of a run carries the run, its flow, a
-//! sequence number and the time it was sent, and counts when it arrives.
+//! Results count delivered packets: each packet of a run carries the run, its flow, a sequence number
+//! and its send time, and counts when it arrives.
 
 pub mod arguments;
 pub mod cli;

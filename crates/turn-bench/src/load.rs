@@ -1,4 +1,4 @@
-//! `load`: one run against a server, and what became of it.
+//! `load`: one run against a server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::requests::{self, Call, HostileSpec, Kind, RequestArgs, RequestSpec};
 use crate::session::LoginArgs;
 use crate::traffic::Transport;
 
-/// What a run is of.
+/// Kind of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// Packets through the server, to `turnpike-bench peer` or from it
@@ -24,7 +24,7 @@ pub enum Mode {
     Alloc,
     /// STUN Binding requests per second
     Binding,
-    /// What a server ought to refuse, see --variant: what it sends back, and whether a well-behaved
+    /// An attack, see --variant: the answers of the server, and whether a legitimate
     /// client still gets through
     Hostile,
 }
@@ -32,20 +32,20 @@ pub enum Mode {
 /// The arguments of `load`.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
-    /// What to send
+    /// Kind of load
     #[arg(long, value_enum, default_value_t = Mode::Packet)]
     pub mode: Mode,
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
-    /// What clients are connected by. Certificates are not verified. With --mode
+    /// Transport of the clients. Certificates are not verified. With --mode
     /// alloc each allocation makes its own connection first
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
     /// Send from this address of this host [default: as the route has it]
     #[arg(long, value_name = "ADDR")]
     pub local: Option<IpAddr>,
-    /// Who logs in.
+    /// Login of the clients.
     #[command(flatten)]
     pub login: LoginArgs,
     /// Packets or exchanges begun per second, over all clients; or max
@@ -63,18 +63,18 @@ pub struct LoadArgs {
     /// Of the modes alloc, binding and hostile.
     #[command(flatten)]
     pub requests: RequestArgs,
-    /// What to watch.
+    /// Cores and process to watch.
     #[command(flatten)]
     pub watched: Watched,
-    /// Where the outcome goes.
+    /// Destination of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Does what the arguments say.
+/// Runs `load`.
 ///
 /// # Errors
-/// Why it could not be measured.
+/// As [`Bench::open`](crate::engine::Bench::open) and [`requests::run`].
 pub fn run(args: &LoadArgs) -> Result<()> {
     match args.mode {
         Mode::Packet => run_packets(args),
@@ -95,7 +95,7 @@ fn run_packets(args: &LoadArgs) -> Result<()> {
     let spec = args.packets.spec(args.rate.per_second(), args.warm_up, args.duration);
     let (mut bench, backend) = args.packets.open(place, &args.watched)?;
     let result = bench.run(&spec, args.packets.sessions, backend);
-    // Given back whatever came of the run.
+    // Released after a failed run as well.
     bench.close();
     let traffic = result?;
     args.output.write(&Outcome::Traffic(traffic))
@@ -138,13 +138,13 @@ fn run_hostile(args: &LoadArgs) -> Result<()> {
     };
     let mut call = args.packets.peer.map(|_| open_call(args)).transpose()?;
     let result = requests::run_hostile(&spec, &args.watched, call.as_mut());
-    // Given back whatever came of the run.
+    // Released after a failed run as well.
     call.map(|call| call.bench.close());
     let hostile = result?;
     args.output.write(&Outcome::Hostile(hostile))
 }
 
-/// The call that an attack is to disturb.
+/// The call during an attack.
 fn open_call(args: &LoadArgs) -> Result<Call> {
     let place = ServerPlace {
         server: args.server,

@@ -1,9 +1,9 @@
-//! What a packet of a run carries: 24 bytes at the start of the payload, big-endian.
+//! Header of a run's packets: 24 bytes at the start of the payload, big-endian.
 //!
 //! ```text
-//!  0  "TpB"     3 bytes: one of ours
-//!  3  kind      0: a packet of a run; others: orders and answers between the load and its peer
-//!  4  run       which run it belongs to: those of another are not counted
+//!  0  "TpB"     3 bytes: magic
+//!  3  kind      0: a packet of a run; others: control messages between the load and its peer
+//!  4  run       the run: packets of others are not counted
 //!  8  flow      the number of its flow, from 0
 //! 12  sequence  the number of the packet within its flow and run, from 0
 //! 16  sent      when it was handed to the kernel: nanoseconds of CLOCK_MONOTONIC of the sender
@@ -28,7 +28,7 @@ pub struct Header {
     pub flow: u32,
     /// Its number within the flow and the run.
     pub sequence: u32,
-    /// When it was sent, in nanoseconds of the sender's monotonic clock.
+    /// Send time, in nanoseconds of the sender's monotonic clock.
     pub sent: u64,
 }
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_a_run_has_none() {
+    fn other_payloads_have_no_header() {
         let mut payload = Header { run: 1, flow: 1, sequence: 1, sent: 1 }.encode();
         assert_eq!(Header::decode(&payload[..23]), None);
         payload[3] = 1;

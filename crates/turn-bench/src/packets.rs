@@ -1,4 +1,4 @@
-//! What the commands that send packets are given, and what `find-max` and `peer` do with it.
+//! Arguments of the commands that send packets, and the commands `find-max` and `peer`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicBool;
@@ -18,20 +18,20 @@ use crate::traffic::{Backend, Direction, Shape, TrafficSpec, Transport};
 /// Receive buffer of each session: a burst of super-packets fits.
 pub(crate) const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Which packets, and between whom.
+/// Packets and their ends.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Packets (find-max, and load --mode packet)")]
 pub struct PacketArgs {
-    /// Where `turnpike-bench peer` listens, as the server reaches it
+    /// Address of `turnpike-bench peer`, as the server reaches it
     #[arg(long, value_name = "ADDR:PORT")]
     pub peer: Option<SocketAddr>,
     /// Allocations, each with a channel to the peer, and one flow of packets over each
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     pub sessions: u32,
-    /// How many packets a flow sends when it has its turn
+    /// Burst of a flow in its turn
     #[arg(long, value_enum, default_value_t = Shape::Audio)]
     pub shape: Shape,
-    /// Which way the packets go
+    /// Direction of the packets
     #[arg(long, value_enum, default_value_t = Direction::ClientToPeer)]
     pub direction: Direction,
     /// Payload bytes of each packet, 24 to 1400 [default: 200 for audio, 1200 for the others]
@@ -43,34 +43,34 @@ pub struct PacketArgs {
     /// Threads that receive
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub receivers: u32,
-    /// What hands packets to the kernel
+    /// Backend of the clients
     #[arg(long, value_enum, default_value_t = Backend::Sockets)]
     pub backend: Backend,
     /// The link to the server, for the backend frames
     #[arg(long, value_name = "IF", required_if_eq("backend", "frames"))]
     pub interface: Option<String>,
-    /// Say nothing on standard error while a run goes on
+    /// Show no progress on standard error
     #[arg(long)]
     pub quiet: bool,
 }
 
-/// The server, and who sends to it.
+/// The server and its clients.
 #[derive(Clone, Debug)]
 pub struct ServerPlace {
     /// The server.
     pub server: SocketAddr,
-    /// What clients are connected by.
+    /// Transport of the clients.
     pub transport: Transport,
-    /// The address that clients send from; `None` is whichever the route gives.
+    /// Source address of the clients; `None` leaves it to the route.
     pub local: Option<IpAddr>,
-    /// Who logs in.
+    /// Login of the clients.
     pub login: Login,
-    /// Allocations asked for at the same time.
+    /// Concurrent Allocate requests.
     pub in_flight: u32,
 }
 
 impl PacketArgs {
-    /// The run that is meant.
+    /// The offered load.
     #[must_use]
     pub fn spec(&self, rate: Option<u32>, warm_up: Duration, duration: Duration) -> TrafficSpec {
         let size = self.size.unwrap_or_else(|| self.shape.default_size());
@@ -78,8 +78,7 @@ impl PacketArgs {
         TrafficSpec { shape, direction, size, rate, warm_up, duration }
     }
 
-    /// Opens the sessions, and says what will send and count: where the privileges for frames are
-    /// missing, sockets will.
+    /// Opens the sessions, and returns the backend: sockets where the privileges for frames are missing.
     ///
     /// # Errors
     /// As [`Bench::open`] and [`FrameEnds::open`]; no peer was named.
@@ -100,7 +99,7 @@ impl PacketArgs {
             receive_buffer: RECEIVE_BUFFER,
             ..SessionOptions::new(place.server, place.login, peer)
         };
-        // A link that cannot be used is told before the server is asked for anything.
+        // An unusable link is reported before any request to the server.
         let interface = self.interface.as_deref().filter(|_| self.backend == Backend::Frames);
         let ends = frame_ends(interface, End::Client, self.senders as usize)?;
         let backend = if ends.is_some() { Backend::Frames } else { Backend::Sockets };
@@ -118,8 +117,8 @@ impl PacketArgs {
     }
 }
 
-/// What sends and counts frames on an interface. `None` where none is named, and, with a note, where
-/// this process may not or the kernel is too old.
+/// The backend of frames on an interface. `None` without an interface, and, with a note, where this process
+/// lacks privileges or the kernel is too old.
 fn frame_ends(interface: Option<&str>, end: End, threads: usize) -> Result<Option<Box<dyn Ends>>> {
     let Some(interface) = interface else { return Ok(None) };
     match frames::available() {
@@ -138,21 +137,20 @@ pub struct FindMaxArgs {
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     pub server: SocketAddr,
-    /// What clients are connected by. Certificates are not verified. Over streams
-    /// a rate is kept if besides at most 0.1 % was held back by full connections, and nine of ten
-    /// packets took at most 10 ms
+    /// Transport of the clients. Certificates are not verified. Over streams a rate also fails when more
+    /// than 0.1 % was held back by full connections, or p90 of the latency exceeds 10 ms
     #[arg(long, value_enum, default_value_t = Transport::Udp)]
     pub transport: Transport,
     /// Send from this address of this host [default: as the route has it]
     #[arg(long, value_name = "ADDR")]
     pub local: Option<IpAddr>,
-    /// Who logs in.
+    /// Login of the clients.
     #[command(flatten)]
     pub login: LoginArgs,
-    /// Allocations that are asked for at the same time at the beginning
+    /// Concurrent Allocate requests at the beginning
     #[arg(long, value_name = "N", default_value_t = IN_FLIGHT, value_parser = clap::value_parser!(u32).range(1..))]
     pub in_flight: u32,
-    /// The packets that may be lost, in percent
+    /// Acceptable loss in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1)]
     pub max_loss: f64,
     /// Measure each try this long, in seconds
@@ -164,13 +162,13 @@ pub struct FindMaxArgs {
     /// Measure this long in the run that confirms the rate, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     pub duration: Duration,
-    /// Which packets.
+    /// Packets.
     #[command(flatten)]
     pub packets: PacketArgs,
-    /// What to watch.
+    /// Cores and process to watch.
     #[command(flatten)]
     pub watched: Watched,
-    /// Where the outcome goes.
+    /// Destination of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }
@@ -197,7 +195,7 @@ impl FindMaxArgs {
         };
         let (mut bench, backend) = self.packets.open(place, &self.watched)?;
         let result = bench.find_max(&spec, self.packets.sessions, backend);
-        // Given back whatever came of the search.
+        // Released after a failed search as well.
         bench.close();
         let found = result?;
         self.output.write(&Outcome::FindMax(found))
@@ -207,7 +205,7 @@ impl FindMaxArgs {
 /// The arguments of `peer`.
 #[derive(Clone, Debug, Args)]
 pub struct PeerArgs {
-    /// Where to receive what the server relays
+    /// Address for relayed packets
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:9000")]
     pub listen: SocketAddr,
     /// Threads, each with a socket of its own [default: as many as there are cores]
@@ -217,8 +215,8 @@ pub struct PeerArgs {
     /// socket. For one load at a time
     #[arg(long, value_name = "IF")]
     pub interface: Option<String>,
-    /// Every second, print packets in and out per second, those that found the own sockets full,
-    /// and the CPU time used per second
+    /// Print every second the packets in and out per second, those dropped by full sockets, and the CPU
+    /// time per second
     #[arg(long)]
     pub stats: bool,
 }
@@ -237,8 +235,8 @@ impl PeerArgs {
         let peer = Peer::bind(&PeerOptions { listen: self.listen, threads }, ends)?;
         if let Some(bytes) = peer.small_buffer() {
             eprintln!(
-                "note: sockets hold {bytes} bytes, which a fast sender fills while the peer is off \
-                 its core: raise net.core.rmem_max, or run the peer with CAP_NET_ADMIN"
+                "note: receive buffers have {bytes} bytes, which a fast sender overflows while the peer is \
+                 preempted: raise net.core.rmem_max, or run the peer with CAP_NET_ADMIN"
             );
         }
         let s = if threads == 1 { "" } else { "s" };

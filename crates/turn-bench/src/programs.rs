@@ -5,8 +5,8 @@
 //! frame  frames, made from scratch               cell   one kind of packet, taken again and again
 //! ```
 //!
-//! The kernel runs a program on a frame and takes the time (`BPF_PROG_TEST_RUN`). Nothing is sent: what
-//! drivers do, and what the way from one device to the other costs, is not in it.
+//! The kernel runs a program on a frame and measures the time (`BPF_PROG_TEST_RUN`). Nothing is sent:
+//! drivers and the redirect between devices are not included.
 
 mod cell;
 mod frame;
@@ -26,30 +26,29 @@ use cell::{Cell, Kind, World, times};
 use place::Place;
 use ring::{Direction, FLOWS_MAX, Families};
 
-/// Measures how long the programs of the kernel path take for a packet, by hook and by what comes.
+/// Measures the time of the kernel path's programs per packet, by hook and kind of packet.
 ///
-/// Each program is run on frames in a network namespace of its own, with the real lookup of ways;
-/// nothing is sent, so drivers and links are not in the figures. Each packet is of another flow than
-/// the one before, until all had their turn. It is checked that every packet was relayed, and became
-/// what it is to become. Wants root. Nothing else should run meanwhile.
+/// Each program runs on frames in a network namespace, with real route lookups; nothing is sent, so
+/// drivers and links are not included. Packets are of all flows in turn. Every packet is checked to be
+/// relayed, with the right bytes. Wants root and an otherwise idle machine.
 #[derive(Clone, Debug, Args)]
 pub struct ProgramsArgs {
-    /// Flows that the kernel relays: an even number; may be given more than once.
+    /// Flows that the kernel relays: an even number; may be given more than once
     #[arg(long = "flows", value_name = "N", default_values_t = [2, 1000, 16_384],
         value_parser = flows)]
     pub flows: Vec<u32>,
-    /// Rounds: in each everything has its turn.
+    /// Rounds, each with one turn of every row
     #[arg(long, value_name = "N", default_value_t = 21,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Test runs of each kind of packet in a round, of 10 to 200 packets each.
+    /// Test runs of each kind of packet in a round, of 10 to 200 packets each
     #[arg(long, value_name = "N", default_value_t = 101,
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub runs: u32,
-    /// Where the outcome goes.
+    /// Destination of the result.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Do not say on standard error how far it is.
+    /// Show no progress on standard error
     #[arg(long)]
     pub quiet: bool,
 }
@@ -65,7 +64,7 @@ fn flows(text: &str) -> Result<u32, String> {
 /// Measures, prints the tables, and writes the outcome if that is asked for.
 ///
 /// # Errors
-/// No privileges; a program did not do what it is to do; a file that cannot be written.
+/// Missing privileges; a program with a wrong result; a file that cannot be written.
 pub fn run(args: &ProgramsArgs) -> Result<()> {
     args.output.write(&Outcome::Programs(measure(args)?))
 }
@@ -73,7 +72,7 @@ pub fn run(args: &ProgramsArgs) -> Result<()> {
 /// Measures all of it.
 ///
 /// # Errors
-/// No privileges; a program did not do what it is to do.
+/// Missing privileges; a program with a wrong result.
 pub fn measure(args: &ProgramsArgs) -> Result<Programs> {
     // In a thread of its own, which goes to another network and to one core.
     thread::scope(|scope| {
@@ -126,7 +125,7 @@ fn measure_here(args: &ProgramsArgs) -> Result<Programs> {
     })
 }
 
-/// What is measured in a world.
+/// Kinds of packets in a world.
 fn kinds(families: Families, limited: bool) -> impl Iterator<Item = (Hook, Kind)> {
     let strangers = families == Families::V4 && !limited;
     [Hook::Xdp, Hook::Tc].into_iter().flat_map(move |hook| {
@@ -134,7 +133,7 @@ fn kinds(families: Families, limited: bool) -> impl Iterator<Item = (Hook, Kind)
         kinds
             .filter(move |kind| match kind {
                 Kind::Relayed(Direction::ToPeer | Direction::ToClient) => true,
-                // They come no further than to what all worlds have in common.
+                // These do not reach the flows: one world is enough.
                 Kind::Passed(_) => strangers,
             })
             .map(move |kind| (hook, kind))

@@ -1,5 +1,4 @@
-//! How many requests a server answers: allocations with all that belongs to them, bindings; and
-//! what it does about senders of rubbish.
+//! Rates of requests, allocations and bindings, and attacks.
 
 mod args;
 mod hostile;
@@ -26,19 +25,19 @@ use crate::traffic::Transport;
 use tally::Tally;
 use worker::{Share, Window, Worker};
 
-/// Descriptors beside those of the exchanges.
+/// Descriptors beside the sockets of exchanges.
 const SPARE_DESCRIPTORS: u64 = 64;
 
 /// Time for threads to open their sockets before the first request.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// What is asked of the server.
+/// Kind of exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An allocation by a client that has never been seen: challenge, login, success, and, with
     /// `release`, Refresh with lifetime 0. Without, the server fills up.
     Allocation {
-        /// Give it back at once.
+        /// Release it at once.
         release: bool,
     },
     /// STUN Binding.
@@ -46,7 +45,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What it is called in outcomes.
+    /// Name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,16 +59,15 @@ impl Kind {
 /// A run of requests.
 #[derive(Clone, Debug)]
 pub struct RequestSpec {
-    /// What is asked of the server.
+    /// Kind of exchange.
     pub kind: Kind,
     /// The server.
     pub server: SocketAddr,
-    /// What carries messages to it. Over a stream each allocation has a connection of its own, which
-    /// is made for it.
+    /// Transport. Over streams and DTLS each allocation makes a connection of its own.
     pub transport: Transport,
-    /// The address that clients send from; `None` is whichever the route gives.
+    /// Source address of the clients; `None` leaves it to the route.
     pub local: Option<IpAddr>,
-    /// Who logs in; bindings want nobody.
+    /// Login of the clients; bindings need none.
     pub login: Option<Login>,
     /// Family of the relayed addresses.
     pub family: IpFamily,
@@ -98,7 +96,7 @@ impl RequestSpec {
     }
 }
 
-/// Runs it, having seen that one allocation works.
+/// Runs the exchanges, after a test of one allocation.
 ///
 /// # Errors
 /// The server does not answer, or refuses the login; a core that cannot be watched; too few
@@ -161,7 +159,7 @@ fn outcome(spec: &RequestSpec, tally: Tally, used: Used) -> Requests {
     }
 }
 
-/// What each thread does: its part of the exchanges, in step with the others.
+/// Each thread's share of the exchanges, interleaved with the others.
 fn shares(spec: &RequestSpec, begin: Instant, window: Window) -> Vec<Share> {
     let threads = spec.threads.max(1);
     let in_flight = spec.in_flight.max(threads);
@@ -183,7 +181,7 @@ fn shares(spec: &RequestSpec, begin: Instant, window: Window) -> Vec<Share> {
         .collect()
 }
 
-/// One allocation, opened and given back: what does not work at all is told before measuring.
+/// Opens and releases one allocation: a wrong setup is reported before measuring.
 fn try_login(spec: &RequestSpec, login: &Login) -> Result<()> {
     let peer = SocketAddr::new(spec.family.unspecified(), 0);
     let options = SessionOptions {

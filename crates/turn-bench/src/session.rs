@@ -70,7 +70,7 @@ pub struct SessionOptions {
     pub in_flight: u32,
     /// Receive buffer of each UDP socket in bytes; 0 is the system's default.
     pub receive_buffer: usize,
-    /// Whether equal datagrams may arrive merged (`UDP_GRO`).
+    /// Equal datagrams may arrive merged (`UDP_GRO`).
     pub gro: bool,
 }
 

@@ -1,25 +1,25 @@
-//! What is sent: shapes, directions, rates.
+//! Offered load: shapes, directions, transports, rates.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// In what order the flows take turns, and how many packets each sends when it has its turn.
+/// Order of flows and burst of each in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// One small packet of each flow in turn, as many calls at once look like.
+    /// One small packet of each flow in turn, as of many calls
     Audio,
-    /// Ten packets of each flow in turn, as frames of a picture are cut.
+    /// Ten packets of each flow in turn, as of video frames
     Video,
-    /// Sixteen packets of each flow in turn, as a bulk transfer sends. No more: they arrive at once,
-    /// each in a page of its own, and there are servers whose sockets hold only thirty of those.
+    /// Sixteen packets of each flow in turn, as of a bulk transfer. (They arrive at once, each in a page of its
+    /// own, and some servers' sockets hold only thirty pages)
     Flood,
 }
 
 impl Shape {
-    /// Packets that a flow sends back to back when it has its turn.
+    /// Packets of a flow in its turn.
     #[must_use]
     pub const fn burst(self) -> u32 {
         match self {
@@ -29,7 +29,7 @@ impl Shape {
         }
     }
 
-    /// Payload bytes where none are asked for.
+    /// Default payload bytes.
     #[must_use]
     pub const fn default_size(self) -> u16 {
         match self {
@@ -39,7 +39,7 @@ impl Shape {
     }
 }
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -51,7 +51,7 @@ pub enum Direction {
     Echo,
 }
 
-/// What carries messages between clients and the server.
+/// Transport between clients and server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -96,34 +96,33 @@ impl Transport {
         }
     }
 
-    /// Whether it delivers a stream of bytes: nothing is lost on it, and whoever sends too much is
-    /// held back.
+    /// Returns `true` for streams of bytes: no loss, and backpressure for senders.
     #[must_use]
     pub const fn is_stream(self) -> bool {
         matches!(self, Self::Tcp | Self::Tls | Self::Tls12)
     }
 
-    /// Whether something is agreed on before the first message, and ends the allocation when it ends.
-    /// Frames cannot be made ready for it.
+    /// Returns `true` where a handshake precedes the first message, and the end of the connection ends the
+    /// allocation. Frames cannot be made in advance.
     #[must_use]
     pub const fn has_connections(self) -> bool {
         !matches!(self, Self::Udp)
     }
 
-    /// Whether the server shows a certificate.
+    /// Returns `true` where the server has a certificate.
     #[must_use]
     pub const fn has_certificates(self) -> bool {
         matches!(self, Self::Tls | Self::Tls12 | Self::Dtls)
     }
 }
 
-/// What hands packets to the kernel, and takes them from it.
+/// Way of sending and receiving packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Backend {
-    /// UDP sockets. Works everywhere, also across a real network.
+    /// UDP sockets. Works everywhere, also across a real network
     Sockets,
-    /// Whole frames, put on a link and counted there by XDP programs. Wants privileges.
+    /// Whole frames, sent and counted on a link by XDP programs. Wants privileges
     Frames,
 }
 
@@ -138,19 +137,19 @@ impl Backend {
     }
 }
 
-/// One run of traffic.
+/// Offered load of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficSpec {
-    /// In what order flows take turns.
+    /// Order of flows.
     pub shape: Shape,
-    /// Which way packets go.
+    /// Direction of packets.
     pub direction: Direction,
     /// Payload bytes of each packet, [`HEADER`](crate::packet::HEADER) to 1400.
     pub size: u16,
-    /// Packets per second over all flows; `None` is as many as the machine can send.
+    /// Packets per second over all flows; `None` is unlimited.
     pub rate: Option<u32>,
-    /// Sent first and not counted.
+    /// Warm-up, discarded.
     pub warm_up: Duration,
-    /// How long packets that count are sent.
+    /// Measured time.
     pub duration: Duration,
 }

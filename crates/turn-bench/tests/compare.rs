@@ -17,7 +17,7 @@ const BENCH: &str = env!("CARGO_BIN_EXE_turnpike-bench");
 /// Servers have a core for themselves: one comparison at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Two servers of those that are here, one twice if need be; `None` after saying that there is none.
+/// Two of the installed servers, one twice if need be; `None`, and a skip, without any.
 fn servers() -> Option<[&'static str; 2]> {
     let turnpike = Path::new(BENCH).with_file_name("turnpike").is_file();
     let paths = std::env::var_os("PATH").unwrap_or_default();
@@ -42,7 +42,7 @@ fn start(servers: [&str; 2], cells: &str, json: &Path) -> Child {
     command.spawn().unwrap()
 }
 
-/// Whether this machine does not let anybody compare; the reason is told then.
+/// Returns `true`, and counts a skip, where this machine allows no comparison.
 fn cannot(output: &Output) -> bool {
     let said = String::from_utf8_lossy(&output.stderr);
     let known = ["network namespaces cannot be made", "a comparison wants", "cannot be seen"];
@@ -50,7 +50,7 @@ fn cannot(output: &Output) -> bool {
     reason.inspect(|reason| skip(reason)).is_some()
 }
 
-/// What is left of a run: namespaces, its directory, programs that were started with it.
+/// Leftovers of a run: namespaces, its directory, its programs.
 fn left_of(run: u32) -> Vec<String> {
     let directory = std::env::temp_dir().join(format!("turnpike-bench-{run}"));
     let mark = format!("turnpike-bench-{run}/");
@@ -110,7 +110,7 @@ fn check(compare: &Compare) {
         for measure in &cell.measures {
             assert!(measure.values.iter().flatten().all(Option::is_some), "{measure:?}");
         }
-        // What was delivered or allocated at most, and what it took of the server's core.
+        // The highest rate, and the time of the server's core.
         for measure in &cell.measures[..2] {
             assert!(measure.values.iter().flatten().flatten().all(|value| *value > 0.0));
         }
@@ -170,7 +170,7 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
         assert!(Instant::now() < until, "it did not start: {:?}", left_of(run));
         thread::sleep(Duration::from_millis(20));
     }
-    // What no program can do anything about.
+    // SIGKILL.
     child.kill().unwrap();
     child.wait().unwrap();
     let until = Instant::now() + Duration::from_secs(60);

@@ -44,7 +44,7 @@ fn all_arrived(traffic: &Traffic) {
     assert!(traffic.delivered * 10 >= traffic.sent * 9, "{traffic:?}");
     let wrong = (traffic.duplicates, traffic.reordered, traffic.damaged, traffic.refused);
     assert_eq!(wrong, (0, 0, 0, 0), "{traffic:?}");
-    // All that the schedule had, but for what the sender left out, and says so.
+    // The whole schedule, but for skipped packets.
     let scheduled = f64::from(traffic.spec.rate.unwrap()) * traffic.spec.duration.as_secs_f64();
     let left_out = scheduled * traffic.behind;
     // A sender that was late at one end of the measured time has some more or some less in it.

@@ -1,4 +1,4 @@
-//! What allocations cost a real server on the loopback.
+//! Memory of allocations at a real server on the loopback.
 
 mod support;
 

@@ -46,7 +46,7 @@ fn watch(sink: &Port) {
     sink.watch(&watch).unwrap();
 }
 
-/// Waits until a sink has counted what was sent; what it counted then, or has after a while.
+/// Waits until a sink has counted all sent packets, for at most five seconds.
 fn arrived(sink: &Port, sent: u64) -> SinkTally {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {
@@ -67,7 +67,7 @@ fn assert_all(tally: &SinkTally, sent: u64) {
     assert!((1..5_000_000_000).contains(&tally.latency.max()), "{}", tally.latency.max());
 }
 
-/// Whether a socket of the server receives what a socket of the client sends.
+/// Returns `true` when a socket of the server receives a datagram of the client.
 fn hears(chain: &Chain, server: &str) -> bool {
     let ip: IpAddr = server.parse().unwrap();
     let receiver = chain.within("server", || UdpSocket::bind((ip, 0)).unwrap());

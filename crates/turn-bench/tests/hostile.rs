@@ -16,7 +16,7 @@ use turn_bench::session::SessionOptions;
 use turn_bench::text;
 use turn_bench::traffic::{Backend, Direction, Shape, TrafficSpec};
 
-/// The limit of answers to strangers is only in the way where it is not what is tested.
+/// No rate limit of unauthenticated responses.
 const OPEN_HANDED: &str = "[quotas]\nunauthenticated_responses_per_second = 0";
 
 fn spec(server: &Server, variant: Variant) -> HostileSpec {
@@ -55,7 +55,7 @@ fn garbage_gets_no_answers() {
 }
 
 #[test]
-fn who_does_not_log_in_is_answered_and_counted() {
+fn unauthenticated_requests_are_answered_and_counted() {
     let server = Server::start(OPEN_HANDED);
     for variant in [Variant::Unauthenticated, Variant::Integrity] {
         let hostile = run(&server, variant);

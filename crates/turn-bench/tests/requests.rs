@@ -15,7 +15,7 @@ use turn_bench::session::Login;
 use turn_bench::traffic::Transport;
 use turn_types::IpFamily;
 
-/// The limit of answers to strangers is not what these tests are about.
+/// No rate limit of unauthenticated responses.
 const OPEN_HANDED: &str = "[quotas]\nunauthenticated_responses_per_second = 0";
 
 fn spec(server: SocketAddr, kind: Kind) -> RequestSpec {

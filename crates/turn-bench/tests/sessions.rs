@@ -33,9 +33,9 @@ fn send(session: &Session, payload: &[u8]) {
 #[test]
 fn many_open_at_the_same_time_carry_data_and_are_given_back() {
     // As many as the quota allows, twice: the second time only if the first gave all back.
-    // Many handshakes from one address are not what this is about.
+    // Many handshakes come from one address.
     let server = Server::start_secure(
-        "[quotas]\nallocations_per_user = 50\n[dtls]\nassociations_per_address = 0\n\
+        "[quotas]\nallocations_per_user = 50\n[dtls]\nsessions_per_address = 0\n\
          [tcp]\nconnections_per_address = 0",
     );
     let (mut options, peer) = options(&server, 50);
@@ -85,9 +85,9 @@ fn a_forbidden_peer_is_told_as_such() {
 }
 
 #[test]
-fn nobody_there_is_told_at_once() {
-    let nobody = support::free_address();
-    let mut options = SessionOptions::new(nobody, Login::password("alice", "p"), nobody);
+fn a_missing_server_is_reported_at_once() {
+    let free = support::free_address();
+    let mut options = SessionOptions::new(free, Login::password("alice", "p"), free);
     let said = refused(&options);
     assert!(said.contains("is unreachable") && said.contains("running"), "{said}");
     for transport in [Transport::Tcp, Transport::Tls, Transport::Dtls] {

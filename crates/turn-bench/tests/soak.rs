@@ -22,7 +22,7 @@ const CLIENTS: u32 = 50;
 /// Rounds without a time that is asked for.
 const ROUNDS: u32 = 2;
 
-/// Rounds after which the process has what it needs: caches, buffers, tables.
+/// Rounds after which caches, buffers and tables are allocated.
 const WARM_UP: u32 = 2;
 
 /// Growth of resident memory that is no leak: one round's buffers that the allocator keeps or not.
@@ -77,7 +77,7 @@ fn round(number: u32, options: &mut SessionOptions, peer: &UdpSocket) {
     }
 }
 
-/// Waits until nobody has anything of the server any more.
+/// Waits until the server is idle.
 fn wait_until_idle(server: &Server) {
     let live = |status: &Value, what: &str| status[what]["live"].as_u64();
     eventually("no allocation, connection or association is left", || {
@@ -94,7 +94,7 @@ fn nothing_stays_of_clients_that_came_and_went() {
         std::env::var("TURNPIKE_SOAK_MINUTES").ok().map(|text| text.parse::<f64>().unwrap());
     let until = minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0));
     let server = Server::start_secure(
-        "[quotas]\nallocations_per_user = 0\n[dtls]\nassociations_per_address = 0\n\
+        "[quotas]\nallocations_per_user = 0\n[dtls]\nsessions_per_address = 0\n\
          [tcp]\nconnections_per_address = 0",
     );
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap();

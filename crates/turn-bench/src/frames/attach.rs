@@ -1,4 +1,4 @@
-//! Puts a program on a link. It goes with the object that holds it.
+//! Attaching a program to a link, for the lifetime of its object.
 
 use anyhow::{Context, Error, Result};
 use aya::Ebpf;
@@ -6,17 +6,16 @@ use aya::programs::{ProgramError, XdpMode};
 
 use super::object;
 
-/// Loads a program and puts it on a link, in the driver: before the kernel makes a packet of what
-/// arrives.
+/// Loads a program and attaches it to a link, in the driver: before the kernel allocates a packet.
 ///
 /// # Errors
-/// What keeps it from being there, and what to do.
+/// The obstacle, with advice.
 pub(super) fn attach(object: &mut Ebpf, name: &str, interface: &str) -> Result<()> {
     let program = object::load(object, name)?;
     put(program, interface)
 }
 
-/// Puts a loaded program on a further link.
+/// Attaches a loaded program to a further link.
 pub(super) fn put(program: &mut aya::programs::Xdp, interface: &str) -> Result<()> {
     match program.attach(interface, XdpMode::Driver) {
         Ok(_held_by_the_object) => Ok(()),

@@ -1,4 +1,4 @@
-//! Frames as an end of the traffic: what the engine sends and counts by instead of sockets.
+//! The backend of frames: sending and counting without sockets.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,16 +11,16 @@ use super::{FrameFlow, Link, Mac, Port, pace, probe};
 use crate::engine::{Ends, Gauge, Plan, Sent, Sink, Source, Tally, Target};
 use crate::traffic::Direction;
 
-/// Which end of the traffic it is.
+/// End of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The clients' end: what comes back has arrived.
+    /// The clients, where packets end.
     Client,
-    /// The peer's end: what is to be echoed is sent back.
+    /// The peer, which echoes packets.
     Peer,
 }
 
-/// A link by which packets are sent and on which they are counted.
+/// A link that sends packets and counts them.
 #[derive(Debug)]
 pub struct FrameEnds {
     link: Link,
@@ -33,7 +33,7 @@ pub struct FrameEnds {
     counting: Mutex<Counting>,
 }
 
-/// What is counted, beside what the program knows.
+/// The counted run.
 #[derive(Debug, Default)]
 struct Counting {
     watch: Watch,
@@ -41,14 +41,14 @@ struct Counting {
 }
 
 impl FrameEnds {
-    /// Takes a link. It is as it was when this value and its sources are dropped.
+    /// Opens a link. Dropping this value and its sources restores it.
     ///
     /// # Errors
     /// As [`Link::read`], [`Port::attach`] and [`probe()`].
     pub fn open(interface: &str, end: End, threads: usize) -> Result<Self> {
         ensure!(
             !clock_is_shifted(),
-            "frames carry the time of the host, and this process runs in a time namespace whose clock differs"
+            "frames carry the time of the host, which differs in the time namespace of this process"
         );
         let link = Link::read(interface)?;
         let port = Port::attach(interface)?;
@@ -118,7 +118,7 @@ impl Ends for FrameEnds {
 
 impl Sink for FrameEnds {
     fn expect(&self, run: u32, size: u16) -> Result<()> {
-        // How many flows there are, and what counts, is told later: until then all is too early.
+        // Flows and window are known later: until then all packets are early.
         let window = u64::MAX..u64::MAX;
         let watch = Watch { run, flows: FLOWS_MAX, size, reflect: false, window };
         self.port.watch(&watch)?;
@@ -173,7 +173,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Whether the clock of this process is not the one that programs read.
+/// Returns `true` when the clock of this process differs from that of BPF programs.
 fn clock_is_shifted() -> bool {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     offsets.lines().any(|line| {

@@ -1,10 +1,10 @@
-//! Whose frames they are, and where they go.
+//! Addresses of a flow's frames.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
-/// A link's address.
+/// A MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mac(pub [u8; 6]);
 
@@ -35,9 +35,9 @@ pub struct FrameFlow {
     pub source_mac: Mac,
     /// The MAC address of the next hop.
     pub destination_mac: Mac,
-    /// Where packets come from: the client's own socket, or the peer's.
+    /// Source: the client's socket, or the peer's.
     pub source: SocketAddr,
-    /// Where they go: the server, or the relayed address. Of the same family as `source`.
+    /// Destination: the server, or the relayed address. Of the same family as `source`.
     pub destination: SocketAddr,
     /// The channel that packets go by; `None` from the peer.
     pub channel: Option<u16>,

@@ -1,4 +1,4 @@
-//! Latencies as the program `sink` counts them, as a histogram of the usual kind.
+//! Latency buckets of the program `sink`.
 
 use hdrhistogram::Histogram;
 
@@ -7,7 +7,7 @@ const STEPS_BITS: usize = 5;
 const STEPS: usize = 1 << STEPS_BITS;
 const VALUE_BITS: usize = 36;
 
-/// How many buckets there are.
+/// Number of buckets.
 pub(super) const BUCKETS: usize = (VALUE_BITS - STEPS_BITS + 1) * STEPS;
 
 /// The highest latency that is counted in a bucket.
@@ -17,8 +17,8 @@ pub(super) const fn highest(bucket: usize) -> u64 {
     ((steps as u64 + 1) << shift) - 1
 }
 
-/// Adds what buckets hold to a histogram, each packet with the highest latency of its bucket, which
-/// is at most 1/32 too much, but none with more than `max`.
+/// Adds buckets to a histogram, each packet with the highest latency of its bucket, at most 1/32 too
+/// much, and at most `max`.
 pub(super) fn add(to: &mut Histogram<u64>, buckets: &[u64], max: u64) {
     for (bucket, &count) in buckets.iter().enumerate() {
         if count > 0 {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_took_longer_than_the_longest() {
+    fn no_latency_exceeds_the_longest() {
         let mut buckets = [0; BUCKETS];
         buckets[bucket_of(1000)] = 9;
         buckets[bucket_of(100_000)] = 1;

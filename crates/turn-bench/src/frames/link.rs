@@ -1,4 +1,4 @@
-//! A link, and whom it leads to, as the command `ip` tells them.
+//! A link and its neighbours, by the command `ip`.
 
 use std::net::{IpAddr, UdpSocket};
 use std::process::Command;
@@ -10,25 +10,24 @@ use serde_json::Value;
 
 use super::Mac;
 
-/// How often, and how far apart, the kernel is asked whether a neighbour has answered: long enough
-/// for it to ask three times, a second apart.
+/// Checks of a neighbour entry, and their interval: enough for three solicitations, a second apart.
 const ASKED: u32 = 80;
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 
-/// The kernel is made to ask again after so many looks, for it may have given up.
+/// Checks after which neighbour discovery is triggered again, since the kernel may have given up.
 const LOOKS_A_DATAGRAM: u32 = 20;
 
-/// A datagram to this port makes the kernel ask for a neighbour's address; nobody answers it.
+/// A datagram to this port (discard) triggers neighbour discovery, and has no answer.
 const DISCARD: u16 = 9;
 
 /// An interface of this network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// Its own address.
+    /// Its MAC address.
     pub mac: Mac,
-    /// Whether it is one end of a veth pair.
+    /// It is one end of a veth pair.
     pub veth: bool,
 }
 
@@ -51,7 +50,7 @@ impl Link {
         })
     }
 
-    /// The address of the next hop from here to `destination`; asks for it where it is not known.
+    /// The MAC address of the next hop to `destination`, by neighbour discovery if need be.
     ///
     /// # Errors
     /// Packets leave by another interface, or the next hop does not answer.
@@ -86,7 +85,7 @@ impl Link {
         mac.map(|text| text.parse().map_err(anyhow::Error::msg)).transpose()
     }
 
-    /// Packets that the kernel has sent by this link so far.
+    /// Packets sent by this link so far.
     ///
     /// # Errors
     /// The interface is gone.
@@ -109,7 +108,7 @@ fn ask_for(neighbour: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// What `ip` says, as JSON: a list, empty where there is nothing to say.
+/// Output of `ip -j`: a list, empty without output.
 fn ip(arguments: &[&str]) -> Result<Value> {
     let output = Command::new("ip")
         .arg("-j")

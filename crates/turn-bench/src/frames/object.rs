@@ -1,11 +1,11 @@
-//! Loads the compiled programs.
+//! The compiled BPF programs.
 
 use anyhow::{Context, Result};
 use aya::maps::{Array, MapData};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfLoader, Pod, include_bytes_aligned};
 
-/// Counts what arrives and makes what is sent.
+/// Counts received frames and makes those that are sent.
 pub(super) static PORT: &[u8] =
     include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/port.bpf.o"));
 /// Tries a link.

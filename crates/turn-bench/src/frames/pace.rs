@@ -1,5 +1,5 @@
-//! Frames at a given rate: in clumps, as a network card hands packets to the kernel. The program that
-//! makes them keeps the time; here it is told the schedule.
+//! Frames at a given rate, in clumps, as a network card delivers packets. The program keeps the time, by a
+//! schedule computed here.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -10,18 +10,18 @@ use anyhow::Result;
 use super::source::{Pace, Source, SourceRun};
 use crate::engine::{Gauge, Plan, Sent, now};
 
-/// How far apart clumps are, at most: as far as interrupts of a busy network card.
+/// Largest interval of clumps, in nanoseconds: that of interrupts of a busy network card.
 const CLUMP_NANOS: u64 = 200_000;
 
 /// Packets in a clump, unless one flow sends more when it has its turn. The other end of a veth link
 /// has room for 256.
 const CLUMP_PACKETS: u64 = 100;
 
-/// Looks at the clock in a call: some ten milliseconds of them. After each it is seen whether the run
-/// was halted, and each leaves the kernel a page pool to clear away.
+/// Looks at the clock per call: some ten milliseconds. The end of the run is checked between calls, and each
+/// call leaves the kernel a page pool to free.
 const LOOKS: u32 = 1 << 17;
 
-/// The longest sleep before a run begins, so that a halt is seen soon.
+/// The longest sleep before a run begins: a halt is noticed within it.
 const SLEEP_NANOS_MAX: u64 = 50_000_000;
 
 /// Sends the frames of `flows` flows by the plan, until its end or until halted. The core is busy all

@@ -12,10 +12,10 @@ use super::source::Source;
 use super::template::Shape;
 use super::{FrameFlow, attach, object};
 
-/// A link on which the packets of a run are counted, and by which they are sent.
+/// A link that counts and sends the packets of a run.
 ///
-/// While a run is watched, its packets get no further. Everything else passes. The link is as it was
-/// when this value and its sources are dropped.
+/// Packets of the watched run end here; everything else passes. Dropping this value and its sources
+/// restores the link.
 pub struct Port {
     shared: Arc<Shared>,
     sink: Mutex<Sink>,
@@ -28,7 +28,7 @@ impl fmt::Debug for Port {
 }
 
 impl Port {
-    /// Puts the program that counts and makes packets on a link.
+    /// Attaches the program that counts and makes packets to a link.
     ///
     /// # Errors
     /// Privileges are missing, there is no such interface, its driver runs no XDP programs, or
@@ -40,7 +40,7 @@ impl Port {
         Self::with(object, number)
     }
 
-    /// Loads the program, and puts it on no link.
+    /// Loads the program without a link.
     #[cfg(test)]
     pub(super) fn load() -> Result<Self> {
         Self::with(load()?, 0)
@@ -92,7 +92,7 @@ impl Port {
         self.sink().end()
     }
 
-    /// What arrived so far of the run that was watched last.
+    /// Counts so far of the last run.
     ///
     /// # Errors
     /// The kernel does not let us read our own map.

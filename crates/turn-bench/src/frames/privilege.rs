@@ -1,4 +1,4 @@
-//! Whether frames can be sent and counted here.
+//! Availability of the backend of frames.
 
 use std::{fmt, io};
 
@@ -12,14 +12,14 @@ use super::object;
 /// The first Linux with live frames.
 const LIVE_FRAMES: (u32, u32) = (5, 18);
 
-/// Why frames can be neither sent nor counted here.
+/// Reason why frames are not available.
 #[derive(Debug)]
 pub enum Unavailable {
-    /// The process may not: the capabilities that it lacks, none where something else forbids it.
+    /// Missing privileges: the capabilities, or none where something else forbids BPF.
     Privileges(Vec<&'static str>),
-    /// The kernel cannot: its release.
+    /// The kernel is too old: its release.
     Kernel(String),
-    /// It should work, and does not.
+    /// An unexpected failure.
     Failed(Error),
 }
 
@@ -43,10 +43,10 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// Whether this process may do what frames want, tried rather than guessed.
+/// Tries out whether this process can use frames.
 ///
 /// # Errors
-/// What is missing.
+/// The missing requirement.
 pub fn available() -> Result<(), Unavailable> {
     let mut object = object::open(object::FORWARD).map_err(refused)?;
     let program = object::load(&mut object, "forward").map_err(refused)?;

@@ -1,4 +1,4 @@
-//! Whether frames arrive at the other end of a link.
+//! A test that frames arrive at the other end of a link.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use super::attach::interface_number;
 use super::object::{self, array};
 use super::source::send;
 
-/// A frame to all, the shortest, of a type that is free for experiments (IEEE 802, clause 9.2.4):
-/// nobody does anything with it.
+/// The shortest frame, to all, of the EtherType for local experiments (IEEE 802, clause 9.2.4), which is
+/// ignored.
 const FRAME: usize = 60;
 const TO_ALL: [u8; 6] = [0xff; 6];
 const TYPE: [u8; 2] = [0x88, 0xb5];
@@ -20,18 +20,17 @@ const TYPE: [u8; 2] = [0x88, 0xb5];
 /// More than a link sends of itself in the time the probe takes.
 const FRAMES: u32 = 64;
 
-/// How long the link may take to count them.
+/// Time for the link to count them.
 const LIMIT: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Sends frames that mean nothing to anybody by a veth link, and looks whether it took them.
+/// Sends experimental frames by a veth link, and checks that it took them.
 ///
-/// The kernel says nothing when it did not: frames for the other end vanish unless that end polls,
-/// as it does with an XDP program on it, or with GRO. Other drivers count in their own time and
-/// way, and are believed.
+/// The kernel reports no error otherwise: frames vanish unless the other end polls (NAPI), as it does with
+/// an XDP program or GRO. Links of other drivers are not tested.
 ///
 /// # Errors
-/// What to do at the other end; privileges are missing.
+/// Advice for the other end; missing privileges.
 pub fn probe(link: &Link) -> Result<()> {
     if !link.veth {
         return Ok(());

@@ -19,7 +19,7 @@ const TEMPLATES_MAX: u32 = 65_536;
 /// `struct state` of `bpf/source.h`: thirteen words are written, nine are read.
 pub(super) type State = [u64; 22];
 
-/// What a port and its sources have in common.
+/// State of a port and its sources.
 pub(super) struct Shared {
     pub(super) object: Ebpf,
     pub(super) interface: u32,
@@ -27,13 +27,13 @@ pub(super) struct Shared {
     taken: Mutex<Vec<Place>>,
 }
 
-/// What sources read when they make frames.
+/// Maps of the sources.
 pub(super) struct Maps {
     pub(super) templates: Array<MapData, Template>,
     pub(super) states: Array<MapData, State>,
 }
 
-/// What a source has to itself: its state, and the templates of its flows.
+/// Slots of a source: its state, and the templates of its flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) slot: u32,
@@ -58,7 +58,7 @@ impl Shared {
         Ok(place)
     }
 
-    /// Gives back what a source had.
+    /// Frees the slots of a source.
     pub(super) fn leave(&self, place: &Place) {
         self.taken().retain(|other| other != place);
     }

@@ -1,4 +1,4 @@
-//! Counts the packets of a run where they arrive.
+//! Counting the packets of a run where they arrive.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::histogram::{self, BUCKETS};
 use super::object::array;
 use crate::engine;
 
-/// Flows whose sequence the program can follow; as in `bpf/sink.h`.
+/// Most flows of a run; as in `bpf/sink.h`.
 pub(super) const FLOWS_MAX: u32 = 65_536;
 
 /// `struct watched` of `bpf/sink.h`.
@@ -21,37 +21,37 @@ type Watched = [u64; 7];
 /// `struct tally` of `bpf/sink.h`: nine counters and the buckets of latencies.
 type Tally = [u64; 9 + BUCKETS];
 
-/// Which packets are counted.
+/// The counted run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watch {
     /// The run, not 0.
     pub run: u32,
-    /// How many flows it has: their numbers are below this. At most 65,536.
+    /// Number of flows, at most 65,536.
     pub flows: u32,
     /// Payload bytes of each packet.
     pub size: u16,
-    /// Whether packets are sent back where they came from (an echo) rather than taken.
+    /// Packets are echoed rather than dropped.
     pub reflect: bool,
     /// The measured time, by the sender's monotonic clock in nanoseconds.
     pub window: Range<u64>,
 }
 
-/// What arrived.
+/// Packets that arrived.
 #[derive(Clone, Debug)]
 pub struct SinkTally {
     /// Packets sent within the measured time, each once.
     pub delivered: u64,
-    /// Those that arrived again.
+    /// Duplicates.
     pub duplicates: u64,
-    /// Those of `delivered` that arrived behind a later one of their flow.
+    /// Packets of `delivered` that arrived after a later one of their flow.
     pub reordered: u64,
     /// Packet bytes of `delivered`: without UDP, IP and ChannelData headers.
     pub bytes: u64,
-    /// Packets of the run that are not as they were sent.
+    /// Packets of the run that were changed.
     pub damaged: u64,
     /// Packets of the run sent before or after the measured time.
     pub outside: u64,
-    /// When the last packet before the measured time was sent, 0 where there was none.
+    /// Send time of the last packet before the measured time, 0 without one.
     pub early_last: u64,
     /// Packets of another run, which passed.
     pub other_run: u64,
@@ -64,7 +64,7 @@ pub struct SinkTally {
 pub(super) struct Sink {
     watched: Array<MapData, Watched>,
     tallies: PerCpuArray<MapData, Tally>,
-    /// How often it began to count; 0 is what an empty map holds.
+    /// Number of runs counted; an empty map holds 0.
     count: u32,
 }
 
@@ -94,7 +94,7 @@ impl Sink {
         self.write(watch)
     }
 
-    /// Tells the window of the run that is watched, where it was not known when it began.
+    /// Sets the window of the watched run, once it is known.
     ///
     /// # Errors
     /// The kernel does not let us write our own map.
@@ -119,7 +119,7 @@ impl Sink {
         self.watched.set(0, [0; 7], 0).context("cannot write that no run is watched")
     }
 
-    /// What arrived so far of the run that was begun last.
+    /// Counts so far of the last run.
     ///
     /// # Errors
     /// The kernel does not let us read our own map.

@@ -1,4 +1,4 @@
-//! Puts the frames of a run on a link.
+//! Sending the frames of a run.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -15,8 +15,7 @@ use super::shared::{Place, Shared, State};
 use super::template::{Shape, template};
 use crate::packet::HEADER;
 
-/// Frames that the kernel makes before it sends them on. The far end of a veth link holds 256 that
-/// wait: what a link takes at once stays well below.
+/// Frames per batch of the kernel, well below the 256 that the far end of a veth link queues.
 const BATCH: u32 = 64;
 
 /// The longest packet: with its headers it fits a link of 1500 bytes.
@@ -30,7 +29,7 @@ const MISSED: usize = 14;
 const MADE: usize = 18;
 const MEASURED: usize = 19;
 
-/// Which frames are made.
+/// Frames of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRun {
     /// The run, not 0.
@@ -41,16 +40,16 @@ pub struct SourceRun {
     pub burst: u32,
     /// The measured time, by the monotonic clock in nanoseconds.
     pub window: Range<u64>,
-    /// When frames may leave.
+    /// The schedule.
     pub pace: Pace,
 }
 
-/// When frames may leave. Times are of the monotonic clock, in nanoseconds.
+/// Schedule of frames. Times are of the monotonic clock, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// None leaves before or after.
+    /// Frames leave only within this time.
     pub time: Range<u64>,
-    /// Frames leave in clumps, so far apart.
+    /// Interval of clumps.
     pub clump: u64,
     /// From one burst to the next, in 1/256 ns; 0 is as fast as it goes.
     pub step: u64,
@@ -66,17 +65,16 @@ impl Pace {
 pub struct Made {
     /// All of them.
     pub all: u64,
-    /// Those whose time is within the measured time.
+    /// Frames of the measured time.
     pub measured: u64,
-    /// Bursts of the measured time that were left out, because the core was kept from its work.
+    /// Skipped bursts of the measured time, because the core was preempted.
     pub missed: u64,
 }
 
 /// Makes the frames of some flows and sends them by the link of its port.
 ///
-/// Frames leave from the core that calls, which has to be in the network namespace of the link. A
-/// frame that the link does not take (the other end has not fetched what came before) was sent and
-/// is lost, as with a network card.
+/// Frames leave from the calling core, in the network namespace of the link. A frame that the link does
+/// not take, because the queue of the other end is full, was sent and is lost, as with a network card.
 pub struct Source {
     shared: Arc<Shared>,
     place: Place,
@@ -140,13 +138,13 @@ impl Source {
         ];
         let mut state: State = [0; 22];
         state[..given.len()].copy_from_slice(&given);
-        maps.states.set(self.place.slot, state, 0).context("cannot write what a run is")?;
+        maps.states.set(self.place.slot, state, 0).context("cannot write the run")?;
         drop(maps);
         self.frame = vec![0; self.metadata() + self.shape.frame(run.size)];
         Ok(())
     }
 
-    /// How many bytes of metadata tell the program that a frame is of this source.
+    /// Bytes of metadata, by which the program knows the source.
     fn metadata(&self) -> usize {
         4 * (self.place.slot as usize + 1)
     }
@@ -181,8 +179,7 @@ impl Source {
     }
 }
 
-/// Runs a program on so many copies of a frame, of which the first bytes are metadata, and does with
-/// each what it says.
+/// Runs a program on `count` copies of a frame that begins with metadata, and applies its verdicts.
 pub(super) fn send(
     object: &Ebpf,
     program: &str,

@@ -1,5 +1,4 @@
-//! The headers of a flow's frames, as the program copies them, and the part of the UDP
-//! checksum that is the same for all of them.
+//! Header templates of a flow's frames, and the constant part of their UDP checksum.
 
 use std::net::IpAddr;
 
@@ -19,7 +18,7 @@ const UDP: usize = 8;
 const CHANNEL_DATA: usize = 4;
 const PROTOCOL_UDP: u8 = 17;
 
-/// What all frames of a run have in common.
+/// Layout of the frames of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     ipv6: bool,
@@ -53,12 +52,12 @@ impl Shape {
         if self.ipv6 { 40 } else { 20 }
     }
 
-    /// Where the UDP header begins.
+    /// Offset of the UDP header.
     pub(super) const fn udp_at(self) -> usize {
         ETHERNET + self.ip()
     }
 
-    /// Where the packet begins.
+    /// Offset of the packet.
     pub(super) const fn packet_at(self) -> usize {
         self.udp_at() + UDP + if self.channel { CHANNEL_DATA } else { 0 }
     }

@@ -1,4 +1,4 @@
-//! What tests of the programs share: frames written and read by other code than the programs'.
+//! Helpers of the programs' tests: frames written and read by independent code.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,8 +9,7 @@ use super::template::{Shape, fold, sum, template};
 use super::{FrameFlow, Mac, Unavailable, available};
 use crate::packet::Header;
 
-/// Whether this process may load programs; if not, says that the test is skipped, as `make test`
-/// counts it.
+/// Returns `true` when this process may load programs; otherwise the test counts as skipped.
 pub(super) fn privileged() -> bool {
     let reason = match available() {
         Ok(()) => return true,
@@ -71,7 +70,7 @@ fn udp_sum(frame: &[u8]) -> u64 {
     sum(addresses) + 17 + (frame.len() - at) as u64 + sum(&frame[at..])
 }
 
-/// What a receiver sees in a frame.
+/// Fields of a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Read {
     pub(super) source_mac: Mac,

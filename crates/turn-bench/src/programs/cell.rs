@@ -1,4 +1,4 @@
-//! One thing that is measured: a frame of a kind, taken by the program of a hook again and again.
+//! One row: a kind of frame, handled by the program of a hook again and again.
 
 use std::time::Duration;
 
@@ -76,25 +76,25 @@ fn scattered(flows: u32) -> impl Iterator<Item = u32> {
     (0..flows).map(move |at| (u64::from(at) * STEP % u64::from(flows)) as u32)
 }
 
-/// What the frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Of a flow, each time of the next in the ring.
     Relayed(Direction),
-    /// Not of a flow: the program lets it pass.
-    Passed(Stranger),
+    /// Of no flow: the program passes it.
+    Passed(Unrelated),
 }
 
-/// A frame that is none of ours.
+/// A frame of no flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stranger {
-    /// Not IP: the least that a program can do, and what the test run itself costs.
+pub(super) enum Unrelated {
+    /// Not IP: the least work of a program, and the cost of the test run itself.
     Arp,
-    /// Most of what a host gets that serves something else.
+    /// The common traffic of a host with other services.
     Tcp,
-    /// A datagram to a port that is nobody's.
+    /// A datagram to a port that is not the server's.
     OtherPort,
-    /// A datagram of a client's port that is no ChannelData: a Binding request, say.
+    /// A datagram of a client's port that is no ChannelData, such as a Binding request.
     Stun,
     /// ChannelData of a channel that the kernel does not relay.
     OtherChannel,
@@ -104,27 +104,27 @@ impl Kind {
     pub(super) const ALL: [Self; 7] = [
         Self::Relayed(Direction::ToPeer),
         Self::Relayed(Direction::ToClient),
-        Self::Passed(Stranger::Arp),
-        Self::Passed(Stranger::Tcp),
-        Self::Passed(Stranger::OtherPort),
-        Self::Passed(Stranger::Stun),
-        Self::Passed(Stranger::OtherChannel),
+        Self::Passed(Unrelated::Arp),
+        Self::Passed(Unrelated::Tcp),
+        Self::Passed(Unrelated::OtherPort),
+        Self::Passed(Unrelated::Stun),
+        Self::Passed(Unrelated::OtherChannel),
     ];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Relayed(Direction::ToPeer) => "relayed to the peer",
             Self::Relayed(Direction::ToClient) => "relayed to the client",
-            Self::Passed(Stranger::Arp) => "passed: not IP",
-            Self::Passed(Stranger::Tcp) => "passed: TCP",
-            Self::Passed(Stranger::OtherPort) => "passed: UDP to a port that is not ours",
-            Self::Passed(Stranger::Stun) => "passed: STUN to the server's port",
-            Self::Passed(Stranger::OtherChannel) => "passed: ChannelData without a route",
+            Self::Passed(Unrelated::Arp) => "passed: not IP",
+            Self::Passed(Unrelated::Tcp) => "passed: TCP",
+            Self::Passed(Unrelated::OtherPort) => "passed: UDP to a port that is not ours",
+            Self::Passed(Unrelated::Stun) => "passed: STUN to the server's port",
+            Self::Passed(Unrelated::OtherChannel) => "passed: ChannelData without a route",
         }
     }
 }
 
-impl Stranger {
+impl Unrelated {
     fn frame(self, ring: &Ring) -> Vec<u8> {
         const HOPS: u8 = 64;
         // 20 bytes of a Binding request; a channel that no flow of a ring has.
@@ -143,7 +143,7 @@ impl Stranger {
     }
 }
 
-/// How often one frame can be taken in a test run.
+/// Repetitions of one frame in a test run.
 pub(super) const fn times(hook: Hook, kind: Kind) -> u32 {
     match (kind, hook) {
         // Every time costs a hop, of 255; and one time with a frame of 1 KiB is like another.
@@ -163,7 +163,7 @@ pub(super) struct Cell {
     pub(super) world: usize,
     pub(super) hook: Hook,
     pub(super) kind: Kind,
-    /// The frame of each test run, and what it is behind its IP header then: once round the ring.
+    /// The frame of each test run, and its expected bytes behind the IP header: once round the ring.
     trips: Vec<(Vec<u8>, Vec<u8>)>,
     next: usize,
     /// A value of each round.
@@ -171,7 +171,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// `number`: of the world, whose ring this is.
+    /// `number`: the world of this ring.
     pub(super) fn new(number: usize, ring: &Ring, hook: Hook, kind: Kind) -> Self {
         let trips = match kind {
             Kind::Relayed(direction) => {
@@ -179,8 +179,8 @@ impl Cell {
                 let starts = (0..ring.flows).step_by(times as usize);
                 starts.map(|from| ring.trip(direction, from, times)).collect()
             }
-            Kind::Passed(stranger) => {
-                let frame = stranger.frame(ring);
+            Kind::Passed(unrelated) => {
+                let frame = unrelated.frame(ring);
                 let behind = frame::behind_ip(&frame).to_vec();
                 vec![(frame, behind)]
             }
@@ -191,13 +191,13 @@ impl Cell {
     /// So many test runs: nanoseconds per packet of each, the test's own loop included.
     ///
     /// # Errors
-    /// The program did not do, each time, what it is to do: then figures would be of something else.
+    /// A program with a wrong result.
     pub(super) fn run(&mut self, world: &mut World, runs: u32) -> Result<Vec<f64>> {
         // All runs take far less than the lease lasts.
         world.routes.renew(Clock::instant());
         world.routes.sweep(usize::MAX, |_, _| {});
-        // Once round without counting: a packet finds in the caches what is left of the last one of
-        // its flow, after one of every other flow.
+        // Once round without counting: then the caches hold the traces of one packet of every other
+        // flow.
         for _ in 0..self.trips.len() {
             self.run_once(world)?;
         }

@@ -37,8 +37,7 @@ pub(super) fn datagram(from: SocketAddr, to: SocketAddr, hops: u8, payload: &[u8
     frame
 }
 
-/// What of a frame with a datagram follows from the datagram alone: what is behind the IP header.
-/// Empty where there is no such thing.
+/// The bytes behind the IP header, which follow from the datagram alone. Empty for other frames.
 pub(super) fn behind_ip(frame: &[u8]) -> &[u8] {
     let ip = match frame.get(ETHERNET - 2..ETHERNET) {
         Some([8, 0]) => IPV4,
@@ -48,8 +47,8 @@ pub(super) fn behind_ip(frame: &[u8]) -> &[u8] {
     frame.get(ETHERNET + ip..).unwrap_or_default()
 }
 
-/// Whether the checksum of a datagram's frame is what virtual links leave there when it is still to be
-/// made: the sum of the pseudo header.
+/// Returns `true` when the checksum is that of the pseudo header alone, as virtual links leave it for the
+/// card to complete.
 pub(super) fn looks_unfinished(frame: &[u8]) -> bool {
     let udp = behind_ip(frame);
     let (Some(len), Some(sum)) = (udp.get(4..6), udp.get(6..8)) else { return false };

@@ -1,5 +1,5 @@
-//! A network for the programs to find their ways in: two links, with neighbours who are known and
-//! who never get anything, as nothing is sent.
+//! A network for route lookups of the programs: two links with permanent neighbours, which receive
+//! nothing.
 
 use anyhow::{Context as _, Result};
 use xdp_relay::device::forwarding::{self, Lookup};
@@ -12,7 +12,7 @@ use crate::network::{Namespace, ip};
 /// The loopback: frames of test runs come by it.
 const LOOPBACK: u32 = 1;
 
-/// The links, and whose side each is.
+/// The links, and the network of each.
 const LINKS: [(&str, u8); 2] = [("x0", 1), ("y0", 2)];
 
 /// A network namespace, which the calling thread is in. Nothing of it is left when the thread ends.
@@ -39,7 +39,7 @@ impl Place {
             ip(&format!("addr add 2001:2:0:{side}::1/64 dev {name} nodad"))?;
         }
         for ((name, _), (v4, v6)) in LINKS.iter().zip([X, Y]) {
-            // The loopback's address: what leaves to them comes again, by the loopback.
+            // The loopback's address: frames to them arrive again, by the loopback.
             let known = format!("lladdr 00:00:00:00:00:00 nud permanent dev {name}");
             ip(&format!("neigh add {v4} {known}"))?;
             ip(&format!("neigh add {v6} {known}"))?;
@@ -49,7 +49,7 @@ impl Place {
         Ok(Self { devices, lookup, _namespace: namespace })
     }
 
-    /// The programs, with what they know of the links. `options` but for where ways are looked up.
+    /// The programs and their tables of links, by these options but for the interface of lookups.
     ///
     /// # Errors
     /// The kernel refuses them.
@@ -64,7 +64,7 @@ impl Place {
                 leave_tc: leave,
             })?;
         }
-        self.hang(&mut path)?;
+        self.attach(&mut path)?;
         Ok(path)
     }
 
@@ -78,10 +78,9 @@ impl Place {
         found.map(|device| device.index).with_context(|| format!("{name} is gone"))
     }
 
-    /// Puts the XDP program on a device of its own, by which nothing comes. Each test run of a program
-    /// that is on no device makes the kernel change its own code for it, and wait until all cores
-    /// have seen that: tens of milliseconds, after which nothing is in the caches.
-    fn hang(&self, path: &mut KernelPath) -> Result<()> {
+    /// Attaches the XDP program to an idle device of its own. Each test run of an unattached program makes
+    /// the kernel patch its code and synchronise all cores: tens of milliseconds, and cold caches.
+    fn attach(&self, path: &mut KernelPath) -> Result<()> {
         let name = format!("xdp{}", device::devices().context("the links")?.len());
         ip(&format!("link add {name} type veth peer name {name}far"))?;
         let devices = device::devices().context("the links")?;

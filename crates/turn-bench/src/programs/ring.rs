@@ -1,4 +1,4 @@
-//! Flows in a ring: what leaves by one is what comes by the next.
+//! Flows in a ring: a frame that leaves by one is a frame of the next.
 //!
 //! A test run hands a program its own frame back, again and again. So the frame that a flow makes
 //! must be one of the next flow, and the last flow's one of the first:
@@ -9,8 +9,7 @@
 //! ```
 //!
 //! Flow `i` has the client `Xi`, the server's address `Yi`, the relayed address `Xi+1` and the peer
-//! `Yi+1`. What comes from clients has as many ChannelData headers, one within the other, as flows
-//! take it.
+//! `Yi+1`. A client's frame has nested ChannelData headers, one for each flow of its trip.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -25,7 +24,7 @@ pub(super) const X: (Ipv4Addr, Ipv6Addr) =
 pub(super) const Y: (Ipv4Addr, Ipv6Addr) =
     (Ipv4Addr::new(198, 18, 2, 2), Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 2));
 
-/// The ports of X are those from here, one for each flow; Y has one for all.
+/// First port of X, with one for each flow; Y has one port for all.
 const PORTS_FROM: u16 = 10_000;
 const PORT: u16 = 3478;
 /// Flows there are ports for.
@@ -37,7 +36,7 @@ const HOPS: u8 = 255;
 /// Bytes that are relayed: a frame of sound is about so long. The programs do not look at them.
 const PAYLOAD: usize = 160;
 
-/// Which way packets go.
+/// Direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     ToPeer,
@@ -49,7 +48,7 @@ pub(super) enum Direction {
 pub(super) enum Families {
     V4,
     V6,
-    /// One and the other: what goes from IPv4 to IPv6 goes back by the next flow.
+    /// Alternating: IPv4 to IPv6, and back by the next flow.
     Mixed,
 }
 
@@ -90,8 +89,7 @@ impl Ring {
         }
     }
 
-    /// A frame that flows from this one on relay so many times, and what it is behind its IP header
-    /// then.
+    /// A frame for `times` flows from this one on, and its bytes behind the IP header after them.
     pub(super) fn trip(&self, direction: Direction, from: u32, times: u32) -> (Vec<u8>, Vec<u8>) {
         let mut filler = 0;
         let frame = |done, filler| self.frame(direction, from, (times, done), filler);
@@ -114,20 +112,20 @@ impl Ring {
             }
             Direction::ToClient => {
                 let payload = frame::nested(CHANNEL, done, &payload);
-                // Ahead of what is taken away, so that it does not come to be less than nothing.
+                // Rounded up, so that the difference is not negative.
                 let at = from + times.next_multiple_of(self.flows) - done;
                 frame::datagram(self.y(at), self.x(at), hops, &payload)
             }
         }
     }
 
-    /// Where flow `number` has its client, and the one before its relayed address.
+    /// The client of flow `number`, and relayed address of the one before.
     pub(super) fn x(&self, number: u32) -> SocketAddr {
         let number = number % self.flows;
         SocketAddr::new(self.of(X, number), PORTS_FROM + number as u16)
     }
 
-    /// Where flow `number` has its server, and the one before its peer.
+    /// The server address of flow `number`, and peer of the one before.
     pub(super) fn y(&self, number: u32) -> SocketAddr {
         SocketAddr::new(self.of(Y, number % self.flows), PORT)
     }

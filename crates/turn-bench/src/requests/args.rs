@@ -7,7 +7,7 @@ use turn_types::Prefix;
 
 use super::Variant;
 
-/// What `load` takes for requests.
+/// Arguments of `load` for requests.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Requests (--mode alloc, binding, hostile)")]
 pub struct RequestArgs {
@@ -17,24 +17,22 @@ pub struct RequestArgs {
     /// Threads that send and receive
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
-    /// Do not give allocations back: they fill the server until their lifetime ends
+    /// Do not release allocations: they fill the server until they expire
     #[arg(long)]
     pub no_release: bool,
-    /// What hostile traffic is made of
+    /// Kind of attack
     #[arg(long, value_enum, required_if_eq("mode", "hostile"))]
     pub variant: Option<Variant>,
-    /// Send from this address of this host what is well-behaved meanwhile: a client that asks for
-    /// allocations, and with --peer a call of --sessions flows at --call-rate, which is measured
-    /// before as well [default: as --local]
+    /// Source address of legitimate traffic meanwhile: a client that requests allocations, and with --peer
+    /// a call of --sessions flows at --call-rate, which is measured before as well [default: as --local]
     #[arg(long, value_name = "ADDR")]
     pub bystander: Option<IpAddr>,
     /// Packets per second of that call, over all flows
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub call_rate: u32,
-    /// Addresses that the variant spoofed forges, an IPv4 network. Answers are counted where they
-    /// arrive at this host: 127.0.0.0/8 does for a server on the loopback; elsewhere, let `ip route
-    /// add local NETWORK dev lo` and a route of the server's lead them here. Only ever forge
-    /// addresses of a network of your own
+    /// Source addresses of the variant spoofed, an IPv4 network. Answers are counted where they arrive at this
+    /// host: 127.0.0.0/8 for a server on the loopback; elsewhere, route the network here on the server, and
+    /// run `ip route add local NETWORK dev lo`. Only forge addresses of your own networks
     #[arg(long, value_name = "NETWORK", default_value = "127.128.0.0/9")]
     pub sources: Prefix,
 }

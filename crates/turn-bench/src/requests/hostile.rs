@@ -1,5 +1,4 @@
-//! What a server does about those who mean it ill: what it sends them, and whether others still get
-//! through.
+//! Attacks: the answers of a server, and the service of legitimate clients meanwhile.
 
 mod call;
 mod datagrams;
@@ -23,7 +22,7 @@ use crate::session::{Login, client_config, endpoint};
 use crate::traffic::Transport;
 pub use call::Call;
 use datagrams::Datagrams;
-use sender::{Ear, Forger, Outlet};
+use sender::{Forger, Outlet, ReplyListener};
 
 /// Ports that hostile traffic comes from, unless it is forged.
 const PORTS: u32 = 16;
@@ -31,10 +30,10 @@ const PORTS: u32 = 16;
 /// Allocations that the well-behaved client asks for per second.
 const PROBES_PER_SECOND: u32 = 10;
 
-/// Those it waits for at the same time: more than are begun until one is given up.
+/// Its concurrent requests: more than are begun until one times out.
 const PROBES_IN_FLIGHT: u32 = 128;
 
-/// What is sent.
+/// Kind of attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Variant {
     /// No messages at all: noise, ChannelData of no channel, messages cut short
@@ -51,7 +50,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// What it is called in outcomes.
+    /// Name in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,15 +66,15 @@ impl Variant {
 /// A run of hostile traffic.
 #[derive(Clone, Debug)]
 pub struct HostileSpec {
-    /// What is sent.
+    /// Kind of attack.
     pub variant: Variant,
     /// The server.
     pub server: SocketAddr,
-    /// The address that is sent from; `None` is whichever the route gives.
+    /// Source address; `None` leaves it to the route.
     pub local: Option<IpAddr>,
-    /// The address of the well-behaved client; `None` is the same.
+    /// Source address of the legitimate client; `None` is the same.
     pub bystander: Option<IpAddr>,
-    /// Who logs in properly meanwhile, and in whose name others try.
+    /// Login of the legitimate client; attackers use its user.
     pub login: Login,
     /// Addresses to forge, an IPv4 network. Answers are counted where it is local to this host.
     pub sources: Prefix,
@@ -101,7 +100,7 @@ pub fn run_hostile(
     try_login(&probe(spec), &spec.login)?;
     let quiet = call.as_deref_mut().map(Call::run).transpose()?;
     let (mut outlet, mut datagrams) = arm(spec)?;
-    let ear = Ear::of(&outlet)?;
+    let listener = ReplyListener::of(&outlet)?;
     let mut meters = Meters::start(watched)?;
     let begin = Clock::instant() + SETTLE;
     let start = begin + spec.warm_up;
@@ -112,7 +111,7 @@ pub fn run_hostile(
     std::thread::scope(|scope| {
         let sending =
             scope.spawn(|| sender::send(&mut outlet, &mut datagrams, spec.rate, begin, window));
-        let listening = scope.spawn(move || ear.listen(window));
+        let listening = scope.spawn(move || listener.listen(window));
         let probing = scope.spawn(|| worker.run());
         let metering = scope.spawn(|| {
             sleep_until(window.start);
@@ -147,7 +146,7 @@ pub fn run_hostile(
     })
 }
 
-/// The well-behaved client.
+/// The legitimate client.
 fn probe(spec: &HostileSpec) -> RequestSpec {
     RequestSpec {
         kind: Kind::Allocation { release: true },
@@ -164,10 +163,10 @@ fn probe(spec: &HostileSpec) -> RequestSpec {
     }
 }
 
-/// What is sent, and where from.
+/// The datagrams and their sender.
 fn arm(spec: &HostileSpec) -> Result<(Outlet, Datagrams)> {
     let forger = match spec.variant {
-        // First of all: without the privilege nothing is to be asked of the server.
+        // First: without the privilege there is no request to the server.
         Variant::Spoofed => Some(Forger::open(spec.server, spec.sources)?),
         Variant::Garbage | Variant::Integrity | Variant::Unauthenticated | Variant::Dtls => None,
     };
@@ -182,7 +181,7 @@ fn arm(spec: &HostileSpec) -> Result<(Outlet, Datagrams)> {
             Datagrams::make(spec.variant, &credentials.username, &endpoint, &mut links)
         }
     }
-    .context("what is to be sent")?;
+    .context("the datagrams of the attack")?;
     let outlet = match forger {
         Some(forger) => Outlet::Forged(forger),
         None => Outlet::Sockets(

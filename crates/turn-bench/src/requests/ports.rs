@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use client_driver::{Endpoint, Wire};
 use linux_net::random_bytes;
 
-/// The first of the ports taken in turn: above those of services.
+/// The first of the ports used in turn: above well-known services.
 const FIRST: u32 = 10_000;
 
-/// How many there are: at 10,000 exchanges per second one comes again after five seconds.
+/// Number of ports: at 10,000 exchanges per second one is reused after five seconds.
 const COUNT: u32 = 50_000;
 
-/// The next port, counted from [`FIRST`]. Another run begins elsewhere, so that it does not meet
-/// what a server still knows of this one.
+/// The next port, counted from [`FIRST`]. It begins at random, so that a server's state of an earlier run
+/// does not matter.
 static NEXT: LazyLock<AtomicU32> =
     LazyLock::new(|| AtomicU32::new(u32::from_be_bytes(random_bytes()) % COUNT));
 

@@ -1,4 +1,4 @@
-//! What one thread counted, and the sum of all.
+//! Counts of exchanges.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

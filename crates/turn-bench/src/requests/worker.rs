@@ -6,11 +6,10 @@
 //! binding:     Binding → success
 //! ```
 //!
-//! Every allocation is asked for by a client that has never talked to the server, so each costs the
-//! server a challenge and the look-up of the user. Each has a port of its own, too: servers may keep
-//! what they know of a client for a while after it gave its allocation back, and refuse another one
-//! from the same port (coturn does). Over TCP, TLS and DTLS each makes a connection first, which is part of
-//! the exchange; bindings share one.
+//! Every allocation is requested by a new client, so each costs the server a challenge and the look-up of
+//! the user. Each has a port of its own: servers may keep state of a released allocation for a while and
+//! refuse another one from the same port (coturn does). Over TCP, TLS and DTLS each makes a connection
+//! first, which is part of the exchange; bindings share one.
 
 use std::time::Duration;
 
@@ -27,17 +26,16 @@ use crate::session::{SessionError, allocate, client_config};
 /// Events taken per wait.
 const EVENTS: usize = 256;
 
-/// How often it is looked whether requests have to be sent again. Well below the half second after
-/// which the first one is.
+/// Interval of checks for retransmissions, well below the first one's half second.
 const TIMERS: Duration = Duration::from_millis(20);
 
-/// How long exchanges of the measured time may still take after its end.
+/// Time for exchanges to end after the measured time.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What is said of exchanges that had not ended by then.
+/// Failure of exchanges that did not end by then.
 const UNFINISHED: &str = "not answered by the end";
 
-/// What is said of exchanges of a fixed rate that found no free place.
+/// Failure of exchanges at a fixed rate without a free slot.
 const NOT_STARTED: &str = "not started: as many as --in-flight allows were waiting";
 
 /// The measured time.
@@ -53,7 +51,7 @@ impl Window {
     }
 }
 
-/// What one thread does.
+/// Share of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     /// The numbers of its clients begin here.
@@ -62,7 +60,7 @@ pub(super) struct Share {
     pub(super) in_flight: u32,
     /// Time from one start to the next; `None` starts one as soon as another has ended.
     pub(super) interval: Option<Duration>,
-    /// When the first one starts.
+    /// Start of the first one.
     pub(super) begin: Instant,
     pub(super) window: Window,
 }
@@ -79,9 +77,9 @@ struct Slot {
     link: Link,
     config: ClientConfig,
     phase: Phase,
-    /// When the exchange began, or should have begun.
+    /// Begin of the exchange by the schedule.
     began: Instant,
-    /// Its connection ended while nothing was asked.
+    /// Its connection ended while idle.
     broken: bool,
 }
 
@@ -91,15 +89,15 @@ pub(super) struct Worker {
     endpoint: Endpoint,
     share: Share,
     slots: Vec<Slot>,
-    /// Those that are idle.
+    /// Idle slots.
     free: Vec<usize>,
-    /// When the next exchange is due; without a fixed rate, when the first one was.
+    /// Time of the next exchange; without a fixed rate, of the first one.
     next: Instant,
     /// Seeds of clients: random, and no two the same.
     seed: [u8; 32],
     clients: u64,
     epoll: Epoll,
-    /// For what is received.
+    /// Receive buffer.
     buffer: Vec<u8>,
     tally: Tally,
 }
@@ -166,8 +164,8 @@ impl Worker {
         }
     }
 
-    /// Epoll counts in milliseconds. What is due earlier is looked for again and again: the pace
-    /// shall not be that of epoll.
+    /// Timeout of epoll, which counts in milliseconds. Within the last one the thread polls, so that the pace
+    /// is not epoll's.
     fn patience(&self, now: Instant) -> Duration {
         if self.free.is_empty() || self.next >= self.share.window.end {
             return TIMERS;
@@ -297,7 +295,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Does what follows from what the client has heard.
+    /// Handles the events of a client.
     fn settle(&mut self, index: usize) -> Result<()> {
         while self.slots[index].phase != Phase::Idle
             && let Some(event) = self.slots[index].link.client.poll_event()
@@ -371,8 +369,7 @@ impl Worker {
         }
     }
 
-    /// After an allocation. Another connection is made when there is something to ask, as its making
-    /// is part of the exchange.
+    /// Prepares a slot after an allocation. A new connection is part of the next exchange.
     fn move_on(&mut self, index: usize) -> Result<()> {
         if self.endpoint.transport.has_connections() { Ok(()) } else { self.replace_wire(index) }
     }
@@ -387,7 +384,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Counts what has not ended, and what was due and never began.
+    /// Counts unfinished exchanges, and those that never began.
     fn finish_all(&mut self) {
         let window = self.share.window;
         let unfinished = |slot: &&Slot| slot.phase != Phase::Idle && window.contains(slot.began);
@@ -402,7 +399,7 @@ impl Worker {
             self.tally.started += missed;
             self.tally.fail(NOT_STARTED.to_owned(), missed);
         }
-        // What is still held is given back without waiting for the answer.
+        // The rest is released without waiting for the answer.
         for slot in &mut self.slots {
             if slot.link.client.allocation().is_some() {
                 let _ = slot.link.client.release(Clock::instant());

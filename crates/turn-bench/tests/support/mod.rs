@@ -14,7 +14,7 @@ use turn_bench::engine::{self, PeerOptions};
 use turn_bench::session::Login;
 use turn_bench::traffic::Transport;
 
-/// What clients may be connected by.
+/// All transports.
 pub(crate) const TRANSPORTS: [Transport; 5] =
     [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Tls12, Transport::Dtls];
 
@@ -33,8 +33,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one that relays for whoever knows [`SECRET`], to the loopback too. `tables` are
-    /// further lines of the configuration.
+    /// Starts one that relays for clients with [`SECRET`], to the loopback too. `tables` are further lines of
+    /// the configuration.
     pub(crate) fn start(tables: &str) -> Self {
         let loopback = Ipv4Addr::LOCALHOST.into();
         Self::start_at(free_address(), loopback, loopback, tables)
@@ -98,7 +98,7 @@ impl Server {
         self.process.id()
     }
 
-    /// Its own account of what it has done, for the message of a test that failed.
+    /// Its status, for the message of a failed test.
     pub(crate) fn status(&self) -> String {
         self.ask(&["status"])
     }
@@ -111,7 +111,7 @@ impl Server {
             + &String::from_utf8_lossy(&answer.stderr)
     }
 
-    /// What it lets in.
+    /// Its login.
     pub(crate) fn login() -> Login {
         Login::shared_secret("bench", SECRET)
     }
@@ -152,7 +152,7 @@ impl Drop for Peer {
     }
 }
 
-/// An address that nobody has, on a port below those that systems give out and servers relay from.
+/// A free address, on a port below ephemeral and relay ports.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {

@@ -1,4 +1,4 @@
-//! The program run on single frames, which nobody sent.
+//! The program run on single frames without a link.
 
 use super::super::testing::{DROP, PASS, REDIRECT, flow, frame, privileged, read, run};
 use super::super::{FrameFlow, Port};
@@ -18,7 +18,7 @@ fn watching() -> Port {
     port
 }
 
-/// What the program says of a frame that arrives.
+/// Verdict of the program on a frame, and the frame afterwards.
 fn arrive(port: &Port, frame: &[u8]) -> (u32, Vec<u8>) {
     run(port.object(), "port", frame)
 }
@@ -29,7 +29,7 @@ fn packet(header: Header) -> Vec<u8> {
     frame(&flow(3, false, false), header, SIZE)
 }
 
-/// What the counters say: delivered, duplicates, reordered, damaged, outside, other run.
+/// Counters: delivered, duplicates, reordered, damaged, outside, other run.
 fn counts(port: &Port) -> [u64; 6] {
     let tally = port.tally().unwrap();
     [
@@ -153,7 +153,7 @@ fn a_new_run_begins_from_nothing() {
 }
 
 #[test]
-fn what_is_not_as_it_was_sent_is_damaged() {
+fn changed_packets_are_damaged() {
     if !privileged() {
         return;
     }
@@ -181,7 +181,7 @@ fn what_is_not_as_it_was_sent_is_damaged() {
 }
 
 #[test]
-fn what_is_of_no_run_passes_untouched() {
+fn other_packets_pass_untouched() {
     if !privileged() {
         return;
     }
@@ -198,7 +198,7 @@ fn what_is_of_no_run_passes_untouched() {
         ("an order", change(data(&plain), 45, &[1])),
         ("an order by a channel", change(data(&channel), 54 + 8 + 4 + 3, &[1])),
         ("STUN", change(data(&plain), 42, &stun)),
-        ("somebody's ChannelData", change(data(&channel), 54 + 8 + 4, b"RTP")),
+        ("foreign ChannelData", change(data(&channel), 54 + 8 + 4, b"RTP")),
         ("no ChannelData", change(data(&channel), 54 + 8, &[0x50])),
         ("too short", data(&plain)[..65].to_vec()),
         ("too short by a channel", data(&channel)[..89].to_vec()),

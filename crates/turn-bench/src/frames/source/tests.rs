@@ -1,4 +1,4 @@
-//! The program run on single frames, which nobody sends.
+//! The program run on single frames without a link.
 
 use super::super::Port;
 use super::super::testing::{self, REDIRECT, flow, privileged};
@@ -180,7 +180,7 @@ fn a_burst_is_made_when_it_is_due_and_then_whole() {
     source.begin(&SourceRun { pace, ..run(100, 10) }).unwrap();
     look(&source, 25);
     assert_eq!(source.made().unwrap().all, 10);
-    // What should have been sent long ago is left out.
+    // Overdue bursts are skipped.
     let time = begin - 2_500_000_000..u64::MAX;
     let pace = Pace { time, clump: 1, step: 1_000_000_000 << 8 };
     source.begin(&SourceRun { pace, ..run(100, 10) }).unwrap();
@@ -189,7 +189,7 @@ fn a_burst_is_made_when_it_is_due_and_then_whole() {
 }
 
 #[test]
-fn what_is_late_leaves_in_clumps_of_twice_as_many() {
+fn late_frames_leave_in_clumps_of_twice_as_many() {
     if !privileged() {
         return;
     }
@@ -207,7 +207,7 @@ fn what_is_late_leaves_in_clumps_of_twice_as_many() {
     assert!((1..=clumps * (2 * CLUMP / STEP + 1)).contains(&made), "{made} in {clumps}");
 }
 
-/// Runs the program so many times; what it makes of the frame is nobody's.
+/// Runs the program `times`, and ignores the frames.
 fn look(source: &Source, times: u32) {
     for _ in 0..times {
         let context = context(&source.frame, source.metadata());

@@ -14,7 +14,7 @@ pub struct Call {
     pub spec: TrafficSpec,
     /// Flows among the sessions.
     pub flows: u32,
-    /// What hands packets to the kernel.
+    /// Backend of the clients.
     pub backend: Backend,
 }
 

@@ -1,4 +1,4 @@
-//! What is sent: datagrams made beforehand, so that sending them costs nothing but the call.
+//! Datagrams of an attack, made in advance, so that sending costs only the system call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::session::{Credentials, SessionError, allocate, client_config};
 /// Datagrams of garbage, sent in turn.
 const GARBAGE: usize = 1024;
 
-/// The largest of them: what passes everywhere unfragmented.
+/// The largest of them, unfragmented on every path.
 const GARBAGE_MAX: usize = 1200;
 
-/// How long a server may take to answer the first request.
+/// Time for a server to answer the first request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where the number of the datagram goes: into the transaction id of a STUN message.
+/// Place of the datagram's number: the transaction id of a STUN message.
 const NUMBER: std::ops::Range<usize> = 12..20;
 
 /// Datagrams to be sent in turn.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     list: Vec<Vec<u8>>,
-    /// Whether each has a transaction id, which is another every time it is sent.
+    /// Each has a transaction id, which is changed for every sending.
     numbered: bool,
 }
 
 impl Datagrams {
-    /// Those of a variant, to be sent by these clients' sockets in turn. What wants a server's
-    /// nonce asks for it.
+    /// The datagrams of a variant, for these clients' sockets in turn, with the server's nonces where they
+    /// need them.
     pub(super) fn make(
         variant: Variant,
         username: &Arc<str>,
@@ -62,8 +62,7 @@ impl Datagrams {
         Self { list, numbered: false }
     }
 
-    /// The datagram with this number. What is for the n-th socket of a variant that wants a nonce
-    /// for each comes in every n-th place.
+    /// The datagram with this number. Datagrams with a nonce repeat in the order of their sockets.
     pub(super) fn numbered(&mut self, number: u64) -> &[u8] {
         let at = number % self.list.len() as u64;
         let datagram = &mut self.list[at as usize];
@@ -98,7 +97,7 @@ fn requests(username: &Arc<str>, endpoint: &Endpoint, links: &mut [Link]) -> Res
     Ok(requests)
 }
 
-/// What the client answers to the server's challenge.
+/// The client's request after the server's challenge.
 fn challenged(link: &mut Link, first: &[u8]) -> Result<Vec<u8>> {
     let Link { wire, client } = link;
     let socket = wire.udp()?;
@@ -125,7 +124,7 @@ fn challenged(link: &mut Link, first: &[u8]) -> Result<Vec<u8>> {
         if let Some(event) = client.poll_event() {
             match SessionError::at_setup(event) {
                 Some(error) => return Err(error.into()),
-                None => bail!("the server gave an allocation to somebody without credentials"),
+                None => bail!("the server granted an allocation without credentials"),
             }
         }
         match client.poll_transmit() {
@@ -137,8 +136,8 @@ fn challenged(link: &mut Link, first: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Datagrams that are no message: noise, ChannelData of no channel, and messages cut short. None of
-/// them is to be answered.
+/// Datagrams that are no message: noise, ChannelData of no channel, and truncated messages. None has an
+/// answer.
 fn garbage(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut noise = Noise(u64::from_ne_bytes(random_bytes()) | 1);
     (0..GARBAGE)
@@ -168,7 +167,7 @@ fn garbage(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// xorshift64*: what is wanted is variety.
+/// xorshift64*, for variety.
 pub(super) struct Noise(pub(super) u64);
 
 impl Noise {

@@ -54,7 +54,7 @@ pub(super) fn collect(links: &[Link]) -> Result<Datagrams> {
     while rounds.len() < PER_SOCKET && Clock::instant() < deadline {
         let round: Vec<_> =
             links.iter().map(|link| hello(link.wire.udp()?)).collect::<Result<_>>()?;
-        // Each datagram is for one socket, whose address is in the cookie.
+        // The cookie depends on the address of the socket.
         match round.into_iter().collect::<Option<Vec<_>>>() {
             Some(round) => rounds.push(round),
             None => break,

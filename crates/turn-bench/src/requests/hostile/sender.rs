@@ -1,4 +1,4 @@
-//! Sending, and hearing what comes back.
+//! Sending the datagrams of an attack, and counting the answers.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
@@ -14,31 +14,31 @@ use crate::requests::worker::Window;
 /// Datagrams sent before the clock is looked at again.
 const BURST: u64 = 32;
 
-/// How long the sender sleeps when nothing is due: what is due meanwhile is sent at once.
+/// Sleep of the sender when nothing is due; later datagrams catch up.
 const NAP: Duration = Duration::from_micros(200);
 
-/// How long answers are waited for after the end.
+/// Wait for answers after the end.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// Answers taken from one socket before the next has its turn.
 const DATAGRAMS: usize = 64;
 
-/// Where datagrams leave from.
+/// Sender of datagrams.
 pub(super) enum Outlet {
     /// Sockets connected to the server, in turn.
     Sockets(Vec<UdpSocket>),
-    /// A raw socket, with sources that are made up.
+    /// A raw socket, with forged sources.
     Forged(Forger),
 }
 
-/// Sends with other people's addresses.
+/// Sends with forged sources.
 pub(super) struct Forger {
     pub(super) raw: RawUdpSocket,
     pub(super) sources: Sources,
     server: SocketAddrV4,
 }
 
-/// What was sent within the measured time.
+/// Datagrams sent within the measured time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub(super) datagrams: u64,
@@ -46,7 +46,7 @@ pub(super) struct Sent {
     pub(super) refused: u64,
 }
 
-/// What the server sent back.
+/// Answers of the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
     pub(super) datagrams: u64,
@@ -68,7 +68,7 @@ impl Forger {
 pub(super) struct Sources {
     prefix: Prefix,
     first: u32,
-    /// How many bits of an address are made up.
+    /// Number of random bits of an address.
     free: u32,
     noise: Noise,
 }
@@ -146,23 +146,23 @@ impl Outlet {
     }
 }
 
-/// Hears what the server sends back.
-pub(super) enum Ear {
-    /// By sockets that are also sent from.
+/// Counts the answers of the server.
+pub(super) enum ReplyListener {
+    /// On the sockets of the sender.
     Sockets(Vec<UdpSocket>),
-    /// Whatever the server sends to one of the forged addresses, as far as they are of this host.
+    /// Answers to forged addresses that are local to this host.
     Forged {
         /// Filters by the server's address.
         raw: RawUdpSocket,
         /// The forged addresses.
         sources: Prefix,
-        /// The server's port counts, and not those it relays from.
+        /// The server, without its relay ports.
         server: SocketAddrV4,
     },
 }
 
-impl Ear {
-    /// The ear for an outlet.
+impl ReplyListener {
+    /// The listener for a sender.
     pub(super) fn of(outlet: &Outlet) -> Result<Self> {
         match outlet {
             Outlet::Sockets(sockets) => {
@@ -177,7 +177,7 @@ impl Ear {
         }
     }
 
-    /// Counts answers until the measured time is over, and a little longer.
+    /// Counts answers until a little after the measured time.
     pub(super) fn listen(&self, window: Window) -> Result<Answers> {
         let epoll = Epoll::new().context("epoll")?;
         match self {
