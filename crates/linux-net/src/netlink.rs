@@ -155,7 +155,7 @@ impl Socket {
                 }
                 whole &= message.flags & libc::NLM_F_DUMP_INTR as u16 == 0;
                 match c_int::from(message.kind) {
-                    // Both say how it went: the end of a list, and of anything else.
+                    // Both carry a result code: the end of a list, and any other result.
                     libc::NLMSG_DONE | libc::NLMSG_ERROR => {
                         message.outcome()?;
                         return Ok(whole.then_some(answers));
@@ -341,7 +341,7 @@ mod tests {
         request.attribute_text(libc::CTRL_ATTR_FAMILY_NAME as u16, "nobody");
         let error = socket.ask(&request).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
-        // The same socket goes on.
+        // The same socket remains usable.
         let mut request = Request::one(
             libc::GENL_ID_CTRL as u16,
             &generic_header(libc::CTRL_CMD_GETFAMILY as u8),

@@ -292,7 +292,7 @@ impl RxBatch {
     /// Builds the header of one message, once.
     fn point(&mut self, index: usize) {
         for at in [0, HEAD_BYTES - 1] {
-            // Written, for all that the compiler knows.
+            // The compiler must assume a write.
             *std::hint::black_box(self.payload.get_mut(index * STRIDE + at)) = 0;
         }
         let iovec = self.iovecs.get_mut(index);

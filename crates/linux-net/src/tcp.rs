@@ -98,7 +98,8 @@ impl TcpListener {
             }
             match errno() {
                 libc::EAGAIN => return Ok(None),
-                // Of the host or of the network between; accept(2) wants them taken like "try again".
+                // Errors of the host or the network in between; accept(2) recommends to treat them as "try
+                // again".
                 libc::EINTR
                 | libc::ECONNABORTED
                 | libc::EPROTO

@@ -161,7 +161,7 @@ impl TxBatch {
         self.segments.push(Segment { next: 0, first_part, parts: parts.len(), bytes, tag });
         let latest = self.latest_message.slot(hash_way(flow.socket, flow.to));
         match self.messages.get_mut(usize::from(*latest)) {
-            // Of this way, hence the latest of it.
+            // Of this destination, hence its latest.
             Some(message) if message.takes(&flow, bytes) => {
                 self.segments[message.last].next = index;
                 message.join(index, bytes);

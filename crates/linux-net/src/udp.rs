@@ -149,7 +149,7 @@ impl UdpSocket {
     /// something waits: then nothing is different.
     #[must_use]
     pub fn cease_merging(&self) -> bool {
-        // First, so that whatever comes after the look is not merged.
+        // First, so that no datagram that arrives after the check is merged.
         self.merge(false);
         let is_empty = self.is_empty();
         if !is_empty {

@@ -43,7 +43,7 @@ impl Rng {
     /// that a change in one part leaves the luck of the others alone.
     #[must_use]
     pub const fn fork(&mut self) -> Self {
-        // A constant of its own keeps the child off the parent's sequence.
+        // A separate constant keeps the child off the parent's sequence.
         Self { state: self.next_u64() ^ 0xA5A5_5A5A_C3C3_3C3C }
     }
 
@@ -74,7 +74,7 @@ impl Rng {
 
     /// Draws: true with this probability.
     pub const fn happens(&mut self, chance: Chance) -> bool {
-        // Certainty takes nothing from the sequence: switching a fault off must not move the rest.
+        // Certainty draws nothing from the sequence: disabling a fault must not change the rest.
         match chance.0 {
             0 => false,
             1_000_000.. => true,

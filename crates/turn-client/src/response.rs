@@ -127,7 +127,7 @@ impl Client {
         let purpose = &transaction.purpose;
         match (purpose, code) {
             (Purpose::Refresh { half: None, lifetime_secs: Some(0) }, 437) => {
-                // It is gone, as wanted (RFC 8656 §8.3).
+                // Deleted, as requested (RFC 8656 §8.3).
                 self.forget_allocation();
                 self.tell(Event::Released);
             }
@@ -206,8 +206,8 @@ impl Client {
                 if self.upkeep.channel_granted(channel, started, lifetime) {
                     self.tell(Event::ChannelReady { channel, peer });
                 }
-                // It made or refreshed the permission as well (RFC 8656 §12.2), which ends earlier
-                // than the channel and is kept like any other from now on.
+                // It created or refreshed the permission as well (RFC 8656 §12.2), which expires earlier than
+                // the channel and is refreshed like any other from now on.
                 self.upkeep.want_permission(now, peer.ip());
                 let lifetime = self.config.permission_lifetime;
                 if self.upkeep.permission_granted(peer.ip(), started, lifetime) {

@@ -156,7 +156,7 @@ impl Upkeep {
         lease.in_flight = false;
         let live = || self.expiries.iter().flatten().copied();
         let (Some(first), Some(last)) = (live().min(), live().max()) else { return false };
-        // Due by the half that ends first; lost with the half that ends last.
+        // Due by the address that expires first; lost with the one that expires last.
         lease.granted(started, first.saturating_since(started));
         lease.expires = Some(last);
         allocation.lifetime = last.saturating_since(started);

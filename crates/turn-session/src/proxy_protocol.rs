@@ -78,7 +78,7 @@ fn line(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     let text = std::str::from_utf8(&within[..end]).map_err(|_| Malformed::Line)?;
     let mut words = text.split(' ').skip(1);
     let ends = match words.next() {
-        // Whatever stands behind it.
+        // Any bytes may follow.
         Some("UNKNOWN") => None,
         Some("TCP4") => Some(line_ends::<Ipv4Addr>(words)?),
         Some("TCP6") => Some(line_ends::<Ipv6Addr>(words)?),

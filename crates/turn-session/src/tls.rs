@@ -102,7 +102,7 @@ impl Tls {
     /// write all of it.
     #[must_use]
     pub const fn most(room: usize) -> usize {
-        // Of a record of which most came before, all of it may come out.
+        // If most of a record came before, all of its plaintext may be returned now.
         match room.checked_sub(RECORD_BYTES) {
             Some(rest) if rest > PIECE_BYTES => rest,
             _ => PIECE_BYTES,
@@ -144,7 +144,7 @@ impl Tls {
     pub fn write(&mut self, plaintext: [&[u8]; 2]) -> usize {
         let mut taken = 0;
         for piece in plaintext {
-            // It never fails; it takes less than all.
+            // It never fails; it may accept less.
             let len = self.connection.writer().write(piece).unwrap_or(0);
             taken += len;
             if len < piece.len() {

@@ -186,7 +186,7 @@ impl KernelPath {
             common: Arc::new(common),
             flows,
             programs: Vec::new(),
-            // Without one it goes by any number, and stays after a kill.
+            // Without a mark any number is used, and the filter stays after a kill.
             mark: PresenceMark::take().ok(),
             _pins: pins,
         })
@@ -287,7 +287,7 @@ impl KernelPath {
                 Err(_) => self.attach_filter(interface)?,
             },
         };
-        // tc takes names, and a name may have gone to another device meanwhile.
+        // tc takes names, and another device may have the name meanwhile.
         if linux_net::interface_index(interface).is_ok_and(|found| found != index) {
             self.take_down(programs)?;
             return Err(KernelPathError::Kernel(io::Error::from_raw_os_error(libc::ENODEV)));
@@ -517,7 +517,7 @@ impl KernelPath {
         times: u32,
         comes: FrameContext,
     ) -> Result<RunResult, KernelPathError> {
-        // As long as a frame can become, if it is taken many times: so much room XDP has for headers.
+        // Longest frame after repeated runs: XDP has this headroom.
         const ROOM: usize = 256;
         let mut out = vec![0; frame.len() + ROOM];
         let mut options = TestRunOptions::new();

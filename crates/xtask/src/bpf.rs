@@ -95,7 +95,7 @@ fn compile_to(scratch: &Path, directory: &Path, name: &OsStr) -> Result<Vec<u8>>
         // The loader finds maps by their types, which are made from debug information.
         .args(["-g", "-fdebug-compilation-dir=."])
         .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
-        // Where Debian keeps asm/types.h.
+        // Debian's directory of asm/types.h.
         .arg(format!("-I/usr/include/{}-linux-gnu", env::consts::ARCH))
         .arg(name)
         .arg("-o")

@@ -90,8 +90,7 @@ impl<T: Zeroed> HeapArray<T> {
 
 impl<T: Zeroed> Drop for HeapArray<T> {
     fn drop(&mut self) {
-        // SAFETY: `first` came from `alloc_zeroed` with this very layout; elements need no drop,
-        // being `Copy`.
+        // SAFETY: `first` came from `alloc_zeroed` with the same layout; elements need no drop, being `Copy`.
         unsafe { dealloc(self.first.as_ptr().cast(), Self::layout(self.len)) }
     }
 }

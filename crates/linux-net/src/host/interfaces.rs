@@ -62,7 +62,7 @@ pub fn source_address_towards(ip: IpAddr) -> io::Result<IpAddr> {
 /// There is none of this name.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let name = CString::new(name)?;
-    // SAFETY: `name` ends with a zero, and the library does not keep it.
+    // SAFETY: `name` is NUL-terminated, and the library does not keep it.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
         0 => Err(io::Error::last_os_error()),
         index => Ok(index),
@@ -82,9 +82,9 @@ unsafe fn read(node: &libc::ifaddrs) -> Option<InterfaceAddress> {
         libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
         _ => return None,
     };
-    // SAFETY: an address of that family is so long.
+    // SAFETY: an address of that family has this length.
     let raw = unsafe { std::slice::from_raw_parts(node.ifa_addr.cast::<u8>(), len) };
-    // SAFETY: every node has a name, which ends with a zero.
+    // SAFETY: every node has a NUL-terminated name.
     let name = unsafe { CStr::from_ptr(node.ifa_name) };
     let flag = |wanted: libc::c_int| node.ifa_flags & wanted as libc::c_uint != 0;
     Some(InterfaceAddress {

@@ -174,7 +174,7 @@ impl<W: Wire, F: FnMut(u32, SendError)> Flush<'_, W, F> {
         while let Some(cursor) = next {
             next = self.gather(cursor);
             let dont_fragment = self.load.messages[cursor.message].flow.meta.dont_fragment;
-            // Left as it is afterwards: the next datagram that wants it otherwise changes it.
+            // The state stays: the next datagram with another value changes it.
             if let Err(error) = socket.set_dont_fragment(dont_fragment) {
                 let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
                 self.fail_units(SendError::from_errno(errno));

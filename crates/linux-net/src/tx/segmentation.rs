@@ -51,7 +51,7 @@ impl Segmentation {
     pub(crate) fn refused(&mut self, flow: &Flow, size: usize, errno: c_int) -> bool {
         let place = &mut self.refusals[slot(flow)];
         let known = place.filter(|refusal| refusal.is_of(flow)).map_or(size, |r| r.size);
-        // A way that cannot do runs cannot do small ones either.
+        // A path that refuses runs refuses small ones as well.
         let size = if errno == libc::EIO { 0 } else { size.min(known) };
         *place = Some(Refusal { socket: flow.socket, to: flow.to.ip(), size });
         self.io_refusals += u32::from(errno == libc::EIO);

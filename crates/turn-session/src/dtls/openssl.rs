@@ -46,7 +46,7 @@ impl OpenSsl {
             let mut said = Vec::new();
             hello.without_cookie(back, &mut said);
             stream.get_mut().input = said;
-            // It wants to read the next one.
+            // It waits for the next one.
             match stream.do_handshake() {
                 Err(error) if error.code() == ErrorCode::WANT_READ => {}
                 Ok(()) => return Err(ErrorStack::get().into()),
@@ -130,7 +130,7 @@ impl DtlsEngine for OpenSsl {
         if self.is_established() {
             return Ok(());
         }
-        // There is nothing to be read, so that it looks at its clock.
+        // Without input, so that it checks its retransmission timer.
         exchange.input.clear();
         let went_on = self.with(exchange, SslStream::do_handshake);
         match went_on {
@@ -160,7 +160,7 @@ fn failed(error: &Error) -> ErrorStack {
 
 impl Read for Exchange {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
-        // A datagram is taken whole; the rest of one that is longer than any record is worth nothing.
+        // A datagram is read as a whole; the excess of one longer than any record is useless.
         let len = self.input.len().min(room.len());
         if len < RECORD_HEADER {
             return Err(io::ErrorKind::WouldBlock.into());

@@ -30,7 +30,7 @@ impl Pins {
         let space = fs::metadata("/proc/self/ns/pid").ok()?.ino();
         sweep(Path::new(ROOT), space);
         let directory = Path::new(ROOT).join(format!("{space}-{}", std::process::id()));
-        // Of a process that had this number.
+        // Of an earlier process with this pid.
         drop(fs::remove_dir_all(&directory));
         fs::create_dir_all(&directory).ok()?;
         let pins = Self { directory };

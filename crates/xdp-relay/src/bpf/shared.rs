@@ -47,9 +47,9 @@ impl Shared {
 
     /// All words.
     pub(crate) const fn words(&self) -> &[AtomicU64] {
-        // SAFETY: so many words are mapped, at the beginning of a page and hence aligned, until this
-        // value is dropped. The kernel filled them with zeros, and every value is one of an atomic.
-        // The programs write to them as well, whole words at a time.
+        // SAFETY: `words` words are mapped, at the beginning of a page and hence aligned, until this value is
+        // dropped. The kernel filled them with zeros, and every value is valid for an atomic. The programs
+        // write to them as well, whole words at a time.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 }

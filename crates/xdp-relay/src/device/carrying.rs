@@ -104,7 +104,7 @@ fn read_address(answer: &[u8]) -> Option<(u32, IpAddr)> {
             _ => {}
         }
     }
-    // With both, `address` is the other end's.
+    // With both, `address` is the remote one.
     Some((number, local.or(address)?))
 }
 

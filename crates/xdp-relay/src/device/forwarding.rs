@@ -182,7 +182,7 @@ fn prepare_in(settings: &Path) -> Result<Lookup, Refused> {
     let families: Vec<Family> =
         FAMILIES.iter().filter_map(|family| Family::find(&settings.join(family))).collect();
     let by_device = families.iter().filter(|family| family.by_device).count();
-    // The program looks up from one place for both families: from where more of them work.
+    // The program looks up from one device for both families: the one that works for more of them.
     let by_loopback = families.iter().filter(|family| family.switch_on().is_ok()).count();
     let from = if by_device > by_loopback { 0 } else { LOOPBACK };
     let refused = families.iter().filter_map(|family| {

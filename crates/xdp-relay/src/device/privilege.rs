@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(with(1 << 21), ["CAP_NET_ADMIN"]);
         assert_eq!(with(1 << 12 | 1 << 38 | 1 << 39), [""; 0]);
         assert_eq!(with(1 << 12 | 1 << 21), [""; 0]);
-        // Where the system does not tell, nothing is there.
+        // Without the kernel's report, none is present.
         assert_eq!(missing(""), all);
     }
 

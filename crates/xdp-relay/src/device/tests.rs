@@ -80,7 +80,7 @@ fn a_device_of_no_kind_is_a_card() {
         xdp: None,
     };
     assert_eq!(card, expected);
-    // Cut short, it is less or nothing, and never a panic.
+    // Truncated, it gives less or nothing, and never a panic.
     for len in 0..answer.len() {
         let less = read_link(&answer[..len]);
         assert!(less.is_none_or(|less| less.name == card.name), "{len}");

@@ -76,7 +76,8 @@ fn interfaces_are_used_when_they_come_and_followed_under_whatever_name() {
         link set w0 up");
     assert_eq!(update(&host, &mut offload).1, [by_tc("w0")]);
 
-    // One that carries nothing any more keeps the program: it may again, and cards are interrupted.
+    // A device that carries no traffic any more keeps the program: traffic may return, and attaching interrupts
+    // cards.
     host.ip("addr flush dev w0");
     assert_eq!(update(&host, &mut offload), (vec![], vec![by_tc("w0")]));
 }

@@ -43,7 +43,7 @@ impl KernelPath {
     /// # Errors
     /// [`KernelPathError::SelfTest`] with the deviation; or the kernel cannot run a program on a given frame.
     pub fn self_test(&mut self, now: Instant, hook: Hook) -> Result<(), KernelPathError> {
-        // Where frames of a trial come by. No program hangs there.
+        // Inbound device of the self-test. No program is attached there.
         self.set_link(Link { index: LOOPBACK, mac: [0; 6], leave_xdp: false, leave_tc: false })?;
         for client in [V4, V6] {
             for peer in [V4, V6] {

@@ -18,8 +18,8 @@ fn names_of(indices: BTreeSet<u32>, host: &Namespace) -> Vec<String> {
 #[test]
 fn devices_that_own_an_address_or_lead_out() {
     let Some(host) = namespace() else { return };
-    // A card with the way out, a second one with an address of its own, two bridges of containers, a
-    // VLAN with a label for a name, an address that is routed to the loopback, a tunnel.
+    // A card with the default route, a second one with its own address, two bridges of containers, a VLAN with
+    // a label for a name, an address routed to the loopback, a tunnel.
     host.ip("link set lo up
         addr add 203.0.113.9/32 dev lo
         link add out0 type veth peer name out0x
@@ -52,20 +52,21 @@ fn devices_that_own_an_address_or_lead_out() {
     assert_eq!(carrying(&["0.0.0.0"], &["192.0.2.2"]), ["in0", "out0", "tun0"]);
     assert_eq!(carrying(&["198.51.100.2"], &["198.51.100.2"]), ["in0"]);
 
-    // With one, it means the way out.
+    // With one, it means the default route.
     host.ip("link set docker0 up
         route add default via 192.0.2.1");
     assert_eq!(carrying(&["0.0.0.0"], &[]), ["out0"]);
     assert_eq!(carrying(&["0.0.0.0", "::"], &["198.51.100.2"]), ["in0", "out0"]);
     assert_eq!(carrying(&["198.51.100.2"], &[]), ["in0", "out0"]);
     assert_eq!(carrying(&["::ffff:198.51.100.2"], &[]), ["in0", "out0"]);
-    // The address of a tunnel is this end's, not the other's.
+    // The address of a tunnel is the local one, not the remote one.
     assert_eq!(carrying(&["10.9.0.1"], &[]), ["out0", "tun0"]);
     assert_eq!(carrying(&["10.9.0.2"], &[]), ["out0"]);
-    // An address of the loopback comes in by the way out; the loopback itself is none of it.
+    // Packets to an address of the loopback arrive by the default route's device; the loopback itself is not
+    // selected.
     assert_eq!(carrying(&["203.0.113.9"], &[]), ["out0"]);
     assert_eq!(carrying(&["127.0.0.1", "::1"], &["127.0.0.1"]), [""; 0]);
-    // IPv6 has a way of its own.
+    // IPv6 has another default route.
     assert_eq!(carrying(&["fd17::1"], &[]), ["docker1"]);
     host.ip("-6 route add default via fd17::9 dev docker1");
     assert_eq!(carrying(&["::"], &[]), ["docker1"]);
@@ -102,12 +103,12 @@ fn ways_out_of_every_table_and_shape() {
         route add default via 203.0.113.1 table 100
         route add unreachable default metric 4278198272");
     assert_eq!(names("0.0.0.0"), ["a0", "c0"]);
-    // A way to a network is no way out, nor is one that leads nowhere.
+    // A route to a network is no default route, nor is one without a device.
     host.ip("route flush table 100
         route del default via 192.0.2.1
         route add 10.0.0.0/8 via 198.51.100.1");
     assert_eq!(names("198.51.100.2"), ["b0"]);
-    // Next hops that are objects of their own.
+    // Next hops as separate objects.
     host.ip("nexthop add id 1 via 198.51.100.1 dev b0
         nexthop add id 2 via 203.0.113.1 dev c0
         nexthop add id 3 group 1/2

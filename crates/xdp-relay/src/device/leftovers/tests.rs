@@ -56,7 +56,7 @@ fn programs_of_killed_servers_go_and_those_of_others_stay() {
     killed.drop_mark();
     assert_eq!(swept(&host), ["v0"]);
     assert_eq!(filters(&host), [2, 2], "the living one's stays, and somebody else's");
-    // Taken down in their own namespace, as servers do.
+    // Dropped in their own namespace, as by servers.
     host.run(|| drop((other, living)));
     assert_eq!(filters(&host), [0, 0]);
 }
