@@ -17,6 +17,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use turn_types::Direction;
 use xdp_relay::device::Hook;
 
 use crate::arguments::OutputArgs;
@@ -24,7 +25,7 @@ use crate::machine;
 use crate::outcome::{Outcome, ProgramRow, Programs, median, spread};
 use cell::{Cell, Kind, World, times};
 use place::Place;
-use ring::{Direction, FLOWS_MAX, Families};
+use ring::{FLOWS_MAX, Families};
 
 /// Measures the time of the kernel path's programs per packet, by hook and kind of packet.
 ///

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use linux_net::Clock;
-use turn_types::{AllocationId, WorkerId};
+use turn_types::{AllocationId, Direction, WorkerId};
 use xdp_relay::device::Hook;
 use xdp_relay::limits::FLOWS;
 use xdp_relay::{EgressContext, FlowCounters, FlowId, KernelPath, Options, Proof, Routes, Verdict};
 
 use super::frame;
 use super::place::Place;
-use super::ring::{Direction, Families, Ring};
+use super::ring::{Families, Ring};
 
 const WORKER: WorkerId = WorkerId(0);
 

@@ -13,7 +13,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use turn_types::Instant;
+use turn_types::{Direction, Instant};
 use xdp_relay::Flow;
 
 use super::frame;
@@ -35,13 +35,6 @@ const CHANNEL: u16 = 0x4000;
 const HOPS: u8 = 255;
 /// Bytes that are relayed: a frame of sound is about so long. The programs do not look at them.
 const PAYLOAD: usize = 160;
-
-/// Direction of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    ToPeer,
-    ToClient,
-}
 
 /// The families of a flow, at the client and at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
