@@ -20,7 +20,7 @@ use crate::io::{
     HeaderBuffer, IcmpReport, Notice, PeerRefusal, Question, QueuedPacket, Refusal, ReplyBuffer,
     Request, Traffic, UserAnswer, Verdict, WorkerAnswer,
 };
-use crate::method::classic::{Classic, FromClassic};
+use crate::method::classic::Classic;
 use crate::method::connect::Connected;
 use crate::method::connection_attempt::{self, PeerArrival};
 use crate::method::connection_bind;
@@ -79,9 +79,9 @@ impl Server {
             PacketKind::Stun => match Message::parse(packet) {
                 Ok(message) => handle_message(&mut self.state, now, &from, message, reply),
                 Err(ParseError::BadCookie) => {
-                    let from = FromClassic { policy: &self.policy, now, path, bytes: packet };
                     let State { budgets, outbox, .. } = &mut self.state;
-                    Classic { budgets, outbox }.handle(&from, reply)
+                    Classic { policy: &self.policy, now, path, budgets, outbox }
+                        .handle(packet, reply)
                 }
                 Err(ParseError::Fingerprint) => Err(DropReason::BadFingerprint),
                 Err(_) => Err(DropReason::MalformedStun),

@@ -19,18 +19,12 @@ use crate::policy::discovery::DiscoverySocket;
 use crate::policy::peers::to_public;
 use crate::store::{Budgets, Outbox, Source};
 
-/// A message without the cookie and all that it is judged by.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FromClassic<'a> {
+/// Policy, time, path and stores that a message without the cookie is judged by.
+#[derive(Debug)]
+pub(crate) struct Classic<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) now: Now,
     pub(crate) path: &'a ClientPath,
-    pub(crate) bytes: &'a [u8],
-}
-
-/// The stores that classic Binding works on.
-#[derive(Debug)]
-pub(crate) struct Classic<'a> {
     pub(crate) budgets: &'a mut Budgets,
     pub(crate) outbox: &'a mut Outbox,
 }
@@ -39,27 +33,25 @@ impl Classic<'_> {
     /// Handles a STUN message without the cookie.
     pub(crate) fn handle(
         &mut self,
-        from: &FromClassic<'_>,
+        bytes: &[u8],
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, DropReason> {
-        let transport = from.path.five_tuple.transport;
+        let transport = self.path.five_tuple.transport;
         let served = match transport {
-            Transport::Udp => from.policy.rfc3489_clients,
+            Transport::Udp => self.policy.rfc3489_clients,
             Transport::Dtls => true,
             Transport::Tcp | Transport::Tls => false,
         };
         if !served {
             return Err(DropReason::MalformedStun);
         }
-        let message = Message::parse_classic(from.bytes).map_err(|_| DropReason::MalformedStun)?;
+        let message = Message::parse_classic(bytes).map_err(|_| DropReason::MalformedStun)?;
         match message.class() {
             Class::Request if transport == Transport::Dtls => {
                 // RFC 8489 §11: a client of DTLS is none of RFC 3489.
-                self.refuse(from, &message, Refusal::NoCookie, reply)
+                self.refuse(&message, Refusal::NoCookie, reply)
             }
-            Class::Request if message.method() == Method::BINDING => {
-                self.answer(from, &message, reply)
-            }
+            Class::Request if message.method() == Method::BINDING => self.answer(&message, reply),
             Class::Request | Class::Indication => Err(DropReason::UnexpectedMethod),
             Class::Success | Class::Error => Err(DropReason::UnexpectedResponse),
         }
@@ -67,20 +59,19 @@ impl Classic<'_> {
 
     fn answer(
         &mut self,
-        from: &FromClassic<'_>,
         message: &ClassicMessage<'_>,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, DropReason> {
-        let FromClassic { policy, path, .. } = *from;
+        let Self { policy, path, .. } = *self;
         let socket = DiscoverySocket::of(policy, path);
         if unknown(message, socket.is_some()).next().is_some() {
-            return self.refuse(from, message, Refusal::UnknownAttributes, reply);
+            return self.refuse(message, Refusal::UnknownAttributes, reply);
         }
         let change = message.first(AttributeType::CHANGE_REQUEST).map(value::change_request);
         let Ok(change) = change.transpose().map(Option::unwrap_or_default) else {
-            return self.refuse(from, message, Refusal::BadRequest, reply);
+            return self.refuse(message, Refusal::BadRequest, reply);
         };
-        self.charge(from)?;
+        self.charge()?;
 
         let origin = socket.map(|socket| socket.changed(change));
         let source = origin.map_or_else(|| source_of(policy, path), |origin| origin.public());
@@ -105,18 +96,17 @@ impl Classic<'_> {
 
     fn refuse(
         &mut self,
-        from: &FromClassic<'_>,
         message: &ClassicMessage<'_>,
         reason: Refusal,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, DropReason> {
-        self.charge(from)?;
+        self.charge()?;
         let (method, id) = (message.method(), message.transaction_id());
-        self.outbox.notice(Notice::Refused { path: *from.path, method, user: None, reason });
+        self.outbox.notice(Notice::Refused { path: *self.path, method, user: None, reason });
         let mut builder = MessageBuilder::new_classic(reply, Class::Error, method, id);
         builder.error_code(reason.code(), reason_phrase(reason.code()));
         if reason == Refusal::UnknownAttributes {
-            let discovery = DiscoverySocket::of(from.policy, from.path).is_some();
+            let discovery = DiscoverySocket::of(self.policy, self.path).is_some();
             let mut kinds: Vec<_> = unknown(message, discovery).take(UNKNOWN_LISTED_MAX).collect();
             // RFC 3489 §11.2.10 knows no padding: an odd list repeats its last entry.
             if let (Some(last), false) = (kinds.last().copied(), kinds.len().is_multiple_of(2)) {
@@ -128,8 +118,8 @@ impl Classic<'_> {
     }
 
     /// Takes the response out of the budget of Binding responses.
-    fn charge(&mut self, from: &FromClassic<'_>) -> Result<(), DropReason> {
-        let FromClassic { policy, now, path, .. } = *from;
+    fn charge(&mut self) -> Result<(), DropReason> {
+        let Self { policy, now, path, .. } = *self;
         let source = Source {
             rate: policy.unauthenticated,
             now: now.instant,
