@@ -1,5 +1,5 @@
-//! Who may use the control socket: the user that the server runs as, and root. The file mode says
-//! so, and the kernel holds to it.
+//! Access to the control socket: for the user that the server runs as, and root. The file mode sets
+//! it, and the kernel enforces it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -40,11 +40,11 @@ pub enum AccessError {
     /// The kernel refused.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
 }
@@ -92,7 +92,7 @@ impl ControlSocket {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

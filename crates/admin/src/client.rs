@@ -1,4 +1,4 @@
-//! The other end of the control socket: what `turnpike status` and its siblings talk through.
+//! Client of the control socket, for `turnpike status` and similar commands.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -27,10 +27,10 @@ pub struct Client {
     sender: SendRequest<Full<Bytes>>,
 }
 
-/// Why the server could not be asked, or what it refused.
+/// Error of a request to the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// No socket, or nobody behind it.
+    /// No socket, or no server behind it.
     #[error("no server answers on the control socket {}", .0.display())]
     NotRunning(PathBuf),
     /// The socket belongs to somebody else.
@@ -38,7 +38,7 @@ pub enum ClientError {
     NoPermission {
         /// The socket.
         path: PathBuf,
-        /// Whose it is: `root`, `user id 993`.
+        /// Its owner: `root`, `user id 993`.
         owner: String,
     },
     /// The kernel refused otherwise.
@@ -46,7 +46,7 @@ pub enum ClientError {
     Connect {
         /// The socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// No answer in time.
@@ -57,16 +57,16 @@ pub enum ClientError {
     Refused {
         /// HTTP status code.
         status: u16,
-        /// What the server said.
+        /// Message of the server.
         problem: Problem,
     },
-    /// What answered is not this kind of server.
+    /// The response is not of this kind of server.
     #[error("cannot understand the answer on the control socket: {0}")]
     Broken(String),
 }
 
 impl ClientError {
-    /// What to do next.
+    /// Advice.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -103,7 +103,7 @@ impl Client {
         Ok(Self { sender })
     }
 
-    /// What the server is and has done.
+    /// State of the server.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -111,7 +111,7 @@ impl Client {
         self.ask(Method::GET, "/v1/status", None::<&()>).await
     }
 
-    /// Live allocations: those of `user` or all, at most `limit`
+    /// Live allocations: of `user` or all, at most `limit`
     /// (1..=[`SESSIONS_MAX`](crate::limits::SESSIONS_MAX)).
     ///
     /// # Errors
@@ -219,7 +219,7 @@ fn broken(error: impl std::error::Error) -> ClientError {
     ClientError::Broken(error.to_string())
 }
 
-/// Whose the socket is, or the nearest directory above it that can be seen at all.
+/// Owner of the socket, or of the nearest directory above it that is visible.
 fn owner(path: &Path) -> String {
     path.ancestors()
         .find_map(|path| fs::metadata(path).ok())

@@ -16,17 +16,17 @@ pub use access::{AccessError, ControlSocket};
 pub use client::{Client, ClientError};
 pub use server::serve;
 
-/// What the control socket takes and gives, and for how long it waits.
+/// Limits of the control socket.
 pub mod limits {
     use std::time::Duration;
 
-    /// Sessions listed when the request names no number: what a person reads.
+    /// Sessions listed without a limit in the request: a screenful.
     pub const SESSIONS_DEFAULT: usize = 100;
 
     /// Most sessions in one answer: about 500 KiB of JSON, gathered between two batches of packets.
     pub const SESSIONS_MAX: usize = 1000;
 
-    /// The longest time that a drain may be given: what `shutdown.drain` allows, a week.
+    /// The longest drain: the bound of `shutdown.drain`, a week.
     pub const DRAIN_MAX: Duration = Duration::from_secs(7 * 86_400);
 
     /// Largest request body: the largest that means anything is a few dozen bytes.

@@ -1,4 +1,4 @@
-//! Every answer that is not a success says what went wrong and what to do.
+//! Errors: each has a message and advice.
 
 use axum::Json;
 use axum::http::StatusCode;

@@ -1,8 +1,8 @@
 //! The table of routes.
 //!
-//! | method and path | what it does |
+//! | method and path | effect |
 //! |---|---|
-//! | `GET /v1/status` | what the server is and has done: [`Status`](crate::types::Status) |
+//! | `GET /v1/status` | the state of the server: [`Status`](crate::types::Status) |
 //! | `GET /v1/sessions?user=&limit=` | live allocations: [`Sessions`](crate::types::Sessions) |
 //! | `DELETE /v1/sessions/{id}` | ends one allocation: [`Ended`](crate::types::Ended) |
 //! | `POST /v1/reload` | reads the configuration again: [`Reload`](crate::types::Reload) |
@@ -28,18 +28,18 @@ use turn_types::Instant;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::problem::Problem;
 
-/// What the routes work on.
+/// State of the routes.
 #[derive(Clone)]
 pub(crate) struct App {
     pub(crate) handle: Handle,
     /// Reads the clock that allocations are dated by.
     pub(crate) clock: fn() -> Instant,
-    /// What the kernel path does now, where there is one.
+    /// State of the kernel path, where there is one.
     pub(crate) offload: Option<Arc<dyn OffloadWatch>>,
 }
 
-/// The routes of version 1. `clock` is the clock that workers date allocations by; `offload` tells what
-/// the kernel path does, where one runs.
+/// The routes of version 1. `clock` is the clock that workers date allocations by; `offload` is the state of
+/// the kernel path, where one runs.
 pub fn router(
     handle: Handle,
     clock: fn() -> Instant,

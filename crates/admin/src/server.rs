@@ -20,7 +20,7 @@ use crate::access::ControlSocket;
 use crate::limits::{CONNECTIONS_MAX, HEAD_DEADLINE, ROUTE_DEADLINE};
 use crate::problem::Problem;
 
-/// How long to wait before accepting again when the process is out of file descriptors.
+/// Pause before accepting again when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `routes` on the control socket until the future is dropped. Connections in progress end

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// `GET /v1/status`: what the server is and what it has done since it started.
+/// `GET /v1/status`: the state of the server and its counters since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the server.
     pub version: String,
-    /// When it started, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub started_unix: u64,
     /// Whole seconds since then.
     pub uptime_seconds: u64,
@@ -19,12 +19,12 @@ pub struct Status {
     pub realm: String,
     /// Whether new allocations are refused because the server is about to stop.
     pub draining: bool,
-    /// Whole seconds until a draining server ends what is still live; absent while it does not drain.
+    /// Whole seconds until a draining server ends live allocations; absent while it does not drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_seconds_left: Option<u64>,
     /// Addresses clients talk to.
     pub listeners: Vec<String>,
-    /// Addresses for TLS alone, besides those.
+    /// More listeners, for TLS only.
     #[serde(default)]
     pub tls_listeners: Vec<String>,
     /// The certificates in force.
@@ -36,7 +36,7 @@ pub struct Status {
     pub relay_ports: String,
     /// Worker threads.
     pub workers: u64,
-    /// What the kernel does of the work: several datagrams in one piece, and relaying by itself.
+    /// Work of the kernel: batches of datagrams, and relaying.
     pub offload: Offload,
     /// Allocations.
     pub allocations: Allocations,
@@ -46,17 +46,17 @@ pub struct Status {
     /// Clients over DTLS.
     #[serde(default)]
     pub associations: Associations,
-    /// Whether DTLS is spoken, at all listeners, once there is a certificate.
+    /// Whether DTLS is served, at all listeners, once there is a certificate.
     #[serde(default)]
     pub dtls: bool,
-    /// What the process may do.
+    /// Confinement of the process.
     #[serde(default)]
     pub confinement: Confinement,
     /// All that came and went, over the sockets and through the kernel path.
     pub traffic: Traffic,
-    /// What became of each packet that came over a socket, by name; fates that never happened are left out.
+    /// Fates of packets from sockets, by name; fates that never happened are left out.
     pub fates: BTreeMap<String, u64>,
-    /// How requests that had to wait (for a user look-up, for a relay port) were answered.
+    /// Outcomes of requests that had to wait (for a user look-up, for a relay port).
     pub late_answers: BTreeMap<String, u64>,
     /// Packets for which nothing was sent, by reason; reasons that never occurred are left out.
     pub drops: BTreeMap<String, u64>,
@@ -70,11 +70,11 @@ pub struct Status {
     pub kernel_drops: u64,
     /// Receive calls that failed for want of memory or worse.
     pub receive_errors: u64,
-    /// How full the batches were, by name of the histogram.
+    /// Sizes of batches, by name of the histogram.
     pub occupancy: BTreeMap<String, Vec<Bucket>>,
 }
 
-/// What the server has taken from itself.
+/// Confinement of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// Files, by landlock.
@@ -99,7 +99,7 @@ pub struct ConfinementLayer {
 pub struct Capability {
     /// Its name: `CAP_BPF`.
     pub name: String,
-    /// What it is needed for.
+    /// Purpose.
     pub why: String,
 }
 
@@ -108,21 +108,21 @@ pub struct Capability {
 pub struct Certificate {
     /// The file that it was read from.
     pub file: String,
-    /// When it ends, in seconds since 1970.
+    /// Expiry, in seconds since 1970.
     pub expires_unix: u64,
 }
 
 /// One address that is relayed from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayAddress {
-    /// What relay sockets are bound to.
+    /// Address that relay sockets are bound to.
     pub local: String,
-    /// What clients are told; differs behind 1:1 NAT.
+    /// Public address; differs behind 1:1 NAT.
     pub public: String,
 }
 
-/// What the kernel does of the work: whether it moves several datagrams in one call, and what it
-/// relays by itself (the kernel path).
+/// Work of the kernel: batches of datagrams in one call, and relaying without the server (the kernel
+/// path).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offload {
     /// Several datagrams in one call on receive (`UDP_GRO`).
@@ -132,7 +132,7 @@ pub struct Offload {
     /// `offload.mode` as configured: `auto`, `xdp`, `xdp-generic`, `tc` or `off`.
     #[serde(default)]
     pub mode: String,
-    /// The network interfaces that were looked at, and what became of each.
+    /// The network interfaces, with the state of each.
     #[serde(default)]
     pub interfaces: Vec<OffloadInterface>,
     /// Why the kernel relays nothing; absent where it does.
@@ -148,13 +148,13 @@ pub struct Offload {
     /// Channels that it may relay at once.
     #[serde(default)]
     pub flows_max: u64,
-    /// What the path takes of the kernel's memory.
+    /// Kernel memory of the path.
     #[serde(default)]
     pub memory_bytes: u64,
-    /// What the kernel relayed past the sockets, or handed over from peers of clients with connections.
+    /// Traffic that the kernel relayed past the sockets, or delivered from peers of clients with connections.
     #[serde(default)]
     pub by_kernel: Traffic,
-    /// What went over the sockets; with `by_kernel` it is the `traffic` of the server.
+    /// Traffic of the sockets; with `by_kernel` it is the `traffic` of the server.
     #[serde(default)]
     pub by_sockets: Traffic,
     /// Packets of channels in the kernel that it left to the sockets, by reason; reasons that never
@@ -167,26 +167,26 @@ pub struct Offload {
     pub redirects_lost: Option<u64>,
 }
 
-/// What became of one network interface on the kernel path.
+/// State of one network interface on the kernel path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffloadInterface {
     /// Its name.
     pub name: String,
-    /// Where the program is attached: `xdp`, `xdp-generic` or `tc`; absent where it is not.
+    /// Hook of the program: `xdp`, `xdp-generic` or `tc`; absent where it is not attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook: Option<String>,
     /// Why there and not at a faster one, or why nowhere; empty where nothing is to be explained.
     pub why: String,
 }
 
-/// How many allocations there are and were.
+/// Numbers of allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocations {
     /// Live now.
     pub live: u64,
     /// Made since the start.
     pub total: u64,
-    /// How often a client came to have another address and kept its own (RFC 8016).
+    /// Moves of clients to another address (RFC 8016).
     #[serde(default)]
     pub moved: u64,
 }
@@ -200,7 +200,7 @@ pub struct Connections {
     pub total: u64,
     /// Closed as they came, by reason; reasons that never occurred are left out.
     pub refused: BTreeMap<String, u64>,
-    /// Those that ended, by reason; reasons that never occurred are left out.
+    /// Ended ones, by reason; reasons that never occurred are left out.
     pub ended: BTreeMap<String, u64>,
 }
 
@@ -213,19 +213,19 @@ pub struct Associations {
     pub half_open: u64,
     /// Begun since the start.
     pub begun: u64,
-    /// Whose handshake was done, since the start.
+    /// Finished handshakes since the start.
     pub established: u64,
-    /// First messages that were answered, of which nothing is kept, by what they were told.
+    /// Responses to first messages, without state, by kind.
     pub hellos_answered: BTreeMap<String, u64>,
     /// Not begun, by reason; reasons that never occurred are left out.
     pub refused: BTreeMap<String, u64>,
-    /// Those that ended, by reason; reasons that never occurred are left out.
+    /// Ended ones, by reason; reasons that never occurred are left out.
     pub ended: BTreeMap<String, u64>,
-    /// Datagrams that DTLS itself had to send, by what became of them.
+    /// Datagrams of DTLS itself, by fate.
     pub own_datagrams: BTreeMap<String, u64>,
 }
 
-/// Packets and bytes since the start. Bytes are those of UDP payloads.
+/// Packets and bytes since the start. Bytes are of UDP payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// From clients to the server.
@@ -253,7 +253,7 @@ pub struct Bucket {
     /// Upper bound, inclusive; absent in the last bucket, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub up_to: Option<u64>,
-    /// How often.
+    /// Count.
     pub count: u64,
 }
 
@@ -262,24 +262,24 @@ pub struct Bucket {
 pub struct Sessions {
     /// At most as many as asked for.
     pub sessions: Vec<Session>,
-    /// Whether there are more than were listed.
+    /// Whether there are more.
     pub more: bool,
 }
 
 /// One live allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// 16 hexadecimal digits; what `DELETE /v1/sessions/{id}` takes.
+    /// 16 hexadecimal digits, for `DELETE /v1/sessions/{id}`.
     pub id: String,
     /// The user, as authenticated; empty on an open relay.
     pub user: String,
-    /// What quotas count by: the user without the time stamp of a time-limited name.
+    /// Account for quotas: the user without the time stamp of a time-limited name.
     pub account: String,
     /// The realm.
     pub realm: String,
     /// `udp`, `tcp`, `tls` or `dtls`.
     pub transport: String,
-    /// Where the client's packets come from.
+    /// Address of the client.
     pub client: String,
     /// The listener it talks to.
     pub server: String,
@@ -293,9 +293,9 @@ pub struct Session {
     pub permissions: u64,
     /// Live channel bindings.
     pub channels: u64,
-    /// What it relays: `udp` or `tcp`.
+    /// Relayed protocol: `udp` or `tcp`.
     pub relays: String,
-    /// Connections with peers, of a session that relays TCP; those that are being made count.
+    /// Connections with peers, of a session that relays TCP, including those being opened.
     pub connections: u64,
     /// Payload relayed from client to peers.
     pub to_peers: Volume,
@@ -303,12 +303,12 @@ pub struct Session {
     pub to_client: Volume,
     /// Packets dropped in either direction.
     pub dropped_packets: u64,
-    /// What relays the data of its channels.
+    /// Relay of the data of its channels.
     #[serde(default)]
     pub offload: SessionOffload,
 }
 
-/// What relays the data of a session's channels.
+/// Relay of the data of a session's channels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionOffload {
     /// `kernel`, when it relays one channel at least; otherwise `sockets`.
@@ -329,7 +329,7 @@ pub struct SessionOffload {
     pub last_seen_seconds_ago: Option<u64>,
 }
 
-/// `POST /v1/reload`: what became of each difference between the old and the new configuration.
+/// `POST /v1/reload`: outcome of each difference between the old and the new configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reload {
     /// In force now.
@@ -391,8 +391,8 @@ pub struct Ended {
 /// Every answer that is not 2xx.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What went wrong.
+    /// Error.
     pub error: String,
-    /// What to do about it.
+    /// Advice.
     pub hint: String,
 }

@@ -1,4 +1,4 @@
-//! What one worker counts.
+//! Counters of one worker.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

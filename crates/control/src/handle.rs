@@ -39,13 +39,13 @@ impl Handle {
         *self.info.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(info);
     }
 
-    /// The time at which a draining server ends what is still live; `None` while it does not drain.
+    /// Time at which a draining server ends live allocations; `None` while it does not drain.
     #[must_use]
     pub fn drain_deadline(&self) -> Option<Instant> {
         *self.drain_deadline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the time at which a draining server ends what is still live, for who asks.
+    /// Sets the time at which a draining server ends live allocations, for queries.
     pub fn set_drain_deadline(&self, deadline: Option<Instant>) {
         *self.drain_deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
     }
@@ -53,7 +53,7 @@ impl Handle {
     /// Asks something of the server as a whole; the answer comes through the request itself.
     ///
     /// # Errors
-    /// [`ControlError::Stopping`] when nobody is there to answer any more.
+    /// [`ControlError::Stopping`] when the server's loop has ended.
     pub async fn operator(&self, request: OperatorRequest) -> Result<(), ControlError> {
         self.operator.send(request).await.map_err(|_| ControlError::Stopping)
     }

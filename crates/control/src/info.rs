@@ -1,4 +1,4 @@
-//! What a server is, as an operator is told.
+//! Facts about a server, for operators.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use std::time::SystemTime;
 pub struct ServerInfo {
     /// Version of the program.
     pub version: String,
-    /// When it started.
+    /// Start time.
     pub started: SystemTime,
     /// The realm that users belong to.
     pub realm: String,
@@ -26,17 +26,17 @@ pub struct ServerInfo {
     pub gso: bool,
     /// The kernel path, as it was started.
     pub offload: OffloadInfo,
-    /// Where TLS is spoken besides.
+    /// More listeners, for TLS only.
     pub tls_listeners: Vec<SocketAddr>,
-    /// Whether DTLS is spoken, at all listeners, once there is a certificate.
+    /// Whether DTLS is served, at all listeners, once there is a certificate.
     pub dtls: bool,
     /// The certificates in force.
     pub certificates: Vec<CertificateInfo>,
-    /// What the process may do.
+    /// Confinement of the process.
     pub confinement: ConfinementInfo,
 }
 
-/// What a process has taken from itself. The default is nothing.
+/// Confinement of a process. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfinementInfo {
     /// Files, by landlock.
@@ -61,7 +61,7 @@ pub struct ConfinementLayer {
 pub struct KeptCapability {
     /// Its name: `CAP_BPF`.
     pub name: String,
-    /// What it is needed for.
+    /// Purpose.
     pub why: String,
 }
 
@@ -70,7 +70,7 @@ pub struct KeptCapability {
 pub struct CertificateInfo {
     /// The file that it was read from.
     pub file: String,
-    /// When it ends.
+    /// Expiry.
     pub expires: SystemTime,
 }
 
@@ -86,23 +86,23 @@ pub struct OffloadInfo {
     pub off_because: Option<String>,
     /// Channels that the kernel may relay at once.
     pub flows_max: u32,
-    /// What the path takes of the kernel's memory, in bytes; 0 when there is none.
+    /// Kernel memory of the path, in bytes; 0 when there is none.
     pub memory_bytes: u64,
 }
 
-/// What became of one interface.
+/// State of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffloadInterface {
     /// Its name.
     pub name: String,
-    /// Where the program is attached: `xdp`, `xdp-generic` or `tc`; `None` where it is not.
+    /// Hook of the program: `xdp`, `xdp-generic` or `tc`; `None` where it is not attached.
     pub hook: Option<String>,
     /// Why by this hook and not by a faster one, or why by none; empty where there is nothing to
     /// explain. A reason for an operator, without a capital or a full stop.
     pub why: String,
 }
 
-/// What the kernel path does now, for who asks. Asked from the control plane: it may make a few system
+/// State of the kernel path. Called from the control plane: it may make a few system
 /// calls, and no worker waits for it.
 pub trait OffloadWatch: Send + Sync {
     /// The interfaces as they are now; they come and go.
@@ -128,8 +128,8 @@ pub trait OffloadWatch: Send + Sync {
 /// An address that is relayed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayInfo {
-    /// What relay sockets are bound to.
+    /// Address that relay sockets are bound to.
     pub local: IpAddr,
-    /// What clients are told; differs behind 1:1 NAT.
+    /// Public address; differs behind 1:1 NAT.
     pub public: IpAddr,
 }

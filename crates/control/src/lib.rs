@@ -1,8 +1,8 @@
 //! The contract between the control plane and the data plane; nothing else crosses.
 //!
 //! The control plane (async, unhurried) holds a [`Handle`]; each worker of the data plane (one
-//! thread, never waiting) holds an [`Inbox`] and its [`WorkerCounters`]. What goes down is a
-//! [`Request`] in a bounded [`mailbox()`]; what comes back is the request's own [`Reply`], a user
+//! thread, never waiting) holds an [`Inbox`] and its [`WorkerCounters`]. The control plane sends a
+//! [`Request`] to a bounded [`mailbox()`]; the worker answers by the request's own [`Reply`], a user
 //! look-up through a [`UserDirectory`], or a number in the counters, which are read without the
 //! worker noticing.
 #![forbid(unsafe_code)]
@@ -39,7 +39,7 @@ pub use totals::{CounterTotals, Volume};
 pub use users::{Asked, UserDirectory, UserLookup};
 pub use workers::{ControlError, Workers};
 
-/// What is bounded here, and why.
+/// Limits, with their reasons.
 pub mod limits {
     use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub mod limits {
     /// user look-up, so that none is lost, and as much again as operators can ask at one time.
     pub const MAILBOX_CAPACITY: usize = PENDING_MAX + 256;
 
-    /// How long the workers may take to answer. They answer between two batches, which takes
+    /// Deadline of the workers' answers. They answer between two batches, which takes
     /// milliseconds even under full load: later means that a worker is stuck.
     pub const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 

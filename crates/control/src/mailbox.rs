@@ -20,7 +20,7 @@ pub fn mailbox(capacity: usize, wake: Arc<dyn Wake>) -> (Mailbox, Inbox) {
     (Mailbox { sender, wake }, Inbox { receiver })
 }
 
-/// Where requests for one worker are put.
+/// Sending side of a worker's requests.
 #[derive(Clone)]
 pub struct Mailbox {
     sender: SyncSender<Request>,

@@ -1,4 +1,4 @@
-//! What an operator may ask of the whole server, answered by the binary's main loop.
+//! Requests of an operator to the whole server, answered by the binary's main loop.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tokio::sync::oneshot;
 /// A request to the server as a whole.
 #[derive(Debug)]
 pub enum OperatorRequest {
-    /// Read the configuration again and apply what can be applied.
+    /// Read the configuration again and apply its live changes.
     Reload(oneshot::Sender<ReloadReport>),
     /// Take no new allocations, and stop when the last one has ended.
     Drain {
-        /// End what is still live after this time; `None` is the configured time, or as long as may be when that is none.
+        /// End live allocations after this time; `None` is the configured time, or the longest possible when that is none.
         deadline: Option<Duration>,
         /// The answer, when draining has begun.
         reply: oneshot::Sender<DrainReport>,
@@ -20,7 +20,7 @@ pub enum OperatorRequest {
     CancelDrain(oneshot::Sender<CancelReport>),
 }
 
-/// What became of a reload.
+/// Outcome of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadReport {
     /// Differences that are in force now.
@@ -45,11 +45,11 @@ pub struct Change {
 /// That draining has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainReport {
-    /// What is still live after this time is ended.
+    /// Time until live allocations are ended.
     pub deadline: Duration,
     /// Allocations live now.
     pub allocations_live: u64,
-    /// What was left of the drain that this one replaces.
+    /// Time left of the drain that this one replaces.
     pub replaced: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What the control plane may ask of a worker.
+//! Requests of the control plane to a worker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use turn_types::{AllocationId, PendingId};
 
 use crate::Session;
 
-/// What a worker calls with its answer, on its own thread: it must not block. Dropped without a
+/// Callback of a worker's answer, on its own thread: it must not block. Dropped without a
 /// call when the worker will not answer.
 pub type Reply<T> = Box<dyn FnOnce(T) + Send>;
 
@@ -43,7 +43,7 @@ pub enum Request {
     UserFound {
         /// From the [`UserLookup`](crate::UserLookup).
         pending: PendingId,
-        /// What was found.
+        /// The answer.
         answer: UserAnswer,
     },
     /// End all allocations and leave.
@@ -68,12 +68,12 @@ impl fmt::Debug for Request {
 /// Which allocations to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Only those of this user, given as authenticated or as the account that quotas count by.
+    /// Only sessions of this user, by authenticated name or quota account.
     pub user: Option<String>,
 }
 
 impl SessionFilter {
-    /// Whether the allocation is to be listed.
+    /// Returns whether the allocation is selected.
     #[must_use]
     pub fn takes(&self, record: &AllocationRecord) -> bool {
         match self.user.as_deref() {

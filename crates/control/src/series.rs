@@ -1,4 +1,4 @@
-//! The one list of what is counted: names, labels, and where each number is kept.
+//! The one list of counters: names, labels, and storage.
 
 use turn_proto::{DropReason, EndReason, PeerRefusal, Refusal};
 
@@ -17,7 +17,7 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// What became of a packet that was not dropped. With the drops by reason, these add up to
+    /// Fate of a packet that was not dropped. With the drops by reason, these add up to
     /// the packets received and the ICMP errors heard of: each has exactly one fate.
     Fate {
         /// Answered at once with success.
@@ -39,7 +39,7 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// How a request that had to wait was answered.
+    /// Outcome of a request that had to wait.
     LateAnswer {
         /// With success.
         Success => "success",
@@ -63,7 +63,7 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// How a client's connection ended.
+    /// End of a client's connection.
     StreamEnd {
         /// The client closed it.
         ByClient => "closed_by_client",
@@ -73,19 +73,19 @@ turn_types::labels! {
         ByUs => "closed_by_us",
         /// No whole message came in time.
         NoMessage => "no_message",
-        /// A load balancer did not say who is behind it.
+        /// A load balancer did not send the client's address.
         NoProxyHeader => "no_proxy_header",
         /// A message took too long.
         TooSlow => "too_slow",
         /// Neither STUN nor ChannelData: where the next message begins cannot be known.
         NotStun => "not_stun",
-        /// A message longer than who has no allocation has a use for.
+        /// A message longer than any that a client without an allocation needs.
         TooLong => "too_long",
         /// A TLS handshake, and there is no certificate.
         TlsNotServed => "tls_not_served",
-        /// The two ends could not agree on TLS, or what came was none.
+        /// The TLS handshake failed.
         TlsFailed => "tls_failed",
-        /// It took nothing of what there was for it.
+        /// The client did not receive its data in time.
         Stuck => "stuck",
         /// It had no allocation and was the idlest when another connection needed a place.
         CrowdedOut => "crowded_out",
@@ -104,7 +104,7 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// What a DTLS client was told at its first message, of which nothing is kept.
+    /// Response to a DTLS client's first message, without state.
     HelloAnswer {
         /// To come again with a cookie.
         Cookie => "cookie",
@@ -130,7 +130,7 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// How a DTLS association ended.
+    /// End of a DTLS session.
     AssociationEnd {
         /// The client said that it goes.
         ByClient => "closed_by_client",
@@ -152,7 +152,7 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// What became of datagrams that DTLS itself had to send: cookies, handshakes, alerts.
+    /// Fate of datagrams of DTLS itself: cookies, handshakes, alerts.
     DtlsOwn {
         /// The kernel took it.
         Sent => "sent",
@@ -162,7 +162,7 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// How full batches are.
+    /// Size of batches.
     Histogram {
         /// Messages per receive call.
         ReceivedMessages => "received_messages",
@@ -184,7 +184,7 @@ impl Histogram {
     }
 }
 
-/// How a number behaves.
+/// Behaviour of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows.
@@ -207,13 +207,13 @@ pub enum Series {
     OffloadedBytes(Leg),
     /// Channels that the kernel relays now.
     FlowsOffloaded,
-    /// What became of a packet that was not dropped.
+    /// Fate of packets that were not dropped.
     Fate(Fate),
     /// Why nothing was sent for a packet.
     Drop(DropReason),
     /// ICMP errors that the kernel reported for relay sockets.
     IcmpErrors,
-    /// How requests that had to wait were answered.
+    /// Outcomes of requests that had to wait.
     LateAnswer(LateAnswer),
     /// Requests refused.
     Refusal(Refusal),
@@ -237,11 +237,11 @@ pub enum Series {
     HellosAnswered(HelloAnswer),
     /// DTLS associations begun, by clients that are at their addresses.
     AssociationsBegun,
-    /// Those whose handshake was done.
+    /// Sessions with a finished handshake.
     AssociationsEstablished,
     /// DTLS associations live now.
     AssociationsLive,
-    /// Those whose handshake is not done.
+    /// Sessions with an unfinished handshake.
     AssociationsHalfOpen,
     /// DTLS associations not begun.
     AssociationsRefused(AssociationRefusal),
@@ -255,20 +255,20 @@ pub enum Series {
     PeersConnected,
     /// Connections of peers closed as soon as they were accepted.
     PeersRefused(PeerRefusal),
-    /// Connections with peers live now, those included that are being made.
+    /// Live connections with peers, including those being opened.
     PeersLive,
     /// Clients told that a peer has connected.
     ConnectionAttempts,
     /// Bytes of connections that are relayed: read from one end, taken by the other.
     PipedBytes(Leg),
-    /// Pieces of what a peer said, and indications that one has connected, that a client's connection ended
-    /// before it took.
+    /// Data from peers, and indications of new connections, that were not delivered before the client's
+    /// connection ended.
     PiecesUnsent,
     /// Datagrams that the kernel threw away because a receive buffer was full.
     KernelDrops,
     /// Receive calls that failed for want of memory or worse.
     ReceiveErrors,
-    /// Notices of the rules that nobody heard, for there being too many at once: as many counts of
+    /// Events of the rules that were dropped, being too many at once: as many counts of
     /// refusals and ended allocations are missing.
     NoticesLost,
     /// A bucket of a histogram.
@@ -316,7 +316,7 @@ const STREAMS_PAUSED: usize = DTLS_OWN + DtlsOwn::ALL.len();
 const PEERS_REFUSED: usize = STREAMS_PAUSED + 1;
 
 impl Series {
-    /// How many there are.
+    /// Their number.
     pub const COUNT: usize = PEERS_REFUSED + PeerRefusal::ALL.len();
 
     /// Every series, family by family.
@@ -494,7 +494,7 @@ impl Series {
         }
     }
 
-    /// How the number behaves.
+    /// Behaviour of the number.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {

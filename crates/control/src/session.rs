@@ -3,17 +3,17 @@
 use turn_proto::AllocationRecord;
 use turn_types::Instant;
 
-/// A live allocation, and what relays for it.
+/// A live allocation, and the relay of its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// The allocation.
     pub record: AllocationRecord,
-    /// What relays the data of its channels.
+    /// Relay of the data of its channels.
     pub offload: SessionOffload,
 }
 
-/// What relays the data of an allocation's channels. Everything else of it (requests, indications) goes
-/// over the sockets always.
+/// Relay of the data of an allocation's channels. All else (requests, indications) goes
+/// over the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionOffload {
     /// The kernel, for some of its channels at least.
@@ -25,7 +25,7 @@ pub enum SessionOffload {
         packets: u64,
         /// Their bytes of payload.
         bytes: u64,
-        /// When it relayed the last one, by the clock of [`AllocationRecord::created`]; `None` before
+        /// Time of the last one, by the clock of [`AllocationRecord::created`]; `None` before
         /// the first.
         last_seen: Option<Instant>,
     },

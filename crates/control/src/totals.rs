@@ -4,7 +4,7 @@ use turn_proto::{DropReason, EndReason, Refusal};
 
 use crate::{Fate, Histogram, Leg, Series, WorkerCounters};
 
-/// Sums over all workers, as of one moment. [`Series::all`] is the list of what there is.
+/// Sums over all workers, as of one moment. [`Series::all`] is the list of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CounterTotals {
     values: [u64; Series::COUNT],
@@ -64,7 +64,7 @@ impl CounterTotals {
         self.value(Series::FlowsOffloaded)
     }
 
-    /// What became of the packets over the sockets, by name; the last is `dropped`, the sum of [`Self::drops`].
+    /// Fates of packets from sockets, by name; the last is `dropped`, the sum of [`Self::drops`].
     pub fn fates(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let dropped = self.drops().map(|(_, n)| n).sum();
         let of = |&fate: &Fate| (fate.label(), self.value(Series::Fate(fate)));

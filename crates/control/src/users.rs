@@ -1,4 +1,4 @@
-//! How a worker asks who a user is.
+//! User look-ups of a worker.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use turn_types::{PendingId, WorkerId};
 /// [`Request::UserFound`](crate::Request::UserFound).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserLookup {
-    /// Who asks.
+    /// The worker.
     pub worker: WorkerId,
     /// To be repeated in the answer.
     pub pending: PendingId,
     /// The realm to look in.
     pub realm: Arc<str>,
-    /// Whom to look for.
+    /// The user.
     pub user: UserQuery,
 }
 
-/// What becomes of a question.
+/// Outcome of a look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// The answer is known already.
@@ -31,7 +31,7 @@ pub enum Asked {
     Refused,
 }
 
-/// Where users are looked up.
+/// User look-ups.
 pub trait UserDirectory: Send + Sync {
     /// Answers the question, or takes it to be answered later. Called on the worker's thread: it
     /// must not block.

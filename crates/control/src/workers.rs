@@ -14,7 +14,7 @@ use crate::{
     CounterTotals, Mailbox, PostError, Reply, Request, Session, SessionFilter, WorkerCounters,
 };
 
-/// Why the workers did not do what was asked.
+/// Error of a request to the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlError {
     /// A worker's mailbox is full, or it did not answer within
@@ -49,7 +49,7 @@ impl Workers {
         Self { workers: workers.into(), draining: Arc::default() }
     }
 
-    /// How many there are.
+    /// Their number.
     #[must_use]
     pub fn count(&self) -> usize {
         self.workers.len()
@@ -80,7 +80,7 @@ impl Workers {
         }
     }
 
-    /// Whether [`drain`](Self::drain) was last called with `true`.
+    /// Returns whether [`drain`](Self::drain) was last called with `true`.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)

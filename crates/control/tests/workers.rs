@@ -13,7 +13,7 @@ use turn_types::{
     AllocationId, ClientAddr, FiveTuple, Instant, RelayProtocol, ServerAddr, Transport, WorkerId,
 };
 
-/// What a fake worker does with a request.
+/// Reaction of a fake worker to a request.
 type Serve = dyn Fn(Request) + Send + Sync;
 
 struct FakeWorker {

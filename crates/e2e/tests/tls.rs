@@ -107,7 +107,7 @@ fn sessions_are_resumed_also_after_new_certificates() {
         assert!(begun.elapsed() < PATIENCE, "the new certificate is never seen");
         std::thread::sleep(Duration::from_millis(200));
     }
-    scene.wait_until_said("turn.pem ends in 4 d");
+    scene.wait_until_said("turn.pem expires in 4 d");
     assert_has(&scene.s_client(&["-tls1_2", &format!("-sess_in {session}")]), "Reused, TLSv1.2");
     // A broken one changes nothing.
     let now = serial();

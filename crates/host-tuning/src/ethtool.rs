@@ -22,7 +22,7 @@ impl Amounts {
     }
 }
 
-/// Reads numbers with a maximum; what the card does not have (`n/a`) is left out.
+/// Reads numbers with a maximum; the ones that the card does not have (`n/a`) are left out.
 pub(crate) fn amounts(text: &str) -> Amounts {
     let mut amounts = Amounts::default();
     let mut of_now = false;

@@ -9,7 +9,7 @@ use crate::reference::toml;
 use crate::section::Section as _;
 use crate::settings::Settings;
 
-/// A key whose value changed.
+/// A changed key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The key, such as `relay.ports`.
@@ -30,7 +30,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Whether nothing changed.
+    /// Returns whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.live.is_empty() && self.needs_restart.is_empty()

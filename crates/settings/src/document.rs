@@ -122,7 +122,7 @@ impl Document {
         }
     }
 
-    /// Lets environment variables override what the file says.
+    /// Lets environment variables override the file.
     pub(crate) fn override_by(&mut self, environment: &Environment, errors: &mut Errors) {
         environment.check_names(errors);
         for key in keys() {

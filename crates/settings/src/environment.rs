@@ -115,7 +115,7 @@ fn is_service_link(name: &str, value: &str) -> bool {
 }
 
 impl FromIterator<(String, String)> for Environment {
-    /// Of all variables (`std::env::vars()`), those that concern the server.
+    /// The variables of the server among all variables (`std::env::vars()`).
     fn from_iter<I: IntoIterator<Item = (String, String)>>(all: I) -> Self {
         Self(all.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect())
     }

@@ -33,7 +33,7 @@ pub(crate) struct Key {
 pub(crate) enum Applied {
     /// At a reload.
     Live,
-    /// When the server is started again.
+    /// At the next start of the server.
     Restart,
 }
 

@@ -53,7 +53,7 @@ impl Settings {
         self.listen.iter().map(|endpoint| endpoint.0)
     }
 
-    /// All listeners: `listen`, and those of NAT behaviour discovery that it does not cover.
+    /// All listeners: `listen`, and listeners of NAT behaviour discovery that it does not cover.
     #[must_use]
     pub fn listeners(&self) -> Vec<SocketAddr> {
         let mut all: Vec<_> = self.listen().collect();
@@ -112,14 +112,14 @@ impl Settings {
         self.confinement.readable.iter().map(|path| self.beside(&**path)).collect()
     }
 
-    /// Whether DTLS is served once there is a certificate: not where TLS requires client certificates, which
+    /// Returns whether DTLS is served once there is a certificate: not where TLS requires client certificates, which
     /// DTLS could not request.
     #[must_use]
     pub fn serves_dtls(&self) -> bool {
         self.dtls.enabled && self.tls.client_authorities.is_none()
     }
 
-    /// Whether `tls.listen` is set and not listened at, for want of a certificate.
+    /// Returns whether `tls.listen` is set and not used, for want of a certificate.
     #[must_use]
     pub fn tls_listen_is_unused(&self) -> bool {
         let Tls { listen, certificates, .. } = &self.tls;

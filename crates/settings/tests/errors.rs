@@ -1,4 +1,4 @@
-//! What an operator reads when a configuration is wrong: word for word.
+//! Errors of a configuration, word for word.
 
 use std::path::Path;
 

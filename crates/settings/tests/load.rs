@@ -1,4 +1,4 @@
-//! Good configurations: what they come to, from files and from the environment.
+//! Valid configurations, from files and from the environment.
 #![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
 
 mod support;

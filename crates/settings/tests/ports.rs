@@ -49,7 +49,7 @@ fn a_listener_for_tls_counts_by_the_protocols_it_speaks() {
     }
 }
 
-/// The listeners stay those of the start: what counts is them beside the new ports.
+/// The listeners stay as at the start, and are checked against the new ports.
 #[test]
 fn a_reload_is_checked_as_what_would_be_in_force() {
     let started = good(&format!("{TLS}tls.listen = ['0.0.0.0:5349']\ndtls.enabled = false\n"));

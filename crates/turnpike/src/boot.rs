@@ -20,7 +20,7 @@ use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
 
-use crate::certificates::Keeper;
+use crate::certificates::CertificateReloader;
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::offload::KernelPath;
@@ -31,7 +31,7 @@ use crate::{cores, host, sockets, warnings};
 /// Descriptors that the process needs besides one per relayed address.
 const SPARE_FILES: u64 = 256;
 
-/// A server whose workers run.
+/// A server with running workers.
 pub(crate) struct Running {
     pub(crate) workers: Workers,
     pub(crate) threads: Vec<JoinHandle<()>>,
@@ -39,12 +39,12 @@ pub(crate) struct Running {
     pub(crate) policy: Arc<Policy>,
     pub(crate) info: ServerInfo,
     pub(crate) kernel_path: KernelPath,
-    pub(crate) certificates: Keeper,
-    /// What this host delivers to itself, as the rules know it.
+    pub(crate) certificates: CertificateReloader,
+    /// Addresses that this host delivers to itself, as the rules know them.
     pub(crate) own: OwnAddresses,
     /// Hears of changes since then.
     pub(crate) monitor: io::Result<HostMonitor>,
-    /// What an operator should act on.
+    /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn start(
         settings.tls_listen.iter().copied().filter(|at| !listeners.contains(at)).collect();
     let spoken = (cores.len(), settings.tcp.enabled, settings.serves_dtls());
     let bound = sockets::bind(&listeners, &tls, spoken, &net)?;
-    let certificates = Keeper::new(settings)?;
+    let certificates = CertificateReloader::new(settings)?;
     let limits = ConnectionLimits {
         total: settings.tcp.connections.get(),
         per_address: settings.tcp.connections_per_address.get(),
@@ -267,7 +267,7 @@ pub(crate) const fn files_wanted(relayed: u64, connections: u64) -> u64 {
     relayed + connections + SPARE_FILES
 }
 
-/// Too few descriptors for what the settings allow.
+/// Warning about too few descriptors for the settings.
 fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String> {
     let sockets = relayed_most(settings, policy.relay.len());
     let connections = connections_most(settings);
@@ -281,7 +281,7 @@ fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String>
     })
 }
 
-/// What is allowed and yet probably not meant, as of a configuration on this host.
+/// Warnings about values that are valid and probably not intended, on this host.
 pub(crate) fn advice(policy: &Policy, settings: &Settings) -> Vec<String> {
     let mut advice = unreachable_relays(policy);
     advice.extend(unreachable_discovery(policy));
@@ -293,7 +293,7 @@ pub(crate) fn advice(policy: &Policy, settings: &Settings) -> Vec<String> {
 fn unreachable_relays(policy: &Policy) -> Vec<String> {
     let warning = |ip: IpAddr| {
         format!(
-            "clients are told the relay address {ip}, which only this {} can reach; behind NAT \
+            "the relay address {ip} is reachable from this {} only; behind NAT \
              set relay.external to the public address",
             if ip.is_loopback() { "host" } else { "network" }
         )

@@ -14,18 +14,18 @@ use turn_session::{Certificate, Certificates, ClientAuthorities, TlsConfig, tls_
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::output;
 
-/// So long before a certificate ends an operator is told: what renews them does so earlier.
-const TOLD_BEFORE: Duration = Duration::from_hours(14 * 24);
+/// Warning time before a certificate expires: automatic renewal happens earlier.
+const WARN_BEFORE: Duration = Duration::from_hours(14 * 24);
 
-/// How often an operator is told.
+/// Interval of warnings.
 const TOLD_EVERY: Duration = Duration::from_hours(24);
 
 /// A file of a certificate is no longer than this: a chain has a few of some KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The certificates of a server, and what they were read from.
+/// The certificates of a server, and their files.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct CertificateReloader {
     in_force: Arc<Certificates>,
     config: TlsConfig,
     /// The files as they were when they were last looked at.
@@ -34,10 +34,10 @@ pub(crate) struct Keeper {
     told: Option<SystemTime>,
 }
 
-/// What shows that a file has changed.
+/// Identity of a file's content, for the detection of changes.
 type Seen = (SystemTime, u64, SystemTime, u64);
 
-impl Keeper {
+impl CertificateReloader {
     /// Reads the certificates of a configuration.
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         let in_force = Arc::new(Certificates::default());
@@ -48,12 +48,12 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// How TLS is spoken.
+    /// TLS configuration.
     pub(crate) fn config(&self) -> TlsConfig {
         self.config.clone()
     }
 
-    /// How DTLS is spoken. The secret is what clients' cookies are made with.
+    /// DTLS configuration. The secret is for clients' cookies.
     pub(crate) fn dtls_config(&self, secret: &[u8; 32]) -> Result<DtlsConfig> {
         let front = CookieHandler::new(Cookies::new(secret));
         DtlsConfig::new(Arc::clone(&self.in_force), front).or_fail("cannot set up DTLS")
@@ -83,7 +83,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Looks whether the files have changed, and puts new ones in force. Also tells of those that end soon.
+    /// Reloads changed files. Also warns about certificates that expire soon.
     /// True if there are others now.
     pub(crate) fn watch(&mut self, settings: &Settings) -> bool {
         let seen: Vec<_> = settings.certificates().iter().map(look_at).collect();
@@ -113,7 +113,7 @@ impl Keeper {
     }
 }
 
-/// Why a certificate cannot be used, and what to do.
+/// Error of a certificate, with advice.
 #[derive(Debug)]
 pub(crate) struct Unusable {
     pub(crate) what: String,
@@ -179,16 +179,16 @@ fn at(seconds: i64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// What to say of certificates that end soon, or have ended.
+/// Warnings about certificates that expire soon, or have expired.
 fn ending(infos: &[CertificateInfo], now: SystemTime) -> Vec<String> {
     let tell = |info: &CertificateInfo| match info.expires.duration_since(now) {
-        Ok(left) if left > TOLD_BEFORE => None,
+        Ok(left) if left > WARN_BEFORE => None,
         Ok(left) => Some(format!(
-            "the certificate {} ends in {}: renew it (the server sees the new file by itself)",
+            "the certificate {} expires in {}: renew it (the server reloads the new file automatically)",
             info.file,
             output::duration(left)
         )),
-        Err(_) => Some(format!("the certificate {} has ended: clients refuse it", info.file)),
+        Err(_) => Some(format!("the certificate {} has expired: clients refuse it", info.file)),
     };
     infos.iter().filter_map(tell).collect()
 }
@@ -198,14 +198,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_told_two_weeks_ahead() {
+    fn expiry_is_warned_of_two_weeks_ahead() {
         let now = at(1_000_000_000);
         let day = |days: i64| CertificateInfo {
             file: "chain.pem".to_owned(),
             expires: at(1_000_000_000 + days * 86_400),
         };
         assert_eq!(ending(&[day(15)], now), [""; 0]);
-        assert!(ending(&[day(13)], now)[0].contains("chain.pem ends in 13 d"));
-        assert!(ending(&[day(-1)], now)[0].contains("has ended"));
+        assert!(ending(&[day(13)], now)[0].contains("chain.pem expires in 13 d"));
+        assert!(ending(&[day(-1)], now)[0].contains("has expired"));
     }
 }

@@ -1,4 +1,4 @@
-//! The command line: what may be said, and nothing of what it does.
+//! The command line: its syntax, without the commands.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[command(name = "turnpike", version, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) paths: PathOptions,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
 
-/// Where the server's files are: the same for the server and for commands that talk to it.
+/// Paths of the server's files: the same for the server and for commands that talk to it.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Place {
+pub(crate) struct PathOptions {
     /// Configuration file [default: $TURNPIKE_CONFIG, else /etc/turnpike/turnpike.toml if it is there]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Places", display_order = 900)]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Paths", display_order = 900)]
     pub(crate) config: Option<PathBuf>,
     /// Directory of the user database and the control socket [default: $TURNPIKE_DATA, else as
     /// configured, else /var/lib/turnpike for root and services, ~/.local/share/turnpike for others]
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Places", display_order = 901)]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Paths", display_order = 901)]
     pub(crate) data: Option<PathBuf>,
     /// Control socket [default: control.sock in the data directory]
-    #[arg(long, global = true, value_name = "PATH", help_heading = "Places", display_order = 902)]
+    #[arg(long, global = true, value_name = "PATH", help_heading = "Paths", display_order = 902)]
     pub(crate) socket: Option<PathBuf>,
 }
 
@@ -37,41 +37,41 @@ pub(crate) struct Place {
 pub(crate) enum Command {
     /// Run the server (the default)
     Run,
-    /// Check a configuration file and say everything that is wrong with it
+    /// Check a configuration file and list all errors
     Check(Check),
-    /// Keep the users in the database
+    /// Manage the users of the database
     User(User),
-    /// Mint a time-limited credential from a shared secret
+    /// Generate a time-limited credential from a shared secret
     Credentials(Credentials),
-    /// Show a call being relayed: a server, a client and a peer in one process
+    /// Relay a demonstration call: a server, a client and a peer in one process
     Demo(Demo),
-    /// See from here, as a client does, what of a STUN or TURN server works
+    /// Test a STUN or TURN server from this host, as a client
     ///
-    /// Ends with 0 when all works, 1 when it works and something is to be looked at (a certificate that
-    /// ends soon, a relay that cannot be tried from here), and 2 when it does not work.
+    /// Exit status: 0 OK, 1 warning (a certificate that expires soon, a relay that cannot be tested from
+    /// this host), 2 failure.
     Probe(Probe),
-    /// Show what the running server is doing
+    /// Show the state of the running server
     Status(Status),
     /// List live allocations
     Sessions(Sessions),
     /// Act on one allocation
     #[command(subcommand)]
     Session(Session),
-    /// Make the running server read its configuration again
+    /// Reload the configuration of the running server
     Reload(Output),
-    /// Make the running server refuse new allocations and stop when the last one has ended
+    /// Refuse new allocations, and stop the server when the last one has ended
     ///
     /// A second drain replaces the deadline of the first. SIGTERM during a drain keeps the later of its
     /// deadline and shutdown.drain; a second SIGTERM ends the server at once.
     Drain(Drain),
-    /// See what this host needs for high packet rates, set it, and put it back
+    /// Check and change host settings for high packet rates, or restore them
     #[command(subcommand)]
     Tune(Tune),
     /// Print the reference of the configuration file
     Reference(Reference),
 }
 
-/// How data is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Output {
     /// Print JSON
@@ -89,7 +89,7 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct User {
-    /// The users' realm [default: that of the configuration named with --config, else of the running
+    /// The users' realm [default: the realm of the configuration named with --config, else of the running
     /// server, else of the usual configuration]
     #[arg(long, global = true, value_name = "REALM")]
     pub(crate) realm: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) struct User {
 pub(crate) enum UserCommand {
     /// Add a user
     Add(UserAdd),
-    /// Change what a user may do; the password stays
+    /// Change the limits of a user; the password stays
     Set(UserSet),
     /// Give a user a new password; the rest stays
     Password(UserPassword),
@@ -120,10 +120,10 @@ pub(crate) enum UserCommand {
     },
 }
 
-/// Where a password comes from.
+/// Source of a password.
 #[derive(Debug, Args)]
 pub(crate) struct Password {
-    /// The password; others on this machine may see it in the list of processes
+    /// The password; other users of this host can see it in the list of processes
     #[arg(long, conflicts_with = "password_stdin")]
     pub(crate) password: Option<String>,
     /// Read the password from standard input [default: generate one and print it]
@@ -137,7 +137,7 @@ pub(crate) struct UserAdd {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) password: Password,
-    /// Live allocations this user may have, instead of the configured quota; 0: any number
+    /// Live allocations this user may have, instead of the configured quota; 0: no limit
     #[arg(long, value_name = "N")]
     pub(crate) allocations_max: Option<u32>,
     /// Replace a user of this name: another password, and the limit of this command
@@ -151,7 +151,7 @@ pub(crate) struct UserAdd {
 pub(crate) struct UserSet {
     /// The user's name
     pub(crate) name: String,
-    /// Live allocations this user may have; 0: any number; default: the configured quota
+    /// Live allocations this user may have; 0: no limit; default: the configured quota
     #[arg(long, value_name = "N|default", value_parser = allocations_max)]
     pub(crate) allocations_max: AllocationsMax,
     #[command(flatten)]
@@ -174,13 +174,13 @@ pub(crate) struct UserPassword {
 
 #[derive(Debug, Args)]
 pub(crate) struct Credentials {
-    /// Whom the credential is for: what quotas and logs call the user
+    /// User of the credential, for quotas and logs
     #[arg(long, value_name = "NAME")]
     pub(crate) user: String,
-    /// How long it is valid: "24 h", "30 min"
+    /// Time until it expires: "24 h", "30 min"
     #[arg(long, default_value = "24 h", value_parser = crate::duration::parse)]
     pub(crate) ttl: Duration,
-    /// Which of the configured secrets to use [default: the first]
+    /// Name of the configured secret to use [default: the first]
     #[arg(long, value_name = "NAME")]
     pub(crate) secret_name: Option<String>,
     #[command(flatten)]
@@ -189,7 +189,7 @@ pub(crate) struct Credentials {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Demo {
-    /// How long to relay
+    /// Time to relay
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
     /// A running server (turn:HOST:PORT) instead of one started for the demo; two allocations
@@ -209,12 +209,12 @@ pub(crate) struct Demo {
 #[derive(Debug, Args)]
 pub(crate) struct Probe {
     /// The server: turn:HOST, turns:HOST, stun:HOST or stuns:HOST, with :PORT and ?transport=tcp or
-    /// ?transport=udp if need be
+    /// ?transport=udp, optionally
     pub(crate) uri: String,
     /// The user's name
     #[arg(long, value_name = "NAME")]
     pub(crate) username: Option<String>,
-    /// The password; others on this machine may see it in the list of processes
+    /// The password; other users of this host can see it in the list of processes
     #[arg(long, conflicts_with = "password_stdin")]
     pub(crate) password: Option<String>,
     /// Read the password from standard input
@@ -223,10 +223,10 @@ pub(crate) struct Probe {
     /// Make a time-limited credential with this shared secret, for --username or "probe"
     #[arg(long, conflicts_with_all = ["password", "password_stdin", "secret_file"])]
     pub(crate) secret: Option<String>,
-    /// The file that the shared secret is in
+    /// File that holds the shared secret
     #[arg(long, value_name = "FILE", conflicts_with_all = ["password", "password_stdin"])]
     pub(crate) secret_file: Option<PathBuf>,
-    /// Trust the authorities in this file (PEM), beside those that this host trusts
+    /// Trust the authorities in this file (PEM), besides those of this host
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     #[command(flatten)]
@@ -235,7 +235,7 @@ pub(crate) struct Probe {
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Show how full the batches were, too
+    /// Show the sizes of batches, too
     #[arg(long, short)]
     pub(crate) verbose: bool,
     #[command(flatten)]
@@ -244,10 +244,10 @@ pub(crate) struct Status {
 
 #[derive(Debug, Args)]
 pub(crate) struct Sessions {
-    /// Only those of one user
+    /// Only sessions of one user
     #[arg(long)]
     pub(crate) user: Option<String>,
-    /// At most so many
+    /// Maximum number of sessions
     #[arg(long, value_name = "N", default_value = "100", value_parser = session_limit)]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -267,15 +267,15 @@ pub(crate) enum Session {
 
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
-    /// End what is still live after this time, 7 d at most: "10 min" [default: shutdown.drain in the
+    /// End live allocations after this time, 7 d at most: "10 min" [default: shutdown.drain in the
     /// configuration; where that is 0, 7 d]
     #[arg(long, value_parser = crate::duration::parse_deadline, conflicts_with = "cancel")]
     pub(crate) deadline: Option<Duration>,
-    /// Return when the server has ended: exit status 0 when the last allocation ended by itself, 1 when
+    /// Return when the server has ended: exit status 0 when the last allocation ended in time, 1 when
     /// the deadline ended it or the drain was cancelled
     #[arg(long, conflicts_with = "cancel")]
     pub(crate) wait: bool,
-    /// Take new allocations again
+    /// Cancel the drain, and accept new allocations again
     #[arg(long)]
     pub(crate) cancel: bool,
     #[command(flatten)]
@@ -284,41 +284,41 @@ pub(crate) struct Drain {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tune {
-    /// Say what is not as it should be, and why; changes nothing
+    /// Show settings that limit the packet rate, with reasons; changes nothing
     ///
     /// The advice is for the server's configuration (--config): its buffers, ports and quotas.
-    /// Needs no privileges. Ends with 0 whatever the advice is; programs read --json.
+    /// Needs no privileges. Exit status 0 with any advice; for programs there is --json.
     Check(TuneCheck),
-    /// Set what check advises, and note what was there before
+    /// Set the values that check advises, and record the old ones
     ///
-    /// Shows what it will change and asks. Needs root. Values last until the host restarts. Nothing
-    /// is lowered that you have raised.
+    /// Shows the changes and asks. Needs root. Values last until the host restarts. Values that you
+    /// have raised are never lowered.
     Apply(TuneApply),
-    /// Put back what was there before apply
+    /// Restore the values before apply
     ///
-    /// What somebody else has changed since is told and left alone. Needs root.
+    /// Values that were changed by other means since are reported and left alone. Needs root.
     Revert(TuneRevert),
 }
 
-/// What to look at.
+/// Selection of items.
 #[derive(Debug, Args)]
 pub(crate) struct TuneItems {
-    /// Only this item, by the name that check shows; may be said more than once
+    /// Only this item, by the name that check shows; repeatable
     #[arg(long, value_name = "ITEM", value_parser = tune_item)]
     pub(crate) only: Vec<&'static host_tuning::Entry>,
-    /// All but this item; may be said more than once
+    /// All but this item; repeatable
     #[arg(long, value_name = "ITEM", value_parser = tune_item)]
     pub(crate) skip: Vec<&'static host_tuning::Entry>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct TuneCheck {
-    /// Interface to look at; may be said more than once [default: those of the default routes]
+    /// Interface to check; repeatable [default: the ones of the default routes]
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Vec<String>,
     #[command(flatten)]
     pub(crate) items: TuneItems,
-    /// Say why of what is as it should be, too
+    /// Explain settings that are fine, too
     #[arg(long, short)]
     pub(crate) verbose: bool,
     #[command(flatten)]
@@ -327,7 +327,7 @@ pub(crate) struct TuneCheck {
 
 #[derive(Debug, Args)]
 pub(crate) struct TuneApply {
-    /// Interface to tune; may be said more than once [default: those of the default routes]
+    /// Interface to tune; repeatable [default: the ones of the default routes]
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Vec<String>,
     #[command(flatten)]
@@ -339,7 +339,7 @@ pub(crate) struct TuneApply {
     /// revert removes
     #[arg(long)]
     pub(crate) persist: bool,
-    /// Where to note what was there before
+    /// File for the old values
     #[arg(long, value_name = "FILE", default_value = host_tuning::STATE)]
     pub(crate) state: PathBuf,
     #[command(flatten)]
@@ -350,10 +350,10 @@ pub(crate) struct TuneApply {
 pub(crate) struct TuneRevert {
     #[command(flatten)]
     pub(crate) items: TuneItems,
-    /// Put back what somebody else has changed since, too
+    /// Restore values that were changed by other means since, too
     #[arg(long)]
     pub(crate) force: bool,
-    /// Where it is noted what was there before
+    /// File of the old values
     #[arg(long, value_name = "FILE", default_value = host_tuning::STATE)]
     pub(crate) state: PathBuf,
     #[command(flatten)]
@@ -421,7 +421,7 @@ mod tests {
         command.build();
         let drain = command.find_subcommand_mut("drain").unwrap();
         let help = drain.render_help().to_string();
-        let (options, places) = help.split_once("Places:").unwrap();
+        let (options, places) = help.split_once("Paths:").unwrap();
         assert!(options.contains("--deadline") && places.contains("--data"), "{help}");
     }
 
@@ -429,9 +429,9 @@ mod tests {
     fn running_is_the_default_and_places_may_come_anywhere() {
         let cli = parse("turnpike --data d --config c.toml").unwrap();
         assert!(cli.command.is_none());
-        assert_eq!(cli.place.data.unwrap(), PathBuf::from("d"));
+        assert_eq!(cli.paths.data.unwrap(), PathBuf::from("d"));
         let cli = parse("turnpike sessions --user bob --data d --json").unwrap();
-        assert_eq!(cli.place.data.unwrap(), PathBuf::from("d"));
+        assert_eq!(cli.paths.data.unwrap(), PathBuf::from("d"));
         let Some(Command::Sessions(sessions)) = cli.command else { panic!("sessions") };
         assert_eq!(sessions.user.as_deref(), Some("bob"));
         assert!(sessions.output.json);

@@ -1,4 +1,4 @@
-//! One file per command. Those that talk to a running server do so through [`ask`].
+//! One file per command. Commands to a running server use [`ask`].
 
 pub(crate) mod check;
 pub(crate) mod credentials;
@@ -16,16 +16,16 @@ pub(crate) mod user;
 use admin::{Client, ClientError};
 use settings::SettingsErrors;
 
-use crate::cli::Place;
+use crate::cli::PathOptions;
 use crate::failure::{Failure, Result};
-use crate::place;
+use crate::paths;
 
 /// Connects to the running server and asks it something.
 fn ask<T>(
-    place: &Place,
+    paths: &PathOptions,
     question: impl AsyncFnOnce(&mut Client) -> Result<T, ClientError>,
 ) -> Result<T> {
-    let socket = place::control_socket(place);
+    let socket = paths::control_socket(paths);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime
         .block_on(async {
@@ -35,7 +35,7 @@ fn ask<T>(
         .map_err(|error| failed(error, socket.unread))
 }
 
-/// A configuration that could not be read is as likely a reason for finding nobody as any.
+/// A configuration that could not be read is a likely reason for not finding the server.
 fn failed(error: ClientError, unread: Option<SettingsErrors>) -> Failure {
     let hint = error.hint();
     match (&error, unread) {

@@ -1,4 +1,4 @@
-//! What the running server may still do: the files that it opens, the system calls that it makes, the
+//! Rights of the running server: the files that it opens, the system calls that it makes, the
 //! capabilities that it keeps. See docs/adr/0010.
 //!
 //! Files and calls are confined first of all, while the process has one thread, so that every thread
@@ -17,7 +17,7 @@ use settings::{OffloadMode, Settings};
 pub(crate) use capabilities::without_capabilities;
 
 use crate::failure::{Failure, Result};
-use crate::place::{self, Configuration};
+use crate::paths::{self, Configuration};
 
 /// The confinement of this process, as far as it goes.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Confinement {
 
 impl Confinement {
     /// Confines the process to the files of a configuration and to the calls that a server makes. Must be
-    /// called before there is a second thread. What the kernel does not offer is left out and told by
+    /// called before there is a second thread. Layers that the kernel does not offer are left out and reported by
     /// [`Self::warnings`].
     ///
     /// # Errors
@@ -66,8 +66,8 @@ impl Confinement {
         Ok(Self { info, files, foreign })
     }
 
-    /// Gives up every capability but those that a running server needs, in the calling thread and those
-    /// that it starts later.
+    /// Gives up every capability that a running server does not need, in the calling thread and its
+    /// later children.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -81,7 +81,7 @@ impl Confinement {
         self.info.clone()
     }
 
-    /// What was configured and is not in force, one line each.
+    /// Configured layers that are not in force, one line each.
     pub(crate) fn warnings(&self, settings: &Settings) -> Vec<String> {
         let wanted = &settings.confinement;
         let layers = [
@@ -96,7 +96,7 @@ impl Confinement {
 
     /// Why a configuration could not be read, where this confinement is the reason.
     pub(crate) fn reason(&self, configuration: Option<&Path>) -> Option<String> {
-        self.reason_of(settings::named_files(configuration, &place::environment()))
+        self.reason_of(settings::named_files(configuration, &paths::environment()))
     }
 
     /// Why a file could not be read, where this confinement is the reason: the first that is outside.

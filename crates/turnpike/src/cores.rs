@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use linux_net::allowed_cores;
 use settings::WorkerCount;
 
-/// Where the hierarchy of control groups is mounted.
+/// Mount point of control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The core of each worker; `None` leaves it to the scheduler.
@@ -35,7 +35,7 @@ fn place(
     (0..count).map(|worker| allowed.get(worker).copied().filter(|_| pinned)).collect()
 }
 
-/// The cores' worth of time that this process may use (`cpu.max`, of its cgroup and those above it);
+/// The cores' worth of time that this process may use (`cpu.max`, of its cgroup and its ancestors);
 /// `None` when it may use all. `root` is the file system's.
 fn quota(root: &Path) -> Option<f64> {
     let of = |path: PathBuf| fs::read_to_string(path).ok();

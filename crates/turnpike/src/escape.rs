@@ -1,5 +1,5 @@
-//! Text from outside, as a terminal may show it: names of users reach the screen of whoever lists
-//! sessions, and must neither steer the terminal nor look like something else.
+//! Text from outside, as a terminal may show it: names of users reach the screen of an operator
+//! who lists sessions, and must neither control the terminal nor look like other output.
 
 use std::borrow::Cow;
 

@@ -1,9 +1,9 @@
-//! How a command ends badly: what went wrong, what to do next, and the exit code.
+//! Failures of commands: the error, advice, and the exit status.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// What went wrong and what to do about it.
+/// An error and advice.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: Kind,
@@ -31,13 +31,13 @@ impl Failure {
         Self { kind: Kind::Usage, error: error.into(), hint: None }
     }
 
-    /// Adds what to do next.
+    /// Adds advice.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// What went wrong and what to do, for whoever is not at the terminal.
+    /// The error and the advice, for output other than a terminal.
     pub(crate) fn reason(&self) -> String {
         match &self.hint {
             Some(hint) => format!("{}; {hint}", self.text()),
@@ -45,7 +45,7 @@ impl Failure {
         }
     }
 
-    /// The error and its causes, but for those that the text before has said already.
+    /// The error and its causes, without repetitions.
     fn text(&self) -> String {
         let mut text = String::new();
         for cause in self.error.chain().map(ToString::to_string) {
@@ -58,7 +58,7 @@ impl Failure {
         text
     }
 
-    /// What the process ends with.
+    /// Exit status.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind {
             Kind::Failed => 1,
@@ -83,7 +83,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// Says what was tried, where the error alone does not.
+/// Context of an error.
 pub(crate) trait OrFail<T> {
     /// Fails with `what`: "cannot ...".
     fn or_fail(self, what: &'static str) -> Result<T>;
@@ -95,7 +95,7 @@ impl<T, E: std::error::Error + Send + Sync + 'static> OrFail<T> for Result<T, E>
     }
 }
 
-/// What most of this crate returns.
+/// Result of most functions of this crate.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 #[cfg(test)]

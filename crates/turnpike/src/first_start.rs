@@ -62,8 +62,8 @@ pub(crate) fn prepare(
 }
 
 /// Takes back the file of the generated user when it is this one, because an operator deletes the user
-/// or gives it another password: a later start neither shows what no longer holds, nor brings back a
-/// user who was deleted.
+/// or gives it another password: a later start neither shows an invalid password, nor restores a
+/// deleted user.
 pub(crate) fn forget(data: &Path, realm: &str, name: &str) -> Result<()> {
     let path = data.join(FILE);
     // A file that cannot be understood shows nobody; the next start says so.
@@ -83,7 +83,7 @@ impl FirstUser {
     }
 }
 
-/// What to print: where the server is, who may use it, and a line to try it with.
+/// The banner: address, user, and a command to try it.
 pub(crate) fn banner(user: &FirstUser, info: &ServerInfo, program: &Path, data: &Path) -> String {
     let FirstUser { username, password, .. } = user;
     let uris: Vec<String> = uris(info);

@@ -1,4 +1,4 @@
-//! What the host is: its addresses, in the order that suits a relay.
+//! Addresses of the host, in the order that suits a relay.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ const FAR_AWAY: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111)),
 ];
 
-/// Every address of this host: the ones it reaches others from first, those of interfaces that are
+/// Every address of this host: the ones it reaches others from first, the ones of interfaces that are
 /// down last.
 pub(crate) fn addresses() -> Result<Vec<IpAddr>> {
     let mut addresses: Vec<IpAddr> =

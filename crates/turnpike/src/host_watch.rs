@@ -1,4 +1,4 @@
-//! When to look at the host again: on notifications of the kernel, gathered where they come in bursts.
+//! Schedule of looks at the host: on notifications of the kernel, gathered where they come in bursts.
 
 use std::io;
 use std::time::Duration;
@@ -14,17 +14,17 @@ const OWN_ADDRESSES_EVERY_AT_MOST: Duration = Duration::from_millis(20);
 /// container that starts is a burst of some ten notifications.
 const DEVICES_EVERY_AT_MOST: Duration = Duration::from_millis(250);
 
-/// How often all is looked at though nothing was notified: what drivers can do changes without a word, and
-/// what failed for a passing reason deserves another try.
+/// Interval of looks at everything without a notification: abilities of drivers change without one, and
+/// failures may have been temporary.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The same where the kernel does not notify, and after a failure.
 const LOOK_EVERY_UNHEARD: Duration = Duration::from_secs(5);
 
-/// Changes of the host, as a stream of what to look at.
+/// Changes of the host, as a stream of parts to look at.
 #[derive(Debug)]
 pub(crate) struct HostWatch {
-    /// What the kernel notifies; nothing more comes where it does not: then all is looked at every few
+    /// Notifications of the kernel; where there are none, everything is looked at every few
     /// seconds.
     heard: Option<mpsc::Receiver<HostChanges>>,
     gathered: Gathered,
@@ -56,7 +56,7 @@ impl HostWatch {
         self.gathered.add(HostChanges::ALL);
     }
 
-    /// What to look at now, once there is something. May be dropped and called again without losing any.
+    /// Parts to look at now, once there are any. May be dropped and called again without losing any.
     pub(crate) async fn next(&mut self) -> HostChanges {
         loop {
             let due = self.gathered.take_due(Instant::now());
@@ -74,7 +74,7 @@ impl HostWatch {
         }
     }
 
-    /// Has what failed be looked at again, a few seconds from now.
+    /// Schedules another look at parts that failed, a few seconds from now.
     pub(crate) fn again(&mut self, changes: HostChanges) {
         self.gathered.again(Instant::now(), changes);
     }
@@ -108,14 +108,14 @@ async fn hear(heard: &mut Option<mpsc::Receiver<HostChanges>>) -> Option<HostCha
     }
 }
 
-/// What is to be looked at, each part no more often than a look may cost.
+/// Parts to look at, each no more often than a look may cost.
 #[derive(Debug)]
 struct Gathered {
     waiting: HostChanges,
     /// Neither is looked at before.
     own_addresses_from: Instant,
     others_from: Instant,
-    /// When all is looked at whatever was heard.
+    /// Time of the next look at all parts.
     all_at: Instant,
     every: Duration,
 }

@@ -1,8 +1,8 @@
-//! Where log lines go: to standard error, as text or as JSON, with a level that a reload may
+//! The log: to standard error, as text or as JSON, with a level that a reload may
 //! change. Nothing else in the process writes there once the server runs.
 //!
-//! Lines are handed to a thread that writes them, through a bounded queue that drops what does not
-//! fit: whoever reads the log may stall, and no worker waits for it.
+//! Lines are handed to a thread that writes them, through a bounded queue that drops lines when it
+//! is full: a reader of the log may stall, and no worker waits for it.
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
@@ -16,7 +16,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     /// For people.
@@ -37,14 +37,14 @@ impl From<settings::LogFormat> for LogFormat {
 /// Lines that wait to be written: some MiB at most.
 const QUEUED_LINES_MAX: usize = 16_384;
 
-/// Lines are gathered for so long before the next are written: nobody sees it, and a server that
+/// Time that lines are gathered before they are written: too short to notice, and a server that
 /// logs thousands of lines in a second wakes a thread and enters the kernel for fifty of them.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
 
-/// What was gathered is written early when it is longer than so many bytes.
+/// Size in bytes at which gathered lines are written early.
 const GATHERED_BYTES_MAX: usize = 64 * 1024;
 
-/// Writes what was gathered at once, and then waits for more.
+/// Writes gathered lines at once, and then waits for more.
 struct Gathered<W> {
     writer: W,
     lines: Vec<u8>,
@@ -75,7 +75,7 @@ impl<W: io::Write> io::Write for Gathered<W> {
     }
 }
 
-/// Changes the level while the server runs. What was logged is written out when the last one goes.
+/// Changes the level while the server runs. Queued lines are written when the last one is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct LogLevel {
     handle: Option<reload::Handle<LevelFilter, Registry>>,

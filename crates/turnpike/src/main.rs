@@ -18,7 +18,7 @@ mod logging;
 mod offload;
 mod output;
 mod own_addresses;
-mod place;
+mod paths;
 mod reload;
 mod server;
 mod signals;
@@ -48,20 +48,20 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> failure::Result<ExitCode> {
-    let place = &cli.place;
+    let paths = &cli.paths;
     match cli.command.unwrap_or(Command::Run) {
-        Command::Run => commands::run::run(place),
-        Command::Check(args) => commands::check::run(place, &args),
-        Command::User(args) => commands::user::run(place, args),
-        Command::Credentials(args) => commands::credentials::run(place, &args),
+        Command::Run => commands::run::run(paths),
+        Command::Check(args) => commands::check::run(paths, &args),
+        Command::User(args) => commands::user::run(paths, args),
+        Command::Credentials(args) => commands::credentials::run(paths, &args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Probe(args) => return commands::probe::run(&args),
-        Command::Status(args) => commands::status::run(place, &args),
-        Command::Sessions(args) => commands::sessions::list(place, &args),
-        Command::Session(args) => commands::sessions::act(place, &args),
-        Command::Reload(args) => commands::reload::run(place, args),
-        Command::Drain(args) => commands::drain::run(place, &args),
-        Command::Tune(args) => commands::tune::run(place, &args),
+        Command::Status(args) => commands::status::run(paths, &args),
+        Command::Sessions(args) => commands::sessions::list(paths, &args),
+        Command::Session(args) => commands::sessions::act(paths, &args),
+        Command::Reload(args) => commands::reload::run(paths, args),
+        Command::Drain(args) => commands::drain::run(paths, &args),
+        Command::Tune(args) => commands::tune::run(paths, &args),
         Command::Reference(args) => commands::reference::run(&args),
     }
     .map(|()| ExitCode::SUCCESS)

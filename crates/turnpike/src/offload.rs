@@ -16,7 +16,7 @@ use xdp_relay::{Attachment, Offload, OffloadConfig, Routes};
 pub(crate) struct KernelPath(Option<Arc<Mutex<Offload>>>);
 
 impl KernelPath {
-    /// Starts it where the settings and this host allow. What became of it is in the facts: without
+    /// Starts it where the settings and this host allow. The outcome is in the facts: without
     /// it sockets relay everything.
     pub(crate) fn start(
         settings: &Settings,
@@ -88,12 +88,12 @@ impl KernelPath {
             .ok()
     }
 
-    /// Bytes of the kernel's memory that it takes, with what its workers have.
+    /// Bytes of the kernel's memory in use, with the workers' share.
     pub(crate) fn memory(&self) -> u64 {
         self.offload().map_or(0, |offload| offload.memory())
     }
 
-    /// Looks at what of the host may have changed.
+    /// Looks at parts of the host that may have changed.
     pub(crate) fn look(&self, changes: HostChanges) {
         let Some(mut offload) = self.offload() else { return };
         if changes.forwarding {
@@ -109,7 +109,7 @@ impl KernelPath {
         }
     }
 
-    /// For who asks what it does.
+    /// Source of its state, for queries.
     pub(crate) fn watch(&self) -> Option<Arc<dyn OffloadWatch>> {
         self.0.as_ref().map(|_| Arc::new(self.clone()) as _)
     }

@@ -1,4 +1,4 @@
-//! What commands print: JSON for programs, tables and rounded numbers for people.
+//! Output of commands: JSON for programs, tables and rounded numbers for people.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -25,7 +25,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// How a column is set.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     /// Words.
@@ -109,12 +109,12 @@ pub(crate) fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     lines.iter().map(|line| format!("{indent}{line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// How wide a text is.
+/// Width of a text in columns.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// What nobody who runs a firewall may be surprised by.
+/// Warning for operators of a firewall.
 pub(crate) const PAST_THE_FIREWALL: &str = "this host's firewall sees one packet of each flow in two seconds; offload.mode = \"off\" has it see all";
 
 /// A number with its thousands apart: `1,234,567`.

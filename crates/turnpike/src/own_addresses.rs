@@ -1,6 +1,6 @@
-//! What the host delivers to itself, kept current: no client may reach it as a peer.
+//! Addresses that the host delivers to itself, kept current: no client may reach them as peers.
 //!
-//! It fails closed: what was known once is forgotten only when a whole reading no longer has it.
+//! It fails closed: a known address is removed only when a complete reading no longer has it.
 
 use std::io;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use turn_types::{Instant, Prefix};
 
 use crate::failure::{OrFail as _, Result};
 
-/// How often a failure that lasts is logged.
+/// Interval of log lines about a lasting failure.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Prefixes named in a line of the log; of more their number is told.
 const NAMED_MAX: usize = 8;
 
-/// What the host delivers to itself, as last read.
+/// Addresses that the host delivers to itself, as last read.
 #[derive(Debug)]
 pub(crate) struct OwnAddresses {
     /// Sorted, once each.
     known: Vec<Prefix>,
     /// The last reading was whole.
     is_whole: bool,
-    /// The rules in force refuse what is known.
+    /// Whether the rules in force refuse all known addresses.
     is_in_force: bool,
     complained: Option<Instant>,
 }
@@ -32,7 +32,7 @@ impl OwnAddresses {
     /// Reads it at the start, for rules that are made with it.
     ///
     /// # Errors
-    /// It cannot be read: a server that does not know what to protect does not start.
+    /// It cannot be read: a server that cannot protect its host does not start.
     pub(crate) fn read() -> Result<Self> {
         let Reading { found, failed } = Reading::now();
         failed.map_or(Ok(()), Err).or_fail("cannot read which addresses are this host's own")?;
@@ -45,12 +45,12 @@ impl OwnAddresses {
         Self { known: Vec::new(), is_whole: true, is_in_force: true, complained: None }
     }
 
-    /// What is to be refused.
+    /// Prefixes to refuse.
     pub(crate) fn prefixes(&self) -> &[Prefix] {
         &self.known
     }
 
-    /// Reads it again, and logs what is different.
+    /// Reads it again, and logs the differences.
     pub(crate) fn refresh(&mut self) {
         self.take(Reading::now(), Clock::instant());
     }
@@ -90,25 +90,25 @@ impl OwnAddresses {
         self.is_in_force = true;
     }
 
-    /// Whether rules have to be made of it.
+    /// Returns whether new rules are needed.
     pub(crate) const fn is_waiting(&self) -> bool {
         !self.is_in_force
     }
 
-    /// Whether all of it is known, and in force.
+    /// Returns whether all of it is known, and in force.
     pub(crate) const fn is_current(&self) -> bool {
         self.is_whole && self.is_in_force
     }
 }
 
-/// What was found, sorted, and why it may not be all.
+/// Prefixes found, sorted, and the reason if they may be incomplete.
 struct Reading {
     found: Vec<Prefix>,
     failed: Option<io::Error>,
 }
 
 impl Reading {
-    /// The routes to the host itself, and the addresses of its interfaces: those of interfaces that are
+    /// The routes to the host itself, and the addresses of its interfaces: interfaces that are
     /// down have no route yet, and will have one the moment they are up.
     fn now() -> Self {
         let mut failed = None;

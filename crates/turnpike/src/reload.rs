@@ -11,14 +11,14 @@ use tracing_subscriber::filter::LevelFilter;
 use turn_proto::Policy;
 
 use crate::boot;
-use crate::certificates::Keeper;
+use crate::certificates::CertificateReloader;
 use crate::confinement::Confinement;
 use crate::failure::{Failure, Result};
 use crate::logging;
 use crate::own_addresses::OwnAddresses;
 use crate::sockets;
 
-/// What a reload changes.
+/// State that a reload changes.
 pub(crate) struct InForce {
     /// The configuration; keys that need a restart have the values that the server started with.
     pub(crate) settings: Settings,
@@ -27,15 +27,15 @@ pub(crate) struct InForce {
     /// Changes the level of the log.
     pub(crate) log: logging::LogLevel,
     /// The certificates.
-    pub(crate) certificates: Keeper,
-    /// What this host delivers to itself.
+    pub(crate) certificates: CertificateReloader,
+    /// Addresses that this host delivers to itself.
     pub(crate) own: OwnAddresses,
-    /// What this process may read.
+    /// Files that this process may read.
     pub(crate) confinement: Option<Confinement>,
 }
 
 impl InForce {
-    /// Applies what `load` reads, and says what became of each difference.
+    /// Applies the configuration of `load`, and reports each difference.
     pub(crate) async fn reload(
         &mut self,
         handle: &Handle,
@@ -121,7 +121,7 @@ impl InForce {
         }
     }
 
-    /// Reads what the host delivers to itself, and has workers refuse it: an address of our own must not be
+    /// Reads the addresses that the host delivers to itself, and has workers refuse them: an address of our own must not be
     /// a peer like any other. Relay addresses stay as they are until a reload. False when it is to be
     /// tried again.
     pub(crate) async fn follow_own_addresses(&mut self, handle: &Handle) -> bool {
@@ -133,7 +133,7 @@ impl InForce {
                 Ok(()) => self.own.put_in_force(),
                 Err(error) => tracing::error!(
                     %error,
-                    "the addresses of this host changed; a worker was not told, and is told again"
+                    "the addresses of this host changed; a worker did not answer, and is notified again"
                 ),
             }
         }
@@ -156,7 +156,7 @@ fn change(change: settings::Change) -> Change {
     Change { key: change.key.to_owned(), old: change.old, new: change.new }
 }
 
-/// For who asked by SIGHUP, and for the record.
+/// Logs the outcome, for SIGHUP and for the record.
 fn tell(report: &ReloadReport) {
     if let Some(why) = &report.refused {
         tracing::error!("reload refused, the old configuration is still in force: {why}");
@@ -231,7 +231,7 @@ mod tests {
     fn in_force() -> InForce {
         let settings = settings("");
         let policy = Arc::new(policy(&settings));
-        let certificates = Keeper::new(&settings).unwrap();
+        let certificates = CertificateReloader::new(&settings).unwrap();
         InForce {
             settings,
             policy,
@@ -288,7 +288,7 @@ mod tests {
         assert!(Arc::ptr_eq(&before, &policy.relay[0].ports), "ports in use stay known");
     }
 
-    /// Clients must not be told of addresses that nobody listens at.
+    /// Clients must not be told addresses without a listener.
     #[tokio::test]
     async fn discovery_waits_for_a_restart() {
         let (handle, applied) = worker();
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    /// The listeners stay where they are until a restart: a port of theirs is lent to nobody.
+    /// The listeners stay until a restart: their ports are not allocated.
     #[tokio::test]
     async fn ports_that_are_listened_at_now_are_not_relayed_from() {
         let (handle, applied) = worker();

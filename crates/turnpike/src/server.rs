@@ -11,29 +11,29 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
-use crate::cli::Place;
+use crate::cli::PathOptions;
 use crate::failure::{Failure, Result};
 use crate::host_watch::HostWatch;
 use crate::offload::KernelPath;
 use crate::output;
-use crate::place;
+use crate::paths;
 use crate::reload::InForce;
-use crate::signals::{Signals, Wish};
+use crate::signals::{Signal, Signals};
 use crate::watchdog::{self, Watchdog};
 
-/// How often a draining server looks whether it is empty.
+/// Interval at which a draining server checks whether it is empty.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
-/// How often the server looks whether files of certificates are new.
+/// Interval of checks for new certificate files.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(5);
 
-/// How long workers may take to end their allocations and leave. They do it between two batches;
+/// Time for workers to end their allocations and exit. They do it between two batches;
 /// later means that one is stuck, and the process ends without it.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A running server and all that may be asked of it.
 pub(crate) struct Server {
-    pub(crate) place: Place,
+    pub(crate) paths: PathOptions,
     pub(crate) in_force: InForce,
     pub(crate) handle: Handle,
     pub(crate) requests: mpsc::Receiver<OperatorRequest>,
@@ -46,7 +46,7 @@ pub(crate) struct Server {
 /// A drain that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Draining {
-    /// What is live then is ended.
+    /// Live allocations end then.
     until: Instant,
     /// A signal told the server to end: the next one ends it at once, and no operator takes it back.
     told_to_end: bool,
@@ -110,13 +110,13 @@ impl Server {
         watch.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                wish = self.signals.next() => match wish {
-                    Wish::Reload => drop(self.reload().await),
-                    Wish::End if drain.is_some_and(|drain| drain.told_to_end) => {
+                signal = self.signals.next() => match signal {
+                    Signal::Reload => drop(self.reload().await),
+                    Signal::End if drain.is_some_and(|drain| drain.told_to_end) => {
                         tracing::info!("told to end again: stopping at once");
                         break;
                     }
-                    Wish::End => {
+                    Signal::End => {
                         let next = Draining::told_to_end(drain, self.in_force.settings.shutdown.drain.get(), Instant::now());
                         drain = Some(self.drain(next));
                     }
@@ -158,7 +158,7 @@ impl Server {
         self.stop().await
     }
 
-    /// Looks at what of the host may have changed.
+    /// Looks at parts of the host that may have changed.
     async fn follow_host(&mut self, changes: HostChanges) {
         // First what protects the host.
         if changes.own_addresses && !self.in_force.follow_own_addresses(&self.handle).await {
@@ -170,9 +170,9 @@ impl Server {
     }
 
     async fn reload(&mut self) -> control::ReloadReport {
-        let place = &self.place;
-        let load = || place::load(place).map(|configuration| configuration.settings);
-        let file = place::configuration_file(place);
+        let paths = &self.paths;
+        let load = || paths::load(paths).map(|configuration| configuration.settings);
+        let file = paths::configuration_file(paths);
         self.in_force.reload(&self.handle, file.as_deref(), load).await
     }
 
@@ -229,8 +229,8 @@ impl Server {
     }
 }
 
-/// How long a drain that somebody asked for may last when they named no time. Whoever says drain
-/// wants calls to end by themselves: a configuration that only says how fast SIGTERM has to be
+/// Time of a requested drain without a deadline. A drain
+/// lets calls end on their own: a configuration that only says how fast SIGTERM has to be
 /// (`shutdown.drain = "0 s"`) does not cut them.
 fn asked_for(configured: Duration) -> Duration {
     if configured.is_zero() { DRAIN_MAX } else { configured }

@@ -1,23 +1,23 @@
-//! What the operating system may tell the server.
+//! Signals of the operating system.
 
 use std::io;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 
-/// A wish of the operating system.
+/// Meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Signal {
     /// SIGHUP: read the configuration again.
     Reload,
     /// SIGTERM or SIGINT: drain and end; the second of them ends at once.
     End,
 }
 
-/// The signals that mean something. From its making on they no longer end the process.
+/// The handled signals. Once it exists they no longer end the process.
 pub(crate) struct Signals {
-    hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
+    hangup: unix::Signal,
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
 }
 
 impl Signals {
@@ -31,11 +31,11 @@ impl Signals {
     }
 
     /// The next one. May be dropped and called again without losing any.
-    pub(crate) async fn next(&mut self) -> Wish {
+    pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
-            _ = self.terminate.recv() => Wish::End,
-            _ = self.interrupt.recv() => Wish::End,
+            _ = self.hangup.recv() => Signal::Reload,
+            _ = self.terminate.recv() => Signal::End,
+            _ = self.interrupt.recv() => Signal::End,
         }
     }
 }

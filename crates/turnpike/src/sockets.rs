@@ -1,4 +1,4 @@
-//! Binding the addresses that clients talk to, and what to do when that fails.
+//! Binding of listeners, and advice when that fails.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -14,18 +14,18 @@ use crate::output;
 /// Linux: the address family is not there at all, as on a host without IPv6.
 const EAFNOSUPPORT: i32 = 97;
 
-/// The listeners of all workers, and what an operator should know about them.
+/// The listeners of all workers, and warnings about them.
 pub(crate) struct Bound {
     /// For each worker its listeners, in the order of [`Self::addresses`] and then [`Self::tls`], and the sockets that
     /// connections come to.
     pub(crate) workers: Vec<(Vec<Listener>, Vec<TcpListener>)>,
     /// The addresses, with the ports that were given for port 0.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Where clients come to besides.
+    /// More listeners, for TLS only.
     pub(crate) tls: Vec<SocketAddr>,
     /// Whether the kernel merges datagrams on receive.
     pub(crate) gro: bool,
-    /// What an operator should act on.
+    /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn check_relay(local: IpAddr) -> Result<()> {
     }
 }
 
-/// Whether nobody has the address. The workers' sockets share their port with each other
+/// Checks that the address is free. The workers' sockets share their port with each other
 /// (`SO_REUSEPORT`), so the kernel would let a second server of the same user in, which would then
 /// take half of the clients: a socket that does not share finds out.
 fn is_free(address: SocketAddr) -> io::Result<()> {
@@ -139,7 +139,7 @@ fn is_free_for_tcp(address: SocketAddr) -> io::Result<()> {
 /// Connections that may wait to be accepted by each worker; the kernel bounds it by `net.core.somaxconn`.
 const CONNECTIONS_WAITING: u16 = 4096;
 
-/// Keepalives end connections that nobody is at, and by that their allocations: after 90 seconds.
+/// Keepalives end connections without a peer, and by that their allocations: after 90 seconds.
 fn tcp_options(reuse_port: bool) -> TcpOptions {
     let keepalive = Duration::from_secs(60);
     TcpOptions {

@@ -1,4 +1,4 @@
-//! What several tests of this crate need.
+//! Helpers of several tests of this crate.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +18,7 @@ impl Directory {
         Self(path)
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

@@ -23,7 +23,7 @@ pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreEr
     }
 }
 
-/// Whether a database exists; of one that is not a file the editor reports it.
+/// Returns whether a database exists; of one that is not a file the editor reports it.
 pub(crate) fn exists(database: &Database) -> bool {
     database.file().is_none_or(|path| path.exists())
 }

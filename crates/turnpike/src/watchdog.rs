@@ -1,5 +1,5 @@
-//! Watches the workers: each has a turn of its loop soon after it is woken, unless it hangs. One that hangs serves
-//! nobody, and the kernel goes on giving it its part of the clients: a restart is better.
+//! Watches the workers: each has a turn of its loop soon after it is woken, unless it hangs. A hung one serves no
+//! client, and the kernel goes on assigning its share of the clients to it: a restart is better.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use turn_types::WorkerId;
 
 use crate::failure::{Failure, Result};
 
-/// How often the workers are looked at, and woken.
+/// Interval of checks of the workers.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Looks without a turn of a worker until that is logged: a turn takes milliseconds, also under full load.
@@ -19,7 +19,7 @@ const REPORTED_AFTER: u32 = 5;
 /// up, and a host that swaps to come back.
 const ENDED_AFTER: u32 = 15;
 
-/// What is known of the workers' turns.
+/// Known turns of the workers.
 ///
 /// Looks are counted, not seconds: while a virtual machine is paused, or a debugger has stopped the process,
 /// there are none.
@@ -36,7 +36,7 @@ struct Seen {
     looks: u32,
 }
 
-/// What a look at one worker says.
+/// State of one worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
     /// Nothing that is worth a word.
@@ -50,7 +50,7 @@ enum Finding {
 }
 
 impl Watchdog {
-    /// Looks at all workers, and wakes those that had no turn, so that each has had one by the next look. To be
+    /// Checks all workers, and wakes idle ones, so that each has had a turn by the next check. To be
     /// called every [`LOOK_EVERY`].
     ///
     /// # Errors

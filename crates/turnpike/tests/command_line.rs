@@ -1,4 +1,4 @@
-//! The program as it is typed: what it prints, how it ends, and what it leaves behind. Servers run
+//! The program from the command line: its output, exit status, and files. Servers run
 //! on the loopback, on ports that were free a moment before.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
@@ -69,7 +69,7 @@ fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A port that nobody has, below those that are relayed from.
+/// A free port, below the relay ports.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -116,7 +116,7 @@ impl Server {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
-    /// Ends it with SIGTERM, and gives what it printed.
+    /// Ends it with SIGTERM, and returns its output.
     fn stop(mut self) -> String {
         self.signal("TERM");
         self.wait_for("stopped");
@@ -144,7 +144,7 @@ struct Call {
 }
 
 impl Call {
-    /// Starts the server, whose configuration has these lines as well, and waits until both ends of the call send.
+    /// Starts the server with these additional lines of configuration, and waits until both ends of the call send.
     fn through(more: &str) -> Self {
         let directory = Directory::new();
         let port = free_port();
@@ -496,7 +496,7 @@ fn a_user_is_never_written_into_a_realm_that_nobody_serves() {
     let mut process = command.spawn().unwrap();
     let log = BufReader::new(process.stderr.take().unwrap());
     let mut server = Server { process, log };
-    let said = server.wait_for("nobody may relay");
+    let said = server.wait_for("no client may relay");
     assert!(said.contains("3 users in realm example.org"), "{said}");
     server.wait_for("ready");
     server.stop();
@@ -534,7 +534,7 @@ fn sigterm_during_a_drain_keeps_its_deadline() {
     call.server.wait_for("SIGTERM again");
     let status = json(&call.ask(&["status", "--json"]));
     assert!(status["drain_seconds_left"].as_u64().unwrap() > 0, "{status}");
-    assert!(stdout(&call.ask(&["status"])).contains("2 left; the server ends in"), "{status}");
+    assert!(stdout(&call.ask(&["status"])).contains("2 left; the server stops in"), "{status}");
     assert_eq!(call.sessions().len(), 2, "SIGTERM cut no call");
     assert!(stderr(&call.ask(&["drain", "--cancel"])).contains("signal told the server to end"));
 

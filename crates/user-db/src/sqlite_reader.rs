@@ -25,7 +25,7 @@ impl SqliteReader {
     /// Opens the file, as [`SqliteStore::open`], and starts the thread.
     ///
     /// # Errors
-    /// Those of [`SqliteStore::open`], or the system has no thread left.
+    /// As [`SqliteStore::open`], or the system has no thread left.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let mut store = SqliteStore::open(path)?;
         let (jobs, queue) = sync_channel::<Job>(IN_FLIGHT_MAX);

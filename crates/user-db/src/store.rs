@@ -26,7 +26,7 @@ pub trait UserReader: Send + Sync {
 /// Changes and lists users for commands and at the start of the server. It blocks.
 ///
 /// # Errors
-/// Those of the store, in all functions.
+/// Errors of the store, in all functions.
 pub trait UserEditor {
     /// Adds a user; [`StoreError::Exists`] when the realm has one of this name.
     fn add(&mut self, user: &NewUser) -> Result<(), StoreError>;
@@ -57,7 +57,7 @@ pub trait UserEditor {
     /// Realms and the number of their users, the largest first; at most `REALMS_MAX`.
     fn realms(&mut self) -> Result<Vec<(String, u64)>, StoreError>;
 
-    /// Whether a realm has a user with an MD5 key only.
+    /// Returns whether a realm has a user with an MD5 key only.
     fn has_md5_only(&mut self, realm: &str) -> Result<bool, StoreError>;
 }
 

@@ -91,7 +91,7 @@ fn certificate(certificate: &control::CertificateInfo) -> Certificate {
     Certificate { file: certificate.file.clone(), expires_unix: unix(certificate.expires) }
 }
 
-/// Seconds since 1970; 0 for what was before.
+/// Seconds since 1970; 0 for earlier times.
 fn unix(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -174,7 +174,7 @@ fn traffic(of: impl Fn(Leg) -> control::Volume) -> Traffic {
     }
 }
 
-/// What is not zero, by name.
+/// Counters above zero, by name.
 fn occurred(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<String, u64> {
     counts.filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), count)).collect()
 }

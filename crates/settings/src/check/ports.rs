@@ -76,7 +76,7 @@ pub(super) fn check(settings: &Settings, document: &Document, errors: &mut Error
 
 const HELP: &str = "listen on another port, or take relayed addresses from other ports";
 
-/// Refuses them in what a reload would put in force: listeners of the start beside ports of the file.
+/// Refuses them in the outcome of a reload: listeners of the start beside ports of the file.
 pub(crate) fn check_in_force(settings: &Settings, errors: &mut Errors) {
     let range = settings.relay.ports;
     let mut reported = BTreeSet::new();

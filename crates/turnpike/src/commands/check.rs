@@ -6,10 +6,10 @@ use anyhow::anyhow;
 use serde::Serialize;
 use settings::{RelayEntry, Settings, SettingsErrors};
 
-use crate::cli::{self, Place};
+use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
 use crate::warnings::warnings;
-use crate::{output, place};
+use crate::{output, paths};
 
 /// The outcome for programs.
 #[derive(Debug, Serialize)]
@@ -29,9 +29,9 @@ struct Error {
     help: String,
 }
 
-pub(crate) fn run(place: &Place, args: &cli::Check) -> Result<()> {
-    let file = args.file.clone().or_else(|| place::configuration_file(place));
-    let loaded = place::read(file.as_deref());
+pub(crate) fn run(paths: &PathOptions, args: &cli::Check) -> Result<()> {
+    let file = args.file.clone().or_else(|| paths::configuration_file(paths));
+    let loaded = paths::read(file.as_deref());
     if args.output.json {
         output::print_json(&outcome(file.as_deref(), &loaded))?;
     }

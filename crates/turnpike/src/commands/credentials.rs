@@ -9,11 +9,11 @@ use serde::Serialize;
 use settings::Settings;
 use turn_proto::SharedSecret;
 
-use crate::cli::{self, Place};
+use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
-use crate::{output, place, uri};
+use crate::{output, paths, uri};
 
-/// What is handed to a client, in the form that WebRTC applications know.
+/// A credential, in the form of WebRTC applications.
 #[derive(Debug, Serialize)]
 struct Credential {
     username: String,
@@ -26,8 +26,8 @@ struct Credential {
     uris: Vec<String>,
 }
 
-pub(crate) fn run(place: &Place, args: &cli::Credentials) -> Result<()> {
-    let settings = place::load(place)?.settings;
+pub(crate) fn run(paths: &PathOptions, args: &cli::Credentials) -> Result<()> {
+    let settings = paths::load(paths)?.settings;
     let secret = choose(&settings.secrets, args.secret_name.as_deref())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let credential = mint(secret, &args.user, now, args.ttl.as_secs(), &settings)?;

@@ -1,5 +1,5 @@
-//! `turnpike demo`: an audio and a video flow through a real server, both ways, and what became of
-//! them.
+//! `turnpike demo`: an audio and a video flow through a real server, both ways, and their loss and
+//! latency.
 //!
 //! Without `--server` the server, the client and the peer are all in this process, on the
 //! loopback. With it two clients on that server send to each other's relayed addresses.
@@ -32,16 +32,16 @@ pub(crate) fn run(args: &cli::Demo) -> Result<()> {
 
 async fn demo(args: &cli::Demo) -> Result<()> {
     let quiet = args.output.json;
-    let wish = call::Wish { time: Duration::from_secs(args.seconds), quiet };
+    let options = call::CallOptions { time: Duration::from_secs(args.seconds), quiet };
     let result = match (&args.server, &args.user, &args.password) {
         (Some(server), Some(user), Some(password)) => {
             let login = caller::Login { user, password };
-            call::between_two_clients(server, login, wish).await?
+            call::between_two_clients(server, login, options).await?
         }
         // clap sees to it that the three come together.
         _ => {
             let server = local::start().await?;
-            let result = call::with_a_peer(&server, wish).await;
+            let result = call::with_a_peer(&server, options).await;
             server.stop().await;
             result?
         }

@@ -7,17 +7,17 @@ use admin::{Client, ClientError};
 use anyhow::anyhow;
 use tokio::time::sleep;
 
-use crate::cli::{self, Place};
+use crate::cli::{self, PathOptions};
 use crate::commands::ask;
 use crate::failure::{Failure, Result};
-use crate::{output, place};
+use crate::{output, paths};
 
-/// How often a draining server is asked what is left.
+/// Interval of queries to a draining server.
 const LOOK: Duration = Duration::from_millis(250);
 
-pub(crate) fn run(place: &Place, args: &cli::Drain) -> Result<()> {
+pub(crate) fn run(paths: &PathOptions, args: &cli::Drain) -> Result<()> {
     if args.cancel {
-        let cancelled = ask(place, async |client| client.cancel_drain().await)?;
+        let cancelled = ask(paths, async |client| client.cancel_drain().await)?;
         if args.output.json {
             return output::print_json(&cancelled);
         }
@@ -27,13 +27,13 @@ pub(crate) fn run(place: &Place, args: &cli::Drain) -> Result<()> {
         ));
     }
     let request = DrainRequest { deadline_seconds: args.deadline.map(|time| time.as_secs()) };
-    let drain = ask(place, async |client| client.drain(request).await)?;
+    let drain = ask(paths, async |client| client.drain(request).await)?;
     if args.output.json {
         output::print_json(&drain)?;
     } else {
         output::print(&describe(&drain))?;
     }
-    if args.wait { wait(place, &drain) } else { Ok(()) }
+    if args.wait { wait(paths, &drain) } else { Ok(()) }
 }
 
 fn describe(drain: &Drain) -> String {
@@ -73,8 +73,8 @@ enum End {
 }
 
 /// Waits until the server has ended.
-fn wait(place: &Place, drain: &Drain) -> Result<()> {
-    let socket = place::control_socket(place).path;
+fn wait(paths: &PathOptions, drain: &Drain) -> Result<()> {
+    let socket = paths::control_socket(paths).path;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut left = Left { allocations: drain.allocations_live, seconds: drain.deadline_seconds };
     let end = runtime.block_on(async {

@@ -1,5 +1,5 @@
-//! `turnpike probe URI`: what of a STUN or TURN server works from here, step by step, as one of its
-//! clients sees it.
+//! `turnpike probe URI`: tests a STUN or TURN server from this host, step by step, as one of its
+//! clients.
 
 mod dtls;
 mod limits;
@@ -24,10 +24,10 @@ use link::Link;
 use report::{Report, Step};
 use session::Session;
 
-/// How long a time-limited credential made from `--secret` is valid: longer than any probe.
+/// Validity of a time-limited credential made from `--secret`: longer than any probe.
 const CREDENTIAL_SECONDS: u64 = 600;
 
-/// Who the probe is to the server.
+/// Credentials of the probe.
 pub(crate) struct Login {
     pub(crate) username: String,
     pub(crate) password: String,

@@ -1,15 +1,15 @@
-//! `turnpike reload`: what a reload changed, key by key.
+//! `turnpike reload`: changes of a reload, key by key.
 
 use admin::types::{Change, Reload};
 use anyhow::anyhow;
 
-use crate::cli::{Output, Place};
+use crate::cli::{Output, PathOptions};
 use crate::commands::ask;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 
-pub(crate) fn run(place: &Place, output: Output) -> Result<()> {
-    let reload = ask(place, async |client| client.reload().await)?;
+pub(crate) fn run(paths: &PathOptions, output: Output) -> Result<()> {
+    let reload = ask(paths, async |client| client.reload().await)?;
     if output.json {
         output::print_json(&reload)?;
     } else if reload.refused.is_none() {

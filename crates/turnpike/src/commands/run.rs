@@ -1,4 +1,4 @@
-//! `turnpike` and `turnpike run`: starts the server and says in a few lines what it is.
+//! `turnpike` and `turnpike run`: starts the server and logs a summary.
 
 use std::path::Path;
 use std::pin::pin;
@@ -9,20 +9,20 @@ use linux_net::Clock;
 use settings::Settings;
 use user_db::{Page, UserEditor};
 
-use crate::cli::Place;
+use crate::cli::PathOptions;
 use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, Result};
 use crate::host_watch::HostWatch;
 use crate::logging::{self, LogLevel};
-use crate::place::{self, Configuration};
+use crate::paths::{self, Configuration};
 use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
-use crate::signals::{Signals, Wish};
+use crate::signals::{Signal, Signals};
 use crate::{boot, first_start, output, users};
 
-pub(crate) fn run(place: &Place) -> Result<()> {
-    let configuration = place::load(place)?;
+pub(crate) fn run(paths: &PathOptions) -> Result<()> {
+    let configuration = paths::load(paths)?;
     let confinement = Confinement::begin(&configuration)?;
     let log = &configuration.settings.log;
     // The thread that writes lines is there before capabilities go.
@@ -33,14 +33,14 @@ pub(crate) fn run(place: &Place) -> Result<()> {
     // The control plane needs no threads of its own: what takes long happens in the workers and in
     // the user directory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(place, configuration, confinement, level));
+    let outcome = runtime.block_on(serve(paths, configuration, confinement, level));
     // A worker that is stuck must not keep the process.
     runtime.shutdown_background();
     outcome
 }
 
 async fn serve(
-    place: &Place,
+    paths: &PathOptions,
     configuration: Configuration,
     mut confinement: Confinement,
     log: LogLevel,
@@ -60,7 +60,7 @@ async fn serve(
     } else {
         None
     };
-    let nobody = if relays_for_users_only { without_users(&settings, &mut *store)? } else { None };
+    let warning = if relays_for_users_only { without_users(&settings, &mut *store)? } else { None };
 
     let starting = boot::start(&settings, Some(store), Some(&mut confinement));
     let Some(mut running) = unless_told_to_end(starting, &mut signals).await? else {
@@ -72,7 +72,7 @@ async fn serve(
     for warning in running.warnings.iter().chain(&confinement.warnings(&settings)) {
         tracing::warn!("{warning}");
     }
-    if let Some(warning) = nobody {
+    if let Some(warning) = warning {
         tracing::warn!("{warning}");
     }
 
@@ -92,7 +92,7 @@ async fn serve(
     }
 
     let server = Server {
-        place: place.clone(),
+        paths: paths.clone(),
         in_force: InForce {
             settings,
             policy: running.policy,
@@ -111,7 +111,7 @@ async fn serve(
     server.run().await
 }
 
-/// What `starting` comes to; `None` when a signal tells the server to end before.
+/// The result of `starting`; `None` when a signal ends the server before.
 async fn unless_told_to_end<T>(
     starting: impl Future<Output = Result<T>>,
     signals: &mut Signals,
@@ -120,9 +120,9 @@ async fn unless_told_to_end<T>(
     loop {
         tokio::select! {
             biased;
-            wish = signals.next() => match wish {
-                Wish::End => return Ok(None),
-                Wish::Reload => {} // the configuration is being read for the first time
+            signal = signals.next() => match signal {
+                Signal::End => return Ok(None),
+                Signal::Reload => {} // the configuration is being read for the first time
             },
             started = &mut starting => return started.map(Some),
         }
@@ -140,7 +140,7 @@ fn control_socket_failed(error: AccessError) -> Failure {
     }
 }
 
-/// What to tell an operator whose realm has no users: where the users are, if there are any.
+/// Warning for a realm without users: other realms that have some.
 fn without_users(settings: &Settings, store: &mut dyn UserEditor) -> Result<Option<String>> {
     let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
     if !store.list(&any)?.is_empty() {
@@ -149,18 +149,18 @@ fn without_users(settings: &Settings, store: &mut dyn UserEditor) -> Result<Opti
     let elsewhere = store.realms()?;
     if elsewhere.is_empty() {
         return Ok(Some(
-            "nobody may relay yet: add a user with `turnpike user add NAME`".to_owned(),
+            "no client may relay yet: add a user with `turnpike user add NAME`".to_owned(),
         ));
     }
     Ok(Some(format!(
-        "nobody may relay: the realm is {}, and the database has {}; keys are made of name, realm and \
+        "no client may relay: the realm is {}, and the database has {}; keys are made of name, realm and \
          password, so that these users need the old `realm`, or have to be added again",
         settings.realm,
         realm::counted(&elsewhere)
     )))
 }
 
-/// The few lines that say what runs here.
+/// Summary of the server, in a few lines.
 fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
     let file = file.map_or_else(|| "defaults".to_owned(), |file| file.display().to_string());
     tracing::info!(
@@ -182,7 +182,7 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
     }
     for certificate in &info.certificates {
         let left = certificate.expires.duration_since(info.started).unwrap_or_default();
-        tracing::info!("certificate {} ends in {}", certificate.file, output::duration(left));
+        tracing::info!("certificate {} expires in {}", certificate.file, output::duration(left));
     }
     for relay in &info.relay {
         let here = if relay.local == relay.public {

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use admin::types::{Session, Sessions};
 
-use crate::cli::{self, Place};
+use crate::cli::{self, PathOptions};
 use crate::commands::ask;
 use crate::failure::Result;
 use crate::output::{self, Align, Table};
 
-pub(crate) fn list(place: &Place, args: &cli::Sessions) -> Result<()> {
+pub(crate) fn list(paths: &PathOptions, args: &cli::Sessions) -> Result<()> {
     let sessions =
-        ask(place, async |client| client.sessions(args.user.as_deref(), args.limit).await)?;
+        ask(paths, async |client| client.sessions(args.user.as_deref(), args.limit).await)?;
     if args.output.json {
         return output::print_json(&sessions);
     }
     output::print(&describe(&sessions))
 }
 
-pub(crate) fn act(place: &Place, args: &cli::Session) -> Result<()> {
+pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
     match args {
         cli::Session::End { id, output } => {
-            let ended = ask(place, async |client| client.end_session(id).await)?;
+            let ended = ask(paths, async |client| client.end_session(id).await)?;
             if output.json {
                 return output::print_json(&ended);
             }
@@ -79,7 +79,7 @@ fn relayed(session: &Session) -> String {
     if session.relays == "tcp" { format!("tcp {addresses}") } else { addresses }
 }
 
-/// How many of its channels the kernel relays, or why it relays none.
+/// Number of its channels that the kernel relays, or the reason for none.
 fn kernel_path(session: &Session) -> String {
     let offload = &session.offload;
     match &offload.reason {

@@ -1,4 +1,4 @@
-//! `turnpike status`: what the running server is and does, on one screen.
+//! `turnpike status`: the state of the running server, on one screen.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use admin::types::{
     Status, Traffic,
 };
 
-use crate::cli::{self, Place};
+use crate::cli::{self, PathOptions};
 use crate::commands::ask;
 use crate::failure::Result;
 use crate::output::{self, Align, Table, grouped};
 
-pub(crate) fn run(place: &Place, args: &cli::Status) -> Result<()> {
-    let status = ask(place, async |client| client.status().await)?;
+pub(crate) fn run(paths: &PathOptions, args: &cli::Status) -> Result<()> {
+    let status = ask(paths, async |client| client.status().await)?;
     if args.output.json {
         return output::print_json(&status);
     }
@@ -25,15 +25,15 @@ pub(crate) fn run(place: &Place, args: &cli::Status) -> Result<()> {
 fn describe(status: &Status, verbose: bool) -> String {
     let mut parts = vec![facts(status, output::columns()), traffic(status)];
     for (heading, counts) in [
-        ("packets, by what became of them", &status.fates),
+        ("packets, by fate", &status.fates),
         ("dropped packets, by reason", &status.drops),
         ("packets that the kernel path left to the sockets, by reason", &status.offload.passed),
         ("refused requests, by reason", &status.refusals),
         ("ended allocations, by reason", &status.ended),
         ("refused connections, by reason", &status.connections.refused),
         ("ended connections, by reason", &status.connections.ended),
-        ("refused DTLS associations, by reason", &status.associations.refused),
-        ("ended DTLS associations, by reason", &status.associations.ended),
+        ("refused DTLS sessions, by reason", &status.associations.refused),
+        ("ended DTLS sessions, by reason", &status.associations.ended),
     ] {
         if !counts.is_empty() {
             parts.push(format!("{heading}\n{}", counted(counts)));
@@ -115,27 +115,27 @@ fn facts(status: &Status, columns: usize) -> String {
     lines.join("\n")
 }
 
-/// How many allocations a draining server waits for, and for how long.
+/// Number of allocations that a draining server waits for, and the time left.
 fn draining(status: &Status) -> Option<String> {
     let left = output::duration(Duration::from_secs(status.drain_seconds_left?));
     let live = grouped(status.allocations.live);
-    Some(format!("  draining     {live} left; the server ends in {left} at the latest"))
+    Some(format!("  draining     {live} left; the server stops in {left} at the latest"))
 }
 
-/// Where TLS is spoken, and until when each certificate is good. Nothing of a server without one.
+/// Listeners for TLS, and expiry of the certificates. Nothing of a server without one.
 fn tls(status: &Status) -> Option<String> {
     let first = status.certificates.first()?;
-    let mut places = vec!["the listeners"];
+    let mut places = vec!["at the listeners"];
     places.extend(status.tls_listeners.iter().map(String::as_str));
     let now = SystemTime::now();
     let until = |one: &Certificate| {
         let ends = UNIX_EPOCH + Duration::from_secs(one.expires_unix);
         match ends.duration_since(now) {
-            Ok(left) => format!("{} (good for {})", one.file, output::duration(left)),
-            Err(_) => format!("{} (HAS ENDED)", one.file),
+            Ok(left) => format!("{} (valid for {})", one.file, output::duration(left)),
+            Err(_) => format!("{} (EXPIRED)", one.file),
         }
     };
-    let label = if status.dtls { "TLS and DTLS" } else { "TLS         " };
+    let label = if status.dtls { "TLS, DTLS   " } else { "TLS         " };
     let mut said = format!("  {label} {}; {}", places.join("  "), until(first));
     for one in &status.certificates[1..] {
         // Writing to a String cannot fail.
@@ -144,8 +144,8 @@ fn tls(status: &Status) -> Option<String> {
     Some(said)
 }
 
-/// Where the kernel relays by itself, and for how many channels; or why it does not. Nothing of a
-/// server that does not tell.
+/// Interfaces and channels of the kernel path, or the reason for its absence. Nothing of a
+/// server that does not report it.
 fn kernel_path(offload: &Offload, columns: usize) -> Option<String> {
     const LABEL: &str = "  kernel path  ";
     if offload.mode.is_empty() {
@@ -165,7 +165,7 @@ fn kernel_path(offload: &Offload, columns: usize) -> Option<String> {
     Some(format!("{LABEL}{}", said.trim_start()))
 }
 
-/// What the process has taken from itself. Nothing of a server that does not tell.
+/// Confinement of the process. Nothing of a server that does not report it.
 fn confinement(confinement: &Confinement, columns: usize) -> Option<String> {
     const LABEL: &str = "  confinement  ";
     if *confinement == Confinement::default() {
@@ -201,7 +201,7 @@ fn interface(interface: &OffloadInterface) -> String {
     }
 }
 
-/// An address as clients are told it, and what it is on this host where that differs.
+/// The public address, and the one of this host where that differs.
 fn relay(relay: &RelayAddress) -> String {
     if relay.local == relay.public {
         return relay.public.clone();
@@ -300,7 +300,7 @@ mod tests {
         };
         let text = describe(&status, false);
         assert!(text.starts_with("turnpike 1.2.3, up 1 h 1 min, draining\n"), "{text}");
-        let left = "draining     0 left; the server ends in 1 min 30 s at the latest";
+        let left = "draining     0 left; the server stops in 1 min 30 s at the latest";
         assert!(text.contains(left), "{text}");
         assert!(text.contains("203.0.113.7 (here 10.0.0.5), ports 49152-65535"), "{text}");
         assert!(text.find("bandwidth").unwrap() < text.find("no_permission").unwrap(), "{text}");
@@ -326,8 +326,8 @@ mod tests {
         };
         assert_eq!(
             tls(&status).unwrap(),
-            "  TLS          the listeners  0.0.0.0:5349; a.pem (good for 30 d)\n\
-             \x20              b.pem (HAS ENDED)"
+            "  TLS          at the listeners  0.0.0.0:5349; a.pem (valid for 30 d)\n\
+             \x20              b.pem (EXPIRED)"
         );
         assert_eq!(tls(&Status::default()), None);
     }

@@ -1,5 +1,5 @@
-//! `turnpike tune`: what this host needs for high packet rates. The work is done by `host-tuning`; here
-//! is what the server wants of the host, the question before a change, and what is printed.
+//! `turnpike tune`: host settings for high packet rates. The work is done by `host-tuning`; here are the
+//! needs of the server, the question before a change, and the output.
 
 mod apply;
 mod check;
@@ -9,29 +9,29 @@ use anyhow::anyhow;
 use host_tuning::{Entry, Host, Item, StateError, Survey, Wants};
 use settings::Settings;
 
-use crate::cli::{self, Place};
+use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
-use crate::{boot, cores, host, place};
+use crate::{boot, cores, host, paths};
 
-pub(crate) fn run(place: &Place, args: &cli::Tune) -> Result<()> {
+pub(crate) fn run(paths: &PathOptions, args: &cli::Tune) -> Result<()> {
     match args {
-        cli::Tune::Check(args) => check::run(place, args),
-        cli::Tune::Apply(args) => apply::run(place, args),
+        cli::Tune::Check(args) => check::run(paths, args),
+        cli::Tune::Apply(args) => apply::run(paths, args),
         cli::Tune::Revert(args) => revert::run(args),
     }
 }
 
 impl cli::TuneItems {
-    /// Whether an item is among those that were asked for.
+    /// Returns whether an item is selected.
     fn takes(&self, name: &str) -> bool {
         let among = |entries: &[&Entry]| entries.iter().any(|entry| entry.name == name);
         (self.only.is_empty() || among(&self.only)) && !among(&self.skip)
     }
 }
 
-/// What a server with the configuration of this place wants of the host.
-fn wants(place: &Place) -> Result<Wants> {
-    let settings: Settings = place::load(place)?.settings;
+/// Needs of a server with this configuration.
+fn wants(paths: &PathOptions) -> Result<Wants> {
+    let settings: Settings = paths::load(paths)?.settings;
     // A host may be tuned before it has the addresses that it will relay from: one, then.
     let relay = settings.relay_addresses(&host::addresses()?).map_or(1, |relay| relay.len());
     let relayed = boot::relayed_most(&settings, relay);
@@ -72,7 +72,7 @@ fn need_privilege(host: &Host, what: &str) -> Result<()> {
     }
 }
 
-/// A state that could not be used, with what to do about it.
+/// Error of the state, with advice.
 fn unusable(error: StateError) -> Failure {
     let hint = match &error {
         StateError::Io { .. } => {
@@ -114,8 +114,8 @@ mod tests {
                     [relay]\naddresses = [\"192.0.2.1\"]\nports = \"50000-50999\"\n\
                     [sockets]\nreceive_buffer = \"8 MiB\"\n[workers]\ncount = 3\n";
         std::fs::write(&file, text).unwrap();
-        let place = Place { config: Some(file), ..Place::default() };
-        let wants = wants(&place).unwrap();
+        let paths = PathOptions { config: Some(file), ..PathOptions::default() };
+        let wants = wants(&paths).unwrap();
         let expected = Wants {
             receive_buffer: 8 << 20,
             send_buffer: 4 << 20,

@@ -10,10 +10,10 @@ use serde::Serialize;
 use settings::Settings;
 use user_db::{Page, UserEditor, UserSummary};
 
-use crate::cli::{self, Place};
+use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
-use crate::{first_start, place, users};
+use crate::{first_start, paths, users};
 
 /// Users read from the database at a time.
 const PAGE: u32 = 1000;
@@ -40,14 +40,14 @@ struct Database {
     directory: PathBuf,
 }
 
-pub(crate) fn run(place: &Place, args: cli::User) -> Result<()> {
-    let configuration = place::load(place)?;
+pub(crate) fn run(paths: &PathOptions, args: cli::User) -> Result<()> {
+    let configuration = paths::load(paths)?;
     let settings = &configuration.settings;
     let adds = matches!(args.command, cli::UserCommand::Add(_));
     if !adds {
         has_database(settings)?;
     }
-    let sources = realm::Sources::of(place, args.realm.as_deref(), &configuration)?;
+    let sources = realm::Sources::of(paths, args.realm.as_deref(), &configuration)?;
     let mut store = users::editor(&settings.user_database()).map_err(|error| {
         Failure::failed(error).hint("name the server's data directory with --data or --config")
     })?;

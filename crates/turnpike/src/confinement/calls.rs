@@ -1,5 +1,5 @@
-//! System calls, by seccomp: a list of those that a server never makes and that an attacker would. They
-//! fail with EPERM. See docs/adr/0010 for why it is no list of those that it does make.
+//! System calls, by seccomp: a list of calls that a server never makes and that an attacker would. They
+//! fail with EPERM. See docs/adr/0010 for the reason against a list of permitted calls.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ const REFUSED_HERE: &[c_long] = &[];
 /// Families of sockets that a server opens; all others are refused.
 const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Confines the calling thread, and those that it starts. The kernel path loads BPF programs.
+/// Confines the calling thread and its children. The kernel path loads BPF programs.
 pub(super) fn confine(kernel_path: bool) -> Result<(), String> {
     let refused = filter(refused(kernel_path), libc::EPERM);
     // Its flags are out of a filter's sight. The C library then uses clone, whose flags are not.

@@ -11,8 +11,8 @@ use control::KeptCapability;
 
 use crate::failure::{OrFail as _, Result};
 
-/// What the kernel path needs when an interface comes later: to load programs that see packets and
-/// compute with addresses, and to put them on devices.
+/// Needs of the kernel path when an interface appears later: loading programs that see packets and
+/// compute with addresses, and attaching them to devices.
 const KERNEL_PATH: [Capability; 3] =
     [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON];
 
@@ -27,7 +27,7 @@ pub(super) fn foreign<'a>(mut files: impl Iterator<Item = &'a Path>) -> Option<P
     files.find(|path| others(path) || path.parent().is_some_and(others)).map(Path::to_owned)
 }
 
-/// Gives up all but those that are needed later, which are returned with the reason.
+/// Gives up all but the ones that are needed later, which are returned with the reason.
 pub(super) fn keep(kernel_path: bool, foreign: Option<&Path>) -> Result<Vec<KeptCapability>> {
     const CANNOT: &str = "cannot give up capabilities";
     let have = caps::read(None, CapSet::Permitted).or_fail(CANNOT)?;
@@ -41,7 +41,7 @@ pub(super) fn keep(kernel_path: bool, foreign: Option<&Path>) -> Result<Vec<Kept
     Ok(kept.into_iter().map(told).collect())
 }
 
-/// Those of a process that are needed later, in a fixed order.
+/// Capabilities of a process that are needed later, in a fixed order.
 fn wanted(
     have: &HashSet<Capability>,
     kernel_path: bool,
@@ -64,7 +64,7 @@ fn wanted(
     kept
 }
 
-/// Leaves the calling thread, and those that it starts, with these at most.
+/// Limits the calling thread and its children to these.
 fn give_up(keep: &CapsHashSet) -> Result<(), caps::errors::CapsError> {
     // The bounding set takes a capability to be changed, so that it comes first; without that
     // capability nothing can be gained anyway, since there are no new privileges.

@@ -1,4 +1,4 @@
-//! Files, by landlock: nothing is executed; what is read and written is named at the start.
+//! Files, by landlock: nothing is executed; readable and writable files are named at the start.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -11,20 +11,20 @@ use landlock::{
 };
 
 use crate::failure::{OrFail as _, Result};
-use crate::place::{self, Configuration};
+use crate::paths::{self, Configuration};
 
-/// The newest kernel interface whose rights are known here. An older kernel confines what it can.
+/// The newest kernel interface whose rights are known here. An older kernel confines less.
 const NEWEST: ABI = ABI::V6;
 
-/// What a server reads besides its own files: devices without a device behind them, and what it is told
-/// of the host.
+/// Readable files besides the server's own: devices without hardware, and facts about
+/// the host.
 const HOST: [&str; 6] =
     ["/dev/urandom", "/dev/random", "/dev/null", "/proc/self", "/proc/sys", "/sys"];
 
-/// What SQLite opens for writing in place of a standard stream that is closed.
+/// File that SQLite opens for writing in place of a closed standard stream.
 const NULL: &str = "/dev/null";
 
-/// What the kernel path writes: the settings of its look-ups, and its maps that outlive a process.
+/// Directories that the kernel path writes: the settings of its look-ups, and its maps that outlive a process.
 const KERNEL_PATH: [&str; 3] =
     ["/proc/sys/net/ipv4/conf/lo", "/proc/sys/net/ipv6/conf/lo", "/sys/fs/bpf"];
 
@@ -44,7 +44,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// Those of a configuration; the directories that are written to are made, as only what is there can
+    /// Files of a configuration; directories that are written to are created, as only existing ones can
     /// be allowed.
     pub(super) fn of(configuration: &Configuration) -> Result<Self> {
         let settings = &configuration.settings;
@@ -65,7 +65,7 @@ impl Named {
             }
         }
         let file = configuration.file.as_deref();
-        let read = settings::named_files(file, &place::environment());
+        let read = settings::named_files(file, &paths::environment());
         Ok(Self { data, socket, users, read, readable: settings.readable_directories() })
     }
 
@@ -74,7 +74,7 @@ impl Named {
     }
 
     /// Directories that are read: of each file the one that it is named in and, behind symbolic links, the
-    /// one that it is in. Whoever renews a file makes another one in its place.
+    /// one that it is in. A renewed file is another one in its place.
     fn directories(&self) -> Vec<PathBuf> {
         let mut all = self.readable.clone();
         for file in &self.read {
@@ -97,11 +97,11 @@ fn directory(file: &Path) -> PathBuf {
 /// Files as they are confined.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// What may be read, with all below it; nothing in it is a symbolic link.
+    /// Readable paths, with all below them; none is a symbolic link.
     readable: Vec<PathBuf>,
     partly: bool,
     /// Open as long as the process lives: a rule is about the inode, and the kernel makes other ones for
-    /// /proc when it has forgotten those that nobody holds.
+    /// /proc when it has dropped unused ones.
     _held: Vec<PathFd>,
 }
 
@@ -111,7 +111,7 @@ impl Files {
         ConfinementLayer { on: true, why: why.to_owned() }
     }
 
-    /// Whether a file may be read, wherever its symbolic links lead. One that is not there is judged by its
+    /// Returns whether a file may be read, wherever its symbolic links lead. A missing one is judged by its
     /// directory.
     pub(super) fn allows(&self, file: &Path) -> bool {
         let parent = || fs::canonicalize(file.parent()?).ok();
@@ -120,7 +120,7 @@ impl Files {
     }
 }
 
-/// Confines the calling thread, and those that it starts, to the files that are named.
+/// Confines the calling thread and its children to the named files.
 pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = read

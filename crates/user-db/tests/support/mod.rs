@@ -22,7 +22,7 @@ impl TempDir {
         self.0.join(name)
     }
 
-    /// Where the database of the test is; neither it nor its directory is there yet.
+    /// Path of the test's database; neither it nor its directory exists yet.
     pub(crate) fn database(&self) -> PathBuf {
         self.file("data/users.sqlite")
     }

@@ -1,4 +1,4 @@
-//! A call: two ends that talk for a while, and what became of it.
+//! A call: two ends that talk for a while, and its outcome.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal as _, Write as _};
@@ -19,32 +19,32 @@ use crate::commands::demo::tally::Tallies;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::uri::{Carrier, Scheme, Uri};
 
-/// How often progress is shown on a terminal, and elsewhere.
+/// Interval of progress lines on a terminal, and elsewhere.
 const PROGRESS_TERMINAL: Duration = Duration::from_millis(500);
 const PROGRESS_ELSEWHERE: Duration = Duration::from_secs(5);
 
-/// How a call is to be.
+/// Options of a call.
 #[derive(Clone, Copy)]
-pub(crate) struct Wish {
-    /// How long packets are sent.
+pub(crate) struct CallOptions {
+    /// Time to send packets.
     pub(crate) time: Duration,
     /// No progress is shown.
     pub(crate) quiet: bool,
 }
 
-/// What became of a call.
+/// Outcome of a call.
 pub(crate) struct Outcome {
-    /// What it went through.
+    /// The server.
     pub(crate) server: SocketAddr,
     /// The two directions, for people.
     pub(crate) directions: [&'static str; 2],
     pub(crate) tallies: Tallies,
-    /// How long packets were sent.
+    /// Time that packets were sent.
     pub(crate) time: Duration,
 }
 
 /// A call from a client through the demo's own server to a peer in this process.
-pub(crate) async fn with_a_peer(server: &LocalServer, wish: Wish) -> Result<Outcome> {
+pub(crate) async fn with_a_peer(server: &LocalServer, options: CallOptions) -> Result<Outcome> {
     let peer = UdpSocket::bind((PEER, 0)).await.or_fail("cannot open the peer's socket")?;
     let login = Login { user: &server.user, password: &server.password };
     let mut caller = Caller::log_in(server.address, login).await?;
@@ -56,7 +56,7 @@ pub(crate) async fn with_a_peer(server: &LocalServer, wish: Wish) -> Result<Outc
         End { socket: &peer, line: Line::Plain },
     ];
     let directions = ["client to peer", "peer to client"];
-    let (tallies, time) = converse(ends, wish).await?;
+    let (tallies, time) = converse(ends, options).await?;
     Ok(Outcome { server: server.address, directions, tallies, time })
 }
 
@@ -64,7 +64,7 @@ pub(crate) async fn with_a_peer(server: &LocalServer, wish: Wish) -> Result<Outc
 pub(crate) async fn between_two_clients(
     uri: &str,
     login: Login<'_>,
-    wish: Wish,
+    options: CallOptions,
 ) -> Result<Outcome> {
     let server = resolve(uri).await?;
     let mut a = Caller::log_in(server, login).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn between_two_clients(
         End { socket: &a.socket, line: relayed(a.client, channel_a) },
         End { socket: &b.socket, line: relayed(b.client, channel_b) },
     ];
-    let (tallies, time) = converse(ends, wish).await?;
+    let (tallies, time) = converse(ends, options).await?;
     Ok(Outcome { server, directions: ["A to B", "B to A"], tallies, time })
 }
 
@@ -93,16 +93,16 @@ async fn resolve(uri: &str) -> Result<SocketAddr> {
     }
 }
 
-/// What one end talks through.
+/// Socket and path of one end.
 struct End<'a> {
     socket: &'a UdpSocket,
     line: Line,
 }
 
 /// Lets both ends talk, until the time is over or Ctrl-C; how long it was is told.
-async fn converse([a, b]: [End<'_>; 2], wish: Wish) -> Result<(Tallies, Duration)> {
+async fn converse([a, b]: [End<'_>; 2], options: CallOptions) -> Result<(Tallies, Duration)> {
     let start = Clock::now().instant;
-    let end = start + wish.time;
+    let end = start + options.time;
     let call = &Call { tallies: RefCell::new(Tallies::new()), end: Cell::new(end) };
     let run =
         |End { socket, line }, direction| Endpoint { call, socket, line, direction }.run(start);
@@ -111,14 +111,14 @@ async fn converse([a, b]: [End<'_>; 2], wish: Wish) -> Result<(Tallies, Duration
     loop {
         tokio::select! {
             ended = &mut both => break ended.map(drop)?,
-            () = show_progress(call, start, wish.time), if !wish.quiet => {}
+            () = show_progress(call, start, options.time), if !options.quiet => {}
             interrupted = tokio::signal::ctrl_c(), if call.end.get() == end => {
                 interrupted?;
                 call.end.set(Clock::now().instant);
             }
         }
     }
-    if !wish.quiet && io::stderr().is_terminal() {
+    if !options.quiet && io::stderr().is_terminal() {
         eprintln!();
     }
     let time = call.end.get().saturating_since(start);

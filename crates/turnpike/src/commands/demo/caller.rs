@@ -16,10 +16,10 @@ use turn_types::{Instant, IpFamily, PeerAddr, ServerAddr};
 
 use crate::failure::{Failure, Result};
 
-/// How long setting up may take: a few round trips, and retransmissions of a packet or two.
+/// Deadline of the setup: a few round trips, and retransmissions of a packet or two.
 const SET_UP_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How a client proves who it is.
+/// Credentials of a client.
 #[derive(Clone, Copy)]
 pub(crate) struct Login<'a> {
     pub(crate) user: &'a str,
@@ -31,7 +31,7 @@ pub(crate) struct Caller {
     /// Connected to the server.
     pub(crate) socket: UdpSocket,
     pub(crate) client: Client,
-    /// Where others reach it.
+    /// Relayed address.
     pub(crate) relayed: SocketAddr,
 }
 
@@ -46,8 +46,8 @@ impl Caller {
             };
             match Self::allocate(server, login, options).await {
                 // 440: no relayed address of that family (RFC 8656 §7.2).
-                Err(Slip::Refused(440, _)) if families.len() > 0 => {}
-                Err(slip) => return Err(slip.explain(server)),
+                Err(CallError::Refused(440, _)) if families.len() > 0 => {}
+                Err(error) => return Err(error.explain(server)),
                 Ok(caller) => return Ok(caller),
             }
         }
@@ -57,14 +57,16 @@ impl Caller {
         server: SocketAddr,
         login: Login<'_>,
         options: AllocateOptions,
-    ) -> Result<Self, Slip> {
+    ) -> Result<Self, CallError> {
         let unspecified = IpFamily::of(server.ip()).unspecified();
         let socket = UdpSocket::bind((unspecified, 0)).await?;
         socket.connect(server).await?;
         let config =
             ClientConfig::new(ServerAddr(server), login.user, login.password, random_bytes());
         let mut client = Client::new(config);
-        client.allocate(Clock::now().instant, options).map_err(|e| Slip::Other(e.to_string()))?;
+        client
+            .allocate(Clock::now().instant, options)
+            .map_err(|e| CallError::Other(e.to_string()))?;
         let mut relayed = None;
         drive(&socket, &mut client, |event| {
             if let Event::Allocated(allocation) = event {
@@ -74,7 +76,7 @@ impl Caller {
         })
         .await?;
         let relayed =
-            relayed.ok_or_else(|| Slip::Other("there is no relayed address".to_owned()))?;
+            relayed.ok_or_else(|| CallError::Other("there is no relayed address".to_owned()))?;
         Ok(Self { socket, client, relayed })
     }
 
@@ -85,14 +87,14 @@ impl Caller {
             let channel = self
                 .client
                 .bind_channel(Clock::now().instant, PeerAddr(peer))
-                .map_err(|error| Slip::Other(error.to_string()))?;
+                .map_err(|error| CallError::Other(error.to_string()))?;
             drive(&self.socket, &mut self.client, |event| {
                 matches!(event, Event::ChannelReady { channel: ready, .. } if *ready == channel)
             })
             .await?;
             Ok(channel)
         };
-        bound.await.map_err(|slip: Slip| slip.explain(server))
+        bound.await.map_err(|error: CallError| error.explain(server))
     }
 }
 
@@ -101,15 +103,17 @@ async fn drive(
     socket: &UdpSocket,
     client: &mut Client,
     done: impl FnMut(&Event) -> bool,
-) -> Result<(), Slip> {
-    timeout(SET_UP_DEADLINE, drive_on(socket, client, done)).await.map_err(|_| Slip::TimedOut)?
+) -> Result<(), CallError> {
+    timeout(SET_UP_DEADLINE, drive_on(socket, client, done))
+        .await
+        .map_err(|_| CallError::TimedOut)?
 }
 
 async fn drive_on(
     socket: &UdpSocket,
     client: &mut Client,
     mut done: impl FnMut(&Event) -> bool,
-) -> Result<(), Slip> {
+) -> Result<(), CallError> {
     let mut datagram = [0; 2048];
     loop {
         while let Some(request) = client.poll_transmit() {
@@ -120,11 +124,13 @@ async fn drive_on(
                 return Ok(());
             }
             match event {
-                Event::Refused { code, reason, .. } => return Err(Slip::Refused(code, reason)),
-                Event::Failed { failure, .. } => return Err(Slip::Failed(failure)),
+                Event::Refused { code, reason, .. } => {
+                    return Err(CallError::Refused(code, reason));
+                }
+                Event::Failed { failure, .. } => return Err(CallError::Failed(failure)),
                 Event::Redirected { server, .. } => socket.connect(server.0).await?,
                 Event::AllocationLost(reason) => {
-                    return Err(Slip::Other(format!("the allocation was lost: {reason:?}")));
+                    return Err(CallError::Other(format!("the allocation was lost: {reason:?}")));
                 }
                 Event::Bound { .. }
                 | Event::Allocated(_)
@@ -149,7 +155,7 @@ async fn drive_on(
 
 /// Why a call could not be set up.
 #[derive(Debug)]
-enum Slip {
+enum CallError {
     Refused(u16, String),
     Failed(ClientFailure),
     TimedOut,
@@ -157,13 +163,13 @@ enum Slip {
     Other(String),
 }
 
-impl From<io::Error> for Slip {
+impl From<io::Error> for CallError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl Slip {
+impl CallError {
     fn explain(self, server: SocketAddr) -> Failure {
         let silent = format!(
             "is it running? does a firewall let UDP port {} through? on its host `turnpike status` \
@@ -186,7 +192,7 @@ impl Slip {
                 failed("no answer".to_owned()).hint(silent)
             }
             Self::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-                failed("nobody listens there".to_owned()).hint(silent)
+                failed("the port is closed".to_owned()).hint(silent)
             }
             Self::Failed(failure) => failed(format!("{failure:?}")),
             Self::Io(error) => failed(error.to_string()),

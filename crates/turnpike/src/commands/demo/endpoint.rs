@@ -1,4 +1,4 @@
-//! One end of the call: sends what is due, takes what comes, keeps its allocation alive.
+//! One end of the call: sends due packets, receives, keeps its allocation alive.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
@@ -17,7 +17,7 @@ use crate::commands::demo::packet::{Direction, Stamp};
 use crate::commands::demo::tally::Tallies;
 use crate::failure::{Failure, Result};
 
-/// How long an endpoint waits for packets that are still on their way.
+/// Wait for packets that are still in flight at the end.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Datagrams taken before it is looked again whether something is to be sent.
@@ -26,14 +26,14 @@ const RECEIVE_TURN: usize = 64;
 /// ChannelData header in front of the largest packet, and room to see that one is too long.
 const DATAGRAM_MAX: usize = PACKET_MAX + 64;
 
-/// What both ends of a call share.
+/// State shared by both ends of a call.
 pub(crate) struct Call {
     pub(crate) tallies: RefCell<Tallies>,
     /// Nothing is sent from here on.
     pub(crate) end: Cell<Instant>,
 }
 
-/// How an endpoint reaches the other.
+/// Path to the other end.
 pub(crate) enum Line {
     /// Through its allocation.
     Relayed {
@@ -115,7 +115,7 @@ impl Endpoint<'_> {
         self.tolerate(sent).map(drop)
     }
 
-    /// Takes what has arrived.
+    /// Receives waiting packets.
     fn receive(&mut self) -> Result<()> {
         let mut datagram = [0; DATAGRAM_MAX];
         for _ in 0..RECEIVE_TURN {
@@ -145,7 +145,7 @@ impl Endpoint<'_> {
         self.call.tallies.borrow_mut().note_arrived(now, other, payload);
     }
 
-    /// Refreshes what has to be, and fails when the allocation is gone.
+    /// Refreshes the allocation, and fails when it is gone.
     async fn keep_up(&mut self) -> Result<()> {
         let Line::Relayed { client, .. } = &mut self.line else { return Ok(()) };
         client.handle_timeout(Clock::now().instant);

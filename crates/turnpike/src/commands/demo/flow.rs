@@ -1,4 +1,4 @@
-//! The two flows of a call, as a schedule: what is due when.
+//! Schedules of the two flows of a call.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl FlowKind {
     }
 }
 
-/// When the packets of one flow are due.
+/// Schedule of the packets of one flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     pub(crate) kind: FlowKind,
@@ -70,7 +70,7 @@ impl Schedule {
         Self { kind, next: start, sent: 0 }
     }
 
-    /// When the next packets are due, if that is before `end`.
+    /// Time of the next packets, if that is before `end`.
     pub(crate) fn next(&self, end: Instant) -> Option<Instant> {
         (self.next < end).then_some(self.next)
     }

@@ -13,11 +13,11 @@ use crate::boot;
 use crate::failure::{Failure, Result};
 use crate::server::Threads;
 
-/// Where the peer is. The server's default rules forbid the whole loopback; this one address is
+/// Address of the peer. The server's default rules forbid the whole loopback; this one address is
 /// allowed by name.
 pub(crate) const PEER: &str = "127.0.0.2";
 
-/// How long the user may log in: the longest demo, and some.
+/// Validity of the user's credential: the longest demo, and some.
 const USER_SECONDS: u64 = 2 * 86_400;
 
 /// A server in this process.

@@ -1,5 +1,5 @@
-//! What a packet of the demo says: which flow and direction it is of, its number, and when it was
-//! sent. The rest is filling that depends on the number, so that damage is seen.
+//! Contents of the demo's packets: flow and direction, sequence number, and time of
+//! sending. The rest is filling that depends on the number, so that damage is seen.
 
 use turn_types::Instant;
 
@@ -29,7 +29,7 @@ impl Direction {
     }
 }
 
-/// What a packet says.
+/// Contents of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) flow: FlowKind,
@@ -93,10 +93,10 @@ mod tests {
             stamp.write(packet);
             assert_eq!(Stamp::read(packet), Some(stamp));
             assert_eq!(Stamp::read(&packet[..packet.len() - 1]), None, "cut short");
-            for place in [0, 4, 5, 6, packet.len() - 1] {
-                packet[place] ^= 0x40;
-                assert_eq!(Stamp::read(packet), None, "byte {place}");
-                packet[place] ^= 0x40;
+            for paths in [0, 4, 5, 6, packet.len() - 1] {
+                packet[paths] ^= 0x40;
+                assert_eq!(Stamp::read(packet), None, "byte {paths}");
+                packet[paths] ^= 0x40;
             }
         }
         assert_eq!(Stamp::read(&[]), None);

@@ -1,4 +1,4 @@
-//! What the demo says in the end.
+//! Report of the demo.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What was sent and what arrived, per flow and direction.
+//! Sent and received packets, per flow and direction.
 
 use hdrhistogram::Histogram;
 use turn_types::Instant;
@@ -113,7 +113,7 @@ impl Tallies {
         })
     }
 
-    /// Whether every flow lost at most this share of its packets, and none sent nothing.
+    /// Returns whether every flow lost at most this share of its packets, and none sent nothing.
     pub(crate) fn good(&self, loss_max: f64) -> bool {
         self.iter().all(|(_, _, tally)| tally.sent > 0 && tally.loss() <= loss_max)
     }

@@ -24,7 +24,7 @@ const NAME: &str = "dtls";
 /// Interval of OpenSSL's retransmission checks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The longest datagram of a handshake: what every path carries (RFC 8200 §5), less headers.
+/// The longest datagram of a handshake: the IPv6 minimum MTU (RFC 8200 §5) less headers.
 const HANDSHAKE_DATAGRAM: u32 = 1200;
 
 /// Performs a DTLS handshake.

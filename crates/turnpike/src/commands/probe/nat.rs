@@ -1,4 +1,4 @@
-//! How the NAT in front of us behaves, where the server can tell (RFC 5780 §4).
+//! Behaviour of the NAT in front of this host, where the server can tell (RFC 5780 §4).
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,11 +12,11 @@ use stun_wire::{
 use super::link::{receive_datagram, udp_socket};
 use super::report::{Report, Step};
 
-/// When a request is sent, and how long its last answer may take: silence is an answer here.
+/// Times of a request's transmissions, and the wait for the last response: silence is a result here.
 const WAITS: [Duration; 3] =
     [Duration::from_millis(300), Duration::from_millis(600), Duration::from_millis(1200)];
 
-/// What an answer to Binding says.
+/// Contents of a Binding response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     pub(crate) mapped: SocketAddr,
@@ -24,7 +24,7 @@ pub(crate) struct Bound {
     other: Option<SocketAddr>,
 }
 
-/// Looks at the NAT, and tells what it is like.
+/// Tests the NAT, and reports its behaviour.
 pub(crate) fn look(server: SocketAddr, report: &mut Report) {
     const NAME: &str = "nat";
     match (mapping(server), filtering(server)) {
@@ -70,7 +70,7 @@ fn mapping(server: SocketAddr) -> io::Result<Option<String>> {
     }))
 }
 
-/// RFC 5780 §4.4, from a socket that has spoken to nobody else.
+/// RFC 5780 §4.4, from a fresh socket.
 fn filtering(server: SocketAddr) -> io::Result<Option<String>> {
     let socket = udp_socket(server)?;
     let Some(first) = binding(&socket, server, None)? else { return Ok(None) };
@@ -81,7 +81,7 @@ fn filtering(server: SocketAddr) -> io::Result<Option<String>> {
         |change_ip| binding(&socket, server, Some(ChangeRequest { change_ip, change_port: true }));
     Ok(Some(
         match (asked(true)?, asked(false)?) {
-            (Some(_), _) => "endpoint-independent: anybody is let in",
+            (Some(_), _) => "endpoint-independent: packets from any address pass",
             (None, Some(_)) => "address-dependent: addresses that were sent to are let in",
             (None, None) => "address and port-dependent: only who was sent to is let in",
         }
@@ -89,7 +89,7 @@ fn filtering(server: SocketAddr) -> io::Result<Option<String>> {
     ))
 }
 
-/// Asks for a Binding, whoever answers it; `None` when nobody does, or with an error.
+/// Sends a Binding request; `None` without a success response from any address.
 ///
 /// # Errors
 /// The socket cannot send.

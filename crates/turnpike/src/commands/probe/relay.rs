@@ -1,5 +1,4 @@
-//! Whether the server relays: an allocation, a permission, and an echo of a peer that this process is
-//! itself, so that nobody else is needed.
+//! Test of the relay: an allocation, a permission, and the echo of a peer in this process.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -13,11 +12,11 @@ use super::report::{Report, Step};
 use super::session::Session;
 use crate::uri::Uri;
 
-/// How often something is said to or by the peer, and how long an answer may take: UDP loses packets.
+/// Attempts in each direction, and the wait for an answer: UDP loses packets.
 const TRIES: u32 = 3;
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
-/// Where STUN is served over UDP when the URI is about something else.
+/// Port of STUN over UDP when the URI has another transport.
 const STUN_PORT: u16 = 3478;
 
 pub(crate) fn look(
@@ -116,7 +115,7 @@ fn peer(
     Ok((socket, seen.map_or(mapped, |answer| answer.mapped)))
 }
 
-/// First the peer speaks, which opens the NAT that it may be behind; then it echoes what it hears.
+/// The peer sends first, which opens the NAT that it may be behind; then it echoes.
 fn exchange(
     session: &mut Session,
     peer: &UdpSocket,

@@ -1,4 +1,4 @@
-//! What came of each step, for people and for programs.
+//! Results of the steps, for people and for programs.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::escape;
 use crate::failure::Result;
 use crate::output;
 
-/// How a step ended, from best to worst.
+/// Outcome of a step, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
@@ -26,12 +26,12 @@ enum State {
 pub(crate) struct Step {
     name: &'static str,
     state: State,
-    /// What was found.
+    /// Finding.
     what: String,
-    /// What to do about it.
+    /// Advice.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
-    /// How long the answer took.
+    /// Response time.
     #[serde(skip_serializing_if = "Option::is_none")]
     milliseconds: Option<f64>,
 }
@@ -57,13 +57,13 @@ impl Step {
         Self::new(name, State::Failed, what)
     }
 
-    /// What to do about it.
+    /// Adds advice.
     pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// How long it took.
+    /// Adds the response time.
     pub(crate) fn took(mut self, time: Duration) -> Self {
         self.milliseconds = Some(time.as_secs_f64() * 1000.0);
         self

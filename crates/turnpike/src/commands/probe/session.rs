@@ -12,8 +12,8 @@ use turn_types::{Instant, PeerAddr, ServerAddr};
 use super::Login;
 use super::link::Link;
 
-/// Requests are sent four times within two seconds, and given up after three and a half: who waits for
-/// longer than that calls the server broken.
+/// Requests are sent four times within two seconds, and given up after three and a half: a server
+/// that needs longer counts as broken.
 const PATIENCE: Retransmission = Retransmission {
     rto: Duration::from_millis(300),
     sends_max: 4,
@@ -29,7 +29,7 @@ pub(crate) struct Session {
     client: Client,
 }
 
-/// What came.
+/// Responses so far.
 enum Heard {
     Event(Event),
     Data(PeerAddr, Vec<u8>),
@@ -47,7 +47,7 @@ impl Session {
         Self { link, client: Client::new(config) }
     }
 
-    /// How the server sees us, and how long it took to say so.
+    /// The mapped address, and the response time.
     pub(crate) fn binding(&mut self) -> Result<(SocketAddr, Duration), String> {
         let start = Clock::now().instant;
         self.client.binding(start).map_err(|error| format!("{error:?}"))?;
@@ -88,7 +88,7 @@ impl Session {
         self.link.send(&out[..len]).map_err(|error| error.to_string())
     }
 
-    /// What a peer has sent; `None` when nothing came in time.
+    /// Data from a peer; `None` when none came in time.
     pub(crate) fn hear(&mut self, within: Duration) -> Result<Option<(PeerAddr, Vec<u8>)>, String> {
         let end = Clock::now().instant + within;
         loop {
@@ -164,8 +164,10 @@ impl Session {
 const fn words(failure: Failure) -> &'static str {
     match failure {
         Failure::TimedOut => "no answer",
-        Failure::IntegrityViolated => "the answers are not from who knows the password",
-        Failure::BidDown => "somebody on the way wants a weaker password algorithm",
+        Failure::IntegrityViolated => {
+            "the integrity of the answers does not verify: the password is wrong"
+        }
+        Failure::BidDown => "the path downgrades the password algorithm",
         Failure::NoAlgorithm => "the server offers no password algorithm that is known here",
         Failure::Credentials => "the server asks for credentials, or these cannot be used",
         Failure::TooManyChallenges => "the server asks for credentials again and again",

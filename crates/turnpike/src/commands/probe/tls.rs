@@ -83,7 +83,7 @@ fn handshake(socket: TcpStream, uri: &Uri, ca: Option<&Path>) -> io::Result<TlsS
     Ok(stream)
 }
 
-/// The authorities of this system, and those of a file.
+/// The authorities of this system, and of a file.
 pub(super) fn authorities(ca: Option<&Path>) -> io::Result<Vec<CertificateDer<'static>>> {
     let mut all = Vec::new();
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);

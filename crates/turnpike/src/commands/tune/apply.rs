@@ -1,4 +1,4 @@
-//! `turnpike tune apply`: shows the changes, asks, makes them, and says what became of them.
+//! `turnpike tune apply`: shows the changes, asks, makes them, and reports the outcome.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use host_tuning::{Applied, Host, Item, Outcome, PersistError, State, Survey, Ver
 use serde::Serialize;
 
 use super::{counted, need_privilege, survey, unusable, wants};
-use crate::cli::{self, Place};
+use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::output::{self, Align, Table};
 
 /// The outcome for programs.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Report {
     changes: Vec<Change>,
-    /// Where it is noted what was there before.
+    /// File of the old values.
     state: PathBuf,
     /// The file that sets the sysctls at every start, if one was written.
     persisted: Option<PathBuf>,
@@ -38,8 +38,8 @@ struct Change {
     error: Option<String>,
 }
 
-pub(super) fn run(place: &Place, args: &cli::TuneApply) -> Result<()> {
-    let wants = wants(place)?;
+pub(super) fn run(paths: &PathOptions, args: &cli::TuneApply) -> Result<()> {
+    let wants = wants(paths)?;
     let host = Host::real();
     let look = || survey(&host, &wants, &args.interface, &args.items);
     let found = look()?;
@@ -55,7 +55,7 @@ pub(super) fn run(place: &Place, args: &cli::TuneApply) -> Result<()> {
     let Some(mut state) = state else {
         return print(
             args,
-            Told { changes: Vec::new(), state: args.state.clone(), persisted: None },
+            Report { changes: Vec::new(), state: args.state.clone(), persisted: None },
         );
     };
     // A second look fails only where an interface has gone away: nothing is left to set there.
@@ -71,7 +71,7 @@ pub(super) fn run(place: &Place, args: &cli::TuneApply) -> Result<()> {
     let changes: Vec<Change> = applied.iter().map(change).collect();
     let failed = changes.iter().filter(|change| change.outcome == "failed").count();
     let all = changes.len();
-    print(args, Told { changes, state: args.state.clone(), persisted })?;
+    print(args, Report { changes, state: args.state.clone(), persisted })?;
     if let Some(unwritten) = unwritten {
         return Err(unwritten);
     }
@@ -90,14 +90,14 @@ fn to_set(survey: &Survey) -> Vec<&Item> {
     survey.items.iter().filter(is_change).collect()
 }
 
-/// Shows what will be changed, and asks where there is somebody to ask.
+/// Shows the changes, and asks on a terminal.
 fn agreed(args: &cli::TuneApply, found: &Survey, to_set: &[&Item]) -> Result<bool> {
     if args.yes {
         return Ok(true);
     }
     let there = io::stdin().is_terminal() && io::stdout().is_terminal();
     if args.output.json || !there {
-        return Err(Failure::usage(anyhow!("apply asks before it changes this host, and nobody is here to answer")).hint(
+        return Err(Failure::usage(anyhow!("apply asks before it changes this host, and there is no terminal to ask")).hint(
             "`turnpike tune check` shows what would be changed; --yes changes it without a question",
         ));
     }
@@ -156,28 +156,28 @@ fn change(applied: &Applied) -> Change {
     }
 }
 
-fn print(args: &cli::TuneApply, told: Told) -> Result<()> {
+fn print(args: &cli::TuneApply, report: Report) -> Result<()> {
     if args.output.json {
-        return output::print_json(&told);
+        return output::print_json(&report);
     }
-    output::print(&describe(&told))
+    output::print(&describe(&report))
 }
 
-fn describe(told: &Told) -> String {
-    let mut lines: Vec<String> = told.changes.iter().map(line).collect();
-    let lasting = told.changes.iter().any(|change| change.before.is_some());
-    if told.changes.is_empty() {
+fn describe(report: &Report) -> String {
+    let mut lines: Vec<String> = report.changes.iter().map(line).collect();
+    let lasting = report.changes.iter().any(|change| change.before.is_some());
+    if report.changes.is_empty() {
         lines.push("nothing to set: every item is as advised, by hand, or skipped".to_owned());
     }
     if lasting {
-        let state = told.state.display();
-        let usual = told.state.as_os_str() == host_tuning::STATE;
+        let state = report.state.display();
+        let usual = report.state.as_os_str() == host_tuning::STATE;
         let named = if usual { String::new() } else { format!(" --state {state}") };
         lines.push(format!(
             "\nwhat was there before is noted in {state}; `turnpike tune revert{named}` puts it back"
         ));
     }
-    match &told.persisted {
+    match &report.persisted {
         Some(path) => {
             lines.push(format!("the sysctls are set at every start by {}", path.display()));
         }

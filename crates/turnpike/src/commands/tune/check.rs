@@ -1,14 +1,14 @@
-//! `turnpike tune check`: every item, what is advised, and why.
+//! `turnpike tune check`: every item, with advice and reason.
 
 use host_tuning::{Host, Item, Scope, Survey, Verdict, Wants};
 use serde::Serialize;
 
 use super::{counted, survey, wants};
-use crate::cli::{self, Place};
+use crate::cli::{self, PathOptions};
 use crate::failure::Result;
 use crate::output::{self, grouped, width, wrapped};
 
-/// Where explanations begin: below the names of the items.
+/// Column of explanations: below the names of the items.
 const INDENT: usize = 11;
 
 /// The outcome for programs.
@@ -16,7 +16,7 @@ const INDENT: usize = 11;
 struct Outcome<'a> {
     interfaces: &'a [String],
     notes: &'a [String],
-    items: Vec<Told<'a>>,
+    items: Vec<ItemReport<'a>>,
     /// Items that `apply` would set.
     to_set: usize,
     /// Items that the operator would.
@@ -25,7 +25,7 @@ struct Outcome<'a> {
 
 /// An item for programs.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct ItemReport<'a> {
     name: &'static str,
     /// `host`, or an interface.
     scope: String,
@@ -38,13 +38,13 @@ struct Told<'a> {
     /// Why it cannot be read or set.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
-    /// What the operator should know before doing it.
+    /// Instructions or conditions.
     #[serde(skip_serializing_if = "Option::is_none")]
     how: Option<&'a str>,
-    /// What the operator would run.
+    /// Commands for the operator.
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     commands: &'a [String],
-    /// What `apply` would set.
+    /// Changes that `apply` would make.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     changes: Vec<Change<'a>>,
 }
@@ -55,8 +55,8 @@ struct Change<'a> {
     to: &'a str,
 }
 
-pub(super) fn run(place: &Place, args: &cli::TuneCheck) -> Result<()> {
-    let wants = wants(place)?;
+pub(super) fn run(paths: &PathOptions, args: &cli::TuneCheck) -> Result<()> {
+    let wants = wants(paths)?;
     let survey = survey(&Host::real(), &wants, &args.interface, &args.items)?;
     if args.output.json {
         return output::print_json(&outcome(&survey));
@@ -68,14 +68,14 @@ fn outcome(survey: &Survey) -> Outcome<'_> {
     Outcome {
         interfaces: &survey.interfaces,
         notes: &survey.notes,
-        items: survey.items.iter().map(told).collect(),
+        items: survey.items.iter().map(report).collect(),
         to_set: count(survey, "advise"),
         by_hand: count(survey, "by_hand"),
     }
 }
 
-fn told(item: &Item) -> Told<'_> {
-    let mut told = Told {
+fn report(item: &Item) -> ItemReport<'_> {
+    let mut report = ItemReport {
         name: item.entry.name,
         scope: item.scope.to_string(),
         status: status(&item.verdict),
@@ -90,19 +90,19 @@ fn told(item: &Item) -> Told<'_> {
     match &item.verdict {
         Verdict::Good => {}
         Verdict::Change { advised, changes } => {
-            told.advised = Some(advised);
+            report.advised = Some(advised);
             let change = |change: &host_tuning::Change| change.setting.to_string();
-            told.changes =
+            report.changes =
                 changes.iter().map(|c| Change { setting: change(c), to: &c.to }).collect();
         }
         Verdict::ByHand { advised, how, commands } => {
-            told.advised = Some(advised);
-            told.how = Some(how);
-            told.commands = commands;
+            report.advised = Some(advised);
+            report.how = Some(how);
+            report.commands = commands;
         }
-        Verdict::Cannot { reason } => told.reason = Some(reason),
+        Verdict::Cannot { reason } => report.reason = Some(reason),
     }
-    told
+    report
 }
 
 const fn status(verdict: &Verdict) -> &'static str {
@@ -140,8 +140,8 @@ fn describe(survey: &Survey, wants: &Wants, verbose: bool, columns: usize) -> St
     parts.join("\n\n")
 }
 
-/// The items of one place, with their values in one column; those that are skipped for one reason, and
-/// without a value, stand together at the end.
+/// The items of one scope, with their values in one column; items that are skipped for the same reason, and
+/// without a value, come together at the end.
 fn block(items: &[&Item], verbose: bool, columns: usize) -> String {
     let mut skipped: Vec<(&str, Vec<&str>)> = Vec::new();
     let mut shown: Vec<&Item> = Vec::new();
@@ -310,14 +310,14 @@ addresses at most
     #[test]
     fn programs_are_told_everything() {
         let survey = survey();
-        let told = serde_json::to_value(outcome(&survey)).unwrap();
-        assert_eq!((&told["to_set"], &told["by_hand"]), (&1.into(), &1.into()));
+        let report = serde_json::to_value(outcome(&survey)).unwrap();
+        assert_eq!((&report["to_set"], &report["by_hand"]), (&1.into(), &1.into()));
         let statuses: Vec<_> =
-            told["items"].as_array().unwrap().iter().map(|item| &item["status"]).collect();
+            report["items"].as_array().unwrap().iter().map(|item| &item["status"]).collect();
         assert_eq!(statuses, ["ok", "cannot", "advise", "by_hand", "cannot"]);
-        let item = &told["items"][2];
+        let item = &report["items"][2];
         assert_eq!(item["changes"][0]["setting"], "net.ipv4.ip_local_reserved_ports");
         assert!(item["why"].as_str().unwrap().starts_with("Reserved ports"));
-        assert_eq!(told["items"][1]["reason"], "it is not there");
+        assert_eq!(report["items"][1]["reason"], "it is not there");
     }
 }

@@ -1,4 +1,4 @@
-//! `turnpike tune revert`: puts back what was there before.
+//! `turnpike tune revert`: restores the old values.
 
 use anyhow::anyhow;
 use host_tuning::{Host, PersistError, Restored, RevertOutcome, State};
@@ -11,15 +11,15 @@ use crate::output;
 
 /// A value for programs.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Report {
     item: String,
     setting: String,
-    /// What was there before.
+    /// The old value.
     before: String,
     /// `restored`, `already`, `changed_since` (left alone), `gone`, `elsewhere` (another network
     /// namespace; left alone) or `failed`.
     outcome: &'static str,
-    /// What it was until now, or is where it was left alone.
+    /// The value until now, or the present one where it was left alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,29 +35,29 @@ pub(super) fn run(args: &cli::TuneRevert) -> Result<()> {
     let mut state = State::open(&args.state, &host).map_err(unusable)?;
     let takes = |record: &host_tuning::Record| args.items.takes(&record.item);
     let restored = host_tuning::revert(&host, &mut state, args.force, takes).map_err(failed)?;
-    let told: Vec<Told> = restored.into_iter().map(told).collect();
-    print(args, &told)?;
-    finish(&told)
+    let report: Vec<Report> = restored.into_iter().map(report).collect();
+    print(args, &report)?;
+    finish(&report)
 }
 
-fn print(args: &cli::TuneRevert, told: &[Told]) -> Result<()> {
+fn print(args: &cli::TuneRevert, report: &[Report]) -> Result<()> {
     if args.output.json {
-        return output::print_json(&told);
+        return output::print_json(&report);
     }
-    if told.is_empty() {
+    if report.is_empty() {
         let state = args.state.display();
         return output::print(&format!("nothing to put back: {state} notes no change"));
     }
-    output::print(&told.iter().map(line).collect::<Vec<_>>().join("\n"))
+    output::print(&report.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
 /// Values that are not as they were before are worth an exit code.
-fn finish(told: &[Told]) -> Result<()> {
-    let of = |outcome: &str| told.iter().filter(|told| told.outcome == outcome).count();
+fn finish(report: &[Report]) -> Result<()> {
+    let of = |outcome: &str| report.iter().filter(|report| report.outcome == outcome).count();
     match (of("failed"), of("changed_since")) {
         (0, 0) => Ok(()),
         (0, left) => Err(Failure::failed(anyhow!(
-            "{} left alone: somebody has changed them since",
+            "{} changed since, and left alone",
             counted(left, "value")
         ))
         .hint("--force puts them back, too")),
@@ -67,7 +67,7 @@ fn finish(told: &[Told]) -> Result<()> {
     }
 }
 
-fn told(restored: Restored) -> Told {
+fn report(restored: Restored) -> Report {
     let Restored { item, setting, to, outcome } = restored;
     let (outcome, found, error) = match outcome {
         RevertOutcome::Restored { from } => ("restored", Some(from), None),
@@ -77,23 +77,23 @@ fn told(restored: Restored) -> Told {
         RevertOutcome::Elsewhere => ("elsewhere", None, None),
         RevertOutcome::Failed(error) => ("failed", None, Some(error.to_string())),
     };
-    Told { item, setting: setting.to_string(), before: to, outcome, found, error }
+    Report { item, setting: setting.to_string(), before: to, outcome, found, error }
 }
 
-fn line(told: &Told) -> String {
+fn line(report: &Report) -> String {
     let named = |value: &str| if value.is_empty() { "none".to_owned() } else { value.to_owned() };
-    let before = named(&told.before);
-    let found = named(told.found.as_deref().unwrap_or_default());
-    let setting = &told.setting;
-    match told.outcome {
+    let before = named(&report.before);
+    let found = named(report.found.as_deref().unwrap_or_default());
+    let setting = &report.setting;
+    match report.outcome {
         "restored" => format!("put back  {setting}  {found} -> {before}"),
         "already" => format!("already   {setting}  {before}"),
         "changed_since" => {
-            format!("left      {setting}  {found} (somebody set it since; before tuning: {before})")
+            format!("left      {setting}  {found} (changed since; before tuning: {before})")
         }
         "gone" => format!("gone      {setting}"),
         "elsewhere" => format!("left      {setting}  (of another network namespace: revert there)"),
-        _ => format!("failed    {setting}: {}", told.error.as_deref().unwrap_or_default()),
+        _ => format!("failed    {setting}: {}", report.error.as_deref().unwrap_or_default()),
     }
 }
 

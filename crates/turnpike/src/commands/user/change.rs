@@ -1,4 +1,4 @@
-//! Adding users and changing them. Each command changes what it was asked to and nothing else.
+//! Adding users and changing them. Each command changes only its subject.
 
 use std::io::Read as _;
 
@@ -23,7 +23,7 @@ struct Added {
     /// Only when it was generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     password: Option<String>,
-    /// Whether the user was there before and has new keys now.
+    /// Whether an existing user has new keys now.
     replaced: bool,
 }
 
@@ -41,11 +41,11 @@ struct Password {
 }
 
 impl Password {
-    fn of(wish: cli::Password) -> Result<Self> {
-        if let Some(password) = wish.password {
+    fn of(options: cli::Password) -> Result<Self> {
+        if let Some(password) = options.password {
             return Ok(Self { secret: Secret::new(password), generated: None });
         }
-        if wish.password_stdin {
+        if options.password_stdin {
             return Ok(Self { secret: Secret::new(read_password()?), generated: None });
         }
         let made = Credentials::generate()
@@ -95,7 +95,7 @@ pub(super) fn set(database: &mut Database, args: &cli::UserSet) -> Result<()> {
     output::print(&format!("user {name} in realm {realm}: allocations {most}"))
 }
 
-/// An error of the store, with the commands that do what was meant.
+/// An error of the store, with the commands for the likely intention.
 fn refused(error: StoreError) -> Failure {
     let StoreError::Exists { name, realm } = error else { return Failure::failed(error) };
     Failure::failed(anyhow!("there is a user \"{name}\" in realm {realm} already")).hint(

@@ -1,35 +1,35 @@
 //! The realm that a command about users means. Written into another one than the server's, a user
-//! could never log in, and nobody would say why.
+//! could never log in, without any hint at the reason.
 
 use std::path::Path;
 
 use admin::Client;
 use anyhow::anyhow;
 
-use crate::cli::Place;
+use crate::cli::PathOptions;
 use crate::failure::{Failure, Result};
 use crate::output;
-use crate::place::{self, Configuration};
+use crate::paths::{self, Configuration};
 
-/// What a realm was found by, from the surest to the least sure.
+/// Sources of a realm, from the surest to the least sure.
 pub(super) struct Sources<'a> {
     /// `--realm`, or the realm of a configuration that was named.
     named: Option<&'a str>,
     /// The realm of the server that runs on this data directory.
     server: Option<String>,
-    /// The realm of a configuration that nobody named, or the default.
+    /// The realm of the usual configuration, or the default.
     usual: &'a str,
 }
 
 impl<'a> Sources<'a> {
-    /// Those of a command; the running server is asked only when nobody named a realm.
+    /// Sources of a command; the running server is asked only without a named realm.
     pub(super) fn of(
-        place: &Place,
+        paths: &PathOptions,
         option: Option<&'a str>,
         configuration: &'a Configuration,
     ) -> Result<Self> {
         let usual: &str = &configuration.settings.realm;
-        let named = option.or_else(|| place::names_realm(place).then_some(usual));
+        let named = option.or_else(|| paths::names_realm(paths).then_some(usual));
         let server = match named {
             Some(_) => None,
             None => server(&configuration.settings.control_socket())?,

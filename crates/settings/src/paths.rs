@@ -11,7 +11,7 @@ use crate::file::File;
 
 /// Paths of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct Paths {
     /// The control socket, if configured.
     pub control: Option<PathBuf>,
     /// The data directory, as configured or by default.
@@ -22,7 +22,7 @@ pub struct Places {
 ///
 /// # Errors
 /// When the file cannot be read or is not TOML, or one of their own keys is wrong.
-pub fn places(path: Option<&Path>, environment: &Environment) -> Result<Places, SettingsErrors> {
+pub fn paths(path: Option<&Path>, environment: &Environment) -> Result<Paths, SettingsErrors> {
     let mut errors = Errors::default();
     let (file, document) = read(path, environment, &mut errors);
     check::paths(&file, &document, &mut errors);
@@ -33,7 +33,7 @@ pub fn places(path: Option<&Path>, environment: &Environment) -> Result<Places, 
             ["control", check::SOCKET, "data", check::DIRECTORY].contains(&error.key.as_str())
         }
     });
-    errors.or(Places { control: file.control.socket, data_directory: file.data.directory })
+    errors.or(Paths { control: file.control.socket, data_directory: file.data.directory })
 }
 
 /// The configuration file and the files that it names: secrets, keys of tokens, certificates. None of

@@ -1,15 +1,15 @@
-//! Where the configuration, the data and the control socket are: the command line first, then the
-//! environment, then the configuration file, then what is usual.
+//! Paths of the configuration, the data and the control socket: the command line first, then the
+//! environment, then the configuration file, then the default.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use settings::{CONTROL_SOCKET, Environment, Places, Settings, SettingsError, SettingsErrors};
+use settings::{CONTROL_SOCKET, Environment, Paths, Settings, SettingsError, SettingsErrors};
 
 use crate::certificates;
-use crate::cli::Place;
+use crate::cli::PathOptions;
 use crate::failure::{Failure, Result};
 
 /// The configuration file of a packaged server.
@@ -18,23 +18,23 @@ const CONFIG: &str = "/etc/turnpike/turnpike.toml";
 /// The data directory of a packaged server, and the default in a configuration file.
 const DATA: &str = "/var/lib/turnpike";
 
-/// Environment variables that name places; the others that begin with `TURNPIKE_` override keys of
+/// Environment variables that name paths; the others that begin with `TURNPIKE_` override keys of
 /// the configuration.
 const CONFIG_VARIABLE: &str = "TURNPIKE_CONFIG";
 const DATA_VARIABLE: &str = "TURNPIKE_DATA";
 
-/// What decides about places besides the command line.
-pub(crate) struct Surroundings<'a> {
+/// Inputs of the paths besides the command line.
+pub(crate) struct ProcessEnvironment<'a> {
     /// Reads the environment.
     pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether there is such a file or directory.
+    /// Returns whether there is such a file or directory.
     pub(crate) exists: &'a dyn Fn(&Path) -> bool,
     /// Whether the process runs as root.
     pub(crate) root: bool,
 }
 
-impl Surroundings<'static> {
-    /// Those of this process.
+impl ProcessEnvironment<'static> {
+    /// The environment of this process.
     pub(crate) fn real() -> Self {
         Self {
             env: &|name| std::env::var(name).ok(),
@@ -49,7 +49,7 @@ impl Surroundings<'static> {
 pub(crate) struct Configuration {
     /// The file, if there is one.
     pub(crate) file: Option<PathBuf>,
-    /// What it says, with the command line's word on places.
+    /// Its values, with paths overridden by the command line.
     pub(crate) settings: Settings,
 }
 
@@ -62,15 +62,15 @@ pub(crate) fn environment() -> Environment {
 }
 
 /// Reads the configuration.
-pub(crate) fn load(place: &Place) -> Result<Configuration> {
-    let here = Surroundings::real();
-    let file = here.config(place);
+pub(crate) fn load(paths: &PathOptions) -> Result<Configuration> {
+    let here = ProcessEnvironment::real();
+    let file = here.config(paths);
     let settings = read(file.as_deref()).map_err(|errors| {
         let count = errors.0.len();
-        let what = if count == 1 { "one thing is".into() } else { format!("{count} things are") };
-        Failure::usage(anyhow!("{what} wrong with the configuration:\n{errors}"))
+        let s = if count == 1 { "" } else { "s" };
+        Failure::usage(anyhow!("{count} error{s} in the configuration:\n{errors}"))
     })?;
-    Ok(here.complete(place, file, settings))
+    Ok(here.complete(paths, file, settings))
 }
 
 /// Reads a configuration file, or the defaults.
@@ -92,7 +92,7 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
     Err(SettingsErrors(vec![SettingsError { place, key: key.to_owned(), what, help }]))
 }
 
-/// What is wrong with a realm: clients prepare it as an OpaqueString (RFC 8489 §9.2.2) before they
+/// Error of a realm: clients prepare it as an OpaqueString (RFC 8489 §9.2.2) before they
 /// make their keys of it, so that one which is not in that form already would be two realms.
 fn realm_slip(realm: &str) -> Option<(String, String)> {
     match stun_wire::opaque_string(realm) {
@@ -108,20 +108,20 @@ fn realm_slip(realm: &str) -> Option<(String, String)> {
     }
 }
 
-/// Whether a realm was named: by a configuration file that was named, or by a variable.
-pub(crate) fn names_realm(place: &Place) -> bool {
-    let here = Surroundings::real();
-    place.config.is_some()
+/// Returns whether a realm was named: by a named configuration file, or by a variable.
+pub(crate) fn names_realm(paths: &PathOptions) -> bool {
+    let here = ProcessEnvironment::real();
+    paths.config.is_some()
         || here.path_from(CONFIG_VARIABLE).is_some()
         || here.path_from("TURNPIKE_REALM").is_some()
 }
 
 /// The configuration file that the server would read, if there is one.
-pub(crate) fn configuration_file(place: &Place) -> Option<PathBuf> {
-    Surroundings::real().config(place)
+pub(crate) fn configuration_file(paths: &PathOptions) -> Option<PathBuf> {
+    ProcessEnvironment::real().config(paths)
 }
 
-/// Where the running server is asked.
+/// Control socket of the running server.
 #[derive(Debug)]
 pub(crate) struct Socket {
     /// The control socket.
@@ -131,65 +131,65 @@ pub(crate) struct Socket {
 }
 
 /// The control socket of the running server. A configuration that is wrong elsewhere is no obstacle:
-/// who is mending it still wants to see what the server does.
-pub(crate) fn control_socket(place: &Place) -> Socket {
-    let here = Surroundings::real();
-    here.control_socket(place, |file| settings::places(file, &environment()))
+/// an operator who corrects it still needs the server.
+pub(crate) fn control_socket(paths: &PathOptions) -> Socket {
+    let here = ProcessEnvironment::real();
+    here.control_socket(paths, |file| settings::paths(file, &environment()))
 }
 
-impl Surroundings<'_> {
+impl ProcessEnvironment<'_> {
     /// The configuration file, if there is one.
-    fn config(&self, place: &Place) -> Option<PathBuf> {
+    fn config(&self, paths: &PathOptions) -> Option<PathBuf> {
         let usual = || {
             let usual = PathBuf::from(CONFIG);
             (self.exists)(&usual).then_some(usual)
         };
-        place.config.clone().or_else(|| self.path_from(CONFIG_VARIABLE)).or_else(usual)
+        paths.config.clone().or_else(|| self.path_from(CONFIG_VARIABLE)).or_else(usual)
     }
 
     fn control_socket(
         &self,
-        place: &Place,
-        places: impl FnOnce(Option<&Path>) -> Result<Places, SettingsErrors>,
+        paths: &PathOptions,
+        configured: impl FnOnce(Option<&Path>) -> Result<Paths, SettingsErrors>,
     ) -> Socket {
-        if let Some(socket) = &place.socket {
+        if let Some(socket) = &paths.socket {
             return Socket { path: socket.clone(), unread: None };
         }
-        let file = self.config(place);
-        match places(file.as_deref()) {
-            Ok(Places { control: Some(socket), .. }) => Socket { path: socket, unread: None },
-            Ok(Places { control: None, data_directory }) => {
+        let file = self.config(paths);
+        match configured(file.as_deref()) {
+            Ok(Paths { control: Some(socket), .. }) => Socket { path: socket, unread: None },
+            Ok(Paths { control: None, data_directory }) => {
                 let said = file.is_some() || data_directory != Path::new(DATA);
-                let data = self.data(place, said.then_some(data_directory.as_path()));
+                let data = self.data(paths, said.then_some(data_directory.as_path()));
                 Socket { path: data.join(CONTROL_SOCKET), unread: None }
             }
             Err(errors) => {
-                let path = self.data(place, None).join(CONTROL_SOCKET);
+                let path = self.data(paths, None).join(CONTROL_SOCKET);
                 Socket { path, unread: Some(errors) }
             }
         }
     }
 
-    /// Puts the command line's word on places over the configuration's.
+    /// Puts the command line's word on paths over the configuration's.
     fn complete(
         &self,
-        place: &Place,
+        paths: &PathOptions,
         file: Option<PathBuf>,
         mut settings: Settings,
     ) -> Configuration {
         let configured = &settings.data.directory;
         let said = file.is_some() || configured != Path::new(DATA);
-        let directory = self.data(place, said.then_some(configured));
+        let directory = self.data(paths, said.then_some(configured));
         settings.set_data_directory(directory);
-        if let Some(socket) = &place.socket {
+        if let Some(socket) = &paths.socket {
             settings.set_control_socket(socket.clone());
         }
         Configuration { file, settings }
     }
 
-    /// The data directory; `configured` is what the configuration says.
-    fn data(&self, place: &Place, configured: Option<&Path>) -> PathBuf {
-        place
+    /// The data directory; `configured` is the configuration's.
+    fn data(&self, paths: &PathOptions, configured: Option<&Path>) -> PathBuf {
+        paths
             .data
             .clone()
             .or_else(|| self.path_from(DATA_VARIABLE))
@@ -197,8 +197,8 @@ impl Surroundings<'_> {
             .unwrap_or_else(|| self.usual_data())
     }
 
-    /// The packaged server's directory where there is one, so that commands find it whoever types
-    /// them; otherwise a directory of the user's own.
+    /// The packaged server's directory where there is one, so that commands of all users find it;
+    /// otherwise a directory of the user's own.
     fn usual_data(&self) -> PathBuf {
         if self.root || (self.exists)(Path::new(DATA)) {
             return DATA.into();
@@ -218,11 +218,11 @@ impl Surroundings<'_> {
 mod tests {
     use super::*;
 
-    fn surroundings<'a>(
+    fn environment_of<'a>(
         env: &'a dyn Fn(&str) -> Option<String>,
         exists: &'a dyn Fn(&Path) -> bool,
-    ) -> Surroundings<'a> {
-        Surroundings { env, exists, root: false }
+    ) -> ProcessEnvironment<'a> {
+        ProcessEnvironment { env, exists, root: false }
     }
 
     fn defaults() -> Settings {
@@ -233,47 +233,47 @@ mod tests {
     fn the_command_line_comes_first_and_what_is_usual_last() {
         let env =
             |name: &str| (name == DATA_VARIABLE || name == CONFIG_VARIABLE).then(|| "/env".into());
-        let here = surroundings(&env, &|_| true);
-        let said = Place { data: Some("/said".into()), ..Place::default() };
+        let here = environment_of(&env, &|_| true);
+        let said = PathOptions { data: Some("/said".into()), ..PathOptions::default() };
         let configured = Some(Path::new("/configured"));
         assert_eq!(here.data(&said, configured), Path::new("/said"));
-        assert_eq!(here.data(&Place::default(), configured), Path::new("/env"));
-        assert_eq!(here.config(&Place::default()).unwrap(), Path::new("/env"));
+        assert_eq!(here.data(&PathOptions::default(), configured), Path::new("/env"));
+        assert_eq!(here.config(&PathOptions::default()).unwrap(), Path::new("/env"));
 
-        let here = surroundings(&|_| None, &|_| false);
-        assert_eq!(here.data(&Place::default(), configured), Path::new("/configured"));
-        assert_eq!(here.data(&Place::default(), None), Path::new("turnpike-data"));
-        assert_eq!(here.config(&Place::default()), None);
+        let here = environment_of(&|_| None, &|_| false);
+        assert_eq!(here.data(&PathOptions::default(), configured), Path::new("/configured"));
+        assert_eq!(here.data(&PathOptions::default(), None), Path::new("turnpike-data"));
+        assert_eq!(here.config(&PathOptions::default()), None);
     }
 
     #[test]
     fn the_control_socket_is_found_whatever_else_is_wrong() {
-        let directory = crate::testing::Directory::new("places");
+        let directory = crate::testing::Directory::new("paths");
         let file = directory.path().join("t.toml");
-        let here = surroundings(&|_| None, &|_| false);
-        let place = Place { config: Some(file.clone()), ..Place::default() };
-        let ask = |text: &str, place: &Place| {
+        let here = environment_of(&|_| None, &|_| false);
+        let paths = PathOptions { config: Some(file.clone()), ..PathOptions::default() };
+        let ask = |text: &str, paths: &PathOptions| {
             fs::write(&file, text).unwrap();
-            here.control_socket(place, |file| settings::places(file, &Environment::empty()))
+            here.control_socket(paths, |file| settings::paths(file, &Environment::empty()))
         };
 
         let wrong = "relm = 5\n[relay]\nports = \"80-90\"\n";
-        let found = ask(&format!("{wrong}[data]\ndirectory = \"/srv/t\"\n"), &place);
+        let found = ask(&format!("{wrong}[data]\ndirectory = \"/srv/t\"\n"), &paths);
         assert_eq!((found.path.to_str(), found.unread), (Some("/srv/t/control.sock"), None));
-        let found = ask(&format!("{wrong}[control]\nsocket = \"/run/t.sock\"\n"), &place);
+        let found = ask(&format!("{wrong}[control]\nsocket = \"/run/t.sock\"\n"), &paths);
         assert_eq!((found.path.to_str(), found.unread), (Some("/run/t.sock"), None));
         // A file that does not name the directory means the default one.
-        assert_eq!(ask(wrong, &place).path, Path::new(DATA).join("control.sock"));
+        assert_eq!(ask(wrong, &paths).path, Path::new(DATA).join("control.sock"));
 
         for (broken, what) in
             [("[data\n", "t.toml:1"), ("[data]\ndirectory = 5\n", "data.directory")]
         {
-            let found = ask(broken, &place);
+            let found = ask(broken, &paths);
             assert_eq!(found.path, Path::new("turnpike-data/control.sock"));
             let unread = found.unread.unwrap().to_string();
             assert!(unread.contains(what), "{unread}");
         }
-        let said = Place { socket: Some("/s".into()), ..place };
+        let said = PathOptions { socket: Some("/s".into()), ..paths };
         let found = ask("[data\n", &said);
         assert_eq!((found.path.to_str(), found.unread), (Some("/s"), None));
     }
@@ -284,8 +284,8 @@ mod tests {
         let file = directory.path().join("t.toml");
         let load = |realm: &str| {
             fs::write(&file, format!("realm = \"{realm}\"\n")).unwrap();
-            let place = Place { config: Some(file.clone()), ..Place::default() };
-            load(&place).map(|loaded| loaded.settings.realm.to_string())
+            let paths = PathOptions { config: Some(file.clone()), ..PathOptions::default() };
+            load(&paths).map(|loaded| loaded.settings.realm.to_string())
         };
         assert_eq!(load("caf\u{e9}.example").unwrap(), "caf\u{e9}.example");
         let error = load("cafe\u{301}.example").unwrap_err().to_string();
@@ -296,24 +296,24 @@ mod tests {
 
     #[test]
     fn a_packaged_server_is_found_by_everybody() {
-        let here = surroundings(&|_| Some("/home/bob".to_owned()), &|_| true);
+        let here = environment_of(&|_| Some("/home/bob".to_owned()), &|_| true);
         assert_eq!(here.usual_data(), Path::new(DATA));
-        let root = Surroundings { root: true, ..surroundings(&|_| None, &|_| false) };
+        let root = ProcessEnvironment { root: true, ..environment_of(&|_| None, &|_| false) };
         assert_eq!(root.usual_data(), Path::new(DATA));
         let home = |name: &str| (name == "HOME").then(|| "/home/bob".to_owned());
-        let user = surroundings(&home, &|_| false);
+        let user = environment_of(&home, &|_| false);
         assert_eq!(user.usual_data(), Path::new("/home/bob/.local/share/turnpike"));
     }
 
     #[test]
     fn a_file_that_names_the_default_directory_is_obeyed() {
-        let here = surroundings(&|_| None, &|_| false);
-        let without = here.complete(&Place::default(), None, defaults());
+        let here = environment_of(&|_| None, &|_| false);
+        let without = here.complete(&PathOptions::default(), None, defaults());
         assert_eq!(without.settings.data.directory, Path::new("turnpike-data"));
-        let with = here.complete(&Place::default(), Some("f".into()), defaults());
+        let with = here.complete(&PathOptions::default(), Some("f".into()), defaults());
         assert_eq!(with.settings.data.directory, Path::new(DATA));
-        let place = Place { socket: Some("/s".into()), ..Place::default() };
-        let with = here.complete(&place, Some("f".into()), defaults());
+        let paths = PathOptions { socket: Some("/s".into()), ..PathOptions::default() };
+        let with = here.complete(&paths, Some("f".into()), defaults());
         assert_eq!(with.settings.control_socket(), Path::new("/s"));
     }
 }
