@@ -128,14 +128,14 @@ fn measure_here(args: &ProgramsArgs) -> Result<Programs> {
 
 /// Kinds of packets in a world.
 fn kinds(families: Families, limited: bool) -> impl Iterator<Item = (Hook, Kind)> {
-    let strangers = families == Families::V4 && !limited;
+    let others = families == Families::V4 && !limited;
     [Hook::Xdp, Hook::Tc].into_iter().flat_map(move |hook| {
         let kinds = Kind::ALL.into_iter();
         kinds
             .filter(move |kind| match kind {
                 Kind::Relayed(Direction::ToPeer | Direction::ToClient) => true,
                 // These do not reach the flows: one world is enough.
-                Kind::Passed(_) => strangers,
+                Kind::Passed(_) => others,
             })
             .map(move |kind| (hook, kind))
     })
@@ -188,7 +188,7 @@ mod tests {
             let relayed = rows(&|row| row.hook == hook && row.what.starts_with("relayed"));
             assert_eq!(relayed, 2 * 3 * 2 * 2, "directions, families, limits, flows");
             let passed = rows(&|row| row.hook == hook && row.what.starts_with("passed"));
-            assert_eq!(passed, 5 * 2, "strangers, flows");
+            assert_eq!(passed, 5 * 2, "frames that are passed");
         }
         assert!(programs.rows.iter().all(|row| row.nanos.len() == 1 && row.nanos[0] > 0.0));
         let names: BTreeSet<_> = Kind::ALL.map(Kind::name).into();

@@ -64,7 +64,7 @@ pub enum Transport {
     /// (X25519), so that servers can be compared. Certificates are not verified: this tool measures
     /// servers, it does not judge them.
     Tls,
-    /// TLS 1.2, with the same cipher and keys exchanged on P-256: coturn 4.6 of Debian 12 speaks nothing
+    /// TLS 1.2, with the same cipher and keys exchanged on P-256: coturn 4.6 of Debian 12 has nothing
     /// newer.
     Tls12,
     /// DTLS 1.2 over UDP, with the same cipher and exchange of keys as TLS 1.2.

@@ -157,9 +157,9 @@ impl Bench {
                     })
                 })
                 .collect();
-            let greeting =
+            let handshake =
                 Handshake { run, sources, tokens, words: &words, halt: &halt, peer, tries };
-            let outcome = greeting.greet(flows).and_then(|()| {
+            let outcome = handshake.complete(flows).and_then(|()| {
                 let line = Line { run, source: line, words: &words, halt: &halt, peer, asked: 0 };
                 let progress = Progress::new(quiet);
                 Run {

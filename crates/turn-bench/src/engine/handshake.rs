@@ -53,7 +53,7 @@ impl Handshake<'_> {
     ///
     /// # Errors
     /// Flows without an answer; a peer that refuses.
-    pub(crate) fn greet(mut self, flows: u32) -> Result<()> {
+    pub(crate) fn complete(mut self, flows: u32) -> Result<()> {
         let mut welcome = vec![false; flows as usize];
         let (mut next, mut done) = (0, 0);
         let mut waiting: VecDeque<Waiting> = VecDeque::new();

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, bail};
+use etherparse::{EtherType, Ethernet2Header, IpNumber, Ipv4Header, Ipv6Header, UdpHeader};
 
 use super::FrameFlow;
 use crate::packet::{HEADER, Header};
@@ -16,7 +17,6 @@ pub(super) type Template = [u8; HEADERS_MAX + 8];
 const ETHERNET: usize = 14;
 const UDP: usize = 8;
 const CHANNEL_DATA: usize = 4;
-const PROTOCOL_UDP: u8 = 17;
 
 /// Layout of the frames of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,37 +80,46 @@ pub(super) fn template(flow: &FrameFlow, shape: Shape, size: u16, run: u32) -> T
     // A packet is at most a link's MTU, which is 16 bits.
     let udp_length = u16::try_from(udp_length).unwrap_or(u16::MAX);
 
-    headers.extend(flow.destination_mac.0);
-    headers.extend(flow.source_mac.0);
+    let ether_type = if shape.ipv6 { EtherType::IPV6 } else { EtherType::IPV4 };
+    let (source, destination) = (flow.source_mac.0, flow.destination_mac.0);
+    headers.extend(Ethernet2Header { source, destination, ether_type }.to_bytes());
     match (flow.source.ip(), flow.destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            headers.extend([0x08, 0x00]);
-            let mut ip = vec![0x45, 0];
-            ip.extend((udp_length + 20).to_be_bytes());
-            // No identification, not to be fragmented, 64 hops, checksum to come.
-            ip.extend([0, 0, 0x40, 0, 64, PROTOCOL_UDP, 0, 0]);
-            ip.extend(source.octets());
-            ip.extend(destination.octets());
-            let checksum = !fold(sum(&ip));
-            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-            headers.extend(ip);
+            let mut ip = Ipv4Header {
+                total_len: udp_length.saturating_add(20),
+                dont_fragment: true,
+                time_to_live: 64,
+                protocol: IpNumber::UDP,
+                source: source.octets(),
+                destination: destination.octets(),
+                ..Ipv4Header::default()
+            };
+            ip.header_checksum = ip.calc_header_checksum();
+            headers.extend(ip.to_bytes());
         }
         (source, destination) => {
-            headers.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-            headers.extend(udp_length.to_be_bytes());
-            headers.extend([PROTOCOL_UDP, 64]);
-            headers.extend(octets(source));
-            headers.extend(octets(destination));
+            let ip = Ipv6Header {
+                payload_length: udp_length,
+                next_header: IpNumber::UDP,
+                hop_limit: 64,
+                source: octets(source),
+                destination: octets(destination),
+                ..Ipv6Header::default()
+            };
+            headers.extend(ip.to_bytes());
         }
     }
     let addresses = if shape.ipv6 { 32 } else { 8 };
     let mut covered = sum(&headers[headers.len() - addresses..]);
-    covered += u64::from(PROTOCOL_UDP) + u64::from(udp_length);
+    covered += u64::from(IpNumber::UDP.0) + u64::from(udp_length);
 
-    headers.extend(flow.source.port().to_be_bytes());
-    headers.extend(flow.destination.port().to_be_bytes());
-    headers.extend(udp_length.to_be_bytes());
-    headers.extend([0, 0]);
+    let udp = UdpHeader {
+        source_port: flow.source.port(),
+        destination_port: flow.destination.port(),
+        length: udp_length,
+        checksum: 0,
+    };
+    headers.extend(udp.to_bytes());
     if let Some(channel) = flow.channel {
         headers.extend(channel.to_be_bytes());
         headers.extend(size.to_be_bytes());
@@ -132,16 +141,7 @@ fn octets(address: IpAddr) -> [u8; 16] {
 }
 
 /// The sum of 16-bit words; a last odd byte is the high half of one.
-pub(super) fn sum(bytes: &[u8]) -> u64 {
+fn sum(bytes: &[u8]) -> u64 {
     let word = |pair: &[u8]| u64::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u64::from);
     bytes.chunks(2).map(word).sum()
-}
-
-/// A sum's ones' complement fold to 16 bits.
-pub(super) fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    // The loop leaves 16 bits.
-    sum as u16
 }

@@ -1,11 +1,11 @@
 //! Helpers of the programs' tests: frames written and read by independent code.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use aya::programs::{TestRun as _, Xdp};
 use aya::{Ebpf, TestRunOptions};
+use etherparse::{NetHeaders, PacketBuilder, PacketHeaders};
 
-use super::template::{Shape, fold, sum, template};
 use super::{FrameFlow, Mac, Unavailable, available};
 use crate::packet::Header;
 
@@ -41,33 +41,21 @@ pub(super) fn flow(number: u32, ipv6: bool, channel: bool) -> FrameFlow {
 
 /// A frame as a flow sends it, with filler up to `size` bytes.
 pub(super) fn frame(flow: &FrameFlow, header: Header, size: u16) -> Vec<u8> {
-    let shape = Shape::of(&[*flow]).unwrap();
-    let mut frame = vec![0; shape.frame(size)];
-    let template = template(flow, shape, size, header.run);
-    frame[..shape.headers()].copy_from_slice(&template[..shape.headers()]);
-    frame[shape.packet_at()..shape.headers()].copy_from_slice(&header.encode());
-    write_checksum(&mut frame);
-    frame
-}
+    let channel = flow.channel.map(|channel| [channel.to_be_bytes(), size.to_be_bytes()].concat());
+    let mut packet = header.encode().to_vec();
+    packet.resize(usize::from(size), 0);
+    let payload = [channel.unwrap_or_default(), packet].concat();
 
-/// Writes the UDP checksum anew.
-fn write_checksum(frame: &mut [u8]) {
-    let at = udp_at(frame);
-    frame[at + 6..at + 8].fill(0);
-    let checksum = !fold(udp_sum(frame));
-    let checksum = if checksum == 0 { 0xffff } else { checksum };
-    frame[at + 6..at + 8].copy_from_slice(&checksum.to_be_bytes());
-}
-
-fn udp_at(frame: &[u8]) -> usize {
-    if frame[12..14] == [0x86, 0xdd] { 54 } else { 34 }
-}
-
-/// The sum of the pseudo-header and of all from the UDP header on.
-fn udp_sum(frame: &[u8]) -> u64 {
-    let at = udp_at(frame);
-    let addresses = if at == 54 { &frame[22..54] } else { &frame[26..34] };
-    sum(addresses) + 17 + (frame.len() - at) as u64 + sum(&frame[at..])
+    let frame = PacketBuilder::ethernet2(flow.source_mac.0, flow.destination_mac.0);
+    let frame = match (flow.source.ip(), flow.destination.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => frame.ipv4(from.octets(), to.octets(), 64),
+        (IpAddr::V6(from), IpAddr::V6(to)) => frame.ipv6(from.octets(), to.octets(), 64),
+        mixed => panic!("{mixed:?}"),
+    };
+    let mut bytes = Vec::new();
+    let frame = frame.udp(flow.source.port(), flow.destination.port());
+    frame.write(&mut bytes, &payload).unwrap();
+    bytes
 }
 
 /// Fields of a frame.
@@ -85,35 +73,31 @@ pub(super) struct Read {
 /// # Panics
 /// When a length or a checksum is wrong.
 pub(super) fn read(frame: &[u8]) -> Read {
-    let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
-    let (source, destination): (IpAddr, IpAddr) = match word(12) {
-        0x0800 => {
-            assert_eq!(frame[14], 0x45);
-            assert_eq!(fold(sum(&frame[14..34])), 0xffff, "IP checksum");
-            assert_eq!(usize::from(word(16)), frame.len() - 14, "IP length");
-            assert_eq!(frame[23], 17);
-            let address = |at: usize| Ipv4Addr::from(*frame[at..].first_chunk().unwrap());
-            (address(26).into(), address(30).into())
+    let packet = PacketHeaders::from_ethernet_slice(frame).unwrap();
+    let (link, udp) = (packet.link.unwrap().ethernet2().unwrap(), packet.transport.unwrap());
+    let udp = udp.udp().unwrap();
+    let payload = packet.payload.slice();
+    assert_eq!(usize::from(udp.length), 8 + payload.len(), "UDP length");
+    let (source, destination, ip, checksum): (IpAddr, IpAddr, _, _) = match packet.net.unwrap() {
+        NetHeaders::Ipv4(ip, _) => {
+            assert_eq!(ip.header_checksum, ip.calc_header_checksum(), "IP checksum");
+            let checksum = udp.calc_checksum_ipv4(&ip, payload).unwrap();
+            (ip.source.into(), ip.destination.into(), ip.header_len(), checksum)
         }
-        0x86dd => {
-            assert_eq!(frame[14] >> 4, 6);
-            assert_eq!(usize::from(word(18)), frame.len() - 54, "IP length");
-            assert_eq!(frame[20], 17);
-            let address = |at: usize| Ipv6Addr::from(*frame[at..].first_chunk::<16>().unwrap());
-            (address(22).into(), address(38).into())
+        NetHeaders::Ipv6(ip, _) => {
+            let checksum = udp.calc_checksum_ipv6(&ip, payload).unwrap();
+            (ip.source.into(), ip.destination.into(), ip.header_len(), checksum)
         }
-        other => panic!("type {other:#x}"),
+        NetHeaders::Arp(_) => panic!("ARP"),
     };
-    let udp = udp_at(frame);
-    assert_eq!(usize::from(word(udp + 4)), frame.len() - udp, "UDP length");
-    assert_ne!(word(udp + 6), 0, "no UDP checksum");
-    assert_eq!(fold(udp_sum(frame)), 0xffff, "UDP checksum");
+    assert_eq!(frame.len(), 14 + ip + 8 + payload.len(), "IP length");
+    assert_eq!(udp.checksum, checksum, "UDP checksum");
     Read {
-        destination_mac: Mac(*frame.first_chunk().unwrap()),
-        source_mac: Mac(*frame[6..].first_chunk().unwrap()),
-        source: (source, word(udp)).into(),
-        destination: (destination, word(udp + 2)).into(),
-        payload: frame[udp + 8..].to_vec(),
+        source_mac: Mac(link.source),
+        destination_mac: Mac(link.destination),
+        source: (source, udp.source_port).into(),
+        destination: (destination, udp.destination_port).into(),
+        payload: payload.to_vec(),
     }
 }
 

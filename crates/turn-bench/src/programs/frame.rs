@@ -2,38 +2,37 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use etherparse::checksum::Sum16BitWords;
+use etherparse::{IpHeaders, IpNumber, Ipv4Header, Ipv6Header, PacketBuilder};
+
 const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
-const UDP: u8 = 17;
-const TCP: u8 = 6;
 /// Bytes of a ChannelData header.
 pub(super) const CHANNEL_HEADER: usize = 4;
 
-/// A UDP datagram in a frame from and to the address zero, which is the loopback's.
+/// A UDP datagram in a frame from and to the address zero, which is the loopback's. Empty if the payload
+/// does not fit into a datagram.
 pub(super) fn datagram(from: SocketAddr, to: SocketAddr, hops: u8, payload: &[u8]) -> Vec<u8> {
-    let udp = udp(from, to, payload);
-    let len = udp.len() as u16;
-    let mut frame = vec![0; ETHERNET - 2];
-    match (from.ip(), to.ip()) {
+    let ip = match (from.ip(), to.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            frame.extend([8, 0, 0x45, 0]);
-            frame.extend((len + IPV4 as u16).to_be_bytes());
-            frame.extend([0, 0, 0, 0, hops, UDP, 0, 0]);
-            frame.extend(source.octets());
-            frame.extend(destination.octets());
-            let sum = checksum(&frame[ETHERNET..]);
-            frame[ETHERNET + 10..][..2].copy_from_slice(&sum.to_be_bytes());
+            let (source, destination) = (source.octets(), destination.octets());
+            let rest = Ipv4Header { dont_fragment: false, ..Ipv4Header::default() };
+            let header = Ipv4Header { time_to_live: hops, source, destination, ..rest };
+            IpHeaders::Ipv4(header, Default::default())
         }
         (source, destination) => {
-            frame.extend([0x86, 0xDD, 0x60, 0, 0, 0]);
-            frame.extend(len.to_be_bytes());
-            frame.extend([UDP, hops]);
-            frame.extend(octets(source));
-            frame.extend(octets(destination));
+            let (source, destination) = (octets(source), octets(destination));
+            let rest = Ipv6Header::default();
+            let header = Ipv6Header { hop_limit: hops, source, destination, ..rest };
+            IpHeaders::Ipv6(header, Default::default())
         }
+    };
+    let headers = PacketBuilder::ethernet2([0; 6], [0; 6]).ip(ip).udp(from.port(), to.port());
+    let mut frame = Vec::with_capacity(headers.size(payload.len()));
+    if headers.write(&mut frame, payload).is_err() {
+        frame.clear();
     }
-    frame.extend(udp);
     frame
 }
 
@@ -54,8 +53,9 @@ pub(super) fn looks_unfinished(frame: &[u8]) -> bool {
     let (Some(len), Some(sum)) = (udp.get(4..6), udp.get(6..8)) else { return false };
     let addresses = if frame.len() - udp.len() == ETHERNET + IPV4 { 8 } else { 32 };
     let at = frame.len() - udp.len() - addresses;
-    let pseudo = [&frame[at..][..addresses], &[0, UDP], len].concat();
-    sum == (!checksum(&pseudo)).to_be_bytes()
+    let pseudo = Sum16BitWords::new().add_slice(&frame[at..][..addresses]);
+    let pseudo = pseudo.add_2bytes([0, IpNumber::UDP.0]).add_slice(len);
+    sum == (!pseudo.ones_complement()).to_ne_bytes()
 }
 
 /// A payload in so many ChannelData headers, one within the other.
@@ -73,7 +73,7 @@ pub(super) fn nested(channel: u16, times: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The frame of a datagram over IPv4 made one of TCP: as far as the programs look, it is.
 pub(super) fn as_tcp(mut frame: Vec<u8>) -> Vec<u8> {
-    frame[ETHERNET + 9] = TCP;
+    frame[ETHERNET + 9] = IpNumber::TCP.0;
     frame
 }
 
@@ -83,35 +83,11 @@ pub(super) fn as_arp(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-fn udp(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Vec<u8> {
-    let len = ((8 + payload.len()) as u16).to_be_bytes();
-    let ports = [from.port().to_be_bytes(), to.port().to_be_bytes()].concat();
-    let mut udp = [&ports[..], &len, &[0, 0], payload].concat();
-    let addresses = [octets(from.ip()), octets(to.ip())].concat();
-    let sum = match checksum(&[&addresses[..], &[0, UDP], &len, &udp].concat()) {
-        0 => u16::MAX,
-        sum => sum,
-    };
-    udp[6..8].copy_from_slice(&sum.to_be_bytes());
-    udp
-}
-
-fn octets(ip: IpAddr) -> Vec<u8> {
+fn octets(ip: IpAddr) -> [u8; 16] {
     match ip {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
     }
-}
-
-/// RFC 1071.
-fn checksum(bytes: &[u8]) -> u16 {
-    let word = |pair: &[u8]| u64::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u64::from);
-    let mut sum: u64 = bytes.chunks(2).map(word).sum();
-    while sum > 0xFFFF {
-        sum = (sum & 0xFFFF) + (sum >> 16);
-    }
-    // The loop leaves 16 bits.
-    !(sum as u16)
 }
 
 #[cfg(test)]
@@ -130,18 +106,19 @@ mod tests {
     }
 
     #[test]
-    fn checksums_fit() {
-        let (from, to) = ("198.18.1.2:1".parse().unwrap(), "198.18.2.2:2".parse().unwrap());
-        let frame = datagram(from, to, 64, b"odd");
-        assert_eq!(checksum(&frame[ETHERNET..ETHERNET + IPV4]), 0);
-        let udp = behind_ip(&frame);
-        let pseudo = [&frame[26..34], &[0, UDP, 0, udp.len() as u8], udp].concat();
-        assert_eq!(checksum(&pseudo), 0);
-        assert_eq!(&udp[8..], b"odd");
-        assert!(!looks_unfinished(&frame));
-        let mut unfinished = frame.clone();
-        let sum = !checksum(&pseudo[..12]);
-        unfinished[40..42].copy_from_slice(&sum.to_be_bytes());
-        assert!(looks_unfinished(&unfinished));
+    fn an_unfinished_checksum_is_that_of_the_pseudo_header() {
+        for (from, to) in [("198.18.1.2:1", "198.18.2.2:2"), ("[2001:2::1]:1", "[2001:2::2]:2")] {
+            let mut frame = datagram(from.parse().unwrap(), to.parse().unwrap(), 64, b"odd");
+            assert_eq!(behind_ip(&frame)[8..], *b"odd");
+            assert!(!looks_unfinished(&frame));
+            let udp = frame.len() - 8 - 3;
+            let addresses = if udp == ETHERNET + IPV4 { 8 } else { 32 };
+            let pseudo = [&frame[udp - addresses..udp], &[0, 17, 0, 11]].concat();
+            let words = pseudo.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+            let sum: u32 = words.sum();
+            let sum = (sum & 0xFFFF) + (sum >> 16);
+            frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes()[2..]);
+            assert!(looks_unfinished(&frame));
+        }
     }
 }

@@ -98,7 +98,7 @@ impl SessionError {
                  refuse UDP there?",
             ),
             Self::Connection(_) => Some(
-                "is the server running, and does it speak this transport at this address and port? \
+                "is the server running, and does it serve this transport at this address and port? \
                  how many connections does it take, of one address too (turnpike: tcp.connections, \
                  tcp.connections_per_address)?",
             ),

@@ -27,7 +27,7 @@ pub(super) fn programs(programs: &Programs) -> String {
         line.map(str::to_owned).into_iter().chain(columns.iter().map(value)).collect()
     });
     format!(
-        "{kernel}, {cpu}; {rounds} rounds of {runs} test runs each. Nanoseconds per packet: median of the \
+        "{kernel}, {cpu}; rounds: {rounds}, each of {runs} test runs. Nanoseconds per packet: median of the \
          rounds (minimum–maximum; median absolute deviation), each the median of its runs.\n\n{}",
         table(heading, lines)
     )

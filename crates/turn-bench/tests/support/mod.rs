@@ -40,17 +40,13 @@ impl Server {
         Self::start_at(free_address(), loopback, loopback, tables)
     }
 
-    /// Starts one that speaks TLS too, where [`start`](Self::start) does not. The certificate is made by
-    /// `openssl`.
+    /// Starts one that serves TLS too, with a self-signed certificate.
     pub(crate) fn start_secure(tables: &str) -> Self {
         let directory = Self::directory();
         let (chain, key) = (directory.join("turn.pem"), directory.join("turn.key"));
-        let mut openssl = Command::new("openssl");
-        openssl.args(["req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=turn.test"]);
-        openssl.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
-        openssl.arg("-keyout").arg(&key).arg("-out").arg(&chain);
-        let made = openssl.output().unwrap();
-        assert!(made.status.success(), "{made:?}");
+        let made = rcgen::generate_simple_self_signed(["turn.test".to_owned()]).unwrap();
+        std::fs::write(&chain, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         let (chain, key) = (chain.display(), key.display());
         let loopback = Ipv4Addr::LOCALHOST.into();
         let tables = format!(
