@@ -152,8 +152,8 @@ fn what_is_applied_is_checked_as_good_and_put_back() {
 }
 
 #[test]
-fn a_value_that_somebody_set_since_is_left_to_them() {
-    let Some(namespace) = namespace("a_value_that_somebody_set_since_is_left_to_them") else {
+fn a_value_changed_since_is_left_alone() {
+    let Some(namespace) = namespace("a_value_changed_since_is_left_alone") else {
         return;
     };
     assert!(namespace.tune(&["apply", "--yes"]).status.success());
@@ -163,7 +163,7 @@ fn a_value_that_somebody_set_since_is_left_to_them() {
     let output = namespace.tune(&["revert"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains(&format!("somebody set it since; before tuning: {RESERVED}")), "{text}");
+    assert!(text.contains(&format!("changed since; before tuning: {RESERVED}")), "{text}");
     assert_eq!(namespace.reserved(), "7000");
 
     let output = namespace.tune(&["revert", "--force"]);
