@@ -78,7 +78,7 @@ impl Settings {
 
     /// The rules of the server on a host that has `host_addresses` (in the order that
     /// [`Settings::relay_addresses`] wants) and delivers `own` to itself. `previous` are the rules in
-    /// force, whose record of used ports goes on.
+    /// force, and their record of used ports goes on.
     ///
     /// # Errors
     /// As [`Settings::relay_addresses`].
@@ -142,7 +142,7 @@ impl Settings {
         self.relay.external.as_ref().map_or(&[], |external| &external.0)
     }
 
-    /// The authorization server whose tokens are accepted.
+    /// The authorization server for access tokens.
     fn tokens(&self) -> Option<TokenAuthority> {
         (!self.token_keys.is_empty()).then(|| TokenAuthority {
             server_name: self.auth.server_name.as_deref().unwrap_or(&self.realm).into(),

@@ -10,7 +10,7 @@ pub(crate) trait Section {
 /// change, or only a restart does), name, type with bounds, and default.
 ///
 /// From it come reading and checking, the environment variable, the JSON schema, the reference page, the
-/// differences between two configurations, and what a reload changes.
+/// differences between two configurations, and the effect of a reload.
 macro_rules! section {
     (
         $(#[$text:meta])*

@@ -106,7 +106,7 @@ impl Settings {
         self.tls.client_authorities.as_deref().map(|path| self.beside(path))
     }
 
-    /// Directories that the confined server may read, besides those of its own files.
+    /// Directories that the confined server may read, besides the ones of its own files.
     #[must_use]
     pub fn readable_directories(&self) -> Vec<PathBuf> {
         self.confinement.readable.iter().map(|path| self.beside(&**path)).collect()

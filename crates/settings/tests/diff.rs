@@ -127,7 +127,7 @@ fn discovery_needs_a_restart() {
     );
 }
 
-/// Those of TLS as well, so that the first certificate needs a restart, which stays needed at the next reload.
+/// So do TLS listeners, so that the first certificate needs a restart, which stays needed at the next reload.
 #[test]
 fn listeners_for_tls_need_a_restart() {
     let plain = good("");

@@ -13,8 +13,8 @@ section! {
     Auth {
         /// Secret shared with the service that issues time-limited credentials: the user name is
         /// `<expiry>:<user>`, `<user>:<expiry>` or `<expiry>` alone, the expiry in seconds since 1970, and
-        /// the password is the base64 of HMAC-SHA1(secret, name). Everyone who can read the configuration
-        /// file can read it there: `secret_file` is better.
+        /// the password is the base64 of HMAC-SHA1(secret, name). Every reader of the configuration file can
+        /// read it there: `secret_file` is better.
         live secret: Option<SecretText> = None;
         /// File that holds the secret; blanks and line breaks at its ends are ignored. Relative to the
         /// configuration file. A reload reads it again.
@@ -27,8 +27,8 @@ section! {
         )]
         live secrets: Vec<SecretEntry> = Vec::new();
         /// Accepts the users of the database (`turnpike user add`), beside time-limited credentials. Users
-        /// that are added or deleted take effect within a second; a user who is deleted, or gets another
-        /// password, cannot refresh existing allocations. To end those at once: `turnpike session end`.
+        /// that are added or deleted take effect within a second; a deleted user, or one with a new
+        /// password, cannot refresh existing allocations. To end them at once: `turnpike session end`.
         live users: bool = true;
         /// Relays for everyone, without authentication. An open relay is found and abused within hours.
         live open_relay: OpenRelay = OpenRelay::No;

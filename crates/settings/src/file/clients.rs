@@ -1,4 +1,4 @@
-//! Features for some clients: legacy ones, those that discover their NAT, those sent elsewhere.
+//! Features for some clients: compatibility, NAT behaviour discovery, redirection.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

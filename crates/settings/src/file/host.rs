@@ -16,7 +16,7 @@ section! {
         /// Pins each worker to a processor of its own, where there are as many workers as processors that
         /// the server may use and its cgroup grants the time of all. Fewer workers are left to the
         /// scheduler, since another server could have chosen the same processors. To pin fewer, give the
-        /// server those processors alone (`AllowedCPUs=` in systemd, a cpuset, `taskset`).
+        /// server these processors alone (`AllowedCPUs=` in systemd, a cpuset, `taskset`).
         restart pin: bool = true;
     }
 }
@@ -57,7 +57,7 @@ section! {
         /// such rules have to see every packet, write `off`.
         #[schemars(example = &"off")]
         restart mode: OffloadMode = OffloadMode::Auto;
-        /// Network interfaces to attach the program to, by name, 64 at most. By default those that carry
+        /// Network interfaces to attach the program to, by name, 64 at most. By default the ones that carry
         /// the traffic of the listeners and of the relayed addresses. Sockets relay the packets of others.
         #[schemars(example = serde_json::json!(["eth0", "eth1"]))]
         restart interfaces: Vec<InterfaceName> = Vec::new();
@@ -101,12 +101,12 @@ impl OffloadMode {
 }
 
 section! {
-    /// Confinement of the running server: it gives up rights when it starts, so that an attacker who takes
-    /// it over gains little. `turnpike status` shows the state.
+    /// Confinement of the running server: it gives up rights when it starts, so that an attacker gains little by
+    /// taking it over. `turnpike status` shows the state.
     Confinement {
         /// Confines files by landlock: none is executed; the data directory and that of the control socket
-        /// are writable; the directories of the configuration, secrets and certificates, and those that
-        /// their symbolic links lead to, are readable.
+        /// are writable; the directories of the configuration, secrets and certificates, and the
+        /// targets of their symbolic links, are readable.
         restart landlock: bool = true;
         /// Refuses system calls that a server never makes (seccomp, with the error EPERM).
         restart seccomp: bool = true;

@@ -14,8 +14,8 @@ section! {
         /// Lines for people (`text`) or one JSON object per line for machines (`json`).
         restart format: LogFormat = LogFormat::Text;
         /// Lowest level that is logged: `info` has one line at the end of each allocation, `debug` one for
-        /// each refused request, at most 10 a second from each worker, except those without credentials,
-        /// as every first request is. `trace` adds nothing yet.
+        /// each refused request, at most 10 a second from each worker, except requests without credentials,
+        /// as every first one is. `trace` adds nothing yet.
         #[schemars(example = &"debug")]
         live level: LogLevel = LogLevel::Info;
     }

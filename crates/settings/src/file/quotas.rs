@@ -7,8 +7,8 @@ section! {
     /// Bounds for users, for clients of one address, and for unauthenticated sources.
     Quotas {
         /// Allocations of one user at a time; 0 is no limit. A client has two or three for each call. The
-        /// default keeps one leaked credential from taking every port, and leaves room for services whose
-        /// clients all share one user; where each person is a user of their own, 20 is enough. A
+        /// default keeps one leaked credential from taking every port, and leaves room for services with
+        /// one user for all clients; where each person is a user of their own, 20 is enough. A
         /// time-limited name counts without its time, so that a service that issues bare times, or access
         /// tokens, is bounded by `allocations_per_address` alone. More are refused with 486.
         #[schemars(example = 20)]

@@ -38,7 +38,7 @@ section! {
     /// TLS, for clients in networks that block everything else; on once there is a certificate.
     Tls {
         /// More addresses and ports, for TLS over TCP and (see `[dtls]`) DTLS over UDP: both are served at
-        /// those of `listen` as well. Not used without a certificate. Port 443 passes most firewalls.
+        /// `listen` as well. Not used without a certificate. Port 443 passes most firewalls.
         #[schemars(example = serde_json::json!(["203.0.113.7:443"]))]
         restart listen: Vec<Endpoint> = Endpoint::everywhere(5349); // RFC 8489 §8.1
         /// Certificates, each with its key. A client gets the one for the name that it requests, of a kind

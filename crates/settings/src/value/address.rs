@@ -116,7 +116,7 @@ impl fmt::Display for PortRange {
     }
 }
 
-/// The lowest port that may be allocated: those below are the system's (RFC 8656 §7.2).
+/// The lowest port that may be allocated: lower ones are the system's (RFC 8656 §7.2).
 const PORT_MIN: u16 = 1024;
 
 impl Written for PortRange {
