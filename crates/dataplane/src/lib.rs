@@ -1,7 +1,7 @@
 //! Workers: one thread per core with sockets and one `turn-proto` [`Server`](turn_proto::Server).
 //!
 //! Read `worker.rs` first: the loop, which owns the parts and calls them in order. Each part has its own folder and
-//! state, and gets the [context](context) that all share for one call:
+//! state, and gets the `context` that all share for one call:
 //!
 //! - `udp`: datagrams of clients and peers, ICMP errors;
 //! - `stream`: clients' TCP connections with PROXY protocol, TLS, framing, deadlines;

@@ -229,6 +229,24 @@ impl RxBatch {
         Ok(Some(index))
     }
 
+    /// Adds a copy of a message from another source than a socket, such as a simulated network. Returns its index; `None`,
+    /// and nothing added, if there is no [`room`](Self::room).
+    pub fn push(&mut self, message: &Received<'_>) -> Option<usize> {
+        let index = self.received.len();
+        if self.room() == 0 {
+            return None;
+        }
+        let len = message.data.len().min(FILL_BYTES);
+        let start = index * STRIDE;
+        self.payload.slice_mut(start..start + len).copy_from_slice(&message.data[..len]);
+        self.held += len;
+        self.stats.datagrams += len.div_ceil(message.segment_size.max(1)).max(1) as u64;
+        self.stats.bytes += len as u64;
+        let Received { from, to, meta, segment_size, truncated, kernel_drops, .. } = *message;
+        self.received.push(Meta { from, to, meta, segment_size, len, truncated, kernel_drops });
+        Some(index)
+    }
+
     /// Number of messages that can still be appended.
     #[must_use]
     pub fn room(&self) -> usize {

@@ -210,6 +210,29 @@ impl TxBatch {
         self.clear();
     }
 
+    /// Passes each datagram to `send` instead of the kernel, with its flow, bytes and tag. The batch is empty afterwards.
+    pub fn drain(&mut self, rx: &RxBatch, mut send: impl FnMut(Flow, &[u8], u32)) {
+        let mut bytes = Vec::new();
+        for message in &self.messages {
+            let mut index = message.first;
+            for _ in 0..message.segments {
+                let segment = self.segments[index];
+                bytes.clear();
+                for part in &self.parts[segment.first_part..][..segment.parts] {
+                    bytes.extend_from_slice(match *part {
+                        Part::Rx { message, start, len } => {
+                            &rx.message(message).data[start..][..len]
+                        }
+                        Part::Arena { start, len } => &self.arena[start..][..len],
+                    });
+                }
+                send(message.flow, &bytes, segment.tag);
+                index = segment.next;
+            }
+        }
+        self.clear();
+    }
+
     /// A warning that was not returned before: each kind of [`Warning`] is returned once in the life of the
     /// batch.
     pub fn take_warnings(&mut self) -> Option<Warning> {

@@ -90,6 +90,22 @@ const PERMITTED: &[Row] = &[
     ),
     row("netsim", &["turn-types"], &["turn-proto", "turn-client"]),
     row(
+        "simulation",
+        &[
+            "turn-types",
+            "stun-wire",
+            "turn-proto",
+            "turn-client",
+            "turn-session",
+            "linux-net",
+            "xdp-relay",
+            "control",
+            "dataplane",
+            "netsim",
+        ],
+        &[],
+    ),
+    row(
         "e2e",
         &[
             "turn-types",

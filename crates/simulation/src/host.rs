@@ -1,0 +1,175 @@
+//! The kernel of a simulated host: clock, sockets and faults, shared by its workers.
+
+use std::cell::{RefCell, RefMut};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use linux_net::{IcmpReport, SendError, SocketError};
+use netsim::{Body, Chance, Icmp, Packet, Rng};
+use turn_types::{Instant, IpFamily, Now, UnixSeconds};
+
+use crate::tcp::TcpNet;
+use crate::udp::UdpState;
+
+/// Processor time that passes between two looks at its clock, below this.
+const CPU_STEP: Duration = Duration::from_micros(400);
+
+/// Failures of system calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// A relay port belongs to another program.
+    pub port_taken: Chance,
+    /// No socket can be opened.
+    pub exhausted: Chance,
+    /// A datagram is not sent: a full buffer, a small link, a firewall.
+    pub send: Chance,
+    /// A received datagram does not fit its buffer.
+    pub truncated: Chance,
+    /// No memory is left for another watched socket.
+    pub watch: Chance,
+    /// A kernel route is refused.
+    pub route_refused: Chance,
+}
+
+/// A simulated host.
+#[derive(Clone, Debug)]
+pub struct SimHost(Rc<RefCell<State>>);
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) now: Now,
+    cpu: Duration,
+    pub(crate) rng: Rng,
+    pub(crate) faults: Faults,
+    sockets: Vec<Weak<RefCell<UdpState>>>,
+    sent: Vec<Packet>,
+    pub(crate) tcp: TcpNet,
+}
+
+impl SimHost {
+    /// A host without sockets and faults.
+    #[must_use]
+    pub fn new(rng: Rng, tcp: TcpNet) -> Self {
+        let faults = Faults::default();
+        let now = Now { instant: Instant::ZERO, unix: UnixSeconds(0) };
+        let (cpu, sockets, sent) = (Duration::ZERO, Vec::new(), Vec::new());
+        Self(Rc::new(RefCell::new(State { now, cpu, rng, faults, sockets, sent, tcp })))
+    }
+
+    pub(crate) fn state(&self) -> RefMut<'_, State> {
+        self.0.borrow_mut()
+    }
+
+    /// Sets both clocks.
+    pub(crate) fn advance(&self, now: Now) {
+        let mut state = self.state();
+        state.now = now;
+        state.tcp.advance(now.instant);
+    }
+
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let mut state = self.state();
+        let step = state.rng.duration_below(CPU_STEP);
+        state.cpu += step;
+        state.cpu
+    }
+
+    /// Opens a UDP socket, which shares its address with others if `shared`.
+    ///
+    /// # Errors
+    /// The address is in use, or a fault.
+    pub(crate) fn bind(
+        &self,
+        at: SocketAddr,
+        shared: bool,
+        coalesce: bool,
+    ) -> io::Result<Rc<RefCell<UdpState>>> {
+        let mut state = self.state();
+        let State { rng, faults, sockets, .. } = &mut *state;
+        sockets.retain(|socket| socket.strong_count() > 0);
+        if !shared && rng.happens(faults.exhausted) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let others = sockets.iter().filter_map(Weak::upgrade);
+        let in_use = others.filter(|other| other.borrow().local == at);
+        let is_taken = !shared && rng.happens(faults.port_taken);
+        if is_taken || in_use.into_iter().any(|other| !(shared && other.borrow().shared)) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let socket = Rc::new(RefCell::new(UdpState::new(at, shared, coalesce)));
+        sockets.push(Rc::downgrade(&socket));
+        Ok(socket)
+    }
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    /// One of the faults.
+    pub(crate) fn send(&self, packet: Packet) -> Result<(), SendError> {
+        let mut state = self.state();
+        let State { rng, faults, sent, .. } = &mut *state;
+        if rng.happens(faults.send) {
+            let all = [SendError::WouldBlock, SendError::TooBig, SendError::Denied];
+            return Err(*rng.pick(&all));
+        }
+        sent.push(packet);
+        Ok(())
+    }
+
+    /// Returns true if the next message is truncated.
+    pub(crate) fn truncates(&self) -> bool {
+        let mut state = self.state();
+        let State { rng, faults, .. } = &mut *state;
+        rng.happens(faults.truncated)
+    }
+
+    /// Returns true if another socket can be watched.
+    pub(crate) fn can_watch(&self) -> bool {
+        let mut state = self.state();
+        let State { rng, faults, .. } = &mut *state;
+        !rng.happens(faults.watch)
+    }
+
+    /// Takes the packets that were sent.
+    pub(crate) fn take_sent(&self) -> Vec<Packet> {
+        std::mem::take(&mut self.state().sent)
+    }
+
+    /// Delivers a packet to the socket of its destination; of several, the kernel chooses by the addresses.
+    pub(crate) fn deliver(&self, packet: Packet) {
+        let mut state = self.state();
+        let sockets: Vec<_> = state.sockets.iter().filter_map(Weak::upgrade).collect();
+        match packet.body {
+            Body::Udp(bytes) => {
+                let fits = |socket: &&Rc<RefCell<UdpState>>| socket.borrow().local == packet.dst;
+                let fitting: Vec<_> = sockets.iter().filter(fits).collect();
+                let hash = usize::from(packet.src.port());
+                match hash.checked_rem(fitting.len()) {
+                    Some(index) => {
+                        let to = packet.dst.ip();
+                        fitting[index].borrow_mut().deliver(packet.src, to, bytes);
+                    }
+                    None => {
+                        let closed = Packet::udp(packet.src, packet.dst, bytes);
+                        state.sent.extend(closed.port_unreachable());
+                    }
+                }
+            }
+            Body::Icmp(Icmp { kind, code, data, about_src, about_dst }) => {
+                let from = sockets.iter().find(|socket| socket.borrow().local == about_src);
+                let family = IpFamily::of(about_dst.ip());
+                let icmp = Some(IcmpReport { family, kind, code, mtu_or_zero: data });
+                let error = SocketError { peer: about_dst, errno: 111, icmp };
+                from.into_iter().for_each(|socket| socket.borrow_mut().deliver_error(error));
+            }
+        }
+    }
+
+    /// Number of open UDP sockets.
+    #[must_use]
+    pub fn open_sockets(&self) -> usize {
+        self.state().sockets.iter().filter(|socket| socket.strong_count() > 0).count()
+    }
+}

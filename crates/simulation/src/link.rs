@@ -1,0 +1,254 @@
+//! The link of a client to the server: messages over UDP, DTLS, TCP or TLS.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::rc::Rc;
+
+use linux_net::ReadOutcome;
+use openssl::ssl::{
+    ErrorCode, HandshakeError, MidHandshakeSslStream, Ssl, SslContext, SslMethod, SslOptions,
+    SslStream, SslVerifyMode,
+};
+use stun_wire::{Cut, next_message};
+use turn_types::Transport;
+
+use crate::tcp::TcpEnd;
+
+/// Longest datagram of a DTLS handshake.
+const DTLS_MTU: u32 = 1200;
+
+/// Datagrams in both directions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Datagrams(Rc<RefCell<Queues>>);
+
+#[derive(Debug, Default)]
+struct Queues {
+    received: VecDeque<Vec<u8>>,
+    sent: Vec<Vec<u8>>,
+}
+
+impl Datagrams {
+    pub(crate) fn deliver(&self, datagram: Vec<u8>) {
+        self.0.borrow_mut().received.push_back(datagram);
+    }
+
+    pub(crate) fn take_sent(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.0.borrow_mut().sent)
+    }
+}
+
+impl Read for Datagrams {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let Some(datagram) = self.0.borrow_mut().received.pop_front() else {
+            return Err(ErrorKind::WouldBlock.into());
+        };
+        let len = datagram.len().min(room.len());
+        room[..len].copy_from_slice(&datagram[..len]);
+        Ok(len)
+    }
+}
+
+impl Write for Datagrams {
+    fn write(&mut self, datagram: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().sent.push(datagram.to_vec());
+        Ok(datagram.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A TCP connection as OpenSSL reads and writes it.
+#[derive(Debug)]
+pub(crate) struct TcpWire(TcpEnd);
+
+impl Read for TcpWire {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(room)? {
+            ReadOutcome::Read(len) => Ok(len),
+            ReadOutcome::WouldBlock => Err(ErrorKind::WouldBlock.into()),
+            ReadOutcome::Ended => Ok(0),
+        }
+    }
+}
+
+impl Write for TcpWire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes)? {
+            0 if !bytes.is_empty() => Err(ErrorKind::WouldBlock.into()),
+            len => Ok(len),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A TLS or DTLS connection, perhaps before the end of its handshake.
+#[derive(Debug)]
+pub(crate) enum Secured<S> {
+    Handshake(Option<MidHandshakeSslStream<S>>),
+    Open(SslStream<S>),
+    Failed,
+}
+
+impl<S: Read + Write> Secured<S> {
+    fn begin(method: SslMethod, wire: S) -> Self {
+        let mut context = SslContext::builder(method).expect("OpenSSL works");
+        context.set_verify(SslVerifyMode::NONE);
+        context.set_options(SslOptions::NO_QUERY_MTU);
+        let mut ssl = Ssl::new(&context.build()).expect("OpenSSL works");
+        // TLS has none and refuses it.
+        let _ = ssl.set_mtu(DTLS_MTU);
+        Self::of(ssl.connect(wire))
+    }
+
+    fn of(outcome: Result<SslStream<S>, HandshakeError<S>>) -> Self {
+        match outcome {
+            Ok(stream) => Self::Open(stream),
+            Err(HandshakeError::WouldBlock(handshake)) => Self::Handshake(Some(handshake)),
+            Err(HandshakeError::Failure(_) | HandshakeError::SetupFailure(_)) => Self::Failed,
+        }
+    }
+
+    /// Continues the handshake; true when it is complete.
+    fn is_open(&mut self) -> bool {
+        if let Self::Handshake(handshake) = self
+            && let Some(handshake) = handshake.take()
+        {
+            *self = Self::of(handshake.handshake());
+        }
+        matches!(self, Self::Open(_))
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self, Self::Failed)
+    }
+
+    fn read(&mut self, room: &mut [u8]) -> Input {
+        if !self.is_open() {
+            return if self.has_failed() { Input::Ended } else { Input::Nothing };
+        }
+        let Self::Open(stream) = self else { return Input::Nothing };
+        match stream.ssl_read(room) {
+            Ok(0) => Input::Ended,
+            Ok(len) => Input::Bytes(len),
+            Err(error) if error.code() == ErrorCode::WANT_READ => Input::Nothing,
+            Err(_) => Input::Ended,
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if self.is_open()
+            && let Self::Open(stream) = self
+        {
+            // Bytes that a full connection does not take are lost: requests are repeated.
+            let _ = stream.ssl_write(bytes);
+        }
+    }
+}
+
+enum Input {
+    Bytes(usize),
+    Nothing,
+    Ended,
+}
+
+/// A link.
+#[derive(Debug)]
+pub(crate) enum Link {
+    Udp(Datagrams),
+    Dtls(Datagrams, Box<Secured<Datagrams>>),
+    Tcp { end: TcpEnd, unread: Vec<u8>, unsent: Vec<u8> },
+    Tls { secured: Box<Secured<TcpWire>>, unread: Vec<u8> },
+}
+
+impl Link {
+    pub(crate) fn datagrams(transport: Transport) -> Self {
+        let datagrams = Datagrams::default();
+        if transport == Transport::Dtls {
+            let secured = Secured::begin(SslMethod::dtls_client(), datagrams.clone());
+            return Self::Dtls(datagrams, Box::new(secured));
+        }
+        Self::Udp(datagrams)
+    }
+
+    /// Over a TCP connection that is established; `first` is written before everything else.
+    pub(crate) fn stream(transport: Transport, end: TcpEnd) -> Self {
+        if transport == Transport::Tls {
+            let secured = Secured::begin(SslMethod::tls_client(), TcpWire(end));
+            return Self::Tls { secured: Box::new(secured), unread: Vec::new() };
+        }
+        Self::Tcp { end, unread: Vec::new(), unsent: Vec::new() }
+    }
+
+    /// Sends a message.
+    pub(crate) fn send(&mut self, message: &[u8]) {
+        match self {
+            Self::Udp(datagrams) => drop(datagrams.write(message)),
+            Self::Dtls(_, secured) => secured.write(message),
+            Self::Tcp { unsent, .. } => {
+                unsent.extend_from_slice(message);
+                self.flush();
+            }
+            Self::Tls { secured, .. } => secured.write(message),
+        }
+    }
+
+    /// Writes bytes that the connection did not take before.
+    pub(crate) fn flush(&mut self) {
+        if let Self::Tcp { end, unsent, .. } = self
+            && let Ok(len) = end.write(unsent)
+        {
+            unsent.drain(..len);
+        }
+    }
+
+    /// Receives the next message; `Err`: the link has ended.
+    pub(crate) fn receive(&mut self) -> Result<Option<Vec<u8>>, ()> {
+        let mut room = vec![0; 1 << 16];
+        match self {
+            Self::Udp(datagrams) => match datagrams.read(&mut room) {
+                Ok(len) => Ok(Some(room[..len].to_vec())),
+                Err(_) => Ok(None),
+            },
+            Self::Dtls(_, secured) => match secured.read(&mut room) {
+                Input::Bytes(len) => Ok(Some(room[..len].to_vec())),
+                Input::Nothing => Ok(None),
+                Input::Ended => Err(()),
+            },
+            Self::Tcp { end, unread, .. } => {
+                let input = match end.read(&mut room) {
+                    Ok(ReadOutcome::Read(len)) => Input::Bytes(len),
+                    Ok(ReadOutcome::WouldBlock) => Input::Nothing,
+                    Ok(ReadOutcome::Ended) | Err(_) => Input::Ended,
+                };
+                take_message(unread, &room, &input)
+            }
+            Self::Tls { secured, unread } => {
+                let input = secured.read(&mut room);
+                take_message(unread, &room, &input)
+            }
+        }
+    }
+}
+
+/// Appends new bytes, and takes the first whole message.
+fn take_message(unread: &mut Vec<u8>, room: &[u8], input: &Input) -> Result<Option<Vec<u8>>, ()> {
+    if let Input::Bytes(len) = input {
+        unread.extend_from_slice(&room[..*len]);
+    }
+    match next_message(unread) {
+        Cut::Message { len, padded_len } => {
+            let message = unread[..len].to_vec();
+            unread.drain(..padded_len);
+            Ok(Some(message))
+        }
+        Cut::Garbage => Err(()),
+        Cut::NeedMore { .. } if matches!(input, Input::Ended) => Err(()),
+        Cut::NeedMore { .. } => Ok(None),
+    }
+}

@@ -1,0 +1,432 @@
+//! A server: workers of `dataplane` over simulated sockets, with a user directory and an operator.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use control::{
+    Asked, CounterTotals, Leg, LockedRegistry, Mailbox, Request, Series, SessionFilter,
+    UserDirectory, UserLookup, WorkerCounters,
+};
+use dataplane::{
+    Admission, ConnectionLimits, DtlsSettings, Listener, NetOptions, StreamSettings, Worker,
+    WorkerChannels, WorkerEndpoint, WorkerSpec,
+};
+use netsim::{Chance, Outbox, Packet, Rng};
+use turn_proto::{Policy, RelayPorts, SharedRegistry as _, UserAnswer, UserQuery};
+use turn_types::{AllocationId, Instant, Now, PendingId, Prefix, WorkerId};
+
+use crate::host::{Faults, SimHost};
+use crate::net::{LastWait, SimAcceptor, SimNet};
+use crate::routes::SimRoutes;
+use crate::socket::SimUdp;
+use crate::tcp::TcpNet;
+
+/// Turns of all workers at one instant, at most: the rest follows a moment later.
+const ROUNDS_MAX: usize = 64;
+
+/// Time after which workers with work left go on.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Everything a server begins with.
+#[derive(Debug)]
+pub struct ServerPlan {
+    /// Number of workers, at least 1.
+    pub workers: u16,
+    /// Rules.
+    pub policy: Policy,
+    /// Addresses of the UDP and TCP listeners.
+    pub listeners: Vec<SocketAddr>,
+    /// Load balancers.
+    pub proxies: Vec<Prefix>,
+    /// TLS.
+    pub tls: Option<turn_session::TlsConfig>,
+    /// DTLS.
+    pub dtls: Option<turn_session::dtls::DtlsConfig>,
+    /// Limits of TCP connections and of DTLS sessions.
+    pub limits: ConnectionLimits,
+    /// Failures of system calls.
+    pub faults: Faults,
+    /// Failures of the user directory.
+    pub users: DirectoryFaults,
+}
+
+/// Failures of a user directory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DirectoryFaults {
+    /// Longest time of a look-up; zero: answered at once.
+    pub delay_max: Duration,
+    /// No answer comes.
+    pub silent: Chance,
+    /// The database cannot be asked.
+    pub unavailable: Chance,
+    /// Too many look-ups wait.
+    pub refused: Chance,
+}
+
+/// A function that knows the users of a world.
+pub type Users = fn(&UserQuery) -> UserAnswer;
+
+struct SimWorker {
+    worker: Worker<SimNet>,
+    wait: Rc<LastWait>,
+    mailbox: Mailbox,
+    counters: Arc<WorkerCounters>,
+}
+
+/// Look-ups that were asked, with the worker that asked.
+#[derive(Default)]
+struct Questions(Mutex<Vec<UserLookup>>);
+
+struct Directory {
+    questions: Arc<Questions>,
+    users: Users,
+    faults: DirectoryFaults,
+    rng: Mutex<Rng>,
+}
+
+impl UserDirectory for Directory {
+    fn find(&self, lookup: UserLookup) -> Asked {
+        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        if rng.happens(self.faults.refused) {
+            return Asked::Refused;
+        }
+        if self.faults.delay_max.is_zero() {
+            return Asked::Answered((self.users)(&lookup.user));
+        }
+        self.questions.0.lock().unwrap_or_else(PoisonError::into_inner).push(lookup);
+        Asked::Taken
+    }
+}
+
+/// A simulated server.
+pub struct ServerHost {
+    host: SimHost,
+    tcp: TcpNet,
+    workers: Vec<SimWorker>,
+    listeners: usize,
+    questions: Arc<Questions>,
+    users: Users,
+    faults: DirectoryFaults,
+    rng: Rng,
+    /// Answers of the directory, with their times.
+    answers: Vec<(Instant, WorkerId, PendingId, UserAnswer)>,
+    registry: Arc<LockedRegistry>,
+    /// Ports of all relay addresses that there are or were.
+    ports: Vec<Arc<RelayPorts>>,
+    ran_at: Instant,
+    has_work_left: bool,
+    /// Counts of workers that have stopped.
+    stopped: Option<CounterTotals>,
+    /// The first broken invariant.
+    pub violation: Option<String>,
+}
+
+impl std::fmt::Debug for ServerHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerHost").field("violation", &self.violation).finish_non_exhaustive()
+    }
+}
+
+impl ServerHost {
+    /// Starts a server.
+    ///
+    /// # Panics
+    /// When a listener's address is in use.
+    #[must_use]
+    pub fn new(plan: ServerPlan, users: Users, tcp: TcpNet, mut rng: Rng) -> Self {
+        let host = SimHost::new(rng.fork(), tcp.clone());
+        let registry = Arc::new(LockedRegistry::new());
+        let questions = Arc::new(Questions::default());
+        let policy = Arc::new(plan.policy);
+        let directory = Arc::new(Directory {
+            questions: Arc::clone(&questions),
+            users,
+            faults: plan.users,
+            rng: Mutex::new(rng.fork()),
+        });
+        let mut ends = Vec::new();
+        for _ in 0..plan.workers {
+            let (net, wake) = SimNet::new(host.clone());
+            let wait = Rc::clone(&net.wait);
+            let (mailbox, endpoint) = WorkerEndpoint::new(net, wake);
+            ends.push((mailbox, endpoint, wait));
+        }
+        let channels = WorkerChannels::to(ends.iter().map(|(_, endpoint, _)| endpoint));
+        let streams = StreamSettings {
+            proxies: plan.proxies,
+            tls: plan.tls,
+            acme_redirect: None,
+            admission: Arc::new(Admission::new(plan.limits)),
+        };
+        let admission = Arc::new(Admission::new(plan.limits));
+        let dtls = DtlsSettings { config: plan.dtls, admission };
+        let mut workers = Vec::new();
+        for (id, (mailbox, endpoint, wait)) in (0..).zip(ends) {
+            let udp =
+                |at: &SocketAddr| SimUdp::bind(&host, *at, true, true).expect("a free address");
+            let tcp =
+                |at: &SocketAddr| SimAcceptor::listen(&host, *at, true).expect("a free address");
+            let counters = Arc::new(WorkerCounters::new());
+            let spec = WorkerSpec {
+                id: WorkerId(id),
+                listeners: plan.listeners.iter().map(|at| Listener::over(udp(at))).collect(),
+                acceptors: plan.listeners.iter().map(tcp).collect(),
+                streams: streams.clone(),
+                dtls: dtls.clone(),
+                policy: Arc::clone(&policy),
+                registry: Arc::clone(&registry) as _,
+                seed: rng.seed_32(),
+                directory: Arc::clone(&directory) as _,
+                counters: Arc::clone(&counters),
+                endpoint,
+                workers: channels.clone(),
+                routes: Some(SimRoutes::new(rng.fork(), plan.faults.route_refused)),
+                net: NetOptions::default(),
+            };
+            let worker = Worker::new(spec).expect("nothing of it can fail");
+            workers.push(SimWorker { worker, wait, mailbox, counters });
+        }
+        // A server that cannot start is another matter.
+        host.state().faults = plan.faults;
+        let mut server = Self {
+            host,
+            tcp,
+            listeners: plan.listeners.len() * workers.len(),
+            workers,
+            questions,
+            users,
+            faults: plan.users,
+            rng,
+            answers: Vec::new(),
+            registry,
+            ports: Vec::new(),
+            ran_at: Instant::ZERO,
+            has_work_left: true,
+            stopped: None,
+            violation: None,
+        };
+        server.note_ports(&policy);
+        server
+    }
+
+    fn note_ports(&mut self, policy: &Policy) {
+        for relay in &policy.relay {
+            if !self.ports.iter().any(|known| Arc::ptr_eq(known, &relay.ports)) {
+                self.ports.push(Arc::clone(&relay.ports));
+            }
+        }
+    }
+
+    /// Takes a packet.
+    pub fn receive(&mut self, now: Now, packet: Packet, out: &mut Outbox) {
+        self.host.deliver(packet);
+        self.run(now, out);
+    }
+
+    /// Runs the workers until each would wait.
+    pub fn run(&mut self, now: Now, out: &mut Outbox) {
+        self.host.advance(now);
+        self.ran_at = now.instant;
+        self.answer_questions(now.instant);
+        self.has_work_left = true;
+        for _ in 0..ROUNDS_MAX {
+            let mut all_idle = true;
+            for SimWorker { worker, wait, .. } in &mut self.workers {
+                worker.turn();
+                all_idle &= wait.is_idle();
+            }
+            if all_idle {
+                self.has_work_left = false;
+                break;
+            }
+        }
+        self.host.take_sent().into_iter().for_each(|packet| out.send(packet));
+        self.ask_questions(now.instant);
+        if let Err(why) = self.audit() {
+            self.violation.get_or_insert(why);
+        }
+    }
+
+    fn ask_questions(&mut self, now: Instant) {
+        let asked =
+            std::mem::take(&mut *self.questions.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for UserLookup { worker, pending, user, .. } in asked {
+            let at = now + MOMENT + self.rng.duration_below(self.faults.delay_max);
+            let unavailable = self.rng.happens(self.faults.unavailable);
+            if !self.rng.happens(self.faults.silent) {
+                let answer =
+                    if unavailable { UserAnswer::Unavailable } else { (self.users)(&user) };
+                self.answers.push((at, worker, pending, answer));
+            }
+        }
+    }
+
+    fn answer_questions(&mut self, now: Instant) {
+        while let Some(at) = self.answers.iter().position(|(at, ..)| *at <= now) {
+            let (_, worker, pending, answer) = self.answers.remove(at);
+            self.post(worker, Request::UserFound { pending, answer });
+        }
+    }
+
+    fn post(&self, to: WorkerId, request: Request) {
+        if let Some(worker) = self.workers.get(usize::from(to.0)) {
+            worker.mailbox.post(request).expect("its mailbox is almost empty");
+        }
+    }
+
+    /// Time at which the workers are to run.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Instant> {
+        if self.workers.is_empty() {
+            return None;
+        }
+        let after = self.ran_at + Duration::from_nanos(1);
+        let left = self.has_work_left.then(|| self.ran_at + MOMENT);
+        let timers = self.workers.iter().filter_map(|worker| worker.wait.timeout.get());
+        let timer = timers.min().map(|timeout| self.ran_at + timeout);
+        let answer = self.answers.iter().map(|(at, ..)| *at).min();
+        let due = [left, timer, answer, self.tcp.next_event()].into_iter().flatten().min();
+        due.map(|due| due.max(after))
+    }
+
+    // An operator.
+
+    /// Changes the rules.
+    pub fn apply(&mut self, policy: Policy) {
+        self.note_ports(&policy);
+        let policy = Arc::new(policy);
+        for SimWorker { mailbox, .. } in &self.workers {
+            let request = Request::Apply { policy: Arc::clone(&policy), done: Box::new(drop) };
+            mailbox.post(request).expect("its mailbox is almost empty");
+        }
+        self.has_work_left = true;
+    }
+
+    /// Begins or ends draining.
+    pub fn drain(&mut self, on: bool) {
+        for SimWorker { mailbox, .. } in &self.workers {
+            mailbox.post(Request::Drain(on)).expect("its mailbox is almost empty");
+        }
+        self.has_work_left = true;
+    }
+
+    /// Ends one allocation of a worker, if it has any.
+    pub fn end_any(&mut self, worker: WorkerId) {
+        let Some(SimWorker { mailbox, .. }) = self.workers.get(usize::from(worker.0)) else {
+            return;
+        };
+        let ids: Arc<Mutex<Vec<AllocationId>>> = Arc::default();
+        let found = Arc::clone(&ids);
+        let reply = Box::new(move |sessions: Vec<control::Session>| {
+            let mut ids = found.lock().unwrap_or_else(PoisonError::into_inner);
+            ids.extend(sessions.iter().map(|session| session.record.id));
+        });
+        let filter = SessionFilter::default();
+        let list = Request::List { filter, limit: 1, reply };
+        mailbox.post(list).expect("its mailbox is almost empty");
+        self.workers[usize::from(worker.0)].worker.turn();
+        for id in ids.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            self.post(worker, Request::End { id, reply: Box::new(drop) });
+        }
+        self.has_work_left = true;
+    }
+
+    /// Stops all workers.
+    pub fn stop(&mut self, out: &mut Outbox) {
+        let counters: Vec<_> =
+            self.workers.iter().map(|worker| Arc::clone(&worker.counters)).collect();
+        for SimWorker { worker, .. } in self.workers.drain(..) {
+            worker.finish();
+        }
+        self.host.take_sent().into_iter().for_each(|packet| out.send(packet));
+        self.stopped = Some(CounterTotals::of(counters.iter().map(|counters| &**counters)));
+    }
+
+    // Invariants.
+
+    /// The counters of all workers.
+    #[must_use]
+    pub fn totals(&self) -> CounterTotals {
+        match &self.stopped {
+            Some(totals) => totals.clone(),
+            None => CounterTotals::of(self.workers.iter().map(|worker| &*worker.counters)),
+        }
+    }
+
+    /// Allocations and reservations of the registry.
+    fn registered(&self) -> (usize, usize) {
+        let mut counts = (0, 0);
+        self.registry.with(&mut |registry| {
+            counts = (registry.allocations() as usize, registry.reservations());
+        });
+        counts
+    }
+
+    /// Checks what must hold after each step.
+    fn audit(&self) -> Result<(), String> {
+        let totals = self.totals();
+        let (received, fates) = (received(&totals), fates(&totals));
+        if fates > received {
+            return Err(format!("{received} packets have {fates} fates"));
+        }
+        let live = totals.value(Series::AllocationsLive) as usize;
+        let (taken, _) = self.registered();
+        if taken < live {
+            return Err(format!("{live} allocations, and {taken} in the quotas"));
+        }
+        let open = self.host.open_sockets();
+        if open < self.listeners + live {
+            // TCP allocations have no UDP socket; none are made in these worlds.
+            return Err(format!("{live} allocations, and {open} sockets"));
+        }
+        Ok(())
+    }
+
+    /// Checks what must hold when all clients are gone.
+    ///
+    /// # Errors
+    /// Something of them is left.
+    pub fn is_clean(&self) -> Result<(), String> {
+        let totals = self.totals();
+        let gauges = [
+            Series::AllocationsLive,
+            Series::StreamsLive,
+            Series::AssociationsLive,
+            Series::PeersLive,
+            Series::FlowsOffloaded,
+        ];
+        for gauge in gauges {
+            // Connections close with their workers, without another look at the gauge.
+            if totals.value(gauge) != 0 && self.stopped.is_none() {
+                return Err(format!("left over: {} of {gauge:?}", totals.value(gauge)));
+            }
+        }
+        let (allocations, reservations) = self.registered();
+        let ports: u32 = self.ports.iter().map(|ports| ports.used()).sum();
+        let listeners = if self.stopped.is_some() { 0 } else { self.listeners };
+        let sockets = self.host.open_sockets() - listeners;
+        if (allocations, reservations, ports, sockets) != (0, 0, 0, 0) {
+            return Err(format!(
+                "left over: {allocations} in the quotas, {reservations} reserved, {ports} ports, {sockets} sockets"
+            ));
+        }
+        let (received, fates) = (received(&totals), fates(&totals));
+        if fates != received && self.stopped.is_none() {
+            return Err(format!("{received} packets have {fates} fates"));
+        }
+        Ok(())
+    }
+}
+
+/// Packets and ICMP errors that the workers received.
+fn received(totals: &CounterTotals) -> u64 {
+    totals.volume(Leg::FromClients).packets
+        + totals.volume(Leg::FromPeers).packets
+        + totals.value(Series::IcmpErrors)
+}
+
+fn fates(totals: &CounterTotals) -> u64 {
+    totals.fates().map(|(_, count)| count).sum()
+}
