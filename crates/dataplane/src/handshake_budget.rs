@@ -206,10 +206,10 @@ mod tests {
         assert!((burst * 3 / 4..=burst * 3 / 4 + 1).contains(&begun), "{begun} of {burst}");
         let finished = steps_over_turns(&mut budget, at(0), Step::Continue);
         assert!((burst / 4 - 1..=burst / 4 + 1).contains(&finished), "{finished} of {burst}");
-        // Nobody else pays for it.
+        // No other customer pays for it.
         budget.begin_turn();
         assert_eq!(budget.admit(at(0), customer(2), Step::Begin), Ok(()));
-        // What it may use afterwards is its share of the time that passes.
+        // Afterwards it may use its share of the time that passes.
         let later = at(10_000);
         let refilled = steps_over_turns(&mut budget, later, Step::Continue);
         let share = (Duration::from_secs(10) / HANDSHAKE_SHARE).as_micros() / STEP.as_micros();

@@ -116,7 +116,7 @@ fn an_answer_goes_to_another_port_and_is_padded() {
     assert_eq!(sent, 40 * (plain as u64 + 1504), "padding is counted");
 }
 
-/// Where a policy names an address that nobody listens at: said, counted, and nothing breaks.
+/// A policy with an address without a listener: logged, counted, and nothing breaks.
 #[test]
 fn an_address_that_nobody_listens_at_sends_nothing() {
     let (world, mut local) = discovering();

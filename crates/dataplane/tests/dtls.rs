@@ -45,7 +45,7 @@ fn data_goes_both_ways_by_channels_and_indications() {
     let sessions = world.all_sessions();
     assert_eq!(sessions[0].five_tuple.transport, Transport::Dtls);
     world.assert_adds_up();
-    // What is too long for a record is dropped, and nothing else is harmed.
+    // A message too long for a record is dropped, and nothing else is harmed.
     other.send(alice.relayed(), &vec![1; 20_000]);
     other.send(alice.relayed(), b"small");
     assert_eq!(alice.hear().1, b"small");
@@ -123,7 +123,7 @@ fn a_client_that_begins_anew_from_the_same_port_is_served_anew() {
     world.assert_adds_up();
 }
 
-/// Somebody who writes another's address on a hello never gets a cookie for it.
+/// A sender with a forged address never gets a cookie for it.
 #[test]
 fn a_hello_without_a_cookie_does_not_touch_an_association() {
     let world = world();
@@ -156,7 +156,7 @@ fn a_hundred_thousand_first_hellos_leave_nothing() {
             assert!(len <= question.len(), "amplified");
             answered += 1;
         }
-        // The receive buffer is not what is tested.
+        // The receive buffer is not under test.
         if number % 64 == 0 {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -190,7 +190,7 @@ fn a_client_with_many_handshakes_that_go_no_further_crowds_out_its_own_alone() {
     let totals = world.totals();
     assert_eq!(totals.value(Series::AssociationsHalfOpen), HALF_OPEN_PER_CUSTOMER as u64 + 1);
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::CrowdedOut)), more as u64);
-    // Who means well is served all the same.
+    // An honest client is served all the same.
     DtlsUser::allocated(world.server);
     drop(sockets);
     world.assert_adds_up();

@@ -25,12 +25,12 @@ const PER_TURN: usize =
     (HANDSHAKE_TIME_PER_TURN.as_micros() / HANDSHAKE_STEP_MIN.as_micros()) as usize;
 
 fn world(limits: ConnectionLimits) -> World {
-    // The receive buffer is not what is tested.
+    // The receive buffer is not under test.
     let net = NetOptions { recv_buffer: 2 << 20, ..NetOptions::default() };
     World::start(Start { dtls: Some(config()), limits, net, ..Start::default() })
 }
 
-/// A world where addresses are nobody's in particular.
+/// A world where addresses are shared by many customers.
 fn unshared() -> World {
     world(ConnectionLimits { total: 0, per_address: 0 })
 }

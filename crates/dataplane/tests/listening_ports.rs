@@ -84,7 +84,7 @@ fn ports_of_the_servers_own_listeners_are_never_drawn() {
     }
 }
 
-/// A listener at another address is in nobody's way.
+/// A listener at another address excludes no port.
 #[test]
 fn a_port_is_free_where_nothing_listens() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! RFC 8016 over sockets: clients whose new 5-tuple is another worker's take their allocation there.
+//! RFC 8016 over sockets: an allocation moves to the worker of its client's new 5-tuple.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;
@@ -123,7 +123,7 @@ impl Drop for Server {
     }
 }
 
-/// What carries a client's messages.
+/// The transport of a client's messages.
 trait Way {
     fn write(&mut self, message: &[u8]);
     fn read(&mut self) -> Vec<u8>;
@@ -415,7 +415,7 @@ fn numbers_at(peer: &UdpSocket, count: u8) -> Vec<u8> {
     numbers.collect()
 }
 
-/// What a client hears by its channel, up to the number `COUNT`.
+/// The numbers that a client receives by its channel, up to `COUNT`.
 fn numbers_by(way: &mut impl Way) -> Vec<u8> {
     let mut numbers = Vec::new();
     while numbers.last() != Some(&COUNT) {
@@ -427,7 +427,7 @@ fn numbers_by(way: &mut impl Way) -> Vec<u8> {
     numbers
 }
 
-/// What has come to a client that hears no more.
+/// Datagrams that reached a client after its move.
 fn numbers_so_far(socket: &mut UdpSocket) -> Vec<u8> {
     socket.set_nonblocking(true).unwrap();
     let mut buffer = [0; 100];

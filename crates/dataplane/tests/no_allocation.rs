@@ -14,7 +14,7 @@ use turn_types::{IpFamily, IpMeta};
 #[global_allocator]
 static ALLOCATOR: lab_net::allocations::Counting = lab_net::allocations::Counting;
 
-/// What the worker's own thread has allocated so far: a reply is called on it, here to a
+/// Allocations of the worker's own thread so far: a reply is called on it, here to a
 /// request that does nothing.
 fn allocations(world: &World) -> u64 {
     // Unlike `channel`, it allocates nothing when something is sent.
@@ -24,7 +24,7 @@ fn allocations(world: &World) -> u64 {
     count.recv_timeout(support::PATIENCE).unwrap()
 }
 
-/// Both ways, by channel and by indication, single datagrams and bursts, and what is dropped.
+/// Both directions, channels and indications, single datagrams and bursts, and drops.
 fn relay(user: &mut TurnUser, peer: &mut End, path: (ChannelNumber, std::net::SocketAddr)) {
     let (channel, relayed) = path;
     let burst = [&[1_u8; 300][..]; 20];

@@ -87,7 +87,7 @@ fn connections_to_different_addresses_of_the_load_balancer_do_not_meet() {
         world.all_sessions().iter().map(|s| s.five_tuple.server.to_string()).collect();
     servers.sort();
     assert_eq!(servers, ["198.51.100.2:3478", "198.51.100.3:3478"]);
-    // Bob has no channel: what he sends by the number of Alice's goes nowhere.
+    // Bob has no channel: his data with Alice's number is dropped.
     bob.write(&framed(channel, b"not hers"));
     alice.write(&framed(channel, b"hers"));
     let said = peer.receive();
@@ -109,7 +109,7 @@ fn a_connection_of_the_same_addresses_replaces_the_one_before() {
     let mut after = StreamUser::connect(world.server);
     after.write(LINE);
     after.allocate();
-    // What the first one still says is not taken for the second one's.
+    // Bytes of the first one are not taken for the second one's.
     assert_eq!(before.read(), None);
     eventually("counted", || world.count(Series::StreamsEnded(StreamEnd::Replaced)) == 1);
     drop(before);

@@ -190,7 +190,7 @@ fn who_reads_nothing_loses_the_oldest_data_and_no_answer() {
     world.assert_adds_up();
 }
 
-/// What a server says before it closes.
+/// Bytes of a server before it closes.
 fn last_words(world: &World, said: &[u8]) -> Vec<u8> {
     let mut alice = StreamUser::connect(world.server);
     alice.write(said);

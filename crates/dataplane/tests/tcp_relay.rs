@@ -345,7 +345,7 @@ fn all_that_was_said_before_the_end_comes_before_it() {
 /// Says all this and ends.
 fn said_by(mut peer: TcpStream, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
-        // Whom nobody hears to the end is interrupted.
+        // A sender without a reader is interrupted.
         let _ = peer.write_all(&bytes);
         let _ = peer.shutdown(Shutdown::Write);
     })
@@ -446,7 +446,7 @@ fn a_connection_whose_bind_is_refused_goes_on() {
     let mut data = Alice::connect(world.server);
     let wrong = data.bind_request(connection ^ 1);
     let right = data.bind_request(connection);
-    // Numbers of other workers are nobody's here.
+    // Numbers of other workers are unknown here.
     let elsewhere = data.bind_request(connection ^ 1 << 31);
     data.socket.write_all(&[&wrong[..], &elsewhere, &right, b"data"].concat()).unwrap();
     let codes = [data.read(), data.read(), data.read()].map(|answer| code_of(&answer));
@@ -490,7 +490,7 @@ fn are_taken(start: Start, door: fn(&World) -> SocketAddr) {
         eventually("all is gone", || home.count(Series::StreamsLive) == 0);
     }
     assert_eq!(there.count(Series::StreamsLive) + here.count(Series::StreamsLive), 0);
-    // What was refused elsewhere stays there, and may go on.
+    // A connection that was refused elsewhere stays there, and may go on.
     let mut lost = Alice::connect(door(&here));
     let refused = lost.bind_request(1 << 22);
     lost.socket.write_all(&refused).unwrap();

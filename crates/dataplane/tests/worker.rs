@@ -1,4 +1,4 @@
-//! What a worker does beside relaying: users, the mailbox, losses, the end.
+//! A worker beside relaying: users, the mailbox, losses, the end.
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod support;

@@ -7,9 +7,7 @@ use super::Dtls;
 use super::records::session_end;
 use crate::context::Context;
 use crate::io::Net;
-use crate::limits::{
-    ASSOCIATION_IDLE_FOR, HANDSHAKE_WITHIN, RESEND_EVERY, SWEEP_ASSOCIATIONS_EVERY,
-};
+use crate::limits::{HANDSHAKE_WITHIN, RESEND_EVERY, SESSION_IDLE_FOR, SWEEP_SESSIONS_EVERY};
 
 impl Dtls {
     /// Returns the time of the next sweep; `None` without sessions.
@@ -33,7 +31,7 @@ impl Dtls {
             }
         }
         if self.idle_sweep_at <= now {
-            self.idle_sweep_at = now + SWEEP_ASSOCIATIONS_EVERY;
+            self.idle_sweep_at = now + SWEEP_SESSIONS_EVERY;
             self.end_idle(cx);
         }
         self.sweep_at = if self.sessions.half_open() > 0 {
@@ -47,7 +45,7 @@ impl Dtls {
     fn end_idle<N: Net>(&mut self, cx: &mut Context<N>) {
         let now = cx.now.instant;
         let silent = self.sessions.iter().filter(|session| {
-            session.established && now.saturating_since(session.last_record) >= ASSOCIATION_IDLE_FOR
+            session.established && now.saturating_since(session.last_record) >= SESSION_IDLE_FOR
         });
         let silent: Vec<_> = silent.map(|session| session.path).collect();
         for path in silent {

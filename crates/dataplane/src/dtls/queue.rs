@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(push(&mut queue, bob, hello(1)), Pushed::Queued);
         let later = NOW + Duration::from_secs(1);
         assert_eq!(queue.push(later, alice, hello(1), b"bytes"), Pushed::Repeated);
-        // Another handshake, and what may differ though it looks the same.
+        // Another handshake, and parts that look the same but differ.
         assert_eq!(push(&mut queue, alice, hello(2)), Pushed::Queued);
         assert_eq!(push(&mut queue, alice, RECORDS), Pushed::Queued);
         assert_eq!(push(&mut queue, alice, RECORDS), Pushed::Queued);
@@ -336,7 +336,7 @@ mod tests {
         dropped.sort_by_key(|other| (other.client.0.ip(), other.client.0.port()));
         let newest = (0..8).flat_map(|customer| [62, 63].map(|port| flooder(customer, port)));
         assert_eq!(dropped, newest.collect::<Vec<_>>());
-        // Those get nothing by coming again.
+        // Repeating gains nothing.
         let again = push(&mut queue, flooder(0, 63), RECORDS);
         assert_eq!(again, Pushed::Dropped(flooder(0, 63), RECORDS));
         assert_eq!(queue.datagrams.len(), HANDSHAKES_WAITING);

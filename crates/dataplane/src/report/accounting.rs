@@ -90,7 +90,7 @@ const _: () = assert!(Sent::ALL.len() <= 1 << KIND_BITS);
 
 impl Tag {
     pub(crate) const fn number(self) -> u32 {
-        // A datagram is shorter than 2^16 bytes, and what is read at once not much longer.
+        // A datagram is shorter than 2^16 bytes, and one read of a pipe not much longer.
         (self.bytes as u32) << KIND_BITS | self.sent as u32
     }
 

@@ -351,7 +351,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes down what is logged: level and fields.
+    /// Records log lines: level and fields.
     struct Lines(Arc<Mutex<Vec<String>>>);
 
     struct Line(String);

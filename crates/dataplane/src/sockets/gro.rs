@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use turn_types::Instant;
 
 use crate::io::UdpIo;
-use crate::limits::{CEASE_AGAIN_AFTER, MERGING_FOR, UNMERGED_MAX, UNMERGED_WITHIN};
+use crate::limits::{COALESCING_FOR, STOP_AGAIN_AFTER, UNCOALESCED_MAX, UNCOALESCED_WITHIN};
 
 /// Coalescing state of one socket.
 #[derive(Debug, Default)]
@@ -56,14 +56,14 @@ impl GroPolicy {
                 if socket.stop_coalescing() {
                     State::Off { since: now, datagrams: 0 }
                 } else {
-                    State::Until(now + CEASE_AGAIN_AFTER)
+                    State::Until(now + STOP_AGAIN_AFTER)
                 }
             }
-            State::Off { since, datagrams: before } if now < since + UNMERGED_WITHIN => {
+            State::Off { since, datagrams: before } if now < since + UNCOALESCED_WITHIN => {
                 let datagrams = before + datagrams;
-                if datagrams > UNMERGED_MAX {
+                if datagrams > UNCOALESCED_MAX {
                     socket.coalesce(true);
-                    State::Until(now + MERGING_FOR)
+                    State::Until(now + COALESCING_FOR)
                 } else {
                     State::Off { since, datagrams }
                 }
@@ -144,11 +144,11 @@ mod tests {
         assert!(asks(2), "no program has a route of it");
         policy.routed(at(0));
         assert!(!asks(2));
-        assert!(!asks(UNMERGED_MAX), "some are left to it");
+        assert!(!asks(UNCOALESCED_MAX), "some are left to it");
         policy.routed(at(0));
         assert!(!asks(2), "one more route is nothing new");
-        assert!(asks(UNMERGED_MAX + 1), "the program takes none");
-        let again = MERGING_FOR.as_secs();
+        assert!(asks(UNCOALESCED_MAX + 1), "the program takes none");
+        let again = COALESCING_FOR.as_secs();
         assert!((1..again).all(|_| asks(2)));
         assert!(!asks(2), "it may take them now");
         policy.unrouted(&relay);
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(RxBatch::new(1).recv(&relay).unwrap(), 1);
         policy.received(at(1), 1, &relay);
         assert_eq!(messages_of_a_burst(&relay, 8), 1, "it asks until it is looked at again");
-        policy.received(at(1) + CEASE_AGAIN_AFTER, 1, &relay);
+        policy.received(at(1) + STOP_AGAIN_AFTER, 1, &relay);
         assert_eq!(messages_of_a_burst(&relay, 8), 8);
     }
 }

@@ -1,5 +1,5 @@
 //! Pipes between a client's and a peer's connection (RFC 6062 §5.4): bytes pass unchanged. Neither side is read
-//! while the other has not taken what was read before, so that at most one read of each is kept, and TCP's windows
+//! while the other has not taken the bytes read before, so that at most one read of each is kept, and TCP's windows
 //! do the rest. The end of one direction is forwarded behind its bytes; the other direction goes on.
 
 use control::{Leg, Series, StreamEnd};

@@ -114,7 +114,7 @@ impl Alice {
         connection_of(&answer)
     }
 
-    /// Waits until a peer has connected: who, and the number.
+    /// Waits until a peer has connected; returns its address and the number.
     pub(crate) fn attempt(&mut self) -> (SocketAddr, u32) {
         let bytes = self.read();
         let message = Message::parse(&bytes).unwrap();

@@ -1,4 +1,4 @@
-//! A TURN client with a DTLS association, and what somebody sends by hand.
+//! A TURN client with a DTLS session, and handmade datagrams.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -19,7 +19,7 @@ pub(crate) fn config() -> DtlsConfig {
     DtlsConfig::new(certificates(), CookieHandler::new(Cookies::new(&[7; 32]))).unwrap()
 }
 
-/// A connected socket, whose datagrams are read one by one.
+/// A connected socket; datagrams are read one by one.
 #[derive(Debug)]
 pub(crate) struct Wire(pub(crate) UdpSocket);
 
@@ -105,7 +105,7 @@ impl DtlsUser {
         self.write(&out);
     }
 
-    /// What the next record has in it; `None` when the server has said that it goes.
+    /// The content of the next record; `None` after the server's close_notify.
     pub(crate) fn read(&mut self) -> Option<Vec<u8>> {
         let mut room = vec![0; 1 << 15];
         let begun = Instant::now();
@@ -167,7 +167,7 @@ pub(crate) fn handshake(socket: UdpSocket) -> SslStream<Wire> {
     SslStream::new(ssl, Wire(socket)).unwrap()
 }
 
-/// Takes what has come for a handshake and sends what is next. Whether it is done.
+/// Continues a handshake; true when it is complete.
 pub(crate) fn go_on(handshake: &mut SslStream<Wire>) -> bool {
     let Err(error) = handshake.connect() else { return true };
     assert_eq!(error.code(), ErrorCode::WANT_READ, "{error}");
@@ -189,7 +189,7 @@ pub(crate) fn socket_at(here: impl Into<IpAddr>, server: SocketAddr) -> UdpSocke
     socket
 }
 
-/// What a socket that waits for `PATIENCE` is told next.
+/// The next datagram of a socket, within `PATIENCE`.
 pub(crate) fn receive(socket: &UdpSocket) -> Vec<u8> {
     let mut room = [0; 2048];
     let begun = Instant::now();

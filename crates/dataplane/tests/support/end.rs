@@ -10,7 +10,7 @@ use turn_types::IpMeta;
 
 use super::PATIENCE;
 
-/// What came in.
+/// A received datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
     pub(crate) from: SocketAddr,
@@ -52,7 +52,7 @@ impl End {
         self.send_burst(to, &[bytes], IpMeta::DEFAULT);
     }
 
-    /// Sends datagrams in one call; those of equal size leave, and cross loopback, as one.
+    /// Sends datagrams in one call; equal sizes leave, and cross loopback, as one message.
     pub(crate) fn send_burst(&mut self, to: SocketAddr, datagrams: &[&[u8]], meta: IpMeta) {
         for bytes in datagrams {
             let part = self.tx.arena_write(bytes).unwrap();
@@ -77,7 +77,7 @@ impl End {
         (0..count).map(|_| self.receive()).collect()
     }
 
-    /// Whether nothing has come so far.
+    /// Returns true if nothing was received so far.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.take();
         self.waiting.is_empty()

@@ -33,7 +33,7 @@ use turn_types::{AllocationId, Secret, WorkerId};
 
 pub(crate) const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 pub(crate) const LOCALHOST_V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
-/// Where IPv4 peers live: another address of this host.
+/// Address of IPv4 peers: another one of this host.
 pub(crate) const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 /// No host has it (RFC 5737), and no packet leaves towards it from a loopback address.
 pub(crate) const NOWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -48,13 +48,13 @@ pub(crate) const PASSWORD: &str = "wonderland";
 /// Addresses are customers.
 pub(crate) const BY_ADDRESS: ConnectionLimits = ConnectionLimits { total: 0, per_address: 1000 };
 
-/// How long anything may take before a test gives up on it.
+/// Longest wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A running worker.
 pub(crate) struct World {
     pub(crate) server: SocketAddr,
-    /// Where else it listens.
+    /// Its further listeners.
     pub(crate) also: Vec<SocketAddr>,
     pub(crate) mailbox: Mailbox,
     pub(crate) directory: Arc<Directory>,
@@ -63,7 +63,7 @@ pub(crate) struct World {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a worker is started with.
+/// Settings of a worker.
 pub(crate) struct Start {
     pub(crate) listen: IpAddr,
     /// Further addresses to listen at, each at a port of its own.
@@ -94,7 +94,7 @@ impl Default for Start {
     }
 }
 
-/// Where clients send to and connect to: a port that the system gives for UDP, and that nothing has for TCP.
+/// A UDP and a TCP listener at one port: the system's choice for UDP, free for TCP.
 fn both_on_a_port(ip: IpAddr, net: &NetOptions, options: &TcpOptions) -> (Listener, TcpListener) {
     for _ in 0..100 {
         let (listener, _) = Listener::bind(SocketAddr::new(ip, 0), net).unwrap();
@@ -186,7 +186,7 @@ impl World {
         self.ask(|done| Request::Apply { policy: Arc::new(policy), done });
     }
 
-    /// What the worker has counted, after all that has arrived at its sockets.
+    /// The worker's counters, after everything that has arrived at its sockets.
     pub(crate) fn totals(&self) -> CounterTotals {
         // More than it carries out in two turns of its loop. So one whole turn lies between the
         // first of them, before which everything had arrived, and the last one.
@@ -233,7 +233,7 @@ impl World {
         assert_eq!(totals.volume(Leg::ToPeers).packets, totals.value(Series::Fate(Fate::ToPeer)));
     }
 
-    /// Stops the worker, unless it was told to, and waits until its thread has ended; what it had counted then.
+    /// Stops the worker, waits for its thread, and returns its last counters.
     pub(crate) fn stop(mut self) -> CounterTotals {
         let _ = self.mailbox.post(Request::Stop);
         self.thread.take().unwrap().join().unwrap();
@@ -255,7 +255,7 @@ impl Drop for World {
 #[derive(Default)]
 pub(crate) struct Directory {
     answer_to: OnceLock<Mailbox>,
-    /// What it was asked.
+    /// Look-ups so far.
     pub(crate) asked: Mutex<Vec<UserQuery>>,
     /// Questions are turned away.
     pub(crate) full: Mutex<bool>,

@@ -1,4 +1,4 @@
-//! TLS for clients that know TCP alone: what they say to a tunnel's end goes to the server in records, and
+//! TLS for clients of TCP: bytes at a tunnel's end go to the server in records, and
 //! the ends of their streams as alerts.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,7 +11,7 @@ use turn_session::{Certificate, Certificates, TlsConfig, tls_config};
 
 use super::LOCALHOST;
 
-/// How long a tunnel in which nothing goes is left alone.
+/// Pause of an idle tunnel.
 const NAP: Duration = Duration::from_millis(1);
 
 /// A certificate that signs itself.
@@ -31,7 +31,7 @@ pub(crate) fn config() -> TlsConfig {
     tls_config(certificates(), None).unwrap()
 }
 
-/// Where clients connect to reach a server over TLS, each by a connection of its own.
+/// An address at which each TCP connection becomes a TLS connection to the server.
 pub(crate) fn tunnel(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
     let here = listener.local_addr().unwrap();
@@ -44,7 +44,7 @@ pub(crate) fn tunnel(server: SocketAddr) -> SocketAddr {
     here
 }
 
-/// A connection to the server whose handshake is done.
+/// A TLS connection to the server.
 fn secured(server: SocketAddr) -> SslStream<TcpStream> {
     let mut context = SslContext::builder(SslMethod::tls_client()).unwrap();
     context.set_verify(SslVerifyMode::NONE);
@@ -93,9 +93,9 @@ fn carry(mut client: &TcpStream, mut server: SslStream<TcpStream>) {
 }
 
 impl Half {
-    /// How much came; a source that fails has ended.
+    /// Number of bytes read; a source that fails has ended.
     fn read(&mut self, read: impl FnOnce() -> io::Result<usize>) -> usize {
-        // What goes no further is not taken.
+        // Bytes that cannot be written are dropped.
         if self.ended || !self.waiting.is_empty() {
             return 0;
         }
@@ -109,7 +109,7 @@ impl Half {
         }
     }
 
-    /// How much went; for a sink that fails nothing waits any more.
+    /// Number of bytes written; a sink that fails drops the rest.
     fn write(&mut self, write: impl FnOnce(&[u8]) -> io::Result<usize>) -> usize {
         if self.waiting.is_empty() {
             return 0;

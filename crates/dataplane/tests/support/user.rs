@@ -57,7 +57,7 @@ impl TurnUser {
         self.server
     }
 
-    /// Asks for an allocation and returns what came of it.
+    /// Requests an allocation and returns the result.
     pub(crate) fn allocate(&mut self, families: Families) -> Event {
         let options = AllocateOptions { families, ..AllocateOptions::default() };
         self.client.allocate(now(), options).unwrap();
