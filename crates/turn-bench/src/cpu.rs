@@ -197,13 +197,14 @@ mod tests {
         let mut meters = Meters::start(&cores([Watch { role: "server".into(), core }])).unwrap();
         std::thread::spawn(move || {
             linux_net::pin_current_thread(core).unwrap();
+            let (wall, cpu) = (linux_net::Clock::instant(), linux_net::thread_cpu_time());
             meters.begin();
-            let begun = linux_net::thread_cpu_time();
-            while (linux_net::thread_cpu_time() - begun).as_millis() < 100 {}
+            while (linux_net::thread_cpu_time() - cpu).as_millis() < 100 {}
             let used = meters.end().cores;
             assert_eq!((used[0].role.as_str(), used[0].core), ("server", core));
-            // Others of this machine can only add to it.
-            assert!(used[0].busy > 0.9, "{used:?}");
+            // Other programs can only add to the 100 ms of this thread. The hypervisor may stop the core meanwhile.
+            let elapsed = linux_net::Clock::instant().saturating_since(wall);
+            assert!(used[0].busy * elapsed.as_secs_f64() > 0.09, "{used:?} in {elapsed:?}");
         })
         .join()
         .unwrap();
