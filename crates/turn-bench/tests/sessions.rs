@@ -103,7 +103,7 @@ fn a_server_without_tls_is_told_at_once() {
     let (mut options, _peer) = options(&server, 2);
     options.transport = Transport::Tls;
     let said = refused(&options);
-    assert!(said.contains("0 of 2") && said.contains("speak this transport"), "{said}");
+    assert!(said.contains("0 of 2") && said.contains("serve this transport"), "{said}");
 }
 
 #[test]
