@@ -7,6 +7,10 @@
 //! Send indication  5-tuple -> allocation -> permission                 -> ToPeer
 //! datagram         relay, peer -> allocation -> permission -> channel? -> ToClient
 //! ```
+//!
+//! The kernel path relays bound channels by the same rules (`xdp-relay/bpf/relay.h`). A rule about relayed data that is
+//! added here has a counterpart there, which passes such packets to the sockets; `xdp-relay/tests/differential.rs`
+//! compares the two.
 
 use stun_wire::{
     AttributeType, CHANNEL_HEADER_LEN, ChannelData, Message, TransactionId, padded_len,

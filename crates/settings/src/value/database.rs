@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Written, written};
 
-/// A database of users, written as a URL or, for SQLite, as a path.
+/// A database of users, written as a URL or, for SQLite, as a path. Another kind is added here, in
+/// `Settings::user_database`, in `turnpike/src/users.rs` and as a file of `user-db`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
     /// An SQLite file: `"sqlite:///srv/users.sqlite"`, or its path.

@@ -1,6 +1,7 @@
 //! The attributes of Allocate (RFC 8656 §7.1, RFC 6062 §4.1, RFC 8016 §3.1), read in one place. An attribute that
 //! is added is read here, and is listed in [`is_understood`](crate::io::request::is_understood) if it is
-//! comprehension-required.
+//! comprehension-required. It goes on by `method/open_relay.rs` to `store/allocation.rs` and, with another version, to
+//! `store/snapshot.rs`; `io/notice.rs` and `admin/src/routes/sessions.rs` show it.
 
 use stun_wire::{AttributeType, Message, value};
 use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};

@@ -123,7 +123,8 @@ turn_types::labels! {
 }
 
 turn_types::labels! {
-    /// Reason of a dropped packet. The label is its name in metrics and logs.
+    /// Reason of a dropped packet. The label is its name in metrics and logs; the counter follows from it. A new reason
+    /// is added here and happens in a simulated world, or is listed with its test in `simulation/tests/elsewhere`.
     DropReason {
         /// The first byte says that it is neither STUN nor ChannelData (RFC 8656 §12).
         NotStun => "not_stun",
