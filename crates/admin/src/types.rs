@@ -17,7 +17,7 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// The realm that users belong to.
     pub realm: String,
-    /// Whether new allocations are refused because the server is about to stop.
+    /// True while new allocations are refused because the server is about to stop.
     pub draining: bool,
     /// Whole seconds until a draining server ends live allocations; absent while it does not drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct Status {
     /// Clients over DTLS.
     #[serde(default)]
     pub associations: Associations,
-    /// Whether DTLS is served, at all listeners, once there is a certificate.
+    /// True if DTLS is served, at all listeners, once there is a certificate.
     #[serde(default)]
     pub dtls: bool,
     /// Confinement of the process.
@@ -88,7 +88,7 @@ pub struct Confinement {
 /// A layer of the confinement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfinementLayer {
-    /// Whether it is in force.
+    /// True if it is in force.
     pub on: bool,
     /// Why it is not, or not as a whole; empty where there is nothing to explain.
     pub why: String,
@@ -262,7 +262,7 @@ pub struct Bucket {
 pub struct Sessions {
     /// At most as many as asked for.
     pub sessions: Vec<Session>,
-    /// Whether there are more.
+    /// True if there are more.
     pub more: bool,
 }
 

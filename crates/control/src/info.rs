@@ -20,15 +20,15 @@ pub struct ServerInfo {
     pub relay_ports: (u16, u16),
     /// Worker threads.
     pub workers: usize,
-    /// Whether datagrams arrive merged (`UDP_GRO`).
+    /// True if the kernel coalesces received datagrams (`UDP_GRO`).
     pub gro: bool,
-    /// Whether equal datagrams are sent as one (`UDP_SEGMENT`).
+    /// True if the kernel segments batches of equal datagrams (`UDP_SEGMENT`).
     pub gso: bool,
     /// The kernel path, as it was started.
     pub offload: OffloadInfo,
     /// More listeners, for TLS only.
     pub tls_listeners: Vec<SocketAddr>,
-    /// Whether DTLS is served, at all listeners, once there is a certificate.
+    /// True if DTLS is served, at all listeners, once there is a certificate.
     pub dtls: bool,
     /// The certificates in force.
     pub certificates: Vec<CertificateInfo>,
@@ -50,7 +50,7 @@ pub struct ConfinementInfo {
 /// A layer of the confinement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfinementLayer {
-    /// Whether it is in force.
+    /// True if it is in force.
     pub on: bool,
     /// Why it is not, or not as a whole; empty where there is nothing to explain.
     pub why: String,

@@ -34,7 +34,7 @@ pub enum Request {
     End {
         /// Which.
         id: AllocationId,
-        /// Whether there was one.
+        /// True if there was one.
         reply: Reply<bool>,
     },
     /// Refuse new allocations (true), or take them again (false).

@@ -42,9 +42,9 @@ pub(crate) fn amounts(text: &str) -> Amounts {
 /// A feature, as `ethtool -k` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Feature {
-    /// Whether it is on.
+    /// True if it is on.
     pub(crate) on: bool,
-    /// Whether it cannot be changed.
+    /// True if it cannot be changed.
     pub(crate) fixed: bool,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Interface {
     pub(crate) name: String,
     /// Reason for the lack of a card, where there is none.
     pub(crate) no_card: Option<&'static str>,
-    /// Whether it is the loopback.
+    /// True for the loopback interface.
     pub(crate) loopback: bool,
     /// Its receive queues: `rx-0` and so on.
     pub(crate) rx_queues: Vec<String>,

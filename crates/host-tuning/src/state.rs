@@ -43,7 +43,7 @@ pub struct Record {
 #[serde(deny_unknown_fields)]
 struct Contents {
     version: u32,
-    /// Whether a file of ours sets the sysctls at every start.
+    /// True if a file of ours sets the sysctls at every start.
     persisted: bool,
     records: Vec<Record>,
 }

@@ -54,7 +54,7 @@ pub struct UringUdp {
     memory: ManuallyDrop<Memory>,
     /// Requests in `ring` whose last completion is still to come.
     pending: usize,
-    /// Whether one of them is the receive.
+    /// True if one of them is the receive.
     armed: bool,
     stats: UringStats,
     /// Keeps the socket open.

@@ -67,7 +67,7 @@ impl Settings {
     /// values.
     ///
     /// # Errors
-    /// When the values of both do not go together.
+    /// The values of both do not go together.
     pub fn reloaded(&self, new: &Self) -> Result<Self, SettingsErrors> {
         let mut merged = new.clone();
         merged.file.keep_restart_keys(&self.file);

@@ -21,7 +21,7 @@ pub struct Paths {
 /// Reads the paths alone, whatever else is wrong.
 ///
 /// # Errors
-/// When the file cannot be read or is not TOML, or one of their own keys is wrong.
+/// The file cannot be read or is not TOML, or one of their own keys is wrong.
 pub fn paths(path: Option<&Path>, environment: &Environment) -> Result<Paths, SettingsErrors> {
     let mut errors = Errors::default();
     let (file, document) = read(path, environment, &mut errors);

@@ -28,7 +28,7 @@ impl Settings {
     /// and loopback only on a host that has nothing else.
     ///
     /// # Errors
-    /// When `"auto"` finds no address, or none of a family that has a public address configured.
+    /// `"auto"` finds no address, or none of a family that has a public address configured.
     pub fn relay_addresses(
         &self,
         host_addresses: &[IpAddr],

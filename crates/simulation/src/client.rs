@@ -19,7 +19,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Longest silence: past the ends of connections, permissions and allocations.
 const SILENCE_MAX: Duration = Duration::from_secs(900);
 
-/// How long a connection may take to be established, or a handshake to be complete.
+/// Time for a connection to be established, or for a handshake to be complete.
 const CONNECT_TIME: Duration = Duration::from_secs(8);
 
 /// Everything a client begins with.

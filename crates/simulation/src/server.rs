@@ -133,7 +133,7 @@ impl ServerHost {
     /// Starts a server.
     ///
     /// # Panics
-    /// When a listener's address is in use.
+    /// A listener's address is in use.
     #[must_use]
     pub fn new(plan: ServerPlan, users: Users, tcp: TcpNet, mut rng: Rng) -> Self {
         let host = SimHost::new(rng.fork(), tcp.clone());

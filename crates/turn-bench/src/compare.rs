@@ -85,7 +85,7 @@ pub struct CompareArgs {
     /// [default: frames where this kernel and these privileges allow them]
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
-    /// Where frames are sent, receive frames, or sockets, to which coalesced packets of the server (GSO)
+    /// Receiver where frames are sent: frames, or sockets, to which coalesced packets of the server (GSO)
     /// cross whole, as to a card that segments them. Sockets limit the rate, and all cells have to be of
     /// one direction, c2p or p2c
     #[arg(long, value_enum, default_value = "frames")]

@@ -101,7 +101,7 @@ impl fmt::Debug for LogLevel {
 /// Starts logging for the whole process.
 ///
 /// # Errors
-/// When it was started before.
+/// A logger was started before.
 pub(crate) fn start(format: LogFormat, level: LevelFilter) -> anyhow::Result<LogLevel> {
     let (filter, handle) = reload::Layer::new(level);
     let (writer, guard) = NonBlockingBuilder::default()

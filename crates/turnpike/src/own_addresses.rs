@@ -23,7 +23,7 @@ pub(crate) struct OwnAddresses {
     known: Vec<Prefix>,
     /// The last reading was whole.
     is_whole: bool,
-    /// Whether the rules in force refuse all known addresses.
+    /// True if the rules in force refuse all known addresses.
     is_in_force: bool,
     complained: Option<Instant>,
 }

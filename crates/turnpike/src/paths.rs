@@ -29,7 +29,7 @@ pub(crate) struct ProcessEnvironment<'a> {
     pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
     /// Returns whether there is such a file or directory.
     pub(crate) exists: &'a dyn Fn(&Path) -> bool,
-    /// Whether the process runs as root.
+    /// True if the process runs as root.
     pub(crate) root: bool,
 }
 

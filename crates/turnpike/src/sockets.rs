@@ -23,7 +23,7 @@ pub(crate) struct Bound {
     pub(crate) addresses: Vec<SocketAddr>,
     /// More listeners, for TLS only.
     pub(crate) tls: Vec<SocketAddr>,
-    /// Whether the kernel merges datagrams on receive.
+    /// True if the kernel coalesces received datagrams.
     pub(crate) gro: bool,
     /// Warnings for the operator.
     pub(crate) warnings: Vec<String>,

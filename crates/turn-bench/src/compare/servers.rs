@@ -203,7 +203,7 @@ pub(crate) struct Prepared {
     pub(crate) configuration: Option<String>,
     /// Version, as the program prints it.
     pub(crate) version: String,
-    /// Whether it has the shared secret; otherwise it has the user and the password.
+    /// True if it has the shared secret; otherwise it has the user and the password.
     pub(crate) knows_secret: bool,
 }
 

@@ -130,7 +130,7 @@ fn limited(steps: &[&RawStep], server: usize) -> u32 {
     u32::try_from(limited.count()).unwrap_or(u32::MAX)
 }
 
-/// Whether the server had time left although nothing shows another limit: over streams a slow receiver
+/// Returns true if the server had time left although nothing shows another limit: over streams a slow receiver
 /// holds the server back, and clients that wait for answers request no more than they can.
 fn has_time(step: &RawStep) -> bool {
     let waits = step.outcome.find_max().is_some_and(|found| found.confirmed.transport.is_stream())

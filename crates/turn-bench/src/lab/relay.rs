@@ -56,7 +56,7 @@ pub(super) enum Strategy {
 }
 
 impl Strategy {
-    /// Whether this kernel can run it; otherwise the reason.
+    /// Checks that this kernel can run it; otherwise the reason.
     pub(super) fn available(self) -> Result<(), String> {
         match self {
             Self::Lock | Self::PerThread | Self::Batched => Ok(()),

@@ -113,7 +113,7 @@ pub struct ComparedCell {
 }
 
 impl ComparedCell {
-    /// Whether a server's value is a lower bound, because the load tool was the limit.
+    /// True if a server's value is a lower bound, because the load tool was the limit.
     #[must_use]
     pub fn is_bound(&self, measure: &Measure, server: usize) -> bool {
         measure.better == Better::Higher

@@ -14,7 +14,7 @@ pub struct Footprint {
     pub transport: Transport,
     /// Allocations opened between `before` and `after`.
     pub allocations: u32,
-    /// Whether each has a channel and a permission.
+    /// True if each has a channel and a permission.
     pub channels: bool,
     /// With the first few allocations, so that one-time costs are included.
     pub before: ProcessMemory,

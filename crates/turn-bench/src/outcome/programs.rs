@@ -30,7 +30,7 @@ pub struct ProgramRow {
     pub families: String,
     /// Flows that the kernel relays. Each packet is of the next of them.
     pub flows: u32,
-    /// Whether they have a limit of bandwidth, which was never reached.
+    /// True if they have a limit of bandwidth, which was never reached.
     pub limited: bool,
     /// Packets of a test run.
     pub packets: u32,

@@ -108,7 +108,7 @@ fn start(options: &SessionOptions, endpoint: &Endpoint, want: Want, number: u32)
     Ok(link)
 }
 
-/// Whether an event makes a client ready.
+/// Returns true if an event makes a client ready.
 fn judge(event: PoolEvent, want: Want) -> Result<bool, SessionError> {
     let event = match event {
         PoolEvent::Unreachable(error) => return Err(SessionError::Unreachable(error)),

@@ -19,7 +19,7 @@ use super::Network;
 use crate::compare::host::Host;
 use crate::traffic::Backend;
 
-/// How long an end waits for more after it took what was there, in nanoseconds, where packets are
+/// Wait of an end for further packets after it took all that had arrived, in nanoseconds, where packets are
 /// sent one by one: 20 000 interrupts per second, to which drivers of common cards limit themselves.
 /// Packets that might be followed by others to be merged with wait that long too.
 const MODERATION_NS: u32 = 50_000;

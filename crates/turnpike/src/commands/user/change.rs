@@ -23,7 +23,7 @@ struct Added {
     /// Only when it was generated.
     #[serde(skip_serializing_if = "Option::is_none")]
     password: Option<String>,
-    /// Whether an existing user has new keys now.
+    /// True if an existing user has new keys now.
     replaced: bool,
 }
 
