@@ -90,7 +90,7 @@ impl<N: Net> Context<N> {
         is_by_customer: bool,
     ) -> Result<Work, NoTime> {
         let step = if is_by_customer { step } else { Step::Unshared };
-        self.handshakes.begin(self.now.instant, client, step, self.net.cpu_time())
+        self.handshakes.begin(self.now.instant, client, step, || self.net.cpu_time())
     }
 
     /// Ends handshake work and charges its customer.
@@ -148,7 +148,7 @@ impl<N: Net> Output<'_, N> {
             unreachable!("the server names sockets that clients came by");
         };
         let flow = listener.flow_back(path);
-        self.egress.datagram(flow, bytes, sent, (self.rx, self.sockets));
+        self.egress.datagram(flow, &[bytes], sent, (self.rx, self.sockets));
     }
 
     /// Carries out the verdict on a peer's `data` that is not sent from the receive batch: for a client with a
@@ -167,7 +167,7 @@ impl<N: Net> Output<'_, N> {
                 };
                 let flow = listener.flow(socket, client, from, meta);
                 let ways = (self.rx, self.sockets);
-                self.egress.datagram(flow, &pieces.concat(), Sent::ToClient, ways);
+                self.egress.datagram(flow, &pieces, Sent::ToClient, ways);
             }
             Verdict::Drop(reason) => self.egress.dropped(reason),
             Verdict::Reply { .. }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use control::{Fate, Series, WorkerCounters};
-use linux_net::{ArenaFull, Flow, Part, RxBatch, SendError, SendStats, TxBatch, Warning};
+use linux_net::{Flow, Part, RxBatch, SendError, SendStats, TxBatch, Warning};
 use turn_proto::limits::PADDING_MAX;
 use turn_proto::{DropReason, HEADER_MAX, HeaderBuffer, REPLY_MAX, ReplyBuffer, Verdict};
 use turn_session::dtls::OVERHEAD_MAX;
@@ -118,7 +118,7 @@ impl Egress {
         let socket = Token::Relay(relay).send_socket();
         let flow = Flow { socket, to: peer.0, from: None, meta };
         let payload = &packet[usize::from(start)..usize::from(start) + usize::from(len)];
-        self.datagram(flow, payload, Sent::ToPeer, (rx, sockets));
+        self.datagram(flow, &[payload], Sent::ToPeer, (rx, sockets));
         None
     }
 
@@ -174,22 +174,29 @@ impl Egress {
         self.tx.take_warnings()
     }
 
-    /// Sends a copy of `bytes` as a datagram.
+    /// Sends a copy of pieces, one behind the other, as a datagram.
     pub(crate) fn datagram<N: Net>(
         &mut self,
         flow: Flow,
-        bytes: &[u8],
+        pieces: &[&[u8]],
         sent: Sent,
         (rx, sockets): (&RxBatch, &Sockets<N>),
     ) {
-        if self.tx.len() >= DATAGRAMS_PER_FLUSH || self.tx.arena_space(bytes.len()).is_err() {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        if self.tx.len() >= DATAGRAMS_PER_FLUSH || self.tx.arena_space(len).is_err() {
             self.flush(rx, sockets);
         }
-        match self.tx.arena_write(bytes) {
-            Ok(part) => self.push(flow, &[part], sent),
+        let Ok(mut space) = self.tx.arena_space(len) else {
             // Room was made for it, so not reached; counted all the same.
-            Err(ArenaFull) => self.unsent(sent, DropReason::SendBufferFull),
+            return self.unsent(sent, DropReason::SendBufferFull);
+        };
+        for piece in pieces {
+            let (front, rest) = space.split_at_mut(piece.len());
+            front.copy_from_slice(piece);
+            space = rest;
         }
+        let part = self.tx.arena_commit(len);
+        self.push(flow, &[part], sent);
     }
 
     /// Counts a message on a connection that was written whole.

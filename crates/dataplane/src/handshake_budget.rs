@@ -69,7 +69,8 @@ impl HandshakeBudget {
         self.spent = Duration::ZERO;
     }
 
-    /// Begins work for a client at the thread's processor time `cpu`; [`done`](Self::done) ends it.
+    /// Begins work for a client; [`done`](Self::done) ends it. `cpu` reads the thread's processor time, a system call, if
+    /// the work is admitted.
     ///
     /// # Errors
     /// The budget that is used up.
@@ -78,11 +79,11 @@ impl HandshakeBudget {
         now: Instant,
         client: IpAddr,
         step: Step,
-        cpu: Duration,
+        cpu: impl FnOnce() -> Duration,
     ) -> Result<Work, NoTime> {
         let customer = Prefix::customer(client);
         self.admit(now, customer, step)?;
-        Ok(Work { customer, begun: cpu })
+        Ok(Work { customer, begun: cpu() })
     }
 
     /// Ends work and charges its customer for the time since its beginning.
@@ -251,7 +252,7 @@ mod tests {
         let [one, two] = ["2001:db8::1", "2001:db8::2"].map(|ip| ip.parse::<IpAddr>().unwrap());
         assert_eq!(Prefix::customer(one), Prefix::customer(two));
         let mut budget = budget();
-        let work = budget.begin(at(0), one, Step::Begin, STEP).unwrap();
+        let work = budget.begin(at(0), one, Step::Begin, || STEP).unwrap();
         budget.done(at(0), work, STEP);
         assert!(budget.spent >= HANDSHAKE_STEP_MIN);
     }

@@ -281,8 +281,7 @@ impl<N: Net> Worker<N> {
     /// Serves the ring of the kernel path. epoll reports the rest again.
     fn serve_ring(&mut self) {
         for _ in 0..RING_ROUNDS_PER_TURN {
-            let more = self.receive_from_ring();
-            if !more {
+            if !self.receive_from_ring() {
                 break;
             }
             self.send_gathered();
@@ -291,7 +290,7 @@ impl<N: Net> Worker<N> {
 
     fn receive_from_ring(&mut self) -> bool {
         let Self { cx, streams, dtls, offload, .. } = self;
-        let more = offload.receive(cx, &mut Clients { streams, dtls });
+        let Some(more) = offload.receive(cx, &mut Clients { streams, dtls }) else { return false };
         self.settle();
         more
     }

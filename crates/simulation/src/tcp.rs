@@ -2,7 +2,7 @@
 //! a loss of the network would show as a longer delay.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -36,7 +36,7 @@ struct Network {
     listening: BTreeMap<SocketAddr, Vec<Weak<RefCell<Backlog>>>>,
     next_port: u16,
     /// Times at which something becomes visible at an end.
-    events: BTreeMap<Instant, u32>,
+    events: BTreeSet<Instant>,
 }
 
 /// Connections that wait at one listening socket.
@@ -90,7 +90,7 @@ impl TcpNet {
             rng,
             listening: BTreeMap::new(),
             next_port: 20_000,
-            events: BTreeMap::new(),
+            events: BTreeSet::new(),
         })))
     }
 
@@ -109,13 +109,13 @@ impl TcpNet {
         let mut network = self.0.borrow_mut();
         let now = network.now;
         network.events = network.events.split_off(&(now + Duration::from_nanos(1)));
-        network.events.keys().next().copied()
+        network.events.first().copied()
     }
 
     fn arrival(&self, after: Instant) -> Instant {
         let mut network = self.0.borrow_mut();
         let at = (network.now + DELAY + network.rng.duration_below(JITTER)).max(after);
-        network.events.insert(at, 0);
+        network.events.insert(at);
         at
     }
 

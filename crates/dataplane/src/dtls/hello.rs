@@ -26,8 +26,20 @@ impl Dtls {
         cx: &mut Context<N>,
         hello: &ClientHello,
     ) -> Option<SocketId> {
+        // Taken out for the call: copying it costs as much as a part of the cookie.
+        let config = self.settings.config.take()?;
+        let session = self.answer_hello(cx, &config, hello);
+        self.settings.config = Some(config);
+        session
+    }
+
+    fn answer_hello<N: Net>(
+        &mut self,
+        cx: &mut Context<N>,
+        config: &DtlsConfig,
+        hello: &ClientHello,
+    ) -> Option<SocketId> {
         let known = hello.known;
-        let config = self.settings.config.clone()?;
         if !config.can_serve() {
             cx.egress.dropped(DropReason::NotStun);
             return known;
@@ -40,7 +52,7 @@ impl Dtls {
         match config.front().take(datagram, ends, since, &mut answer) {
             HelloOutcome::Verified(verified) => {
                 let (random, cookie) = (*verified.random(), CookieMark::of(verified.cookie()));
-                self.take_verified(cx, &config, hello, (random, cookie))
+                self.take_verified(cx, config, hello, (random, cookie))
             }
             HelloOutcome::Answer(len, answered) => {
                 let answered = match answered {
@@ -51,7 +63,7 @@ impl Dtls {
                 cx.observer.count(Series::Fate(Fate::Dtls), 1);
                 if let Some(listener) = cx.sockets.listener(hello.path.socket) {
                     let (flow, ways) = (listener.flow_back(&hello.path), (&cx.rx, &cx.sockets));
-                    cx.egress.datagram(flow, &answer[..len], Sent::Dtls, ways);
+                    cx.egress.datagram(flow, &[&answer[..len]], Sent::Dtls, ways);
                 }
                 known
             }

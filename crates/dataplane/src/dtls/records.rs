@@ -148,7 +148,7 @@ impl Dtls {
         let Some((session, exchange)) = self.sessions.with_exchange(id) else { return };
         if let Some(flow) = session.flow(&cx.sockets, IpMeta::DEFAULT) {
             for datagram in exchange.datagrams() {
-                cx.egress.datagram(flow, datagram, Sent::Dtls, (&cx.rx, &cx.sockets));
+                cx.egress.datagram(flow, &[datagram], Sent::Dtls, (&cx.rx, &cx.sockets));
             }
         }
         exchange.clear();
@@ -173,7 +173,7 @@ impl Dtls {
                 egress.unsent(sent, DropReason::TooLong);
             }
             for record in exchange.datagrams() {
-                egress.datagram(flow, record, sent, (rx, sockets));
+                egress.datagram(flow, &[record], sent, (rx, sockets));
             }
             exchange.clear();
         } else {

@@ -10,15 +10,15 @@ use crate::io::{Net, RouteTable as _};
 use crate::limits::{RING_BYTES_PER_ROUND, RING_DATAGRAMS_PER_ROUND};
 
 impl<N: Net> Offload<N> {
-    /// Serves one round of datagrams. Returns true if more may wait.
+    /// Serves one round of datagrams. Returns true if more may wait; `None`: there were none.
     pub(crate) fn receive(
         &mut self,
         cx: &mut Context<N>,
         clients: &mut impl Connections<N>,
-    ) -> bool {
+    ) -> Option<bool> {
         let Context { server, egress, rx, sockets, observer, now, .. } = cx;
         let Self { routes, ring_flows, withdrawn, .. } = self;
-        let Some(ring) = routes.as_mut().and_then(|routes| routes.ring()) else { return false };
+        let ring = routes.as_mut().and_then(|routes| routes.ring())?;
         let (mut datagrams, mut bytes) = (0, 0);
         let mut is_full = false;
         while !is_full && let Some(datagram) = ring.next() {
@@ -47,8 +47,11 @@ impl<N: Net> Offload<N> {
                 ring_flows.remove(&cookie);
             }
         }
+        if datagrams == 0 {
+            return None;
+        }
         observer.count(Series::Offloaded(Leg::FromPeers), datagrams);
         observer.count(Series::OffloadedBytes(Leg::FromPeers), bytes);
-        is_full
+        Some(is_full)
     }
 }

@@ -51,11 +51,14 @@ pub(crate) fn receive_from_clients<N: Net>(
             let reply = egress.reply_buffer();
             let verdict = server.handle_client(*now, &path, message.meta, packet, reply);
             let datagram = Datagram { message: index, start, len: packet.len() };
+            if verdict == Verdict::Drop(DropReason::NotStun)
+                && let Some(dtls) = dtls.as_deref_mut()
+                && is_dtls(packet)
+            {
+                dtls.push(DtlsDatagram { listener: id, datagram });
+                continue;
+            }
             match verdict {
-                Verdict::Drop(DropReason::NotStun) if is_dtls(packet) && dtls.is_some() => {
-                    let deferred = DtlsDatagram { listener: id, datagram };
-                    dtls.iter_mut().for_each(|dtls| dtls.push(deferred));
-                }
                 Verdict::Reply { len, error } => egress.reply(back, Reply::new(len, error)),
                 Verdict::ReplyFrom { len, padding, from, to_port } => {
                     let to = ClientAddr((back.to.ip(), to_port).into());

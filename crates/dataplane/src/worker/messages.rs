@@ -32,10 +32,8 @@ impl<N: Net> Worker<N> {
                 let answer = self.cx.server.answer_worker(self.cx.now, *question);
                 self.settle();
                 // If it is lost the other worker asks again, and gets the same answer.
-                let message = WorkerMessage::Answer(Box::new(answer));
-                let WorkerMessage::Answer(answer) = &message else { return };
                 let asker = answer.asker();
-                drop(self.send_message(asker, message));
+                drop(self.send_message(asker, WorkerMessage::Answer(Box::new(answer))));
             }
             WorkerMessage::Answer(answer) => self.hand_in(Event::WorkerAnswered(answer)),
             WorkerMessage::Fetch(fetch) => self.move_allocation(fetch),

@@ -22,7 +22,7 @@ pub struct WorkerEndpoint<N: Net = Kernel> {
 }
 
 impl<N: Net> WorkerEndpoint<N> {
-    /// Makes the queues of one worker, which `wake` ends the waiting of.
+    /// Makes the queues of one worker; `wake` is called for each new entry.
     #[must_use]
     pub fn new(net: N, wake: Arc<dyn Wake>) -> (Mailbox, Self) {
         let (mailbox, inbox) = control::mailbox(MAILBOX_CAPACITY, Arc::clone(&wake));
