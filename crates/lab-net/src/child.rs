@@ -1,10 +1,11 @@
 //! Child processes on given cores that end with their parent.
 
 use std::io;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, parent_id};
 use std::process::Command;
 
-use crate::check;
+use rustix::process::{Signal, set_parent_process_death_signal};
+
 use crate::scheduling::CoreSet;
 
 /// Restricts a command's process to `cores`, and has the kernel kill it when the thread that starts it
@@ -17,14 +18,10 @@ pub fn tie_to_parent(command: &mut Command, cores: &[usize]) -> io::Result<()> {
     let set = CoreSet::of(cores)?;
     let parent = std::process::id();
     let prepare = move || {
-        set.apply(0)?;
-        let signal = libc::SIGKILL as libc::c_ulong;
-        // SAFETY: no memory is passed.
-        check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal, 0, 0, 0) })?;
-        // SAFETY: no memory is passed, and the call cannot fail.
-        let now = unsafe { libc::getppid() };
-        // The parent may have ended before it was said that this matters.
-        if now.cast_unsigned() == parent { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+        set.apply(None)?;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have ended before the signal was set.
+        if parent_id() == parent { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     };
     // SAFETY: between fork and exec the closure makes system calls alone: it allocates nothing,
     // takes no lock and touches no memory but its own copies.
@@ -43,7 +40,7 @@ mod tests {
     }
 
     fn in_thread(set: CoreSet) -> bool {
-        std::thread::spawn(move || set.apply(0).is_ok()).join().unwrap()
+        std::thread::spawn(move || set.apply(None).is_ok()).join().unwrap()
     }
 
     #[test]

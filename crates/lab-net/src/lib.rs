@@ -17,7 +17,7 @@ use std::io;
 
 pub use child::tie_to_parent;
 pub use namespace::{enter_network_namespace, new_network_namespace};
-pub use raw::{PAYLOAD_MAX, RawUdpSocket, ReceivedHeader};
+pub use raw::{RawUdpSocket, ReceivedHeader};
 pub use scheduling::{pin_thread, process_cpu_time, run_first, run_when_idle};
 pub use uring::{UringStats, UringUdp};
 

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::check;
 
@@ -31,8 +33,7 @@ pub fn new_network_namespace() -> io::Result<File> {
 /// `PermissionDenied` without `CAP_SYS_ADMIN`; `InvalidInput` for a file that is no network
 /// namespace.
 pub fn enter_network_namespace(namespace: impl AsFd) -> io::Result<()> {
-    // SAFETY: takes no pointers, and the borrow keeps the descriptor open during the call.
-    check(unsafe { libc::setns(namespace.as_fd().as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+    Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 const FRAME_MAX: usize = 1500;
 
 /// The largest payload of [`RawUdpSocket::send`], in bytes.
-pub const PAYLOAD_MAX: usize = FRAME_MAX - Ipv4Header::MIN_LEN - UdpHeader::LEN;
+const PAYLOAD_MAX: usize = FRAME_MAX - Ipv4Header::MIN_LEN - UdpHeader::LEN;
 
 /// Receive buffer in bytes: answers come in bursts.
 const RECEIVE_BUFFER: usize = 8 << 20;
@@ -54,7 +54,7 @@ impl RawUdpSocket {
     /// Sends a datagram with the source `from`.
     ///
     /// # Errors
-    /// `InvalidInput` beyond [`PAYLOAD_MAX`]; otherwise what the kernel refused. None is fatal.
+    /// `InvalidInput` beyond 1472 bytes; otherwise what the kernel refused. None is fatal.
     pub fn send(&self, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> io::Result<()> {
         let packet = packet(from, to, payload)?;
         self.0.send_to(&packet, &to.into()).map(drop)

@@ -1,12 +1,12 @@
 //! Cores, priorities and CPU time of threads.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use crate::check;
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 
-const SET_BYTES: usize = size_of::<libc::cpu_set_t>();
+use crate::check;
 
 /// Restricts another thread, of any process or of the kernel, to one core.
 ///
@@ -14,32 +14,29 @@ const SET_BYTES: usize = size_of::<libc::cpu_set_t>();
 /// `InvalidInput` for a core that does not exist or is not allowed; `PermissionDenied` for a thread
 /// of another user; ESRCH when there is no such thread.
 pub fn pin_thread(thread: u32, core: usize) -> io::Result<()> {
-    let thread = libc::pid_t::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
-    CoreSet::of(&[core])?.apply(thread)
+    let thread = i32::try_from(thread).ok().and_then(Pid::from_raw);
+    CoreSet::of(&[core])?.apply(Some(thread.ok_or(io::ErrorKind::InvalidInput)?))
 }
 
 /// A set of cores.
 #[derive(Clone, Copy)]
-pub(crate) struct CoreSet(libc::cpu_set_t);
+pub(crate) struct CoreSet(CpuSet);
 
 impl CoreSet {
     pub(crate) fn of(cores: &[usize]) -> io::Result<Self> {
-        // SAFETY: the set is an array of integers, for which zero is a value: no core.
-        let mut set: libc::cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut set = CpuSet::new();
         for &core in cores {
-            if core >= SET_BYTES * 8 {
+            if core >= CpuSet::MAX_CPU {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
-            // SAFETY: `core` is below the number of bits of the set.
-            unsafe { libc::CPU_SET(core, &mut set) };
+            set.set(core);
         }
         Ok(Self(set))
     }
 
-    /// Restricts a thread to the set; 0 is the calling one.
-    pub(crate) fn apply(&self, thread: libc::pid_t) -> io::Result<()> {
-        // SAFETY: the set lives until the call returns and is as long as said.
-        check(unsafe { libc::sched_setaffinity(thread, SET_BYTES, &raw const self.0) }).map(drop)
+    /// Restricts a thread to the set; `None` is the calling one.
+    pub(crate) fn apply(&self, thread: Option<Pid>) -> io::Result<()> {
+        Ok(sched_setaffinity(thread, &self.0)?)
     }
 }
 
@@ -71,8 +68,8 @@ pub fn process_cpu_time(process: u32) -> io::Result<Duration> {
 /// # Errors
 /// Only where a sandbox forbids the calls.
 pub fn run_when_idle() -> io::Result<()> {
-    // SAFETY: no memory is passed. 0 is the caller: Linux has a nice value for each thread.
-    check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) })?;
+    // Linux has a nice value for each thread.
+    setpriority_process(None, 19)?;
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: `parameters` lives until the call returns. 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) }).map(drop)

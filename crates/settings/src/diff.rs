@@ -1,5 +1,7 @@
 //! Differences between two configurations, key by key, and the one that a reload puts in force.
 
+use std::path::{Path, PathBuf};
+
 use serde_json::{Value, json};
 
 use crate::check::ports::check_in_force;
@@ -41,7 +43,7 @@ impl Diff {
 #[must_use]
 pub fn diff(old: &Settings, new: &Settings) -> Diff {
     let mut diff = Diff::default();
-    let [before, after] = [old, new].map(|settings| json!(settings.file));
+    let [before, after] = [old, new].map(values);
     for key in keys() {
         let same = match key.path.as_str() {
             "auth.secrets" => old.secrets == new.secrets,
@@ -77,6 +79,15 @@ impl Settings {
         check_in_force(&merged, &mut errors);
         errors.or(merged)
     }
+}
+
+/// The values of a configuration. Paths of the command line need not be UTF-8, which JSON has to be.
+fn values(settings: &Settings) -> Value {
+    let lossy = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
+    let mut file = settings.file.clone();
+    file.data.directory = lossy(&file.data.directory);
+    file.control.socket = file.control.socket.as_deref().map(lossy);
+    json!(file)
 }
 
 /// The value of a key as in a file; of secrets the names, wherever they come from.

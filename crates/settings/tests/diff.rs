@@ -290,3 +290,14 @@ fn every_live_key_reaches_the_rules_of_the_server_both_ways() {
         }
     }
 }
+
+#[test]
+fn directories_of_the_command_line_need_not_be_utf_8() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let mut settings = good("");
+    settings.set_data_directory(OsStr::from_bytes(b"/srv/\xff").into());
+    assert!(diff(&settings, &settings.clone()).is_empty());
+    assert_eq!(diff(&good(""), &settings).needs_restart.len(), 1);
+}

@@ -272,6 +272,13 @@ fn a_variable_mends_what_is_wrong_in_the_file() {
 }
 
 #[test]
+fn an_unknown_part_of_a_relay_address_is_an_error_in_a_variable_too() {
+    let value = "[{ local = '10.0.0.5', publik = '203.0.113.7' }]";
+    let error = with(&[("TURNPIKE_RELAY__ADDRESSES", value)]).unwrap_err();
+    assert!(error.contains("\"publik\" is not a part of a relay address"), "{error}");
+}
+
+#[test]
 fn variables_of_every_kind() {
     let settings = with(&[
         ("TURNPIKE_REALM", "42"),

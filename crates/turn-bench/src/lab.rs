@@ -26,7 +26,7 @@ use crate::engine::Window;
 use crate::outcome::{CoreUse, Lab, LabRow, Latency, Outcome};
 use crate::packet::HEADER;
 use crate::traffic::Shape;
-use generator::{Load, Sessions};
+use generator::{Counted, Load, Sessions};
 use limit::Evidence;
 use place::{Cores, Place};
 use relay::{Relay, Strategy};
@@ -222,6 +222,25 @@ impl<'a> Bench<'a> {
         &self.cores.generator[..self.cores.generator.len().min(GENERATORS_MAX)]
     }
 
+    /// Puts a running relay under load, and measures.
+    fn load(
+        &self,
+        sessions: Sessions,
+        relay: &Relay,
+        (load, window): (Load, Window),
+        (clients, meters): (&[UdpSocket], &mut Meters),
+    ) -> Result<Measured> {
+        let cores: Vec<_> = self.generators().iter().copied().map(Some).collect();
+        let generator = sessions.start(relay.data, load, &cores)?;
+        sleep_until(window.start);
+        let before = (drops(&relay.sockets)?, drops(clients)?);
+        meters.begin();
+        sleep_until(window.end);
+        let cores = meters.end().cores;
+        let after = (drops(&relay.sockets)?, drops(clients)?);
+        Ok(Measured { cores, before, after, counted: generator.finish()? })
+    }
+
     /// One run of one strategy.
     fn measure(&self, strategy: Strategy, run: u32, meters: &mut Meters) -> Result<LabRow> {
         let sessions = self
@@ -241,18 +260,10 @@ impl<'a> Bench<'a> {
             run,
             window,
         };
-        let cores: Vec<_> = self.generators().iter().copied().map(Some).collect();
-        let generator = sessions.start(relay.data, load, &cores)?;
-        sleep_until(window.start);
-        let before = (drops(&relay.sockets)?, drops(&clients)?);
-        meters.begin();
-        sleep_until(window.end);
-        let cores = meters.end().cores;
-        let after = (drops(&relay.sockets)?, drops(&clients)?);
-        let counted = generator.finish();
-        // A relay that failed is the cause of a failed generator.
+        let measured = self.load(sessions, &relay, (load, window), (&clients, meters));
+        // Its threads end whatever happened, and a relay that failed is the cause of a failed generator.
         let relayed = relay.stop().context("the relay")?;
-        let counted = counted?;
+        let Measured { cores, before, after, counted } = measured?;
         let evidence = Evidence {
             relay_busy: busiest(&cores, |role| role == RELAY_ROLE),
             generator_busy: busiest(&cores, |role| role != RELAY_ROLE),
@@ -274,6 +285,15 @@ impl<'a> Bench<'a> {
             ..LabRow::new(&strategy.to_string(), evidence.limit())
         })
     }
+}
+
+/// Counters around the window of a run.
+struct Measured {
+    cores: Vec<CoreUse>,
+    /// Drops of the relay and of the clients.
+    before: (u64, u64),
+    after: (u64, u64),
+    counted: Counted,
 }
 
 fn sleep_until(time: u64) {

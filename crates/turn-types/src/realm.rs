@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::ops::Deref;
 
-/// REALM (RFC 8489 §9.2.1): users, quotas, peer rules and limits are looked up under it. At most 127 bytes.
+/// REALM (RFC 8489 §9.2.1): users and quotas are looked up under it. At most 127 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Realm(Arc<str>);
 

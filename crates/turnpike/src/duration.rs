@@ -12,6 +12,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     match parse_duration(text)? {
         time if time < Duration::from_secs(1) => Err("it must be at least 1 s".to_owned()),
         time if time > MAX => Err("it must be at most 100 years".to_owned()),
+        time if time.subsec_nanos() != 0 => Err("it must be whole seconds".to_owned()),
         time => Ok(time),
     }
 }
@@ -51,6 +52,7 @@ mod tests {
             "99999999999999999999 s",
             "18446744073709551615 d",
             "40000 d",
+            "1500 ms",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

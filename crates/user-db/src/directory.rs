@@ -286,11 +286,10 @@ impl<T, R: UserReader, D: Fn(T, Answer)> Lookups<T, R, D> {
                 drop(kept);
                 parked.into_iter().for_each(|question| self.look_up(now, question));
             }
-            Err(error) => {
-                let error = Arc::new(error);
-                for question in parked {
-                    self.answer(&question, Answer::Unavailable(Arc::clone(&error)));
-                }
+            // The last known users rather than none, until the next check; others fail with the store.
+            Err(_) => {
+                self.answers.lock().checked = Some(now);
+                parked.into_iter().for_each(|question| self.look_up(now, question));
             }
         }
     }

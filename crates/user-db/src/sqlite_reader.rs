@@ -31,7 +31,7 @@ impl SqliteReader {
         let (jobs, queue) = sync_channel::<Job>(IN_FLIGHT_MAX);
         let work = move || queue.into_iter().for_each(|job| job(&mut store));
         let spawned = std::thread::Builder::new().name("users-sqlite".to_owned()).spawn(work);
-        spawned.map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
+        spawned.map_err(StoreError::Threads)?;
         Ok(Self { jobs })
     }
 

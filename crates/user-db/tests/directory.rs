@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -179,7 +180,7 @@ fn a_check_for_changes_has_the_same_deadline() {
     struct Hanging;
     impl UserReader for Hanging {
         fn find(&self, _: &Arc<str>, _: &UserQuery) -> Lookup<Option<UserRecord>> {
-            unreachable!("changes are checked for first")
+            Box::pin(std::future::pending())
         }
 
         fn revision(&self) -> Lookup<u64> {
@@ -190,6 +191,36 @@ fn a_check_for_changes_has_the_same_deadline() {
     let (directory, answered) = start_with(Hanging, options);
     assert!(matches!(ask(&directory, &answered, 1, "alice"), Answer::Unavailable(_)));
     assert!(matches!(ask(&directory, &answered, 2, "alice"), Answer::Unavailable(_)));
+}
+
+/// Knows every user at first, and hangs when told to.
+#[derive(Clone, Default)]
+struct Failing(Arc<AtomicBool>);
+
+impl UserReader for Failing {
+    fn find(&self, _: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
+        let UserQuery::Name(name) = user else { unreachable!("no test looks for a hash") };
+        let keys = UserKeys { md5: Secret::new([1; 16]), sha256: None };
+        let user = UserRecord { name: Arc::clone(name), keys, allocations_max: None };
+        let hangs = self.0.load(Ordering::Relaxed);
+        Box::pin(async move { if hangs { std::future::pending().await } else { Ok(Some(user)) } })
+    }
+
+    fn revision(&self) -> Lookup<u64> {
+        let hangs = self.0.load(Ordering::Relaxed);
+        Box::pin(async move { if hangs { std::future::pending().await } else { Ok(1) } })
+    }
+}
+
+#[test]
+fn cached_users_are_known_while_the_store_hangs() {
+    let store = Failing::default();
+    let options = DirectoryOptions { store_within: Duration::from_millis(20), ..AT_ONCE };
+    let (directory, answered) = start_with(store.clone(), options);
+    assert!(matches!(ask(&directory, &answered, 1, "alice"), Answer::Known(_)));
+    store.0.store(true, Ordering::Relaxed);
+    assert!(matches!(ask(&directory, &answered, 2, "alice"), Answer::Known(_)));
+    assert!(matches!(ask(&directory, &answered, 3, "bob"), Answer::Unavailable(_)));
 }
 
 #[test]

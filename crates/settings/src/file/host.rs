@@ -104,8 +104,8 @@ section! {
     /// Confinement of the running server: it gives up rights when it starts, so that an attacker gains little by
     /// taking it over. `turnpike status` shows the state.
     Confinement {
-        /// Confines files by landlock: none is executed; the data directory and that of the control socket
-        /// are writable; the directories of the configuration, secrets and certificates, and the
+        /// Confines files by landlock: none is executed; the data directory, that of the control socket and that of
+        /// `users.database` are writable; the directories of the configuration, secrets and certificates, and the
         /// targets of their symbolic links, are readable.
         restart landlock: bool = true;
         /// Refuses system calls that a server never makes (seccomp, with the error EPERM).

@@ -74,8 +74,9 @@ section! {
     /// Users that are added by `turnpike user`.
     Users {
         /// Database of users. By default the file `users.sqlite` in `data.directory`. A path is relative to
-        /// the configuration file; the file is created, for its owner alone, when it does not exist. Under
-        /// systemd its directory has to be in `ReadWritePaths=`.
+        /// the configuration file; the file is created, for its owner alone, when it does not exist. Give it a
+        /// directory of its own: the server may write to all of it. Under systemd that has to be in
+        /// `ReadWritePaths=`.
         #[schemars(example = &"sqlite:///srv/turnpike/users.sqlite")]
         restart database: Option<Database> = None;
     }

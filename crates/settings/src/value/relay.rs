@@ -54,7 +54,11 @@ impl Written for RelayEntry {
 
     fn parse_table(mut parts: BTreeMap<String, String>) -> Option<Result<Self, String>> {
         let mut host = |name| parts.remove(name).map(|text| Host::read(&text)).transpose();
-        Some(match (host("local"), host("public")) {
+        let (local, public) = (host("local"), host("public"));
+        if let Some((other, _)) = parts.first_key_value() {
+            return Some(Err(format!("\"{other}\" is not a part of a relay address")));
+        }
+        Some(match (local, public) {
             (Err(error), _) | (_, Err(error)) => Err(error),
             (Ok(None), _) => Err("the entry does not say its local address".to_owned()),
             (Ok(Some(local)), Ok(public)) => {

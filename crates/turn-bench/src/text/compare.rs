@@ -59,7 +59,9 @@ fn heading(names: &[&str]) -> Vec<String> {
 }
 
 fn row(cell: &ComparedCell, measure: &Measure, names: &[&str]) -> Vec<String> {
-    let at_fixed_load = measure.name.contains("fixed") || measure.name.contains("latency");
+    // Also by the names of older results.
+    let loads = ["fixed", "common rate", "latency", "time to"];
+    let at_fixed_load = loads.iter().any(|part| measure.name.contains(part));
     let rate = match cell.common_rate {
         Some(rate) if at_fixed_load => format!(" ({}/s)", units::scaled(f64::from(rate))),
         Some(_) | None => String::new(),

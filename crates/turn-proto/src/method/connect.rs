@@ -41,7 +41,7 @@ impl Connect<'_> {
         own: &Authenticated<'_>,
         slot: Slot,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, grant, responder } = *own;
+        let Authenticated { request, responder, .. } = *own;
         let (policy, now, message) = (request.policy, request.now.instant, &request.message);
         let allocation = self.allocations.get(slot);
         if allocation.protocol != RelayProtocol::Tcp {
@@ -60,7 +60,7 @@ impl Connect<'_> {
         // The relay itself listens where its connections leave from: it would call itself.
         let is_itself = socket.local.0 == peer.0;
         let relay = socket.relay;
-        judge(policy, &grant.realm, peer.ip(), named)
+        judge(policy, &allocation.grant.realm, peer.ip(), named)
             .filter(|own| is_reachable_by_tcp(own, peer.port()) && !is_itself)
             .ok_or(Refusal::PeerForbidden)?;
         if !self.allocations.has_room_for_connection(slot) || self.pending.is_full_of_connects() {

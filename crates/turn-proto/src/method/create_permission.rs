@@ -27,7 +27,7 @@ impl Permit<'_> {
         slot: Slot,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, grant, responder } = *own;
+        let Authenticated { request, responder, .. } = *own;
         let (policy, now) = (request.policy, request.now.instant);
         let peers = named_peers(&request)?;
         let allocation = self.allocations.get(slot);
@@ -38,7 +38,7 @@ impl Permit<'_> {
         let permissions = peers
             .iter()
             .map(|peer| {
-                let own = judge(policy, &grant.realm, peer.local, peer.named);
+                let own = judge(policy, &allocation.grant.realm, peer.local, peer.named);
                 let own = own.ok_or(Refusal::PeerForbidden)?;
                 Ok(Permission { ip: peer.local, expires, own })
             })

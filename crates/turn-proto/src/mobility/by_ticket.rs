@@ -24,7 +24,7 @@ impl Moves<'_> {
         let Some(value) = request.message.first(AttributeType::MOBILITY_TICKET) else {
             return Err(Refusal::NoAllocation);
         };
-        let refresh = read(own, value)?;
+        let refresh = read(own, read_ticket(request.policy, responder, value)?)?;
         let id = refresh.ticket.allocation;
         let worker = self.registry.location_of(id).ok_or(Refusal::BadTicket)?;
         // An allocation between two workers is asked for again, wherever it is by then.
@@ -51,10 +51,11 @@ impl Moves<'_> {
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
         let Authenticated { request, responder, .. } = *own;
-        let refresh = read(own, value)?;
-        if refresh.ticket.allocation != self.allocations.get(slot).id {
+        let ticket = read_ticket(request.policy, responder, value)?;
+        if ticket.allocation != self.allocations.get(slot).id {
             return Err(Refusal::AllocationExists);
         }
+        let refresh = read(own, ticket)?;
         let (policy, now) = (request.policy, request.now);
         let (_, granted) = claim(policy, now, &refresh, self.allocations, self.outbox)?;
         Ok(respond(request.policy, responder, granted, reply))
@@ -106,10 +107,10 @@ pub(crate) fn is_by_ticket(policy: &Policy, message: &Message<'_>) -> bool {
         && ticket.is_some_and(|value| Ticket::open(&policy.auth.nonce_key, value).is_some())
 }
 
-fn read(own: &Authenticated<'_>, value: &[u8]) -> Result<TicketRefresh, Refusal> {
+fn read(own: &Authenticated<'_>, ticket: TicketBody) -> Result<TicketRefresh, Refusal> {
     let Authenticated { request, grant, responder } = *own;
     Ok(TicketRefresh {
-        ticket: read_ticket(request.policy, responder, value)?,
+        ticket,
         request: RefreshRequest::read(&request.message)?,
         grant: grant.clone(),
         five_tuple: request.path.five_tuple,

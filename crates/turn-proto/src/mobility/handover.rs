@@ -16,7 +16,9 @@ use crate::io::{
 use crate::limits::{MOVE_AGAIN_AFTER, MOVE_WITHIN};
 use crate::policy::Policy;
 use crate::policy::peers::judge_again;
-use crate::store::{Allocation, ExpectedClient, Leases, Next, PendingMove, Snapshot, Waiting};
+use crate::store::{
+    Allocation, ExpectedClient, Leases, Next, PendingMove, Slot, Snapshot, Waiting,
+};
 
 /// An allocation on its way to another worker. Dropping it ends it and gives back all that it holds.
 #[derive(Debug)]
@@ -228,16 +230,22 @@ impl Moves<'_> {
     /// Withdraws the routes of an allocation that is to leave; false if it does not leave.
     pub(crate) fn withdraw(&mut self, now: Instant, fetch: &Fetch) -> bool {
         let Some(slot) = mobile_slot(self.allocations, now, fetch.allocation) else { return false };
-        let next = self.allocations.get(slot).next();
-        let leaves = next == Some(Next::Worker(fetch.asker, fetch.five_tuple));
+        let leaves = self.leaves(slot, fetch);
         if leaves {
             self.allocations.withdraw_routes(slot, self.outbox);
         }
         leaves
     }
 
+    /// Returns true if the client of an allocation is expected where it is fetched to.
+    fn leaves(&self, slot: Slot, fetch: &Fetch) -> bool {
+        self.allocations.get(slot).next() == Some(Next::Worker(fetch.asker, fetch.five_tuple))
+    }
+
     pub(crate) fn depart(&mut self, fetch: &Fetch) -> Option<Departure> {
-        let slot = self.allocations.of_id(fetch.allocation)?;
+        // Its client may have moved once more since the routes were withdrawn: the asker asks again.
+        let slot =
+            self.allocations.of_id(fetch.allocation).filter(|slot| self.leaves(*slot, fetch))?;
         let (snapshot, leases) = self.allocations.remove_whole(slot).into_snapshot();
         let snapshot = Box::new(snapshot);
         Some(Departure { snapshot, leases, five_tuple: fetch.five_tuple })

@@ -103,8 +103,8 @@ impl Allocation {
 
     /// Returns true if its client is expected at this 5-tuple.
     pub(crate) fn expects(&self, five_tuple: &FiveTuple) -> bool {
-        self.mobility.is_some()
-            && self.next_path().is_some_and(|path| path.five_tuple == *five_tuple)
+        let next = self.mobility.as_ref().and_then(|mobility| mobility.next.as_ref());
+        matches!(next, Some(Next::Here(path)) if path.five_tuple == *five_tuple)
     }
 
     /// Counts traffic that a fast path carried, also against `rate`: bytes per second in each direction,

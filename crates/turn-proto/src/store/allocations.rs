@@ -167,6 +167,9 @@ impl Allocations {
         if allocation.attached {
             self.by_client.insert(allocation.path.five_tuple, slot);
         }
+        if let Some(next) = allocation.next_path() {
+            self.by_client.insert(next.five_tuple, slot);
+        }
         self.by_id.insert(allocation.id, slot);
         for socket in allocation.sockets.iter().flatten() {
             self.by_relay.insert(socket.relay, slot);

@@ -76,6 +76,15 @@ impl Channels {
         insert_sparingly(&mut self.by_peer, at, (peer, number.get()));
     }
 
+    /// Bindings as they were written out: by number, each peer once.
+    pub(crate) fn restore(channels: impl Iterator<Item = Channel>) -> Self {
+        let by_number: Vec<_> = channels.collect();
+        let peer = |channel: &Channel| (channel.peer, channel.number.get());
+        let mut by_peer: Vec<_> = by_number.iter().map(peer).collect();
+        by_peer.sort_unstable();
+        Self { by_number, by_peer }
+    }
+
     /// Keeps the channels for which `keep` returns true, and passes the rest to `gone`.
     pub(crate) fn retain(
         &mut self,

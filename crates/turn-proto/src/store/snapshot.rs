@@ -180,12 +180,11 @@ impl Allocation {
                 permissions.install(Permission { ip, expires, own });
             }
         }
-        let mut channels = Channels::default();
-        for ChannelData { number, peer, expires, route } in snapshot.channels {
-            if let Some(own) = judge(peer.ip()) {
-                channels.bind(Channel { number, peer, expires, own, route }, |_| ());
-            }
-        }
+        let restored = snapshot.channels.into_iter().filter_map(|data| {
+            let ChannelData { number, peer, expires, route } = data;
+            Some(Channel { number, peer, expires, own: judge(peer.ip())?, route })
+        });
+        let channels = Channels::restore(restored);
         let mut connections = PeerConnections::default();
         for connection in snapshot.connections {
             connections.add(connection);

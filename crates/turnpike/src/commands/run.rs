@@ -49,7 +49,8 @@ async fn serve(
     let mut signals = Signals::new()?;
     let socket = ControlSocket::bind(&settings.control_socket()).map_err(control_socket_failed)?;
     let mut store = users::editor(&settings.user_database()).map_err(|error| {
-        Failure::failed(error).hint("name a directory of the server's own with --data")
+        Failure::failed(error)
+            .hint("name a directory of the server's own with --data, or set users.database")
     })?;
     let relays_for_users_only = settings.auth.users
         && settings.secrets.is_empty()

@@ -49,7 +49,8 @@ pub(crate) fn run(paths: &PathOptions, args: cli::User) -> Result<()> {
     }
     let sources = realm::Sources::of(paths, args.realm.as_deref(), &configuration)?;
     let mut store = users::editor(&settings.user_database()).map_err(|error| {
-        Failure::failed(error).hint("name the server's data directory with --data or --config")
+        Failure::failed(error)
+            .hint("name the server's data directory with --data or --config, or set users.database")
     })?;
     let realm = sources.choose(&store.realms()?)?;
     let mut database = Database { store, realm, directory: settings.data.directory.clone() };

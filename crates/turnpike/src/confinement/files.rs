@@ -37,6 +37,8 @@ pub(super) struct Named {
     socket: PathBuf,
     /// The directory of the user database, where that is a file.
     users: PathBuf,
+    /// That file: it is opened again without capabilities.
+    database: Option<PathBuf>,
     /// Files that are read, and read again at a reload.
     read: Vec<PathBuf>,
     /// Directories that an operator has named.
@@ -50,15 +52,15 @@ impl Named {
         let settings = &configuration.settings;
         let data = settings.data.directory.clone();
         let socket = directory(&settings.control_socket());
-        let users =
-            settings.user_database().file().map_or_else(|| data.clone(), |path| directory(path));
+        let database = settings.user_database().file().cloned();
+        let users = database.as_deref().map_or_else(|| data.clone(), directory);
         for directory in [&data, &socket, &users] {
             if !directory.exists() {
                 let mut builder = DirBuilder::new();
                 let made = builder.recursive(true).mode(0o700).create(directory);
                 made.or_fail("cannot make a directory of the server's own").map_err(|failure| {
                     failure.hint(format!(
-                        "{}: name a directory that belongs to you with --data",
+                        "{}: name a directory that belongs to you with --data, --socket or users.database",
                         directory.display()
                     ))
                 })?;
@@ -66,11 +68,13 @@ impl Named {
         }
         let file = configuration.file.as_deref();
         let read = settings::named_files(file, &paths::environment());
-        Ok(Self { data, socket, users, read, readable: settings.readable_directories() })
+        let readable = settings.readable_directories();
+        Ok(Self { data, socket, users, database, read, readable })
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
-        [&self.data, &self.socket, &self.users].into_iter().chain(&self.read).map(PathBuf::as_path)
+        let own = [&self.data, &self.socket, &self.users].into_iter().chain(&self.database);
+        own.chain(&self.read).map(PathBuf::as_path)
     }
 
     /// Directories that are read: of each file the one that it is named in and, behind symbolic links, the

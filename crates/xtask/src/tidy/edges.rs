@@ -35,7 +35,7 @@ const PERMITTED: &[Row] = &[
     row(
         "xdp-relay",
         &["turn-types", "linux-net"],
-        &["stun-wire", "turn-proto", "turn-client", "netsim", "lab-net"],
+        &["stun-wire", "turn-proto", "netsim", "lab-net"],
     ),
     row("control", &["turn-types", "turn-proto"], &[]),
     row(
@@ -62,7 +62,6 @@ const PERMITTED: &[Row] = &[
             "stun-wire",
             "turn-proto",
             "turn-client",
-            "client-driver",
             "turn-session",
             "linux-net",
             "xdp-relay",
@@ -107,15 +106,7 @@ const PERMITTED: &[Row] = &[
     ),
     row(
         "e2e",
-        &[
-            "turn-types",
-            "stun-wire",
-            "turn-client",
-            "client-driver",
-            "linux-net",
-            "lab-net",
-            TEST_SUPPORT,
-        ],
+        &["turn-types", "stun-wire", "turn-client", "linux-net", "lab-net", TEST_SUPPORT],
         &["turnpike", "xdp-relay"],
     ),
     row(TEST_SUPPORT, &[], &[]),

@@ -191,7 +191,9 @@ impl Runs {
         clock: ClockId,
     ) -> Result<Plan, Refusal> {
         let mut state = run.state();
-        if asked.spec.warm_up + asked.spec.duration > RUN_MAX {
+        // Both come from the network.
+        let time = asked.spec.warm_up.saturating_add(asked.spec.duration);
+        if time > RUN_MAX || asked.flows == 0 {
             return Err(Refusal::Unable);
         }
         if u32::try_from(state.targets.len()).is_ok_and(|known| known < asked.flows) {

@@ -172,8 +172,13 @@ fn runs_that_are_too_long_or_of_unknown_flows_are_refused() {
         let refused = ask(socket, Body::Start { plan: two, clock });
         assert_eq!(refused, Body::Refused { reason: Refusal::Unknown });
         let mut long = plan(Direction::PeerToClient);
-        long.spec.duration = Duration::from_secs(100_000);
-        let refused = ask(socket, Body::Start { plan: long, clock });
-        assert_eq!(refused, Body::Refused { reason: Refusal::Unable });
+        let none = Plan { flows: 0, ..plan(Direction::PeerToClient) };
+        for duration in [Duration::from_secs(100_000), Duration::MAX] {
+            long.spec.duration = duration;
+            for plan in [long, none] {
+                let refused = ask(socket, Body::Start { plan, clock });
+                assert_eq!(refused, Body::Refused { reason: Refusal::Unable });
+            }
+        }
     });
 }
