@@ -6,6 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+mod session;
+
+pub use self::session::{Session, SessionOffload};
+
 /// `GET /v1/status`: the state of the server and its counters since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -264,69 +268,6 @@ pub struct Sessions {
     pub sessions: Vec<Session>,
     /// True if there are more.
     pub more: bool,
-}
-
-/// One live allocation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
-    /// 16 hexadecimal digits, for `DELETE /v1/sessions/{id}`.
-    pub id: String,
-    /// The user, as authenticated; empty on an open relay.
-    pub user: String,
-    /// Account for quotas: the user without the time stamp of a time-limited name.
-    pub account: String,
-    /// The realm.
-    pub realm: String,
-    /// `udp`, `tcp`, `tls` or `dtls`.
-    pub transport: String,
-    /// Address of the client.
-    pub client: String,
-    /// The listener it talks to.
-    pub server: String,
-    /// The relayed addresses, as the client was told them: at most one of each family.
-    pub relayed: Vec<String>,
-    /// Seconds since it was made.
-    pub age_seconds: u64,
-    /// Seconds until it ends unless it is refreshed.
-    pub expires_in_seconds: u64,
-    /// Live permissions.
-    pub permissions: u64,
-    /// Live channel bindings.
-    pub channels: u64,
-    /// Relayed protocol: `udp` or `tcp`.
-    pub relays: String,
-    /// Connections with peers, of a session that relays TCP, including those being opened.
-    pub connections: u64,
-    /// Payload relayed from client to peers.
-    pub to_peers: Volume,
-    /// Payload relayed from peers to client.
-    pub to_client: Volume,
-    /// Packets dropped in either direction.
-    pub dropped_packets: u64,
-    /// Relay of the data of its channels.
-    #[serde(default)]
-    pub offload: SessionOffload,
-}
-
-/// Relay of the data of a session's channels.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionOffload {
-    /// `kernel`, when it relays one channel at least; otherwise `sockets`.
-    pub by: String,
-    /// Why by sockets: `off` (there is no kernel path), `no_channel` (none is bound), `full` (the kernel
-    /// has as many as it may), `transport` (the client does not come over UDP) or `failed` (the kernel
-    /// refused). Absent where it is the kernel.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Channels that the kernel relays, of the session's `channels`.
-    pub channels: u64,
-    /// Packets that the kernel relayed on them, both directions together.
-    pub packets: u64,
-    /// Their bytes of payload.
-    pub bytes: u64,
-    /// Whole seconds since the kernel relayed the last one; absent before the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_seen_seconds_ago: Option<u64>,
 }
 
 /// `POST /v1/reload`: outcome of each difference between the old and the new configuration.

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,10 +19,7 @@ use control::{
     ServerInfo, Session, SessionOffload, Wake, WhyNot, WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{AllocationRecord, DropReason, Refusal, Traffic};
-use turn_types::{
-    AllocationId, ClientAddr, FiveTuple, Instant, RelayProtocol, RelayedAddr, ServerAddr,
-    Transport, WorkerId,
-};
+use turn_types::{AllocationId, Instant, WorkerId};
 
 const NOW: Instant = Instant::from_nanos(100_000_000_000);
 
@@ -168,24 +164,14 @@ fn interface(name: &str, hook: Option<&str>, why: &str) -> OffloadInterface {
 }
 
 fn session(counter: u64, user: &str, account: &str) -> Session {
-    let addr = |text: &str| text.parse::<SocketAddr>().unwrap();
     let record = AllocationRecord {
         id: AllocationId::new(WorkerId(0), counter),
         user: user.into(),
         account: account.into(),
-        realm: "example.org".into(),
-        five_tuple: FiveTuple {
-            transport: Transport::Udp,
-            client: ClientAddr(addr("192.0.2.9:4000")),
-            server: ServerAddr(addr("203.0.113.7:3478")),
-        },
-        relayed: [Some(RelayedAddr(addr("203.0.113.7:50000"))), None],
         created: Instant::from_nanos(40_000_000_000),
         expires: Instant::from_nanos(640_000_000_000),
         permissions: 2,
         channels: 1,
-        protocol: RelayProtocol::Udp,
-        connections: 0,
         traffic: Traffic {
             to_peer_packets: 10,
             to_peer_bytes: 1000,
@@ -193,7 +179,7 @@ fn session(counter: u64, user: &str, account: &str) -> Session {
             to_client_bytes: 4000,
             dropped_packets: 5,
         },
-        end: None,
+        ..AllocationRecord::sample()
     };
     Session { record, offload: SessionOffload::Sockets(WhyNot::NoChannel) }
 }

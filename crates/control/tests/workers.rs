@@ -8,10 +8,8 @@ use control::{
     ControlError, Inbox, LockedRegistry, Request, Session, SessionFilter, SessionOffload, Wake,
     WhyNot, WorkerCounters, Workers, mailbox,
 };
-use turn_proto::{AllocationRecord, SharedRegistry, Traffic};
-use turn_types::{
-    AllocationId, ClientAddr, FiveTuple, Instant, RelayProtocol, ServerAddr, Transport, WorkerId,
-};
+use turn_proto::{AllocationRecord, SharedRegistry};
+use turn_types::{AllocationId, Instant, WorkerId};
 
 /// Reaction of a fake worker to a request.
 type Serve = dyn Fn(Request) + Send + Sync;
@@ -68,21 +66,8 @@ fn record(id: AllocationId, user: &str, created: u64) -> AllocationRecord {
         id,
         user: user.into(),
         account: account.into(),
-        realm: "example.org".into(),
-        five_tuple: FiveTuple {
-            transport: Transport::Udp,
-            client: ClientAddr("192.0.2.1:5000".parse().unwrap()),
-            server: ServerAddr("203.0.113.1:3478".parse().unwrap()),
-        },
-        relayed: [None, None],
         created: Instant::from_nanos(created),
-        expires: Instant::FAR_FUTURE,
-        permissions: 0,
-        channels: 0,
-        protocol: RelayProtocol::Udp,
-        connections: 0,
-        traffic: Traffic::default(),
-        end: None,
+        ..AllocationRecord::sample()
     }
 }
 

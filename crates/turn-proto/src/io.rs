@@ -11,7 +11,9 @@ pub(crate) mod route;
 pub(crate) mod verdict;
 pub(crate) mod worker;
 
-pub(crate) use self::allocate_request::{AllocateRequest, RequestedAddresses};
+pub(crate) use self::allocate_request::{
+    AllocateRequest, AllocationAttributes, RequestedAddresses,
+};
 pub(crate) use self::command::{Command, TcpCommand, UserQuery};
 pub(crate) use self::event::{ConnectError, Event, IcmpReport, OpenRelayError, UserAnswer};
 pub(crate) use self::notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};

@@ -56,6 +56,7 @@ mod server;
 mod store;
 
 pub use credentials::grant::UserKeys;
+pub use io::allocate_request::AllocationAttributes;
 pub use io::command::{Command, TcpCommand, UserQuery};
 pub use io::event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer};
 pub use io::notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};

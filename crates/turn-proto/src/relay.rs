@@ -167,7 +167,7 @@ fn unpermitted(allocations: &mut Allocations, relay: RelayId) -> DropReason {
 }
 
 fn relays_datagrams(allocation: &Allocation) -> Result<(), DropReason> {
-    match allocation.protocol {
+    match allocation.attributes.protocol {
         RelayProtocol::Udp => Ok(()),
         RelayProtocol::Tcp => Err(DropReason::RelaysTcp),
     }

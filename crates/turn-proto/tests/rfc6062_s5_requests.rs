@@ -114,7 +114,7 @@ fn a_relayed_address_is_listened_on_before_it_is_told() {
     let relayed = reply.relayed()[0];
     assert!(world.is_open(relayed));
     let record = world.record();
-    assert_eq!((record.protocol, record.connections), (RelayProtocol::Tcp, 0));
+    assert_eq!((record.attributes.protocol, record.connections), (RelayProtocol::Tcp, 0));
     assert!(world.policy.relay[0].ports.is_listening(relayed.port()));
     assert!(!world.policy.relay[0].ports.is_open(relayed.port()), "for UDP");
     client.refresh(&mut world, Some(0)).success();

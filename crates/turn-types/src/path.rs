@@ -36,9 +36,10 @@ impl Transport {
 }
 
 /// Protocol that an allocation relays (REQUESTED-TRANSPORT).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RelayProtocol {
     /// Datagrams (RFC 8656).
+    #[default]
     Udp,
     /// Connections (RFC 6062).
     Tcp,

@@ -6,12 +6,12 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use control::{ControlError, SessionFilter};
 use serde::Deserialize;
-use turn_types::{AllocationId, Instant};
+use turn_types::AllocationId;
 
 use crate::limits::{SESSIONS_DEFAULT, SESSIONS_MAX};
 use crate::problem::Problem;
 use crate::routes::App;
-use crate::types::{Ended, Session, SessionOffload, Sessions, Volume};
+use crate::types::{Ended, Session, Sessions};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +38,7 @@ pub(super) async fn list(
     let more = found.len() > limit;
     found.truncate(limit);
     let now = (app.clock)();
-    Ok(Json(Sessions { sessions: found.iter().map(|s| session(s, now)).collect(), more }))
+    Ok(Json(Sessions { sessions: found.iter().map(|s| Session::of(s, now)).collect(), more }))
 }
 
 pub(super) async fn end(
@@ -68,48 +68,5 @@ fn failed(error: ControlError) -> Problem {
             "the server is overloaded or stuck; look at its log and at `top -H`",
         ),
         ControlError::Stopping => Problem::stopping(),
-    }
-}
-
-fn session(session: &control::Session, now: Instant) -> Session {
-    let record = &session.record;
-    let traffic = &record.traffic;
-    Session {
-        id: record.id.to_string(),
-        user: record.user.to_string(),
-        account: record.account.to_string(),
-        realm: record.realm.to_string(),
-        transport: record.five_tuple.transport.name().to_owned(),
-        client: record.five_tuple.client.to_string(),
-        server: record.five_tuple.server.to_string(),
-        relayed: record.relayed.iter().flatten().map(ToString::to_string).collect(),
-        age_seconds: now.saturating_since(record.created).as_secs(),
-        expires_in_seconds: record.expires.saturating_since(now).as_secs(),
-        permissions: u64::from(record.permissions),
-        channels: u64::from(record.channels),
-        relays: record.protocol.name().to_owned(),
-        connections: u64::from(record.connections),
-        to_peers: Volume { packets: traffic.to_peer_packets, bytes: traffic.to_peer_bytes },
-        to_client: Volume { packets: traffic.to_client_packets, bytes: traffic.to_client_bytes },
-        dropped_packets: traffic.dropped_packets,
-        offload: offload(session.offload, now),
-    }
-}
-
-fn offload(offload: control::SessionOffload, now: Instant) -> SessionOffload {
-    match offload {
-        control::SessionOffload::Kernel { channels, packets, bytes, last_seen } => SessionOffload {
-            by: "kernel".to_owned(),
-            reason: None,
-            channels: u64::from(channels),
-            packets,
-            bytes,
-            last_seen_seconds_ago: last_seen.map(|at| now.saturating_since(at).as_secs()),
-        },
-        control::SessionOffload::Sockets(why) => SessionOffload {
-            by: "sockets".to_owned(),
-            reason: Some(why.label().to_owned()),
-            ..SessionOffload::default()
-        },
     }
 }

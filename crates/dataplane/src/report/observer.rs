@@ -345,9 +345,7 @@ mod tests {
     use tracing::field::{Field, Visit};
     use tracing::span;
     use turn_proto::Traffic;
-    use turn_types::{
-        AllocationId, ClientPath, FiveTuple, RelayProtocol, ServerAddr, SocketId, Transport,
-    };
+    use turn_types::{AllocationId, ClientPath, FiveTuple, ServerAddr, SocketId, Transport};
 
     use super::*;
 
@@ -405,9 +403,6 @@ mod tests {
     fn the_end_of_an_allocation_is_one_line_with_all_that_it_used() {
         let record = AllocationRecord {
             id: AllocationId::new(WorkerId(3), 1),
-            user: "alice".into(),
-            account: "alice".into(),
-            realm: "example.org".into(),
             five_tuple: five_tuple(),
             relayed: [
                 Some(RelayedAddr("203.0.113.1:50000".parse().unwrap())),
@@ -417,8 +412,6 @@ mod tests {
             expires: at(610),
             permissions: 1,
             channels: 1,
-            protocol: RelayProtocol::Udp,
-            connections: 0,
             traffic: Traffic {
                 to_peer_packets: 1,
                 to_peer_bytes: 2,
@@ -427,6 +420,7 @@ mod tests {
                 dropped_packets: 5,
             },
             end: Some((EndReason::Expired, at(75))),
+            ..AllocationRecord::sample()
         };
         let notice = Notice::AllocationEnded(Box::new(record));
         let (lines, counters) = logged(|observer| observer.note(at(75), &notice));

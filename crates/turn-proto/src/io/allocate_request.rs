@@ -1,7 +1,7 @@
 //! The attributes of Allocate (RFC 8656 §7.1, RFC 6062 §4.1, RFC 8016 §3.1), read in one place. An attribute that
 //! is added is read here, and is listed in [`is_understood`](crate::io::request::is_understood) if it is
-//! comprehension-required. It goes on by `method/open_relay.rs` to `store/allocation.rs` and, with another version, to
-//! `store/snapshot.rs`; `io/notice.rs` and `admin/src/routes/sessions.rs` show it.
+//! comprehension-required. As a field of [`AllocationAttributes`] it is kept with the allocation, is part of its
+//! snapshot (`store/snapshot.rs` gets another version) and of its record, which `admin/src/types/session.rs` shows.
 
 use stun_wire::{AttributeType, Message, value};
 use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};
@@ -16,11 +16,18 @@ const UDP: u8 = 17;
 /// REQUESTED-TRANSPORT: TCP (RFC 6062 §4.1).
 const TCP: u8 = 6;
 
+/// The attributes of an Allocate that hold as long as its allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocationAttributes {
+    /// REQUESTED-TRANSPORT: the protocol that is relayed.
+    pub protocol: RelayProtocol,
+}
+
 /// The attributes of a well-formed Allocate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AllocateRequest {
-    /// REQUESTED-TRANSPORT.
-    pub(crate) protocol: RelayProtocol,
+    /// The attributes that the allocation keeps.
+    pub(crate) kept: AllocationAttributes,
     /// REQUESTED-ADDRESS-FAMILY, ADDITIONAL-ADDRESS-FAMILY, EVEN-PORT and RESERVATION-TOKEN.
     pub(crate) relayed: RequestedAddresses,
     /// LIFETIME in seconds.
@@ -56,6 +63,7 @@ impl AllocateRequest {
             TCP if policy.tcp_relaying => RelayProtocol::Tcp,
             _ => return Err(Refusal::UnsupportedTransport),
         };
+        let kept = AllocationAttributes { protocol };
         if protocol == RelayProtocol::Tcp && !may_relay_tcp(path, message) {
             return Err(Refusal::BadRequest);
         }
@@ -87,12 +95,8 @@ impl AllocateRequest {
                 return Err(Refusal::BadRequest);
             }
             let token = value::reservation_token(token).map_err(|_| Refusal::BadRequest)?;
-            return Ok(Self {
-                protocol,
-                relayed: RequestedAddresses::Reserved(token),
-                lifetime,
-                mobile,
-            });
+            let relayed = RequestedAddresses::Reserved(token);
+            return Ok(Self { kept, relayed, lifetime, mobile });
         }
         if requested.is_some() && additional.is_some() {
             return Err(Refusal::BadRequest);
@@ -109,7 +113,7 @@ impl AllocateRequest {
             Some(Ok(2)) => RequestedAddresses::Both(requirement),
             Some(Ok(_) | Err(_)) => return Err(Refusal::BadRequest),
         };
-        Ok(Self { protocol, relayed, lifetime, mobile })
+        Ok(Self { kept, relayed, lifetime, mobile })
     }
 }
 

@@ -5,9 +5,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use stun_wire::Method;
-use turn_types::{
-    AllocationId, ClientPath, FiveTuple, Instant, Prefix, Realm, RelayProtocol, RelayedAddr,
-};
+use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, Prefix, Realm, RelayedAddr};
+
+use super::allocate_request::AllocationAttributes;
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,14 +68,44 @@ pub struct AllocationRecord {
     pub permissions: u32,
     /// Live channel bindings.
     pub channels: u32,
-    /// The protocol that it relays.
-    pub protocol: RelayProtocol,
+    /// The attributes of its Allocate.
+    pub attributes: AllocationAttributes,
     /// Connections with peers, including unfinished ones.
     pub connections: u32,
     /// Relayed and dropped traffic.
     pub traffic: Traffic,
     /// Reason and time of its end, once it has ended.
     pub end: Option<(EndReason, Instant)>,
+}
+
+#[cfg(feature = "samples")]
+impl AllocationRecord {
+    /// The record of a new allocation, for tests that need one: of `alice` in realm `example.org`, over UDP, without
+    /// traffic.
+    #[must_use]
+    pub fn sample() -> Self {
+        let lifetime = core::time::Duration::from_mins(10);
+        Self {
+            id: AllocationId::new(turn_types::WorkerId(0), 1),
+            user: "alice".into(),
+            account: "alice".into(),
+            realm: "example.org".into(),
+            five_tuple: FiveTuple {
+                transport: turn_types::Transport::Udp,
+                client: turn_types::ClientAddr(([192, 0, 2, 9], 4000).into()),
+                server: turn_types::ServerAddr(([203, 0, 113, 7], 3478).into()),
+            },
+            relayed: [Some(RelayedAddr(([203, 0, 113, 7], 50000).into())), None],
+            created: Instant::ZERO,
+            expires: Instant::ZERO + lifetime,
+            permissions: 0,
+            channels: 0,
+            attributes: AllocationAttributes::default(),
+            connections: 0,
+            traffic: Traffic::default(),
+            end: None,
+        }
+    }
 }
 
 /// Packets and payload bytes that were accepted for relaying, and packets dropped on the way. Connections
@@ -150,7 +180,6 @@ turn_types::labels! {
 
 turn_types::labels! {
     /// Reason of a refused request, for operators. The client gets the error code: [`Refusal::code`].
-    /// told.
     Refusal {
         /// No credentials; the normal first step of every client.
         NoCredentials => "no_credentials",

@@ -71,7 +71,7 @@ impl Allocate<'_> {
         }
         let quota = self.take_quota(own)?;
         // Connections with peers end in the client's own connection, which cannot move.
-        let may_move = policy.mobility && wanted.protocol == RelayProtocol::Udp;
+        let may_move = policy.mobility && wanted.kept.protocol == RelayProtocol::Udp;
         if wanted.mobile && !(may_move && responder.has_integrity()) {
             return Err(Refusal::MobilityForbidden);
         }

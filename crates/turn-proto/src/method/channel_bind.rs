@@ -33,7 +33,7 @@ impl Permit<'_> {
             .filter(|(peer, _)| peer.port() != 0)
             .ok_or(Refusal::BadRequest)?;
         let allocation = self.allocations.get(slot);
-        if allocation.protocol != RelayProtocol::Udp {
+        if allocation.attributes.protocol != RelayProtocol::Udp {
             return Err(Refusal::RelayProtocol);
         }
         let free = allocation.channels.check(number, peer, now);

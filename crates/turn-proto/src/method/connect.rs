@@ -44,7 +44,7 @@ impl Connect<'_> {
         let Authenticated { request, responder, .. } = *own;
         let (policy, now, message) = (request.policy, request.now.instant, &request.message);
         let allocation = self.allocations.get(slot);
-        if allocation.protocol != RelayProtocol::Tcp {
+        if allocation.attributes.protocol != RelayProtocol::Tcp {
             return Err(Refusal::RelayProtocol);
         }
         let (peer, named) = message

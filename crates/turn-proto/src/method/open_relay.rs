@@ -92,7 +92,7 @@ impl Allocate<'_> {
     /// Opens the relay sockets of an Allocate, which waits for them.
     pub(super) fn open(&mut self, now: Instant, allocation: PendingAllocation) {
         let key = (allocation.responder.path.five_tuple, allocation.responder.transaction);
-        let protocol = allocation.wanted.protocol;
+        let protocol = allocation.wanted.kept.protocol;
         let ports: Vec<_> = allocation.opening().map(|port| (port.relay, port.at)).collect();
         let pending = self.pending.insert(now, key, Waiting::Relay(Box::new(allocation)));
         for (relay, at) in ports {
@@ -112,7 +112,7 @@ impl Allocate<'_> {
         let Opened { pending, relay, result } = opened;
         let waiting = self.pending.allocation(pending);
         let taken = waiting
-            .and_then(|waiting| Some((waiting.wanted.protocol, waiting.take_opening(relay)?)));
+            .and_then(|waiting| Some((waiting.wanted.kept.protocol, waiting.take_opening(relay)?)));
         let Some((protocol, (family, port))) = taken else {
             // The Allocate has been given up.
             if result.is_ok() {
@@ -149,7 +149,7 @@ impl Allocate<'_> {
             return SocketState::Failed(Refusal::PortsExhausted);
         };
         waiting.taken.push(lease);
-        let protocol = waiting.wanted.protocol;
+        let protocol = waiting.wanted.kept.protocol;
         let tried = u32::try_from(waiting.taken.len()).unwrap_or(u32::MAX);
         let claimed = match requirement {
             Some(requirement) if tried < PORT_ATTEMPTS_MAX => {
@@ -248,7 +248,7 @@ impl Allocate<'_> {
             sockets,
             permissions: Permissions::default(),
             channels: Channels::default(),
-            protocol: wanted.protocol,
+            attributes: wanted.kept,
             connections: PeerConnections::default(),
             traffic: Traffic::default(),
             to_peer: Bucket::new(now),

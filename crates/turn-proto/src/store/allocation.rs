@@ -6,8 +6,7 @@ use alloc::sync::Arc;
 
 use stun_wire::TransactionId;
 use turn_types::{
-    AllocationId, ClientPath, Direction, FiveTuple, Instant, IpFamily, RelayId, RelayProtocol,
-    RelayedAddr,
+    AllocationId, ClientPath, Direction, FiveTuple, Instant, IpFamily, RelayId, RelayedAddr,
 };
 
 use super::bandwidth::{Bucket, with_headers};
@@ -17,7 +16,7 @@ use super::mobility::{Mobility, Next};
 use super::permission::Permissions;
 use super::registry::QuotaLease;
 use crate::credentials::Grant;
-use crate::io::{AllocationRecord, EndReason, Refusal, Traffic};
+use crate::io::{AllocationAttributes, AllocationRecord, EndReason, Refusal, Traffic};
 use crate::policy::PortLease;
 
 /// One relay socket, hence one relayed address. Dropping it frees the port.
@@ -55,7 +54,7 @@ pub(crate) struct Allocation {
     /// Of both families.
     pub(crate) permissions: Permissions,
     pub(crate) channels: Channels,
-    pub(crate) protocol: RelayProtocol,
+    pub(crate) attributes: AllocationAttributes,
     pub(crate) connections: PeerConnections,
     pub(crate) traffic: Traffic,
     pub(crate) to_peer: Bucket,
@@ -150,7 +149,7 @@ impl Allocation {
             expires: self.expires().or(ended).unwrap_or_default(),
             permissions: u32::try_from(self.permissions.len()).unwrap_or(u32::MAX),
             channels: u32::try_from(self.channels.len()).unwrap_or(u32::MAX),
-            protocol: self.protocol,
+            attributes: self.attributes,
             connections: u32::try_from(self.connections.len()).unwrap_or(u32::MAX),
             traffic: self.traffic,
             end,

@@ -9,8 +9,7 @@ use core::net::IpAddr;
 
 use stun_wire::{ChannelNumber, TransactionId};
 use turn_types::{
-    AllocationId, ClientPath, Instant, IpFamily, PeerAddr, Realm, RelayId, RelayProtocol,
-    RelayedAddr,
+    AllocationId, ClientPath, Instant, IpFamily, PeerAddr, Realm, RelayId, RelayedAddr,
 };
 
 use super::allocation::{Allocation, RelaySocket};
@@ -21,7 +20,7 @@ use super::mobility::{Answered, Mobility, Next};
 use super::permission::{Permission, Permissions};
 use super::registry::{LocationLease, QuotaLease};
 use crate::credentials::{Grant, Ticket};
-use crate::io::{InstalledRoute, Refusal, Traffic};
+use crate::io::{AllocationAttributes, InstalledRoute, Refusal, Traffic};
 use crate::policy::PortLease;
 use crate::policy::peers::OwnPorts;
 
@@ -45,7 +44,7 @@ pub(crate) struct Snapshot {
     sockets: [Option<SocketData>; 2],
     permissions: Vec<(IpAddr, Instant)>,
     channels: Vec<ChannelData>,
-    protocol: RelayProtocol,
+    attributes: AllocationAttributes,
     connections: Vec<PeerConnection>,
     traffic: Traffic,
     to_peer: Bucket,
@@ -138,7 +137,7 @@ impl Allocation {
             sockets,
             permissions,
             channels,
-            protocol: self.protocol,
+            attributes: self.attributes,
             connections,
             traffic: self.traffic,
             to_peer: self.to_peer,
@@ -204,7 +203,7 @@ impl Allocation {
             sockets,
             permissions,
             channels,
-            protocol: snapshot.protocol,
+            attributes: snapshot.attributes,
             connections,
             traffic: snapshot.traffic,
             to_peer: snapshot.to_peer,
@@ -293,7 +292,7 @@ mod tests {
             sockets: [Some(RelaySocket { relay: RelayId(6), local, lease, expires: END }), None],
             permissions,
             channels,
-            protocol: RelayProtocol::Udp,
+            attributes: AllocationAttributes::default(),
             connections,
             traffic: Traffic { to_peer_bytes: 11, ..Traffic::default() },
             to_peer,

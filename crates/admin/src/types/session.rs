@@ -1,0 +1,120 @@
+//! The JSON of a live allocation, and its making from the session of a worker.
+
+use serde::{Deserialize, Serialize};
+use turn_types::Instant;
+
+use super::Volume;
+
+/// One live allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// 16 hexadecimal digits, for `DELETE /v1/sessions/{id}`.
+    pub id: String,
+    /// The user, as authenticated; empty on an open relay.
+    pub user: String,
+    /// Account for quotas: the user without the time stamp of a time-limited name.
+    pub account: String,
+    /// The realm.
+    pub realm: String,
+    /// `udp`, `tcp`, `tls` or `dtls`.
+    pub transport: String,
+    /// Address of the client.
+    pub client: String,
+    /// The listener it talks to.
+    pub server: String,
+    /// The relayed addresses, as the client was told them: at most one of each family.
+    pub relayed: Vec<String>,
+    /// Seconds since it was made.
+    pub age_seconds: u64,
+    /// Seconds until it ends unless it is refreshed.
+    pub expires_in_seconds: u64,
+    /// Live permissions.
+    pub permissions: u64,
+    /// Live channel bindings.
+    pub channels: u64,
+    /// Relayed protocol: `udp` or `tcp`.
+    pub relays: String,
+    /// Connections with peers, of a session that relays TCP, including those being opened.
+    pub connections: u64,
+    /// Payload relayed from client to peers.
+    pub to_peers: Volume,
+    /// Payload relayed from peers to client.
+    pub to_client: Volume,
+    /// Packets dropped in either direction.
+    pub dropped_packets: u64,
+    /// Relay of the data of its channels.
+    #[serde(default)]
+    pub offload: SessionOffload,
+}
+
+/// Relay of the data of a session's channels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOffload {
+    /// `kernel`, when it relays one channel at least; otherwise `sockets`.
+    pub by: String,
+    /// Why by sockets: `off` (there is no kernel path), `no_channel` (none is bound), `full` (the kernel
+    /// has as many as it may), `transport` (the client does not come over UDP) or `failed` (the kernel
+    /// refused). Absent where it is the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Channels that the kernel relays, of the session's `channels`.
+    pub channels: u64,
+    /// Packets that the kernel relayed on them, both directions together.
+    pub packets: u64,
+    /// Their bytes of payload.
+    pub bytes: u64,
+    /// Whole seconds since the kernel relayed the last one; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seen_seconds_ago: Option<u64>,
+}
+
+impl Session {
+    /// The format of a session, with ages by the clock of its worker.
+    pub(crate) fn of(session: &control::Session, now: Instant) -> Self {
+        let record = &session.record;
+        let traffic = &record.traffic;
+        Self {
+            id: record.id.to_string(),
+            user: record.user.to_string(),
+            account: record.account.to_string(),
+            realm: record.realm.to_string(),
+            transport: record.five_tuple.transport.name().to_owned(),
+            client: record.five_tuple.client.to_string(),
+            server: record.five_tuple.server.to_string(),
+            relayed: record.relayed.iter().flatten().map(ToString::to_string).collect(),
+            age_seconds: now.saturating_since(record.created).as_secs(),
+            expires_in_seconds: record.expires.saturating_since(now).as_secs(),
+            permissions: u64::from(record.permissions),
+            channels: u64::from(record.channels),
+            relays: record.attributes.protocol.name().to_owned(),
+            connections: u64::from(record.connections),
+            to_peers: Volume { packets: traffic.to_peer_packets, bytes: traffic.to_peer_bytes },
+            to_client: Volume {
+                packets: traffic.to_client_packets,
+                bytes: traffic.to_client_bytes,
+            },
+            dropped_packets: traffic.dropped_packets,
+            offload: SessionOffload::of(session.offload, now),
+        }
+    }
+}
+
+impl SessionOffload {
+    fn of(offload: control::SessionOffload, now: Instant) -> Self {
+        match offload {
+            control::SessionOffload::Kernel { channels, packets, bytes, last_seen } => Self {
+                by: "kernel".to_owned(),
+                reason: None,
+                channels: u64::from(channels),
+                packets,
+                bytes,
+                last_seen_seconds_ago: last_seen.map(|at| now.saturating_since(at).as_secs()),
+            },
+            control::SessionOffload::Sockets(why) => Self {
+                by: "sockets".to_owned(),
+                reason: Some(why.label().to_owned()),
+                ..Self::default()
+            },
+        }
+    }
+}
