@@ -20,10 +20,7 @@ pub use text::{
     TEXT_LEN_MAX, alternate_domain, nonce, realm, software, third_party_authorization, username,
 };
 pub use token::{AccessToken, AccessTokenBlock, access_token, access_token_block};
-pub use turn::{
-    Icmp, address_family, channel_number, connection_id, dont_fragment, even_port, icmp, lifetime,
-    requested_transport, reservation_token,
-};
+pub use turn::*;
 
 use crate::error::ValueError;
 
