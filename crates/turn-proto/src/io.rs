@@ -5,6 +5,7 @@ pub(crate) mod command;
 pub(crate) mod event;
 pub(crate) mod notice;
 pub(crate) mod queued_packet;
+pub(crate) mod refusal;
 pub(crate) mod request;
 pub(crate) mod responder;
 pub(crate) mod route;
@@ -16,8 +17,9 @@ pub(crate) use self::allocate_request::{
 };
 pub(crate) use self::command::{Command, TcpCommand, UserQuery};
 pub(crate) use self::event::{ConnectError, Event, IcmpReport, OpenRelayError, UserAnswer};
-pub(crate) use self::notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};
+pub(crate) use self::notice::{AllocationRecord, Budget, EndReason, Notice, Traffic};
 pub(crate) use self::queued_packet::QueuedPacket;
+pub(crate) use self::refusal::Refusal;
 pub(crate) use self::request::{
     Authenticated, Request, SourceAddress, is_request_method, is_understood,
 };

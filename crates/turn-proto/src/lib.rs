@@ -59,8 +59,9 @@ pub use credentials::grant::UserKeys;
 pub use io::allocate_request::AllocationAttributes;
 pub use io::command::{Command, TcpCommand, UserQuery};
 pub use io::event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer};
-pub use io::notice::{AllocationRecord, Budget, EndReason, Notice, Refusal, Traffic};
+pub use io::notice::{AllocationRecord, Budget, EndReason, Notice, Traffic};
 pub use io::queued_packet::QueuedPacket;
+pub use io::refusal::Refusal;
 pub use io::route::{Route, RouteId};
 pub use io::verdict::{
     Answer, DropReason, HEADER_MAX, HeaderBuffer, PeerRefusal, REPLY_MAX, ReplyBuffer, Verdict,

@@ -6,7 +6,7 @@
 use stun_wire::{AttributeType, Message, value};
 use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};
 
-use super::notice::Refusal;
+use super::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::PortRequirement;
 

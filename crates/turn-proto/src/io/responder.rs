@@ -9,7 +9,7 @@ use stun_wire::{
 };
 use turn_types::{ClientPath, IpFamily, Transport};
 
-use super::notice::Refusal;
+use super::refusal::Refusal;
 use super::verdict::{DropReason, ReplyBuffer, Verdict};
 use crate::credentials::Integrity;
 use crate::policy::{AlternateServer, Policy};

@@ -6,7 +6,7 @@ use turn_types::{
     AllocationId, ClientPath, ConnectionId, FiveTuple, IpFamily, PendingId, WorkerId,
 };
 
-use super::notice::Refusal;
+use super::refusal::Refusal;
 use super::responder::Responder;
 use crate::credentials::{Grant, Ticket, TicketBody};
 
