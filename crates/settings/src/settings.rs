@@ -84,8 +84,8 @@ impl Settings {
     #[must_use]
     pub fn user_database(&self) -> Database {
         match &self.users.database {
-            Some(Database::Sqlite(path)) => Database::Sqlite(self.beside(path)),
-            None => Database::Sqlite(self.data.directory.join("users.sqlite")),
+            Some(database) => database.beside(&self.directory),
+            None => Database::in_directory(&self.data.directory),
         }
     }
 

@@ -1,6 +1,8 @@
-//! The user database for workers and commands. Another back end is chosen here, by its settings.
+//! The user database for workers and commands. Another back end is chosen here, by its settings, in [`reader`] and
+//! [`editor`]; nothing else knows the kinds.
 
 use std::cell::Cell;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use control::{Asked, Request, UserDirectory, UserLookup, Workers};
@@ -16,6 +18,13 @@ use user_db::{
 /// Interval of warnings about a failing database: each failed look-up would be a line.
 const WARNING_EVERY: Duration = Duration::from_secs(60);
 
+/// Opens a database for look-ups.
+fn reader(database: &Database) -> Result<Box<dyn UserReader>, StoreError> {
+    match database {
+        Database::Sqlite(path) => Ok(Box::new(SqliteReader::open(path)?)),
+    }
+}
+
 /// Opens a database for changes; an SQLite file is created when it does not exist.
 pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreError> {
     match database {
@@ -25,7 +34,7 @@ pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreEr
 
 /// Returns whether a database exists; of one that is not a file the editor reports it.
 pub(crate) fn exists(database: &Database) -> bool {
-    database.file().is_none_or(|path| path.exists())
+    database.file().is_none_or(Path::exists)
 }
 
 /// Receiver of an answer.
@@ -42,12 +51,7 @@ pub(crate) struct Users(Directory<Asker>);
 impl Users {
     /// Starts the look-up threads; they answer into the workers' mailboxes.
     pub(crate) fn start(database: &Database, workers: Workers) -> Result<Self, StoreError> {
-        match database {
-            Database::Sqlite(path) => Self::look_up_in(SqliteReader::open(path)?, workers),
-        }
-    }
-
-    fn look_up_in(reader: impl UserReader + 'static, workers: Workers) -> Result<Self, StoreError> {
+        let reader = reader(database)?;
         let warning = Throttle::default();
         let deliver = move |asker: Asker, answer| {
             let request = Request::UserFound {

@@ -3,7 +3,8 @@
 //! hangs is answered with [`Answer::Unavailable`] at the deadline, and no worker waits for it.
 //!
 //! A change made by another process (`turnpike user add`) is seen by the first look-up that comes half a second
-//! or more after the last check for changes ([`DirectoryOptions::changes_after`]). The allocations of a deleted
+//! or more after the last check for changes ([`DirectoryOptions::changes_after`]); a look-up that is in flight
+//! then is repeated. The allocations of a deleted
 //! user end at their next refresh; `turnpike session end ID` ends them sooner.
 
 use std::collections::HashMap;
@@ -109,7 +110,7 @@ impl<T: Send + 'static> Directory<T> {
     /// # Errors
     /// The system has no thread or descriptor left.
     pub fn start(
-        reader: impl UserReader + 'static,
+        reader: Box<dyn UserReader>,
         options: DirectoryOptions,
         deliver: impl Fn(T, Answer) + Send + 'static,
     ) -> std::io::Result<Self> {
@@ -177,14 +178,14 @@ impl<T> fmt::Debug for Directory<T> {
 }
 
 /// State of the thread.
-struct Lookups<T, R, D> {
-    reader: R,
+struct Lookups<T, D> {
+    reader: Box<dyn UserReader>,
     deliver: D,
     options: DirectoryOptions,
     answers: Arc<Answers>,
     /// The store's revision at the last check for changes.
     revision: Option<u64>,
-    /// Number of times that the cache was cleared: an answer from before is not kept.
+    /// Number of times that the cache was cleared: an answer from before is outdated.
     clears: u64,
     /// Tickets by the key that they wait for: a key is in flight once.
     waiting: HashMap<Question, Vec<T>>,
@@ -200,7 +201,7 @@ enum Done {
     User { question: Question, clears: u64, found: Result<Option<UserRecord>, StoreError> },
 }
 
-impl<T, R: UserReader, D: Fn(T, Answer)> Lookups<T, R, D> {
+impl<T, D: Fn(T, Answer)> Lookups<T, D> {
     async fn run(mut self, mut jobs: mpsc::Receiver<Job<T>>) {
         loop {
             let has_room = self.waiting.len() < IN_FLIGHT_MAX && self.waiting_tickets < QUEUE_MAX;
@@ -227,16 +228,15 @@ impl<T, R: UserReader, D: Fn(T, Answer)> Lookups<T, R, D> {
         self.waiting_tickets += 1;
         let tickets = self.waiting.entry(question.clone()).or_default();
         tickets.push(ticket);
-        if tickets.len() > 1 {
-            return;
-        }
+        let is_first = tickets.len() == 1;
         if let Some(parked) = &mut self.checking {
-            parked.push(question);
+            parked.extend(is_first.then_some(question));
         } else if self.answers.lock().is_stale(now, self.options.changes_after) {
-            self.checking = Some(vec![question]);
+            // A ticket that joins a look-up in flight does not take an answer from before a change, either.
+            self.checking = Some(is_first.then_some(question).into_iter().collect());
             let revision = within(self.options.store_within, self.reader.revision());
             self.in_flight.spawn(async { Done::Revision(revision.await) });
-        } else {
+        } else if is_first {
             self.look_up(now, question);
         }
     }
@@ -258,10 +258,10 @@ impl<T, R: UserReader, D: Fn(T, Answer)> Lookups<T, R, D> {
         match done {
             Ok(Done::Revision(revision)) => self.checked(now, revision),
             Ok(Done::User { question, clears, found }) => match found {
+                // At most once for each check for changes.
+                Ok(_) if clears != self.clears => self.look_up(now, question),
                 Ok(user) => {
-                    if clears == self.clears {
-                        self.answers.lock().cache.keep(now, question.clone(), user.as_ref());
-                    }
+                    self.answers.lock().cache.keep(now, question.clone(), user.as_ref());
                     self.answer(&question, user.map_or(Answer::Unknown, Answer::Known));
                 }
                 Err(error) => self.answer(&question, Answer::Unavailable(Arc::new(error))),

@@ -15,6 +15,9 @@ pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// means that a process is stuck.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Wait for a look-up in progress when the server stops: far longer than one takes.
+pub(crate) const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
 /// Pause before SQLite is called again for an operation that it does not wait for: far longer than the other
 /// process needs.
 pub(crate) const BUSY_NAP: Duration = Duration::from_millis(5);

@@ -3,6 +3,7 @@
 //! WAL mode lets the server read while a command writes. The file is its owner's alone; so are the
 //! `-wal` and `-shm` files beside it, which SQLite gives the same permissions.
 
+use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -82,11 +83,13 @@ impl SqliteStore {
         };
         self.run("COMMIT")?;
         if found > SCHEMA_VERSION {
-            return Err(StoreError::Newer {
-                path: self.path.clone(),
-                found,
-                known: SCHEMA_VERSION,
-            });
+            let known = SCHEMA_VERSION;
+            return Err(failed(
+                &self.path,
+                format_args!(
+                    "its format is version {found}, and this program knows version {known}; use a newer turnpike"
+                ),
+            ));
         }
         Ok(())
     }
@@ -292,7 +295,14 @@ fn record(row: &Row<'_>) -> rusqlite::Result<UserRecord> {
 fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
     let slip = |path: &Path| {
         let path = path.to_owned();
-        move |source| StoreError::Io { path, source }
+        move |error| {
+            failed(
+                &path,
+                format_args!(
+                    "{error}; the directory needs to belong to the user that the server runs as"
+                ),
+            )
+        }
     };
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(slip(directory))?;
@@ -307,7 +317,13 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
     let metadata = file.and_then(|file| file.metadata()).map_err(slip(path))?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o007 != 0 {
-        return Err(StoreError::Readable { path: path.to_owned(), mode });
+        return Err(failed(
+            path,
+            format_args!(
+                "other users of this host can read it (mode {mode:03o}); run `chmod 600` on it, and replace its users if \
+             one may have"
+            ),
+        ));
     }
     Ok(file_id(&metadata))
 }
@@ -350,10 +366,22 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 }
 
 fn slip(path: &Path, error: &rusqlite::Error) -> StoreError {
-    let path = path.to_owned();
     match error.sqlite_error_code() {
-        _ if is_busy(error) => StoreError::Busy { path },
-        Some(ErrorCode::NotADatabase) => StoreError::NotADatabase { path },
-        _ => StoreError::Database { path, what: error.to_string() },
+        _ if is_busy(error) => failed(
+            path,
+            format_args!(
+                "another process has been writing to it for {} s; find out which (`fuser`), or try again",
+                BUSY_TIMEOUT.as_secs()
+            ),
+        ),
+        Some(ErrorCode::NotADatabase) => failed(
+            path,
+            format_args!("this is not a user database; move it away, or name another directory"),
+        ),
+        _ => failed(path, format_args!("{error}")),
     }
+}
+
+fn failed(path: &Path, what: fmt::Arguments<'_>) -> StoreError {
+    StoreError::Database { database: path.display().to_string(), what: what.to_string() }
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 
 use tokio::sync::oneshot;
 
 use crate::error::StoreError;
-use crate::limits::IN_FLIGHT_MAX;
+use crate::limits::{CLOSE_WITHIN, IN_FLIGHT_MAX};
 use crate::sqlite::SqliteStore;
 use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
 
@@ -18,7 +18,9 @@ type Job = Box<dyn FnOnce(&mut SqliteStore) + Send>;
 /// wait for their deadlines, and those that were given up are skipped when the thread goes on.
 pub struct SqliteReader {
     /// Dropped to end the thread.
-    jobs: SyncSender<Job>,
+    jobs: Option<SyncSender<Job>>,
+    /// Disconnected when the thread has closed the file.
+    closed: Receiver<()>,
 }
 
 impl SqliteReader {
@@ -29,10 +31,15 @@ impl SqliteReader {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let mut store = SqliteStore::open(path)?;
         let (jobs, queue) = sync_channel::<Job>(IN_FLIGHT_MAX);
-        let work = move || queue.into_iter().for_each(|job| job(&mut store));
+        let (closing, closed) = channel();
+        let work = move || {
+            queue.into_iter().for_each(|job| job(&mut store));
+            drop(store);
+            drop(closing);
+        };
         let spawned = std::thread::Builder::new().name("users-sqlite".to_owned()).spawn(work);
         spawned.map_err(StoreError::Threads)?;
-        Ok(Self { jobs })
+        Ok(Self { jobs: Some(jobs), closed })
     }
 
     fn run<T: Send + 'static>(
@@ -46,9 +53,11 @@ impl SqliteReader {
                 let _ = reply.send(work(store));
             }
         });
-        let queued = self.jobs.try_send(job);
+        let queued = self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(job).is_ok());
         Box::pin(async move {
-            queued.map_err(|_| StoreError::Overloaded)?;
+            if !queued {
+                return Err(StoreError::Overloaded);
+            }
             answer.await.unwrap_or(Err(StoreError::Overloaded))
         })
     }
@@ -62,6 +71,15 @@ impl UserReader for SqliteReader {
 
     fn revision(&self) -> Lookup<u64> {
         self.run(SqliteStore::revision)
+    }
+}
+
+impl Drop for SqliteReader {
+    /// Waits until the thread has closed the file, so that SQLite empties its write-ahead log; not for longer than
+    /// [`CLOSE_WITHIN`], as the file system may hang.
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        let _ = self.closed.recv_timeout(CLOSE_WITHIN);
     }
 }
 

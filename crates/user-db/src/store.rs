@@ -13,9 +13,10 @@ use crate::limits::{NAME_BYTES_MAX, PASSWORD_BYTES_MAX, REALM_BYTES_MAX};
 pub type Lookup<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// Looks users up for the server. Any number of look-ups may be in flight; none blocks its caller, and the
-/// caller sets the deadline. Names and realms are compared byte by byte: both sides prepare them as
+/// caller sets the deadline. Calls come from one thread, within a tokio runtime; opening a reader does not wait for a
+/// network. Names and realms are compared byte by byte: both sides prepare them as
 /// OpaqueString (RFC 8265 §4.2) before.
-pub trait UserReader: Send + Sync {
+pub trait UserReader: Send {
     /// Looks a user up.
     fn find(&self, realm: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>>;
 

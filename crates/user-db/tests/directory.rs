@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn start_with(
 ) -> (Directory<u32>, Receiver<(u32, Answer)>) {
     let (answers, answered) = channel();
     let deliver = move |ticket, answer| answers.send((ticket, answer)).unwrap();
-    (Directory::start(reader, options, deliver).unwrap(), answered)
+    (Directory::start(Box::new(reader), options, deliver).unwrap(), answered)
 }
 
 fn ask(
@@ -74,7 +74,10 @@ fn it_sees_users_come_and_go_in_another_process() {
 
 /// A store whose answers are made by the test, in any order.
 #[derive(Clone, Default)]
-struct Scripted(Arc<Mutex<Vec<Waiting>>>);
+struct Scripted {
+    waiting: Arc<Mutex<Vec<Waiting>>>,
+    revision: Arc<AtomicU64>,
+}
 
 /// The name of a look-up, and its answer.
 type Waiting = (Arc<str>, Reply);
@@ -84,14 +87,14 @@ type Reply = oneshot::Sender<Result<Option<UserRecord>, StoreError>>;
 impl Scripted {
     /// Waits until so many look-ups have begun.
     fn begun(&self, count: usize) {
-        while self.0.lock().unwrap().len() < count {
+        while self.waiting.lock().unwrap().len() < count {
             std::thread::yield_now();
         }
     }
 
     /// Answers the first look-up of this name.
     fn answer(&self, name: &str, answer: Result<bool, StoreError>) {
-        let mut waiting = self.0.lock().unwrap();
+        let mut waiting = self.waiting.lock().unwrap();
         let at = waiting.iter().position(|(waiting, _)| **waiting == *name).unwrap();
         let (name, reply) = waiting.remove(at);
         let keys = UserKeys { md5: Secret::new([1; 16]), sha256: None };
@@ -104,12 +107,13 @@ impl UserReader for Scripted {
     fn find(&self, _: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
         let UserQuery::Name(name) = user else { unreachable!("no test looks for a hash") };
         let (reply, answer) = oneshot::channel();
-        self.0.lock().unwrap().push((Arc::clone(name), reply));
+        self.waiting.lock().unwrap().push((Arc::clone(name), reply));
         Box::pin(async { answer.await.expect("the test answers before it ends") })
     }
 
     fn revision(&self) -> Lookup<u64> {
-        Box::pin(async { Ok(0) })
+        let revision = self.revision.load(Ordering::Relaxed);
+        Box::pin(async move { Ok(revision) })
     }
 }
 
@@ -149,7 +153,41 @@ fn the_same_name_is_looked_up_once() {
         .collect();
     tickets.sort_unstable();
     assert!(tickets.into_iter().eq(0..100));
-    assert!(store.0.lock().unwrap().is_empty());
+    assert!(store.waiting.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_answer_from_before_a_change_reaches_no_later_ticket() {
+    let store = Scripted::default();
+    let (directory, answered) = start(store.clone());
+    let find = |ticket, name| assert!(directory.find(ticket, REALM.into(), by_name(name)));
+    find(1, "alice");
+    store.begun(1);
+    store.revision.store(1, Ordering::Relaxed);
+    find(2, "alice");
+    // Its look-up begins after the check for changes that ticket 2 has started.
+    find(3, "bob");
+    store.begun(2);
+    store.answer("alice", Ok(false));
+    store.begun(2);
+    store.answer("alice", Ok(true));
+    for ticket in [1, 2] {
+        let (answered_ticket, answer) = answered.recv().unwrap();
+        assert_eq!(answered_ticket, ticket);
+        assert!(matches!(answer, Answer::Known(_)), "{answer:?}");
+    }
+    store.answer("bob", Ok(false));
+}
+
+#[test]
+fn a_directory_that_is_dropped_has_closed_its_file() {
+    let dir = TempDir::new();
+    let (directory, answered) = start(SqliteReader::open(&dir.database()).unwrap());
+    assert!(matches!(ask(&directory, &answered, 1, "alice"), Answer::Unknown));
+    let log = dir.file("data/users.sqlite-wal");
+    assert!(log.exists());
+    drop(directory);
+    assert!(!log.exists(), "SQLite removes it when the file is closed");
 }
 
 /// Its answer is 500 for the client, as of a store that fails.
@@ -274,10 +312,10 @@ fn a_failure_is_not_kept() {
     for ticket in 0..2 {
         assert!(directory.find(ticket, REALM.into(), by_name("alice")));
         store.begun(1);
-        store.answer("alice", Err(StoreError::Busy { path: "users.sqlite".into() }));
+        store.answer("alice", Err(StoreError::Overloaded));
         let (_, answer) = answered.recv().unwrap();
         let Answer::Unavailable(error) = answer else { panic!("{answer:?}") };
-        assert!(matches!(*error, StoreError::Busy { .. }), "{error}");
+        assert!(matches!(*error, StoreError::Overloaded), "{error}");
     }
 }
 
@@ -289,5 +327,5 @@ fn look_ups_that_were_queued_for_too_long_are_dropped() {
     assert!(directory.find(1, REALM.into(), by_name("alice")));
     drop(directory);
     assert!(answered.recv().is_err(), "the look-up was dropped");
-    assert!(store.0.lock().unwrap().is_empty());
+    assert!(store.waiting.lock().unwrap().is_empty());
 }

@@ -244,7 +244,6 @@ fn a_file_of_a_newer_version_is_left_alone() {
     raw.execute("UPDATE schema_version SET version = 9", []).unwrap();
     drop(raw);
     let error = SqliteStore::open(&path).unwrap_err();
-    assert!(matches!(error, StoreError::Newer { found: 9, known: 1, .. }), "{error}");
     assert_eq!(
         error.to_string(),
         format!(
@@ -268,7 +267,7 @@ fn what_is_no_database_is_said_to_be_none() {
         )
     );
     let blocked = dir.file("users.sqlite/users.sqlite");
-    assert!(matches!(SqliteStore::open(&blocked).unwrap_err(), StoreError::Io { .. }));
+    assert!(matches!(SqliteStore::open(&blocked).unwrap_err(), StoreError::Database { .. }));
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Databases of users.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::{Written, written};
 
 /// A database of users, written as a URL or, for SQLite, as a path. Another kind is added here, in
-/// `Settings::user_database`, in `turnpike/src/users.rs` and as a file of `user-db`.
+/// `turnpike/src/users.rs` and as a file of `user-db`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
     /// An SQLite file: `"sqlite:///srv/users.sqlite"`, or its path.
@@ -15,11 +16,32 @@ pub enum Database {
 }
 
 impl Database {
+    /// The database where none is configured: a file in the data directory.
+    pub(crate) fn in_directory(data: &Path) -> Self {
+        Self::Sqlite(data.join("users.sqlite"))
+    }
+
+    /// The same database, with its path beside `directory`.
+    pub(crate) fn beside(&self, directory: &Path) -> Self {
+        match self {
+            Self::Sqlite(path) => Self::Sqlite(directory.join(path)),
+        }
+    }
+
     /// The file of a database that is one: the server may write to its directory.
     #[must_use]
-    pub fn file(&self) -> Option<&PathBuf> {
+    pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Sqlite(path) => Some(path),
+        }
+    }
+}
+
+impl fmt::Display for Database {
+    /// The database in messages, without a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "{}", path.display()),
         }
     }
 }

@@ -69,12 +69,11 @@ pub(crate) fn run(paths: &PathOptions, args: cli::User) -> Result<()> {
 /// Refuses a database that does not exist: opening it would create an empty one, and a command that lists or
 /// changes users has named the wrong directory.
 fn has_database(settings: &Settings) -> Result<()> {
-    if users::exists(&settings.user_database()) {
+    let database = settings.user_database();
+    if users::exists(&database) {
         return Ok(());
     }
-    let database = settings.user_database();
-    let path = database.file().map(|path| path.display().to_string()).unwrap_or_default();
-    Err(Failure::failed(anyhow!("there is no user database at {path}")).hint(
+    Err(Failure::failed(anyhow!("there is no user database at {database}")).hint(
         "name the server's data directory with --data or --config; `turnpike user add NAME` makes a \
          database where there is none",
     ))

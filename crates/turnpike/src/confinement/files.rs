@@ -35,10 +35,10 @@ pub(super) struct Named {
     data: PathBuf,
     /// The directory of the control socket.
     socket: PathBuf,
-    /// The directory of the user database, where that is a file.
-    users: PathBuf,
-    /// That file: it is opened again without capabilities.
+    /// The user database, where that is a file: it is opened again without capabilities.
     database: Option<PathBuf>,
+    /// Its directory, which is written to.
+    users: Option<PathBuf>,
     /// Files that are read, and read again at a reload.
     read: Vec<PathBuf>,
     /// Directories that an operator has named.
@@ -52,9 +52,9 @@ impl Named {
         let settings = &configuration.settings;
         let data = settings.data.directory.clone();
         let socket = directory(&settings.control_socket());
-        let database = settings.user_database().file().cloned();
-        let users = database.as_deref().map_or_else(|| data.clone(), directory);
-        for directory in [&data, &socket, &users] {
+        let database = settings.user_database().file().map(Path::to_owned);
+        let users = database.as_deref().map(directory);
+        for directory in [&data, &socket].into_iter().chain(&users) {
             if !directory.exists() {
                 let mut builder = DirBuilder::new();
                 let made = builder.recursive(true).mode(0o700).create(directory);
@@ -69,11 +69,11 @@ impl Named {
         let file = configuration.file.as_deref();
         let read = settings::named_files(file, &paths::environment());
         let readable = settings.readable_directories();
-        Ok(Self { data, socket, users, database, read, readable })
+        Ok(Self { data, socket, database, users, read, readable })
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
-        let own = [&self.data, &self.socket, &self.users].into_iter().chain(&self.database);
+        let own = [&self.data, &self.socket].into_iter().chain(&self.users).chain(&self.database);
         own.chain(&self.read).map(PathBuf::as_path)
     }
 
@@ -139,7 +139,7 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
     rules.push((NULL.into(), AccessFs::ReadFile | AccessFs::WriteFile));
     rules.extend(named.directories().into_iter().map(|path| (path, read)));
     rules.push((named.data.clone(), write));
-    rules.push((named.users.clone(), write));
+    rules.extend(named.users.iter().map(|users| (users.clone(), write)));
     // It is bound under another name and put in place, and goes away with the server.
     let bind = AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile;
     rules.push((named.socket.clone(), bind));
