@@ -33,6 +33,10 @@ impl Datagrams {
         self.0.borrow_mut().received.push_back(datagram);
     }
 
+    fn take_received(&self) -> Option<Vec<u8>> {
+        self.0.borrow_mut().received.pop_front()
+    }
+
     pub(crate) fn take_sent(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.0.borrow_mut().sent)
     }
@@ -135,7 +139,7 @@ impl<S: Read + Write> Secured<S> {
         let Self::Open(stream) = self else { return Input::Nothing };
         match stream.ssl_read(room) {
             Ok(0) => Input::Ended,
-            Ok(len) => Input::Bytes(len),
+            Ok(len) => Input::Bytes(room[..len].to_vec()),
             Err(error) if error.code() == ErrorCode::WANT_READ => Input::Nothing,
             Err(_) => Input::Ended,
         }
@@ -152,7 +156,7 @@ impl<S: Read + Write> Secured<S> {
 }
 
 enum Input {
-    Bytes(usize),
+    Bytes(Vec<u8>),
     Nothing,
     Ended,
 }
@@ -209,46 +213,44 @@ impl Link {
 
     /// Receives the next message; `Err`: the link has ended.
     pub(crate) fn receive(&mut self) -> Result<Option<Vec<u8>>, ()> {
-        let mut room = vec![0; 1 << 16];
+        // More than any message of these worlds.
+        let mut room = [0; 4096];
         match self {
-            Self::Udp(datagrams) => match datagrams.read(&mut room) {
-                Ok(len) => Ok(Some(room[..len].to_vec())),
-                Err(_) => Ok(None),
-            },
+            Self::Udp(datagrams) => Ok(datagrams.take_received()),
             Self::Dtls(_, secured) => match secured.read(&mut room) {
-                Input::Bytes(len) => Ok(Some(room[..len].to_vec())),
+                Input::Bytes(bytes) => Ok(Some(bytes)),
                 Input::Nothing => Ok(None),
                 Input::Ended => Err(()),
             },
-            Self::Tcp { end, unread, .. } => {
-                let input = match end.read(&mut room) {
-                    Ok(ReadOutcome::Read(len)) => Input::Bytes(len),
-                    Ok(ReadOutcome::WouldBlock) => Input::Nothing,
-                    Ok(ReadOutcome::Ended) | Err(_) => Input::Ended,
-                };
-                take_message(unread, &room, &input)
-            }
-            Self::Tls { secured, unread } => {
-                let input = secured.read(&mut room);
-                take_message(unread, &room, &input)
-            }
+            Self::Tcp { end, unread, .. } => take_message(unread, || match end.read(&mut room) {
+                Ok(ReadOutcome::Read(len)) => Input::Bytes(room[..len].to_vec()),
+                Ok(ReadOutcome::WouldBlock) => Input::Nothing,
+                Ok(ReadOutcome::Ended) | Err(_) => Input::Ended,
+            }),
+            Self::Tls { secured, unread } => take_message(unread, || secured.read(&mut room)),
         }
     }
 }
 
-/// Appends new bytes, and takes the first whole message.
-fn take_message(unread: &mut Vec<u8>, room: &[u8], input: &Input) -> Result<Option<Vec<u8>>, ()> {
-    if let Input::Bytes(len) = input {
-        unread.extend_from_slice(&room[..*len]);
-    }
-    match next_message(unread) {
-        Cut::Message { len, padded_len } => {
-            let message = unread[..len].to_vec();
-            unread.drain(..padded_len);
-            Ok(Some(message))
+/// Takes the first whole message, as far as reading brings one.
+fn take_message(
+    unread: &mut Vec<u8>,
+    mut read: impl FnMut() -> Input,
+) -> Result<Option<Vec<u8>>, ()> {
+    loop {
+        match next_message(unread) {
+            Cut::Message { len, padded_len } => {
+                let message = unread[..len].to_vec();
+                unread.drain(..padded_len);
+                return Ok(Some(message));
+            }
+            Cut::Garbage => return Err(()),
+            Cut::NeedMore { .. } => {}
         }
-        Cut::Garbage => Err(()),
-        Cut::NeedMore { .. } if matches!(input, Input::Ended) => Err(()),
-        Cut::NeedMore { .. } => Ok(None),
+        match read() {
+            Input::Bytes(bytes) => unread.extend(bytes),
+            Input::Nothing => return Ok(None),
+            Input::Ended => return Err(()),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{
-    Asked, CounterTotals, Leg, LockedRegistry, Mailbox, Request, Series, SessionFilter,
+    Asked, CounterTotals, Fate, Leg, LockedRegistry, Mailbox, Request, Series, SessionFilter,
     UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::{
@@ -14,7 +14,7 @@ use dataplane::{
     WorkerChannels, WorkerEndpoint, WorkerSpec,
 };
 use netsim::{Chance, Outbox, Packet, Rng};
-use turn_proto::{Policy, RelayPorts, SharedRegistry as _, UserAnswer, UserQuery};
+use turn_proto::{DropReason, Policy, RelayPorts, SharedRegistry as _, UserAnswer, UserQuery};
 use turn_types::{AllocationId, Instant, Now, PendingId, Prefix, WorkerId};
 
 use crate::host::{Faults, SimHost};
@@ -355,6 +355,11 @@ impl ServerHost {
         }
     }
 
+    /// The sum of one counter, over the running workers.
+    fn sum(&self, series: Series) -> u64 {
+        self.workers.iter().map(|worker| worker.counters.value(series)).sum()
+    }
+
     /// Allocations and reservations of the registry.
     fn registered(&self) -> (usize, usize) {
         let mut counts = (0, 0);
@@ -366,12 +371,13 @@ impl ServerHost {
 
     /// Checks what must hold after each step.
     fn audit(&self) -> Result<(), String> {
-        let totals = self.totals();
-        let (received, fates) = (received(&totals), fates(&totals));
+        // Not of all counters: this runs at each step of each world.
+        let received = received(|series| self.sum(series));
+        let fates = fates(|series| self.sum(series));
         if fates > received {
             return Err(format!("{received} packets have {fates} fates"));
         }
-        let live = totals.value(Series::AllocationsLive) as usize;
+        let live = self.sum(Series::AllocationsLive) as usize;
         let (taken, _) = self.registered();
         if taken < live {
             return Err(format!("{live} allocations, and {taken} in the quotas"));
@@ -412,7 +418,8 @@ impl ServerHost {
                 "left over: {allocations} in the quotas, {reservations} reserved, {ports} ports, {sockets} sockets"
             ));
         }
-        let (received, fates) = (received(&totals), fates(&totals));
+        let value = |series| totals.value(series);
+        let (received, fates) = (received(value), fates(value));
         if fates != received && self.stopped.is_none() {
             return Err(format!("{received} packets have {fates} fates"));
         }
@@ -421,12 +428,13 @@ impl ServerHost {
 }
 
 /// Packets and ICMP errors that the workers received.
-fn received(totals: &CounterTotals) -> u64 {
-    totals.volume(Leg::FromClients).packets
-        + totals.volume(Leg::FromPeers).packets
-        + totals.value(Series::IcmpErrors)
+fn received(value: impl Fn(Series) -> u64) -> u64 {
+    let packets = [Leg::FromClients, Leg::FromPeers].map(Series::Packets);
+    packets.into_iter().chain([Series::IcmpErrors]).map(value).sum()
 }
 
-fn fates(totals: &CounterTotals) -> u64 {
-    totals.fates().map(|(_, count)| count).sum()
+fn fates(value: impl Fn(Series) -> u64) -> u64 {
+    let fates = Fate::ALL.iter().copied().map(Series::Fate);
+    let drops = DropReason::ALL.iter().copied().map(Series::Drop);
+    fates.chain(drops).map(value).sum()
 }
