@@ -9,6 +9,7 @@ use turn_client::{
 };
 use turn_types::{Instant, IpFamily, Now, PeerAddr, ServerAddr, Transport};
 
+use crate::addresses::FormerAddresses;
 use crate::framing::{Board, client_of, payload};
 use crate::link::Link;
 use crate::tcp::TcpNet;
@@ -61,10 +62,13 @@ pub struct ClientHost {
     silent: bool,
     sent: u32,
     gone: bool,
+    former: FormerAddresses,
     /// Payloads received.
     pub received: u64,
     /// Allocations that it had.
     pub allocations: u64,
+    /// Moves of allocations to another address.
+    pub moves: u64,
     /// The first byte that was another's.
     pub violation: Option<String>,
 }
@@ -87,20 +91,22 @@ impl ClientHost {
             silent: false,
             sent: 0,
             gone: false,
+            former: FormerAddresses::default(),
             received: 0,
             allocations: 0,
+            moves: 0,
             violation: None,
         }
     }
 
     /// Takes a packet.
     pub fn receive(&mut self, now: Now, packet: Packet, out: &mut Outbox) {
-        let (Body::Udp(bytes), Some(Link::Udp(datagrams) | Link::Dtls(datagrams, _))) =
-            (packet.body, &self.link)
-        else {
-            return;
-        };
-        if packet.src == self.plan.server && packet.dst == self.plan.me {
+        let Body::Udp(bytes) = packet.body else { return };
+        if let Err(why) = self.former.check(now.instant, packet.dst, &bytes) {
+            self.violation.get_or_insert(why);
+        }
+        let Some(Link::Udp(datagrams) | Link::Dtls(datagrams, _)) = &self.link else { return };
+        if packet.src == self.client.server().0 && packet.dst == self.plan.me {
             datagrams.deliver(bytes);
             self.wake(now, out);
         }
@@ -142,9 +148,18 @@ impl ClientHost {
         [Some(self.acts_at), timer, event, Some(self.plan.until)].into_iter().flatten().min()
     }
 
-    /// Moves to another address: a changed network.
-    pub const fn rebind(&mut self, me: SocketAddr) {
-        self.plan.me = me;
+    /// Notes that a NAT has given the client another public address.
+    pub fn rebound(&mut self, at: Instant) {
+        let _ = self.client.moved(at);
+    }
+
+    /// Goes to another address with its allocation.
+    fn change_address(&mut self, at: Instant) {
+        self.former.leave(self.plan.me);
+        let port = self.plan.me.port() + 1;
+        self.plan.me.set_port(port);
+        self.link = None;
+        let _ = self.client.moved(at);
     }
 
     fn leave(&mut self, out: &mut Outbox) {
@@ -172,7 +187,7 @@ impl ClientHost {
         } else if let Some(end) = self.connecting.take() {
             if end.is_writable() {
                 if let Some(client) = self.plan.proxy {
-                    let header = proxy_header(client, self.plan.server);
+                    let header = proxy_header(client, self.client.server().0);
                     let _ = end.write(header.as_bytes());
                 }
                 self.link = Some(Link::stream(self.plan.transport, end));
@@ -182,7 +197,7 @@ impl ClientHost {
             }
         } else {
             let from = SocketAddr::new(self.plan.me.ip(), self.tcp.next_port());
-            self.connecting = Some(self.tcp.connect(from, self.plan.server));
+            self.connecting = Some(self.tcp.connect(from, self.client.server().0));
         }
         self.linked_at = at;
     }
@@ -190,6 +205,7 @@ impl ClientHost {
     /// Forgets the link, and the allocation with it.
     fn drop_link(&mut self) {
         self.link = None;
+        self.former.give_up();
         self.client = new_client(&self.plan, &mut self.rng);
     }
 
@@ -202,6 +218,7 @@ impl ClientHost {
             if self.rng.below(4) == 0 {
                 options.families = Families::Both;
             }
+            options.mobility = self.rng.below(3) > 0;
             // One in flight is an error.
             let asked = self.client.allocate(at, options);
             if asked.is_err() && self.rng.below(8) == 0 {
@@ -223,6 +240,9 @@ impl ClientHost {
             5..=11 => drop(self.client.bind_channel(at, peer)),
             12..=16 => drop(self.client.permit(at, peer.ip())),
             17 => self.send_rubbish(),
+            18..=22 if self.client.is_mobile() => self.change_address(at),
+            // To where it is already.
+            23 => self.rebound(at),
             _ => self.talk(peer),
         }
     }
@@ -245,10 +265,16 @@ impl ClientHost {
     }
 
     fn send_rubbish(&mut self) {
-        let len = self.rng.within(1..200) as usize;
+        let len = self.rng.within(2..200) as usize;
         let mut bytes = self.rng.bytes(len);
-        // STUN, ChannelData, or anything.
-        bytes[0] = *self.rng.pick(&[0x00, 0x40, bytes[0]]);
+        // STUN, ChannelData, or anything. Over TCP the messages that follow become data of its channel, so it is one
+        // that no client binds.
+        match self.rng.below(3) {
+            0 => bytes[0] = 0x00,
+            1 => bytes[..2].copy_from_slice(&[0x40, 0xFF]),
+            _ if bytes[0] == 0x40 => bytes[0] = 0x50,
+            _ => {}
+        }
         if let Some(link) = &mut self.link {
             link.send(&bytes);
         }
@@ -260,6 +286,9 @@ impl ClientHost {
             let message = match link.receive() {
                 Ok(Some(message)) => message,
                 Ok(None) => break,
+                Err(()) if self.client.is_mobile() && self.rng.below(4) > 0 => {
+                    return self.change_address(at);
+                }
                 Err(()) => return self.drop_link(),
             };
             if let Incoming::Data { payload, .. } = self.client.handle_datagram(at, &message) {
@@ -277,6 +306,7 @@ impl ClientHost {
                         .get_or_insert_with(|| format!("client {me} got bytes of {number}"));
                 }
                 self.received += 1;
+                self.moves += u64::from(self.former.moved(at));
             }
             self.take_events();
         }
@@ -285,11 +315,24 @@ impl ClientHost {
 
     fn take_events(&mut self) {
         while let Some(event) = self.client.poll_event() {
-            if let Event::Allocated(allocation) = event {
-                self.allocations += 1;
-                for relayed in allocation.relayed.into_iter().flatten() {
-                    self.board.owns(self.plan.number, relayed.0);
+            match event {
+                Event::Allocated(allocation) => {
+                    self.allocations += 1;
+                    for relayed in allocation.relayed.into_iter().flatten() {
+                        self.board.owns(self.plan.number, relayed.0);
+                    }
                 }
+                // To another server.
+                Event::Redirected { .. } => self.link = None,
+                Event::AllocationLost(_) | Event::Released => self.former.give_up(),
+                Event::Bound { .. }
+                | Event::Refreshed { .. }
+                | Event::PermissionReady { .. }
+                | Event::ChannelReady { .. }
+                | Event::Refused { .. }
+                | Event::Failed { .. }
+                | Event::PermissionLost { .. }
+                | Event::ChannelLost { .. } => {}
             }
         }
     }
@@ -305,7 +348,7 @@ impl ClientHost {
     fn send_datagrams(&self, out: &mut Outbox) {
         if let Some(Link::Udp(datagrams) | Link::Dtls(datagrams, _)) = &self.link {
             for datagram in datagrams.take_sent() {
-                out.send(Packet::udp(self.plan.me, self.plan.server, datagram));
+                out.send(Packet::udp(self.plan.me, self.client.server().0, datagram));
             }
         }
     }

@@ -167,6 +167,13 @@ impl SimHost {
         }
     }
 
+    /// Returns true if a UDP socket is bound to an address.
+    pub(crate) fn is_bound(&self, at: SocketAddr) -> bool {
+        let state = self.state();
+        let mut sockets = state.sockets.iter().filter_map(Weak::upgrade);
+        sockets.any(|socket| socket.borrow().local == at)
+    }
+
     /// Number of open UDP sockets.
     #[must_use]
     pub fn open_sockets(&self) -> usize {

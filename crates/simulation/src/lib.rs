@@ -9,6 +9,7 @@
 //! run, their order and times do not.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod client;
 mod framing;
 mod host;

@@ -1,5 +1,6 @@
 //! A server: workers of `dataplane` over simulated sockets, with a user directory and an operator.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +15,10 @@ use dataplane::{
     WorkerChannels, WorkerEndpoint, WorkerSpec,
 };
 use netsim::{Chance, Outbox, Packet, Rng};
-use turn_proto::{DropReason, Policy, RelayPorts, SharedRegistry as _, UserAnswer, UserQuery};
-use turn_types::{AllocationId, Instant, Now, PendingId, Prefix, WorkerId};
+use turn_proto::{
+    AllocationRecord, DropReason, Policy, RelayPorts, SharedRegistry as _, UserAnswer, UserQuery,
+};
+use turn_types::{Instant, Now, PendingId, Prefix, RelayProtocol, WorkerId};
 
 use crate::host::{Faults, SimHost};
 use crate::net::{LastWait, SimAcceptor, SimNet};
@@ -28,6 +31,9 @@ const ROUNDS_MAX: usize = 64;
 
 /// Time after which workers with work left go on.
 const MOMENT: Duration = Duration::from_millis(1);
+
+/// Runs between two checks of where each allocation is.
+const AUDIT_PLACES_EVERY: u32 = 32;
 
 /// Everything a server begins with.
 #[derive(Debug)]
@@ -117,6 +123,12 @@ pub struct ServerHost {
     ports: Vec<Arc<RelayPorts>>,
     ran_at: Instant,
     has_work_left: bool,
+    /// Runs so far.
+    runs: u32,
+    /// The host is suspended until then.
+    suspended_until: Instant,
+    /// Seconds by which the wall clock is wrong.
+    wall_error: i64,
     /// Counts of workers that have stopped.
     stopped: Option<CounterTotals>,
     /// The first broken invariant.
@@ -204,6 +216,9 @@ impl ServerHost {
             ports: Vec::new(),
             ran_at: Instant::ZERO,
             has_work_left: true,
+            runs: 0,
+            suspended_until: Instant::ZERO,
+            wall_error: 0,
             stopped: None,
             violation: None,
         };
@@ -226,7 +241,12 @@ impl ServerHost {
     }
 
     /// Runs the workers until each would wait.
-    pub fn run(&mut self, now: Now, out: &mut Outbox) {
+    pub fn run(&mut self, mut now: Now, out: &mut Outbox) {
+        if now.instant < self.suspended_until {
+            self.has_work_left = true;
+            return;
+        }
+        now.unix.0 = now.unix.0.saturating_add_signed(self.wall_error);
         self.host.advance(now);
         self.ran_at = now.instant;
         self.answer_questions(now.instant);
@@ -242,9 +262,14 @@ impl ServerHost {
                 break;
             }
         }
+        self.runs += 1;
+        let mut audit = self.audit();
+        if !self.has_work_left && self.runs.is_multiple_of(AUDIT_PLACES_EVERY) {
+            audit = audit.and_then(|()| self.audit_places());
+        }
         self.host.take_sent().into_iter().for_each(|packet| out.send(packet));
         self.ask_questions(now.instant);
-        if let Err(why) = self.audit() {
+        if let Err(why) = audit {
             self.violation.get_or_insert(why);
         }
     }
@@ -288,7 +313,7 @@ impl ServerHost {
         let timer = timers.min().map(|timeout| self.ran_at + timeout);
         let answer = self.answers.iter().map(|(at, ..)| *at).min();
         let due = [left, timer, answer, self.tcp.next_event()].into_iter().flatten().min();
-        due.map(|due| due.max(after))
+        due.map(|due| due.max(after).max(self.suspended_until))
     }
 
     // An operator.
@@ -314,23 +339,42 @@ impl ServerHost {
 
     /// Ends one allocation of a worker, if it has any.
     pub fn end_any(&mut self, worker: WorkerId) {
-        let Some(SimWorker { mailbox, .. }) = self.workers.get(usize::from(worker.0)) else {
+        if usize::from(worker.0) >= self.workers.len() {
             return;
-        };
-        let ids: Arc<Mutex<Vec<AllocationId>>> = Arc::default();
-        let found = Arc::clone(&ids);
-        let reply = Box::new(move |sessions: Vec<control::Session>| {
-            let mut ids = found.lock().unwrap_or_else(PoisonError::into_inner);
-            ids.extend(sessions.iter().map(|session| session.record.id));
-        });
-        let filter = SessionFilter::default();
-        let list = Request::List { filter, limit: 1, reply };
-        mailbox.post(list).expect("its mailbox is almost empty");
-        self.workers[usize::from(worker.0)].worker.turn();
-        for id in ids.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        }
+        for id in self.allocations(worker, 1).into_iter().map(|record| record.id) {
             self.post(worker, Request::End { id, reply: Box::new(drop) });
         }
         self.has_work_left = true;
+    }
+
+    /// Returns at most `limit` allocations of a worker.
+    fn allocations(&mut self, of: WorkerId, limit: usize) -> Vec<AllocationRecord> {
+        let records: Arc<Mutex<Vec<AllocationRecord>>> = Arc::default();
+        let found = Arc::clone(&records);
+        let reply = Box::new(move |sessions: Vec<control::Session>| {
+            let mut records = found.lock().unwrap_or_else(PoisonError::into_inner);
+            records.extend(sessions.into_iter().map(|session| session.record));
+        });
+        self.post(of, Request::List { filter: SessionFilter::default(), limit, reply });
+        self.workers[usize::from(of.0)].worker.turn();
+        std::mem::take(&mut *records.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Suspends the host: time goes on without it, and datagrams wait in its sockets.
+    pub fn suspend(&mut self, until: Instant) {
+        self.suspended_until = self.suspended_until.max(until);
+    }
+
+    /// Sets the wall clock to a wrong time, by so many seconds. The monotonic clock goes on.
+    pub const fn set_wall_error(&mut self, seconds: i64) {
+        self.wall_error = seconds;
+    }
+
+    /// Time at which the host is no longer suspended.
+    #[must_use]
+    pub const fn suspended_until(&self) -> Instant {
+        self.suspended_until
     }
 
     /// Stops all workers.
@@ -388,6 +432,33 @@ impl ServerHost {
             return Err(format!("{live} allocations, and {open} sockets"));
         }
         Ok(())
+    }
+
+    /// Checks that each allocation is at one worker, with the relayed addresses to itself. Nothing is to be on its
+    /// way between workers.
+    fn audit_places(&mut self) -> Result<(), String> {
+        let (mut ids, mut relayed) = (BTreeSet::new(), BTreeSet::new());
+        for worker in 0..self.workers.len() as u16 {
+            for record in self.allocations(WorkerId(worker), usize::MAX) {
+                if !ids.insert(record.id) {
+                    return Err(format!("{} is at two workers", record.id));
+                }
+                // Of two addresses one may be gone, and in use by another.
+                let addresses: Vec<_> =
+                    record.relayed.into_iter().flatten().map(|relayed| relayed.0).collect();
+                let is_tcp = record.attributes.protocol == RelayProtocol::Tcp;
+                if let [address] = addresses[..]
+                    && !relayed.insert((is_tcp, address))
+                {
+                    return Err(format!("two allocations have {address}"));
+                }
+                if !is_tcp && !addresses.iter().any(|address| self.host.is_bound(*address)) {
+                    return Err(format!("{addresses:?} have no socket"));
+                }
+            }
+        }
+        let live = self.sum(Series::AllocationsLive) as usize;
+        if ids.len() == live { Ok(()) } else { Err(format!("{live} live, {} listed", ids.len())) }
     }
 
     /// Checks what must hold when all clients are gone.

@@ -1,8 +1,10 @@
 //! Whole servers in many worlds: workers over simulated sockets, clients over UDP, DTLS, TCP and TLS behind NATs,
-//! lossy links and load balancers, peers, strays, an operator, a slow user directory, failing system calls.
+//! lossy links and load balancers, peers, strays, an operator, a slow user directory, failing system calls, clients that
+//! move (RFC 8016), a suspended host, a wall clock that is wrong.
 //!
 //! After each step: one fate for each packet, allocations within the quotas and with their sockets, no byte to another
-//! client or peer. At the end: nothing is left. `SEED=… cargo test -p simulation --test worlds` runs one world.
+//! client or peer, or to an address that a client has left; now and then: each allocation at one worker alone. At the
+//! end: nothing is left. `SEED=… cargo test -p simulation --test worlds` runs one world.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod elsewhere;
@@ -27,6 +29,7 @@ struct Sums {
     worlds: u64,
     counts: Vec<(Series, u64)>,
     allocations: u64,
+    moves: u64,
     at_clients: u64,
     at_peers: u64,
 }
@@ -45,6 +48,7 @@ fn many_worlds_keep_every_promise() {
             sums.counts = added.map(|((series, count), before)| (series, before + count)).collect();
             sums.worlds += 1;
             sums.allocations += scene.allocations();
+            sums.moves += scene.moves();
             sums.at_clients += scene.received_by_clients();
             sums.at_peers += scene.received_by_peers();
         });
@@ -66,8 +70,9 @@ fn many_worlds_keep_every_promise() {
 impl Sums {
     /// Worlds in which nothing happens show nothing.
     fn assert_alive(&self) {
-        let Self { allocations, at_clients, at_peers, .. } = self;
+        let Self { allocations, moves, at_clients, at_peers, .. } = self;
         assert!(*allocations > WORLDS, "{allocations} allocations");
+        assert!(*moves > WORLDS / 10, "{moves} moves of allocations");
         assert!(*at_peers > 10 * WORLDS, "{at_peers} payloads at peers");
         assert!(*at_clients > 10 * WORLDS, "{at_clients} payloads at clients");
     }

@@ -28,6 +28,8 @@ pub struct Client {
     /// As the last challenge left it.
     pub(crate) login: Option<Arc<Login>>,
     pub(crate) options: AllocateOptions,
+    /// Mobility ticket of the allocation.
+    pub(crate) ticket: Option<Vec<u8>>,
     /// In order of starting; few, so a Vec is searched faster than a map.
     pub(crate) transactions: Vec<Transaction>,
     pub(crate) upkeep: Upkeep,
@@ -47,6 +49,7 @@ impl Client {
             config,
             login: None,
             options: AllocateOptions::default(),
+            ticket: None,
             transactions: Vec::new(),
             upkeep: Upkeep::default(),
             visited: Vec::new(),
@@ -107,6 +110,25 @@ impl Client {
     /// As [`Client::refresh`].
     pub fn release(&mut self, now: Instant) -> Result<(), RequestError> {
         self.refresh(now, None, 0)
+    }
+
+    /// Announces that the client's address has changed, by a Refresh with the mobility ticket (RFC 8016 §3.2).
+    /// [`Event::Refreshed`] follows. The allocation moves with the first message or data after it; until then its
+    /// data is sent to the former address. Unanswered requests fail.
+    ///
+    /// # Errors
+    /// [`RequestError::NoAllocation`] without an allocation, or without a ticket of it.
+    pub fn moved(&mut self, now: Instant) -> Result<(), RequestError> {
+        if self.ticket.is_none() || !self.upkeep.moved(now) {
+            return Err(RequestError::NoAllocation);
+        }
+        // Their answers go to the former address, and at the new one they would be refused.
+        for transaction in core::mem::take(&mut self.transactions) {
+            self.fail(now, &transaction.purpose, Failure::TimedOut);
+        }
+        self.upkeep.moved(now);
+        self.settle(now);
+        Ok(())
     }
 
     /// Installs a permission for the peer's address and keeps it (RFC 8656 §9). Before there is an
@@ -174,6 +196,12 @@ impl Client {
     #[must_use]
     pub fn is_permitted(&self, peer: IpAddr) -> bool {
         self.upkeep.is_permitted(peer)
+    }
+
+    /// Returns true if the allocation has a mobility ticket, so that the client may move.
+    #[must_use]
+    pub const fn is_mobile(&self) -> bool {
+        self.ticket.is_some()
     }
 
     /// The channel that is bound to the peer. It searches: keep the answer.
@@ -278,8 +306,14 @@ impl Client {
         // Binding is never authenticated (RFC 8489 §9.2 leaves it to the usage; TURN servers answer it to any
         // client).
         let login = if purpose == Purpose::Binding { None } else { self.login.clone() };
-        let writer =
-            Writer { config: &self.config, options: self.options, login: login.as_deref(), id };
+        let ticket = self.ticket.as_deref();
+        let writer = Writer {
+            config: &self.config,
+            options: self.options,
+            login: login.as_deref(),
+            ticket,
+            id,
+        };
         match writer.write(&purpose) {
             Some(bytes) => {
                 let start = Start { id, purpose, bytes, login, challenges };
@@ -322,6 +356,12 @@ impl Client {
         match purpose {
             Purpose::Binding | Purpose::Allocate => {}
             Purpose::Refresh { .. } => self.upkeep.refresh_not_granted(now),
+            Purpose::Move { .. } => {
+                self.upkeep.refresh_not_granted(now);
+                if refused {
+                    self.upkeep.move_answered();
+                }
+            }
             Purpose::CreatePermission { peers } => {
                 self.upkeep.permissions_not_granted(now, peers, refused);
             }
@@ -339,6 +379,7 @@ impl Client {
 
     pub(crate) fn forget_allocation(&mut self) {
         self.upkeep.clear();
+        self.ticket = None;
         self.transactions.retain(|one| matches!(one.purpose, Purpose::Binding | Purpose::Allocate));
     }
 

@@ -17,6 +17,8 @@ pub struct ClientConfig {
     pub username: Arc<str>,
     /// The password.
     pub password: Secret<Arc<str>>,
+    /// An access token in place of the password; the user name is then the name of the key that it is encrypted by.
+    pub token: Option<AccessToken>,
     /// Which password algorithms are acceptable.
     pub algorithms: AlgorithmChoice,
     /// Send USERHASH instead of USERNAME where the server offers it (RFC 8489 §9.2).
@@ -45,6 +47,7 @@ impl ClientConfig {
             transport: Transport::Udp,
             username: username.into(),
             password: Secret::new(password.into()),
+            token: None,
             algorithms: AlgorithmChoice::AsOffered,
             userhash: false,
             retransmission: Retransmission::DEFAULT,
@@ -55,6 +58,15 @@ impl ClientConfig {
             seed,
         }
     }
+}
+
+/// An access token of an authorization server (RFC 7635).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessToken {
+    /// Value of ACCESS-TOKEN, at most 512 bytes.
+    pub value: Arc<[u8]>,
+    /// The session key.
+    pub mac_key: Secret<Arc<[u8]>>,
 }
 
 /// Which password algorithms a client accepts.
@@ -112,6 +124,8 @@ pub struct AllocateOptions {
     pub dont_fragment: bool,
     /// LIFETIME in seconds; without it the server chooses. Refreshes request the same.
     pub lifetime_secs: Option<u32>,
+    /// An empty MOBILITY-TICKET: requests a ticket for [`Client::moved`](crate::Client::moved) (RFC 8016).
+    pub mobility: bool,
 }
 
 /// Families of relayed addresses.

@@ -38,7 +38,7 @@ mod upkeep;
 pub use allocation::Allocation;
 pub use client::Client;
 pub use config::{
-    AlgorithmChoice, AllocateOptions, ClientConfig, EvenPort, Families, Retransmission,
+    AccessToken, AlgorithmChoice, AllocateOptions, ClientConfig, EvenPort, Families, Retransmission,
 };
 pub use event::{Event, Failure, LossReason, RequestKind};
 pub use incoming::{IgnoreReason, Incoming};

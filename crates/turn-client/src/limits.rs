@@ -39,8 +39,15 @@ pub(crate) const ALGORITHMS_BYTES_MAX: usize = 64;
 /// USERNAME in bytes (RFC 8489 §14.3: fewer than 509).
 pub(crate) const USERNAME_MAX: usize = 508;
 
+/// MOBILITY-TICKET in bytes that is kept; Turnpike's and coturn's have 32. No more than the peers of a
+/// CreatePermission.
+pub(crate) const TICKET_MAX: usize = 128;
+
+/// ACCESS-TOKEN in bytes.
+pub(crate) const TOKEN_MAX: usize = 512;
+
 /// A request in bytes.
-pub(crate) const REQUEST_MAX: usize = 2560;
+pub(crate) const REQUEST_MAX: usize = 3072;
 
 /// Time before its expiry at which an allocation or a channel is refreshed. Longer than a transaction can take
 /// (39.5 s), so that every retransmission is in time.
@@ -52,7 +59,7 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// Permissions due within this time join a CreatePermission that goes out anyway.
 pub(crate) const JOIN_WITHIN: Duration = Duration::from_secs(30);
 
-/// The largest request: header, software, credentials, algorithms, integrity, fingerprint, peers.
+/// The largest request: header, software, credentials, algorithms, integrity, fingerprint, token, peers.
 const _: () = assert!(
     20 + 132
         + (4 + USERNAME_MAX)
@@ -62,6 +69,7 @@ const _: () = assert!(
         + ALGORITHMS_BYTES_MAX
         + 36
         + 8
+        + (4 + TOKEN_MAX)
         + PEERS_PER_REQUEST_MAX * 24
         <= REQUEST_MAX
 );

@@ -115,6 +115,10 @@ fn identify(
     by_hash: bool,
     algorithm: PasswordAlgorithm,
 ) -> Result<(User, IntegrityKey), PrecisError> {
+    if let Some(token) = &config.token {
+        let key = IntegrityKey::new(token.mac_key.expose());
+        return Ok((User::Name((*config.username).into()), key));
+    }
     let name = opaque_string(&config.username)?;
     let password = config.password.expose();
     let key = if algorithm == PasswordAlgorithm::SHA256 {

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-use stun_wire::{AttributeType, Class, MessageBuilder, TransactionId};
+use stun_wire::{AttributeType, Class, MessageBuilder, Method, TransactionId};
 use turn_types::IpFamily;
 
 use crate::config::{AllocateOptions, ClientConfig, EvenPort, Families};
-use crate::limits::REQUEST_MAX;
+use crate::limits::{REQUEST_MAX, TOKEN_MAX};
 use crate::login::Login;
 use crate::transaction::Purpose;
 
@@ -43,11 +43,12 @@ pub(crate) struct Writer<'a> {
     pub(crate) config: &'a ClientConfig,
     pub(crate) options: AllocateOptions,
     pub(crate) login: Option<&'a Login>,
+    pub(crate) ticket: Option<&'a [u8]>,
     pub(crate) id: TransactionId,
 }
 
 impl Writer<'_> {
-    /// The request; `None` when it exceeds every reasonable size (a SOFTWARE of kilobytes).
+    /// The request; `None` when it exceeds every reasonable size (a token of kilobytes), or there is no ticket.
     pub(crate) fn write(&self, purpose: &Purpose) -> Option<Vec<u8>> {
         let mut buffer = [0; REQUEST_MAX];
         let mut builder =
@@ -64,6 +65,13 @@ impl Writer<'_> {
                     builder.requested_address_family(family.wire());
                 }
             }
+            Purpose::Move { lifetime_secs } => {
+                self.write_software(&mut builder);
+                if let Some(secs) = lifetime_secs {
+                    builder.lifetime(*secs);
+                }
+                builder.mobility_ticket(self.ticket?);
+            }
             Purpose::CreatePermission { peers } => {
                 for peer in peers {
                     // The port is ignored (RFC 8656 §9.1).
@@ -75,6 +83,12 @@ impl Writer<'_> {
                 builder.channel_number(*channel);
                 builder.xor_address(AttributeType::XOR_PEER_ADDRESS, peer.0);
             }
+        }
+        if let (Some(token), true) = (&self.config.token, self.login.is_some())
+            && matches!(purpose.method(), Method::ALLOCATE | Method::REFRESH)
+        {
+            let value = Some(&token.value).filter(|value| value.len() <= TOKEN_MAX)?;
+            builder.attribute(AttributeType::ACCESS_TOKEN, value);
         }
         let len = self.finish(builder)?;
         Some(buffer[..len].to_vec())
@@ -107,6 +121,9 @@ impl Writer<'_> {
         }
         if let Some(secs) = options.lifetime_secs {
             builder.lifetime(secs);
+        }
+        if options.mobility {
+            builder.mobility_ticket(&[]);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::allocation::Allocation;
 use crate::client::Client;
 use crate::event::{Event, Failure, LossReason};
 use crate::incoming::{IgnoreReason, Incoming};
-use crate::limits::{CHALLENGES_MAX, REDIRECTS_MAX};
+use crate::limits::{CHALLENGES_MAX, REDIRECTS_MAX, TICKET_MAX};
 use crate::login::{Login, breaks_nonce_promise};
 use crate::transaction::{Purpose, Transaction};
 
@@ -133,6 +133,7 @@ impl Client {
             }
             (
                 Purpose::Refresh { .. }
+                | Purpose::Move { .. }
                 | Purpose::CreatePermission { .. }
                 | Purpose::ChannelBind { .. },
                 437,
@@ -179,6 +180,7 @@ impl Client {
             Purpose::Allocate => match Allocation::read(message) {
                 Some(allocation) => {
                     self.upkeep.allocated(allocation, started);
+                    self.read_ticket(message);
                     self.tell(Event::Allocated(allocation));
                 }
                 None => self.fail(now, &transaction.purpose, Failure::Malformed),
@@ -187,6 +189,17 @@ impl Client {
                 let lifetime = message.first(AttributeType::LIFETIME).map(value::lifetime);
                 match lifetime {
                     Some(Ok(secs)) => self.read_refreshed(started, *half, secs),
+                    Some(Err(_)) | None => {
+                        self.fail(now, &transaction.purpose, Failure::Malformed);
+                    }
+                }
+            }
+            Purpose::Move { .. } => {
+                self.upkeep.move_answered();
+                self.read_ticket(message);
+                let lifetime = message.first(AttributeType::LIFETIME).map(value::lifetime);
+                match lifetime {
+                    Some(Ok(secs)) => self.read_refreshed(started, None, secs),
                     Some(Err(_)) | None => {
                         self.fail(now, &transaction.purpose, Failure::Malformed);
                     }
@@ -225,6 +238,12 @@ impl Client {
             Some(mapped) => self.tell(Event::Bound { mapped: ClientAddr(mapped) }),
             None => self.fail(now, &transaction.purpose, Failure::Malformed),
         }
+    }
+
+    /// Keeps the mobility ticket of a response; the one before is void.
+    fn read_ticket(&mut self, message: &Message<'_>) {
+        let ticket = message.first(AttributeType::MOBILITY_TICKET);
+        self.ticket = ticket.filter(|ticket| ticket.len() <= TICKET_MAX).map(<[u8]>::to_vec);
     }
 
     fn read_refreshed(&mut self, started: Instant, half: Option<IpFamily>, secs: u32) {

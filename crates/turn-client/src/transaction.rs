@@ -16,9 +16,21 @@ use crate::login::Login;
 pub(crate) enum Purpose {
     Binding,
     Allocate,
-    Refresh { half: Option<IpFamily>, lifetime_secs: Option<u32> },
-    CreatePermission { peers: Vec<IpAddr> },
-    ChannelBind { channel: ChannelNumber, peer: PeerAddr },
+    Refresh {
+        half: Option<IpFamily>,
+        lifetime_secs: Option<u32>,
+    },
+    /// Refresh by the mobility ticket.
+    Move {
+        lifetime_secs: Option<u32>,
+    },
+    CreatePermission {
+        peers: Vec<IpAddr>,
+    },
+    ChannelBind {
+        channel: ChannelNumber,
+        peer: PeerAddr,
+    },
 }
 
 impl Purpose {
@@ -26,7 +38,7 @@ impl Purpose {
         match self {
             Self::Binding => Method::BINDING,
             Self::Allocate => Method::ALLOCATE,
-            Self::Refresh { .. } => Method::REFRESH,
+            Self::Refresh { .. } | Self::Move { .. } => Method::REFRESH,
             Self::CreatePermission { .. } => Method::CREATE_PERMISSION,
             Self::ChannelBind { .. } => Method::CHANNEL_BIND,
         }
@@ -36,7 +48,7 @@ impl Purpose {
         match self {
             Self::Binding => RequestKind::Binding,
             Self::Allocate => RequestKind::Allocate,
-            Self::Refresh { .. } => RequestKind::Refresh,
+            Self::Refresh { .. } | Self::Move { .. } => RequestKind::Refresh,
             Self::CreatePermission { peers } => RequestKind::CreatePermission(
                 // A CreatePermission is made for at least one peer.
                 peers.first().copied().unwrap_or(IpFamily::V4.unspecified()),

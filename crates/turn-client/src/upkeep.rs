@@ -98,6 +98,8 @@ pub(crate) struct Upkeep {
     lease: Option<Lease>,
     /// The allocation is being deleted: nothing is refreshed any more.
     releasing: bool,
+    /// The client's address has changed: until a Refresh by ticket is granted, nothing else is requested.
+    moving: bool,
     permissions: Vec<Permission>,
     /// By channel number, from 0x4000 on.
     channels: Vec<Channel>,
@@ -122,6 +124,20 @@ impl Upkeep {
         self.allocation = Some(allocation);
         self.lease = Some(lease);
         self.releasing = false;
+    }
+
+    /// The client's address has changed. Returns false without an allocation.
+    pub(crate) const fn moved(&mut self, now: Instant) -> bool {
+        let Some(lease) = &mut self.lease else { return false };
+        lease.due = now;
+        lease.in_flight = false;
+        self.moving = true;
+        true
+    }
+
+    /// The server has answered a Refresh by ticket.
+    pub(crate) const fn move_answered(&mut self) {
+        self.moving = false;
     }
 
     pub(crate) const fn release(&mut self) {
@@ -304,7 +320,14 @@ impl Upkeep {
         let lease = self.lease.as_mut()?;
         if lease.is_due(now) {
             lease.in_flight = true;
-            return Some(Purpose::Refresh { half: None, lifetime_secs });
+            return Some(if self.moving {
+                Purpose::Move { lifetime_secs }
+            } else {
+                Purpose::Refresh { half: None, lifetime_secs }
+            });
+        }
+        if self.moving {
+            return None;
         }
         self.due_channel(now).or_else(|| self.due_permissions(now))
     }
@@ -356,8 +379,11 @@ impl Upkeep {
             core::iter::once(lease).chain(permissions).chain(channels)
         };
         let lost = leases().filter_map(Lease::next_expiry).min();
-        let due =
-            if room && !self.releasing { leases().filter_map(Lease::next_due).min() } else { None };
+        let due = match (room && !self.releasing, self.moving) {
+            (true, false) => leases().filter_map(Lease::next_due).min(),
+            (true, true) => lease.next_due(),
+            (false, _) => None,
+        };
         [lost, due].into_iter().flatten().min()
     }
 }

@@ -1,7 +1,7 @@
 //! Reasons that no world produces: with the test that does, or without one yet.
 
 use control::{AssociationEnd, Series, StreamEnd};
-use turn_proto::{DropReason, EndReason};
+use turn_proto::DropReason;
 
 /// The reason, and the test as `crate/file::function`.
 pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
@@ -121,8 +121,6 @@ pub(crate) const NOT_YET: &[Series] = &[
     // A ring datagram with a wrong checksum, an answer to a session that has just ended.
     Series::Drop(DropReason::Checksum),
     Series::Drop(DropReason::AssociationClosed),
-    // A moved allocation whose socket cannot be watched.
-    Series::AllocationsEnded(EndReason::SystemExhausted),
     // A handshake that OpenSSL gives up, a session that it finds broken.
     Series::AssociationsEnded(AssociationEnd::Failed),
     Series::AssociationsEnded(AssociationEnd::Broken),

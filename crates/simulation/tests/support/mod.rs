@@ -352,7 +352,9 @@ impl Scene {
             self.assert_clean();
             return totals;
         }
-        self.world.run_for(AFTER);
+        let Node::Server(server) = self.world.host(self.server) else { unreachable!() };
+        let suspended = server.suspended_until().saturating_since(self.world.now().instant);
+        self.world.run_for(suspended + AFTER);
         self.assert_clean();
         self.stop()
     }
@@ -374,7 +376,7 @@ impl Scene {
 
     /// Lets an operator, a NAT or a network do something.
     fn operate(&mut self) {
-        match self.rng.below(12) {
+        match self.rng.below(16) {
             0 => {
                 let allow = ["192.0.2.10/32", "2001:db8:2::/48"].map(|one| one.parse().unwrap());
                 let own = listeners().map(|listener| listener.ip());
@@ -402,11 +404,29 @@ impl Scene {
             5 | 6 => {
                 let nats = self.nats.clone();
                 nats.into_iter().for_each(|nat| self.world.nat_mut(nat).forget());
+                for client in self.clients.clone() {
+                    // Some see it.
+                    if self.rng.below(2) == 0 {
+                        self.world.act(client, |node, now, _| match node {
+                            Node::Client(client) => client.rebound(now.instant),
+                            Node::Server(_) | Node::Peer(_) | Node::Stray(_) => {}
+                        });
+                    }
+                }
             }
             7 => {
                 let index = self.rng.index(self.links.len());
                 let link = self.world.link_mut(self.links[index]);
                 link.up = !link.up;
+            }
+            8 => {
+                let time = Duration::from_secs(*self.rng.pick(&[2, 10, 45, 200, 10_000]));
+                let until = self.world.now().instant + time;
+                self.with_server(|server| server.suspend(until));
+            }
+            9 | 10 => {
+                let seconds = *self.rng.pick(&[0, 0, 5, -5, 3_600, -3_600, 100_000, -100_000]);
+                self.with_server(|server| server.set_wall_error(seconds));
             }
             _ => {
                 let links = self.links.clone();
@@ -434,6 +454,13 @@ impl Scene {
     pub(crate) fn allocations(&self) -> u64 {
         self.sum(&self.clients, |node| match node {
             Node::Client(client) => client.allocations,
+            Node::Server(_) | Node::Peer(_) | Node::Stray(_) => 0,
+        })
+    }
+
+    pub(crate) fn moves(&self) -> u64 {
+        self.sum(&self.clients, |node| match node {
+            Node::Client(client) => client.moves,
             Node::Server(_) | Node::Peer(_) | Node::Stray(_) => 0,
         })
     }
