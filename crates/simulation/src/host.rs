@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) rng: Rng,
     pub(crate) faults: Faults,
     sockets: Vec<Weak<RefCell<UdpState>>>,
+    /// Number of listening TCP sockets.
+    pub(crate) acceptors: usize,
     sent: Vec<Packet>,
     pub(crate) tcp: TcpNet,
 }
@@ -54,8 +56,9 @@ impl SimHost {
     pub fn new(rng: Rng, tcp: TcpNet) -> Self {
         let faults = Faults::default();
         let now = Now { instant: Instant::ZERO, unix: UnixSeconds(0) };
-        let (cpu, sockets, sent) = (Duration::ZERO, Vec::new(), Vec::new());
-        Self(Rc::new(RefCell::new(State { now, cpu, rng, faults, sockets, sent, tcp })))
+        let (cpu, sockets, acceptors, sent) = (Duration::ZERO, Vec::new(), 0, Vec::new());
+        let state = State { now, cpu, rng, faults, sockets, acceptors, sent, tcp };
+        Self(Rc::new(RefCell::new(state)))
     }
 
     pub(crate) fn state(&self) -> RefMut<'_, State> {
@@ -174,9 +177,10 @@ impl SimHost {
         sockets.any(|socket| socket.borrow().local == at)
     }
 
-    /// Number of open UDP sockets.
+    /// Number of open UDP sockets, and of listening TCP sockets.
     #[must_use]
     pub fn open_sockets(&self) -> usize {
-        self.state().sockets.iter().filter(|socket| socket.strong_count() > 0).count()
+        let state = self.state();
+        state.acceptors + state.sockets.iter().filter(|socket| socket.strong_count() > 0).count()
     }
 }

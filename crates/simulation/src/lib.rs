@@ -2,7 +2,8 @@
 //!
 //! [`ServerHost`] runs the workers of `dataplane` over [`SimNet`], an implementation of its seam to the kernel:
 //! virtual time, UDP sockets over the links and NATs of `netsim`, TCP connections with delays and bounded buffers,
-//! a table of kernel routes. [`ClientHost`] is `turn-client` over UDP, TCP, TLS or DTLS; [`PeerHost`] echoes. All
+//! a table of kernel routes. [`ClientHost`] is `turn-client` over UDP, TCP, TLS or DTLS; [`PeerHost`] echoes. [`TcpClientHost`] and [`TcpPeerHost`]
+//! do the same with TCP relaying. All
 //! of them are hosts of one [`netsim::World`], and everything that happens follows from its seed.
 //!
 //! OpenSSL and rustls take their randomness from the operating system: the bytes of TLS and DTLS differ from run to
@@ -10,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod asker;
 mod client;
 mod framing;
 mod host;
@@ -21,6 +23,8 @@ mod server;
 mod socket;
 mod stray;
 mod tcp;
+mod tcp_client;
+mod tcp_peer;
 mod udp;
 mod watch;
 
@@ -33,3 +37,5 @@ pub use routes::SimRoutes;
 pub use server::{DirectoryFaults, ServerHost, ServerPlan, Users};
 pub use stray::StrayHost;
 pub use tcp::{TcpEnd, TcpNet};
+pub use tcp_client::TcpClientHost;
+pub use tcp_peer::TcpPeerHost;

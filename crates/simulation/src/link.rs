@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use linux_net::ReadOutcome;
 use openssl::ssl::{
-    ErrorCode, HandshakeError, MidHandshakeSslStream, Ssl, SslContext, SslMethod, SslOptions,
-    SslStream, SslVerifyMode,
+    ErrorCode, HandshakeError, MidHandshakeSslStream, Ssl, SslContext, SslMethod, SslMode,
+    SslOptions, SslStream, SslVerifyMode,
 };
 use stun_wire::{Cut, next_message};
 use turn_types::Transport;
@@ -104,6 +104,8 @@ impl<S: Read + Write> Secured<S> {
         let mut context = SslContext::builder(method).expect("OpenSSL works");
         context.set_verify(SslVerifyMode::NONE);
         context.set_options(SslOptions::NO_QUERY_MTU);
+        // Bytes that were not taken come again from another place.
+        context.set_mode(SslMode::ACCEPT_MOVING_WRITE_BUFFER | SslMode::ENABLE_PARTIAL_WRITE);
         let mut ssl = Ssl::new(&context.build()).expect("OpenSSL works");
         // TLS has none and refuses it.
         let _ = ssl.set_mtu(DTLS_MTU);
@@ -145,17 +147,25 @@ impl<S: Read + Write> Secured<S> {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        if self.is_open()
-            && let Self::Open(stream) = self
-        {
-            // Bytes that a full connection does not take are lost: requests are repeated.
-            let _ = stream.ssl_write(bytes);
+    /// Writes bytes, and returns how many were taken.
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        self.is_open();
+        match self {
+            Self::Open(stream) => stream.ssl_write(bytes).unwrap_or(0),
+            Self::Handshake(_) | Self::Failed => 0,
+        }
+    }
+
+    fn end_sending(&mut self) {
+        if let Self::Open(stream) = self {
+            let _ = stream.shutdown();
         }
     }
 }
 
-enum Input {
+/// Result of reading.
+#[derive(Debug)]
+pub(crate) enum Input {
     Bytes(Vec<u8>),
     Nothing,
     Ended,
@@ -193,12 +203,51 @@ impl Link {
     pub(crate) fn send(&mut self, message: &[u8]) {
         match self {
             Self::Udp(datagrams) => drop(datagrams.write(message)),
-            Self::Dtls(_, secured) => secured.write(message),
+            // Bytes that a full connection does not take are lost: requests are repeated.
+            Self::Dtls(_, secured) => _ = secured.write(message),
             Self::Tcp { unsent, .. } => {
                 unsent.extend_from_slice(message);
                 self.flush();
             }
-            Self::Tls { secured, .. } => secured.write(message),
+            Self::Tls { secured, .. } => _ = secured.write(message),
+        }
+    }
+
+    /// Writes bytes without framing, as far as the connection takes them. A TLS connection wants the rest again.
+    pub(crate) fn write_bytes(&mut self, bytes: &[u8]) -> usize {
+        match self {
+            Self::Tcp { end, unsent, .. } if unsent.is_empty() => end.write(bytes).unwrap_or(0),
+            Self::Tls { secured, .. } => secured.write(bytes),
+            Self::Tcp { .. } | Self::Udp(_) | Self::Dtls(..) => 0,
+        }
+    }
+
+    /// Reads bytes without framing: those behind the last message first.
+    pub(crate) fn read_bytes(&mut self) -> Input {
+        let mut room = [0; 4096];
+        match self {
+            Self::Tcp { unread, .. } | Self::Tls { unread, .. } if !unread.is_empty() => {
+                Input::Bytes(std::mem::take(unread))
+            }
+            Self::Tcp { end, .. } => read_end(end, &mut room),
+            Self::Tls { secured, .. } => secured.read(&mut room),
+            Self::Udp(_) | Self::Dtls(..) => Input::Nothing,
+        }
+    }
+
+    /// Ends this direction of a connection.
+    pub(crate) fn end_sending(&mut self) {
+        match self {
+            Self::Tcp { end, .. } => end.end_sending(),
+            Self::Tls { secured, .. } => secured.end_sending(),
+            Self::Udp(_) | Self::Dtls(..) => {}
+        }
+    }
+
+    /// Closes a connection: over plain TCP with a reset.
+    pub(crate) fn reset(self) {
+        if let Self::Tcp { end, .. } = self {
+            end.reset();
         }
     }
 
@@ -222,13 +271,17 @@ impl Link {
                 Input::Nothing => Ok(None),
                 Input::Ended => Err(()),
             },
-            Self::Tcp { end, unread, .. } => take_message(unread, || match end.read(&mut room) {
-                Ok(ReadOutcome::Read(len)) => Input::Bytes(room[..len].to_vec()),
-                Ok(ReadOutcome::WouldBlock) => Input::Nothing,
-                Ok(ReadOutcome::Ended) | Err(_) => Input::Ended,
-            }),
+            Self::Tcp { end, unread, .. } => take_message(unread, || read_end(end, &mut room)),
             Self::Tls { secured, unread } => take_message(unread, || secured.read(&mut room)),
         }
+    }
+}
+
+fn read_end(end: &TcpEnd, room: &mut [u8]) -> Input {
+    match end.read(room) {
+        Ok(ReadOutcome::Read(len)) => Input::Bytes(room[..len].to_vec()),
+        Ok(ReadOutcome::WouldBlock) => Input::Nothing,
+        Ok(ReadOutcome::Ended) | Err(_) => Input::Ended,
     }
 }
 

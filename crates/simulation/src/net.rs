@@ -17,7 +17,7 @@ use linux_net::{
 use netsim::{Body, Packet};
 use turn_types::Now;
 
-use crate::host::SimHost;
+use crate::host::{SimHost, State};
 use crate::routes::SimRoutes;
 use crate::socket::SimUdp;
 use crate::tcp::{Backlog, TcpEnd};
@@ -81,8 +81,23 @@ impl SimAcceptor {
     /// # Errors
     /// The address is in use.
     pub(crate) fn listen(host: &SimHost, at: SocketAddr, shared: bool) -> io::Result<Self> {
-        let (local, backlog) = host.state().tcp.listen(at, shared)?;
+        let mut state = host.state();
+        let State { rng, faults, tcp, acceptors, .. } = &mut *state;
+        if !shared && rng.happens(faults.exhausted) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        if !shared && rng.happens(faults.port_taken) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let (local, backlog) = tcp.listen(at, shared)?;
+        *acceptors += 1;
         Ok(Self { local, backlog, host: host.clone() })
+    }
+}
+
+impl Drop for SimAcceptor {
+    fn drop(&mut self) {
+        self.host.state().acceptors -= 1;
     }
 }
 

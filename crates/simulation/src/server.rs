@@ -111,6 +111,7 @@ pub struct ServerHost {
     host: SimHost,
     tcp: TcpNet,
     workers: Vec<SimWorker>,
+    /// Listening sockets, UDP and TCP.
     listeners: usize,
     questions: Arc<Questions>,
     users: Users,
@@ -205,7 +206,7 @@ impl ServerHost {
         let mut server = Self {
             host,
             tcp,
-            listeners: plan.listeners.len() * workers.len(),
+            listeners: 2 * plan.listeners.len() * workers.len(),
             workers,
             questions,
             users,
@@ -421,6 +422,12 @@ impl ServerHost {
         if fates > received {
             return Err(format!("{received} packets have {fates} fates"));
         }
+        for (from, to) in [(Leg::FromClients, Leg::ToPeers), (Leg::FromPeers, Leg::ToClients)] {
+            let (from, to) = (Series::PipedBytes(from), Series::PipedBytes(to));
+            if self.sum(to) > self.sum(from) {
+                return Err(format!("{to:?}: more bytes than were read"));
+            }
+        }
         let live = self.sum(Series::AllocationsLive) as usize;
         let (taken, _) = self.registered();
         if taken < live {
@@ -428,7 +435,6 @@ impl ServerHost {
         }
         let open = self.host.open_sockets();
         if open < self.listeners + live {
-            // TCP allocations have no UDP socket; none are made in these worlds.
             return Err(format!("{live} allocations, and {open} sockets"));
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Whole servers in many worlds: workers over simulated sockets, clients over UDP, DTLS, TCP and TLS behind NATs,
 //! lossy links and load balancers, peers, strays, an operator, a slow user directory, failing system calls, clients that
-//! move (RFC 8016), a suspended host, a wall clock that is wrong.
+//! move (RFC 8016) and that relay TCP (RFC 6062), a suspended host, a wall clock that is wrong.
 //!
 //! After each step: one fate for each packet, allocations within the quotas and with their sockets, no byte to another
 //! client or peer, or to an address that a client has left; now and then: each allocation at one worker alone. At the
@@ -30,6 +30,7 @@ struct Sums {
     counts: Vec<(Series, u64)>,
     allocations: u64,
     moves: u64,
+    completed: u64,
     at_clients: u64,
     at_peers: u64,
 }
@@ -49,6 +50,7 @@ fn many_worlds_keep_every_promise() {
             sums.worlds += 1;
             sums.allocations += scene.allocations();
             sums.moves += scene.moves();
+            sums.completed += scene.completed();
             sums.at_clients += scene.received_by_clients();
             sums.at_peers += scene.received_by_peers();
         });
@@ -70,9 +72,18 @@ fn many_worlds_keep_every_promise() {
 impl Sums {
     /// Worlds in which nothing happens show nothing.
     fn assert_alive(&self) {
-        let Self { allocations, moves, at_clients, at_peers, .. } = self;
+        let Self { allocations, moves, completed, at_clients, at_peers, .. } = self;
+        if std::env::var_os("SHOW").is_some() {
+            eprintln!("{allocations} {moves} {completed} {at_clients} {at_peers}");
+            for (s, n) in &self.counts {
+                if *n > 0 {
+                    eprintln!("{s:?} {n}");
+                }
+            }
+        }
         assert!(*allocations > WORLDS, "{allocations} allocations");
         assert!(*moves > WORLDS / 10, "{moves} moves of allocations");
+        assert!(*completed > WORLDS / 2, "{completed} complete data connections");
         assert!(*at_peers > 10 * WORLDS, "{at_peers} payloads at peers");
         assert!(*at_clients > 10 * WORLDS, "{at_clients} payloads at clients");
     }

@@ -1,29 +1,23 @@
 //! A random world: a server, its clients, peers, strays and an operator.
 
+mod node;
+mod settings;
+
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use control::CounterTotals;
 use dataplane::ConnectionLimits;
-use netsim::{
-    Chance, Host, LinkConfig, LinkId, Nat, NatConfig, NodeId, Outbox, Packet, Rng, World,
-};
+use netsim::{Chance, LinkConfig, LinkId, Nat, NatConfig, NodeId, Rng, World};
 use simulation::{
     Board, ClientHost, ClientPlan, DirectoryFaults, Faults, PeerHost, ServerHost, ServerPlan,
-    StrayHost, TcpNet,
+    StrayHost, TcpClientHost, TcpNet, TcpPeerHost,
 };
-use stun_wire::LongTermKeys;
-use turn_proto::{
-    AuthPolicy, Lifetimes, PeerRules, Policy, Quotas, RelayAddress, RelayPorts,
-    UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
-};
-use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
-use turn_session::{Certificate, Certificates, TlsConfig, tls_config};
-use turn_types::{Instant, Now, Prefix, Secret, Transport, WorkerId};
+use turn_proto::{PeerRules, Policy};
+use turn_types::{Instant, Prefix, Transport, WorkerId};
 
-const REALM: &str = "turn.example";
-const USERS: [&str; 3] = ["alice", "bob", "carol"];
+use node::Node;
+use settings::{USERS, addr, dtls, listeners, look_up, password_of, peers, policy, tls};
 
 /// Life of the clients.
 const RUN: Duration = Duration::from_secs(420);
@@ -33,140 +27,6 @@ const AFTER: Duration = Duration::from_secs(1_500);
 
 /// Steps of the operator.
 const STEPS: u32 = 14;
-
-/// Hosts of a world.
-pub(crate) enum Node {
-    Server(Box<ServerHost>),
-    Client(Box<ClientHost>),
-    Peer(PeerHost),
-    Stray(Box<StrayHost>),
-}
-
-impl Host for Node {
-    fn receive(&mut self, now: Now, packet: Packet, out: &mut Outbox) {
-        match self {
-            Self::Server(server) => server.receive(now, packet, out),
-            Self::Client(client) => client.receive(now, packet, out),
-            Self::Peer(peer) => peer.receive(packet, out),
-            Self::Stray(_) => {}
-        }
-    }
-
-    fn wake(&mut self, now: Now, out: &mut Outbox) {
-        match self {
-            Self::Server(server) => server.run(now, out),
-            Self::Client(client) => client.wake(now, out),
-            Self::Peer(_) => {}
-            Self::Stray(stray) => stray.wake(now, out),
-        }
-    }
-
-    fn next_wake(&self) -> Option<Instant> {
-        match self {
-            Self::Server(server) => server.next_wake(),
-            Self::Client(client) => client.next_wake(),
-            Self::Peer(_) => None,
-            Self::Stray(stray) => stray.next_wake(),
-        }
-    }
-}
-
-impl Node {
-    fn violation(&self) -> Option<&String> {
-        match self {
-            Self::Server(server) => server.violation.as_ref(),
-            Self::Client(client) => client.violation.as_ref(),
-            Self::Peer(peer) => peer.violation.as_ref(),
-            Self::Stray(_) => None,
-        }
-    }
-}
-
-fn addr(text: &str) -> SocketAddr {
-    text.parse().unwrap()
-}
-
-fn listeners() -> [SocketAddr; 2] {
-    [addr("198.51.100.1:3478"), addr("[2001:db8:1::1]:3478")]
-}
-
-fn peers() -> [SocketAddr; 3] {
-    [addr("192.0.2.10:7000"), addr("192.0.2.11:7000"), addr("[2001:db8:2::10]:7000")]
-}
-
-fn password_of(user: &str) -> String {
-    format!("password of {user}")
-}
-
-/// The user database.
-fn look_up(query: &UserQuery) -> UserAnswer {
-    let UserQuery::Name(name) = query else { return UserAnswer::Unknown };
-    if !USERS.contains(&&**name) {
-        return UserAnswer::Unknown;
-    }
-    let keys = LongTermKeys::new(name, REALM, &password_of(name)).unwrap();
-    UserAnswer::Known(User {
-        name: Arc::clone(name),
-        keys: UserKeys { md5: Secret::new(keys.md5), sha256: Some(Secret::new(keys.sha256)) },
-        allocations_max: None,
-    })
-}
-
-fn policy(rng: &mut Rng) -> Policy {
-    let allow = ["192.0.2.0/24", "2001:db8:2::/48"].map(|prefix| prefix.parse().unwrap());
-    let ips = listeners().map(|listener| listener.ip());
-    let some = |rng: &mut Rng, value| if rng.below(4) == 0 { value } else { 0 };
-    Policy {
-        realm: REALM.into(),
-        auth: AuthPolicy { users: true, nonce_key: Secret::new([42; 32]), ..AuthPolicy::default() },
-        relay: ips
-            .map(|ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() })
-            .to_vec(),
-        lifetimes: Lifetimes {
-            allocation_max: Duration::from_secs(1200),
-            nonce: Duration::from_secs(*rng.pick(&[60, 900])),
-            ..Lifetimes::default()
-        },
-        quotas: Quotas {
-            allocations_per_user: some(rng, 1),
-            allocations_per_customer: some(rng, 2),
-            new_peers_per_second: some(rng, 1),
-            allocations_total: some(rng, 2),
-            bytes_per_second: u64::from(some(rng, 2_000)),
-            ..Quotas::default()
-        },
-        peer_rules: PeerRules::new(&allow, &[], &ips),
-        unauthenticated: UnauthenticatedBudget { per_second: some(rng, 1) },
-        mobility: rng.below(2) == 0,
-        rfc3489_clients: rng.below(2) == 0,
-        ..Policy::default()
-    }
-}
-
-/// TLS and DTLS with one certificate that signs itself.
-fn certificates() -> Arc<Certificates> {
-    static ALL: OnceLock<Arc<Certificates>> = OnceLock::new();
-    let make = || {
-        let names = ["turn.example.org".to_owned()];
-        let made = rcgen::generate_simple_self_signed(names).unwrap();
-        let key = made.signing_key.serialize_pem();
-        let certificate = Certificate::read(made.cert.pem().as_bytes(), key.as_bytes()).unwrap();
-        let certificates = Arc::new(Certificates::default());
-        certificates.replace(vec![certificate]);
-        certificates
-    };
-    Arc::clone(ALL.get_or_init(make))
-}
-
-fn tls() -> TlsConfig {
-    static ALL: OnceLock<TlsConfig> = OnceLock::new();
-    ALL.get_or_init(|| tls_config(certificates(), None).unwrap()).clone()
-}
-
-fn dtls() -> DtlsConfig {
-    let handler = CookieHandler::new(Cookies::new(&[7; 32]));
-    DtlsConfig::new(certificates(), handler).unwrap()
-}
 
 /// A world and its hosts.
 pub(crate) struct Scene {
@@ -215,7 +75,7 @@ impl Scene {
                 exhausted: fault(2),
                 send: fault(1),
                 truncated: fault(1),
-                watch: fault(2),
+                watch: fault(5),
                 route_refused: fault(5),
             },
             users: DirectoryFaults {
@@ -252,6 +112,9 @@ impl Scene {
             scene.add_client(internet, number);
         }
         scene.add_stray(internet);
+        if scene.policy.tcp_relaying {
+            scene.add_tcp();
+        }
         scene
     }
 
@@ -311,6 +174,34 @@ impl Scene {
         };
         self.clients.push(id);
         self.links.push(access);
+    }
+
+    /// Adds clients and peers of TCP relaying.
+    fn add_tcp(&mut self) {
+        let until = Instant::ZERO + RUN;
+        for me in peers() {
+            let (tcp, board) = (self.tcp.clone(), self.board.clone());
+            let peer = TcpPeerHost::new(me, tcp, board, self.rng.fork(), until);
+            self.world.add_host(Node::TcpPeer(Box::new(peer)));
+        }
+        for number in 0..=self.rng.below(2) as u8 {
+            let user = *self.rng.pick(&USERS);
+            let is_tls = self.transports.contains(&Transport::Tls) && self.rng.below(3) == 0;
+            let plan = ClientPlan {
+                number: 100 + number,
+                transport: if is_tls { Transport::Tls } else { Transport::Tcp },
+                me: SocketAddr::new([203, 0, 113, 100 + number].into(), 0),
+                server: listeners()[0],
+                user: user.to_owned(),
+                password: password_of(user),
+                peers: peers().to_vec(),
+                proxy: None,
+                until,
+            };
+            let (tcp, board) = (self.tcp.clone(), self.board.clone());
+            let client = TcpClientHost::new(plan, tcp, board, self.rng.fork());
+            self.world.add_host(Node::TcpClient(Box::new(client)));
+        }
     }
 
     fn add_stray(&mut self, internet: NodeId) {
@@ -407,9 +298,9 @@ impl Scene {
                 for client in self.clients.clone() {
                     // Some see it.
                     if self.rng.below(2) == 0 {
-                        self.world.act(client, |node, now, _| match node {
-                            Node::Client(client) => client.rebound(now.instant),
-                            Node::Server(_) | Node::Peer(_) | Node::Stray(_) => {}
+                        self.world.act(client, |node, now, _| {
+                            let Node::Client(client) = node else { unreachable!() };
+                            client.rebound(now.instant);
                         });
                     }
                 }
@@ -447,35 +338,36 @@ impl Scene {
         self.world.digest()
     }
 
-    fn sum(&self, nodes: &[NodeId], value: impl Fn(&Node) -> u64) -> u64 {
-        nodes.iter().map(|id| value(self.world.host(*id))).sum()
+    fn sum(&self, value: impl Fn(&Node) -> Option<u64>) -> u64 {
+        self.world.hosts().filter_map(|(_, node)| value(node)).sum()
+    }
+
+    fn sum_of_clients(&self, value: impl Fn(&ClientHost) -> u64) -> u64 {
+        self.sum(|node| if let Node::Client(client) = node { Some(value(client)) } else { None })
     }
 
     pub(crate) fn allocations(&self) -> u64 {
-        self.sum(&self.clients, |node| match node {
-            Node::Client(client) => client.allocations,
-            Node::Server(_) | Node::Peer(_) | Node::Stray(_) => 0,
-        })
+        self.sum_of_clients(|client| client.allocations)
     }
 
     pub(crate) fn moves(&self) -> u64 {
-        self.sum(&self.clients, |node| match node {
-            Node::Client(client) => client.moves,
-            Node::Server(_) | Node::Peer(_) | Node::Stray(_) => 0,
-        })
+        self.sum_of_clients(|client| client.moves)
     }
 
     pub(crate) fn received_by_clients(&self) -> u64 {
-        self.sum(&self.clients, |node| match node {
-            Node::Client(client) => client.received,
-            Node::Server(_) | Node::Peer(_) | Node::Stray(_) => 0,
-        })
+        self.sum_of_clients(|client| client.received)
     }
 
     pub(crate) fn received_by_peers(&self) -> u64 {
-        self.sum(&self.peers, |node| match node {
-            Node::Peer(peer) => peer.received,
-            Node::Server(_) | Node::Client(_) | Node::Stray(_) => 0,
-        })
+        self.sum(|node| if let Node::Peer(peer) = node { Some(peer.received) } else { None })
+    }
+
+    /// Data connections (RFC 6062) over which all bytes came back.
+    pub(crate) fn completed(&self) -> u64 {
+        self.sum(
+            |node| {
+                if let Node::TcpClient(client) = node { Some(client.completed) } else { None }
+            },
+        )
     }
 }
