@@ -20,7 +20,10 @@ use crate::token::Token;
 pub(crate) struct Egress {
     tx: TxBatch,
     stats: SendStats,
+    /// Gathered datagrams, until the batch is sent.
     sums: BatchSums,
+    /// Messages written on connections.
+    written: BatchSums,
     counters: Arc<WorkerCounters>,
 }
 
@@ -50,7 +53,8 @@ impl Reply {
 
 impl Egress {
     pub(crate) fn new(tx: TxBatch, counters: Arc<WorkerCounters>) -> Self {
-        Self { tx, stats: SendStats::default(), sums: BatchSums::default(), counters }
+        let (sums, written) = (BatchSums::default(), BatchSums::default());
+        Self { tx, stats: SendStats::default(), sums, written, counters }
     }
 
     /// Makes room for one more datagram with all its headers, if need be by sending the others. To be called
@@ -159,7 +163,7 @@ impl Egress {
         if self.tx.is_empty() {
             return;
         }
-        let Self { tx, stats, sums, counters } = self;
+        let Self { tx, stats, sums, counters, .. } = self;
         N::send(tx, rx, sockets, stats, |tag, error| {
             sums.refused(Tag::of(tag), reason(error), counters);
         });
@@ -201,7 +205,7 @@ impl Egress {
 
     /// Counts a message on a connection that was written whole.
     pub(crate) fn written(&mut self, tag: u32) {
-        self.sums.sending(Tag::of(tag));
+        self.written.sending(Tag::of(tag));
     }
 
     /// Counts a message that will not be sent.
@@ -211,7 +215,7 @@ impl Egress {
 
     /// Publishes the counts of messages on connections.
     pub(crate) fn publish(&mut self) {
-        self.sums.publish(&self.counters);
+        self.written.publish(&self.counters);
     }
 
     fn push(&mut self, flow: Flow, parts: &[Part], sent: Sent) {
@@ -240,5 +244,39 @@ const fn reason(error: SendError) -> DropReason {
         SendError::TooBig => DropReason::TooBigForLink,
         SendError::Closed => DropReason::RelayClosed,
         SendError::Denied | SendError::Unreachable | SendError::Other(_) => DropReason::SendRefused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use control::Leg;
+    use linux_net::Waker;
+    use turn_types::{IpMeta, RelayId};
+
+    use super::*;
+    use crate::io::Kernel;
+    use crate::sockets::NetOptions;
+
+    /// A datagram that is gathered while a connection is written, and refused afterwards.
+    #[test]
+    fn messages_on_connections_are_counted_apart_from_gathered_datagrams() {
+        let (_waker, wake) = Waker::new().unwrap();
+        let net = Kernel::new(wake).unwrap();
+        let sockets = Sockets::<Kernel>::new(&net, Vec::new(), NetOptions::default()).unwrap();
+        let (counters, rx) = (Arc::new(WorkerCounters::new()), RxBatch::new(1));
+        let mut egress = Egress::new(TxBatch::new(), Arc::clone(&counters));
+        let to = "192.0.2.1:9".parse().unwrap();
+        let socket = Token::Relay(RelayId(1)).send_socket();
+        let flow = Flow { socket, to, from: None, meta: IpMeta::DEFAULT };
+
+        egress.datagram(flow, &[b"data"], Sent::ToPeer, (&rx, &sockets));
+        egress.written(Tag { sent: Sent::Reply, bytes: 100 }.number());
+        egress.publish();
+        assert_eq!(counters.value(Series::Fate(Fate::Reply)), 1);
+        assert_eq!(counters.value(Series::Fate(Fate::ToPeer)), 0, "not sent yet");
+        egress.flush(&rx, &sockets);
+        assert_eq!(counters.value(Series::Drop(DropReason::RelayClosed)), 1);
+        let sent = [Leg::ToPeers, Leg::ToClients].map(|leg| counters.value(Series::Bytes(leg)));
+        assert_eq!(sent, [0, 100]);
     }
 }

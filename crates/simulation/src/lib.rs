@@ -2,9 +2,9 @@
 //!
 //! [`ServerHost`] runs the workers of `dataplane` over [`SimNet`], an implementation of its seam to the kernel:
 //! virtual time, UDP sockets over the links and NATs of `netsim`, TCP connections with delays and bounded buffers,
-//! a table of kernel routes. [`ClientHost`] is `turn-client` over UDP, TCP, TLS or DTLS; [`PeerHost`] echoes. [`TcpClientHost`] and [`TcpPeerHost`]
-//! do the same with TCP relaying. All
-//! of them are hosts of one [`netsim::World`], and everything that happens follows from its seed.
+//! a table of kernel routes. [`ClientHost`] is `turn-client` over UDP, TCP, TLS or DTLS; [`PeerHost`] echoes.
+//! [`TcpClientHost`] and [`TcpPeerHost`] do the same with TCP relaying. All of them are hosts of one
+//! [`netsim::World`], and everything that happens follows from its seed.
 //!
 //! OpenSSL and rustls take their randomness from the operating system: the bytes of TLS and DTLS differ from run to
 //! run, their order and times do not.
