@@ -136,8 +136,8 @@ fn every_requirement_that_a_test_names_is_known() {
     let known: BTreeSet<String> =
         FILES.iter().flat_map(|(_, file, _)| entries(file).into_keys()).collect();
     let mut unknown = Vec::new();
-    for package in ["stun-wire", "turn-proto"] {
-        for file in fs::read_dir(root().join("crates").join(package).join("tests")).unwrap() {
+    for folder in ["stun-wire/tests", "turn-proto/tests", "turn-proto/tests/rfc"] {
+        for file in fs::read_dir(root().join("crates").join(folder)).unwrap() {
             let path = file.unwrap().path();
             if path.extension().is_none_or(|extension| extension != "rs") {
                 continue;

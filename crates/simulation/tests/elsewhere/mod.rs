@@ -7,40 +7,43 @@ use turn_proto::DropReason;
 pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
     (
         Series::Drop(DropReason::UnexpectedMethod),
-        "turn-proto/tests/rfc3489_classic.rs::only_binding_is_left_of_it",
+        "turn-proto/tests/rfc/rfc3489_classic.rs::only_binding_is_left_of_it",
     ),
     (
         Series::Drop(DropReason::UnexpectedResponse),
-        "turn-proto/tests/rfc8489_s06_processing.rs::responses_are_dropped_in_silence",
+        "turn-proto/tests/rfc/rfc8489_s06_processing.rs::responses_are_dropped_in_silence",
     ),
     (
         Series::Drop(DropReason::BindingIndication),
-        "turn-proto/tests/rfc8489_s06_processing.rs::a_binding_indication_has_no_effect",
+        "turn-proto/tests/rfc/rfc8489_s06_processing.rs::a_binding_indication_has_no_effect",
     ),
     (
         Series::Drop(DropReason::UnknownAttribute),
-        "turn-proto/tests/rfc8489_s06_processing.rs::an_indication_with_an_unknown_required_attribute_is_dropped",
+        "turn-proto/tests/rfc/rfc8489_s06_processing.rs::an_indication_with_an_unknown_required_attribute_is_dropped",
     ),
     (
         Series::Drop(DropReason::BadFingerprint),
-        "turn-proto/tests/rfc8489_s06_processing.rs::fingerprint_is_optional_and_checked",
+        "turn-proto/tests/rfc/rfc8489_s06_processing.rs::fingerprint_is_optional_and_checked",
     ),
     (
         Series::Drop(DropReason::TooManyPending),
-        "turn-proto/tests/rfc8656_s07_answer.rs::waiting_requests_are_bounded",
+        "turn-proto/tests/rfc/rfc8656_s07_answer.rs::waiting_requests_are_bounded",
     ),
-    (Series::Drop(DropReason::Moving), "turn-proto/tests/rfc8016_workers.rs::a_queue_is_bounded"),
+    (
+        Series::Drop(DropReason::Moving),
+        "turn-proto/tests/rfc/rfc8016_workers.rs::a_queue_is_bounded",
+    ),
     (
         Series::Drop(DropReason::MalformedSend),
-        "turn-proto/tests/rfc8656_s11_send_data.rs::a_send_without_peer_or_data_is_dropped",
+        "turn-proto/tests/rfc/rfc8656_s11_send_data.rs::a_send_without_peer_or_data_is_dropped",
     ),
     (
         Series::Drop(DropReason::RelaysTcp),
-        "turn-proto/tests/rfc6062_s5_peers.rs::datagrams_are_not_for_tcp_allocations",
+        "turn-proto/tests/rfc/rfc6062_s5_peers.rs::datagrams_are_not_for_tcp_allocations",
     ),
     (
         Series::Drop(DropReason::Bandwidth),
-        "turn-proto/tests/rfc8656_s05_general.rs::bandwidth_is_limited_in_each_direction",
+        "turn-proto/tests/rfc/rfc8656_s05_general.rs::bandwidth_is_limited_in_each_direction",
     ),
     (
         Series::Drop(DropReason::TtlExpired),
@@ -48,7 +51,7 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
     ),
     (
         Series::Drop(DropReason::RelayClosed),
-        "turn-proto/tests/rfc8656_s09_permissions.rs::a_datagram_to_a_closed_relay_says_so",
+        "turn-proto/tests/rfc/rfc8656_s09_permissions.rs::a_datagram_to_a_closed_relay_says_so",
     ),
     (
         Series::Drop(DropReason::TooLong),
@@ -56,7 +59,7 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
     ),
     (
         Series::Drop(DropReason::IcmpIgnored),
-        "turn-proto/tests/rfc8656_s11_send_data.rs::other_icmp_is_ignored",
+        "turn-proto/tests/rfc/rfc8656_s11_send_data.rs::other_icmp_is_ignored",
     ),
     (
         Series::Drop(DropReason::StreamBacklog),
@@ -64,7 +67,7 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
     ),
     (
         Series::Drop(DropReason::StreamClosed),
-        "turn-proto/tests/rfc8016_mobility.rs::an_allocation_outlives_its_connection",
+        "turn-proto/tests/rfc/rfc8016_mobility.rs::an_allocation_outlives_its_connection",
     ),
     (
         Series::Drop(DropReason::DtlsHelloInPieces),

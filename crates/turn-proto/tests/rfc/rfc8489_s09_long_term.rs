@@ -1,14 +1,12 @@
 //! RFC 8489 §9.2: the long-term credential mechanism, from outside. One test per rule.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use stun_wire::{
     AttributeType, IntegrityKey, IntegrityKind, LongTermKeys, Method, PasswordAlgorithm, userhash,
 };
-use support::forge::{Forge, append};
-use support::*;
 use turn_proto::{Policy, Refusal};
+
+use crate::support::forge::{Forge, append};
+use crate::support::*;
 
 const METHODS: [Method; 4] =
     [Method::ALLOCATE, Method::REFRESH, Method::CREATE_PERMISSION, Method::CHANNEL_BIND];

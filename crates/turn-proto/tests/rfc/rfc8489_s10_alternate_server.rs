@@ -1,15 +1,13 @@
 //! RFC 8489 §§10, 14.8: sending clients elsewhere.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use std::net::SocketAddr;
 
 use stun_wire::{AttributeType, Method, value};
-use support::forge::Forge;
-use support::*;
 use turn_proto::{AlternateServer, Refusal};
 use turn_types::Transport;
+
+use crate::support::forge::Forge;
+use crate::support::*;
 
 const V4: &str = "203.0.113.99:3478";
 const V6: &str = "[2001:db8:99::9]:3478";

@@ -1,16 +1,14 @@
 //! RFC 8016 where the new 5-tuple is another worker's: the allocation follows its client, whole.
 #![allow(clippy::wildcard_enum_match_arm, reason = "whatever else there will be is a failure")]
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use stun_wire::{AttributeType, Method};
-use support::*;
 use turn_proto::{Command, Departure, DropReason, EndReason, Event, Fetch, Policy, Refusal};
 use turn_types::{ClientPath, RelayId, RelayedAddr, SocketId, Transport, WorkerId};
+
+use crate::support::*;
 
 /// Workers of one server, and the messages between them.
 struct Workers {

@@ -1,12 +1,11 @@
 //! RFC 8656 §11: Send and Data indications, ICMP.
 
-mod support;
-
 use answer::DataIndication;
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::IpFamily;
+
+use crate::support::*;
 
 fn permitted(world: &mut World) -> (Client, std::net::SocketAddr) {
     let mut client = Client::new(1);

@@ -1,11 +1,10 @@
 //! RFC 8656 §21 and our own rules: the peers of clients, the effects of unauthenticated sources.
 
-mod support;
-
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::*;
 
 #[test]
 fn clients_behind_tunnels_get_no_allocation() {

@@ -1,16 +1,14 @@
 //! Classic STUN (RFC 3489) behind its switch: RFC 5389 §12.2, RFC 8489 §11.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use std::net::SocketAddr;
 
 use stun_wire::{
     AttributeType, ChangeRequest, Class, ClassicMessage, Message, MessageBuilder, Method, value,
 };
-use support::*;
 use turn_proto::{DiscoverySockets, DropReason, Policy, Refusal, UnauthenticatedBudget};
 use turn_types::{ServerAddr, Transport};
+
+use crate::support::*;
 
 const ID: [u8; 16] = *b"no cookie is in!";
 

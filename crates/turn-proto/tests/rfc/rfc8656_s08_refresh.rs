@@ -1,11 +1,10 @@
 //! RFC 8656 §8: Refresh.
 
-mod support;
-
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::IpMeta;
+
+use crate::support::*;
 
 #[test]
 fn a_family_that_the_allocation_does_not_have_gets_443() {

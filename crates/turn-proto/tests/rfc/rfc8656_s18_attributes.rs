@@ -1,11 +1,10 @@
 //! RFC 8656 §§17 to 19: methods, attributes and error codes. Values that a method refuses are tested
 //! with the method.
 
-mod support;
-
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
+
+use crate::support::*;
 
 #[test]
 fn a_method_in_the_wrong_class_is_met_with_silence() {

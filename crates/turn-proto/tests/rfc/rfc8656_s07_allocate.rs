@@ -1,11 +1,10 @@
 //! RFC 8656 §7: the checks of Allocate.
 
-mod support;
-
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::*;
 
 #[test]
 fn without_credentials_there_is_no_allocation_unless_the_relay_is_open() {

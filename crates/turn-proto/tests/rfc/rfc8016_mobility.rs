@@ -1,17 +1,15 @@
 //! RFC 8016: a client that comes to have another 5-tuple keeps its allocation. Here both 5-tuples are one
 //! worker's; `rfc8016_workers.rs` has moves between workers.
 #![allow(clippy::wildcard_enum_match_arm, reason = "whatever else there will be is a failure")]
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use std::net::SocketAddr;
 
 use stun_wire::{AttributeType, IntegrityKind, Method};
-use support::forge::Forge;
-use support::*;
 use turn_proto::{DropReason, EndReason, Notice, Policy};
 use turn_types::{AllocationId, Transport};
+
+use crate::support::forge::Forge;
+use crate::support::*;
 
 fn mobile() -> Policy {
     Policy { mobility: true, ..policy() }

@@ -1,13 +1,12 @@
 //! RFC 8489 §6: processing of a message before its method counts, and how answers are
 //! made.
 
-mod support;
-
 use stun_wire::{AttributeType, Class, MessageBuilder, Method, TransactionId, value};
-use support::forge::{Forge, append};
-use support::*;
 use turn_proto::{DropReason, Refusal};
 use turn_types::{Transport, UnixSeconds};
+
+use crate::support::forge::{Forge, append};
+use crate::support::*;
 
 const UNKNOWN: AttributeType = AttributeType(0x7E05);
 const UNKNOWN_TOO: AttributeType = AttributeType(0x0033);

@@ -1,16 +1,14 @@
 //! RFC 7635: access tokens of an authorization server instead of passwords.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, Aes256Gcm, KeyInit as _};
 use stun_wire::*;
-use support::client::Token;
-use support::forge::Forge;
-use support::*;
 use turn_proto::{EndReason, Policy, Refusal, TokenAlgorithm, TokenAuthority, TokenKey};
 use turn_types::{Secret, Transport, UnixSeconds};
+
+use crate::support::client::Token;
+use crate::support::forge::Forge;
+use crate::support::*;
 
 const SERVER: &str = "turn1.example.org";
 const KEY_256: [u8; 32] = [0x25; 32];

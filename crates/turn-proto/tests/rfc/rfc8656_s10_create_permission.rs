@@ -1,10 +1,9 @@
 //! RFC 8656 §10: CreatePermission.
 
-mod support;
-
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
+
+use crate::support::*;
 
 fn permissions(world: &World) -> u32 {
     world.record().permissions

@@ -1,13 +1,12 @@
 //! RFC 8656 §7: the success of Allocate: address, response, session record.
 
-mod support;
-
 use std::collections::BTreeSet;
 
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::*;
 
 #[test]
 fn a_new_allocation_is_empty() {

@@ -1,16 +1,14 @@
 //! RFC 5780: NAT behaviour discovery, at four addresses of a family.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use std::net::SocketAddr;
 
 use stun_wire::{AttributeType, ChangeRequest, Message, MessageBuilder, Method, value};
-use support::*;
 use turn_proto::{
     AlternateServer, DiscoverySockets, DropReason, Policy, Refusal, UnauthenticatedBudget,
 };
 use turn_types::{ServerAddr, Transport};
+
+use crate::support::*;
 
 /// By address and by port. The first is where the other tests' clients go.
 const V4: [[&str; 2]; 2] =

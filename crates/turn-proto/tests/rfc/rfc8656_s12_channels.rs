@@ -1,12 +1,11 @@
 //! RFC 8656 §12: channels.
 
-mod support;
-
 use client::channel_message;
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::*;
 
 /// A client with an allocation and channel 0x4000 to [`PEER`].
 fn bound(world: &mut World) -> (Client, std::net::SocketAddr) {

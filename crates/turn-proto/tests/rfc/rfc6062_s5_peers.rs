@@ -1,15 +1,13 @@
 //! RFC 6062 §§4.1, 5.3, 5.5: peers that connect, and the parts that end with an allocation.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use std::net::SocketAddr;
 
 use stun_wire::*;
-use support::tcp::{alice, connect_request, tcp_world};
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::tcp::{alice, connect_request, tcp_world};
+use crate::support::*;
 
 fn allocate(world: &mut World, client: &mut Client) -> SocketAddr {
     let reply = client.ask(world, Method::ALLOCATE, |builder| {

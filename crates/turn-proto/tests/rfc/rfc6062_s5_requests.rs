@@ -1,13 +1,11 @@
 //! RFC 6062 §§5.1, 5.2, 5.4: Allocate, Connect and ConnectionBind.
-#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
-
-mod support;
 
 use stun_wire::*;
-use support::tcp::{alice, connect_request, tcp_world};
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::tcp::{alice, connect_request, tcp_world};
+use crate::support::*;
 
 const PEER_2: &str = "192.0.2.10:5001";
 

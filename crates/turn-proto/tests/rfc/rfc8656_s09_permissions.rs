@@ -1,9 +1,8 @@
 //! RFC 8656 §9: permissions.
 
-mod support;
-
-use support::*;
 use turn_proto::*;
+
+use crate::support::*;
 
 /// A client with an allocation and a permission for [`PEER`].
 fn permitted(world: &mut World) -> (Client, std::net::SocketAddr) {

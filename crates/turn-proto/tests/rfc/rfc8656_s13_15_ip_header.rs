@@ -1,11 +1,10 @@
 //! RFC 8656 §§13 to 16: TTL, traffic class and DF.
 
-mod support;
-
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::*;
 
 const EF: u8 = 46 << 2;
 const CE: u8 = 3;

@@ -1,11 +1,10 @@
 //! RFC 8656 §§5 and 6: rules of every method.
 
-mod support;
-
 use stun_wire::*;
-use support::*;
 use turn_proto::*;
 use turn_types::*;
+
+use crate::support::*;
 
 /// The methods that need an allocation.
 const OTHERS: [Method; 3] = [Method::REFRESH, Method::CREATE_PERMISSION, Method::CHANNEL_BIND];

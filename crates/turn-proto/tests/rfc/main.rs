@@ -1,0 +1,26 @@
+//! The rules of the RFCs, a file for each section: one program, because each would compile the whole server.
+#![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
+
+mod rfc3489_classic;
+mod rfc5780_discovery;
+mod rfc6062_s5_peers;
+mod rfc6062_s5_requests;
+mod rfc7635_tokens;
+mod rfc8016_mobility;
+mod rfc8016_workers;
+mod rfc8489_s06_processing;
+mod rfc8489_s09_long_term;
+mod rfc8489_s10_alternate_server;
+mod rfc8656_s05_general;
+mod rfc8656_s07_allocate;
+mod rfc8656_s07_answer;
+mod rfc8656_s08_refresh;
+mod rfc8656_s09_permissions;
+mod rfc8656_s10_create_permission;
+mod rfc8656_s11_send_data;
+mod rfc8656_s12_channels;
+mod rfc8656_s13_15_ip_header;
+mod rfc8656_s18_attributes;
+mod rfc8656_s21_security;
+#[path = "../support/mod.rs"]
+mod support;
