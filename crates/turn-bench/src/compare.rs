@@ -94,6 +94,10 @@ pub struct CompareArgs {
     /// far enough from the limit to have no queues
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     pub common: f64,
+    /// Try no higher rate than this, in packets per second: a comparison up to the load of interest takes a
+    /// fraction of the time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_rate: Option<u32>,
     /// Cores of the server, which is started with as many threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub server_cores: usize,
@@ -150,6 +154,7 @@ pub fn run(args: &CompareArgs) -> Result<()> {
         ends,
         transport: args.transport,
         times: Times { warm_up: WARM_UP, measured: args.duration, attempt: ATTEMPT },
+        rate_max: args.max_rate,
     };
     let mut progress = Progress::new(comparison.estimate(), args.rounds, args.quiet);
     let Results { raw, failures, cells } = comparison.run(&mut progress)?;

@@ -192,6 +192,7 @@ impl FindMaxArgs {
             loss_max: self.max_loss / 100.0,
             step: self.step,
             near: None,
+            rate_max: None,
         };
         let (mut bench, backend) = self.packets.open(place, &self.watched)?;
         let result = bench.find_max(&spec, self.packets.sessions, backend);

@@ -132,8 +132,8 @@ fn a_search_ends_with_a_rate_that_is_delivered() {
     for transport in TRANSPORTS {
         let mut bench = open_over(transport, &server, peer.address, 2);
         let traffic = spec(Shape::Audio, Direction::ClientToPeer, None);
-        let search =
-            FindMaxSpec { traffic, loss_max: 0.05, step: Duration::from_millis(100), near: None };
+        let step = Duration::from_millis(100);
+        let search = FindMaxSpec { traffic, loss_max: 0.05, step, near: None, rate_max: None };
         let found = bench.find_max(&search, 2, Backend::Sockets).unwrap();
         assert!(found.confirmed.delivered > 0, "{found:?}");
         assert_eq!(found.confirmed.spec.duration, traffic.duration);

@@ -32,6 +32,8 @@ pub(super) struct Plan {
     pub(super) watched: Watched,
     /// Times of runs.
     pub(super) times: Times,
+    /// The highest rate that is tried, in packets per second.
+    pub(super) rate_max: Option<u32>,
     /// Steps in order.
     pub(super) steps: Vec<Step>,
 }

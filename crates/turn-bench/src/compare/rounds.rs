@@ -49,6 +49,8 @@ pub(super) struct Comparison<'a> {
     pub(super) ends: Ends,
     pub(super) transport: Transport,
     pub(super) times: Times,
+    /// The highest rate that is tried, in packets per second.
+    pub(super) rate_max: Option<u32>,
 }
 
 /// Results of a comparison.
@@ -120,7 +122,11 @@ impl Comparison<'_> {
         let guesses = [None, Some(FIRST_GUESS), Some(FIRST_STREAM_GUESS)];
         match (step.cell, step.task) {
             (Cell::Traffic { .. }, Task::Most { near }) => {
-                let tries = if guesses.contains(&near) { 14.0 } else { 5.0 };
+                let tries = match self.rate_max {
+                    Some(_) => 1.0,
+                    None if guesses.contains(&near) => 14.0,
+                    None => 5.0,
+                };
                 tries * seconds(self.times.attempt) + run
             }
             (_, Task::WarmUp) => 1.0,
@@ -183,7 +189,8 @@ impl Comparison<'_> {
         }
         let forwarding = Forwarding::begin(self.network)?;
         let mut alone = Results::default();
-        for _ in 0..CEILING_SEARCHES {
+        let searches = self.rate_max.map_or(CEILING_SEARCHES, |_| 1);
+        for _ in 0..searches {
             if let Err(error) = self.turn((0, 0), &steps, progress, &mut alone) {
                 // Earlier results remain.
                 alone.failures.push(format!("the load tool alone: {error:#}"));
@@ -319,6 +326,7 @@ impl Comparison<'_> {
             threads: cores.client.len(),
             watched: Watched { cores: watched, process: Some(process) },
             times: self.times,
+            rate_max: self.rate_max,
             steps: steps.to_vec(),
         }
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 use super::certificate::Certificate;
 use crate::traffic::Transport;
@@ -261,11 +261,19 @@ fn prepare_turnpike(
     let write =
         |text: &str| fs::write(&file, text).with_context(|| format!("writing {}", file.display()));
     write(&configuration)?;
-    let checked = Command::new(&program).arg("--config").arg(&file).arg("check").output();
-    if !checked.context("checking the configuration")?.status.success() {
+    let check = || {
+        let checked = Command::new(&program).arg("--config").arg(&file).arg("check").output();
+        checked.context("checking the configuration")
+    };
+    let checked = check()?;
+    if !checked.status.success() {
         configuration =
             RENAMED.iter().fold(configuration, |text, (new, old)| text.replace(new, old));
         write(&configuration)?;
+        // Not an older build either: its objection is to the present names.
+        let complaint = String::from_utf8_lossy(&checked.stderr);
+        let (name, accepted) = (program.display(), check()?.status.success());
+        ensure!(accepted, "{name} refuses its configuration: {}", complaint.trim());
     }
     let (binary, file) = (program.display().to_string(), file.display().to_string());
     let command = vec![binary, "--config".to_owned(), file, "run".to_owned()];

@@ -181,7 +181,8 @@ impl Runner<'_> {
                 let is_stream = self.plan.transport.is_stream();
                 let loss_max = if is_stream { STREAM_LOSS_MAX } else { LOSS_MAX };
                 let step = self.plan.times.attempt;
-                let spec = FindMaxSpec { traffic: spec, loss_max, step, near };
+                let rate_max = self.plan.rate_max;
+                let spec = FindMaxSpec { traffic: spec, loss_max, step, near, rate_max };
                 Ok(Some(Outcome::FindMax(bench.find_max(&spec, flows, backend)?)))
             }
             Task::CommonRate(rate) => {

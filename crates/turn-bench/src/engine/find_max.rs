@@ -66,6 +66,8 @@ pub struct FindMaxSpec {
     pub step: Duration,
     /// Result of an earlier search, in packets per second: then fewer runs are needed.
     pub near: Option<u32>,
+    /// The highest rate tried from there, in packets per second.
+    pub rate_max: Option<u32>,
 }
 
 impl Bench {
@@ -141,9 +143,14 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
     /// The highest rate that passed, from an initial guess.
     fn bracket_near(&mut self, near: f64) -> Result<f64> {
         let (mut passed, mut failed) = (None, None);
-        let (mut rate, mut step) = (near.max(RATE_MIN), STEP);
+        let rate_max = self.spec.rate_max.map_or(f64::INFINITY, f64::from);
+        let (mut rate, mut step) = (near.max(RATE_MIN).min(rate_max), STEP);
         for _ in 0..RATES_MAX {
             match self.try_rate(rate)? {
+                Tried::Passed if rate >= rate_max => {
+                    self.limit = Limit::Generator;
+                    return Ok(rate);
+                }
                 Tried::Passed => passed = Some(rate),
                 Tried::Failed => {
                     self.limit = Limit::Server;
@@ -162,7 +169,7 @@ impl<R: FnMut(&TrafficSpec) -> Result<Traffic>> Search<'_, R> {
             rate = match (passed, failed) {
                 (Some(passed), Some(failed)) if failed <= passed * NEAR => return Ok(passed),
                 (Some(passed), Some(failed)) => passed.midpoint(failed),
-                (Some(passed), None) => passed * step,
+                (Some(passed), None) => (passed * step).min(rate_max),
                 (None, Some(failed)) if failed <= RATE_MIN => return Ok(RATE_MIN),
                 (None, Some(failed)) => (failed / step).max(RATE_MIN),
                 // One of them was set above.

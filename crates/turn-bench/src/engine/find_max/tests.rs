@@ -41,7 +41,11 @@ fn find(world: World) -> FindMax {
     find_near(world, None)
 }
 
-fn find_near(mut world: World, near: Option<u32>) -> FindMax {
+fn find_near(world: World, near: Option<u32>) -> FindMax {
+    find_up_to(world, near, None)
+}
+
+fn find_up_to(mut world: World, near: Option<u32>, rate_max: Option<u32>) -> FindMax {
     let traffic = TrafficSpec {
         shape: Shape::Audio,
         direction: Direction::ClientToPeer,
@@ -50,7 +54,8 @@ fn find_near(mut world: World, near: Option<u32>) -> FindMax {
         warm_up: Duration::from_millis(500),
         duration: Duration::from_secs(10),
     };
-    let spec = FindMaxSpec { traffic, loss_max: 0.001, step: Duration::from_millis(300), near };
+    let step = Duration::from_millis(300);
+    let spec = FindMaxSpec { traffic, loss_max: 0.001, step, near, rate_max };
     let found = search(&spec, |traffic| Ok(world.run(traffic))).unwrap();
     assert_eq!(found.points.len(), world.runs);
     assert_eq!(found.confirmed.spec.duration, traffic.duration);
@@ -118,4 +123,19 @@ fn what_a_generator_can_is_found_as_near_as_what_a_server_can() {
     let found = find_near(world, Some(100_000));
     near(&found, 1.85e6);
     assert_eq!(found.limit, Limit::Generator);
+}
+
+#[test]
+fn a_search_ends_at_the_highest_rate_that_it_may_try() {
+    for (guess, runs) in [(20_000, 2), (15_000, 10)] {
+        let world =
+            World { sends: 1e6, capacity: 2e5, overloaded: 0.0, disturbed_every: 0, runs: 0 };
+        let found = find_up_to(world, Some(guess), Some(20_000));
+        assert_eq!((found.confirmed.spec.rate, found.limit), (Some(20_000), Limit::Generator));
+        assert!(found.points.len() <= runs, "{guess}: {} runs", found.points.len());
+    }
+    let world = World { sends: 1e6, capacity: 1e4, overloaded: 0.0, disturbed_every: 0, runs: 0 };
+    let found = find_up_to(world, Some(50_000), Some(20_000));
+    near(&found, 1e4);
+    assert_eq!(found.limit, Limit::Server);
 }
