@@ -1,6 +1,6 @@
 //! Programs of other people, run in one of the lab's hosts.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ impl Tool {
     /// The program cannot be started.
     #[must_use]
     pub fn run(command: &mut Command, limit: Duration) -> Self {
-        let mut child = spawn(command);
+        let mut child = spawn(command, Stdio::null());
         let stdout = collect(child.stdout.take());
         let stderr = collect(child.stderr.take());
         let deadline = Instant::now() + limit;
@@ -37,7 +37,7 @@ impl Tool {
             match child.try_wait() {
                 Ok(Some(status)) => break status.success(),
                 Ok(None) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(20))
+                    std::thread::sleep(Duration::from_millis(2))
                 }
                 Ok(None) | Err(_) => {
                     drop(child.kill());
@@ -51,9 +51,9 @@ impl Tool {
     }
 }
 
-fn spawn(command: &mut Command) -> Child {
+fn spawn(command: &mut Command, input: Stdio) -> Child {
     command
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -85,7 +85,20 @@ impl Running {
     /// The program cannot be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
-        let mut child = spawn(command);
+        Self::with_input(command, Stdio::null())
+    }
+
+    /// The same with an input, open until [`Running::end_input`].
+    ///
+    /// # Panics
+    /// The program cannot be started.
+    #[must_use]
+    pub fn listening(command: &mut Command) -> Self {
+        Self::with_input(command, Stdio::piped())
+    }
+
+    fn with_input(command: &mut Command, input: Stdio) -> Self {
+        let mut child = spawn(command, input);
         let lines = Arc::new(Mutex::new(Vec::new()));
         let mut readers = Vec::new();
         readers.extend(child.stdout.take().map(|out: ChildStdout| gather(out, &lines)));
@@ -110,10 +123,21 @@ impl Running {
     /// # Panics
     /// The program ends first, or `limit` passes.
     pub fn wait_for(&mut self, text: &str, limit: Duration) {
+        let said = self.says(text, limit);
+        assert!(said, "ended before it said {text:?}:\n{}", self.output());
+    }
+
+    /// Waits for an output line that contains `text`; false if the program ends first.
+    ///
+    /// # Panics
+    /// `limit` passes.
+    #[must_use]
+    pub fn says(&mut self, text: &str, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while !self.output().contains(text) {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                panic!("ended ({status}) before it said {text:?}:\n{}", self.output());
+            if let Ok(Some(_)) = self.child.try_wait() {
+                self.read_to_end();
+                return self.output().contains(text);
             }
             assert!(
                 Instant::now() < deadline,
@@ -121,6 +145,28 @@ impl Running {
                 self.output()
             );
             std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+
+    /// Writes to the input.
+    ///
+    /// # Panics
+    /// There is none, or the program has closed it.
+    pub fn say(&mut self, text: &str) {
+        let input = self.child.stdin.as_mut().expect("an input");
+        input.write_all(text.as_bytes()).expect("it reads");
+    }
+
+    /// Closes the input.
+    pub fn end_input(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    /// Reads the rest of the output of an ended program.
+    fn read_to_end(&mut self) {
+        for reader in self.readers.drain(..) {
+            drop(reader.join());
         }
     }
 
@@ -132,9 +178,7 @@ impl Running {
         let deadline = Instant::now() + limit;
         loop {
             if let Ok(Some(status)) = self.child.try_wait() {
-                for reader in self.readers.drain(..) {
-                    drop(reader.join());
-                }
+                self.read_to_end();
                 return status.success();
             }
             assert!(Instant::now() < deadline, "still runs after {limit:?}:\n{}", self.output());

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use e2e::{Config, Host, Lab, Running, Server, chromium, repository, require};
@@ -27,9 +28,16 @@ impl Drop for Profile {
     }
 }
 
+/// Two browsers at most, which is as much as two cores take: both videos, or one transfer of data.
+static BROWSERS: RwLock<()> = RwLock::new(());
+
 /// Has the page make a call (`data` or `video`), over `udp` or `tcp`.
 fn call(call: &str, over: &str) {
     let Some(browser) = require(chromium()) else { return };
+    let (_video, _data) = match call {
+        "video" => (Some(BROWSERS.read().unwrap_or_else(PoisonError::into_inner)), None),
+        _ => (None, Some(BROWSERS.write().unwrap_or_else(PoisonError::into_inner))),
+    };
     let Some(lab) = require(Lab::new()) else { return };
     let mut config = Config { top: String::new(), ..Config::for_lab(&lab) };
     // Both ends are relayed from the same address, so one allocation is the peer of the other.

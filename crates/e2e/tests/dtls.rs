@@ -27,25 +27,39 @@ impl Scene {
         SecureScene::with(more).map(Self)
     }
 
-    /// Output of OpenSSL's client for a session with these options, in which it sends `said`.
-    fn s_client_saying(&self, said: &str, options: &[&str]) -> String {
+    /// Starts OpenSSL's client with these options, for at most `seconds`, and waits for the end of its
+    /// handshake, or its own.
+    fn start_s_client(&self, options: &[&str], seconds: &str) -> Running {
         let to = format!("{}:3478", self.lab.v4.listen);
-        let options = options.join(" ");
+        let mut command = self.lab.command(Host::Client, "timeout");
+        command.args([seconds, "openssl", "s_client", "-connect", &to]);
+        command.args(options.iter().flat_map(|option| option.split(' ')));
         // Its input must not end before the handshake has.
-        let line = format!(
-            "(sleep 1; printf '{said}'; sleep 1) | timeout 10 openssl s_client -connect {to} {options} 2>&1"
-        );
-        let out = Tool::run(self.lab.command(Host::Client, "sh").args(["-c", &line]), PATIENCE);
-        out.output
+        let mut client = Running::listening(&mut command);
+        let _ended = client.says("Verify return code", PATIENCE);
+        client
     }
 
+    /// Output of OpenSSL's client for a session with these options.
     fn s_client(&self, options: &[&str]) -> String {
-        self.s_client_saying("", options)
+        output(self.start_s_client(options, "10"))
+    }
+
+    /// Output of OpenSSL's client with these options, which the server does not answer.
+    fn s_client_in_vain(&self, options: &[&str]) -> String {
+        output(self.start_s_client(options, "3"))
     }
 
     fn associations(&self) -> serde_json::Value {
         self.server.json(&["status"])["associations"].clone()
     }
+}
+
+/// Ends a client, and returns its output.
+fn output(mut client: Running) -> String {
+    client.end_input();
+    client.wait(PATIENCE);
+    client.output()
 }
 
 #[track_caller]
@@ -89,7 +103,12 @@ fn versions_kinds_of_keys_names_and_protocols_are_those_of_tls() {
 fn a_second_handshake_within_an_association_is_refused() {
     let Some(scene) = Scene::new() else { return };
     // A line with an R has the client begin one.
-    let out = scene.s_client_saying("R\\n", &["-dtls1_2"]);
+    let mut client = scene.start_s_client(&["-dtls1_2"], "10");
+    client.say("R\n");
+    client.wait_for("RENEGOTIATING", PATIENCE);
+    // Time for the answer.
+    std::thread::sleep(Duration::from_secs(1));
+    let out = output(client);
     assert_has(&out, "RENEGOTIATING");
     let ended = &scene.associations()["ended"];
     assert_eq!(ended["broken"], 1, "{ended:#}\n{out}");
@@ -152,7 +171,7 @@ fn uclient_relays_over_dtls() {
 #[test]
 fn clients_whose_certificates_are_asked_for_do_not_get_past_that_over_dtls() {
     let Some(scene) = Scene::with("client_authorities = \"DIR/turn.pem\"") else { return };
-    let out = scene.s_client(&["-dtls1_2"]);
+    let out = scene.s_client_in_vain(&["-dtls1_2"]);
     assert!(!out.contains("Protocol  : DTLSv1.2\n    Cipher    : ECDHE"), "{out}");
     let status = scene.server.json(&["status"]);
     assert_eq!(status["associations"]["begun"], 0, "{status:#}");
@@ -161,7 +180,7 @@ fn clients_whose_certificates_are_asked_for_do_not_get_past_that_over_dtls() {
 #[test]
 fn it_can_be_switched_off() {
     let Some(scene) = Scene::with("[dtls]\nenabled = false") else { return };
-    scene.s_client(&["-dtls1_2"]);
+    scene.s_client_in_vain(&["-dtls1_2"]);
     let status = scene.server.json(&["status"]);
     assert_eq!(status["associations"]["begun"], 0, "{status:#}");
     assert!(status["drops"]["not_stun"].as_u64() >= Some(1), "{status:#}");
