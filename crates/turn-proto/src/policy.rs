@@ -18,9 +18,8 @@ pub(crate) use self::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 
 use self::peer_rules::PeerRules;
 
-/// All settings of the rules, checked by `settings`; the core trusts them. The default serves no client: it has
-/// no relay address, and no way to authenticate.
-#[derive(Clone, Debug, Default)]
+/// All settings of the rules, checked by `settings`; the core trusts them.
+#[derive(Clone, Debug)]
 pub struct Policy {
     /// The one realm. It is in every challenge, which a short name keeps small.
     pub realm: Realm,
@@ -55,7 +54,7 @@ pub struct Policy {
     pub discovery: Vec<DiscoverySockets>,
 }
 
-/// Ways to authenticate. The default has none.
+/// Ways to authenticate.
 #[derive(Clone, Debug)]
 pub struct AuthPolicy {
     /// No authentication at all: an open relay.
@@ -189,8 +188,10 @@ pub struct UnauthenticatedBudget {
     pub per_second: u32,
 }
 
-impl Default for AuthPolicy {
-    fn default() -> Self {
+impl AuthPolicy {
+    /// No way to authenticate yet; SHA-256 is offered.
+    #[must_use]
+    pub const fn new(nonce_key: NonceKey) -> Self {
         Self {
             open: false,
             users: false,
@@ -199,7 +200,7 @@ impl Default for AuthPolicy {
             sha256: true,
             userhash: false,
             tokens: None,
-            nonce_key: Secret::new([0; 32]),
+            nonce_key,
         }
     }
 }
@@ -265,7 +266,8 @@ impl TokenAuthority {
     }
 }
 
-/// The rules of one realm.
+/// The rules of one realm, looked up once for a request, for an allocation that is made or arrives, and after a
+/// reload. Packets do not need them: an allocation keeps its rate, and its peers are judged in advance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RealmRules<'a> {
     pub(crate) quotas: &'a Quotas,
@@ -273,6 +275,28 @@ pub(crate) struct RealmRules<'a> {
 }
 
 impl Policy {
+    /// A policy with the defaults of the configuration and without a relay address, so that it serves no client yet.
+    #[must_use]
+    pub fn new(realm: Realm, auth: AuthPolicy) -> Self {
+        Self {
+            realm,
+            software: None,
+            auth,
+            relay: Vec::new(),
+            ports: PortRange::default(),
+            lifetimes: Lifetimes::default(),
+            quotas: Quotas::default(),
+            peer_rules: PeerRules::default(),
+            alternate: None,
+            unauthenticated: UnauthenticatedBudget::default(),
+            mobility: false,
+            rfc5766_clients: false,
+            tcp_relaying: false,
+            rfc3489_clients: false,
+            discovery: Vec::new(),
+        }
+    }
+
     /// The rules of a realm. There is one today; an allocation made under its former name has its rules, too.
     pub(crate) const fn of(&self, _realm: &Realm) -> RealmRules<'_> {
         RealmRules { quotas: &self.quotas, peer_rules: &self.peer_rules }

@@ -115,7 +115,7 @@ pub(crate) fn to_client(
     random: &mut Random,
     header: &mut HeaderBuffer,
 ) -> Result<Verdict, DropReason> {
-    let FromPeer { policy, now, peer, len, .. } = *packet;
+    let FromPeer { now, peer, len, .. } = *packet;
     let Some(slot) = allocations.of_peer(packet.relay, peer) else {
         return Err(unpermitted(allocations, packet.relay));
     };
@@ -134,8 +134,7 @@ pub(crate) fn to_client(
         let five_tuple = allocation.path.five_tuple;
         let meta = meta_to_client(&five_tuple, packet.meta, peer.family())?;
         let size = with_headers(five_tuple.client.family(), 1, len as u64);
-        let rate = policy.of(&allocation.grant.realm).quotas.bytes_per_second;
-        if !allocation.to_client.take(now, rate, size) {
+        if !allocation.to_client.take(now, size) {
             return Err(DropReason::Bandwidth);
         }
         let frame = frame(allocation, packet, random, header)?;
@@ -198,8 +197,7 @@ fn send_to_peer(
         meta_to_peer(&packet.path.five_tuple, packet.meta, peer.family(), payload.dont_fragment)?;
     let bytes = u64::from(payload.len);
     let size = with_headers(peer.family(), 1, bytes);
-    let rate = packet.policy.of(&allocation.grant.realm).quotas.bytes_per_second;
-    if !allocation.to_peer.take(packet.now, rate, size) {
+    if !allocation.to_peer.take(packet.now, size) {
         return Err(DropReason::Bandwidth);
     }
     allocation.traffic.to_peer_packets += 1;

@@ -225,9 +225,7 @@ impl Server {
         bytes: u64,
     ) -> Option<Instant> {
         let slot = self.state.allocations.of_connection(connection)?;
-        let allocation = self.state.allocations.get_mut(slot);
-        let rate = self.policy.of(&allocation.grant.realm).quotas.bytes_per_second;
-        allocation.carry(now.instant, rate, direction, bytes)
+        self.state.allocations.get_mut(slot).carry(now.instant, direction, bytes)
     }
 
     /// A connection with a peer has ended by itself: its peer, or its client, has closed it, or it broke.
@@ -299,9 +297,7 @@ impl Server {
     pub fn credit(&mut self, id: AllocationId, carried: Traffic) -> bool {
         let slot = self.state.allocations.of_id(id);
         if let Some(slot) = slot {
-            let allocation = self.state.allocations.get_mut(slot);
-            let rate = self.policy.of(&allocation.grant.realm).quotas.bytes_per_second;
-            allocation.credit(&carried, rate);
+            self.state.allocations.get_mut(slot).credit(&carried);
         }
         slot.is_some()
     }

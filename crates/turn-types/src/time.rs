@@ -30,6 +30,12 @@ impl Instant {
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// The earlier one of both, as of a new deadline and the next one, if there is one.
+    #[must_use]
+    pub fn earliest(self, other: Option<Self>) -> Self {
+        other.map_or(self, |other| other.min(self))
+    }
 }
 
 impl Add<Duration> for Instant {

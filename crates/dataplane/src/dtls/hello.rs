@@ -148,8 +148,7 @@ impl Dtls {
             established: false,
             _permit: permit,
         });
-        let resend_at = now + RESEND_EVERY;
-        self.sweep_at = Some(self.sweep_at.map_or(resend_at, |at| at.min(resend_at)));
+        self.sweep_at = Some((now + RESEND_EVERY).earliest(self.sweep_at));
         self.take_records(cx, hello.message, std::slice::from_ref(&hello.range), id);
         Ok(id)
     }

@@ -300,8 +300,6 @@ pub(crate) fn policy() -> Policy {
     let relay = |ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() };
     let allow = ["127.0.0.2/32", "::1/128", "192.0.2.1/32"].map(|prefix| prefix.parse().unwrap());
     Policy {
-        realm: REALM.into(),
-        auth: AuthPolicy { users: true, nonce_key: Secret::new([9; 32]), ..AuthPolicy::default() },
         relay: vec![relay(local), relay(LOCALHOST_V6)],
         quotas: Quotas {
             allocations_per_user: 0,
@@ -311,6 +309,9 @@ pub(crate) fn policy() -> Policy {
         },
         peer_rules: PeerRules::new(&allow, &[], &[LOCALHOST, LOCALHOST_V6, local]),
         unauthenticated: UnauthenticatedBudget { per_second: 0 },
-        ..Policy::default()
+        ..Policy::new(
+            REALM.into(),
+            AuthPolicy { users: true, ..AuthPolicy::new(Secret::new([9; 32])) },
+        )
     }
 }

@@ -52,8 +52,6 @@ pub(crate) fn policy(rng: &mut Rng) -> Policy {
     let ips = listeners().map(|listener| listener.ip());
     let some = |rng: &mut Rng, value| if rng.below(4) == 0 { value } else { 0 };
     Policy {
-        realm: REALM.into(),
-        auth: AuthPolicy { users: true, nonce_key: Secret::new([42; 32]), ..AuthPolicy::default() },
         relay: ips
             .map(|ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() })
             .to_vec(),
@@ -75,7 +73,10 @@ pub(crate) fn policy(rng: &mut Rng) -> Policy {
         mobility: rng.below(2) == 0,
         tcp_relaying: rng.below(2) == 0,
         rfc3489_clients: rng.below(2) == 0,
-        ..Policy::default()
+        ..Policy::new(
+            REALM.into(),
+            AuthPolicy { users: true, ..AuthPolicy::new(Secret::new([42; 32])) },
+        )
     }
 }
 

@@ -23,16 +23,16 @@ fn secret(bytes: &[u8]) -> SharedSecret {
 
 fn policy() -> Policy {
     Policy {
-        realm: REALM.into(),
-        auth: AuthPolicy {
-            users: true,
-            expiry_at_refresh: true,
-            userhash: true,
-            nonce_key: Secret::new([3; 32]),
-            ..AuthPolicy::default()
-        },
         lifetimes: Lifetimes { nonce: Duration::from_hours(1), ..Lifetimes::default() },
-        ..Policy::default()
+        ..Policy::new(
+            REALM.into(),
+            AuthPolicy {
+                users: true,
+                expiry_at_refresh: true,
+                userhash: true,
+                ..AuthPolicy::new(Secret::new([3; 32]))
+            },
+        )
     }
 }
 
@@ -368,8 +368,8 @@ fn a_userhash_names_a_user_where_it_is_offered() {
 }
 
 #[test]
-fn the_default_policy_lets_nobody_in() {
-    let policy = Policy { realm: REALM.into(), ..Policy::default() };
+fn a_new_policy_lets_nobody_in() {
+    let policy = Policy::new(REALM.into(), AuthPolicy::new(Secret::new([3; 32])));
     let refused = refused(&first(&policy, &Ask::by("ann", "right", &policy)));
     assert_eq!(refused, Refusal::UnknownUser);
 }

@@ -9,8 +9,8 @@ use turn_types::{ClientPath, Now, Transport};
 use super::responder::Responder;
 use crate::credentials::Grant;
 use crate::limits::UNKNOWN_LISTED_MAX;
-use crate::policy::Policy;
 use crate::policy::discovery::{self, DiscoverySocket};
+use crate::policy::{Policy, RealmRules};
 
 /// A request and the policy, time and path that it is judged by.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Authenticated<'a> {
     pub(crate) request: Request<'a>,
     pub(crate) grant: &'a Grant,
+    /// The rules of its realm.
+    pub(crate) rules: RealmRules<'a>,
     pub(crate) responder: &'a Responder,
 }
 
@@ -49,11 +51,6 @@ impl SourceAddress {
 }
 
 impl<'a> Request<'a> {
-    /// Knowledge about the source address before anything in the request is looked at.
-    pub(crate) const fn source_address(&self) -> SourceAddress {
-        SourceAddress::of(self.path.five_tuple.transport)
-    }
-
     /// The comprehension-required attributes that are not understood.
     pub(crate) fn unknown_attributes(&self) -> impl Iterator<Item = AttributeType> + use<'a> {
         let Request { policy, path, message, .. } = *self;

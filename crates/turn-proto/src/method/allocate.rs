@@ -43,7 +43,7 @@ impl Allocate<'_> {
         draining: bool,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, grant, responder } = *own;
+        let Authenticated { request, grant, responder, .. } = *own;
         let (policy, now, path) = (request.policy, request.now, request.path);
         let client = path.five_tuple.client;
         if let Some(slot) = self.allocations.live_slot(now.instant, &path.five_tuple, self.outbox) {
@@ -106,8 +106,8 @@ impl Allocate<'_> {
     }
 
     fn take_quota(&self, own: &Authenticated<'_>) -> Result<QuotaLease, Refusal> {
-        let Authenticated { request, grant, .. } = *own;
-        let quotas = request.policy.of(&grant.realm).quotas;
+        let Authenticated { request, grant, rules, .. } = *own;
+        let quotas = rules.quotas;
         let quota = AllocationQuota {
             per_account: grant.allocations_max.unwrap_or(quotas.allocations_per_user),
             per_customer: quotas.allocations_per_customer,

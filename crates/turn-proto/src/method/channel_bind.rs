@@ -8,7 +8,7 @@ use turn_types::RelayProtocol;
 use super::create_permission::Permit;
 use crate::io::{Authenticated, Refusal, ReplyBuffer, Verdict};
 use crate::policy::peers::{is_reachable, judge, read_peer};
-use crate::store::{Allocation, Channel, Permission, Slot};
+use crate::store::{Channel, Permission, Slot};
 
 impl Permit<'_> {
     pub(crate) fn channel_bind(
@@ -17,7 +17,7 @@ impl Permit<'_> {
         slot: Slot,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, responder, .. } = *own;
+        let Authenticated { request, rules, responder, .. } = *own;
         let (policy, now, message) = (request.policy, request.now.instant, &request.message);
         let number = message
             .first(AttributeType::CHANNEL_NUMBER)
@@ -39,12 +39,12 @@ impl Permit<'_> {
         let free = allocation.channels.check(number, peer, now);
         free.map_err(|_conflict| Refusal::ChannelConflict)?;
         allocation.socket(peer.family(), now).ok_or(Refusal::PeerFamilyMismatch)?;
-        let ports = judge(policy, &allocation.grant.realm, peer.ip(), named)
+        let ports = judge(policy, rules, peer.ip(), named)
             .filter(|ports| is_reachable(ports, peer.port()))
             .ok_or(Refusal::PeerForbidden)?;
-        self.make_room(slot, now, policy, iter::once(peer.ip()))?;
-        let Allocation { channels, grant, .. } = self.allocations.get(slot);
-        let limit = usize::try_from(policy.of(&grant.realm).quotas.channels).unwrap_or(usize::MAX);
+        self.make_room(slot, now, rules.quotas, iter::once(peer.ip()))?;
+        let channels = &self.allocations.get(slot).channels;
+        let limit = usize::try_from(rules.quotas.channels).unwrap_or(usize::MAX);
         if channels.of_peer(peer, now).is_none() && channels.len() >= limit {
             return Err(Refusal::ChannelLimit);
         }

@@ -12,7 +12,7 @@ use stun_wire::{
 };
 use turn_types::{ClientPath, Now, PeerAddr, ServerAddr, Transport};
 
-use crate::io::{DropReason, Notice, Refusal, ReplyBuffer, SourceAddress, Verdict};
+use crate::io::{DropReason, Notice, Refusal, ReplyBuffer, Verdict};
 use crate::limits::UNKNOWN_LISTED_MAX;
 use crate::policy::Policy;
 use crate::policy::discovery::DiscoverySocket;
@@ -120,12 +120,7 @@ impl Classic<'_> {
     /// Takes the response out of the budget of Binding responses.
     fn charge(&mut self) -> Result<(), DropReason> {
         let Self { policy, now, path, .. } = *self;
-        let source = Source {
-            rate: policy.unauthenticated,
-            now: now.instant,
-            ip: path.five_tuple.client.ip(),
-            address: SourceAddress::of(path.five_tuple.transport),
-        };
+        let source = Source::new(policy, now.instant, path);
         self.budgets.charge_response(source, Method::BINDING, self.outbox)
     }
 }

@@ -41,7 +41,7 @@ impl Connect<'_> {
         own: &Authenticated<'_>,
         slot: Slot,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, responder, .. } = *own;
+        let Authenticated { request, rules, responder, .. } = *own;
         let (policy, now, message) = (request.policy, request.now.instant, &request.message);
         let allocation = self.allocations.get(slot);
         if allocation.attributes.protocol != RelayProtocol::Tcp {
@@ -60,14 +60,14 @@ impl Connect<'_> {
         // The relay itself listens where its connections leave from: it would call itself.
         let is_itself = socket.local.0 == peer.0;
         let relay = socket.relay;
-        judge(policy, &allocation.grant.realm, peer.ip(), named)
+        judge(policy, rules, peer.ip(), named)
             .filter(|own| is_reachable_by_tcp(own, peer.port()) && !is_itself)
             .ok_or(Refusal::PeerForbidden)?;
         if !self.allocations.has_room_for_connection(slot) || self.pending.is_full_of_connects() {
             return Err(Refusal::ConnectionLimit);
         }
         // Each counts, as ports can be scanned by it.
-        self.new_peers.take(policy, now, allocation, 1)?;
+        self.new_peers.take(rules.quotas, now, allocation, 1)?;
         let connection = self.allocations.free_connection_id(self.worker, self.random);
         let responder = responder.clone();
         let key = (responder.path.five_tuple, responder.transaction);

@@ -18,7 +18,7 @@ pub(crate) fn handle(
     is_control: bool,
     outbox: &mut Outbox,
 ) -> Result<Verdict, Refusal> {
-    let Authenticated { request, grant, responder } = *own;
+    let Authenticated { request, grant, responder, .. } = *own;
     let by_stream = match request.path.five_tuple.transport {
         Transport::Tcp | Transport::Tls => true,
         Transport::Udp | Transport::Dtls => false,

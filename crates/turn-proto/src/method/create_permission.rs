@@ -8,7 +8,7 @@ use turn_types::{Instant, IpFamily};
 
 use crate::io::{Authenticated, Refusal, ReplyBuffer, Request, Verdict};
 use crate::limits::PEERS_PER_REQUEST_MAX;
-use crate::policy::Policy;
+use crate::policy::Quotas;
 use crate::policy::peers::{judge, read_peer};
 use crate::store::{Allocations, NewPeers, Outbox, Permission, Slot};
 
@@ -27,7 +27,7 @@ impl Permit<'_> {
         slot: Slot,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, responder, .. } = *own;
+        let Authenticated { request, rules, responder, .. } = *own;
         let (policy, now) = (request.policy, request.now.instant);
         let peers = named_peers(&request)?;
         let allocation = self.allocations.get(slot);
@@ -38,12 +38,17 @@ impl Permit<'_> {
         let permissions = peers
             .iter()
             .map(|peer| {
-                let own = judge(policy, &allocation.grant.realm, peer.local, peer.named);
+                let own = judge(policy, rules, peer.local, peer.named);
                 let own = own.ok_or(Refusal::PeerForbidden)?;
                 Ok(Permission { ip: peer.local, expires, own })
             })
             .collect::<Result<Vec<_>, Refusal>>()?;
-        self.make_room(slot, now, policy, permissions.iter().map(|permission| permission.ip))?;
+        self.make_room(
+            slot,
+            now,
+            rules.quotas,
+            permissions.iter().map(|permission| permission.ip),
+        )?;
         for permission in permissions {
             self.allocations.permit(slot, permission);
         }
@@ -57,19 +62,18 @@ impl Permit<'_> {
         &mut self,
         slot: Slot,
         now: Instant,
-        policy: &Policy,
+        quotas: &Quotas,
         ips: impl Iterator<Item = IpAddr>,
     ) -> Result<(), Refusal> {
         self.allocations.reclaim(slot, now, self.outbox);
         let allocation = self.allocations.get(slot);
         let held = &allocation.permissions;
         let new = ips.filter(|ip| !held.holds(*ip)).count();
-        let limit = usize::try_from(policy.of(&allocation.grant.realm).quotas.permissions)
-            .unwrap_or(usize::MAX);
+        let limit = usize::try_from(quotas.permissions).unwrap_or(usize::MAX);
         if held.len() + new > limit {
             return Err(Refusal::PermissionLimit);
         }
-        self.new_peers.take(policy, now, allocation, new)
+        self.new_peers.take(quotas, now, allocation, new)
     }
 }
 

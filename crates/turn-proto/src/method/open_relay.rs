@@ -233,6 +233,7 @@ impl Allocate<'_> {
             let location = self.registry.locate(id, self.ids.worker());
             Box::new(Mobility::new(&policy.auth.nonce_key, location))
         });
+        let rate = policy.of(&grant.realm).quotas.bytes_per_second;
         let allocation = Allocation {
             id,
             path: responder.path,
@@ -251,8 +252,8 @@ impl Allocate<'_> {
             attributes: wanted.kept,
             connections: PeerConnections::default(),
             traffic: Traffic::default(),
-            to_peer: Bucket::new(now),
-            to_client: Bucket::new(now),
+            to_peer: Bucket::new(rate, now),
+            to_client: Bucket::new(rate, now),
         };
         Ok((allocation, lifetime))
     }
@@ -276,7 +277,7 @@ impl Allocate<'_> {
         let customer = pending.quota.customer();
         let reservation = Reservation { relayed, lease, account, customer, expires };
         self.registry.reserve(token, reservation, now)?;
-        *self.sweep_at = Some(self.sweep_at.map_or(expires, |at| at.min(expires)));
+        *self.sweep_at = Some(expires.earliest(*self.sweep_at));
         Ok(Some(token))
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn handle(
     outbox: &mut Outbox,
     reply: &mut ReplyBuffer,
 ) -> Result<Verdict, Refusal> {
-    let Authenticated { request, grant, responder } = *own;
+    let Authenticated { request, grant, responder, .. } = *own;
     let wanted = RefreshRequest::read(&request.message)?;
     let (policy, now) = (request.policy, request.now);
     let lifetime = allocations.refresh(policy, now, slot, grant, wanted, outbox)?;

@@ -83,7 +83,7 @@ impl Moves<'_> {
         has_waited: bool,
         reply: &mut ReplyBuffer,
     ) -> Option<Result<Verdict, Refusal>> {
-        let Authenticated { request, grant, responder } = *own;
+        let Authenticated { request, grant, responder, .. } = *own;
         let five_tuple = &request.path.five_tuple;
         if let Some(client) = self.expected.get(five_tuple, request.now.instant) {
             if !client.grant.is_same_user(grant) {
@@ -108,7 +108,7 @@ pub(crate) fn is_by_ticket(policy: &Policy, message: &Message<'_>) -> bool {
 }
 
 fn read(own: &Authenticated<'_>, ticket: TicketBody) -> Result<TicketRefresh, Refusal> {
-    let Authenticated { request, grant, responder } = *own;
+    let Authenticated { request, grant, responder, .. } = *own;
     Ok(TicketRefresh {
         ticket,
         request: RefreshRequest::read(&request.message)?,

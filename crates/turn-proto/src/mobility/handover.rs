@@ -45,9 +45,11 @@ impl Departure {
 
     fn into_allocation(self, policy: &Policy) -> Option<Allocation> {
         let Self { snapshot, leases, .. } = self;
-        let realm = snapshot.realm().clone();
-        let judge = |ip| judge_again(policy, &realm, ip);
-        Allocation::from_snapshot(*snapshot, leases, judge).ok()
+        let rules = policy.of(snapshot.realm());
+        let judge = |ip| judge_again(policy, rules, ip);
+        let mut allocation = Allocation::from_snapshot(*snapshot, leases, judge).ok()?;
+        allocation.set_rate(rules.quotas.bytes_per_second);
+        Some(allocation)
     }
 }
 
@@ -189,7 +191,7 @@ impl Moves<'_> {
         let slot = self.allocations.insert_whole(allocation);
         self.outbox.notice(Notice::AllocationMoved { id, from, to: five_tuple });
         // A reload may have reached this worker before, and the other one after it left.
-        self.allocations.apply(policy, now, slot, self.outbox);
+        self.allocations.settle(policy, now, slot, self.outbox);
         if ends && let Some(slot) = self.allocations.of_id(id) {
             self.allocations.end(slot, now, EndReason::EndedByOperator, self.outbox);
         }

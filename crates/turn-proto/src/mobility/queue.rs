@@ -91,6 +91,6 @@ impl Moves<'_> {
 
     /// Asks other workers again at this time, or before.
     pub(super) fn repeat_at(&mut self, at: Instant) {
-        *self.repeat_at = Some(self.repeat_at.map_or(at, |before| before.min(at)));
+        *self.repeat_at = Some(at.earliest(*self.repeat_at));
     }
 }

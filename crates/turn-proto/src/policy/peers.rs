@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 
 use stun_wire::{TransactionId, value};
-use turn_types::{PeerAddr, Realm};
+use turn_types::PeerAddr;
 
-use super::Policy;
 use super::peer_rules::PeerAccess;
 use super::ports::RelayPorts;
+use super::{Policy, RealmRules};
 
 /// For a permitted peer that is an address of ours: the ports there. Only ports of live
 /// allocations may be reached.
@@ -42,11 +42,11 @@ pub(crate) fn to_public(policy: &Policy, peer: PeerAddr) -> SocketAddr {
 /// ours is permitted with the ports that count as peers there.
 pub(crate) fn judge(
     policy: &Policy,
-    realm: &Realm,
+    rules: RealmRules<'_>,
     local: IpAddr,
     named: IpAddr,
 ) -> Option<OwnPorts> {
-    let rules = policy.of(realm).peer_rules;
+    let rules = rules.peer_rules;
     // A rule may be written for either form of an address behind 1:1 NAT.
     let public = to_public(policy, SocketAddr::new(local, 0).into()).ip();
     let denied = |ip| ip != local && rules.judge(ip) == PeerAccess::Denied;
@@ -69,8 +69,12 @@ pub(crate) fn judge(
 }
 
 /// Applies the peer rules of a realm to an address that was permitted before.
-pub(crate) fn judge_again(policy: &Policy, realm: &Realm, local: IpAddr) -> Option<OwnPorts> {
-    judge(policy, realm, local, to_public(policy, SocketAddr::new(local, 0).into()).ip())
+pub(crate) fn judge_again(
+    policy: &Policy,
+    rules: RealmRules<'_>,
+    local: IpAddr,
+) -> Option<OwnPorts> {
+    judge(policy, rules, local, to_public(policy, SocketAddr::new(local, 0).into()).ip())
 }
 
 /// Returns true if a permitted peer may be connected to at this port, or connect from it.

@@ -37,8 +37,7 @@ pub(crate) fn to_client(
     let len = builder.finish().and_then(|len| u16::try_from(len).ok());
     let len = len.ok_or(DropReason::TooLong)?;
     let size = with_headers(to.five_tuple.client.family(), 1, len.into());
-    let rate = policy.of(&allocation.grant.realm).quotas.bytes_per_second;
-    if !allocation.to_client.take(now, rate, size) {
+    if !allocation.to_client.take(now, size) {
         return Err(DropReason::Bandwidth);
     }
     Ok(Answer { to, len, error: false, held: false })

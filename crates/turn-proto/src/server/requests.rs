@@ -98,7 +98,13 @@ impl State {
                 {
                     return Verdict::Drop(spent);
                 }
-                let own = Authenticated { request: *request, grant: &grant, responder: &responder };
+                let rules = request.policy.of(&grant.realm);
+                let own = Authenticated {
+                    request: *request,
+                    grant: &grant,
+                    rules,
+                    responder: &responder,
+                };
                 match self.handle_authenticated(&own, charged, reply) {
                     Ok(verdict) => verdict,
                     Err(reason) => self.refuse(&own, reason, reply),

@@ -106,24 +106,28 @@ impl Allocation {
         matches!(next, Some(Next::Here(path)) if path.five_tuple == *five_tuple)
     }
 
-    /// Counts traffic that a fast path carried, also against `rate`: bytes per second in each direction,
-    /// 0 for unlimited.
-    pub(crate) fn credit(&mut self, carried: &Traffic, rate: u64) {
+    /// Sets its rate in each direction, in bytes per second; 0 is unlimited.
+    pub(crate) const fn set_rate(&mut self, rate: u64) {
+        self.to_peer.set_rate(rate);
+        self.to_client.set_rate(rate);
+    }
+
+    /// Counts traffic that a fast path carried, also against its rate.
+    pub(crate) fn credit(&mut self, carried: &Traffic) {
         self.traffic.add(carried);
         let Traffic { to_peer_packets, to_peer_bytes, to_client_packets, to_client_bytes, .. } =
             *carried;
         // The sums of a dual allocation do not name the family of its peers.
         let peers = if self.sockets[1].is_some() { IpFamily::V6 } else { IpFamily::V4 };
         let client = self.path.five_tuple.client.family();
-        self.to_peer.draw(rate, with_headers(peers, to_peer_packets, to_peer_bytes));
-        self.to_client.draw(rate, with_headers(client, to_client_packets, to_client_bytes));
+        self.to_peer.draw(with_headers(peers, to_peer_packets, to_peer_bytes));
+        self.to_client.draw(with_headers(client, to_client_packets, to_client_bytes));
     }
 
-    /// Counts bytes of a connection, and returns until when that direction is to pause for `rate`.
+    /// Counts bytes of a connection, and returns until when that direction is to pause.
     pub(crate) fn carry(
         &mut self,
         now: Instant,
-        rate: u64,
         direction: Direction,
         bytes: u64,
     ) -> Option<Instant> {
@@ -132,7 +136,7 @@ impl Allocation {
             Direction::ToClient => (&mut self.traffic.to_client_bytes, &mut self.to_client),
         };
         *count += bytes;
-        bucket.carry(now, rate, bytes)
+        bucket.carry(now, bytes)
     }
 
     /// The record of its life so far, or of all of it.

@@ -21,22 +21,34 @@ pub(crate) const fn with_headers(sent_over: IpFamily, packets: u64, payload: u64
     payload.saturating_add(packets.saturating_mul(headers))
 }
 
-/// Bytes that may still pass. It fills at the rate of the policy and holds one second's worth, but
+/// Bytes that may still pass. It fills at the rate of its realm and holds one second's worth, but
 /// never less than the largest packet, so that a low rate slows traffic and does not cut it off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
+    /// Bytes per second; 0 is unlimited.
+    rate: u64,
     bytes: u64,
     filled: Instant,
 }
 
 impl Bucket {
     /// A full bucket.
-    pub(crate) const fn new(now: Instant) -> Self {
-        Self { bytes: u64::MAX, filled: now }
+    pub(crate) const fn new(rate: u64, now: Instant) -> Self {
+        Self { rate, bytes: u64::MAX, filled: now }
     }
 
-    /// Takes `bytes`, or nothing if there are not enough. A `rate` of 0 is unlimited.
-    pub(crate) fn take(&mut self, now: Instant, rate: u64, bytes: u64) -> bool {
+    /// Bytes per second; 0 is unlimited.
+    pub(crate) const fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    pub(crate) const fn set_rate(&mut self, rate: u64) {
+        self.rate = rate;
+    }
+
+    /// Takes `bytes`, or nothing if there are not enough.
+    pub(crate) fn take(&mut self, now: Instant, bytes: u64) -> bool {
+        let rate = self.rate;
         if rate == 0 {
             return true;
         }
@@ -61,17 +73,18 @@ impl Bucket {
 
     /// Takes `bytes` that have passed already; the next ones are to wait
     /// until the moment that is returned, if one is.
-    pub(crate) fn carry(&mut self, now: Instant, rate: u64, bytes: u64) -> Option<Instant> {
+    pub(crate) fn carry(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         // Fills it with what the time since then gives.
-        self.take(now, rate, 0);
-        self.draw(rate, bytes);
-        (rate > 0 && now < self.filled).then_some(self.filled)
+        self.take(now, 0);
+        self.draw(bytes);
+        (self.rate > 0 && now < self.filled).then_some(self.filled)
     }
 
     /// Takes `bytes` that another path let pass at the same rate, since the bucket was filled last or
     /// before. Where they are more than it holds it is empty, and begins to fill by so much later as
     /// the rest takes at its rate: traffic through here has the rest of the rate.
-    pub(crate) fn draw(&mut self, rate: u64, bytes: u64) {
+    pub(crate) fn draw(&mut self, bytes: u64) {
+        let rate = self.rate;
         if rate == 0 {
             return;
         }
@@ -92,12 +105,12 @@ mod tests {
     fn passes_the_rate_and_one_second_of_burst() {
         const RATE: u64 = 1_000_000;
         let start = Instant::ZERO + Duration::from_secs(7);
-        let mut bucket = Bucket::new(start);
+        let mut bucket = Bucket::new(RATE, start);
         let mut passed = 0;
         // 10 s of an offer of ten times the rate, in steps that do not divide evenly.
         for step in 0..100_000u64 {
             let now = start + Duration::from_micros(100) * u32::try_from(step).unwrap();
-            if bucket.take(now, RATE, 1003) {
+            if bucket.take(now, 1003) {
                 passed += 1003;
             }
         }
@@ -110,14 +123,14 @@ mod tests {
         let start = Instant::ZERO + Duration::from_secs(7);
         // Of 100 s, told in steps of 1 s: how much passes here beside it.
         let passed = |elsewhere: u64| {
-            let mut bucket = Bucket::new(start);
+            let mut bucket = Bucket::new(RATE, start);
             let mut passed = 0;
             for step in 0..100_000u64 {
                 let now = start + Duration::from_millis(step);
                 if step.is_multiple_of(1_000) {
-                    bucket.draw(RATE, if step == 0 { RATE } else { elsewhere });
+                    bucket.draw(if step == 0 { RATE } else { elsewhere });
                 }
-                while bucket.take(now, RATE, 1_000) {
+                while bucket.take(now, 1_000) {
                     passed += 1_000;
                 }
             }
@@ -136,32 +149,34 @@ mod tests {
         const RATE: u64 = 100_000;
         let start = Instant::ZERO + Duration::from_secs(7);
         let second = Duration::from_secs(1);
-        let mut bucket = Bucket::new(start);
-        bucket.draw(RATE, 30_000);
-        assert!(bucket.take(start, RATE, 70_000), "what it held is less by what was drawn");
-        assert!(!bucket.take(start, RATE, 1));
-        bucket.draw(RATE, 2 * RATE);
-        assert!(!bucket.take(start + second * 2, RATE, 1));
-        assert!(bucket.take(start + second * 3, RATE, RATE));
-        bucket.draw(RATE, u64::MAX);
+        let mut bucket = Bucket::new(RATE, start);
+        bucket.draw(30_000);
+        assert!(bucket.take(start, 70_000), "what it held is less by what was drawn");
+        assert!(!bucket.take(start, 1));
+        bucket.draw(2 * RATE);
+        assert!(!bucket.take(start + second * 2, 1));
+        assert!(bucket.take(start + second * 3, RATE));
+        bucket.draw(u64::MAX);
         let end = start + second * 3 + CARRIED_DEBT_MAX;
-        assert!(!bucket.take(end, RATE, 1));
-        assert!(bucket.take(end + second, RATE, RATE));
-        bucket.draw(0, u64::MAX);
-        assert!(bucket.take(end + second * 2, RATE, RATE), "an unlimited rate draws nothing");
+        assert!(!bucket.take(end, 1));
+        assert!(bucket.take(end + second, RATE));
+        bucket.set_rate(0);
+        bucket.draw(u64::MAX);
+        bucket.set_rate(RATE);
+        assert!(bucket.take(end + second * 2, RATE), "an unlimited rate draws nothing");
     }
 
     #[test]
     fn the_largest_packet_passes_at_the_lowest_rate() {
-        let mut bucket = Bucket::new(Instant::ZERO);
-        assert!(bucket.take(Instant::ZERO, 1, PACKET_MAX));
-        assert!(!bucket.take(Instant::ZERO + Duration::from_secs(1), 1, 2));
-        assert!(bucket.take(Instant::ZERO + Duration::from_secs(3), 1, 2));
+        let mut bucket = Bucket::new(1, Instant::ZERO);
+        assert!(bucket.take(Instant::ZERO, PACKET_MAX));
+        assert!(!bucket.take(Instant::ZERO + Duration::from_secs(1), 2));
+        assert!(bucket.take(Instant::ZERO + Duration::from_secs(3), 2));
     }
 
     #[test]
     fn a_rate_of_zero_is_unlimited() {
-        let mut bucket = Bucket::new(Instant::ZERO);
-        assert!((0..1000).all(|_| bucket.take(Instant::ZERO, 0, 60_000)));
+        let mut bucket = Bucket::new(0, Instant::ZERO);
+        assert!((0..1000).all(|_| bucket.take(Instant::ZERO, 60_000)));
     }
 }

@@ -18,13 +18,13 @@ use core::net::IpAddr;
 use core::time::Duration;
 
 use stun_wire::Method;
-use turn_types::{Instant, Prefix};
+use turn_types::{ClientPath, FiveTuple, Instant, Prefix};
 
 use super::outbox::Outbox;
 use super::source_budget::SourceBudget;
 use crate::io::{Budget, DropReason, Notice, Request, SourceAddress};
 use crate::limits::CUSTOMER_BUCKETS;
-use crate::policy::UnauthenticatedBudget;
+use crate::policy::{Policy, UnauthenticatedBudget};
 use crate::random::Random;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -38,21 +38,23 @@ const SHARE_BURST: u32 = 4;
 /// The source of an unauthenticated request, and the rate that bounds its responses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
-    pub(crate) rate: UnauthenticatedBudget,
-    pub(crate) now: Instant,
-    pub(crate) ip: IpAddr,
-    pub(crate) address: SourceAddress,
+    rate: UnauthenticatedBudget,
+    now: Instant,
+    ip: IpAddr,
+    address: SourceAddress,
 }
 
 impl Source {
     /// The source of a request before anything in it is looked at.
     pub(crate) const fn of(request: &Request<'_>) -> Self {
-        Self {
-            rate: request.policy.unauthenticated,
-            now: request.now.instant,
-            ip: request.path.five_tuple.client.0.ip(),
-            address: request.source_address(),
-        }
+        Self::new(request.policy, request.now.instant, request.path)
+    }
+
+    /// The source of a packet on this path.
+    pub(crate) const fn new(policy: &Policy, now: Instant, path: &ClientPath) -> Self {
+        let FiveTuple { transport, client, .. } = path.five_tuple;
+        let address = SourceAddress::of(transport);
+        Self { rate: policy.unauthenticated, now, ip: client.0.ip(), address }
     }
 
     /// The same source behind a proof of its address.

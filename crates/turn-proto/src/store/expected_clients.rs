@@ -67,8 +67,7 @@ impl ExpectedClients {
         if let Some(before) = &before {
             self.by_client.remove(before);
         }
-        let expires = client.expires;
-        self.sweep_at = Some(self.sweep_at.map_or(expires, |at| at.min(expires)));
+        self.sweep_at = Some(client.expires.earliest(self.sweep_at));
         self.by_client.insert(five_tuple, client);
         before
     }

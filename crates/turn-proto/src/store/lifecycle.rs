@@ -132,6 +132,21 @@ impl Allocations {
     /// Applies a new policy to one allocation: relay sockets on addresses that are gone end, and so do
     /// permissions, channels and connections of peers that are forbidden now.
     pub(crate) fn apply(&mut self, policy: &Policy, now: Instant, slot: Slot, outbox: &mut Outbox) {
+        let allocation = self.get_mut(slot);
+        let rules = policy.of(&allocation.grant.realm);
+        allocation.set_rate(rules.quotas.bytes_per_second);
+        self.judge_peers(slot, outbox, |ip| judge_again(policy, rules, ip));
+        self.settle(policy, now, slot, outbox);
+    }
+
+    /// The same for an allocation that has arrived with its rate, permissions and channels judged.
+    pub(crate) fn settle(
+        &mut self,
+        policy: &Policy,
+        now: Instant,
+        slot: Slot,
+        outbox: &mut Outbox,
+    ) {
         let stays = |ip| policy.relay.iter().any(|relay| relay.local == ip);
         let sockets = &self.get(slot).sockets;
         if !sockets.iter().flatten().any(|socket| stays(socket.local.ip())) {
@@ -139,11 +154,10 @@ impl Allocations {
             return;
         }
         self.retain_sockets(slot, outbox, |ip, _| stays(ip));
-        let realm = self.get(slot).grant.realm.clone();
-        self.judge_peers(slot, outbox, |ip| judge_again(policy, &realm, ip));
+        let rules = policy.of(&self.get(slot).grant.realm);
         self.retain_connections(slot, outbox, |connection| {
             let peer = connection.peer;
-            judge_again(policy, &realm, peer.ip())
+            judge_again(policy, rules, peer.ip())
                 .is_some_and(|own| is_reachable_by_tcp(&own, peer.port()))
         });
         self.update_routes(policy, now, slot, outbox);

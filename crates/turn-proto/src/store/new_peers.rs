@@ -14,7 +14,7 @@ use super::allocation::Allocation;
 use super::source_budget::SourceBudget;
 use crate::io::Refusal;
 use crate::limits::{CUSTOMER_BUCKETS, PEERS_PER_REQUEST_MAX};
-use crate::policy::Policy;
+use crate::policy::Quotas;
 use crate::random::Random;
 
 /// A minute's worth may be used at once: when a server is started again, all clients of an office come at
@@ -46,14 +46,14 @@ impl NewPeers {
     /// [`Refusal::NewPeerLimit`] when either has used up its budget.
     pub(crate) fn take(
         &mut self,
-        policy: &Policy,
+        quotas: &Quotas,
         now: Instant,
         allocation: &Allocation,
         count: usize,
     ) -> Result<(), Refusal> {
         let client = allocation.path.five_tuple.client.ip();
         let account = &*allocation.grant.account;
-        let per_second = policy.of(&allocation.grant.realm).quotas.new_peers_per_second;
+        let per_second = quotas.new_peers_per_second;
         if per_second == 0 || count == 0 {
             return Ok(());
         }

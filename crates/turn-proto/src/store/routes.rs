@@ -24,7 +24,7 @@ pub(crate) fn update(
     now: Instant,
     outbox: &mut Outbox,
 ) {
-    let Allocation { id, grant, path, attached, sockets, permissions, channels, .. } = allocation;
+    let Allocation { id, path, attached, sockets, permissions, channels, to_peer, .. } = allocation;
     // Without a path of the client there is nothing to forward to.
     if !*attached {
         return;
@@ -43,7 +43,7 @@ pub(crate) fn update(
             to_client_until: permitted_until(permissions, channel, now)
                 .min(channel.expires)
                 .min(socket.expires),
-            bytes_per_second: policy.of(&grant.realm).quotas.bytes_per_second,
+            bytes_per_second: to_peer.rate(),
         });
         let wanted =
             route.filter(|route| now < route.to_peer_until && is_accepted(policy, channel.number));

@@ -275,8 +275,8 @@ mod tests {
         }
         let mut connections = PeerConnections::default();
         connections.add(PeerConnection::unbound(ConnectionId(4), peer(1), Instant::ZERO));
-        let mut to_peer = Bucket::new(Instant::ZERO);
-        to_peer.draw(1000, 10);
+        let mut to_peer = Bucket::new(1000, Instant::ZERO);
+        to_peer.draw(10);
         Allocation {
             id,
             path,
@@ -296,7 +296,7 @@ mod tests {
             connections,
             traffic: Traffic { to_peer_bytes: 11, ..Traffic::default() },
             to_peer,
-            to_client: Bucket::new(END),
+            to_client: Bucket::new(1000, END),
         }
     }
 

@@ -37,15 +37,7 @@ pub fn relay_ips() -> [IpAddr; 2] {
 pub fn policy() -> Policy {
     let allow = ["192.0.2.0/24", "2001:db8:2::/48"].map(|prefix| prefix.parse().unwrap());
     Policy {
-        realm: REALM.into(),
         software: Some("Turnpike".into()),
-        auth: AuthPolicy {
-            users: true,
-            secrets: vec![SharedSecret { name: "test".into(), secret: Secret::new(SECRET.into()) }],
-            expiry_at_refresh: true,
-            nonce_key: Secret::new([42; 32]),
-            ..AuthPolicy::default()
-        },
         relay: relay_ips()
             .map(|ip| RelayAddress { local: ip, public: ip, ports: RelayPorts::new() })
             .to_vec(),
@@ -60,7 +52,18 @@ pub fn policy() -> Policy {
         },
         peer_rules: PeerRules::new(&allow, &[], &relay_ips()),
         unauthenticated: UnauthenticatedBudget { per_second: 0 },
-        ..Policy::default()
+        ..Policy::new(
+            REALM.into(),
+            AuthPolicy {
+                users: true,
+                secrets: vec![SharedSecret {
+                    name: "test".into(),
+                    secret: Secret::new(SECRET.into()),
+                }],
+                expiry_at_refresh: true,
+                ..AuthPolicy::new(Secret::new([42; 32]))
+            },
+        )
     }
 }
 

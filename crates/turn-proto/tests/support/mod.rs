@@ -74,20 +74,16 @@ pub fn policy() -> Policy {
         ports: RelayPorts::new(),
     };
     Policy {
-        realm: REALM.into(),
         software: Some("Turnpike".into()),
-        auth: AuthPolicy {
-            users: true,
-            userhash: true,
-            nonce_key: Secret::new([9; 32]),
-            ..AuthPolicy::default()
-        },
         relay: vec![relay(RELAY_V4), relay(RELAY_V6)],
         lifetimes: Lifetimes { nonce: secs(3600), ..Lifetimes::default() },
         quotas: Quotas { permissions: 64, channels: 64, ..UNLIMITED },
         peer_rules: rules(&[]),
         unauthenticated: UnauthenticatedBudget { per_second: 0 },
-        ..Policy::default()
+        ..Policy::new(
+            REALM.into(),
+            AuthPolicy { users: true, userhash: true, ..AuthPolicy::new(Secret::new([9; 32])) },
+        )
     }
 }
 

@@ -86,8 +86,6 @@ const HOUR: Duration = Duration::from_hours(1);
 pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
     let relay = |ip: &IpAddr| RelayAddress { local: *ip, public: *ip, ports: RelayPorts::new() };
     Policy {
-        realm: "turn.example.org".into(),
-        auth: AuthPolicy { open: true, ..AuthPolicy::default() },
         relay: relays.iter().map(relay).collect(),
         lifetimes: Lifetimes {
             allocation_default: HOUR,
@@ -104,7 +102,10 @@ pub fn policy(relays: &[IpAddr], own: &[IpAddr]) -> Policy {
         peer_rules: rules(&[], own),
         unauthenticated: UnauthenticatedBudget { per_second: 0 },
         rfc5766_clients: true,
-        ..Policy::default()
+        ..Policy::new(
+            "turn.example.org".into(),
+            AuthPolicy { open: true, ..AuthPolicy::new(Secret::new([1; 32])) },
+        )
     }
 }
 
