@@ -5,7 +5,6 @@
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::hash::{Hash, Hasher};
 use core::net::IpAddr;
 
 use ahash::RandomState;
@@ -30,31 +29,13 @@ use crate::random::Random;
 /// Index of an allocation. Reused once the allocation is gone.
 pub(crate) type Slot = u32;
 
-/// Key of a datagram from a peer: relayed address and port, by the name that the worker has for them, peer
-/// address and peer port. A permission is for all ports of an address (RFC 8656 §9), and today a relayed
-/// address has one allocation, so that all keys are of any port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Key of a datagram from a peer: relayed address and port, by the name that the worker has for them, and the
+/// peer's address. Its port is no part of it, as a permission is for all ports of an address (RFC 8656 §9).
+/// Several relayed addresses on one socket have a name each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PeerKey {
     relay: RelayId,
     ip: IpAddr,
-    port: u16,
-}
-
-impl PeerKey {
-    /// In place of a port: all of them. 0 is no usable port.
-    const ANY: u16 = 0;
-
-    const fn any_port(relay: RelayId, ip: IpAddr) -> Self {
-        Self { relay, ip, port: Self::ANY }
-    }
-}
-
-impl Hash for PeerKey {
-    /// Hashes the two numbers as one: a step less for each packet.
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.relay.0.rotate_left(16) ^ u64::from(self.port)).hash(state);
-        self.ip.hash(state);
-    }
 }
 
 #[derive(Debug)]
@@ -127,7 +108,7 @@ impl Allocations {
     /// The slot of the allocation that a datagram from a peer is for: the one with a permission for it
     /// at the relayed address, perhaps expired and not yet reclaimed.
     pub(crate) fn of_peer(&mut self, relay: RelayId, peer: PeerAddr) -> Option<Slot> {
-        let key = PeerKey::any_port(relay, peer.ip());
+        let key = PeerKey { relay, ip: peer.ip() };
         if let Some((last, slot)) = &self.last_peer
             && *last == key
         {
@@ -264,7 +245,7 @@ impl Allocations {
         for socket in allocation.sockets.iter().flatten() {
             self.by_relay.remove(&socket.relay);
             for permission in allocation.permissions.iter() {
-                self.by_peer.remove(&PeerKey::any_port(socket.relay, permission.ip));
+                self.by_peer.remove(&PeerKey { relay: socket.relay, ip: permission.ip });
             }
         }
         *allocation
@@ -277,7 +258,7 @@ impl Allocations {
         let Some(allocation) = slots[slot as usize].as_deref() else { return slot };
         for permission in allocation.permissions.iter() {
             if let Some(socket) = &allocation.sockets[IpFamily::of(permission.ip).index()] {
-                by_peer.insert(PeerKey::any_port(socket.relay, permission.ip), slot);
+                by_peer.insert(PeerKey { relay: socket.relay, ip: permission.ip }, slot);
             }
         }
         slot
@@ -305,7 +286,7 @@ impl Allocations {
         let Some(socket) = &allocation.sockets[IpFamily::of(ip).index()] else { return };
         let relay = socket.relay;
         allocation.permissions.install(permission);
-        self.by_peer.insert(PeerKey::any_port(relay, ip), slot);
+        self.by_peer.insert(PeerKey { relay, ip }, slot);
     }
 
     /// Binds a channel or gives it a new end.
@@ -439,7 +420,7 @@ impl Allocations {
         allocation.permissions.retain(keep, |ip| {
             *last_peer = None;
             if let Some(relay) = relays[IpFamily::of(ip).index()] {
-                by_peer.remove(&PeerKey::any_port(relay, ip));
+                by_peer.remove(&PeerKey { relay, ip });
             }
         });
     }
