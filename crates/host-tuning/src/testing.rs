@@ -19,7 +19,8 @@ here=$(dirname "$0")/cards/$2
 [ -d "$here" ] || { echo "netlink error: No such device" >&2; exit 1; }
 of() { cat "$here/$1" 2>/dev/null || echo "$2"; }
 case $1 in
--l) printf 'Channel parameters for %s:\nPre-set maximums:\nRX:\t\tn/a\nCombined:\t8\n' "$2"
+-l) [ -e "$here/channels" ] && exec cat "$here/channels"
+    printf 'Channel parameters for %s:\nPre-set maximums:\nRX:\t\tn/a\nCombined:\t8\n' "$2"
     printf 'Current hardware settings:\nRX:\t\tn/a\nCombined:\t%s\n' "$(of combined 1)" ;;
 -g) printf 'Ring parameters for %s:\nPre-set maximums:\nRX:\t\t4096\nTX:\t\t4096\n' "$2"
     printf 'Current hardware settings:\nRX:\t\t%s\nTX:\t\t%s\n' "$(of rx-ring 256)" "$(of tx-ring 256)" ;;

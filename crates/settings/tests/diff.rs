@@ -197,6 +197,12 @@ const PARTS: [&str; 2] = ["auth.secret", "auth.secret_file"];
 
 /// Each key but [`PARTS`], with its schema.
 fn keys() -> Vec<(String, Value)> {
+    let mut keys = keys_with_parts();
+    keys.retain(|(key, _)| !PARTS.contains(&key.as_str()));
+    keys
+}
+
+fn keys_with_parts() -> Vec<(String, Value)> {
     let schema: Value = serde_json::from_str(&json_schema()).unwrap();
     let mut keys = Vec::new();
     for (name, schema) in schema["properties"].as_object().unwrap() {
@@ -209,7 +215,6 @@ fn keys() -> Vec<(String, Value)> {
             None => keys.push((name.clone(), schema.clone())),
         }
     }
-    keys.retain(|(key, _)| !PARTS.contains(&key.as_str()));
     keys
 }
 
@@ -264,6 +269,26 @@ fn each_key_is_compared_and_a_reload_puts_in_force_those_that_it_reports() {
         let waiting = Diff { needs_restart: changes.needs_restart, ..Diff::default() };
         assert_eq!(diff(&merged, &new), waiting, "{key}");
     }
+}
+
+/// Returns true if a value of this schema, or a part of it, is a secret.
+fn holds_secret(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => {
+            map.get("x-secret") == Some(&json!(true)) || map.values().any(holds_secret)
+        }
+        Value::Array(list) => list.iter().any(holds_secret),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// Secrets are compared in the clear and shown by their names: `settings/src/diff.rs` has an arm for each such key.
+#[test]
+fn the_keys_with_secrets_are_those_that_a_difference_hides() {
+    let mut secret = keys_with_parts();
+    secret.retain(|(_, schema)| holds_secret(schema));
+    let secret: Vec<_> = secret.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(secret, ["auth.secret", "auth.secrets", "auth.token_keys"]);
 }
 
 /// Live keys that are no rules of the server: log, certificates, shutdown.

@@ -110,6 +110,21 @@ mod tests {
     }
 
     #[test]
+    fn a_card_without_combined_channels_gets_more_in_each_direction() {
+        let fake = Fake::whole();
+        for (rx, tx, expected) in
+            [(1, 1, Some("2 rx, 2 tx")), (2, 1, Some("2 tx")), (1, 2, Some("2 rx")), (2, 4, None)]
+        {
+            let most = "Pre-set maximums:\nRX:\t\t4\nTX:\t\t4\nCombined:\t0\n";
+            let now =
+                format!("Current hardware settings:\nRX:\t\t{rx}\nTX:\t\t{tx}\nCombined:\t0\n");
+            fake.set("eth0", "channels", &format!("{most}{now}"));
+            let looked = channels(fake.host(), &Interface::read(fake.host(), "eth0"));
+            assert_eq!(advised(looked).as_deref(), expected, "{rx} and {tx}");
+        }
+    }
+
+    #[test]
     fn refusals_of_the_driver_are_passed_on() {
         let fake = Fake::whole();
         fake.put("/sys/class/net/eth9/device/vendor", "");
