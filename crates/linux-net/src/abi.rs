@@ -5,4 +5,5 @@ pub(crate) mod address;
 pub(crate) mod cmsg;
 pub(crate) mod errno;
 pub(crate) mod heap;
+pub(crate) mod socket;
 pub(crate) mod sys;

@@ -11,8 +11,8 @@ use libc::{c_int, socklen_t};
 use turn_types::IpFamily;
 
 use crate::abi::address::{self, ADDRESS_BYTES};
+use crate::abi::socket::{adopt, adopt_listening, bound_address};
 use crate::abi::sys::{check, errno, set_option};
-use crate::udp::bound_address;
 
 /// Options of the connections of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,16 +53,30 @@ impl TcpListener {
         if options.reuse_port {
             set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
         }
-        // Writes are gathered already, so Nagle's algorithm only adds delay.
-        set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-        keep_alive(socket, options)?;
         let mut raw = [0; ADDRESS_BYTES];
         let len = address::encode(addr, &mut raw) as socklen_t;
         // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
         check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) })?;
+        let local = if addr.port() == 0 { bound_address(socket)? } else { addr };
+        Self::listen(fd, local, options)
+    }
+
+    /// Takes a socket that another process has bound: a server before an upgrade, or systemd. Connections inherit the
+    /// options, but for `reuse_port`, which comes before the binding; those that wait already are kept.
+    ///
+    /// # Errors
+    /// It is no TCP socket, it is not bound, it is connected, or it is one for IPv6 that takes IPv4 as well.
+    pub fn from_fd(fd: OwnedFd, options: &TcpOptions) -> io::Result<Self> {
+        let local = adopt_listening(fd.as_fd(), libc::SOCK_STREAM)?;
+        Self::listen(fd, local, options)
+    }
+
+    fn listen(fd: OwnedFd, local: SocketAddr, options: &TcpOptions) -> io::Result<Self> {
+        // Writes are gathered already, so Nagle's algorithm only adds delay.
+        set_option(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        keep_alive(fd.as_fd(), options)?;
         // SAFETY: takes no pointers.
         check(unsafe { libc::listen(fd.as_raw_fd(), c_int::from(options.backlog)) })?;
-        let local = if addr.port() == 0 { bound_address(fd.as_fd())? } else { addr };
         Ok(Self { fd, local })
     }
 
@@ -183,6 +197,17 @@ impl TcpStream {
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
             Ok(_) | Err(_) => Ok(Self(std::net::TcpStream::from(fd))),
         }
+    }
+
+    /// Takes a connection of another process; its options stay.
+    ///
+    /// # Errors
+    /// It is no TCP socket, or it is not connected.
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
+        adopt(fd.as_fd(), libc::SOCK_STREAM)?;
+        let stream = std::net::TcpStream::from(fd);
+        stream.peer_addr()?;
+        Ok(Self(stream))
     }
 
     /// Local address of the connection.

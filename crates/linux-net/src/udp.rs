@@ -16,6 +16,7 @@ use libc::{c_int, socklen_t};
 use turn_types::IpFamily;
 
 use crate::abi::address::{self, ADDRESS_BYTES};
+use crate::abi::socket::{adopt_listening, bound_address};
 use crate::abi::sys::{check, option, set_option};
 
 /// Of `asm-generic/socket.h`; the C library's bindings do not have it.
@@ -116,14 +117,29 @@ impl UdpSocket {
     /// The socket, and the kernel's capabilities for it.
     fn set_up(addr: SocketAddr, options: &UdpOptions) -> io::Result<(Self, Able)> {
         let fd = open(addr.ip())?;
-        let at_rest = match IpFamily::of(addr.ip()) {
-            IpFamily::V4 => set_up_v4(fd.as_fd(), options)?,
-            IpFamily::V6 => set_up_v6(fd.as_fd(), options)?,
-        };
-        let able = set_up_common(fd.as_fd(), options)?;
+        if IpFamily::of(addr.ip()) == IpFamily::V6 {
+            set_option(fd.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        }
+        if options.reuse_port {
+            set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
+        }
+        let (at_rest, able) = set_options(fd.as_fd(), IpFamily::of(addr.ip()), options)?;
         bind_to(fd.as_fd(), addr)?;
         let local = if addr.port() == 0 { bound_address(fd.as_fd())? } else { addr };
         Ok((Self { fd, local, at_rest, dont_fragment: Cell::new(false) }, able))
+    }
+
+    /// Takes a socket that another process has bound: a server before an upgrade, or systemd. Sets its options as
+    /// [`bind`](Self::bind) does, but for `reuse_port`, which comes before the binding.
+    ///
+    /// # Errors
+    /// It is no UDP socket, it is not bound, or it is one for IPv6 that takes IPv4 as well.
+    pub fn from_fd(fd: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
+        let local = adopt_listening(fd.as_fd(), libc::SOCK_DGRAM)?;
+        let (at_rest, _) = set_options(fd.as_fd(), IpFamily::of(local.ip()), options)?;
+        let socket = Self { fd, local, at_rest, dont_fragment: Cell::new(false) };
+        socket.merge(options.gro);
+        Ok(socket)
     }
 
     /// The address the socket is bound to, with the port that was given for port 0.
@@ -248,7 +264,6 @@ fn set_up_v4(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
 
 fn set_up_v6(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<c_int> {
     let ip = libc::IPPROTO_IPV6;
-    set_option(fd, ip, libc::IPV6_V6ONLY, 1)?;
     set_option(fd, ip, libc::IPV6_RECVHOPLIMIT, 1)?;
     set_option(fd, ip, libc::IPV6_RECVTCLASS, 1)?;
     if options.packet_info {
@@ -270,15 +285,21 @@ struct Able {
     losses: bool,
 }
 
-fn set_up_common(fd: BorrowedFd<'_>, options: &UdpOptions) -> io::Result<Able> {
-    if options.reuse_port {
-        set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
-    }
+/// Sets the options that a bound socket may get as well. Returns `IP_MTU_DISCOVER` at rest.
+fn set_options(
+    fd: BorrowedFd<'_>,
+    family: IpFamily,
+    options: &UdpOptions,
+) -> io::Result<(c_int, Able)> {
+    let at_rest = match family {
+        IpFamily::V4 => set_up_v4(fd, options)?,
+        IpFamily::V6 => set_up_v6(fd, options)?,
+    };
     let losses = set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1).is_ok();
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.recv_buffer)?;
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)?;
     let gro = options.gro && set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-    Ok(Able { gro, losses })
+    Ok((at_rest, Able { gro, losses }))
 }
 
 fn set_buffer(fd: BorrowedFd<'_>, force: c_int, plain: c_int, bytes: usize) -> io::Result<()> {
@@ -318,12 +339,4 @@ fn bind_to(fd: BorrowedFd<'_>, addr: SocketAddr) -> io::Result<()> {
     let len = address::encode(addr, &mut raw) as socklen_t;
     // SAFETY: `raw` lives until the call returns and holds at least `len` bytes, an address.
     check(unsafe { libc::bind(fd.as_raw_fd(), raw.as_ptr().cast(), len) }).map(drop)
-}
-
-pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
-    let mut raw = [0_u8; ADDRESS_BYTES];
-    let mut len = ADDRESS_BYTES as socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `raw`; both live until the call returns.
-    check(unsafe { libc::getsockname(fd.as_raw_fd(), raw.as_mut_ptr().cast(), &raw mut len) })?;
-    address::decode(&raw).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
 }

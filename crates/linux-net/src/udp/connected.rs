@@ -6,9 +6,9 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libc::socklen_t;
 
-use super::bound_address;
 use crate::abi::address::{self, ADDRESS_BYTES};
 use crate::abi::errno::left_by_icmp;
+use crate::abi::socket::bound_address;
 use crate::abi::sys::{check, errno};
 use crate::{SendError, UdpSocket};
 

@@ -1,0 +1,90 @@
+//! Sockets in general: their addresses, and descriptors that another process has made, as a server before an upgrade
+//! or systemd.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+use libc::{c_int, socklen_t};
+
+use super::address::{self, ADDRESS_BYTES};
+use super::sys::{check, option};
+
+/// The address that a socket is bound to.
+pub(crate) fn bound_address(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    let mut raw = [0_u8; ADDRESS_BYTES];
+    let mut len = ADDRESS_BYTES as socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `raw`; both live until the call returns.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), raw.as_mut_ptr().cast(), &raw mut len) })?;
+    address::decode(&raw).ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
+}
+
+/// Checks a descriptor of another process, makes it non-blocking and close-on-exec, and returns its address.
+///
+/// # Errors
+/// It is no socket of this type (`SOCK_DGRAM`, `SOCK_STREAM`) and of IP, or it is not bound.
+pub(crate) fn adopt(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
+    if option(fd, libc::SOL_SOCKET, libc::SO_TYPE)? != kind {
+        return refuse("the socket is of another type");
+    }
+    match option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)? {
+        libc::AF_INET | libc::AF_INET6 => {}
+        _ => return refuse("the socket is of another family than IPv4 and IPv6"),
+    }
+    let local = bound_address(fd)?;
+    if local.port() == 0 {
+        return refuse("the socket is not bound");
+    }
+    // SAFETY: takes no pointers.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) })?;
+    Ok(local)
+}
+
+/// As [`adopt`], for a socket that packets or connections of anybody come to.
+///
+/// # Errors
+/// As [`adopt`], or it is a socket for IPv6 that takes IPv4 as well.
+pub(crate) fn adopt_listening(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<SocketAddr> {
+    let local = adopt(fd, kind)?;
+    if local.is_ipv6() && option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)? == 0 {
+        return refuse("the IPv6 socket takes IPv4 as well");
+    }
+    Ok(local)
+}
+
+fn refuse<T>(what: &str) -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+
+    use super::*;
+
+    #[test]
+    fn descriptors_of_other_kinds_are_refused() {
+        let refused =
+            |fd: BorrowedFd<'_>| adopt_listening(fd, libc::SOCK_DGRAM).unwrap_err().to_string();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let error = adopt(file.as_fd(), libc::SOCK_DGRAM).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(refused(listener.as_fd()), "the socket is of another type");
+        let unix = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        let family = "the socket is of another family than IPv4 and IPv6";
+        assert_eq!(refused(unix.as_fd()), family);
+        let both = UdpSocket::bind("[::]:0").unwrap();
+        assert_eq!(refused(both.as_fd()), "the IPv6 socket takes IPv4 as well");
+        // SAFETY: takes no pointers.
+        let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0) }).unwrap();
+        // SAFETY: the kernel has just returned this descriptor, which has no other owner.
+        let unbound = unsafe { OwnedFd::from_raw_fd(fd) };
+        assert_eq!(refused(unbound.as_fd()), "the socket is not bound");
+    }
+}

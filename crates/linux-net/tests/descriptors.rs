@@ -1,0 +1,72 @@
+//! Sockets from descriptors, as another process hands them over: they work, and others are refused.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use linux_net::{ReadOutcome, TcpListener, TcpOptions, TcpStream, UdpOptions, UdpSocket};
+use support::{V4, V6, bind, receive, wait};
+
+const OPTIONS: TcpOptions = TcpOptions {
+    reuse_port: false,
+    keepalive: Duration::from_secs(60),
+    unacknowledged: Duration::from_secs(60),
+    backlog: 8,
+};
+
+/// The descriptor as another process gets it: a copy.
+fn handed_over(socket: &impl std::os::fd::AsFd) -> OwnedFd {
+    socket.as_fd().try_clone_to_owned().unwrap()
+}
+
+#[test]
+fn a_udp_socket_goes_on_under_its_address_with_what_waits() {
+    for address in [V4, V6] {
+        let (before, client) = (bind(address), bind(address));
+        let local = before.local_addr();
+        support::send(&client, support::flow(local), &[b"waits"]);
+        let after = UdpSocket::from_fd(handed_over(&before), &UdpOptions::default()).unwrap();
+        drop(before);
+        assert_eq!(after.local_addr(), local);
+        assert_eq!(receive(&after, 1)[0].segments, [b"waits"]);
+    }
+    // A blocking one of another program.
+    let foreign = std::net::UdpSocket::bind(V4).unwrap();
+    let socket = UdpSocket::from_fd(foreign.into(), &UdpOptions::default()).unwrap();
+    let mut batch = linux_net::RxBatch::new(1);
+    assert_eq!(batch.recv(&socket).unwrap(), 0, "it does not wait");
+}
+
+#[test]
+fn a_listener_and_a_connection_go_on() {
+    let before = std::net::TcpListener::bind(V4).unwrap();
+    let local = before.local_addr().unwrap();
+    let mut client = std::net::TcpStream::connect(local).unwrap();
+    let listener = TcpListener::from_fd(before.into(), &OPTIONS).unwrap();
+    assert_eq!(listener.local_addr(), local);
+    wait(listener.as_fd());
+    let (accepted, from) = listener.accept().unwrap().unwrap();
+    assert_eq!(from, client.local_addr().unwrap());
+    let stream = TcpStream::from_fd(handed_over(&accepted)).unwrap();
+    drop(accepted);
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), ReadOutcome::WouldBlock);
+    assert_eq!(stream.write([b"a", b"b"]).unwrap(), 2);
+    let mut bytes = [0; 2];
+    client.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"ab");
+    client.write_all(b"c").unwrap();
+}
+
+#[test]
+fn each_kind_of_socket_takes_no_other() {
+    let (udp, listener) = (bind(V4), std::net::TcpListener::bind(V4).unwrap());
+    let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    assert!(UdpSocket::from_fd(handed_over(&listener), &UdpOptions::default()).is_err());
+    assert!(TcpListener::from_fd(handed_over(&udp), &OPTIONS).is_err());
+    assert!(TcpListener::from_fd(handed_over(&stream), &OPTIONS).is_err());
+    assert!(TcpStream::from_fd(handed_over(&udp)).is_err());
+    assert!(TcpStream::from_fd(handed_over(&listener)).is_err());
+}
