@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use control::{AssociationEnd, AssociationRefusal, Fate, HelloAnswer, Series};
 use dataplane::ConnectionLimits;
 use dataplane::limits::{HALF_OPEN_MAX, HALF_OPEN_PER_CUSTOMER};
-use support::dtls::{DtlsUser, begin, config, cookie, hello, receive, socket, socket_at};
+use support::dtls::{
+    DtlsUser, begin, config, cookie, handshake_offering, hello, receive, socket, socket_at,
+};
 use support::end::End;
 use support::stream::StreamUser;
 use support::user::TurnUser;
@@ -103,6 +105,20 @@ fn a_client_that_goes_takes_its_allocation_along() {
     eventually("it is gone", || world.all_sessions().is_empty());
     assert_eq!(world.count(Series::AssociationsEnded(AssociationEnd::ByClient)), 1);
     assert_eq!(world.count(Series::AllocationsEnded(EndReason::ConnectionClosed)), 1);
+    assert_eq!(world.count(Series::AssociationsLive), 0);
+    world.assert_adds_up();
+}
+
+#[test]
+fn a_handshake_without_a_common_suite_ends_its_association() {
+    let world = world();
+    let mut handshake = handshake_offering(socket(world.server), "AES128-GCM-SHA256");
+    let failed = Series::AssociationsEnded(AssociationEnd::Failed);
+    eventually("it is refused", || {
+        let refused = handshake.connect().is_err_and(|error| error.ssl_error().is_some());
+        refused || world.count(failed) > 0
+    });
+    eventually("it is counted", || world.count(failed) == 1);
     assert_eq!(world.count(Series::AssociationsLive), 0);
     world.assert_adds_up();
 }

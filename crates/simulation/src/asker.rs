@@ -7,8 +7,9 @@ use stun_wire::{
     AttributeType, Class, IntegrityKey, IntegrityKind, LongTermKeys, Message, MessageBuilder,
     Method, TransactionId, value,
 };
+use turn_types::UnixSeconds;
 
-use crate::client::ClientPlan;
+use crate::client::{ClientPlan, Login};
 use crate::link::Link;
 use crate::tcp::TcpEnd;
 
@@ -43,18 +44,17 @@ pub(crate) enum Heard {
 #[derive(Debug)]
 pub(crate) struct Asker {
     pub(crate) link: Link,
-    user: String,
-    password: String,
+    login: Login,
     /// REALM and NONCE of the last challenge.
     challenge: Option<(String, String)>,
     waiting: Option<(TransactionId, Ask)>,
 }
 
 impl Asker {
-    pub(crate) fn new(plan: &ClientPlan, end: TcpEnd) -> Self {
+    pub(crate) fn new(plan: &ClientPlan, now: UnixSeconds, end: TcpEnd) -> Self {
         let link = Link::stream(plan.transport, end);
-        let (user, password) = (plan.user.clone(), plan.password.clone());
-        Self { link, user, password, challenge: None, waiting: None }
+        let login = (plan.log_in)(plan.user, now);
+        Self { link, login, challenge: None, waiting: None }
     }
 
     /// Makes a request, unless one is unanswered.
@@ -74,8 +74,9 @@ impl Asker {
         let len = match &self.challenge {
             None => builder.finish(),
             Some((realm, nonce)) => {
-                builder.username(&self.user).realm(realm).nonce(nonce);
-                let keys = LongTermKeys::new(&self.user, realm, &self.password);
+                let Login { user, password, .. } = &self.login;
+                builder.username(user).realm(realm).nonce(nonce);
+                let keys = LongTermKeys::new(user, realm, password);
                 let key = IntegrityKey::new(&keys.expect("allowed characters").md5);
                 builder.integrity(IntegrityKind::Sha1, &key).finish()
             }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use netsim::{Body, Outbox, Packet, Rng};
 use turn_client::{
-    AlgorithmChoice, AllocateOptions, Client, ClientConfig, Event, Families, Incoming,
+    AccessToken, AlgorithmChoice, AllocateOptions, Client, ClientConfig, Event, Families, Incoming,
 };
-use turn_types::{Instant, IpFamily, Now, PeerAddr, ServerAddr, Transport};
+use turn_types::{Instant, IpFamily, Now, PeerAddr, ServerAddr, Transport, UnixSeconds};
 
 use crate::addresses::FormerAddresses;
 use crate::framing::{Board, client_of, payload};
@@ -34,16 +34,27 @@ pub struct ClientPlan {
     pub me: SocketAddr,
     /// The server.
     pub server: SocketAddr,
-    /// User name.
-    pub user: String,
-    /// Password.
-    pub password: String,
+    /// User, as `log_in` knows it.
+    pub user: &'static str,
+    /// Credentials of a user at a time.
+    pub log_in: fn(&str, UnixSeconds) -> Login,
     /// Peers to talk to.
     pub peers: Vec<SocketAddr>,
     /// A load balancer connects for the client: PROXY header of its connections.
     pub proxy: Option<SocketAddr>,
     /// End of its life.
     pub until: Instant,
+}
+
+/// Credentials of a client.
+#[derive(Clone, Debug)]
+pub struct Login {
+    /// User name.
+    pub user: String,
+    /// Password.
+    pub password: String,
+    /// An access token in place of the password (RFC 7635).
+    pub token: Option<AccessToken>,
 }
 
 /// A client.
@@ -58,6 +69,7 @@ pub struct ClientHost {
     /// A TCP connection that is not established yet.
     connecting: Option<crate::tcp::TcpEnd>,
     linked_at: Instant,
+    unix: UnixSeconds,
     acts_at: Instant,
     silent: bool,
     sent: u32,
@@ -77,7 +89,7 @@ impl ClientHost {
     /// A client that has done nothing yet.
     #[must_use]
     pub fn new(plan: ClientPlan, tcp: TcpNet, board: Board, mut rng: Rng) -> Self {
-        let client = new_client(&plan, &mut rng);
+        let client = new_client(&plan, UnixSeconds(0), &mut rng);
         Self {
             plan,
             tcp,
@@ -87,6 +99,7 @@ impl ClientHost {
             link: None,
             connecting: None,
             linked_at: Instant::ZERO,
+            unix: UnixSeconds(0),
             acts_at: Instant::ZERO,
             silent: false,
             sent: 0,
@@ -97,6 +110,12 @@ impl ClientHost {
             moves: 0,
             violation: None,
         }
+    }
+
+    /// The user.
+    #[must_use]
+    pub const fn user(&self) -> &'static str {
+        self.plan.user
     }
 
     /// Takes a packet.
@@ -115,6 +134,9 @@ impl ClientHost {
     /// Serves timers and the connection, and acts when it is time.
     pub fn wake(&mut self, now: Now, out: &mut Outbox) {
         let at = now.instant;
+        if std::mem::replace(&mut self.unix, now.unix) == UnixSeconds(0) {
+            self.client = new_client(&self.plan, now.unix, &mut self.rng);
+        }
         self.tcp.advance(at);
         if !self.gone && at >= self.plan.until {
             self.leave(out);
@@ -206,7 +228,7 @@ impl ClientHost {
     fn drop_link(&mut self) {
         self.link = None;
         self.former.give_up();
-        self.client = new_client(&self.plan, &mut self.rng);
+        self.client = new_client(&self.plan, self.unix, &mut self.rng);
     }
 
     fn act(&mut self, at: Instant) {
@@ -354,9 +376,11 @@ impl ClientHost {
     }
 }
 
-fn new_client(plan: &ClientPlan, rng: &mut Rng) -> Client {
+fn new_client(plan: &ClientPlan, now: UnixSeconds, rng: &mut Rng) -> Client {
     let server = ServerAddr(plan.server);
-    let mut config = ClientConfig::new(server, &plan.user, &plan.password, rng.seed_32());
+    let Login { user, password, token } = (plan.log_in)(plan.user, now);
+    let mut config = ClientConfig::new(server, &user, &password, rng.seed_32());
+    config.token = token;
     config.transport = plan.transport;
     config.algorithms =
         *rng.pick(&[AlgorithmChoice::AsOffered, AlgorithmChoice::Sha256, AlgorithmChoice::Rfc5389]);

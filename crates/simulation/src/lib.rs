@@ -3,7 +3,7 @@
 //! [`ServerHost`] runs the workers of `dataplane` over [`SimNet`], an implementation of its seam to the kernel:
 //! virtual time, UDP sockets over the links and NATs of `netsim`, TCP connections with delays and bounded buffers,
 //! a table of kernel routes. [`ClientHost`] is `turn-client` over UDP, TCP, TLS or DTLS; [`PeerHost`] echoes.
-//! [`TcpClientHost`] and [`TcpPeerHost`] do the same with TCP relaying. All of them are hosts of one
+//! [`TcpClientHost`] and [`TcpPeerHost`] do the same with TCP relaying, [`ProbeHost`] tests NAT behaviour discovery. All of them are hosts of one
 //! [`netsim::World`], and everything that happens follows from its seed.
 //!
 //! OpenSSL and rustls take their randomness from the operating system: the bytes of TLS and DTLS differ from run to
@@ -18,6 +18,7 @@ mod host;
 mod link;
 mod net;
 mod peer;
+mod probe;
 mod routes;
 mod server;
 mod socket;
@@ -28,11 +29,12 @@ mod tcp_peer;
 mod udp;
 mod watch;
 
-pub use client::{ClientHost, ClientPlan};
+pub use client::{ClientHost, ClientPlan, Login};
 pub use framing::Board;
 pub use host::{Faults, SimHost};
 pub use net::SimNet;
 pub use peer::PeerHost;
+pub use probe::ProbeHost;
 pub use routes::SimRoutes;
 pub use server::{DirectoryFaults, ServerHost, ServerPlan, Users};
 pub use stray::StrayHost;

@@ -32,7 +32,7 @@ enum Connection {
     /// Not established.
     Connecting(TcpEnd),
     /// Messages go over it, or bytes.
-    Open(Asker),
+    Open(Box<Asker>),
 }
 
 /// A data connection.
@@ -103,8 +103,8 @@ impl TcpClientHost {
             self.control = None;
             return self.data.clear();
         }
-        self.serve_control(at);
-        self.serve_data(at);
+        self.serve_control(now);
+        self.serve_data(now);
         if at >= self.acts_at {
             self.acts_at = at + Duration::from_millis(50) + self.rng.duration_below(PAUSE_MAX);
             self.act(at);
@@ -132,7 +132,8 @@ impl TcpClientHost {
         self.relayed = None;
     }
 
-    fn serve_control(&mut self, at: Instant) {
+    fn serve_control(&mut self, now: Now) {
+        let at = now.instant;
         let is_late = at > self.control_since + ANSWER_TIME;
         match self.control.take() {
             None => {
@@ -140,7 +141,8 @@ impl TcpClientHost {
                 self.control_since = at;
             }
             Some(Connection::Connecting(end)) if end.is_writable() => {
-                self.control = Some(Connection::Open(Asker::new(&self.plan, end)));
+                self.control =
+                    Some(Connection::Open(Box::new(Asker::new(&self.plan, now.unix, end))));
             }
             Some(connection @ Connection::Connecting(_)) => {
                 self.control = Some(connection).filter(|_| !is_late);
@@ -219,9 +221,9 @@ impl TcpClientHost {
         });
     }
 
-    fn serve_data(&mut self, at: Instant) {
+    fn serve_data(&mut self, now: Now) {
         for mut data in std::mem::take(&mut self.data) {
-            match data.serve(&self.plan, at, &mut self.rng) {
+            match data.serve(&self.plan, now, &mut self.rng) {
                 Ok(true) => self.data.push(data),
                 Ok(false) => self.completed += u64::from(data.is_complete()),
                 Err(why) => {
@@ -275,13 +277,14 @@ impl Data {
     }
 
     /// Returns false when the connection has ended.
-    fn serve(&mut self, plan: &ClientPlan, at: Instant, rng: &mut Rng) -> Result<bool, String> {
+    fn serve(&mut self, plan: &ClientPlan, now: Now, rng: &mut Rng) -> Result<bool, String> {
+        let at = now.instant;
         let is_late = at >= self.begun + ANSWER_TIME;
         match self.connection.take() {
             Some(Connection::Connecting(end)) if end.is_writable() => {
-                let mut asker = Asker::new(plan, end);
+                let mut asker = Asker::new(plan, now.unix, end);
                 asker.ask(rng, Ask::Bind(self.id));
-                self.connection = Some(Connection::Open(asker));
+                self.connection = Some(Connection::Open(Box::new(asker)));
             }
             Some(Connection::Connecting(end)) => {
                 let fails = is_late || end.take_error().is_some();

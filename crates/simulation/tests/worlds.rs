@@ -1,10 +1,11 @@
 //! Whole servers in many worlds: workers over simulated sockets, clients over UDP, DTLS, TCP and TLS behind NATs,
-//! lossy links and load balancers, peers, strays, an operator, a slow user directory, failing system calls, clients that
-//! move (RFC 8016) and that relay TCP (RFC 6062), a suspended host, a wall clock that is wrong.
+//! lossy links and load balancers, peers, strays, an operator, a slow user directory, failing system calls, a suspended
+//! host, a wall clock that is wrong. Clients have passwords, time-limited names and access tokens (RFC 7635), are
+//! redirected, move (RFC 8016), relay TCP (RFC 6062), and test NAT behaviour (RFC 5780, RFC 3489).
 //!
 //! After each step: one fate for each packet, allocations within the quotas and with their sockets, no byte to another
-//! client or peer, or to an address that a client has left; now and then: each allocation at one worker alone. At the
-//! end: nothing is left. `SEED=… cargo test -p simulation --test worlds` runs one world.
+//! client or peer, or to an address that a client has left, responses from the requested address; now and then: each
+//! allocation at one worker alone. At the end: nothing is left. `SEED=… cargo test -p simulation --test worlds` runs one world.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod elsewhere;
@@ -13,9 +14,10 @@ mod support;
 use std::sync::Mutex;
 use std::thread;
 
-use control::{AssociationEnd, Series, StreamEnd};
+use control::{AssociationEnd, CounterTotals, Series, StreamEnd};
 use elsewhere::{ELSEWHERE, NOT_YET};
 use support::Scene;
+use support::settings::{TIMED, TOKEN};
 use test_support::for_each_seed;
 use turn_proto::{DropReason, EndReason};
 
@@ -29,8 +31,11 @@ struct Sums {
     worlds: u64,
     counts: Vec<(Series, u64)>,
     allocations: u64,
+    by_token: u64,
+    by_timed_name: u64,
     moves: u64,
     completed: u64,
+    discovered: u64,
     at_clients: u64,
     at_peers: u64,
 }
@@ -43,14 +48,14 @@ fn many_worlds_keep_every_promise() {
             let mut scene = Scene::new(seed);
             let totals = scene.run();
             let mut sums = sums.lock().unwrap();
-            let before = std::mem::take(&mut sums.counts);
-            let before = before.into_iter().map(|(_, count)| count).chain(std::iter::repeat(0));
-            let added = totals.iter().zip(before);
-            sums.counts = added.map(|((series, count), before)| (series, before + count)).collect();
+            totals.iter().for_each(|totals| sums.add(totals));
             sums.worlds += 1;
             sums.allocations += scene.allocations();
+            sums.by_token += scene.allocations_of(TOKEN);
+            sums.by_timed_name += scene.allocations_of(TIMED);
             sums.moves += scene.moves();
             sums.completed += scene.completed();
+            sums.discovered += scene.discovered();
             sums.at_clients += scene.received_by_clients();
             sums.at_peers += scene.received_by_peers();
         });
@@ -70,20 +75,32 @@ fn many_worlds_keep_every_promise() {
 }
 
 impl Sums {
+    fn add(&mut self, totals: &CounterTotals) {
+        let before = std::mem::take(&mut self.counts);
+        let before = before.into_iter().map(|(_, count)| count).chain(std::iter::repeat(0));
+        let added = totals.iter().zip(before);
+        self.counts = added.map(|((series, count), before)| (series, before + count)).collect();
+    }
+
     /// Worlds in which nothing happens show nothing.
     fn assert_alive(&self) {
-        let Self { allocations, moves, completed, at_clients, at_peers, .. } = self;
-        if std::env::var_os("SHOW").is_some() {
-            eprintln!("{allocations} {moves} {completed} {at_clients} {at_peers}");
-            for (s, n) in &self.counts {
-                if *n > 0 {
-                    eprintln!("{s:?} {n}");
-                }
-            }
-        }
+        let Self {
+            allocations,
+            by_token,
+            by_timed_name,
+            moves,
+            completed,
+            discovered,
+            at_clients,
+            at_peers,
+            ..
+        } = self;
         assert!(*allocations > WORLDS, "{allocations} allocations");
+        assert!(*by_token > WORLDS / 10, "{by_token} allocations by access tokens");
+        assert!(*by_timed_name > WORLDS / 10, "{by_timed_name} by time-limited names");
         assert!(*moves > WORLDS / 10, "{moves} moves of allocations");
         assert!(*completed > WORLDS / 2, "{completed} complete data connections");
+        assert!(*discovered > 10 * WORLDS, "{discovered} responses of NAT behaviour discovery");
         assert!(*at_peers > 10 * WORLDS, "{at_peers} payloads at peers");
         assert!(*at_clients > 10 * WORLDS, "{at_clients} payloads at clients");
     }

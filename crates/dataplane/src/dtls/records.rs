@@ -177,7 +177,7 @@ impl Dtls {
             }
             exchange.clear();
         } else {
-            egress.unsent(sent, DropReason::AssociationClosed);
+            egress.unsent(sent, DropReason::StreamClosed);
         }
         self.sessions.plain = plain;
     }

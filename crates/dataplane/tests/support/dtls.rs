@@ -159,7 +159,13 @@ impl DtlsUser {
 
 /// A client's handshake that has not begun.
 pub(crate) fn handshake(socket: UdpSocket) -> SslStream<Wire> {
+    handshake_offering(socket, "DEFAULT")
+}
+
+/// The same with a list of cipher suites.
+pub(crate) fn handshake_offering(socket: UdpSocket, suites: &str) -> SslStream<Wire> {
     let mut context = SslContext::builder(SslMethod::dtls()).unwrap();
+    context.set_cipher_list(suites).unwrap();
     context.set_verify(SslVerifyMode::NONE);
     context.set_options(SslOptions::NO_QUERY_MTU);
     let mut ssl = Ssl::new(&context.build()).unwrap();

@@ -66,10 +66,6 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         "dataplane/tests/streams.rs::who_reads_nothing_loses_the_oldest_data_and_no_answer",
     ),
     (
-        Series::Drop(DropReason::StreamClosed),
-        "turn-proto/tests/rfc/rfc8016_mobility.rs::an_allocation_outlives_its_connection",
-    ),
-    (
         Series::Drop(DropReason::DtlsHelloInPieces),
         "dataplane/tests/dtls.rs::what_belongs_to_no_association_is_dropped_by_reason",
     ),
@@ -90,22 +86,6 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         "dataplane/tests/dtls.rs::a_cookie_begins_one_association",
     ),
     (
-        Series::StreamsEnded(StreamEnd::DataDone),
-        "dataplane/tests/tcp_relay.rs::one_end_may_go_on_when_the_other_has_said_all",
-    ),
-    (
-        Series::StreamsEnded(StreamEnd::PeerBroken),
-        "dataplane/tests/tcp_relay.rs::a_break_is_passed_on_as_one",
-    ),
-    (
-        Series::StreamsEnded(StreamEnd::AllocationEnded),
-        "dataplane/tests/tcp_relay.rs::the_end_of_the_allocation_is_the_end_of_its_data",
-    ),
-    (
-        Series::StreamsEnded(StreamEnd::Replaced),
-        "dataplane/tests/proxy.rs::a_connection_of_the_same_addresses_replaces_the_one_before",
-    ),
-    (
         Series::StreamsEnded(StreamEnd::Stuck),
         "dataplane/src/stream/deadlines.rs::each_state_has_its_deadline",
     ),
@@ -117,14 +97,18 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         Series::AssociationsEnded(AssociationEnd::CrowdedOut),
         "dataplane/tests/dtls.rs::a_client_with_many_handshakes_that_go_no_further_crowds_out_its_own_alone",
     ),
+    (
+        Series::AssociationsEnded(AssociationEnd::Failed),
+        "dataplane/tests/dtls.rs::a_handshake_without_a_common_suite_ends_its_association",
+    ),
+    (
+        Series::AssociationsEnded(AssociationEnd::Broken),
+        "e2e/tests/dtls.rs::a_second_handshake_within_an_association_is_refused",
+    ),
 ];
 
 /// Reasons without a test. The list only gets shorter.
 pub(crate) const NOT_YET: &[Series] = &[
-    // A ring datagram with a wrong checksum, an answer to a session that has just ended.
+    // A ring datagram with a wrong checksum.
     Series::Drop(DropReason::Checksum),
-    Series::Drop(DropReason::AssociationClosed),
-    // A handshake that OpenSSL gives up, a session that it finds broken.
-    Series::AssociationsEnded(AssociationEnd::Failed),
-    Series::AssociationsEnded(AssociationEnd::Broken),
 ];

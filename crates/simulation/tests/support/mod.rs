@@ -1,23 +1,26 @@
 //! A random world: a server, its clients, peers, strays and an operator.
 
 mod node;
-mod settings;
+pub(crate) mod settings;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use control::CounterTotals;
 use dataplane::ConnectionLimits;
-use netsim::{Chance, LinkConfig, LinkId, Nat, NatConfig, NodeId, Rng, World};
+use netsim::{Chance, LinkConfig, LinkId, Nat, NatConfig, NodeId, Outbox, Rng, World};
 use simulation::{
-    Board, ClientHost, ClientPlan, DirectoryFaults, Faults, PeerHost, ServerHost, ServerPlan,
-    StrayHost, TcpClientHost, TcpNet, TcpPeerHost,
+    Board, ClientHost, ClientPlan, DirectoryFaults, Faults, PeerHost, ProbeHost, ServerHost,
+    ServerPlan, StrayHost, TcpClientHost, TcpNet, TcpPeerHost,
 };
 use turn_proto::{PeerRules, Policy};
 use turn_types::{Instant, Prefix, Transport, WorkerId};
 
 use node::Node;
-use settings::{USERS, addr, dtls, listeners, look_up, password_of, peers, policy, tls};
+use settings::{
+    TIMED, TOKEN, USERS, addr, alternate, discovery, dtls, listeners, log_in, look_up, peers,
+    policy, policy_of_alternate, tls,
+};
 
 /// Life of the clients.
 const RUN: Duration = Duration::from_secs(420);
@@ -32,7 +35,8 @@ const STEPS: u32 = 14;
 pub(crate) struct Scene {
     world: World<Node>,
     rng: Rng,
-    server: NodeId,
+    /// The server, and another one that it may redirect clients to.
+    servers: Vec<NodeId>,
     clients: Vec<NodeId>,
     peers: Vec<NodeId>,
     nats: Vec<NodeId>,
@@ -55,20 +59,71 @@ impl Scene {
     }
 
     fn with(seed: u64, transports: &'static [Transport]) -> Self {
-        let mut world = World::new(seed);
+        let mut world: World<Node> = World::new(seed);
         let mut rng = world.rng().fork();
         let tcp = TcpNet::new(rng.fork());
         let policy = policy(&mut rng);
+        let internet = world.add_router();
+        world.check("no invariant is broken", |world| {
+            let broken = world.hosts().find_map(|(_, host)| host.violation());
+            broken.cloned().map_or(Ok(()), Err)
+        });
+        let mut scene = Self {
+            world,
+            rng,
+            servers: Vec::new(),
+            clients: Vec::new(),
+            peers: Vec::new(),
+            nats: Vec::new(),
+            links: Vec::new(),
+            policy,
+            board: Board::default(),
+            tcp,
+            transports,
+        };
+        scene.add_servers(internet);
+        scene.add_peers(internet);
+        for number in 0..=scene.rng.below(4) as u8 {
+            scene.add_client(internet, number);
+        }
+        scene.add_stray(internet);
+        if scene.policy.tcp_relaying {
+            scene.add_tcp();
+        }
+        if !scene.policy.discovery.is_empty() {
+            scene.add_probe(internet);
+        }
+        scene
+    }
+
+    fn add_servers(&mut self, internet: NodeId) {
+        let mut all = listeners().to_vec();
+        if !self.policy.discovery.is_empty() {
+            all.extend(discovery().local.as_flattened());
+            all.sort_unstable();
+            all.dedup();
+        }
+        self.add_server(internet, self.policy.clone(), all);
+        if self.policy.alternate.is_some() {
+            self.add_server(internet, policy_of_alternate(&self.policy), vec![alternate()]);
+        }
+    }
+
+    fn add_server(&mut self, internet: NodeId, policy: Policy, listeners: Vec<SocketAddr>) {
+        let rng = &mut self.rng;
+        let has_cryptography = self.transports.len() > 2;
         let mild = rng.below(3) == 0;
         let fault = |percent| if mild { Chance::NEVER } else { Chance::percent(percent) };
         let limits = if rng.below(2) == 0 { (0, 0) } else { (8, 4) };
+        let mut ips: Vec<_> = listeners.iter().map(SocketAddr::ip).collect();
+        ips.dedup();
         let plan = ServerPlan {
             workers: 1 + rng.below(3) as u16,
-            policy: policy.clone(),
-            listeners: listeners().to_vec(),
+            policy,
+            listeners,
             proxies: vec!["198.51.100.77/32".parse().unwrap()],
-            tls: (transports.len() > 2 && rng.below(6) > 0).then(tls),
-            dtls: (transports.len() > 2).then(dtls),
+            tls: (has_cryptography && rng.below(6) > 0).then(tls),
+            dtls: has_cryptography.then(dtls),
             limits: ConnectionLimits { total: limits.0, per_address: limits.1 },
             faults: Faults {
                 port_taken: fault(5),
@@ -85,37 +140,20 @@ impl Scene {
                 refused: fault(3),
             },
         };
-        let server = ServerHost::new(plan, look_up, tcp.clone(), rng.fork());
-        let internet = world.add_router();
-        let server = world.add_host(Node::Server(Box::new(server)));
-        let prefixes = listeners().map(|listener| Prefix::host(listener.ip()));
-        world.attach(internet, server, LinkConfig::default(), &prefixes);
-        world.check("no invariant is broken", |world| {
-            let broken = world.hosts().find_map(|(_, host)| host.violation());
-            broken.cloned().map_or(Ok(()), Err)
-        });
-        let mut scene = Self {
-            world,
-            rng,
-            server,
-            clients: Vec::new(),
-            peers: Vec::new(),
-            nats: Vec::new(),
-            links: Vec::new(),
-            policy,
-            board: Board::default(),
-            tcp,
-            transports,
-        };
-        scene.add_peers(internet);
-        for number in 0..=scene.rng.below(4) as u8 {
-            scene.add_client(internet, number);
-        }
-        scene.add_stray(internet);
-        if scene.policy.tcp_relaying {
-            scene.add_tcp();
-        }
-        scene
+        let server = ServerHost::new(plan, look_up, self.tcp.clone(), rng.fork());
+        let server = self.world.add_host(Node::Server(Box::new(server)));
+        let prefixes: Vec<_> = ips.into_iter().map(Prefix::host).collect();
+        self.world.attach(internet, server, LinkConfig::default(), &prefixes);
+        self.servers.push(server);
+    }
+
+    fn add_probe(&mut self, internet: NodeId) {
+        let me = addr("203.0.113.201:6000");
+        let until = Instant::ZERO + RUN;
+        let probe = ProbeHost::new(me, discovery(), self.rng.fork(), until);
+        let id = self.world.add_host(Node::Probe(Box::new(probe)));
+        let link = self.link();
+        self.world.attach(internet, id, link, &[Prefix::host(me.ip())]);
     }
 
     fn add_peers(&mut self, internet: NodeId) {
@@ -141,14 +179,14 @@ impl Scene {
         let mut talks_to = peers().to_vec();
         // Closed ports, and destinations that no client may reach.
         talks_to.extend([addr("192.0.2.10:9"), addr("127.0.0.1:80"), listeners()[0]]);
-        let user = *self.rng.pick(&["alice", "bob", "carol", "alice", "bob", "carol", "mallory"]);
+        let users = ["alice", "bob", "carol", "alice", "bob", "carol", "mallory", TIMED, TOKEN];
         let plan = ClientPlan {
             number,
             transport,
             me: if proxied { addr("198.51.100.77:1") } else { me },
             server,
-            user: user.to_owned(),
-            password: password_of(user),
+            user: self.rng.pick::<&str>(&users),
+            log_in,
             peers: talks_to,
             proxy: proxied.then_some(me),
             until: Instant::ZERO + RUN,
@@ -185,15 +223,14 @@ impl Scene {
             self.world.add_host(Node::TcpPeer(Box::new(peer)));
         }
         for number in 0..=self.rng.below(2) as u8 {
-            let user = *self.rng.pick(&USERS);
             let is_tls = self.transports.contains(&Transport::Tls) && self.rng.below(3) == 0;
             let plan = ClientPlan {
                 number: 100 + number,
                 transport: if is_tls { Transport::Tls } else { Transport::Tcp },
                 me: SocketAddr::new([203, 0, 113, 100 + number].into(), 0),
                 server: listeners()[0],
-                user: user.to_owned(),
-                password: password_of(user),
+                user: self.rng.pick::<&str>(&USERS),
+                log_in,
                 peers: peers().to_vec(),
                 proxy: None,
                 until,
@@ -230,8 +267,8 @@ impl Scene {
             .reordering(percent(&mut self.rng, 8))
     }
 
-    /// Runs the world to its end, and returns the counters of the server.
-    pub(crate) fn run(&mut self) -> CounterTotals {
+    /// Runs the world to its end, and returns the counters of its servers.
+    pub(crate) fn run(&mut self) -> Vec<CounterTotals> {
         // Some servers stop in the middle of everything.
         let is_stopped = self.rng.below(8) == 0;
         for _ in 0..if is_stopped { STEPS / 2 } else { STEPS } {
@@ -243,26 +280,31 @@ impl Scene {
             self.assert_clean();
             return totals;
         }
-        let Node::Server(server) = self.world.host(self.server) else { unreachable!() };
-        let suspended = server.suspended_until().saturating_since(self.world.now().instant);
-        self.world.run_for(suspended + AFTER);
+        let resumed = self.servers.iter().map(|id| self.world.host(*id).suspended_until()).max();
+        let now = self.world.now().instant;
+        let resumed = resumed.map_or(Duration::ZERO, |until| until.saturating_since(now));
+        self.world.run_for(resumed + AFTER);
         self.assert_clean();
         self.stop()
     }
 
     fn assert_clean(&self) {
-        let Node::Server(server) = self.world.host(self.server) else { unreachable!() };
-        if let Err(why) = server.is_clean() {
-            panic!("{why}");
+        for id in &self.servers {
+            let Node::Server(server) = self.world.host(*id) else { unreachable!() };
+            if let Err(why) = server.is_clean() {
+                panic!("{why}");
+            }
         }
     }
 
-    fn stop(&mut self) -> CounterTotals {
-        self.world.act(self.server, |node, _, out| {
+    fn stop(&mut self) -> Vec<CounterTotals> {
+        let stop = |node: &mut Node, out: &mut Outbox| {
             let Node::Server(server) = node else { unreachable!() };
             server.stop(out);
             server.totals()
-        })
+        };
+        let servers = self.servers.clone().into_iter();
+        servers.map(|id| self.world.act(id, |node, _, out| stop(node, out))).collect()
     }
 
     /// Lets an operator, a NAT or a network do something.
@@ -327,7 +369,8 @@ impl Scene {
     }
 
     fn with_server(&mut self, act: impl FnOnce(&mut ServerHost)) {
-        self.world.act(self.server, |node, now, out| {
+        let server = *self.rng.pick(&self.servers);
+        self.world.act(server, |node, now, out| {
             let Node::Server(server) = node else { unreachable!() };
             act(server);
             server.run(now, out);
@@ -350,6 +393,11 @@ impl Scene {
         self.sum_of_clients(|client| client.allocations)
     }
 
+    /// Allocations by access tokens, or by time-limited names.
+    pub(crate) fn allocations_of(&self, user: &str) -> u64 {
+        self.sum_of_clients(|client| if client.user() == user { client.allocations } else { 0 })
+    }
+
     pub(crate) fn moves(&self) -> u64 {
         self.sum_of_clients(|client| client.moves)
     }
@@ -360,6 +408,11 @@ impl Scene {
 
     pub(crate) fn received_by_peers(&self) -> u64 {
         self.sum(|node| if let Node::Peer(peer) = node { Some(peer.received) } else { None })
+    }
+
+    /// Responses of NAT behaviour discovery.
+    pub(crate) fn discovered(&self) -> u64 {
+        self.sum(|node| if let Node::Probe(probe) = node { Some(probe.answered) } else { None })
     }
 
     /// Data connections (RFC 6062) over which all bytes came back.

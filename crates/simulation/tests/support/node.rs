@@ -1,7 +1,9 @@
 //! Hosts of a world.
 
 use netsim::{Host, Outbox, Packet};
-use simulation::{ClientHost, PeerHost, ServerHost, StrayHost, TcpClientHost, TcpPeerHost};
+use simulation::{
+    ClientHost, PeerHost, ProbeHost, ServerHost, StrayHost, TcpClientHost, TcpPeerHost,
+};
 use turn_types::{Instant, Now};
 
 /// A host of any kind.
@@ -12,6 +14,7 @@ pub(crate) enum Node {
     Stray(Box<StrayHost>),
     TcpClient(Box<TcpClientHost>),
     TcpPeer(Box<TcpPeerHost>),
+    Probe(Box<ProbeHost>),
 }
 
 impl Host for Node {
@@ -20,6 +23,7 @@ impl Host for Node {
             Self::Server(server) => server.receive(now, packet, out),
             Self::Client(client) => client.receive(now, packet, out),
             Self::Peer(peer) => peer.receive(packet, out),
+            Self::Probe(probe) => probe.receive(&packet),
             Self::Stray(_) | Self::TcpClient(_) | Self::TcpPeer(_) => {}
         }
     }
@@ -32,6 +36,7 @@ impl Host for Node {
             Self::Stray(stray) => stray.wake(now, out),
             Self::TcpClient(client) => client.wake(now),
             Self::TcpPeer(peer) => peer.wake(now),
+            Self::Probe(probe) => probe.wake(now, out),
         }
     }
 
@@ -43,11 +48,17 @@ impl Host for Node {
             Self::Stray(stray) => stray.next_wake(),
             Self::TcpClient(client) => client.next_wake(),
             Self::TcpPeer(peer) => peer.next_wake(),
+            Self::Probe(probe) => probe.next_wake(),
         }
     }
 }
 
 impl Node {
+    /// Time at which a server is no longer suspended.
+    pub(crate) fn suspended_until(&self) -> Instant {
+        if let Self::Server(server) = self { server.suspended_until() } else { Instant::ZERO }
+    }
+
     pub(crate) fn violation(&self) -> Option<&String> {
         match self {
             Self::Server(server) => server.violation.as_ref(),
@@ -55,6 +66,7 @@ impl Node {
             Self::Peer(peer) => peer.violation.as_ref(),
             Self::TcpClient(client) => client.violation.as_ref(),
             Self::TcpPeer(peer) => peer.violation.as_ref(),
+            Self::Probe(probe) => probe.violation.as_ref(),
             Self::Stray(_) => None,
         }
     }

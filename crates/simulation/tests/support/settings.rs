@@ -4,18 +4,31 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use aes_gcm::aead::{Aead as _, Payload};
+use aes_gcm::{Aes256Gcm, KeyInit as _};
 use netsim::Rng;
-use stun_wire::LongTermKeys;
+use simulation::Login;
+use stun_wire::{AccessTokenBlock, LongTermKeys, time_limited_password};
+use turn_client::AccessToken;
 use turn_proto::{
-    AuthPolicy, Lifetimes, PeerRules, Policy, Quotas, RelayAddress, RelayPorts,
+    AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, PeerRules, Policy, Quotas,
+    RelayAddress, RelayPorts, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey,
     UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
 };
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
 use turn_session::{Certificate, Certificates, TlsConfig, tls_config};
-use turn_types::Secret;
+use turn_types::{Secret, UnixSeconds};
 
 const REALM: &str = "turn.example";
 pub(crate) const USERS: [&str; 3] = ["alice", "bob", "carol"];
+
+/// A user with time-limited names, and one with access tokens: the name of their key.
+pub(crate) const TIMED: &str = "timed";
+pub(crate) const TOKEN: &str = "token";
+
+const SECRET: &[u8] = b"a secret of at least 128 bits";
+const TOKEN_KEY: [u8; 32] = [0x25; 32];
+const SERVER_NAME: &str = "turn.example.org";
 
 pub(crate) fn addr(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -27,6 +40,65 @@ pub(crate) fn listeners() -> [SocketAddr; 2] {
 
 pub(crate) fn peers() -> [SocketAddr; 3] {
     [addr("192.0.2.10:7000"), addr("192.0.2.11:7000"), addr("[2001:db8:2::10]:7000")]
+}
+
+/// The four sockets of NAT behaviour discovery.
+pub(crate) fn discovery() -> DiscoverySockets {
+    let row = |ip: &str| [3478, 3479].map(|port| SocketAddr::new(ip.parse().unwrap(), port));
+    let local = [row("198.51.100.1"), row("198.51.100.2")];
+    DiscoverySockets { local, public: local }
+}
+
+/// The server that clients are redirected to.
+pub(crate) fn alternate() -> SocketAddr {
+    addr("198.51.100.9:3478")
+}
+
+/// The rules of that server.
+pub(crate) fn policy_of_alternate(policy: &Policy) -> Policy {
+    let ip = alternate().ip();
+    Policy {
+        relay: vec![RelayAddress { local: ip, public: ip, ports: RelayPorts::new() }],
+        alternate: None,
+        discovery: Vec::new(),
+        ..policy.clone()
+    }
+}
+
+/// Credentials: a time-limited name, an access token, or a name and password of the database.
+pub(crate) fn log_in(user: &str, now: UnixSeconds) -> Login {
+    match user {
+        TIMED => {
+            let user = format!("{}:someone", now.0 + 150);
+            let password = time_limited_password(SECRET, &user);
+            Login { user, password, token: None }
+        }
+        TOKEN => {
+            let token = Some(access_token(now));
+            Login { user: TOKEN.to_owned(), password: String::new(), token }
+        }
+        name => Login { user: name.to_owned(), password: password_of(name), token: None },
+    }
+}
+
+/// A token of the authorization server, valid for a few minutes.
+fn access_token(now: UnixSeconds) -> AccessToken {
+    const MAC_KEY: [u8; 20] = [0x3C; 20];
+    let block = AccessTokenBlock { mac_key: &MAC_KEY, timestamp: now.0 << 16, lifetime_secs: 150 };
+    let mut plain = [0; 64];
+    let len = block.write(&mut plain).unwrap();
+    let nonce = *b"twelve bytes";
+    let payload = Payload { msg: &plain[..len], aad: SERVER_NAME.as_bytes() };
+    let sealed = Aes256Gcm::new(&TOKEN_KEY.into()).encrypt(&nonce.into(), payload).unwrap();
+    let value = [&[0, 12][..], &nonce, &sealed].concat();
+    AccessToken { value: value.into(), mac_key: Secret::new(MAC_KEY.to_vec().into()) }
+}
+
+/// The authorization server of the tokens.
+fn token_authority() -> TokenAuthority {
+    let algorithm = TokenAlgorithm::Aes256Gcm(Secret::new(TOKEN_KEY));
+    let keys = vec![TokenKey { kid: TOKEN.into(), algorithm }];
+    TokenAuthority { server_name: SERVER_NAME.into(), keys, coturn_clients: false }
 }
 
 pub(crate) fn password_of(user: &str) -> String {
@@ -73,9 +145,24 @@ pub(crate) fn policy(rng: &mut Rng) -> Policy {
         mobility: rng.below(2) == 0,
         tcp_relaying: rng.below(2) == 0,
         rfc3489_clients: rng.below(2) == 0,
+        alternate: (rng.below(6) == 0).then(|| AlternateServer {
+            v4: Some(alternate()),
+            v6: None,
+            domain: Some("turn.example.org".to_owned()),
+        }),
+        discovery: if rng.below(2) == 0 { vec![discovery()] } else { Vec::new() },
         ..Policy::new(
             REALM.into(),
-            AuthPolicy { users: true, ..AuthPolicy::new(Secret::new([42; 32])) },
+            AuthPolicy {
+                users: true,
+                secrets: vec![SharedSecret {
+                    name: "one".into(),
+                    secret: Secret::new(SECRET.into()),
+                }],
+                expiry_at_refresh: rng.below(2) == 0,
+                tokens: (rng.below(2) == 0).then(token_authority),
+                ..AuthPolicy::new(Secret::new([42; 32]))
+            },
         )
     }
 }

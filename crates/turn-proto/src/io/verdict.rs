@@ -190,7 +190,7 @@ turn_types::labels! {
         SendRefused => "send_refused",
         /// The oldest data for a client with a full connection.
         StreamBacklog => "stream_backlog",
-        /// The client's connection ended before it was sent.
+        /// The client's connection or DTLS session ended before it was sent.
         StreamClosed => "stream_closed",
         /// Of DTLS, and its 5-tuple has no association.
         DtlsStray => "dtls_stray",
@@ -208,8 +208,6 @@ turn_types::labels! {
         DtlsCookieUsed => "dtls_cookie_used",
         /// A DTLS record that its session has no use for, as far as it can be judged without keys.
         DtlsRefused => "dtls_refused",
-        /// The client's DTLS association ended before it was sent.
-        AssociationClosed => "association_closed",
         /// Larger than the outgoing link, with DF set (RFC 8656 §14).
         TooBigForLink => "too_big_for_link",
     }
