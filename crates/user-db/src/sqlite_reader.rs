@@ -76,7 +76,7 @@ impl UserReader for SqliteReader {
 
 impl Drop for SqliteReader {
     /// Waits until the thread has closed the file, so that SQLite empties its write-ahead log; not for longer than
-    /// [`CLOSE_WITHIN`], as the file system may hang.
+    /// `CLOSE_WITHIN`, as the file system may hang.
     fn drop(&mut self) {
         drop(self.jobs.take());
         let _ = self.closed.recv_timeout(CLOSE_WITHIN);
