@@ -31,8 +31,8 @@ pub use operator::{CancelReport, Change, DrainReport, OperatorRequest, ReloadRep
 pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
 pub use series::{
-    AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, Histogram, Kind, LateAnswer,
-    Leg, Series, StreamEnd, StreamRefusal,
+    AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, Histogram, Kind, Label,
+    LateAnswer, Leg, Series, StreamEnd, StreamRefusal,
 };
 pub use session::{Session, SessionOffload, WhyNot};
 pub use totals::{CounterTotals, Volume};

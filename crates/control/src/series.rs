@@ -315,6 +315,21 @@ const DTLS_OWN: usize = ASSOCIATIONS_ENDED + AssociationEnd::ALL.len();
 const STREAMS_PAUSED: usize = DTLS_OWN + DtlsOwn::ALL.len();
 const PEERS_REFUSED: usize = STREAMS_PAUSED + 1;
 
+/// A label of a counter, in metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: &'static str,
+}
+
+impl Label {
+    const fn of(name: &'static str, value: &'static str) -> Option<Self> {
+        Some(Self { name, value })
+    }
+}
+
 impl Series {
     /// Their number.
     pub const COUNT: usize = PEERS_REFUSED + PeerRefusal::ALL.len();
@@ -449,28 +464,28 @@ impl Series {
         }
     }
 
-    /// The name and value of the label that tells the members of a family apart. The buckets of a
+    /// The label that tells the members of a family apart. The buckets of a
     /// histogram are told apart by [`Histogram::upper_bound`].
     #[must_use]
-    pub const fn label(self) -> Option<(&'static str, &'static str)> {
+    pub const fn label(self) -> Option<Label> {
         match self {
             Self::Packets(leg)
             | Self::Bytes(leg)
             | Self::Offloaded(leg)
             | Self::OffloadedBytes(leg)
-            | Self::PipedBytes(leg) => Some(("leg", leg.label())),
-            Self::Fate(fate) => Some(("fate", fate.label())),
-            Self::Drop(reason) => Some(("reason", reason.label())),
-            Self::LateAnswer(answer) => Some(("answer", answer.label())),
-            Self::Refusal(reason) => Some(("reason", reason.label())),
-            Self::AllocationsEnded(reason) => Some(("reason", reason.label())),
-            Self::StreamsRefused(reason) => Some(("reason", reason.label())),
-            Self::StreamsEnded(reason) => Some(("reason", reason.label())),
-            Self::HellosAnswered(answer) => Some(("answer", answer.label())),
-            Self::AssociationsRefused(reason) => Some(("reason", reason.label())),
-            Self::AssociationsEnded(reason) => Some(("reason", reason.label())),
-            Self::DtlsOwn(outcome) => Some(("outcome", outcome.label())),
-            Self::PeersRefused(reason) => Some(("reason", reason.label())),
+            | Self::PipedBytes(leg) => Label::of("leg", leg.label()),
+            Self::Fate(fate) => Label::of("fate", fate.label()),
+            Self::Drop(reason) => Label::of("reason", reason.label()),
+            Self::LateAnswer(answer) => Label::of("answer", answer.label()),
+            Self::Refusal(reason) => Label::of("reason", reason.label()),
+            Self::AllocationsEnded(reason) => Label::of("reason", reason.label()),
+            Self::StreamsRefused(reason) => Label::of("reason", reason.label()),
+            Self::StreamsEnded(reason) => Label::of("reason", reason.label()),
+            Self::HellosAnswered(answer) => Label::of("answer", answer.label()),
+            Self::AssociationsRefused(reason) => Label::of("reason", reason.label()),
+            Self::AssociationsEnded(reason) => Label::of("reason", reason.label()),
+            Self::DtlsOwn(outcome) => Label::of("outcome", outcome.label()),
+            Self::PeersRefused(reason) => Label::of("reason", reason.label()),
             Self::FlowsOffloaded
             | Self::IcmpErrors
             | Self::AllocationsCreated

@@ -13,6 +13,7 @@ use turn_types::{Instant, RelayId, SocketId};
 use crate::io::Net;
 use crate::limits::PEERS_WAITING;
 use peer::Peers;
+pub(crate) use peer::Readiness;
 
 /// Options of connections with peers: silent ones are probed, and given up after a quarter of an hour. Relays share
 /// their ports with no listener: the kernel prefers a relay, whose address is specific, to listeners of the same port

@@ -25,6 +25,7 @@ use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
+use crate::sockets::Served;
 use crate::users::{NoUsers, Users};
 use crate::{cores, host, sockets, warnings};
 
@@ -76,8 +77,8 @@ pub(crate) async fn start(
     // Where others are heard, TLS is known by its first bytes.
     let tls: Vec<SocketAddr> =
         settings.tls_listen.iter().copied().filter(|at| !listeners.contains(at)).collect();
-    let spoken = (cores.len(), settings.tcp.enabled, settings.serves_dtls());
-    let bound = sockets::bind(&listeners, &tls, spoken, &net)?;
+    let (workers, tcp, dtls) = (cores.len(), settings.tcp.enabled, settings.serves_dtls());
+    let bound = sockets::bind(&listeners, &tls, Served { workers, tcp, dtls }, &net)?;
     let certificates = CertificateReloader::new(settings)?;
     let limits = ConnectionLimits {
         total: settings.tcp.connections.get(),

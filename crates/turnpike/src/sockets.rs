@@ -29,13 +29,23 @@ pub(crate) struct Bound {
     pub(crate) warnings: Vec<String>,
 }
 
+/// Workers, and the transports that they serve beside UDP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Served {
+    /// Their number.
+    pub(crate) workers: usize,
+    pub(crate) tcp: bool,
+    pub(crate) dtls: bool,
+}
+
 /// Binds every address once per worker.
 pub(crate) fn bind(
     wanted: &[SocketAddr],
     tls: &[SocketAddr],
-    (workers, tcp, dtls): (usize, bool, bool),
+    served: Served,
     net: &NetOptions,
 ) -> Result<Bound> {
+    let Served { workers, tcp, dtls } = served;
     let mut bound = Bound {
         workers: (0..workers).map(|_| (Vec::new(), Vec::new())).collect(),
         addresses: Vec::new(),
@@ -222,7 +232,8 @@ mod tests {
     const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn bind_one(address: SocketAddr, workers: usize) -> Result<Bound> {
-        bind(&[address], &[], (workers, true, true), &NetOptions::default())
+        let served = Served { workers, tcp: true, dtls: true };
+        bind(&[address], &[], served, &NetOptions::default())
     }
 
     #[test]

@@ -27,6 +27,6 @@ pub use limits::PASSWORD_BYTES_MAX;
 pub use sqlite::SqliteStore;
 pub use sqlite_reader::SqliteReader;
 pub use store::{
-    Lookup, NewUser, Page, UserEditor, UserKeys, UserQuery, UserReader, UserRecord, UserSummary,
-    prepared_name,
+    Lookup, NewUser, Page, Position, UserEditor, UserKeys, UserQuery, UserReader, UserRecord,
+    UserSummary, prepared_name,
 };

@@ -14,7 +14,9 @@ use turn_types::Secret;
 
 use crate::error::StoreError;
 use crate::limits::{BUSY_NAP, BUSY_TIMEOUT, REALMS_MAX};
-use crate::store::{NewUser, Page, UserEditor, UserKeys, UserQuery, UserRecord, UserSummary};
+use crate::store::{
+    NewUser, Page, Position, UserEditor, UserKeys, UserQuery, UserRecord, UserSummary,
+};
 
 /// The version of the tables below. A change of theirs adds a step to [`SqliteStore::migrate`].
 const SCHEMA_VERSION: i64 = 1;
@@ -260,7 +262,7 @@ impl UserEditor for SqliteStore {
         const LIST: &str = "SELECT realm, name, allocations_max, created FROM users
             WHERE (?1 IS NULL OR realm = ?1) AND (realm, name) > (?2, ?3) ORDER BY realm, name LIMIT ?4";
         // No realm is empty, so the empty one is before all.
-        let (realm, name) = page.after.clone().unwrap_or_default();
+        let Position { realm, name } = page.after.clone().unwrap_or_default();
         let summary = |row: &Row<'_>| {
             Ok(UserSummary {
                 realm: row.get(0)?,

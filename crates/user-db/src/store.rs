@@ -109,10 +109,19 @@ pub struct UserSummary {
 pub struct Page {
     /// The realm; `None`: all.
     pub realm: Option<String>,
-    /// Realm and name of the last user of the page before.
-    pub after: Option<(String, String)>,
+    /// The last user of the page before.
+    pub after: Option<Position>,
     /// Maximum number of users.
     pub limit: u32,
+}
+
+/// A place in the list of users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The realm.
+    pub realm: String,
+    /// The name.
+    pub name: String,
 }
 
 /// A user to be added: name and realm prepared, keys made, the password forgotten.

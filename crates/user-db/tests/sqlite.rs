@@ -10,7 +10,7 @@ use std::path::Path;
 use stun_wire::{long_term_key_md5, long_term_key_sha256, userhash};
 use support::{TempDir, by_name, user};
 use turn_types::Secret;
-use user_db::{NewUser, Page, SqliteStore, StoreError, UserEditor as _, UserQuery};
+use user_db::{NewUser, Page, Position, SqliteStore, StoreError, UserEditor as _, UserQuery};
 
 const REALM: &str = "example.org";
 
@@ -157,7 +157,10 @@ fn users_are_listed_in_order_and_page_by_page() {
 
     let first = Page { limit: 3, ..all() };
     assert_eq!(names(&mut store, &first), everybody[..3]);
-    let rest = Page { after: Some(("b.example".to_owned(), "alice".to_owned())), ..first };
+    let rest = Page {
+        after: Some(Position { realm: "b.example".to_owned(), name: "alice".to_owned() }),
+        ..first
+    };
     assert_eq!(names(&mut store, &rest), everybody[3..]);
     assert!(store.list(&all()).unwrap().iter().all(|user| user.created > 1_700_000_000));
 }

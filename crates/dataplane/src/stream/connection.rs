@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 
 use linux_net::{Interest, ReadOutcome, RxBatch};
 use turn_session::{AddressPair, OutQueue, Outgoing, QueueFull, Tls, TlsConfig, TlsError};
@@ -156,8 +155,8 @@ impl<N: Net> Stream<N> {
     }
 
     /// Returns both addresses as the client sees them.
-    pub(crate) const fn addresses(&self) -> (SocketAddr, SocketAddr) {
-        (self.path.five_tuple.client.0, self.path.five_tuple.server.0)
+    pub(crate) const fn addresses(&self) -> (ClientAddr, ServerAddr) {
+        (self.path.five_tuple.client, self.path.five_tuple.server)
     }
 
     /// Begins TLS with the first bytes.

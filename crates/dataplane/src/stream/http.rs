@@ -4,6 +4,7 @@ use control::{Leg, Series};
 use turn_session::{HttpRequest, classify_request};
 use turn_types::SocketId;
 
+use super::receive::Unread;
 use super::{State, Streams};
 use crate::context::{Context, Message};
 use crate::io::{Net, StreamIo as _};
@@ -19,7 +20,7 @@ impl<N: Net> Streams<N> {
         &mut self,
         cx: &mut Context<N>,
         id: SocketId,
-        (message, start): (usize, usize),
+        Unread { message, start }: Unread,
     ) {
         let request = &cx.rx.message(message).data[start..];
         let redirect = match (&self.settings.acme_redirect, classify_request(request)) {

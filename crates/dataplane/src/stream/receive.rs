@@ -37,6 +37,15 @@ struct Taken {
     held: bool,
 }
 
+/// The bytes of a message of the receive batch that are to be served.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unread {
+    /// Index of the message.
+    pub(super) message: usize,
+    /// Offset of the first byte in it.
+    pub(super) start: usize,
+}
+
 impl<N: Net> Streams<N> {
     /// Reads a connection once, and serves its messages. There is room for one read in the batch.
     pub(crate) fn receive(&mut self, cx: &mut Context<N>, id: SocketId) -> ReadNext {
@@ -121,15 +130,14 @@ impl<N: Net> Streams<N> {
         }
         let Some(stream) = self.table.get_mut(id) else { return };
         let (path, state, is_tls) = (stream.path, stream.state, stream.may_hold_more());
+        let unread = Unread { message, start };
         match (state, detect_protocol(&cx.rx.message(message).data[start..])) {
             (State::Ending | State::Answering | State::Held | State::Data(_), _) => {}
-            (State::New, Some(StreamProtocol::Http)) => self.answer_http(cx, id, (message, start)),
-            (State::New, Some(StreamProtocol::Tls)) if !is_tls => {
-                self.begin_tls(cx, id, (message, start))
-            }
+            (State::New, Some(StreamProtocol::Http)) => self.answer_http(cx, id, unread),
+            (State::New, Some(StreamProtocol::Tls)) if !is_tls => self.begin_tls(cx, id, unread),
             (State::Proxied | State::New | State::Open, _) => {
-                let taken = self.take_messages(cx, &path, (message, start));
-                self.took_messages(cx, id, (message, start), &taken);
+                let taken = self.take_messages(cx, &path, unread);
+                self.took_messages(cx, id, unread, &taken);
             }
         }
     }
@@ -139,7 +147,7 @@ impl<N: Net> Streams<N> {
         &mut self,
         cx: &mut Context<N>,
         path: &ClientPath,
-        (message, start): (usize, usize),
+        Unread { message, start }: Unread,
     ) -> Taken {
         let mut taken = Taken::default();
         loop {
@@ -182,7 +190,7 @@ impl<N: Net> Streams<N> {
         &mut self,
         cx: &mut Context<N>,
         id: SocketId,
-        (message, start): (usize, usize),
+        Unread { message, start }: Unread,
         taken: &Taken,
     ) {
         cx.observer.count(Series::Packets(Leg::FromClients), taken.messages);

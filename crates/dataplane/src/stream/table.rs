@@ -1,9 +1,8 @@
 //! Clients' TCP connections by their numbers and addresses.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
-use turn_types::SocketId;
+use turn_types::{ClientAddr, ServerAddr, SocketId};
 
 use super::connection::Stream;
 use crate::io::Net;
@@ -16,7 +15,7 @@ pub(crate) struct StreamTable<N: Net> {
     slab: Slab<Stream<N>>,
     /// The one connection that holds a pair of addresses, client's and server's. Connections without their PROXY
     /// header hold none.
-    by_addresses: HashMap<(SocketAddr, SocketAddr), SocketId>,
+    by_addresses: HashMap<(ClientAddr, ServerAddr), SocketId>,
 }
 
 impl<N: Net> Default for StreamTable<N> {

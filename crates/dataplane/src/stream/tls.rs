@@ -7,6 +7,7 @@ use turn_session::{TlsConfig, TlsError};
 use turn_types::SocketId;
 
 use super::Streams;
+use super::receive::Unread;
 use crate::context::Context;
 use crate::handshake_budget::{NoTime, Step, Work};
 use crate::io::{Net, Source};
@@ -30,7 +31,7 @@ impl<N: Net> Streams<N> {
         &mut self,
         cx: &mut Context<N>,
         id: SocketId,
-        (message, start): (usize, usize),
+        Unread { message, start }: Unread,
     ) {
         let Some(config) = self.settings.tls.clone().filter(TlsConfig::can_serve) else {
             return self.close(cx, id, StreamEnd::TlsNotServed);

@@ -11,6 +11,15 @@ use turn_types::{ConnectionId, Instant, PendingId, SocketId};
 use crate::io::{Net, StreamIo as _};
 use crate::limits::{HALF_CLOSED_FOR, PIPE_STUCK_FOR};
 
+/// Readiness of a connection with a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readiness {
+    /// It has input, an end or an error.
+    pub(crate) readable: bool,
+    /// It takes output.
+    pub(crate) writable: bool,
+}
+
 /// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {

@@ -8,7 +8,7 @@ use turn_proto::{Event, Server};
 use turn_types::{ConnectionId, Direction, Now, SocketId};
 
 use super::TcpRelay;
-use super::peer::Phase;
+use super::peer::{Phase, Readiness};
 use crate::context::{Context, Message};
 use crate::io::{Net, Source, StreamIo as _};
 use crate::limits::PIPE_BYTES;
@@ -120,7 +120,7 @@ impl<N: Net> TcpRelay<N> {
         cx: &mut Context<N>,
         streams: &mut Streams<N>,
         connection: ConnectionId,
-        (readable, writable): (bool, bool),
+        Readiness { readable, writable }: Readiness,
     ) -> Option<Event> {
         let peer = self.peers.get_mut(connection)?;
         match peer.phase {

@@ -3,7 +3,7 @@
 //! stays.
 
 use control::StreamEnd;
-use turn_proto::{BindRequest, Departure, EndReason, Event, Fetch};
+use turn_proto::{BindRequest, Departure, EndReason, Event, Fetch, Renamed};
 use turn_types::{RelayId, WorkerId};
 
 use super::{Clients, Worker};
@@ -139,12 +139,12 @@ impl<N: Net> Worker<N> {
     fn arrive(&mut self, departure: Departure, mut sockets: MovedSockets<N>) {
         let (cx, id) = (&mut self.cx, departure.allocation());
         let mut kept = true;
-        for (before, relay) in cx.server.arrive(cx.now, departure).into_iter().flatten() {
-            let Some(at) = sockets.iter().position(|(number, _)| *number == before) else {
+        for Renamed { from, to } in cx.server.arrive(cx.now, departure).into_iter().flatten() {
+            let Some(at) = sockets.iter().position(|(number, _)| *number == from) else {
                 continue;
             };
             let (_, socket) = sockets.swap_remove(at);
-            if let Err(error) = cx.sockets.adopt_relay(&cx.net, relay, socket) {
+            if let Err(error) = cx.sockets.adopt_relay(&cx.net, to, socket) {
                 cx.observer.warn(cx.now.instant, Condition::RelaySocket, &error);
                 kept = false;
             }

@@ -4,6 +4,7 @@ use linux_net::Event;
 use turn_types::{ConnectionId, RelayId, SocketId};
 
 use crate::limits::SOCKETS_PER_TURN;
+use crate::tcp_relay::Readiness;
 use crate::token::Token;
 
 /// Ready sockets of one turn.
@@ -21,8 +22,8 @@ pub(super) struct Ready {
     writable: Vec<SocketId>,
     /// Acceptors with waiting connections.
     acceptors: Vec<u32>,
-    /// Connections with peers: input (or an end, or an error), and room for output.
-    peers: Vec<(ConnectionId, (bool, bool))>,
+    /// Connections with peers.
+    peers: Vec<(ConnectionId, Readiness)>,
     /// Number of events.
     reported: usize,
 }
@@ -73,7 +74,10 @@ impl Ready {
                     self.readable.push(id);
                 }
             }
-            Token::Peer(id) => self.peers.push((id, (has_input, event.writable))),
+            Token::Peer(id) => {
+                let readiness = Readiness { readable: has_input, writable: event.writable };
+                self.peers.push((id, readiness));
+            }
             Token::Relay(relay) => {
                 if event.readable {
                     self.relays.push((relay, true));
@@ -155,7 +159,7 @@ impl Ready {
     }
 
     /// Returns the `index`-th connection with a peer: has input, takes output.
-    pub(super) fn peer(&self, index: usize) -> Option<(ConnectionId, (bool, bool))> {
+    pub(super) fn peer(&self, index: usize) -> Option<(ConnectionId, Readiness)> {
         self.peers.get(index).copied()
     }
 

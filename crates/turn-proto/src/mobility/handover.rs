@@ -28,8 +28,14 @@ pub struct Departure {
     five_tuple: FiveTuple,
 }
 
-/// Two names of one relay socket: at the worker that it came from, and here.
-pub type Renamed = (RelayId, RelayId);
+/// Two names of one relay socket that has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// Its name at the worker that it came from.
+    pub from: RelayId,
+    /// Its name here.
+    pub to: RelayId,
+}
 
 impl Departure {
     /// The relay sockets that go with it, by their names at the worker that it comes from.
@@ -170,9 +176,9 @@ impl Moves<'_> {
         let Some(mut allocation) = departure.into_allocation(policy) else { return renamed };
         for (socket, renamed) in allocation.sockets.iter_mut().zip(&mut renamed) {
             if let Some(socket) = socket {
-                let name = self.ids.next_relay();
-                *renamed = Some((socket.relay, name));
-                socket.relay = name;
+                let to = self.ids.next_relay();
+                *renamed = Some(Renamed { from: socket.relay, to });
+                socket.relay = to;
             }
         }
         let client = self.expected.remove(&five_tuple).filter(|client| now < client.expires);

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use stun_wire::{AttributeType, Method};
-use turn_proto::{Command, Departure, DropReason, EndReason, Event, Fetch, Policy, Refusal};
+use turn_proto::{
+    Command, Departure, DropReason, EndReason, Event, Fetch, Policy, Refusal, Renamed,
+};
 use turn_types::{ClientPath, RelayId, RelayedAddr, SocketId, Transport, WorkerId};
 
 use crate::support::*;
@@ -97,9 +99,11 @@ impl Workers {
         (departure, sockets): (Departure, Vec<(RelayId, RelayedAddr)>),
     ) -> Vec<(usize, ClientPath, Vec<u8>)> {
         let world = &mut self.worlds[to];
-        for (old, new) in world.server.arrive(world.now, departure).into_iter().flatten() {
-            let (_, at) = sockets.iter().find(|(relay, _)| *relay == old).unwrap();
-            world.sockets.insert(new, *at);
+        for Renamed { from, to: name } in
+            world.server.arrive(world.now, departure).into_iter().flatten()
+        {
+            let (_, at) = sockets.iter().find(|(relay, _)| *relay == from).unwrap();
+            world.sockets.insert(name, *at);
         }
         let answers = world.carry_out();
         answers.into_iter().map(|(path, bytes)| (to, path, bytes)).collect()

@@ -21,6 +21,7 @@ use crate::cli;
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::uri::{Carrier, Scheme, Uri};
 use link::Link;
+use relay::Seen;
 use report::{Report, Step};
 use session::Session;
 
@@ -93,7 +94,7 @@ fn probe(uri: &Uri, login: Option<&Login>, args: &cli::Probe, report: &mut Repor
             Step::skipped("allocate", "there are no credentials")
                 .advise("give --username and --password, or --secret, to have it tried"),
         ),
-        Scheme::Turn => relay::look(&mut session, (uri, server, mapped), report)?,
+        Scheme::Turn => relay::look(&mut session, uri, Seen { server, mapped }, report)?,
     }
     Some(())
 }

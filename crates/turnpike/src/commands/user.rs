@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use serde::Serialize;
 use settings::Settings;
-use user_db::{Page, UserEditor, UserSummary};
+use user_db::{Page, Position, UserEditor, UserSummary};
 
 use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
@@ -126,7 +126,9 @@ fn list(database: &mut Database, output: cli::Output) -> Result<()> {
 fn all(database: &mut Database) -> Result<Vec<UserSummary>> {
     let mut users: Vec<UserSummary> = Vec::new();
     loop {
-        let after = users.last().map(|user| (user.realm.clone(), user.name.clone()));
+        let position =
+            |user: &UserSummary| Position { realm: user.realm.clone(), name: user.name.clone() };
+        let after = users.last().map(position);
         let page = Page { realm: Some(database.realm.clone()), after, limit: PAGE };
         let found = database.store.list(&page)?;
         if found.is_empty() {

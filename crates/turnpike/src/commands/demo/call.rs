@@ -130,7 +130,7 @@ async fn show_progress(call: &Call, start: Instant, time: Duration) {
     let terminal = io::stderr().is_terminal();
     loop {
         sleep(if terminal { PROGRESS_TERMINAL } else { PROGRESS_ELSEWHERE }).await;
-        let (sent, arrived) = call.tallies.borrow().sums();
+        let (sent, arrived) = (call.tallies.borrow().sent(), call.tallies.borrow().arrived());
         let passed = Clock::now().instant.saturating_since(start).min(time).as_secs();
         let line =
             format!("{passed:>3} of {} s: {sent} packets sent, {arrived} relayed", time.as_secs());

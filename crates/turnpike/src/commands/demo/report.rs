@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::commands::demo::call::Outcome;
-use crate::commands::demo::tally::Tally;
+use crate::commands::demo::tally::FlowTally;
 use crate::failure::Result;
 use crate::output::{self, Align, Table, grouped};
 
@@ -38,19 +38,15 @@ pub(crate) fn print(outcome: &Outcome) -> Result<()> {
 }
 
 fn report(outcome: &Outcome) -> Report {
-    let flow = |(kind, direction, tally): (_, _, &Tally)| {
-        let kind: crate::commands::demo::flow::FlowKind = kind;
-        let direction: crate::commands::demo::packet::Direction = direction;
-        Flow {
-            flow: kind.name(),
-            direction: outcome.directions[direction.index()],
-            sent: tally.sent,
-            relayed: tally.arrived,
-            lost: tally.lost(),
-            repeated: tally.repeated,
-            latency_micros_p50: tally.latency_micros(0.5),
-            latency_micros_p99: tally.latency_micros(0.99),
-        }
+    let flow = |FlowTally { flow, direction, tally }: FlowTally<'_>| Flow {
+        flow: flow.name(),
+        direction: outcome.directions[direction.index()],
+        sent: tally.sent,
+        relayed: tally.arrived,
+        lost: tally.lost(),
+        repeated: tally.repeated,
+        latency_micros_p50: tally.latency_micros(0.5),
+        latency_micros_p99: tally.latency_micros(0.99),
     };
     Report {
         server: outcome.server.to_string(),

@@ -9,6 +9,14 @@ use crate::commands::demo::packet::{Direction, Stamp};
 /// Latencies are kept up to a minute, with three digits.
 const LATENCY_MICROS_MAX: u64 = 60_000_000;
 
+/// The tally of one flow in one direction.
+#[derive(Debug)]
+pub(crate) struct FlowTally<'a> {
+    pub(crate) flow: FlowKind,
+    pub(crate) direction: Direction,
+    pub(crate) tally: &'a Tally,
+}
+
 /// One flow in one direction.
 #[derive(Debug)]
 pub(crate) struct Tally {
@@ -80,10 +88,14 @@ impl Tallies {
     }
 
     /// Each flow in each direction.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowKind, Direction, &Tally)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = FlowTally<'_>> {
         let pairs =
             FlowKind::ALL.into_iter().flat_map(|f| Direction::ALL.into_iter().map(move |d| (f, d)));
-        pairs.map(|(flow, direction)| (flow, direction, self.of(flow, direction)))
+        pairs.map(|(flow, direction)| FlowTally {
+            flow,
+            direction,
+            tally: self.of(flow, direction),
+        })
     }
 
     /// A packet was sent.
@@ -106,16 +118,19 @@ impl Tallies {
         }
     }
 
-    /// Packets sent, arrived, and lost, over all flows; latencies are per flow.
-    pub(crate) fn sums(&self) -> (u64, u64) {
-        self.iter().fold((0, 0), |(sent, arrived), (_, _, tally)| {
-            (sent + tally.sent, arrived + tally.arrived)
-        })
+    /// Packets sent over all flows.
+    pub(crate) fn sent(&self) -> u64 {
+        self.iter().map(|flow| flow.tally.sent).sum()
+    }
+
+    /// Packets that arrived over all flows.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.iter().map(|flow| flow.tally.arrived).sum()
     }
 
     /// Returns whether every flow lost at most this share of its packets, and none sent nothing.
     pub(crate) fn good(&self, loss_max: f64) -> bool {
-        self.iter().all(|(_, _, tally)| tally.sent > 0 && tally.loss() <= loss_max)
+        self.iter().all(|flow| flow.tally.sent > 0 && flow.tally.loss() <= loss_max)
     }
 }
 
@@ -155,7 +170,7 @@ mod tests {
         let median = tally.latency_micros(0.5);
         assert!((95..=105).contains(&median), "{median}");
         assert!((195..=200).contains(&tally.latency_micros(0.99)));
-        assert_eq!(tallies.sums(), (200, 180));
+        assert_eq!((tallies.sent(), tallies.arrived()), (200, 180));
     }
 
     #[test]

@@ -19,14 +19,24 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// Port of STUN over UDP when the URI has another transport.
 const STUN_PORT: u16 = 3478;
 
+/// A server, and this host as it sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) server: SocketAddr,
+    /// XOR-MAPPED-ADDRESS.
+    pub(crate) mapped: SocketAddr,
+}
+
 pub(crate) fn look(
     session: &mut Session,
-    (uri, server, mapped): (&Uri, SocketAddr, SocketAddr),
+    uri: &Uri,
+    seen: Seen,
     report: &mut Report,
 ) -> Option<()> {
     let relayed = allocate(session, report)?;
     let stun_port = if uri.secure { STUN_PORT } else { uri.port };
-    let done = echo(session, (SocketAddr::new(server.ip(), stun_port), mapped, relayed), report);
+    let stun = SocketAddr::new(seen.server.ip(), stun_port);
+    let done = echo(session, Seen { server: stun, ..seen }, relayed, report);
     session.release();
     done
 }
@@ -61,12 +71,8 @@ fn allocate(session: &mut Session, report: &mut Report) -> Option<SocketAddr> {
 }
 
 /// A word through the relay to a socket of ours, and back.
-fn echo(
-    session: &mut Session,
-    (stun, mapped, relayed): (SocketAddr, SocketAddr, SocketAddr),
-    report: &mut Report,
-) -> Option<()> {
-    let (peer, address) = match peer(stun, mapped, relayed) {
+fn echo(session: &mut Session, seen: Seen, relayed: SocketAddr, report: &mut Report) -> Option<()> {
+    let (peer, address) = match peer(seen, relayed) {
         Ok(peer) => peer,
         Err(why) => {
             report.add(Step::skipped("permission", why));
@@ -101,18 +107,15 @@ fn echo(
 }
 
 /// A socket of ours and the address that the server will know it by.
-fn peer(
-    stun: SocketAddr,
-    mapped: SocketAddr,
-    relayed: SocketAddr,
-) -> Result<(UdpSocket, SocketAddr), String> {
+fn peer(seen: Seen, relayed: SocketAddr) -> Result<(UdpSocket, SocketAddr), String> {
+    let Seen { server: stun, mapped } = seen;
     if stun.is_ipv4() != relayed.is_ipv4() {
         return Err("the relayed address is of another family than the server's".to_owned());
     }
     let socket = udp_socket(relayed).map_err(|error| error.to_string())?;
     // Where STUN over UDP is not to be had, the address we come from over TCP is the likeliest.
-    let seen = binding(&socket, stun, None).ok().flatten();
-    Ok((socket, seen.map_or(mapped, |answer| answer.mapped)))
+    let answer = binding(&socket, stun, None).ok().flatten();
+    Ok((socket, answer.map_or(mapped, |answer| answer.mapped)))
 }
 
 /// The peer sends first, which opens the NAT that it may be behind; then it echoes.
