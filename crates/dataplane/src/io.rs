@@ -8,7 +8,7 @@ mod kernel;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::time::Duration;
 
 use linux_net::{
@@ -17,7 +17,7 @@ use linux_net::{
 };
 use turn_types::{AllocationId, Instant, Now};
 use xdp_relay::{
-    AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, KernelPathError, Ring,
+    AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, KernelPathError, RingDatagram,
 };
 
 pub use kernel::Kernel;
@@ -93,7 +93,7 @@ pub enum Source<'a, N: Net> {
     /// A listening TCP socket.
     Acceptor(&'a N::Acceptor),
     /// The ring of the kernel path.
-    Ring(&'a Ring),
+    Ring(&'a <N::Routes as RouteTable>::Ring),
 }
 
 /// UDP sockets by the numbers that datagrams are sent by.
@@ -177,10 +177,22 @@ pub trait AcceptIo: fmt::Debug {
     fn connect(&self, to: SocketAddr, options: &TcpOptions) -> io::Result<Self::Stream>;
 }
 
+/// Ring by which the kernel path delivers datagrams of peers.
+pub trait RingIo: fmt::Debug {
+    /// Bytes of one datagram.
+    type Entry<'a>: Deref<Target = [u8]>
+    where
+        Self: 'a;
+
+    /// The next datagram; `None`: there is none now.
+    fn next(&mut self) -> Option<RingDatagram<Self::Entry<'_>>>;
+}
+
 /// A worker's routes in the kernel; [`xdp_relay::Routes`] documents each method.
 #[expect(missing_docs, reason = "documented at xdp_relay::Routes")]
 pub trait RouteTable: fmt::Debug {
-    fn ring(&mut self) -> Option<&mut Ring>;
+    type Ring: RingIo;
+    fn ring(&mut self) -> Option<&mut Self::Ring>;
     fn set(&mut self, now: Instant, id: FlowId, flow: &Flow) -> Result<(), KernelPathError>;
     fn remove(&mut self, id: FlowId) -> FlowCounters;
     fn deliver_to_ring(

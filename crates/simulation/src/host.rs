@@ -10,6 +10,7 @@ use linux_net::{IcmpReport, SendError, SocketError};
 use netsim::{Body, Chance, Icmp, Packet, Rng};
 use turn_types::{Instant, IpFamily, Now, UnixSeconds};
 
+use crate::routes::RingState;
 use crate::tcp::TcpNet;
 use crate::udp::UdpState;
 
@@ -44,6 +45,8 @@ pub(crate) struct State {
     pub(crate) rng: Rng,
     pub(crate) faults: Faults,
     sockets: Vec<Weak<RefCell<UdpState>>>,
+    /// Rings of the kernel path, one for each worker.
+    rings: Vec<Weak<RefCell<RingState>>>,
     /// Number of listening TCP sockets.
     pub(crate) acceptors: usize,
     sent: Vec<Packet>,
@@ -56,8 +59,8 @@ impl SimHost {
     pub fn new(rng: Rng, tcp: TcpNet) -> Self {
         let faults = Faults::default();
         let now = Now { instant: Instant::ZERO, unix: UnixSeconds(0) };
-        let (cpu, sockets, acceptors, sent) = (Duration::ZERO, Vec::new(), 0, Vec::new());
-        let state = State { now, cpu, rng, faults, sockets, acceptors, sent, tcp };
+        let (cpu, sockets, rings, sent) = (Duration::ZERO, Vec::new(), Vec::new(), Vec::new());
+        let state = State { now, cpu, rng, faults, sockets, rings, acceptors: 0, sent, tcp };
         Self(Rc::new(RefCell::new(state)))
     }
 
@@ -135,17 +138,27 @@ impl SimHost {
         !rng.happens(faults.watch)
     }
 
+    /// Adds the ring of a worker.
+    pub(crate) fn add_ring(&self, ring: &Rc<RefCell<RingState>>) {
+        self.state().rings.push(Rc::downgrade(ring));
+    }
+
     /// Takes the packets that were sent.
     pub(crate) fn take_sent(&self) -> Vec<Packet> {
         std::mem::take(&mut self.state().sent)
     }
 
-    /// Delivers a packet to the socket of its destination; of several, the kernel chooses by the addresses.
+    /// Delivers a packet to a ring, or to the socket of its destination; of several, the kernel chooses by the addresses.
     pub(crate) fn deliver(&self, packet: Packet) {
         let mut state = self.state();
         let sockets: Vec<_> = state.sockets.iter().filter_map(Weak::upgrade).collect();
         match packet.body {
             Body::Udp(bytes) => {
+                let mut rings = state.rings.iter().filter_map(Weak::upgrade);
+                let (from, to) = (packet.src, packet.dst);
+                if rings.any(|ring| ring.borrow_mut().deliver(from, to, &bytes)) {
+                    return;
+                }
                 let fits = |socket: &&Rc<RefCell<UdpState>>| socket.borrow().local == packet.dst;
                 let fitting: Vec<_> = sockets.iter().filter(fits).collect();
                 let hash = usize::from(packet.src.port());

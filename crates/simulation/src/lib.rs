@@ -2,7 +2,7 @@
 //!
 //! [`ServerHost`] runs the workers of `dataplane` over [`SimNet`], an implementation of its seam to the kernel:
 //! virtual time, UDP sockets over the links and NATs of `netsim`, TCP connections with delays and bounded buffers,
-//! a table of kernel routes. [`ClientHost`] is `turn-client` over UDP, TCP, TLS or DTLS; [`PeerHost`] echoes.
+//! a table of kernel routes with a ring. [`ClientHost`] is `turn-client` over UDP, TCP, TLS or DTLS; [`PeerHost`] echoes.
 //! [`TcpClientHost`] and [`TcpPeerHost`] do the same with TCP relaying, [`ProbeHost`] tests NAT behaviour discovery. All of them are hosts of one
 //! [`netsim::World`], and everything that happens follows from its seed.
 //!
@@ -35,7 +35,7 @@ pub use host::{Faults, SimHost};
 pub use net::SimNet;
 pub use peer::PeerHost;
 pub use probe::ProbeHost;
-pub use routes::SimRoutes;
+pub use routes::{SimRing, SimRoutes};
 pub use server::{DirectoryFaults, ServerHost, ServerPlan, Users};
 pub use stray::StrayHost;
 pub use tcp::{TcpEnd, TcpNet};

@@ -140,7 +140,7 @@ impl Net for SimNet {
             Source::Udp(socket) => Watched::Udp(Rc::downgrade(&socket.state)),
             Source::Stream(end) => Watched::Stream(end.watched()),
             Source::Acceptor(acceptor) => Watched::Acceptor(Rc::downgrade(&acceptor.backlog)),
-            Source::Ring(_) => return Err(io::ErrorKind::Unsupported.into()),
+            Source::Ring(ring) => Watched::Ring(Rc::downgrade(&ring.0)),
         };
         self.watched.borrow_mut().set(token, socket, interest);
         Ok(())

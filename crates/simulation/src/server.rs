@@ -182,6 +182,8 @@ impl ServerHost {
             let tcp =
                 |at: &SocketAddr| SimAcceptor::listen(&host, *at, true).expect("a free address");
             let counters = Arc::new(WorkerCounters::new());
+            let routes = SimRoutes::new(rng.fork(), plan.faults.route_refused);
+            host.add_ring(&routes.ring_state());
             let spec = WorkerSpec {
                 id: WorkerId(id),
                 listeners: plan.listeners.iter().map(|at| Listener::over(udp(at))).collect(),
@@ -195,7 +197,7 @@ impl ServerHost {
                 counters: Arc::clone(&counters),
                 endpoint,
                 workers: channels.clone(),
-                routes: Some(SimRoutes::new(rng.fork(), plan.faults.route_refused)),
+                routes: Some(routes),
                 net: NetOptions::default(),
             };
             let worker = Worker::new(spec).expect("nothing of it can fail");
@@ -507,7 +509,8 @@ impl ServerHost {
 /// Packets and ICMP errors that the workers received.
 fn received(value: impl Fn(Series) -> u64) -> u64 {
     let packets = [Leg::FromClients, Leg::FromPeers].map(Series::Packets);
-    packets.into_iter().chain([Series::IcmpErrors]).map(value).sum()
+    let others = [Series::Offloaded(Leg::FromPeers), Series::IcmpErrors];
+    packets.into_iter().chain(others).map(value).sum()
 }
 
 fn fates(value: impl Fn(Series) -> u64) -> u64 {

@@ -7,6 +7,7 @@ use std::rc::Weak;
 use linux_net::{Event, Interest};
 use turn_types::Instant;
 
+use crate::routes::RingState;
 use crate::tcp::{Backlog, End};
 use crate::udp::UdpState;
 
@@ -16,6 +17,7 @@ pub(crate) enum Watched {
     Udp(Weak<RefCell<UdpState>>),
     Stream(Weak<End>),
     Acceptor(Weak<RefCell<Backlog>>),
+    Ring(Weak<RefCell<RingState>>),
 }
 
 #[derive(Debug)]
@@ -69,6 +71,7 @@ impl Watched {
             Self::Udp(socket) => socket.strong_count() > 0,
             Self::Stream(end) => end.strong_count() > 0,
             Self::Acceptor(backlog) => backlog.strong_count() > 0,
+            Self::Ring(ring) => ring.strong_count() > 0,
         }
     }
 }
@@ -86,6 +89,9 @@ impl Entry {
                 let backlog = backlog.upgrade()?;
                 let readable = backlog.borrow().front().is_some_and(|(at, _)| *at <= now);
                 Event { readable, ..quiet }
+            }
+            Watched::Ring(ring) => {
+                Event { readable: ring.upgrade()?.borrow().is_readable(), ..quiet }
             }
             Watched::Stream(end) => {
                 let end = end.upgrade()?;

@@ -20,5 +20,6 @@ pub use offload::{Attachment, Offload, OffloadConfig, start};
 pub use options::{Options, Proof};
 pub use path::{EgressContext, FrameContext, KernelPath, Link, RunResult, Verdict};
 pub use routes::{
-    AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, Ring, RingDatagram, Routes,
+    AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, Ring, RingDatagram, RingEntry,
+    Routes,
 };

@@ -23,7 +23,7 @@ use crate::limits::LEASE;
 
 use self::flow::{Directions, Limit, RouteSlots};
 pub use self::flow::{Flow, FlowCookie};
-pub use self::ring::{Ring, RingDatagram};
+pub use self::ring::{Ring, RingDatagram, RingEntry};
 
 /// A bound channel of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -12,10 +12,11 @@ use linux_net::{
 };
 use turn_types::{AllocationId, Instant, Now};
 use xdp_relay::{
-    AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, KernelPathError, Ring, Routes,
+    AllocationCounters, Flow, FlowCookie, FlowCounters, FlowId, KernelPathError, Ring,
+    RingDatagram, RingEntry, Routes,
 };
 
-use super::{AcceptIo, Net, RouteTable, Source, StreamIo, UdpIo, UdpTable};
+use super::{AcceptIo, Net, RingIo, RouteTable, Source, StreamIo, UdpIo, UdpTable};
 use crate::limits::SOCKETS_PER_TURN;
 
 /// No other token has this value.
@@ -192,7 +193,17 @@ impl AcceptIo for TcpListener {
     }
 }
 
+impl RingIo for Ring {
+    type Entry<'a> = RingEntry<'a>;
+
+    fn next(&mut self) -> Option<RingDatagram<RingEntry<'_>>> {
+        self.next()
+    }
+}
+
 impl RouteTable for Routes {
+    type Ring = Ring;
+
     fn ring(&mut self) -> Option<&mut Ring> {
         self.ring()
     }

@@ -6,7 +6,7 @@ use turn_types::PeerAddr;
 
 use super::{Offload, RingFlow};
 use crate::context::{Connections, Context, Output};
-use crate::io::{Net, RouteTable as _};
+use crate::io::{Net, RingIo as _, RouteTable as _};
 use crate::limits::{RING_BYTES_PER_ROUND, RING_DATAGRAMS_PER_ROUND};
 
 impl<N: Net> Offload<N> {

@@ -1,4 +1,4 @@
-//! Reasons that no world produces: with the test that does, or without one yet.
+//! Reasons that no world produces, with the test that does.
 
 use control::{AssociationEnd, Series, StreamEnd};
 use turn_proto::DropReason;
@@ -105,10 +105,4 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         Series::AssociationsEnded(AssociationEnd::Broken),
         "e2e/tests/dtls.rs::a_second_handshake_within_an_association_is_refused",
     ),
-];
-
-/// Reasons without a test. The list only gets shorter.
-pub(crate) const NOT_YET: &[Series] = &[
-    // A ring datagram with a wrong checksum.
-    Series::Drop(DropReason::Checksum),
 ];

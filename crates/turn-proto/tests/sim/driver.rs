@@ -1,5 +1,8 @@
 //! A server with sockets, a user database and a registry around it, all made of values. Whatever the server
 //! decides is carried out, counted, and judged by the [`Ledger`].
+//!
+//! The worlds of `simulation` do not replace it: the ledger judges each answer, drop and relayed byte by what was
+//! granted, and needs the verdicts, which a worker does not show; the model and the fuzz target drive it as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::ring_buf::RingBufItem;
@@ -47,7 +48,7 @@ impl Ring {
 
     /// The next datagram; `None` if there is none now. epoll reports the next one.
     #[expect(clippy::should_implement_trait, reason = "what is taken is borrowed from the ring")]
-    pub fn next(&mut self) -> Option<RingDatagram<'_>> {
+    pub fn next(&mut self) -> Option<RingDatagram<RingEntry<'_>>> {
         self.0.next().map(RingDatagram)
     }
 }
@@ -58,16 +59,34 @@ impl AsFd for Ring {
     }
 }
 
-/// A peer's datagram. Dropping it frees its room in the ring.
-pub struct RingDatagram<'a>(RingBufItem<'a>);
+/// Bytes of one datagram in the ring. Dropping them frees their room.
+pub type RingEntry<'a> = RingBufItem<'a>;
 
-impl fmt::Debug for RingDatagram<'_> {
+/// A peer's datagram, as the programs write it.
+pub struct RingDatagram<B>(B);
+
+impl<B: Deref<Target = [u8]>> fmt::Debug for RingDatagram<B> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Handed").field("ticket", &self.flow_cookie()).finish_non_exhaustive()
     }
 }
 
-impl RingDatagram<'_> {
+impl RingDatagram<Vec<u8>> {
+    /// A datagram without headers of its own, for a simulated kernel. Checksum 0: there is none.
+    #[must_use]
+    pub fn simulated(flow_cookie: FlowCookie, payload: &[u8], checksum: u16) -> Self {
+        let mut bytes = vec![0; ring_datagram::SIZE];
+        let len = payload.len() as u16;
+        bytes[ring_datagram::FLOW_COOKIE..][..8].copy_from_slice(&flow_cookie.0.to_ne_bytes());
+        bytes[ring_datagram::LEN..][..2].copy_from_slice(&len.to_ne_bytes());
+        bytes[ring_datagram::CHECK..][..2].copy_from_slice(&checksum.to_be_bytes());
+        bytes[ring_datagram::TTL] = IpMeta::DEFAULT.ttl;
+        bytes.extend_from_slice(payload);
+        Self(bytes)
+    }
+}
+
+impl<B: Deref<Target = [u8]>> RingDatagram<B> {
     /// The flow that it belongs to.
     #[must_use]
     pub fn flow_cookie(&self) -> FlowCookie {
