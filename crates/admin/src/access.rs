@@ -1,5 +1,5 @@
-//! Access to the control socket: for the user that the server runs as, and root. The file mode sets
-//! it, and the kernel enforces it.
+//! Unix sockets: the control socket, for the user that the server runs as, and root; sockets for monitoring, for all
+//! that may enter their directory. The file mode sets it, and the kernel enforces it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -12,28 +12,28 @@ use tokio::net::UnixListener;
 /// The kernel's `sun_path` has room for 108 bytes with the final zero.
 const PATH_BYTES_MAX: usize = 107;
 
-/// The bound control socket. Its file goes away with it.
+/// A bound Unix socket. Its file goes away with it.
 #[derive(Debug)]
-pub struct ControlSocket {
+pub struct UnixSocket {
     pub(crate) listener: UnixListener,
     path: PathBuf,
 }
 
-/// Why the control socket cannot be bound.
+/// Why a Unix socket cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
     /// A server answers on the socket.
     #[error(
-        "another server already answers on the control socket {}; stop it, or give this one \
+        "another server already answers on the socket {}; stop it, or give this one \
          its own --data directory", .0.display()
     )]
     InUse(PathBuf),
     /// There is a file of another kind.
-    #[error("{} is in the way of the control socket and is not a socket; move it", .0.display())]
+    #[error("{} is in the way of the server's socket and is not a socket; move it", .0.display())]
     NotASocket(PathBuf),
     /// Clients could not connect to so long a path.
     #[error(
-        "the path of the control socket is longer than {PATH_BYTES_MAX} bytes: {}; name a shorter \
+        "the path of the socket is longer than {PATH_BYTES_MAX} bytes: {}; name a shorter \
          one with --socket, or a shorter data directory", .0.display()
     )]
     TooLong(PathBuf),
@@ -49,8 +49,14 @@ pub enum AccessError {
     },
 }
 
-impl ControlSocket {
-    /// Binds the socket: mode 0600, in a directory that is made with mode 0700 if it is not there.
+/// Mode of the control socket.
+const OWN: u32 = 0o600;
+
+/// Mode of a socket for monitoring.
+const SHARED: u32 = 0o666;
+
+impl UnixSocket {
+    /// Binds the control socket: mode 0600, in a directory that is made with mode 0700 if it is not there.
     /// A socket left behind by a server that is gone is replaced; one that answers is not.
     ///
     /// Must be called within a tokio runtime.
@@ -58,7 +64,22 @@ impl ControlSocket {
     /// # Errors
     /// [`AccessError`], when somebody answers there, another file is in the way, or the kernel
     /// refuses.
-    pub fn bind(path: &Path) -> Result<Self, AccessError> {
+    pub fn control(path: &Path) -> Result<Self, AccessError> {
+        Self::bind(path, OWN)
+    }
+
+    /// Binds a socket for monitoring, with mode 0666; otherwise as [`Self::control`].
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`AccessError`], when somebody answers there, another file is in the way, or the kernel
+    /// refuses.
+    pub fn monitoring(path: &Path) -> Result<Self, AccessError> {
+        Self::bind(path, SHARED)
+    }
+
+    fn bind(path: &Path, mode: u32) -> Result<Self, AccessError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
             move |source| AccessError::Io { what, path, source }
@@ -84,11 +105,10 @@ impl ControlSocket {
         let staging = directory.join(format!(".{:x}", std::process::id()));
         // Left over from a process of the same id that died between the two steps, if at all.
         let _ = fs::remove_file(&staging);
-        let listener =
-            UnixListener::bind(&staging).map_err(failed("bind the control socket", path))?;
-        fs::set_permissions(&staging, Permissions::from_mode(0o600))
+        let listener = UnixListener::bind(&staging).map_err(failed("bind the socket", path))?;
+        fs::set_permissions(&staging, Permissions::from_mode(mode))
             .and_then(|()| fs::rename(&staging, path))
-            .map_err(failed("put in place the control socket", path))?;
+            .map_err(failed("put in place the socket", path))?;
         Ok(Self { listener, path: path.to_owned() })
     }
 
@@ -99,7 +119,7 @@ impl ControlSocket {
     }
 }
 
-impl Drop for ControlSocket {
+impl Drop for UnixSocket {
     fn drop(&mut self) {
         // Nobody to tell, and a socket left behind is replaced at the next start.
         let _ = fs::remove_file(&self.path);
@@ -120,11 +140,9 @@ fn make_way(path: &Path) -> Result<(), AccessError> {
     };
     match UnixStream::connect(path).map_err(|error| (error.kind(), error)) {
         Err((io::ErrorKind::ConnectionRefused, _)) => {
-            fs::remove_file(path).map_err(failed("remove the stale control socket"))
+            fs::remove_file(path).map_err(failed("remove the stale socket"))
         }
-        Err((io::ErrorKind::PermissionDenied, error)) => {
-            Err(failed("use the control socket")(error))
-        }
+        Err((io::ErrorKind::PermissionDenied, error)) => Err(failed("use the socket")(error)),
         // Connected, or its queue is full: somebody is there.
         Ok(_) | Err(_) => Err(AccessError::InUse(path.to_owned())),
     }
@@ -157,12 +175,20 @@ mod tests {
     async fn only_the_owner_may_open_it_and_it_goes_away() {
         let directory = Directory::new("modes");
         let path = directory.0.join("data").join("control.sock");
-        let socket = ControlSocket::bind(&path).unwrap();
+        let socket = UnixSocket::control(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_socket_for_monitoring_is_for_all() {
+        let directory = Directory::new("monitoring");
+        let path = directory.0.join("http.sock");
+        let _socket = UnixSocket::monitoring(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
     }
 
     #[tokio::test]
@@ -173,8 +199,8 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "the standard library leaves the file behind");
 
-        let socket = ControlSocket::bind(&path).unwrap();
-        let second = ControlSocket::bind(&path).unwrap_err();
+        let socket = UnixSocket::control(&path).unwrap();
+        let second = UnixSocket::control(&path).unwrap_err();
         assert!(matches!(second, AccessError::InUse(_)), "{second}");
         assert!(UnixStream::connect(&path).is_ok(), "the first one still answers");
         drop(socket);
@@ -185,9 +211,9 @@ mod tests {
         let directory = Directory::new("long");
         let room = PATH_BYTES_MAX - directory.0.as_os_str().len() - 1;
         let longest = directory.0.join("x".repeat(room));
-        let socket = ControlSocket::bind(&longest).unwrap();
+        let socket = UnixSocket::control(&longest).unwrap();
         assert!(UnixStream::connect(socket.path()).is_ok());
-        let error = ControlSocket::bind(&directory.0.join("x".repeat(room + 1))).unwrap_err();
+        let error = UnixSocket::control(&directory.0.join("x".repeat(room + 1))).unwrap_err();
         assert!(matches!(error, AccessError::TooLong(_)), "{error}");
     }
 
@@ -197,7 +223,7 @@ mod tests {
         fs::create_dir_all(&directory.0).unwrap();
         let path = directory.0.join("control.sock");
         fs::write(&path, "precious").unwrap();
-        let error = ControlSocket::bind(&path).unwrap_err();
+        let error = UnixSocket::control(&path).unwrap_err();
         assert!(matches!(error, AccessError::NotASocket(_)), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }

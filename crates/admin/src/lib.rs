@@ -1,22 +1,30 @@
 //! The control socket: HTTP/1.1 and JSON over a Unix socket that only the server's own user can
-//! open, and the client that the command line uses.
+//! open, and the client that the command line uses. Beside it, HTTP for monitoring: metrics and health.
 //!
-//! The table of routes stands in [`routes`]; the JSON in [`types`]. Nothing here decides anything:
+//! The tables of routes stand in [`routes`] and [`monitoring`]; the JSON in [`types`]. Nothing here decides anything:
 //! a route asks `control` and writes down the answer.
 #![forbid(unsafe_code)]
 
 mod access;
 mod client;
+mod health;
+mod metrics;
+mod monitored;
+pub mod monitoring;
 mod problem;
+mod reasons_page;
 pub mod routes;
 mod server;
 pub mod types;
 
-pub use access::{AccessError, ControlSocket};
+pub use access::{AccessError, UnixSocket};
 pub use client::{Client, ClientError};
-pub use server::serve;
+pub use health::{Answers, ListenerTest};
+pub use metrics::reference_markdown as metrics_markdown;
+pub use reasons_page::markdown as reasons_markdown;
+pub use server::{HttpListener, serve};
 
-/// Limits of the control socket.
+/// Limits of the control socket and of HTTP for monitoring.
 pub mod limits {
     use std::time::Duration;
 
@@ -48,6 +56,22 @@ pub mod limits {
 
     /// Time the client waits for an answer: longer than [`ROUTE_DEADLINE`], for the same reason.
     pub const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
+
+    /// Largest head of a request: a path and the headers of a browser.
+    pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+    /// Time that a connection for monitoring may stay: one that reads nothing of its answer gives its place back.
+    /// A collector that asks every 15 s connects anew once a minute.
+    pub const MONITORING_CONNECTION: Duration = Duration::from_secs(60);
+
+    /// Age up to which an examination of the server's health answers another request as well.
+    pub const EXAMINATION_VALID: Duration = Duration::from_secs(1);
+
+    /// Time for a worker to have a turn of its loop, which takes milliseconds even under full load.
+    pub const TURN_DEADLINE: Duration = Duration::from_secs(2);
+
+    /// Interval of looks whether it had one.
+    pub const TURN_LOOK: Duration = Duration::from_millis(5);
 
     const _: () = assert!(SESSIONS_DEFAULT <= SESSIONS_MAX);
     const _: () = assert!(ROUTE_DEADLINE.as_secs() < ANSWER_DEADLINE.as_secs());

@@ -1,6 +1,8 @@
-//! Serves the routes on the control socket, within bounds.
+//! Serves routes on the control socket and for monitoring, within bounds.
 
 use std::convert::Infallible;
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,46 +13,81 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
-use crate::access::ControlSocket;
-use crate::limits::{CONNECTIONS_MAX, HEAD_DEADLINE, ROUTE_DEADLINE};
+use crate::access::UnixSocket;
+use crate::limits::{
+    CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE,
+};
 use crate::problem::Problem;
 
 /// Pause before accepting again when the process is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `routes` on the control socket until the future is dropped. Connections in progress end
+/// A bound listener for HTTP.
+#[derive(Debug)]
+pub enum HttpListener {
+    /// The control socket.
+    Control(UnixSocket),
+    /// A Unix socket for monitoring.
+    Unix(UnixSocket),
+    /// A TCP port for monitoring.
+    Tcp(TcpListener),
+}
+
+/// Serves `routes` on a listener until the future is dropped. Connections in progress end
 /// with the runtime.
-pub async fn serve(socket: ControlSocket, routes: Router) -> Infallible {
+pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // The semaphore is never closed, so there is always a permit to wait for.
         let Ok(permit) = Arc::clone(&free).acquire_owned().await else { continue };
-        match socket.listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(serve_connection(stream, routes.clone(), permit));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection on the control socket");
-                sleep(ACCEPT_PAUSE).await;
-            }
+        let routes = routes.clone();
+        let accepted = match &listener {
+            HttpListener::Control(socket) => socket.listener.accept().await.map(|(stream, _)| {
+                tokio::spawn(serve_connection(stream, routes, None, permit));
+            }),
+            HttpListener::Unix(socket) => socket.listener.accept().await.map(|(stream, _)| {
+                tokio::spawn(serve_connection(stream, routes, Some(MONITORING_CONNECTION), permit));
+            }),
+            HttpListener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
+                tokio::spawn(serve_connection(stream, routes, Some(MONITORING_CONNECTION), permit));
+            }),
+        };
+        if let Err(error) = accepted {
+            tracing::warn!(%error, "cannot accept a connection for HTTP");
+            sleep(ACCEPT_PAUSE).await;
         }
     }
 }
 
-async fn serve_connection(stream: UnixStream, routes: Router, _permit: OwnedSemaphorePermit) {
+/// Serves a connection. When it may stay no longer it takes no more requests, and ends even if nobody reads the answer.
+async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    routes: Router,
+    stay: Option<Duration>,
+    _permit: OwnedSemaphorePermit,
+) {
     let service = service_fn(move |request| answer(routes.clone(), request));
-    let outcome = http1::Builder::new()
+    let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
+        () = async { if let Some(stay) = stay { sleep(stay).await } else { pending().await } } => {
+            connection.as_mut().graceful_shutdown();
+            timeout(ROUTE_DEADLINE, connection).await.unwrap_or(Ok(()))
+        }
+    };
     if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection on the control socket ended badly");
+        tracing::debug!(%error, "a connection for HTTP ended badly");
     }
 }
 

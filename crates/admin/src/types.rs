@@ -329,6 +329,33 @@ pub struct Ended {
     pub id: String,
 }
 
+/// `GET /healthz` and `GET /readyz`: whether the server serves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// True if every worker and every listener answered in time.
+    pub healthy: bool,
+    /// True while new allocations are refused because the server is about to stop.
+    pub draining: bool,
+    /// Numbers of the workers that did nothing in time.
+    pub hanging_workers: Vec<u64>,
+    /// The listeners that were asked, as by a client.
+    pub listeners: Vec<ListenerHealth>,
+}
+
+/// The answer of a listener to a Binding request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerHealth {
+    /// Its address.
+    pub address: String,
+    /// `udp` or `tcp`.
+    pub transport: String,
+    /// Time that the answer took.
+    pub microseconds: u64,
+    /// Why there is none; absent when it answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// Every answer that is not 2xx.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {

@@ -12,11 +12,12 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use admin::types::{Bucket, DrainRequest, Volume};
-use admin::{Client, ClientError, ControlSocket, routes, serve};
+use admin::{Client, ClientError, HttpListener, UnixSocket, routes, serve};
 use control::{
-    CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg, OffloadInfo,
-    OffloadInterface, OffloadWatch, OperatorRequest, RelayInfo, ReloadReport, Request, Series,
-    ServerInfo, Session, SessionOffload, Wake, WhyNot, WorkerCounters, Workers, mailbox,
+    CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg,
+    MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest, RelayInfo,
+    ReloadReport, Request, Series, ServerInfo, Session, SessionOffload, Wake, WhyNot,
+    WorkerCounters, Workers, mailbox,
 };
 use turn_proto::{AllocationRecord, DropReason, Refusal, Traffic};
 use turn_types::{AllocationId, Instant, WorkerId};
@@ -64,8 +65,8 @@ impl Server {
             }
         });
         let path = fresh_directory().join("control.sock");
-        let socket = ControlSocket::bind(&path).unwrap();
-        tokio::spawn(serve(socket, routes::router(handle, || NOW, offload)));
+        let socket = UnixSocket::control(&path).unwrap();
+        tokio::spawn(serve(HttpListener::Control(socket), routes::router(handle, || NOW, offload)));
         Self { path, counters }
     }
 
@@ -152,6 +153,7 @@ fn info() -> ServerInfo {
         tls_listeners: vec!["0.0.0.0:5349".parse().unwrap()],
         dtls: true,
         confinement: ConfinementInfo::default(),
+        monitoring: MonitoringInfo::default(),
         certificates: vec![CertificateInfo {
             file: "/etc/chain.pem".into(),
             expires: SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000),
@@ -191,7 +193,7 @@ async fn status_tells_what_happened_and_leaves_out_what_did_not() {
     server.counters.add(Series::Bytes(Leg::FromClients), 3400);
     server.counters.add(Series::Drop(DropReason::NoPermission), 4);
     server.counters.add(Series::Refusal(Refusal::WrongPassword), 2);
-    server.counters.add(Series::AllocationsLive, 7);
+    server.counters.add(Series::AllocationsLive(turn_types::Transport::Udp), 7);
 
     let status = server.client().await.status().await.unwrap();
 

@@ -34,6 +34,17 @@ pub struct ServerInfo {
     pub certificates: Vec<CertificateInfo>,
     /// Confinement of the process.
     pub confinement: ConfinementInfo,
+    /// Answers for monitoring.
+    pub monitoring: MonitoringInfo,
+}
+
+/// Answers for monitoring, as configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MonitoringInfo {
+    /// True if there are metrics under coturn's names as well.
+    pub coturn_metrics: bool,
+    /// True if the server calls itself ready while it drains.
+    pub ready_while_draining: bool,
 }
 
 /// Confinement of a process. The default is none.

@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod family;
 mod handle;
 mod info;
 mod mailbox;
 mod operator;
+pub mod reasons;
 mod registry;
 mod request;
 mod series;
@@ -21,18 +23,19 @@ mod users;
 mod workers;
 
 pub use counters::WorkerCounters;
+pub use family::{Family, Kind, Label};
 pub use handle::Handle;
 pub use info::{
-    CertificateInfo, ConfinementInfo, ConfinementLayer, KeptCapability, OffloadInfo,
-    OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
+    CertificateInfo, ConfinementInfo, ConfinementLayer, KeptCapability, MonitoringInfo,
+    OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{CancelReport, Change, DrainReport, OperatorRequest, ReloadReport};
 pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
 pub use series::{
-    AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, Histogram, Kind, Label,
-    LateAnswer, Leg, Series, StreamEnd, StreamRefusal,
+    AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, Histogram, LateAnswer, Leg,
+    Series, StreamEnd, StreamRefusal,
 };
 pub use session::{Session, SessionOffload, WhyNot};
 pub use totals::{CounterTotals, Volume};

@@ -1,6 +1,7 @@
 //! The one list of counters: names, labels, and storage.
 
 use turn_proto::{DropReason, EndReason, PeerRefusal, Refusal};
+use turn_types::{IpFamily, Transport};
 
 turn_types::labels! {
     /// A direction on one of the two legs of a relay.
@@ -184,15 +185,6 @@ impl Histogram {
     }
 }
 
-/// Behaviour of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It only grows.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-}
-
 /// One number that each worker keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
@@ -223,8 +215,10 @@ pub enum Series {
     AllocationsEnded(EndReason),
     /// Clients that came to have another 5-tuple and kept their allocation.
     AllocationsMoved,
-    /// Allocations live now.
-    AllocationsLive,
+    /// Allocations live now, by transport of the client.
+    AllocationsLive(Transport),
+    /// Relayed addresses live now, by family; an allocation has one or two.
+    RelayedLive(IpFamily),
     /// Connections of clients accepted.
     StreamsAccepted,
     /// Connections of clients live now.
@@ -287,7 +281,8 @@ const LATE_ANSWERS: usize = ICMP_ERRORS + 1;
 const CREATED: usize = LATE_ANSWERS + LateAnswer::ALL.len();
 const MOVED: usize = CREATED + 1;
 const LIVE: usize = MOVED + 1;
-const STREAMS_ACCEPTED: usize = LIVE + 1;
+const RELAYED: usize = LIVE + Transport::ALL.len();
+const STREAMS_ACCEPTED: usize = RELAYED + IpFamily::ALL.len();
 const STREAMS_LIVE: usize = STREAMS_ACCEPTED + 1;
 const PEERS_CONNECTED: usize = STREAMS_LIVE + 1;
 const PEERS_LIVE: usize = PEERS_CONNECTED + 1;
@@ -315,21 +310,6 @@ const DTLS_OWN: usize = ASSOCIATIONS_ENDED + AssociationEnd::ALL.len();
 const STREAMS_PAUSED: usize = DTLS_OWN + DtlsOwn::ALL.len();
 const PEERS_REFUSED: usize = STREAMS_PAUSED + 1;
 
-/// A label of a counter, in metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Label {
-    /// Its name.
-    pub name: &'static str,
-    /// Its value.
-    pub value: &'static str,
-}
-
-impl Label {
-    const fn of(name: &'static str, value: &'static str) -> Option<Self> {
-        Some(Self { name, value })
-    }
-}
-
 impl Series {
     /// Their number.
     pub const COUNT: usize = PEERS_REFUSED + PeerRefusal::ALL.len();
@@ -353,7 +333,9 @@ impl Series {
             .chain(Refusal::ALL.iter().copied().map(Self::Refusal))
             .chain([Self::AllocationsCreated, Self::AllocationsMoved])
             .chain(EndReason::ALL.iter().copied().map(Self::AllocationsEnded))
-            .chain([Self::AllocationsLive, Self::StreamsAccepted, Self::StreamsLive])
+            .chain(Transport::ALL.iter().copied().map(Self::AllocationsLive))
+            .chain(IpFamily::ALL.map(Self::RelayedLive))
+            .chain([Self::StreamsAccepted, Self::StreamsLive])
             .chain(StreamRefusal::ALL.iter().copied().map(Self::StreamsRefused))
             .chain(StreamEnd::ALL.iter().copied().map(Self::StreamsEnded))
             .chain(HelloAnswer::ALL.iter().copied().map(Self::HellosAnswered))
@@ -390,7 +372,8 @@ impl Series {
             Self::AllocationsCreated => CREATED,
             Self::AllocationsMoved => MOVED,
             Self::AllocationsEnded(reason) => ENDED + reason.index(),
-            Self::AllocationsLive => LIVE,
+            Self::AllocationsLive(transport) => LIVE + transport.index(),
+            Self::RelayedLive(family) => RELAYED + family.index(),
             Self::StreamsAccepted => STREAMS_ACCEPTED,
             Self::StreamsLive => STREAMS_LIVE,
             Self::StreamsRefused(reason) => STREAMS_REFUSED + reason.index(),
@@ -419,139 +402,6 @@ impl Series {
             }
         }
     }
-
-    /// The family's name, without a prefix or a suffix for its unit.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Packets(_) => "packets",
-            Self::Bytes(_) => "bytes",
-            Self::Offloaded(_) => "offloaded_packets",
-            Self::OffloadedBytes(_) => "offloaded_bytes",
-            Self::FlowsOffloaded => "flows_offloaded",
-            Self::Fate(_) => "fates",
-            Self::Drop(_) => "drops",
-            Self::IcmpErrors => "icmp_errors",
-            Self::LateAnswer(_) => "late_answers",
-            Self::Refusal(_) => "refusals",
-            Self::AllocationsCreated => "allocations_created",
-            Self::AllocationsMoved => "allocations_moved",
-            Self::AllocationsEnded(_) => "allocations_ended",
-            Self::AllocationsLive => "allocations_live",
-            Self::StreamsAccepted => "streams_accepted",
-            Self::StreamsLive => "streams_live",
-            Self::StreamsRefused(_) => "streams_refused",
-            Self::StreamsEnded(_) => "streams_ended",
-            Self::HellosAnswered(_) => "dtls_hellos_answered",
-            Self::AssociationsBegun => "dtls_associations_begun",
-            Self::AssociationsEstablished => "dtls_associations_established",
-            Self::AssociationsLive => "dtls_associations_live",
-            Self::AssociationsHalfOpen => "dtls_associations_half_open",
-            Self::AssociationsRefused(_) => "dtls_associations_refused",
-            Self::AssociationsEnded(_) => "dtls_associations_ended",
-            Self::DtlsOwn(_) => "dtls_own_datagrams",
-            Self::StreamsPaused => "streams_paused",
-            Self::PeersConnected => "peers_connected",
-            Self::PeersLive => "peers_live",
-            Self::PeersRefused(_) => "peers_refused",
-            Self::ConnectionAttempts => "connection_attempts",
-            Self::PipedBytes(_) => "piped_bytes",
-            Self::PiecesUnsent => "pieces_unsent",
-            Self::KernelDrops => "kernel_drops",
-            Self::ReceiveErrors => "receive_errors",
-            Self::NoticesLost => "notices_lost",
-            Self::Occupancy(histogram, _) => histogram.label(),
-        }
-    }
-
-    /// The label that tells the members of a family apart. The buckets of a
-    /// histogram are told apart by [`Histogram::upper_bound`].
-    #[must_use]
-    pub const fn label(self) -> Option<Label> {
-        match self {
-            Self::Packets(leg)
-            | Self::Bytes(leg)
-            | Self::Offloaded(leg)
-            | Self::OffloadedBytes(leg)
-            | Self::PipedBytes(leg) => Label::of("leg", leg.label()),
-            Self::Fate(fate) => Label::of("fate", fate.label()),
-            Self::Drop(reason) => Label::of("reason", reason.label()),
-            Self::LateAnswer(answer) => Label::of("answer", answer.label()),
-            Self::Refusal(reason) => Label::of("reason", reason.label()),
-            Self::AllocationsEnded(reason) => Label::of("reason", reason.label()),
-            Self::StreamsRefused(reason) => Label::of("reason", reason.label()),
-            Self::StreamsEnded(reason) => Label::of("reason", reason.label()),
-            Self::HellosAnswered(answer) => Label::of("answer", answer.label()),
-            Self::AssociationsRefused(reason) => Label::of("reason", reason.label()),
-            Self::AssociationsEnded(reason) => Label::of("reason", reason.label()),
-            Self::DtlsOwn(outcome) => Label::of("outcome", outcome.label()),
-            Self::PeersRefused(reason) => Label::of("reason", reason.label()),
-            Self::FlowsOffloaded
-            | Self::IcmpErrors
-            | Self::AllocationsCreated
-            | Self::AllocationsMoved
-            | Self::AllocationsLive
-            | Self::StreamsAccepted
-            | Self::StreamsLive
-            | Self::StreamsPaused
-            | Self::AssociationsBegun
-            | Self::AssociationsEstablished
-            | Self::AssociationsLive
-            | Self::AssociationsHalfOpen
-            | Self::PeersConnected
-            | Self::PeersLive
-            | Self::ConnectionAttempts
-            | Self::PiecesUnsent
-            | Self::KernelDrops
-            | Self::ReceiveErrors
-            | Self::NoticesLost
-            | Self::Occupancy(..) => None,
-        }
-    }
-
-    /// Behaviour of the number.
-    #[must_use]
-    pub const fn kind(self) -> Kind {
-        match self {
-            Self::AllocationsLive
-            | Self::StreamsLive
-            | Self::AssociationsLive
-            | Self::AssociationsHalfOpen
-            | Self::PeersLive
-            | Self::FlowsOffloaded => Kind::Gauge,
-            Self::Packets(_)
-            | Self::Bytes(_)
-            | Self::Offloaded(_)
-            | Self::OffloadedBytes(_)
-            | Self::Fate(_)
-            | Self::Drop(_)
-            | Self::IcmpErrors
-            | Self::LateAnswer(_)
-            | Self::Refusal(_)
-            | Self::AllocationsCreated
-            | Self::AllocationsMoved
-            | Self::AllocationsEnded(_)
-            | Self::StreamsAccepted
-            | Self::StreamsRefused(_)
-            | Self::StreamsEnded(_)
-            | Self::HellosAnswered(_)
-            | Self::AssociationsBegun
-            | Self::AssociationsEstablished
-            | Self::AssociationsRefused(_)
-            | Self::AssociationsEnded(_)
-            | Self::DtlsOwn(_)
-            | Self::StreamsPaused
-            | Self::PeersConnected
-            | Self::PeersRefused(_)
-            | Self::ConnectionAttempts
-            | Self::PipedBytes(_)
-            | Self::PiecesUnsent
-            | Self::KernelDrops
-            | Self::ReceiveErrors
-            | Self::NoticesLost
-            | Self::Occupancy(..) => Kind::Counter,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -561,16 +411,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_series_has_a_place_and_a_name_of_its_own() {
+    fn every_series_has_a_place_of_its_own() {
         let places: BTreeSet<usize> = Series::all().map(Series::index).collect();
         assert_eq!(Series::all().count(), Series::COUNT);
         assert_eq!(places, (0..Series::COUNT).collect());
-
-        let named: Vec<_> = Series::all()
-            .filter(|series| !matches!(series, Series::Occupancy(..)))
-            .map(|series| (series.name(), series.label()))
-            .collect();
-        assert_eq!(named.iter().collect::<BTreeSet<_>>().len(), named.len());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The numbers of all workers together.
 
 use turn_proto::{DropReason, EndReason, Refusal};
+use turn_types::Transport;
 
 use crate::{Fate, Histogram, Leg, Series, WorkerCounters};
 
@@ -58,6 +59,16 @@ impl CounterTotals {
         }
     }
 
+    /// All traffic in one direction on one leg, over the sockets and past them.
+    #[must_use]
+    pub const fn whole(&self, leg: Leg) -> Volume {
+        let (sockets, kernel) = (self.volume(leg), self.offloaded(leg));
+        Volume {
+            packets: sockets.packets.wrapping_add(kernel.packets),
+            bytes: sockets.bytes.wrapping_add(kernel.bytes),
+        }
+    }
+
     /// Channels that the kernel relays now.
     #[must_use]
     pub const fn flows_offloaded(&self) -> u64 {
@@ -90,8 +101,9 @@ impl CounterTotals {
 
     /// Allocations live now.
     #[must_use]
-    pub const fn allocations_live(&self) -> u64 {
-        self.value(Series::AllocationsLive)
+    pub fn allocations_live(&self) -> u64 {
+        let of = |&transport| self.value(Series::AllocationsLive(transport));
+        Transport::ALL.iter().map(of).sum()
     }
 
     /// Allocations made since the start.

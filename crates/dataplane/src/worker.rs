@@ -423,7 +423,7 @@ impl<N: Net> Worker<N> {
         observer.publish(Histogram::ReceivedMessages, &rx.stats().messages_per_call);
         observer.publish(Histogram::ReceivedSegments, &rx.stats().segments_per_message);
         observer.publish(Histogram::SentSegments, &egress.stats().segments_per_send);
-        observer.set(Series::AllocationsLive, server.allocation_count() as u64);
+        observer.publish_population(&server.population());
         observer.set(Series::FlowsOffloaded, offload.flows());
         observer.set(Series::StreamsLive, streams.len() as u64);
         observer.set(Series::AssociationsLive, dtls.len() as u64);

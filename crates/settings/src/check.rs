@@ -2,11 +2,14 @@
 
 mod auth;
 mod discovery;
+mod http;
 pub(crate) mod ports;
 mod relay;
 mod secret;
 mod tls;
 mod tokens;
+
+use std::path::Path;
 
 use turn_types::quantity::show_duration;
 
@@ -23,6 +26,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     lifetimes(&file.lifetimes, document, errors);
     paths(&file, document, errors);
     relay::check(&file.relay, document, errors);
+    http::check(&file.http, document, errors);
     peers(&file.peers, document, errors);
     redirect(&file.redirect, document, errors);
     interfaces(&file.offload.interfaces, document, errors);
@@ -80,21 +84,20 @@ pub(crate) fn paths(file: &File, document: &Document, errors: &mut Errors) {
         errors.add(document.place(DIRECTORY), DIRECTORY, "the path is empty", "name a directory");
     }
     let Some(socket) = &file.control.socket else { return };
-    let length = socket.as_os_str().len();
-    if length == 0 {
+    if socket.as_os_str().is_empty() {
         let help = "name a path, or leave the key out for control.sock in data.directory";
         errors.add(document.place(SOCKET), SOCKET, "the path is empty", help);
-    } else if length > limits::SOCKET_PATH_BYTES_MAX {
-        errors.add(
-            document.place(SOCKET),
-            SOCKET,
-            format!(
-                "the path has {length} bytes, and a Unix socket's has at most {}",
-                limits::SOCKET_PATH_BYTES_MAX
-            ),
-            "use a shorter one, such as \"/run/turnpike/control.sock\"",
-        );
+    } else if let Some(error) = too_long(socket) {
+        let help = "use a shorter one, such as \"/run/turnpike/control.sock\"";
+        errors.add(document.place(SOCKET), SOCKET, error, help);
     }
+}
+
+/// The error of a Unix socket's path that clients could not connect to.
+fn too_long(socket: &Path) -> Option<String> {
+    let (length, most) = (socket.as_os_str().len(), limits::SOCKET_PATH_BYTES_MAX);
+    (length > most)
+        .then(|| format!("the path has {length} bytes, and a Unix socket's has at most {most}"))
 }
 
 fn peers(peers: &file::Peers, document: &Document, errors: &mut Errors) {

@@ -14,7 +14,7 @@ mod streams;
 pub use auth::{Auth, SecretEntry, TokenCipher, TokenKeyEntry};
 pub use clients::{Compatibility, Discovery, ExternalEndpoint, Redirect};
 pub use host::{Confinement, Offload, OffloadMode, Sockets, Workers};
-pub use operation::{Control, Data, Log, LogFormat, LogLevel, Shutdown, Users};
+pub use operation::{Control, Data, Http, Log, LogFormat, LogLevel, Shutdown, Users};
 pub use quotas::{Lifetimes, Quotas};
 pub use relay::{Peers, Relay};
 pub use streams::{CertificateEntry, Dtls, Tcp, Tls};
@@ -59,6 +59,7 @@ section! {
         confinement: Confinement,
         log: Log,
         control: Control,
+        http: Http,
         data: Data,
         users: Users,
         shutdown: Shutdown,

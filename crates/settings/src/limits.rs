@@ -19,6 +19,9 @@ pub(crate) const LIST_ENTRIES_MAX: usize = 4096;
 /// Shared secrets: each is tried in turn for every new credential.
 pub(crate) const SECRETS_MAX: usize = 8;
 
+/// Listeners for HTTP: an address of each family and a socket, for some networks of an operator's own.
+pub(crate) const HTTP_LISTENERS_MAX: usize = 16;
+
 /// Network interfaces of the kernel path: a program is attached to each, and each can be sent out by;
 /// hosts that relay have a few.
 pub(crate) const INTERFACES_MAX: usize = 64;

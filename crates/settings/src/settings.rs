@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use turn_proto::{AlternateServer, DiscoverySockets, SharedSecret, TokenKey};
 
 use crate::file::{File, Tls};
-use crate::value::Database;
+use crate::value::{Database, HttpListen};
 
 /// Name of the control socket in the data directory.
 pub const CONTROL_SOCKET: &str = "control.sock";
@@ -78,6 +78,14 @@ impl Settings {
     pub fn control_socket(&self) -> PathBuf {
         let configured = self.control.socket.clone();
         configured.unwrap_or_else(|| self.data.directory.join(CONTROL_SOCKET))
+    }
+
+    /// Unix sockets of `http.listen`.
+    pub fn http_sockets(&self) -> impl Iterator<Item = &Path> {
+        self.http.listen.iter().filter_map(|listen| match listen {
+            HttpListen::Unix(path) => Some(path.as_path()),
+            HttpListen::Tcp(_) => None,
+        })
     }
 
     /// The user database: as configured, or in the data directory.

@@ -5,6 +5,7 @@
 
 mod address;
 mod database;
+mod http_listen;
 mod interface;
 mod peers;
 mod quantity;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 pub use address::{Endpoint, Host, PortRange};
 pub use database::Database;
+pub use http_listen::HttpListen;
 pub use interface::InterfaceName;
 pub use peers::Prefix;
 pub use quantity::{Bytes, Count, Duration};

@@ -190,6 +190,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("offload.interfaces", "['eth0']", ""),
     ("confinement.readable", "['/srv']", ""),
     ("users.database", "'/srv/users.sqlite'", ""),
+    ("http.listen", "['127.0.0.1:9641']", ""),
 ];
 
 /// Both become an entry of `auth.secrets`.
@@ -291,8 +292,14 @@ fn the_keys_with_secrets_are_those_that_a_difference_hides() {
     assert_eq!(secret, ["auth.secret", "auth.secrets", "auth.token_keys"]);
 }
 
-/// Live keys that are no rules of the server: log, certificates, shutdown.
-const NO_RULES: [&str; 3] = ["log.level", "tls.certificates", "shutdown.drain"];
+/// Live keys that are no rules of the server: log, monitoring, certificates, shutdown.
+const NO_RULES: [&str; 5] = [
+    "log.level",
+    "http.coturn_metrics",
+    "http.ready_while_draining",
+    "tls.certificates",
+    "shutdown.drain",
+];
 
 /// The rules of the server on a host with two addresses.
 fn rules(settings: &Settings) -> String {

@@ -601,3 +601,30 @@ fn what_clients_are_told_of_discovery_is_a_square_too() {
         assert_eq!(errors(&text), expected, "of this file:\n{text}");
     }
 }
+
+#[test]
+fn listeners_for_http() {
+    let long = "x".repeat(120);
+    let long_error = "turnpike.toml:2: http.listen: the path has 121 bytes, and a Unix socket's has at most 107\n    \
+         use a shorter one, such as \"unix:/run/turnpike/http.sock\"";
+    check(&[
+        (
+            "[http]\nlisten = [\"localhost:9641\"]",
+            "turnpike.toml:2: http.listen: \"localhost:9641\" has a host name, and an IP address is needed\n    \
+             write an IP address and a port, such as \"127.0.0.1:9641\", or `unix:` and the whole path of a socket, \
+             such as \"unix:/run/turnpike/http.sock\"",
+        ),
+        (
+            "[http]\nlisten = [\"unix:http.sock\"]",
+            "turnpike.toml:2: http.listen: \"unix:http.sock\" has no path that begins with a slash and ends with a \
+             name\n    \
+             write an IP address and a port, such as \"127.0.0.1:9641\", or `unix:` and the whole path of a socket, \
+             such as \"unix:/run/turnpike/http.sock\"",
+        ),
+        (
+            "[http]\nlisten = [\"127.0.0.1:9641\", \"127.0.0.1:9641\"]",
+            "turnpike.toml:2: http.listen: \"127.0.0.1:9641\" is there twice\n    remove one of them",
+        ),
+        (&format!("[http]\nlisten = [\"unix:/{long}\"]"), long_error),
+    ]);
+}

@@ -168,6 +168,17 @@ fn everything_set_arrives() {
 }
 
 #[test]
+fn listeners_for_http_are_addresses_and_sockets() {
+    let settings = good(
+        "[http]\nlisten = [\"127.0.0.1:9641\", \"[::1]:9641\", \"unix:/run/turnpike/http.sock\"]",
+    );
+    let written: Vec<_> = settings.http.listen.iter().map(ToString::to_string).collect();
+    assert_eq!(written, ["127.0.0.1:9641", "[::1]:9641", "unix:/run/turnpike/http.sock"]);
+    assert_eq!(settings.http_sockets().collect::<Vec<_>>(), [Path::new("/run/turnpike/http.sock")]);
+    assert!(good("").http.listen.is_empty(), "off by default");
+}
+
+#[test]
 fn the_control_socket_follows_the_data_directory() {
     let mut settings = good("[data]\ndirectory = '/srv/turnpike'");
     assert_eq!(settings.control_socket(), PathBuf::from("/srv/turnpike/control.sock"));

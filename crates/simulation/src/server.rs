@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{
-    Asked, CounterTotals, Fate, Leg, LockedRegistry, Mailbox, Request, Series, SessionFilter,
+    Asked, CounterTotals, Fate, Kind, Leg, LockedRegistry, Mailbox, Request, Series, SessionFilter,
     UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::{
@@ -18,7 +18,7 @@ use netsim::{Chance, Outbox, Packet, Rng};
 use turn_proto::{
     AllocationRecord, DropReason, Policy, RelayPorts, SharedRegistry as _, UserAnswer, UserQuery,
 };
-use turn_types::{Instant, Now, PendingId, Prefix, RelayProtocol, WorkerId};
+use turn_types::{Instant, Now, PendingId, Prefix, RelayProtocol, Transport, WorkerId};
 
 use crate::host::{Faults, SimHost};
 use crate::net::{LastWait, SimAcceptor, SimNet};
@@ -430,7 +430,7 @@ impl ServerHost {
                 return Err(format!("{to:?}: more bytes than were read"));
             }
         }
-        let live = self.sum(Series::AllocationsLive) as usize;
+        let live = self.live();
         let (taken, _) = self.registered();
         if taken < live {
             return Err(format!("{live} allocations, and {taken} in the quotas"));
@@ -440,6 +440,12 @@ impl ServerHost {
             return Err(format!("{live} allocations, and {open} sockets"));
         }
         Ok(())
+    }
+
+    /// Live allocations, as counted.
+    fn live(&self) -> usize {
+        let of = |&transport: &Transport| self.sum(Series::AllocationsLive(transport));
+        Transport::ALL.iter().map(of).sum::<u64>() as usize
     }
 
     /// Checks that each allocation is at one worker, with the relayed addresses to itself. Nothing is to be on its
@@ -465,7 +471,7 @@ impl ServerHost {
                 }
             }
         }
-        let live = self.sum(Series::AllocationsLive) as usize;
+        let live = self.live();
         if ids.len() == live { Ok(()) } else { Err(format!("{live} live, {} listed", ids.len())) }
     }
 
@@ -475,13 +481,7 @@ impl ServerHost {
     /// Something of them is left.
     pub fn is_clean(&self) -> Result<(), String> {
         let totals = self.totals();
-        let gauges = [
-            Series::AllocationsLive,
-            Series::StreamsLive,
-            Series::AssociationsLive,
-            Series::PeersLive,
-            Series::FlowsOffloaded,
-        ];
+        let gauges = Series::all().filter(|series| series.family().kind == Kind::Gauge);
         for gauge in gauges {
             // Connections close with their workers, without another look at the gauge.
             if totals.value(gauge) != 0 && self.stopped.is_none() {

@@ -28,6 +28,7 @@ use crate::method::open_relay::Opened;
 use crate::mobility::handover::{Departure, Renamed};
 use crate::policy::Policy;
 use crate::relay::{self, FromClient, FromPeer, SendIndication, icmp};
+use crate::store::population::Population;
 use crate::store::{DeferredRequest, SharedRegistry, Slot};
 
 /// Configuration of a new server.
@@ -377,6 +378,12 @@ impl Server {
     #[must_use]
     pub fn allocation_count(&self) -> usize {
         self.state.allocations.len()
+    }
+
+    /// The numbers of allocations by kind.
+    #[must_use]
+    pub const fn population(&self) -> Population {
+        self.state.allocations.population()
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod outbox;
 pub(crate) mod pending;
 pub(crate) mod pending_allocation;
 pub(crate) mod permission;
+pub(crate) mod population;
 pub(crate) mod registry;
 pub(crate) mod routes;
 pub(crate) mod snapshot;

@@ -34,6 +34,15 @@ impl IpFamily {
         }
     }
 
+    /// The metric label and the word in logs: `ipv4` or `ipv6`.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::V4 => "ipv4",
+            Self::V6 => "ipv6",
+        }
+    }
+
     /// The number used in STUN attributes: 1 or 2 (RFC 8489 §14.1).
     #[must_use]
     pub const fn wire(self) -> u8 {

@@ -1,13 +1,13 @@
 //! Enums with a name for operators for each value.
 
 /// Defines a public enum with a label for each value (its name in metrics and logs) and an index
-/// (their place in a table of counters): `ALL`, `label` and `index`.
+/// (their place in a table of counters): `ALL`, `label`, `meaning` and `index`.
 #[macro_export]
 macro_rules! labels {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $label:literal,)+ }) => {
+    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])* $variant:ident => $label:literal,)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name { $($(#[$doc])* $variant,)+ }
+        pub enum $name { $($(#[doc = $doc])* $variant,)+ }
 
         impl $name {
             /// Every value, in the order of its index.
@@ -17,6 +17,12 @@ macro_rules! labels {
             #[must_use]
             pub const fn label(self) -> &'static str {
                 match self { $(Self::$variant => $label,)+ }
+            }
+
+            /// The meaning: the text of the value's documentation.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),*).trim_ascii_start(),)+ }
             }
 
             /// Position in [`Self::ALL`], for tables of counters.
@@ -45,6 +51,7 @@ mod tests {
     fn labels_and_indexes_follow_the_list() {
         assert_eq!(Colour::ALL, [Colour::Red, Colour::Blue]);
         assert_eq!(Colour::Blue.label(), "blue");
+        assert_eq!(Colour::Blue.meaning(), "As the sky.");
         assert_eq!(Colour::ALL[Colour::Blue.index()], Colour::Blue);
     }
 }

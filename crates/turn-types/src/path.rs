@@ -2,17 +2,18 @@
 
 use crate::{ClientAddr, ServerAddr, SocketId};
 
-/// Transport of STUN between client and server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Transport {
-    /// Plain UDP.
-    Udp,
-    /// Plain TCP.
-    Tcp,
-    /// TLS over TCP.
-    Tls,
-    /// DTLS over UDP.
-    Dtls,
+crate::labels! {
+    /// Transport of STUN between client and server.
+    Transport {
+        /// Plain UDP.
+        Udp => "udp",
+        /// Plain TCP.
+        Tcp => "tcp",
+        /// TLS over TCP.
+        Tls => "tls",
+        /// DTLS over UDP.
+        Dtls => "dtls",
+    }
 }
 
 impl Transport {
@@ -21,17 +22,6 @@ impl Transport {
     #[must_use]
     pub const fn is_datagram(self) -> bool {
         matches!(self, Self::Udp | Self::Dtls)
-    }
-
-    /// Lower-case name, as in logs and in the interface for operators.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-            Self::Tls => "tls",
-            Self::Dtls => "dtls",
-        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use control::{
-    ConfinementInfo, LockedRegistry, OffloadInfo, RelayInfo, ServerInfo, UserDirectory,
-    WorkerCounters, Workers,
+    ConfinementInfo, LockedRegistry, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo,
+    UserDirectory, WorkerCounters, Workers,
 };
 use dataplane::{
     Admission, ConnectionLimits, DtlsSettings, NetOptions, StreamSettings, WorkerChannels,
@@ -225,6 +225,16 @@ pub(crate) fn info(
         dtls: settings.serves_dtls(),
         certificates: Vec::new(),
         confinement: ConfinementInfo::default(),
+        monitoring: monitoring(settings),
+    }
+}
+
+/// Answers for monitoring.
+pub(crate) fn monitoring(settings: &Settings) -> MonitoringInfo {
+    let http = &settings.http;
+    MonitoringInfo {
+        coturn_metrics: http.coturn_metrics,
+        ready_while_draining: http.ready_while_draining,
     }
 }
 

@@ -288,6 +288,7 @@ mod tests {
             dtls: false,
             certificates: Vec::new(),
             confinement: control::ConfinementInfo::default(),
+            monitoring: control::MonitoringInfo::default(),
         };
         let user = FirstUser {
             realm: "turnpike".into(),

@@ -14,6 +14,7 @@ mod failure;
 mod first_start;
 mod host;
 mod host_watch;
+mod listener_test;
 mod logging;
 mod offload;
 mod output;

@@ -93,6 +93,7 @@ impl InForce {
         info.realm = policy.realm.to_string();
         info.relay = boot::relay_info(&policy);
         info.certificates = self.certificates.infos().to_vec();
+        info.monitoring = boot::monitoring(&kept);
         info.relay_ports = (kept.relay.ports.min, kept.relay.ports.max);
         handle.set_info(info);
 

@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 
 use settings::Settings;
+use settings::value::HttpListen;
 use turn_types::Prefix;
 
 /// Warnings about values that are valid and probably not intended.
@@ -18,6 +19,7 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     if settings.listen().all(|listener| listener.ip().is_loopback()) {
         warnings.push("listen: only this host itself can reach the listeners".to_owned());
     }
+    warnings.extend(settings.http.listen.iter().filter_map(public_http));
     if settings.tls_listen_is_unused() {
         warnings.push("tls.listen: not used, as tls.certificates names no certificate".to_owned());
     }
@@ -29,6 +31,25 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
     }
     warnings.extend(settings.peers.allow.iter().filter_map(|prefix| wide(&prefix.0)));
     warnings
+}
+
+/// A warning about a listener for HTTP that others than this host may reach.
+fn public_http(listen: &HttpListen) -> Option<String> {
+    let HttpListen::Tcp(address) = listen else { return None };
+    let reach = if address.ip().is_unspecified() {
+        "every address of this host"
+    } else {
+        "a public address"
+    };
+    let private = PRIVATE.iter().filter_map(|text| text.parse::<Prefix>().ok());
+    let is_private =
+        address.ip().is_loopback() || private.into_iter().any(|one| one.contains(address.ip()));
+    (!is_private).then(|| {
+        format!(
+            "http.listen: {address} is {reach}: metrics are for everyone who can connect, unencrypted; name \
+             loopback or an address of a network for monitoring"
+        )
+    })
 }
 
 /// Networks that are private or local, which clients reach only where peers.allow says so.
@@ -90,6 +111,23 @@ mod tests {
         assert_eq!(warned(r#"["192.0.0.0/2"]"#).len(), 1);
         let none = warned(r#"["10.0.0.0/8", "192.168.0.0/17", "8.0.0.0/8", "fd00::/8"]"#);
         assert!(none.is_empty(), "{none:?}");
+    }
+
+    #[test]
+    fn metrics_for_everyone_are_warned_about() {
+        let warned = |listen: &str| {
+            let text = format!(
+                "[auth]\nsecret = \"north-of-the-wall\"\n[http]\nlisten = [\"{listen}\"]\n"
+            );
+            warnings(&load(&text).unwrap()).iter().any(|one| one.contains("http.listen"))
+        };
+        for listen in ["0.0.0.0:9641", "[::]:9641", "203.0.113.7:9641", "[2001:db8::1]:9641"] {
+            assert!(warned(listen), "{listen}");
+        }
+        for listen in ["127.0.0.1:9641", "[::1]:9641", "10.1.2.3:9641", "[fd00::1]:9641", "unix:/x"]
+        {
+            assert!(!warned(listen), "{listen}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         associations: associations(&totals),
         dtls: info.dtls,
         confinement: confinement(&info.confinement),
-        traffic: traffic(|leg| whole(&totals, leg)),
+        traffic: traffic(|leg| totals.whole(leg)),
         fates: occurred(totals.fates()),
         late_answers: occurred(
             LateAnswer::ALL
@@ -150,15 +150,6 @@ fn offload(app: &App, info: &ServerInfo, totals: &CounterTotals) -> Offload {
 
 fn interface(interface: control::OffloadInterface) -> OffloadInterface {
     OffloadInterface { name: interface.name, hook: interface.hook, why: interface.why }
-}
-
-/// Over the sockets and through the kernel path.
-fn whole(totals: &CounterTotals, leg: Leg) -> control::Volume {
-    let (sockets, kernel) = (totals.volume(leg), totals.offloaded(leg));
-    control::Volume {
-        packets: sockets.packets.wrapping_add(kernel.packets),
-        bytes: sockets.bytes.wrapping_add(kernel.bytes),
-    }
 }
 
 fn traffic(of: impl Fn(Leg) -> control::Volume) -> Traffic {

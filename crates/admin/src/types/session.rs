@@ -78,7 +78,7 @@ impl Session {
             user: record.user.to_string(),
             account: record.account.to_string(),
             realm: record.realm.to_string(),
-            transport: record.five_tuple.transport.name().to_owned(),
+            transport: record.five_tuple.transport.label().to_owned(),
             client: record.five_tuple.client.to_string(),
             server: record.five_tuple.server.to_string(),
             relayed: record.relayed.iter().flatten().map(ToString::to_string).collect(),

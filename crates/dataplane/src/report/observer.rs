@@ -8,8 +8,10 @@ use control::{AssociationEnd, Histogram, Series, StreamEnd, WorkerCounters};
 use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
 use tracing::Level;
-use turn_proto::{AllocationRecord, EndReason, Notice, Refusal};
-use turn_types::{ClientAddr, Instant, Prefix, RelayedAddr, ServerAddr, WorkerId};
+use turn_proto::{AllocationRecord, EndReason, Notice, Population, Refusal};
+use turn_types::{
+    ClientAddr, Instant, IpFamily, Prefix, RelayedAddr, ServerAddr, Transport, WorkerId,
+};
 
 use super::throttle::LogThrottle;
 use crate::limits::{REFUSAL_LINES_PER_SECOND, STREAM_LINES_PER_SECOND, WARNING_EVERY};
@@ -131,6 +133,16 @@ impl Observer {
         const { assert!(Occupancy::RANGES == Histogram::BUCKETS) };
         for (bucket, &count) in occupancy.counts().iter().enumerate() {
             self.counters.set(Series::Occupancy(histogram, bucket), count);
+        }
+    }
+
+    /// Publishes the numbers of live allocations.
+    pub(crate) fn publish_population(&self, population: &Population) {
+        for (transport, count) in Transport::ALL.iter().zip(population.transports) {
+            self.counters.set(Series::AllocationsLive(*transport), count.into());
+        }
+        for (family, count) in IpFamily::ALL.into_iter().zip(population.relayed) {
+            self.counters.set(Series::RelayedLive(family), count.into());
         }
     }
 

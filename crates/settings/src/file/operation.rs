@@ -1,4 +1,4 @@
-//! Operation: log, control socket, data, shutdown.
+//! Operation: log, control socket, monitoring, data, shutdown.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::section::section;
-use crate::value::{Database, Duration};
+use crate::value::{Database, Duration, HttpListen};
 
 section! {
     /// The log, on standard error.
@@ -57,6 +57,24 @@ section! {
         /// `data.directory`.
         #[schemars(example = &"/run/turnpike/control.sock")]
         restart socket: Option<PathBuf> = None;
+    }
+}
+
+section! {
+    /// HTTP for monitoring: `/metrics` (Prometheus), `/healthz` and `/readyz`. Nothing can be changed by it, and no
+    /// user, client or session is named.
+    Http {
+        /// Addresses and ports, and paths of Unix sockets, to serve HTTP at: unencrypted and without a password.
+        /// Name loopback, or an address of a network for monitoring. A Unix socket may be used by all that may
+        /// enter its directory. None by default.
+        #[schemars(example = serde_json::json!(["127.0.0.1:9641", "unix:/run/turnpike/http.sock"]))]
+        restart listen: Vec<HttpListen> = Vec::new();
+        /// Adds metrics under the names that coturn gives them, such as `turn_total_allocations`, for dashboards
+        /// that know these.
+        live coturn_metrics: bool = false;
+        /// `/readyz` answers 200 also while the server drains. For Kubernetes, which ends the calls of a pod
+        /// that is not ready; other load balancers send new clients elsewhere.
+        live ready_while_draining: bool = false;
     }
 }
 

@@ -20,6 +20,7 @@ use super::connection::{PeerConnection, Phase};
 use super::mobility::Next;
 use super::outbox::Outbox;
 use super::permission::Permission;
+use super::population::Population;
 use super::timers::Timers;
 use crate::io::TcpCommand;
 use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ALLOCATION_MAX};
@@ -50,6 +51,7 @@ pub(crate) struct Allocations {
     /// The last found: packets come in runs.
     last_client: Option<(FiveTuple, Slot)>,
     last_peer: Option<(PeerKey, Slot)>,
+    population: Population,
     /// One timer per slot, at the next deadline in its allocation.
     timers: Timers,
     /// The driver wants routes.
@@ -68,6 +70,7 @@ impl Allocations {
             by_connection: HashMap::with_hasher(hasher),
             last_client: None,
             last_peer: None,
+            population: Population::default(),
             timers: Timers::default(),
             has_routes,
         }
@@ -81,6 +84,11 @@ impl Allocations {
     /// Their number.
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Their numbers by kind.
+    pub(crate) const fn population(&self) -> Population {
+        self.population
     }
 
     /// All of them, in the order of their ids.
@@ -155,6 +163,7 @@ impl Allocations {
         for socket in allocation.sockets.iter().flatten() {
             self.by_relay.insert(socket.relay, slot);
         }
+        self.population.add(&allocation);
         self.slots[slot as usize] = Some(Box::new(allocation));
         self.arm(slot);
         slot
@@ -179,6 +188,7 @@ impl Allocations {
             self.by_client.remove(&next.five_tuple);
         }
         self.by_id.remove(&allocation.id);
+        self.population.subtract(&allocation);
         (self.last_client, self.last_peer) = (None, None);
         self.timers.cancel(slot);
         self.free.push(slot);
@@ -215,6 +225,7 @@ impl Allocations {
         let allocation = self.get_mut(slot);
         let from = core::mem::replace(&mut allocation.path, to).five_tuple;
         allocation.attached = true;
+        self.population.moved(from.transport, to.five_tuple.transport);
         Some((from, to))
     }
 
@@ -276,6 +287,7 @@ impl Allocations {
         self.retain_connections(slot, outbox, |connection| connection.peer.family() != family);
         let socket = self.get_mut(slot).sockets[family.index()].take()?;
         self.by_relay.remove(&socket.relay);
+        self.population.relayed[family.index()] -= 1;
         Some(socket)
     }
 

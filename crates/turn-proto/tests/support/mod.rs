@@ -654,6 +654,7 @@ impl World {
     /// Invariants at any time: every port in use belongs to a socket, a reservation or a request
     /// on its way, and every allocation counts in the quota once.
     pub fn check(&self) {
+        self.check_population();
         if self.hold || !self.held.is_empty() || self.is_shared {
             return;
         }
@@ -661,5 +662,17 @@ impl World {
         let registry = self.registry.0.lock().unwrap();
         assert_eq!(used as usize, self.sockets.len() + registry.reservations(), "ports in use");
         assert_eq!(registry.allocations() as usize, self.server.allocation_count(), "quota in use");
+        let relayed: u32 = self.server.population().relayed.iter().sum();
+        assert_eq!(relayed as usize, self.sockets.len(), "relayed addresses");
+    }
+
+    /// Allocations are counted by transport as they are listed.
+    fn check_population(&self) {
+        let population = self.server.population();
+        let records: Vec<_> = self.server.allocations().collect();
+        for transport in Transport::ALL {
+            let listed = records.iter().filter(|one| one.five_tuple.transport == *transport);
+            assert_eq!(population.transports[transport.index()] as usize, listed.count());
+        }
     }
 }

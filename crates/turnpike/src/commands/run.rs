@@ -2,11 +2,15 @@
 
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 
-use admin::{AccessError, ControlSocket};
+use admin::{AccessError, HttpListener, UnixSocket};
+use anyhow::anyhow;
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
 use settings::Settings;
+use settings::value::HttpListen;
+use tokio::net::TcpListener;
 use user_db::{Page, UserEditor};
 
 use crate::cli::PathOptions;
@@ -14,6 +18,7 @@ use crate::commands::user::realm;
 use crate::confinement::{self, Confinement};
 use crate::failure::{Failure, Result};
 use crate::host_watch::HostWatch;
+use crate::listener_test::OwnListeners;
 use crate::logging::{self, LogLevel};
 use crate::paths::{self, Configuration};
 use crate::reload::{self, InForce};
@@ -47,7 +52,8 @@ async fn serve(
 ) -> Result<()> {
     let Configuration { file, settings } = configuration;
     let mut signals = Signals::new()?;
-    let socket = ControlSocket::bind(&settings.control_socket()).map_err(control_socket_failed)?;
+    let socket = UnixSocket::control(&settings.control_socket()).map_err(control_socket_failed)?;
+    let monitoring = bind_http(&settings).await?;
     let mut store = users::editor(&settings.user_database()).map_err(|error| {
         Failure::failed(error)
             .hint("name a directory of the server's own with --data, or set users.database")
@@ -78,9 +84,14 @@ async fn serve(
     }
 
     let (handle, requests) = Handle::new(running.workers, running.info);
-    let routes =
-        admin::routes::router(handle.clone(), || Clock::now().instant, running.kernel_path.watch());
-    tokio::spawn(admin::serve(socket, routes));
+    let (clock, offload) = (|| Clock::now().instant, running.kernel_path.watch());
+    let routes = admin::routes::router(handle.clone(), clock, offload.clone());
+    tokio::spawn(admin::serve(HttpListener::Control(socket), routes));
+    let listeners = Arc::new(OwnListeners::new(&settings, &handle.info().listeners));
+    let routes = admin::monitoring::router(handle.clone(), clock, offload, listeners);
+    for listener in monitoring {
+        tokio::spawn(admin::serve(listener, routes.clone()));
+    }
     tracing::info!("ready");
     if let Some(user) = first_user {
         let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
@@ -110,6 +121,31 @@ async fn serve(
         host: HostWatch::new(running.monitor),
     };
     server.run().await
+}
+
+/// The listeners for monitoring.
+async fn bind_http(settings: &Settings) -> Result<Vec<HttpListener>> {
+    let mut listeners = Vec::new();
+    for listen in &settings.http.listen {
+        listeners.push(match listen {
+            HttpListen::Unix(path) => {
+                HttpListener::Unix(UnixSocket::monitoring(path).map_err(http_socket_failed)?)
+            }
+            HttpListen::Tcp(address) => {
+                HttpListener::Tcp(TcpListener::bind(address).await.map_err(|error| {
+                    Failure::failed(anyhow!("cannot listen for HTTP on {address}: {error}")).hint(
+                        "name an address of this host and a free port in http.listen; see who has it with \
+                         `ss -ltnp`",
+                    )
+                })?)
+            }
+        });
+    }
+    Ok(listeners)
+}
+
+fn http_socket_failed(error: AccessError) -> Failure {
+    Failure::failed(error).hint("name a path in a directory of the server's own in http.listen")
 }
 
 /// The result of `starting`; `None` when a signal ends the server before.
@@ -184,6 +220,9 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
     for certificate in &info.certificates {
         let left = certificate.expires.duration_since(info.started).unwrap_or_default();
         tracing::info!("certificate {} expires in {}", certificate.file, output::duration(left));
+    }
+    for listen in &settings.http.listen {
+        tracing::info!("metrics and health over HTTP at {listen}");
     }
     for relay in &info.relay {
         let here = if relay.local == relay.public {

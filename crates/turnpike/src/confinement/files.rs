@@ -1,6 +1,7 @@
 //! Files, by landlock: nothing is executed; readable and writable files are named at the start.
 
 use std::fs::{self, DirBuilder};
+use std::iter;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
@@ -33,8 +34,8 @@ const KERNEL_PATH: [&str; 3] =
 pub(super) struct Named {
     /// The data directory, which is written to.
     data: PathBuf,
-    /// The directory of the control socket.
-    socket: PathBuf,
+    /// The directories of the control socket and of sockets for monitoring.
+    sockets: Vec<PathBuf>,
     /// The user database, where that is a file: it is opened again without capabilities.
     database: Option<PathBuf>,
     /// Its directory, which is written to.
@@ -51,16 +52,17 @@ impl Named {
     pub(super) fn of(configuration: &Configuration) -> Result<Self> {
         let settings = &configuration.settings;
         let data = settings.data.directory.clone();
-        let socket = directory(&settings.control_socket());
+        let mut sockets = vec![directory(&settings.control_socket())];
+        sockets.extend(settings.http_sockets().map(directory));
         let database = settings.user_database().file().map(Path::to_owned);
         let users = database.as_deref().map(directory);
-        for directory in [&data, &socket].into_iter().chain(&users) {
+        for directory in iter::once(&data).chain(&sockets).chain(&users) {
             if !directory.exists() {
                 let mut builder = DirBuilder::new();
                 let made = builder.recursive(true).mode(0o700).create(directory);
                 made.or_fail("cannot make a directory of the server's own").map_err(|failure| {
                     failure.hint(format!(
-                        "{}: name a directory that belongs to you with --data, --socket or users.database",
+                        "{}: name a directory that belongs to you with --data, --socket, users.database or http.listen",
                         directory.display()
                     ))
                 })?;
@@ -69,11 +71,12 @@ impl Named {
         let file = configuration.file.as_deref();
         let read = settings::named_files(file, &paths::environment());
         let readable = settings.readable_directories();
-        Ok(Self { data, socket, database, users, read, readable })
+        Ok(Self { data, sockets, database, users, read, readable })
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
-        let own = [&self.data, &self.socket].into_iter().chain(&self.users).chain(&self.database);
+        let own =
+            iter::once(&self.data).chain(&self.sockets).chain(&self.users).chain(&self.database);
         own.chain(&self.read).map(PathBuf::as_path)
     }
 
@@ -140,9 +143,9 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
     rules.extend(named.directories().into_iter().map(|path| (path, read)));
     rules.push((named.data.clone(), write));
     rules.extend(named.users.iter().map(|users| (users.clone(), write)));
-    // It is bound under another name and put in place, and goes away with the server.
+    // They are bound under another name and put in place, and go away with the server.
     let bind = AccessFs::ReadDir | AccessFs::MakeSock | AccessFs::RemoveFile;
-    rules.push((named.socket.clone(), bind));
+    rules.extend(named.sockets.iter().map(|directory| (directory.clone(), bind)));
     if kernel_path {
         let more = write | AccessFs::MakeDir | AccessFs::RemoveDir;
         rules.extend(KERNEL_PATH.iter().map(|path| (path.into(), more)));

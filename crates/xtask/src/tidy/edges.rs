@@ -111,7 +111,7 @@ const PERMITTED: &[Row] = &[
     ),
     row(TEST_SUPPORT, &[], &[]),
     row("turnpike-fuzz", &["turn-types", "stun-wire", "turn-proto", "turn-session"], &[]),
-    row("xtask", &["settings", "host-tuning"], &[]),
+    row("xtask", &["settings", "host-tuning", "admin"], &[]),
 ];
 
 /// The crate that all tests may use.

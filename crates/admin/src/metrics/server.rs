@@ -1,0 +1,86 @@
+//! Facts about the server.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use control::ServerInfo;
+use turn_types::{Instant, IpFamily};
+
+use super::{Metric, Value};
+use crate::monitored::Monitored;
+
+/// What changes without a reload.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) draining: bool,
+    pub(super) drain_left_seconds: u64,
+    /// Turns of each worker's loop.
+    pub(super) turns: Vec<u64>,
+}
+
+impl Live {
+    pub(super) fn of(monitored: &Monitored) -> Self {
+        let workers = &monitored.handle.workers;
+        let deadline = monitored.handle.drain_deadline();
+        let left = |deadline: Instant| deadline.saturating_since((monitored.clock)()).as_secs();
+        Self {
+            draining: workers.is_draining(),
+            drain_left_seconds: deadline.map_or(0, left),
+            turns: workers.turns().collect(),
+        }
+    }
+}
+
+pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
+    let mut turns =
+        Metric::counter("turnpike_worker_turns", "Turns of each worker's loop: that it lives");
+    for (worker, &count) in live.turns.iter().enumerate() {
+        turns = turns.labelled([("worker", &worker.to_string())], count);
+    }
+    vec![
+        Metric::gauge("turnpike_build_info", "1; the label is the version of the program")
+            .labelled([("version", &info.version)], 1),
+        Metric::gauge("process_start_time_seconds", "Start of the server, in seconds since 1970")
+            .sample([], Value::Real(unix(info.started))),
+        Metric::gauge("turnpike_draining", "1 while new allocations are refused, otherwise 0")
+            .with(live.draining.into()),
+        Metric::gauge(
+            "turnpike_drain_left_seconds",
+            "Time until a draining server ends live allocations",
+        )
+        .with(live.drain_left_seconds),
+        Metric::gauge("turnpike_workers", "Worker threads").with(info.workers as u64),
+        turns,
+        relayed_addresses(info),
+        certificates(info),
+    ]
+}
+
+fn relayed_addresses(info: &ServerInfo) -> Metric {
+    let (first, last) = info.relay_ports;
+    let ports = u64::from(last.saturating_sub(first)) + 1;
+    let mut most = Metric::gauge(
+        "turnpike_relayed_addresses_max",
+        "Relayed addresses that there can be: ports of all relay addresses, by family",
+    );
+    for family in IpFamily::ALL {
+        let addresses = info.relay.iter().filter(|relay| IpFamily::of(relay.local) == family);
+        most = most.labelled([("family", family.label())], ports * addresses.count() as u64);
+    }
+    most
+}
+
+fn certificates(info: &ServerInfo) -> Metric {
+    let mut ends = Metric::gauge(
+        "turnpike_certificate_expiry_timestamp_seconds",
+        "Expiry of each certificate, in seconds since 1970",
+    );
+    for certificate in &info.certificates {
+        ends = ends.sample([("file", &certificate.file)], Value::Real(unix(certificate.expires)));
+    }
+    ends
+}
+
+/// Seconds since 1970; 0 for earlier times.
+fn unix(moment: SystemTime) -> f64 {
+    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

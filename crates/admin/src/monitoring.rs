@@ -1,0 +1,44 @@
+//! HTTP for monitoring. Nothing can be changed by it, and no user, client or session is named.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `GET /metrics` | metrics for Prometheus, see `docs/operate/metrics.md` |
+//! | `GET /healthz` | [`Health`](crate::types::Health): 200 when every worker and listener serves, otherwise 503 |
+//! | `GET /readyz` | the same, and 503 while the server drains (see `http.ready_while_draining`) |
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use control::{Handle, OffloadWatch};
+use turn_types::Instant;
+
+use crate::health::{self, Examination, ListenerTest};
+use crate::metrics;
+use crate::monitored::Monitored;
+use crate::problem::Problem;
+
+/// The routes for monitoring. `clock` and `offload` as in [`router`](crate::routes::router); `listeners` sends a
+/// request to each listener.
+pub fn router(
+    handle: Handle,
+    clock: fn() -> Instant,
+    offload: Option<Arc<dyn OffloadWatch>>,
+    listeners: Arc<dyn ListenerTest>,
+) -> Router {
+    let monitored = Monitored { handle, clock, offload };
+    let examination = Arc::new(Examination::new(monitored.clone(), listeners));
+    Router::new()
+        .route("/healthz", get(health::healthy))
+        .route("/readyz", get(health::ready))
+        .with_state(examination)
+        .route("/metrics", get(metrics::show))
+        .fallback(async || {
+            Problem::not_found("there is nothing at this path", "/metrics, /healthz and /readyz")
+        })
+        .method_not_allowed_fallback(async || {
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method", "use GET")
+        })
+        .with_state(monitored)
+}

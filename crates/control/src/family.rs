@@ -1,0 +1,235 @@
+//! Names of the counters: families, and the labels that tell their members apart.
+
+use crate::Series;
+
+/// Behaviour of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// A family of series, whose members differ by their labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Its name, without a prefix or a suffix for its kind.
+    pub name: &'static str,
+    /// Behaviour of its numbers.
+    pub kind: Kind,
+    /// Meaning, for operators: a sentence without its full stop.
+    pub help: &'static str,
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Family {
+    Family { name, kind: Kind::Counter, help }
+}
+
+const fn gauge(name: &'static str, help: &'static str) -> Family {
+    Family { name, kind: Kind::Gauge, help }
+}
+
+/// A label of a counter, in metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: &'static str,
+}
+
+impl Label {
+    const fn of(name: &'static str, value: &'static str) -> Option<Self> {
+        Some(Self { name, value })
+    }
+}
+
+impl Series {
+    /// The family. The buckets of a histogram are told apart by [`Histogram::upper_bound`](crate::Histogram::upper_bound).
+    #[must_use]
+    pub const fn family(self) -> Family {
+        match self {
+            Self::Packets(_) | Self::Offloaded(_) => counter(
+                "packets",
+                "Packets received or sent, by leg, over the sockets or past them by the kernel path",
+            ),
+            Self::Bytes(_) | Self::OffloadedBytes(_) => {
+                counter("bytes", "Bytes of UDP payload and of messages over connections, likewise")
+            }
+            Self::FlowsOffloaded => {
+                gauge("kernel_channels", "Channels that the kernel path relays")
+            }
+            Self::Fate(_) => {
+                counter("fates", "Packets from sockets that were not dropped, by fate")
+            }
+            Self::Drop(_) => counter("drops", "Packets for which nothing was sent, by reason"),
+            Self::IcmpErrors => {
+                counter("icmp_errors", "ICMP errors that the kernel reported for relay sockets")
+            }
+            Self::LateAnswer(_) => counter(
+                "late_answers",
+                "Requests that had to wait for a user look-up or a relay port, by outcome",
+            ),
+            Self::Refusal(_) => counter("refusals", "Requests answered with an error, by reason"),
+            Self::AllocationsCreated => counter("allocations_created", "Allocations made"),
+            Self::AllocationsMoved => {
+                counter("allocations_moved", "Moves of clients to another address (RFC 8016)")
+            }
+            Self::AllocationsEnded(_) => {
+                counter("allocations_ended", "Allocations that ended, by reason")
+            }
+            Self::AllocationsLive(_) => {
+                gauge("allocations", "Live allocations, by transport of the client")
+            }
+            Self::RelayedLive(_) => {
+                gauge("relayed_addresses", "Relayed addresses in use, each a port, by family")
+            }
+            Self::StreamsAccepted => {
+                counter("connections_accepted", "Connections of clients (TCP, TLS) accepted")
+            }
+            Self::StreamsLive => gauge("connections", "Live connections of clients (TCP, TLS)"),
+            Self::StreamsRefused(_) => counter(
+                "connections_refused",
+                "Connections of clients closed as they came, by reason",
+            ),
+            Self::StreamsEnded(_) => {
+                counter("connections_ended", "Connections of clients that ended, by reason")
+            }
+            Self::StreamsPaused => counter(
+                "tls_handshakes_paused",
+                "TLS handshakes that waited for processor time within the share of their address",
+            ),
+            Self::HellosAnswered(_) => counter(
+                "dtls_hellos_answered",
+                "First messages of DTLS clients answered without state, by answer",
+            ),
+            Self::AssociationsBegun => counter(
+                "dtls_handshakes_begun",
+                "DTLS handshakes begun, with clients that are at their addresses",
+            ),
+            Self::AssociationsEstablished => {
+                counter("dtls_sessions_established", "DTLS sessions with a finished handshake")
+            }
+            Self::AssociationsLive => gauge(
+                "dtls_sessions",
+                "Live DTLS sessions, those with an unfinished handshake included",
+            ),
+            Self::AssociationsHalfOpen => gauge("dtls_handshakes", "Unfinished DTLS handshakes"),
+            Self::AssociationsRefused(_) => {
+                counter("dtls_sessions_refused", "DTLS sessions not begun, by reason")
+            }
+            Self::AssociationsEnded(_) => {
+                counter("dtls_sessions_ended", "DTLS sessions that ended, by reason")
+            }
+            Self::DtlsOwn(_) => counter(
+                "dtls_own_datagrams",
+                "Datagrams that DTLS itself had to send: cookies, handshakes, alerts",
+            ),
+            Self::PeersConnected => {
+                counter("peer_connections_made", "Connections with peers (RFC 6062) made")
+            }
+            Self::PeersRefused(_) => counter(
+                "peer_connections_refused",
+                "Connections of peers closed as soon as they were accepted, by reason",
+            ),
+            Self::PeersLive => gauge(
+                "peer_connections",
+                "Live connections with peers, those being opened included",
+            ),
+            Self::ConnectionAttempts => {
+                counter("connection_attempts", "Clients told that a peer has connected")
+            }
+            Self::PipedBytes(_) => {
+                counter("stream_bytes", "Bytes relayed between connections (RFC 6062), by leg")
+            }
+            Self::PiecesUnsent => counter(
+                "undelivered_pieces",
+                "Data from peers over connections not delivered before the client's connection ended",
+            ),
+            Self::KernelDrops => counter(
+                "receive_buffer_drops",
+                "Datagrams that the kernel dropped because a receive buffer was full",
+            ),
+            Self::ReceiveErrors => {
+                counter("receive_errors", "Receive calls that failed for want of memory or worse")
+            }
+            Self::NoticesLost => counter(
+                "notices_lost",
+                "Events that came too many at once: as many counts of refusals and ends are missing",
+            ),
+            Self::Occupancy(histogram, _) => counter(histogram.label(), "Sizes of batches"),
+        }
+    }
+
+    /// The labels that tell the members of a family apart.
+    #[must_use]
+    pub const fn labels(self) -> [Option<Label>; 2] {
+        const SOCKETS: Option<Label> = Label::of("path", "sockets");
+        const KERNEL: Option<Label> = Label::of("path", "kernel");
+        let label = match self {
+            Self::Packets(leg) | Self::Bytes(leg) => {
+                return [Label::of("leg", leg.label()), SOCKETS];
+            }
+            Self::Offloaded(leg) | Self::OffloadedBytes(leg) => {
+                return [Label::of("leg", leg.label()), KERNEL];
+            }
+            Self::PipedBytes(leg) => Label::of("leg", leg.label()),
+            Self::Fate(fate) => Label::of("fate", fate.label()),
+            Self::Drop(reason) => Label::of("reason", reason.label()),
+            Self::LateAnswer(answer) => Label::of("answer", answer.label()),
+            Self::Refusal(reason) => Label::of("reason", reason.label()),
+            Self::AllocationsEnded(reason) => Label::of("reason", reason.label()),
+            Self::StreamsRefused(reason) => Label::of("reason", reason.label()),
+            Self::StreamsEnded(reason) => Label::of("reason", reason.label()),
+            Self::HellosAnswered(answer) => Label::of("answer", answer.label()),
+            Self::AssociationsRefused(reason) => Label::of("reason", reason.label()),
+            Self::AssociationsEnded(reason) => Label::of("reason", reason.label()),
+            Self::DtlsOwn(outcome) => Label::of("outcome", outcome.label()),
+            Self::PeersRefused(reason) => Label::of("reason", reason.label()),
+            Self::AllocationsLive(transport) => Label::of("transport", transport.label()),
+            Self::RelayedLive(family) => Label::of("family", family.label()),
+            Self::FlowsOffloaded
+            | Self::IcmpErrors
+            | Self::AllocationsCreated
+            | Self::AllocationsMoved
+            | Self::StreamsAccepted
+            | Self::StreamsLive
+            | Self::StreamsPaused
+            | Self::AssociationsBegun
+            | Self::AssociationsEstablished
+            | Self::AssociationsLive
+            | Self::AssociationsHalfOpen
+            | Self::PeersConnected
+            | Self::PeersLive
+            | Self::ConnectionAttempts
+            | Self::PiecesUnsent
+            | Self::KernelDrops
+            | Self::ReceiveErrors
+            | Self::NoticesLost
+            | Self::Occupancy(..) => return [None, None],
+        };
+        [label, None]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+
+    #[test]
+    fn every_series_has_a_name_of_its_own_and_families_agree() {
+        let mut families = BTreeMap::new();
+        let named: Vec<_> = Series::all()
+            .filter(|series| !matches!(series, Series::Occupancy(..)))
+            .map(|series| (series.family().name, series.labels()))
+            .collect();
+        assert_eq!(named.iter().collect::<BTreeSet<_>>().len(), named.len());
+        for series in Series::all() {
+            let family = series.family();
+            assert_eq!(*families.entry(family.name).or_insert(family), family);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Advice about refused requests.
+
+use turn_proto::Refusal;
+
+use super::{Reason, Subject};
+
+pub(super) const fn reason(refusal: Refusal) -> Reason {
+    Reason {
+        subject: Subject::Request,
+        name: refusal.label(),
+        code: Some(refusal.code()),
+        meaning: refusal.meaning(),
+        advice: advice(refusal),
+    }
+}
+
+/// Advice about a refused request; empty where nothing is to be done.
+pub(super) const fn advice(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::NoCredentials => "",
+        Refusal::IncompleteCredentials => {
+            "Update the client: it leaves out an attribute that RFC 8489 demands."
+        }
+        Refusal::PasswordAlgorithms => {
+            "Something between client and server alters packets, or the client repeats the list of algorithms wrongly."
+        }
+        Refusal::WrongRealm => {
+            "The client keeps a realm of its own: let it take the one of the 401, or set `realm` to it."
+        }
+        Refusal::UnknownUser => {
+            "Check the name with `turnpike user list`, and its realm. A name of the form `1700000000:alice` is a \
+             time-limited one: it needs `auth.secret`."
+        }
+        Refusal::WrongPassword => {
+            "The password is wrong; for a time-limited credential, the application mints with another secret than \
+             `auth.secret`. Compare with `turnpike credentials`."
+        }
+        Refusal::BadToken => {
+            "Give the authorization server and this one the same key (`auth.token_keys`) and the same `auth.server_name`."
+        }
+        Refusal::UnknownTokenKey => {
+            "Add the key that the client names to `auth.token_keys`, or let the authorization server use one of these."
+        }
+        Refusal::CredentialExpired => {
+            "The application hands out credentials too early or with too short a life, or the clocks of its host and \
+             this one differ."
+        }
+        Refusal::StaleNonce => "",
+        Refusal::InvalidNonce => {
+            "Clients whose address changed are told so once. Often: a load balancer spreads one client over several \
+             servers; let it keep clients at one."
+        }
+        Refusal::UserDatabaseUnavailable => {
+            "See the log for the error of the database, and `users.database`."
+        }
+        Refusal::UnknownAttributes => {
+            "The client demands an extension that this server does not have; the response names it."
+        }
+        Refusal::NoCookie => "The client is older than RFC 5389: it cannot be served over DTLS.",
+        Refusal::BadRequest => {
+            "The client breaks the protocol; `log.level = \"debug\"` shows its address and method."
+        }
+        Refusal::ChannelNumber => "Set `compatibility.rfc5766_clients` for such clients.",
+        Refusal::NoAllocation => {
+            "Its allocation ended: see the lines `allocation ended` of this client. Often the client was silent for \
+             longer than its lifetime, or the server was restarted."
+        }
+        Refusal::AllocationExists => {
+            "The client uses one port for two allocations, or a NAT gave the port of a client that is gone to another."
+        }
+        Refusal::WrongUser => {
+            "The client changed its user during an allocation; it has to begin a new one."
+        }
+        Refusal::UnsupportedTransport => {
+            "For TCP to peers (RFC 6062) set `tcp.relaying`; the client itself has to come over TCP or TLS."
+        }
+        Refusal::RelayProtocol => "The client mixes requests for UDP and for TCP (RFC 6062).",
+        Refusal::ConnectionExists => "",
+        Refusal::ConnectionFailed => {
+            "The peer does not listen, or a firewall between this server and the peer forbids it."
+        }
+        Refusal::UnknownConnection => {
+            "The client came more than 30 s after the connection was made, or with another user."
+        }
+        Refusal::ConnectionLimit => {
+            "A client has more connections with peers than an allocation may have."
+        }
+        Refusal::DontFragment => "",
+        Refusal::FamilyUnsupported => {
+            "Add an address of that family to `relay.addresses`; most clients go on with the other one."
+        }
+        Refusal::PeerFamilyMismatch => {
+            "The client has to ask for a relayed address of the peer's family (RFC 8656 REQUESTED-ADDRESS-FAMILY)."
+        }
+        Refusal::BadReservationToken => {
+            "The client came too late (`lifetimes.reservation`), or to another server behind the same name."
+        }
+        Refusal::PortsExhausted => "Widen `relay.ports`, or add relay addresses.",
+        Refusal::SystemExhausted => {
+            "Raise the limit of open files (LimitNOFILE under systemd), or look for the lack of memory."
+        }
+        Refusal::UserQuota => {
+            "Raise `quotas.allocations_per_user`, or look with `turnpike sessions --user NAME` why the user has so many."
+        }
+        Refusal::AddressQuota => {
+            "Many clients behind one NAT: raise `quotas.allocations_per_address`. Otherwise somebody tries to take all ports."
+        }
+        Refusal::TotalQuota => "Raise `quotas.allocations_total`, or add a server.",
+        Refusal::PermissionLimit => "Raise `quotas.permissions` for clients with so many peers.",
+        Refusal::NewPeerLimit => {
+            "Raise `quotas.new_peers_per_second` for clients with so many peers; otherwise somebody scans a network \
+             through this server."
+        }
+        Refusal::ChannelLimit => "Raise `quotas.channels` for clients with so many peers.",
+        Refusal::ChannelConflict => {
+            "The client breaks RFC 8656 §12.2: a channel is for one peer as long as it lives."
+        }
+        Refusal::PeerForbidden => {
+            "If clients are to reach this network, add it to `peers.allow`; private networks and this host are refused \
+             by default. Often a client only tries its peer's private address, and the call works all the same."
+        }
+        Refusal::TunnelClient => "The client has to come over its own IPv4 or IPv6 address.",
+        Refusal::Draining => {
+            "The server is about to stop: `turnpike drain --cancel` takes it back."
+        }
+        Refusal::MobilityForbidden => {
+            "Set `mobility = true` if clients are to keep allocations when they move."
+        }
+        Refusal::BadTicket => {
+            "The allocation ended, the ticket was used before, or the server was restarted: the client begins anew."
+        }
+        Refusal::MoveUnavailable => "A worker is overloaded; clients try again.",
+        Refusal::Redirected => "",
+    }
+}
