@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +20,9 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE};
-use crate::types::{Drain, DrainCancelled, DrainRequest, Ended, Problem, Reload, Sessions, Status};
+use crate::types::{
+    Drain, DrainCancelled, DrainRequest, Ended, Problem, Refusals, Reload, Sessions, Status,
+};
 
 /// A connection to a running server's control socket.
 #[derive(Debug)]
@@ -125,6 +128,28 @@ impl Client {
         if let Some(user) = user {
             path.push_str("&user=");
             path.push_str(&percent_encoded(user));
+        }
+        self.ask(Method::GET, &path, None::<&()>).await
+    }
+
+    /// Recent refusals: of `user` and of `client`, or of all, at most `limit`
+    /// (1..=[`SESSIONS_MAX`](crate::limits::SESSIONS_MAX)).
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn refusals(
+        &mut self,
+        user: Option<&str>,
+        client: Option<IpAddr>,
+        limit: usize,
+    ) -> Result<Refusals, ClientError> {
+        let mut path = format!("/v1/refusals?limit={limit}");
+        for (name, value) in
+            [("user", user.map(str::to_owned)), ("client", client.map(|ip| ip.to_string()))]
+        {
+            if let Some(value) = value {
+                let _ = write!(path, "&{name}={}", percent_encoded(&value));
+            }
         }
         self.ask(Method::GET, &path, None::<&()>).await
     }

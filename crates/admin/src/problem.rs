@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use control::ControlError;
 
 use crate::types;
 
@@ -36,6 +37,18 @@ impl Problem {
             "the server is stopping",
             "wait until it is gone, or start it again",
         )
+    }
+
+    /// The workers could not be asked.
+    pub(crate) fn of_workers(error: ControlError) -> Self {
+        match error {
+            ControlError::Unresponsive(worker) => Self::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                format!("worker {} does not answer", worker.0),
+                "the server is overloaded or stuck; look at its log and at `top -H`",
+            ),
+            ControlError::Stopping => Self::stopping(),
+        }
     }
 
     pub(crate) fn timed_out() -> Self {

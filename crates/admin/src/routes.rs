@@ -5,6 +5,7 @@
 //! | `GET /v1/status` | the state of the server: [`Status`](crate::types::Status) |
 //! | `GET /v1/sessions?user=&limit=` | live allocations: [`Sessions`](crate::types::Sessions) |
 //! | `DELETE /v1/sessions/{id}` | ends one allocation: [`Ended`](crate::types::Ended) |
+//! | `GET /v1/refusals?user=&client=&limit=` | recent refusals: [`Refusals`](crate::types::Refusals) |
 //! | `POST /v1/reload` | reads the configuration again: [`Reload`](crate::types::Reload) |
 //! | `POST /v1/drain` | no new allocations, stop when empty: [`Drain`](crate::types::Drain) |
 //! | `DELETE /v1/drain` | new allocations again: [`DrainCancelled`](crate::types::DrainCancelled) |
@@ -12,6 +13,7 @@
 //! Every answer that is not 2xx is a [`Problem`](crate::types::Problem).
 
 mod drain;
+mod refusals;
 mod reload;
 mod sessions;
 mod status;
@@ -49,6 +51,7 @@ pub fn router(
         .route("/v1/status", get(status::show))
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{id}", delete(sessions::end))
+        .route("/v1/refusals", get(refusals::list))
         .route("/v1/reload", post(reload::reload))
         .route("/v1/drain", post(drain::drain).delete(drain::cancel))
         .fallback(async || {
@@ -58,7 +61,7 @@ pub fn router(
             Problem::new(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this path has no such method",
-                "GET /v1/status, GET /v1/sessions, DELETE /v1/sessions/{id}, POST /v1/reload, \
+                "GET /v1/status, GET /v1/sessions, DELETE /v1/sessions/{id}, GET /v1/refusals, POST /v1/reload, \
                  POST /v1/drain, DELETE /v1/drain",
             )
         })

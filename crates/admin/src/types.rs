@@ -329,6 +329,54 @@ pub struct Ended {
     pub id: String,
 }
 
+/// `GET /v1/refusals`: recent refusals, the latest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    /// At most as many as asked for.
+    pub refusals: Vec<Refusal>,
+    /// True if there are more.
+    pub more: bool,
+}
+
+/// Requests of one user and network that were refused for one reason; the details are of the latest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// Whole seconds since the latest.
+    pub seconds_ago: u64,
+    /// Whole seconds since the first.
+    pub first_seconds_ago: u64,
+    /// Their number.
+    pub count: u64,
+    /// Address of the client.
+    pub client: String,
+    /// `udp`, `tcp`, `tls` or `dtls`.
+    pub transport: String,
+    /// The listener it talks to.
+    pub server: String,
+    /// Method of the request.
+    pub method: String,
+    /// The user, as authenticated; absent where the request proved none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The name in a request that proved none: anybody may have written it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_user: Option<String>,
+    /// The forbidden peer, where one is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+    /// The rule that forbids it: `never`, `peers_deny`, `own_address` or `special_purpose`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied_by: Option<String>,
+    /// The reason; `docs/operate/reasons.md` has all.
+    pub reason: String,
+    /// The STUN error code that the client was told.
+    pub code: u16,
+    /// Meaning of the reason.
+    pub meaning: String,
+    /// Advice; empty where nothing is to be done.
+    pub advice: String,
+}
+
 /// `GET /healthz` and `GET /readyz`: whether the server serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {

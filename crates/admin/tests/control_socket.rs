@@ -15,12 +15,14 @@ use admin::types::{Bucket, DrainRequest, Volume};
 use admin::{Client, ClientError, HttpListener, UnixSocket, routes, serve};
 use control::{
     CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg,
-    MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest, RelayInfo,
-    ReloadReport, Request, Series, ServerInfo, Session, SessionOffload, Wake, WhyNot,
+    MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest, Refused,
+    RelayInfo, ReloadReport, Request, Series, ServerInfo, Session, SessionOffload, Wake, WhyNot,
     WorkerCounters, Workers, mailbox,
 };
-use turn_proto::{AllocationRecord, DropReason, Refusal, Traffic};
-use turn_types::{AllocationId, Instant, WorkerId};
+use turn_proto::{
+    AllocationRecord, DeniedBy, DropReason, ForbiddenPeer, Refusal, RefusedRequest, Traffic,
+};
+use turn_types::{AllocationId, ClientAddr, Instant, WorkerId};
 
 const NOW: Instant = Instant::from_nanos(100_000_000_000);
 
@@ -99,10 +101,34 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
             sessions.retain(|session| session.record.id != id);
             reply(sessions.len() < before);
         }
+        Request::Refusals { filter, limit, reply } => {
+            let all = refusals().into_iter().filter(|one| filter.takes(&one.latest));
+            reply(all.take(limit).collect());
+        }
         Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {
             panic!("the control socket never asks this of a worker")
         }
     }
+}
+
+/// Refusals of two users.
+fn refusals() -> Vec<Refused> {
+    let peer = ForbiddenPeer { address: "10.1.1.2".parse().unwrap(), by: DeniedBy::SpecialPurpose };
+    let forbidden = RefusedRequest {
+        user: Some("1800000000:bob".into()),
+        peer: Some(peer),
+        ..RefusedRequest::sample(Refusal::PeerForbidden)
+    };
+    let mut unknown = RefusedRequest {
+        claimed: Some("mallory".into()),
+        ..RefusedRequest::sample(Refusal::UnknownUser)
+    };
+    unknown.path.five_tuple.client = ClientAddr("192.0.2.10:4000".parse().unwrap());
+    let (first, last) = (Instant::from_nanos(40_000_000_000), Instant::from_nanos(97_000_000_000));
+    vec![
+        Refused { latest: forbidden, first, last, count: 12 },
+        Refused { latest: unknown, first, last: first, count: 1 },
+    ]
 }
 
 fn operate(request: OperatorRequest) {
@@ -295,6 +321,32 @@ async fn a_session_tells_what_relays_for_it() {
     let sockets = &listed[1].offload;
     assert_eq!((sockets.by.as_str(), sockets.reason.as_deref()), ("sockets", Some("full")));
     assert_eq!((sockets.channels, sockets.last_seen_seconds_ago), (0, None));
+}
+
+#[tokio::test]
+async fn refusals_are_explained_filtered_and_bounded() {
+    let server = Server::start(Vec::new());
+    let mut client = server.client().await;
+    let all = client.refusals(None, None, 9).await.unwrap();
+    assert_eq!((all.refusals.len(), all.more), (2, false));
+    let bob = &all.refusals[0];
+    assert_eq!((bob.seconds_ago, bob.first_seconds_ago, bob.count), (3, 60, 12));
+    assert_eq!((bob.client.as_str(), bob.transport.as_str()), ("192.0.2.9:4000", "udp"));
+    assert_eq!((bob.method.as_str(), bob.code), ("CreatePermission", 403));
+    assert_eq!(bob.user.as_deref(), Some("1800000000:bob"));
+    assert_eq!(bob.peer.as_deref(), Some("10.1.1.2"));
+    assert_eq!(bob.denied_by.as_deref(), Some("special_purpose"));
+    assert_eq!(bob.reason, "peer_forbidden");
+    assert!(bob.advice.contains("peers.allow"), "{bob:?}");
+
+    let some = client.refusals(None, None, 1).await.unwrap();
+    assert_eq!((some.refusals.len(), some.more), (1, true));
+    let of = client.refusals(Some("bob"), None, 9).await.unwrap().refusals;
+    assert_eq!(of, std::slice::from_ref(bob));
+    let of = client.refusals(Some("mallory"), None, 9).await.unwrap().refusals;
+    assert_eq!((of.len(), of[0].user.as_deref()), (1, None), "the name was only claimed");
+    let at = client.refusals(None, Some("192.0.2.10".parse().unwrap()), 9).await.unwrap();
+    assert_eq!(at.refusals, of);
 }
 
 #[tokio::test]

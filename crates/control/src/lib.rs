@@ -14,6 +14,7 @@ mod info;
 mod mailbox;
 mod operator;
 pub mod reasons;
+mod refused;
 mod registry;
 mod request;
 mod series;
@@ -31,6 +32,7 @@ pub use info::{
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{CancelReport, Change, DrainReport, OperatorRequest, ReloadReport};
+pub use refused::{RefusalFilter, Refused, account};
 pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
 pub use series::{

@@ -45,6 +45,12 @@ turn_types::labels! {
     }
 }
 
+/// The reason of a refused request.
+#[must_use]
+pub const fn of_refusal(refusal: Refusal) -> Reason {
+    refusals::reason(refusal)
+}
+
 /// Every reason, subject by subject.
 pub fn reasons() -> impl Iterator<Item = Reason> {
     Subject::ALL.iter().flat_map(|&subject| of(subject))

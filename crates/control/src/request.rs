@@ -6,7 +6,7 @@ use std::sync::Arc;
 use turn_proto::{AllocationRecord, Policy, UserAnswer};
 use turn_types::{AllocationId, PendingId};
 
-use crate::Session;
+use crate::{RefusalFilter, Refused, Session};
 
 /// Callback of a worker's answer, on its own thread: it must not block. Dropped without a
 /// call when the worker will not answer.
@@ -37,6 +37,15 @@ pub enum Request {
         /// True if there was one.
         reply: Reply<bool>,
     },
+    /// List recent refusals, the latest first.
+    Refusals {
+        /// Which.
+        filter: RefusalFilter,
+        /// At most how many.
+        limit: usize,
+        /// The answer.
+        reply: Reply<Vec<Refused>>,
+    },
     /// Refuse new allocations (true), or take them again (false).
     Drain(bool),
     /// A user was looked up.
@@ -56,6 +65,9 @@ impl fmt::Debug for Request {
             Self::Apply { .. } => f.write_str("Apply"),
             Self::List { filter, limit, .. } => {
                 f.debug_struct("List").field("filter", filter).field("limit", limit).finish()
+            }
+            Self::Refusals { filter, limit, .. } => {
+                f.debug_struct("Refusals").field("filter", filter).field("limit", limit).finish()
             }
             Self::End { id, .. } => f.debug_tuple("End").field(id).finish(),
             Self::Drain(on) => f.debug_tuple("Drain").field(on).finish(),

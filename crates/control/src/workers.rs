@@ -11,7 +11,8 @@ use turn_types::{AllocationId, WorkerId};
 
 use crate::limits::ANSWER_DEADLINE;
 use crate::{
-    CounterTotals, Mailbox, PostError, Reply, Request, Session, SessionFilter, WorkerCounters,
+    CounterTotals, Mailbox, PostError, RefusalFilter, Refused, Reply, Request, Session,
+    SessionFilter, WorkerCounters,
 };
 
 /// Error of a request to the workers.
@@ -101,6 +102,24 @@ impl Workers {
         sessions.sort_by_key(|Session { record, .. }| (record.created, record.id));
         sessions.truncate(limit);
         Ok(sessions)
+    }
+
+    /// Recent refusals, the latest first, at most `limit`.
+    ///
+    /// # Errors
+    /// [`ControlError`] when any worker does not answer.
+    pub async fn refusals(
+        &self,
+        filter: RefusalFilter,
+        limit: usize,
+    ) -> Result<Vec<Refused>, ControlError> {
+        let lists = self
+            .ask_all(|reply| Request::Refusals { filter: filter.clone(), limit, reply })
+            .await?;
+        let mut refusals: Vec<_> = lists.into_iter().flatten().collect();
+        refusals.sort_by_key(|refused| std::cmp::Reverse(refused.last));
+        refusals.truncate(limit);
+        Ok(refusals)
     }
 
     /// Ends an allocation; whether there was one.

@@ -56,7 +56,11 @@ fn with_sessions(worker: u16, sessions: &'static [(&'static str, u64)]) -> Box<S
             reply(sessions.map(|record| Session { record, offload }).collect());
         }
         Request::End { id, reply } => reply(id == AllocationId::new(WorkerId(worker), 0)),
-        Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {}
+        Request::Refusals { .. }
+        | Request::Apply { .. }
+        | Request::Drain(_)
+        | Request::UserFound { .. }
+        | Request::Stop => {}
     })
 }
 

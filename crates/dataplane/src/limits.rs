@@ -180,6 +180,13 @@ pub const SWEEP_SESSIONS_EVERY: Duration = Duration::from_secs(5);
 /// Log lines about ended connections, per second and worker: no credentials are needed to connect.
 pub const STREAM_LINES_PER_SECOND: u32 = 10;
 
+/// Kinds of recent refusals (user, network and reason) that a worker keeps for an operator: a day's trouble of a busy
+/// server, and with the longest names half a megabyte.
+pub const REFUSALS_KEPT: usize = 512;
+
+/// Least time between two lines at INFO about refusals of one kind.
+pub const REFUSAL_LINE_EVERY: Duration = Duration::from_secs(60);
+
 /// Log lines about refused requests, per second and worker: clients can cause any number of them.
 pub const REFUSAL_LINES_PER_SECOND: u32 = 10;
 

@@ -2,6 +2,7 @@
 
 mod accounting;
 mod observer;
+mod refusals;
 mod throttle;
 
 pub(crate) use accounting::{BatchSums, Sent, Tag};

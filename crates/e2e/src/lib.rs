@@ -7,6 +7,7 @@
 mod caller;
 pub mod certificates;
 mod clients;
+mod echo_peer;
 mod lab;
 mod nat;
 mod secure;
@@ -16,6 +17,7 @@ mod tool;
 pub use caller::Caller;
 pub use certificates::Certificates;
 pub use clients::{aioice, chromium, coturn, pion};
+pub use echo_peer::{ECHO_PORT, echo_peer};
 pub use lab::{Addresses, Host, Lab};
 pub use nat::{Dependence, INSIDE, Nat};
 pub use secure::SecureScene;

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use e2e::certificates::ECDSA;
-use e2e::{Host, Running, SecureScene, Tool, coturn, require};
+use e2e::{Host, Running, SecureScene, Tool, coturn, echo_peer, require};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -137,9 +137,7 @@ fn uclient_relays_over_dtls() {
     let mut all = 0;
     for ends in [scene.lab.v4, scene.lab.v6] {
         let peer = ends.peer.to_string();
-        let _peer = Running::start(
-            scene.lab.command(Host::Peer, "turnutils_peer").args(["-p", "3480", "-L", &peer]),
-        );
+        let _peer = echo_peer(&scene.lab, ends.peer);
         let uclient = |options: &[&str]| {
             let identity =
                 ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer, "-r", "3480"];

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Running, Server, Tool, require};
+use e2e::{Config, Host, Lab, Server, Tool, echo_peer, require};
 
 /// Datagrams of each flood; `TURNPIKE_FLOOD=1000000` makes it a million.
 fn datagrams() -> u64 {
@@ -41,12 +41,7 @@ impl Scene {
     /// A call works: the server is not only alive.
     #[track_caller]
     fn assert_serves(&self) {
-        let _peer = Running::start(self.lab.command(Host::Peer, "turnutils_peer").args([
-            "-p",
-            "3480",
-            "-L",
-            &self.lab.v4.peer.to_string(),
-        ]));
+        let _peer = echo_peer(&self.lab, self.lab.v4.peer);
         let out = Tool::run(
             self.lab
                 .command(Host::Client, "turnutils_uclient")

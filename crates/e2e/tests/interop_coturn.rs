@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Running, Server, Tool, coturn, require};
+use e2e::{Config, Host, Lab, Running, Server, Tool, coturn, echo_peer, require};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -20,14 +20,7 @@ impl Scene {
         let mut config = Config::for_lab(&lab);
         change(&mut config);
         let server = Server::start(&lab, &config);
-        let peers = [lab.v4.peer, lab.v6.peer].map(|ip| {
-            Running::start(lab.command(Host::Peer, "turnutils_peer").args([
-                "-p",
-                "3480",
-                "-L",
-                &ip.to_string(),
-            ]))
-        });
+        let peers = [lab.v4.peer, lab.v6.peer].map(|ip| echo_peer(&lab, ip));
         Some(Self { lab, server, _peers: peers })
     }
 
@@ -283,6 +276,12 @@ fn wrong_password_is_refused() {
         "the refusal is counted by its reason:\n{}",
         status.output
     );
+    let why = scene.server.ask(&["why"]);
+    assert!(
+        why.output.contains("calls itself \"alice\"") && why.output.contains("wrong_password: "),
+        "the refusal is explained:\n{}",
+        why.output
+    );
 }
 
 #[test]
@@ -290,6 +289,13 @@ fn private_peers_are_refused_unless_allowed() {
     let Some(scene) = Scene::new(|config| config.allow.clear()) else { return };
     let out = scene.uclient(&["-c", "-n", "5"]);
     assert!(!out.ok, "10.77.2.2 must be refused:\n{}", out.output);
+    let why = scene.server.ask(&["why", "alice"]);
+    let words = why.output.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words.contains("peer_forbidden: ") && words.contains("`peers.allow = [\"10.77.2.2\"]`"),
+        "the refusal is explained with its remedy:\n{}",
+        why.output
+    );
     let status = scene.server.ask(&["status", "--json"]);
     assert!(
         status.output.contains("peer_forbidden"),

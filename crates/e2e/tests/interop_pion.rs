@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
-use e2e::{Certificates, Config, Host, Lab, Running, Server, Tool, pion, require};
+use e2e::{Certificates, Config, Host, Lab, Running, Server, Tool, echo_peer, pion, require};
 
 #[test]
 fn echoes_by_send_indications_and_channels() {
@@ -14,12 +14,7 @@ fn echoes_by_send_indications_and_channels() {
     let config =
         Config { top: String::new(), tables: certificates.simple(), ..Config::for_lab(&lab) };
     let _server = Server::start(&lab, &config);
-    let _peer = Running::start(lab.command(Host::Peer, "turnutils_peer").args([
-        "-p",
-        "3480",
-        "-L",
-        &lab.v4.peer.to_string(),
-    ]));
+    let _peer = echo_peer(&lab, lab.v4.peer);
     for transport in ["udp", "tcp", "tls", "dtls"] {
         // pion's client looks its server up in IPv4 only.
         let out = Tool::run(

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::{Config, Host, Lab, Running, Server, require};
+use e2e::{Config, Host, Lab, Running, Server, echo_peer, require};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,9 +23,7 @@ impl Scene {
         change(&mut config);
         let server = Server::start(&lab, &config);
         let peer = lab.v4.peer.to_string();
-        let echo = Running::start(
-            lab.command(Host::Peer, "turnutils_peer").args(["-p", "3480", "-L", &peer]),
-        );
+        let echo = echo_peer(&lab, lab.v4.peer);
         let calls = Running::start(
             lab.command(Host::Client, "turnutils_uclient")
                 .args(["-u", "alice", "-w", "correct-horse-battery", "-e", &peer, "-r", "3480"])

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use e2e::certificates::ECDSA;
-use e2e::{Certificates, Host, Lab, Running, SecureScene, Tool, coturn, require};
+use e2e::{Certificates, Host, Lab, SecureScene, Tool, coturn, echo_peer, require};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -140,9 +140,7 @@ fn uclient_relays_over_tls() {
     }
     let Some(scene) = Scene::new() else { return };
     let peer = scene.lab.v4.peer.to_string();
-    let _peer = Running::start(
-        scene.lab.command(Host::Peer, "turnutils_peer").args(["-p", "3480", "-L", &peer]),
-    );
+    let _peer = echo_peer(&scene.lab, scene.lab.v4.peer);
     let uclient = |options: &[&str]| {
         let identity = ["-u", "alice", "-w", "correct-horse-battery", "-e", &peer, "-r", "3480"];
         let mut command = scene.lab.command(Host::Client, "turnutils_uclient");

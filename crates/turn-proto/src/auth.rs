@@ -118,7 +118,7 @@ pub(crate) fn authenticate(
         return match case.time_limited() {
             Some((grant, integrity)) => case.accept(grant, integrity),
             None if from_database => case.ask(true),
-            None => refuse(Refusal::WrongPassword),
+            None => refuse(Refusal::WrongSecret),
         };
     }
     if !may_verify {
@@ -154,6 +154,7 @@ pub(crate) fn failed_verifications(policy: &Policy, message: &Message<'_>, reaso
         reason,
         Refusal::UnknownUser
             | Refusal::WrongPassword
+            | Refusal::WrongSecret
             | Refusal::BadToken
             | Refusal::CredentialExpired
     );
@@ -297,7 +298,7 @@ impl Case<'_> {
         let limited = matches!(self.claim.user, ClaimedUser::Name(name)
             if !self.policy.auth.secrets.is_empty()
                 && TimeLimitedName::parse(name, self.now.unix).is_some());
-        if limited { Refusal::WrongPassword } else { Refusal::UnknownUser }
+        if limited { Refusal::WrongSecret } else { Refusal::UnknownUser }
     }
 
     /// Asks the user database, if there is one, when nothing at hand proves the claim.

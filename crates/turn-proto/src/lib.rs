@@ -59,7 +59,9 @@ pub use credentials::grant::UserKeys;
 pub use io::allocate_request::AllocationAttributes;
 pub use io::command::{Command, TcpCommand, UserQuery};
 pub use io::event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer};
-pub use io::notice::{AllocationRecord, Budget, EndReason, Notice, Traffic};
+pub use io::notice::{
+    AllocationRecord, Budget, EndReason, ForbiddenPeer, Notice, RefusedRequest, Traffic,
+};
 pub use io::queued_packet::QueuedPacket;
 pub use io::refusal::Refusal;
 pub use io::route::{Route, RouteId};
@@ -68,7 +70,7 @@ pub use io::verdict::{
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
 pub use mobility::handover::{Departure, Renamed};
-pub use policy::peer_rules::{PeerAccess, PeerRules, canonical, is_tunnel};
+pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, canonical, is_tunnel};
 pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub use policy::{
     AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas,

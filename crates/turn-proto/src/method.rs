@@ -10,5 +10,6 @@ pub(crate) mod connection_attempt;
 pub(crate) mod connection_bind;
 pub(crate) mod create_permission;
 pub(crate) mod discovery;
+pub(crate) mod forbidden_peer;
 pub(crate) mod open_relay;
 pub(crate) mod refresh;

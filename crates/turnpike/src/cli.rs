@@ -57,6 +57,8 @@ pub(crate) enum Command {
     /// Act on one allocation
     #[command(subcommand)]
     Session(Session),
+    /// Explain recent refusals: reason, rule and remedy
+    Why(Why),
     /// Reload the configuration of the running server
     Reload(Output),
     /// Refuse new allocations, and stop the server when the last one has ended
@@ -249,6 +251,17 @@ pub(crate) struct Sessions {
     pub(crate) user: Option<String>,
     /// Maximum number of sessions
     #[arg(long, value_name = "N", default_value = "100", value_parser = session_limit)]
+    pub(crate) limit: usize,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// A user, or the IP address of a client [default: all]
+    pub(crate) who: Option<String>,
+    /// Maximum number of kinds of refusals
+    #[arg(long, value_name = "N", default_value = "20", value_parser = session_limit)]
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) output: Output,

@@ -12,6 +12,7 @@ pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod tune;
 pub(crate) mod user;
+pub(crate) mod why;
 
 use admin::{Client, ClientError};
 use settings::SettingsErrors;

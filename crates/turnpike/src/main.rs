@@ -60,6 +60,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
         Command::Status(args) => commands::status::run(paths, &args),
         Command::Sessions(args) => commands::sessions::list(paths, &args),
         Command::Session(args) => commands::sessions::act(paths, &args),
+        Command::Why(args) => commands::why::run(paths, &args),
         Command::Reload(args) => commands::reload::run(paths, args),
         Command::Drain(args) => commands::drain::run(paths, &args),
         Command::Tune(args) => commands::tune::run(paths, &args),

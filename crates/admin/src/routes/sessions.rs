@@ -3,8 +3,7 @@
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
-use control::{ControlError, SessionFilter};
+use control::SessionFilter;
 use serde::Deserialize;
 use turn_types::AllocationId;
 
@@ -34,7 +33,8 @@ pub(super) async fn list(
     }
     let filter = SessionFilter { user: which.user };
     // One more than asked for tells whether there are more.
-    let mut found = app.handle.workers.sessions(filter, limit + 1).await.map_err(failed)?;
+    let mut found =
+        app.handle.workers.sessions(filter, limit + 1).await.map_err(Problem::of_workers)?;
     let more = found.len() > limit;
     found.truncate(limit);
     let now = (app.clock)();
@@ -51,22 +51,11 @@ pub(super) async fn end(
             "an id is 16 hexadecimal digits, as `turnpike sessions` shows it",
         ));
     };
-    if app.handle.workers.end_session(allocation).await.map_err(failed)? {
+    if app.handle.workers.end_session(allocation).await.map_err(Problem::of_workers)? {
         return Ok(Json(Ended { id: allocation.to_string() }));
     }
     Err(Problem::not_found(
         format!("there is no live session {allocation}"),
         "it may have ended already; `turnpike sessions` lists the live ones",
     ))
-}
-
-fn failed(error: ControlError) -> Problem {
-    match error {
-        ControlError::Unresponsive(worker) => Problem::new(
-            StatusCode::GATEWAY_TIMEOUT,
-            format!("worker {} does not answer", worker.0),
-            "the server is overloaded or stuck; look at its log and at `top -H`",
-        ),
-        ControlError::Stopping => Problem::stopping(),
-    }
 }

@@ -32,8 +32,11 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
              time-limited one: it needs `auth.secret`."
         }
         Refusal::WrongPassword => {
-            "The password is wrong; for a time-limited credential, the application mints with another secret than \
-             `auth.secret`. Compare with `turnpike credentials`."
+            "The client has another password than the user in the database: `turnpike user add NAME` makes a new one."
+        }
+        Refusal::WrongSecret => {
+            "The application mints with another secret than `auth.secret`: compare with what `turnpike credentials` \
+             prints. While secrets change, `auth.secrets` takes the old and the new one."
         }
         Refusal::BadToken => {
             "Give the authorization server and this one the same key (`auth.token_keys`) and the same `auth.server_name`."

@@ -4,15 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{AssociationEnd, Histogram, Series, StreamEnd, WorkerCounters};
+use control::{
+    AssociationEnd, Histogram, RefusalFilter, Refused, Series, StreamEnd, WorkerCounters,
+};
 use linux_net::{Occupancy, Warning};
-use stun_wire::Method;
 use tracing::Level;
-use turn_proto::{AllocationRecord, EndReason, Notice, Population, Refusal};
+use turn_proto::{AllocationRecord, EndReason, Notice, Population, Refusal, RefusedRequest};
 use turn_types::{
     ClientAddr, Instant, IpFamily, Prefix, RelayedAddr, ServerAddr, Transport, WorkerId,
 };
 
+use super::refusals::RecentRefusals;
 use super::throttle::LogThrottle;
 use crate::limits::{REFUSAL_LINES_PER_SECOND, STREAM_LINES_PER_SECOND, WARNING_EVERY};
 
@@ -104,16 +106,18 @@ pub(crate) struct Observer {
     worker: WorkerId,
     counters: Arc<WorkerCounters>,
     refusals: LogThrottle,
+    recent: RecentRefusals,
     streams: LogThrottle,
     warnings: [LogThrottle; Condition::COUNT],
 }
 
 impl Observer {
-    pub(crate) const fn new(worker: WorkerId, counters: Arc<WorkerCounters>) -> Self {
+    pub(crate) fn new(worker: WorkerId, counters: Arc<WorkerCounters>) -> Self {
         let refusals = LogThrottle::new(REFUSAL_LINES_PER_SECOND, Duration::from_secs(1));
         let warnings = [const { LogThrottle::new(1, WARNING_EVERY) }; Condition::COUNT];
         let streams = LogThrottle::new(STREAM_LINES_PER_SECOND, Duration::from_secs(1));
-        Self { worker, counters, refusals, streams, warnings }
+        let recent = RecentRefusals::default();
+        Self { worker, counters, refusals, recent, streams, warnings }
     }
 
     pub(crate) fn counters(&self) -> &WorkerCounters {
@@ -170,14 +174,7 @@ impl Observer {
                     "clients of this network get no answers for now: its budget is spent"
                 );
             }
-            Notice::Refused { path, method, user, reason } => {
-                self.refused(now, path.five_tuple.client, user.as_deref(), *reason);
-                // Without credentials is how every client begins.
-                if *reason != Refusal::NoCredentials && tracing::enabled!(Level::DEBUG) {
-                    let client = path.five_tuple.client;
-                    self.log_refusal(now, client, (*method, user.as_deref()), *reason);
-                }
-            }
+            Notice::Refused(refused) => self.refused(now, refused),
         }
     }
 
@@ -296,8 +293,31 @@ impl Observer {
         );
     }
 
-    fn refused(&mut self, now: Instant, client: ClientAddr, user: Option<&str>, reason: Refusal) {
+    fn refused(&mut self, now: Instant, refused: &RefusedRequest) {
+        let reason = refused.reason;
         self.count(Series::Refusal(reason), 1);
+        // The first steps of every client, and of one that stays.
+        if matches!(reason, Refusal::NoCredentials | Refusal::StaleNonce) {
+            return;
+        }
+        self.warn_of_refusal(now, refused);
+        let line = match self.recent.note(now, refused) {
+            Some(times) => Some((Level::INFO, times)),
+            None => tracing::enabled!(Level::DEBUG).then_some((Level::DEBUG, 1)),
+        };
+        if let Some((level, times)) = line
+            && let Some(left_out) = self.refusals.take(now)
+        {
+            self.log_refusal(refused, level, times, left_out);
+        }
+    }
+
+    /// Recent refusals, the latest first.
+    pub(crate) fn recent_refusals(&self, filter: &RefusalFilter, limit: usize) -> Vec<Refused> {
+        self.recent.list(filter, limit)
+    }
+
+    fn warn_of_refusal(&mut self, now: Instant, refused: &RefusedRequest) {
         let warnings = [
             (Refusal::PortsExhausted, Condition::PortsExhausted),
             (Refusal::UserDatabaseUnavailable, Condition::UserDatabase),
@@ -306,32 +326,38 @@ impl Observer {
             (Refusal::TotalQuota, Condition::TotalQuota),
             (Refusal::NewPeerLimit, Condition::NewPeers),
         ];
+        let reason = refused.reason;
         if let Some((_, condition)) = warnings.into_iter().find(|(refusal, _)| *refusal == reason) {
-            let source = Prefix::customer(client.ip());
-            let user = user.unwrap_or_default();
+            let source = Prefix::customer(refused.path.five_tuple.client.ip());
+            let user = refused.user.as_deref().unwrap_or_default();
             let details = format_args!("{}: user {user:?} at {source}", reason.label());
             self.warn(now, condition, &details);
         }
     }
 
-    fn log_refusal(
-        &mut self,
-        now: Instant,
-        client: ClientAddr,
-        (method, user): (Method, Option<&str>),
-        reason: Refusal,
-    ) {
-        let Some(left_out) = self.refusals.take(now) else { return };
-        tracing::debug!(
-            worker = self.worker.0,
-            %client,
-            method = method.name().unwrap_or("unknown"),
-            user,
-            reason = reason.label(),
-            code = reason.code(),
-            left_out,
-            "request refused"
-        );
+    /// `times`: refusals of this kind since the last line about them at INFO.
+    fn log_refusal(&self, refused: &RefusedRequest, level: Level, times: u64, left_out: u64) {
+        macro_rules! line {
+            ($level:expr) => {
+                tracing::event!(
+                    $level,
+                    worker = self.worker.0,
+                    client = %refused.path.five_tuple.client,
+                    transport = refused.path.five_tuple.transport.label(),
+                    method = refused.method.name().unwrap_or("unknown"),
+                    user = refused.user.as_deref(),
+                    claimed_user = refused.claimed.as_deref(),
+                    peer = refused.peer.map(|peer| tracing::field::display(peer.address)),
+                    denied_by = refused.peer.map(|peer| peer.by.label()),
+                    reason = refused.reason.label(),
+                    code = refused.reason.code(),
+                    times,
+                    left_out,
+                    "request refused"
+                )
+            };
+        }
+        if level == Level::INFO { line!(Level::INFO) } else { line!(Level::DEBUG) }
     }
 }
 
@@ -354,6 +380,7 @@ mod tests {
     use std::fmt::Write as _;
     use std::sync::Mutex;
 
+    use stun_wire::Method;
     use tracing::field::{Field, Visit};
     use tracing::span;
     use turn_proto::Traffic;
@@ -448,7 +475,14 @@ mod tests {
 
     fn refused(reason: Refusal) -> Notice {
         let path = ClientPath { five_tuple: five_tuple(), socket: SocketId(0) };
-        Notice::Refused { path, method: Method::ALLOCATE, user: None, reason }
+        Notice::Refused(RefusedRequest {
+            path,
+            method: Method::ALLOCATE,
+            user: None,
+            claimed: Some("mallory".into()),
+            peer: None,
+            reason,
+        })
     }
 
     #[test]
@@ -461,8 +495,14 @@ mod tests {
             observer.note(at(2), &refused(Refusal::WrongPassword));
         });
         assert_eq!(lines.len(), REFUSAL_LINES_PER_SECOND as usize + 1);
-        assert!(lines.iter().all(|line| line.starts_with("DEBUG message=request refused")));
-        assert!(lines.last().unwrap().ends_with("code=401 left_out=990"), "{lines:#?}");
+        assert_eq!(
+            lines[0],
+            "INFO message=request refused worker=3 client=192.0.2.7:5000 transport=\"udp\" \
+             method=\"Allocate\" claimed_user=\"mallory\" reason=\"wrong_password\" code=401 times=1 \
+             left_out=0"
+        );
+        assert!(lines[1..].iter().all(|line| line.starts_with("DEBUG message=request refused")));
+        assert!(lines.last().unwrap().ends_with("code=401 times=1 left_out=990"), "{lines:#?}");
         assert_eq!(counters.value(Series::Refusal(Refusal::NoCredentials)), 1000);
         assert_eq!(counters.value(Series::Refusal(Refusal::WrongPassword)), 1001);
     }

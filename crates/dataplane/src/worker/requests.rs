@@ -33,6 +33,9 @@ impl<N: Net> Worker<N> {
                 self.settle();
                 reply(ended);
             }
+            Request::Refusals { filter, limit, reply } => {
+                reply(self.cx.observer.recent_refusals(&filter, limit));
+            }
             Request::Drain(on) => self.cx.server.drain(on),
             Request::UserFound { pending, answer } => {
                 self.hand_in(Event::UserFound { pending, answer });

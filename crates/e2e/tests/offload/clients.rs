@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use e2e::{Certificates, Config, Host, Lab, Running, Tool, aioice, coturn, pion, require};
+use e2e::{
+    Certificates, Config, Host, Lab, Running, Tool, aioice, coturn, echo_peer, pion, require,
+};
 
 use crate::{Scene, by_xdp_and_tc, wait_until};
 
@@ -12,25 +14,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn scene(mode: &str) -> Option<(Scene, [Running; 2])> {
     require(coturn())?;
     let scene = Scene::new(mode, |_, _| ())?;
+    // Packets sent before the routes exist may be lost, and not all clients retransmit.
     let peers = echo_peers(&scene);
     Some((scene, peers))
 }
 
 fn echo_peers(scene: &Scene) -> [Running; 2] {
-    let peers = [scene.lab.v4.peer, scene.lab.v6.peer].map(|ip| {
-        let mut command = scene.lab.command(Host::Peer, "turnutils_peer");
-        Running::start(command.args(["-p", "3480", "-L", &ip.to_string()]))
-    });
-    // Packets sent before the routes exist may be lost, and not all clients retransmit.
-    let sockets = || {
-        let mut command = scene.lab.command(Host::Peer, "ss");
-        Tool::run(command.args(["-Huln", "sport = :3480"]), PATIENCE).output
-    };
-    wait_until(
-        || format!("both peers listen: {}", sockets()),
-        || sockets().matches(":3480").count() == peers.len(),
-    );
-    peers
+    [scene.lab.v4.peer, scene.lab.v6.peer].map(|ip| echo_peer(&scene.lab, ip))
 }
 
 /// So many packets to peers, and to clients, went through the kernel.

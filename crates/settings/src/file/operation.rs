@@ -13,9 +13,10 @@ section! {
     Log {
         /// Lines for people (`text`) or one JSON object per line for machines (`json`).
         restart format: LogFormat = LogFormat::Text;
-        /// Lowest level that is logged: `info` has one line at the end of each allocation, `debug` one for
-        /// each refused request, at most 10 a second from each worker, except requests without credentials,
-        /// as every first one is. `trace` adds nothing yet.
+        /// Lowest level that is logged: `info` has one line at the end of each allocation, and for each user (or
+        /// network) and reason one a minute while requests are refused; `debug` one for each refused request,
+        /// except those without credentials, as every first one is. Lines about refusals are 10 a second from
+        /// each worker at most. `trace` adds nothing yet.
         #[schemars(example = &"debug")]
         live level: LogLevel = LogLevel::Info;
     }

@@ -424,7 +424,7 @@ fn a_shared_secret_needs_no_look_up() {
     );
     assert!(matches!(first(&policy, &Ask::by("ann", "right", &policy)), AuthStep::NeedUser { .. }));
     policy.auth.users = false;
-    assert_eq!(refused(&first(&policy, &other)), Refusal::WrongPassword);
+    assert_eq!(refused(&first(&policy, &other)), Refusal::WrongSecret);
     assert_eq!(refused(&first(&policy, &Ask::by("ann", "right", &policy))), Refusal::UnknownUser);
 }
 
@@ -451,7 +451,7 @@ fn a_time_limited_credential_ends_with_its_time() {
     assert_eq!(refused(&ask(Method::ALLOCATE, None, &policy)), run_out);
     // Who cannot prove the credential is not told that it has run out.
     policy.auth.users = false;
-    assert_eq!(refused(&first(&policy, &Ask::by(name, "guess", &policy))), Refusal::WrongPassword);
+    assert_eq!(refused(&first(&policy, &Ask::by(name, "guess", &policy))), Refusal::WrongSecret);
     let before = Now { unix: UnixSeconds(NOW.unix.0 - 1), ..NOW };
     let fresh = mint(&policy.auth.nonce_key, before.unix, client(), features(&policy));
     let ask =

@@ -3,12 +3,14 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::net::IpAddr;
 
 use stun_wire::Method;
 use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, Prefix, Realm, RelayedAddr};
 
 use super::allocate_request::AllocationAttributes;
 use super::refusal::Refusal;
+use crate::policy::peer_rules::DeniedBy;
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,16 +29,7 @@ pub enum Notice {
         to: FiveTuple,
     },
     /// A request was refused.
-    Refused {
-        /// The path of the request.
-        path: ClientPath,
-        /// Its method.
-        method: Method,
-        /// The user, if the request was authentic.
-        user: Option<Arc<str>>,
-        /// The reason.
-        reason: Refusal,
-    },
+    Refused(RefusedRequest),
     /// A source has used up a budget and gets no answers for now. At most one a minute for each budget.
     BudgetSpent {
         /// The budget.
@@ -44,6 +37,32 @@ pub enum Notice {
         /// The network or customer.
         source: Prefix,
     },
+}
+
+/// A request that was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// The path of the request.
+    pub path: ClientPath,
+    /// Its method.
+    pub method: Method,
+    /// The user, if the request was authentic.
+    pub user: Option<Arc<str>>,
+    /// The name in a request that was not: anybody may have written it.
+    pub claimed: Option<Arc<str>>,
+    /// The forbidden peer, where one is the reason.
+    pub peer: Option<ForbiddenPeer>,
+    /// The reason.
+    pub reason: Refusal,
+}
+
+/// A peer that the rules forbid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForbiddenPeer {
+    /// Its address, as the client named it.
+    pub address: IpAddr,
+    /// The rule that decided.
+    pub by: DeniedBy,
 }
 
 /// Session record of an allocation.
@@ -77,6 +96,23 @@ pub struct AllocationRecord {
     pub traffic: Traffic,
     /// Reason and time of its end, once it has ended.
     pub end: Option<(EndReason, Instant)>,
+}
+
+#[cfg(feature = "samples")]
+impl RefusedRequest {
+    /// A request of the client of [`AllocationRecord::sample`] that proved no user, for tests that need one.
+    #[must_use]
+    pub fn sample(reason: Refusal) -> Self {
+        let five_tuple = AllocationRecord::sample().five_tuple;
+        Self {
+            path: ClientPath { five_tuple, socket: turn_types::SocketId(0) },
+            method: Method::CREATE_PERMISSION,
+            user: None,
+            claimed: None,
+            peer: None,
+            reason,
+        }
+    }
 }
 
 #[cfg(feature = "samples")]

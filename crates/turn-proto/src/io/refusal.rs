@@ -15,6 +15,8 @@ turn_types::labels! {
         UnknownUser => "unknown_user",
         /// The user is known, the key is wrong.
         WrongPassword => "wrong_password",
+        /// A time-limited credential that no shared secret of ours has made.
+        WrongSecret => "wrong_secret",
         /// An access token that cannot be read: altered, made for another server, or with another key.
         BadToken => "bad_token",
         /// An access token with a USERNAME that names no key of ours.
@@ -114,6 +116,7 @@ impl Refusal {
             | Self::WrongRealm
             | Self::UnknownUser
             | Self::WrongPassword
+            | Self::WrongSecret
             | Self::BadToken
             | Self::UnknownTokenKey
             | Self::CredentialExpired => 401,

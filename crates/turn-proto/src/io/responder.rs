@@ -9,6 +9,7 @@ use stun_wire::{
 };
 use turn_types::{ClientPath, IpFamily, Transport};
 
+use super::notice::RefusedRequest;
 use super::refusal::Refusal;
 use super::verdict::{DropReason, ReplyBuffer, Verdict};
 use crate::credentials::Integrity;
@@ -50,6 +51,12 @@ impl Responder {
         self.user = Some(user);
         self.integrity = integrity;
         self
+    }
+
+    /// The record of its refusal.
+    pub(crate) fn refused(&self, reason: Refusal) -> RefusedRequest {
+        let Self { path, method, ref user, .. } = *self;
+        RefusedRequest { path, method, user: user.clone(), claimed: None, peer: None, reason }
     }
 
     /// Returns true if responses carry MESSAGE-INTEGRITY.

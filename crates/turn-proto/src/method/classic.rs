@@ -12,7 +12,7 @@ use stun_wire::{
 };
 use turn_types::{ClientPath, Now, PeerAddr, ServerAddr, Transport};
 
-use crate::io::{DropReason, Notice, Refusal, ReplyBuffer, Verdict};
+use crate::io::{DropReason, Notice, Refusal, RefusedRequest, ReplyBuffer, Verdict};
 use crate::limits::UNKNOWN_LISTED_MAX;
 use crate::policy::Policy;
 use crate::policy::discovery::DiscoverySocket;
@@ -102,7 +102,14 @@ impl Classic<'_> {
     ) -> Result<Verdict, DropReason> {
         self.charge()?;
         let (method, id) = (message.method(), message.transaction_id());
-        self.outbox.notice(Notice::Refused { path: *self.path, method, user: None, reason });
+        self.outbox.notice(Notice::Refused(RefusedRequest {
+            path: *self.path,
+            method,
+            user: None,
+            claimed: None,
+            peer: None,
+            reason,
+        }));
         let mut builder = MessageBuilder::new_classic(reply, Class::Error, method, id);
         builder.error_code(reason.code(), reason_phrase(reason.code()));
         if reason == Refusal::UnknownAttributes {

@@ -36,6 +36,20 @@ pub enum PeerAccess {
     Denied,
 }
 
+turn_types::labels! {
+    /// The rule by which a peer is denied.
+    DeniedBy {
+        /// No unicast address, or a tunnel, or the inside of a tunnel: no rule opens it.
+        Never => "never",
+        /// `peers.deny`.
+        Rule => "peers_deny",
+        /// An address of this host, where no allocation lives.
+        OwnAddress => "own_address",
+        /// Special-purpose addresses, such as private networks, are denied unless `peers.allow` has them.
+        SpecialPurpose => "special_purpose",
+    }
+}
+
 /// The rules by which peers are judged. Judging allocates nothing, however many rules there are.
 #[derive(Clone, Debug)]
 pub struct PeerRules {
@@ -94,24 +108,32 @@ impl PeerRules {
     /// Judges `ip` as a peer.
     #[must_use]
     pub fn judge(&self, ip: IpAddr) -> PeerAccess {
+        self.ruling(ip).unwrap_or(PeerAccess::Denied)
+    }
+
+    /// As [`Self::judge`].
+    ///
+    /// # Errors
+    /// The rule by which it is denied.
+    pub fn ruling(&self, ip: IpAddr) -> Result<PeerAccess, DeniedBy> {
         if special::NEVER.iter().any(|entry| entry.contains(ip)) {
-            return PeerAccess::Denied;
+            return Err(DeniedBy::Never);
         }
         let canonical = canonical(ip);
-        if canonical != ip && self.judge(canonical) != PeerAccess::Allowed {
-            return PeerAccess::Denied;
+        if canonical != ip && self.ruling(canonical)? != PeerAccess::Allowed {
+            return Err(DeniedBy::OwnAddress);
         }
         let family = usize::from(ip.is_ipv6());
         let default = match self.rules[family].get(ip) {
-            Some(Rule::Deny) => return PeerAccess::Denied,
-            Some(Rule::AllowHost) => return PeerAccess::Allowed,
-            Some(Rule::Allow) if is_opaque(ip) => return PeerAccess::Denied,
-            Some(Rule::Allow) if ip.is_loopback() => return PeerAccess::OwnAddress,
-            Some(Rule::Allow) => PeerAccess::Allowed,
-            None if special::is_special(ip) => PeerAccess::Denied,
-            None => PeerAccess::Allowed,
+            Some(Rule::Deny) => return Err(DeniedBy::Rule),
+            Some(Rule::AllowHost) => return Ok(PeerAccess::Allowed),
+            Some(Rule::Allow) if is_opaque(ip) => return Err(DeniedBy::Never),
+            Some(Rule::Allow) if ip.is_loopback() => return Ok(PeerAccess::OwnAddress),
+            Some(Rule::Allow) => Ok(PeerAccess::Allowed),
+            None if special::is_special(ip) => Err(DeniedBy::SpecialPurpose),
+            None => Ok(PeerAccess::Allowed),
         };
-        if self.own[family].get(ip).is_some() { PeerAccess::OwnAddress } else { default }
+        if self.own[family].get(ip).is_some() { Ok(PeerAccess::OwnAddress) } else { default }
     }
 }
 

@@ -5,18 +5,19 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use stun_wire::{AttributeType, Method};
+use stun_wire::{AttributeType, Method, value};
 use turn_types::{FiveTuple, Instant, Prefix};
 
 use super::state::State;
 use crate::auth::{self, AuthStep};
 use crate::credentials::Grant;
 use crate::io::{
-    Authenticated, Budget, Command, DropReason, Refusal, ReplyBuffer, Request, Responder,
-    UserAnswer, UserQuery, Verdict, alternate_for, is_request_method, write_alternate,
+    Authenticated, Budget, Command, DropReason, Notice, Refusal, RefusedRequest, ReplyBuffer,
+    Request, Responder, UserAnswer, UserQuery, Verdict, alternate_for, is_request_method,
+    write_alternate,
 };
 use crate::limits::WAITING_REQUEST_MAX;
-use crate::method::{binding, connection_bind, refresh};
+use crate::method::{binding, connection_bind, forbidden_peer, refresh};
 use crate::mobility::by_ticket::is_by_ticket;
 use crate::store::{DeferredRequest, Slot, Source, UserLookup, Waiting};
 
@@ -250,7 +251,9 @@ impl State {
     ) -> Verdict {
         let Authenticated { request, responder, .. } = *own;
         let Request { policy, path, .. } = request;
-        self.outbox.refused(responder, reason);
+        let peer = (reason == Refusal::PeerForbidden).then(|| forbidden_peer::find(own));
+        let peer = peer.flatten();
+        self.outbox.notice(Notice::Refused(RefusedRequest { peer, ..responder.refused(reason) }));
         responder.error(policy, reply, reason, |builder| {
             if reason == Refusal::UnknownAttributes {
                 builder.unknown_attributes(&request.unknown_listed());
@@ -272,8 +275,12 @@ impl State {
         reason: Refusal,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let Request { policy, now, path, .. } = *request;
-        self.outbox.refused(responder, reason);
+        let Request { policy, now, path, message } = *request;
+        let claimed = message.first(AttributeType::USERNAME);
+        let claimed = claimed.and_then(|name| value::username(name).ok()).map(Arc::from);
+        let claimed = claimed.filter(|_| responder.user.is_none());
+        let refused = RefusedRequest { claimed, ..responder.refused(reason) };
+        self.outbox.notice(Notice::Refused(refused));
         responder.error(policy, reply, reason, |builder| {
             auth::challenge(builder, policy, now, path.five_tuple.client, reason);
         })

@@ -81,9 +81,7 @@ impl Outbox {
     }
 
     pub(crate) fn refused(&mut self, responder: &Responder, reason: Refusal) {
-        let Responder { path, method, .. } = *responder;
-        let user = responder.user.clone();
-        self.notice(Notice::Refused { path, method, user, reason });
+        self.notice(Notice::Refused(responder.refused(reason)));
     }
 
     pub(crate) fn poll_command(&mut self) -> Option<Command> {

@@ -110,12 +110,12 @@ fn a_shared_secret_that_is_gone_prolongs_nothing() {
     world.apply(policy);
     let _earlier = world.refusals();
     assert_eq!(client.refresh(&mut world, None).code(), Some(401));
-    assert_eq!(world.refusals(), [Refusal::WrongPassword]);
+    assert_eq!(world.refusals(), [Refusal::WrongSecret]);
     client.permit(&mut world, &[PEER]).success();
     let mut newcomer = Client::new(2);
     (newcomer.user, newcomer.password) = (client.user, client.password);
     assert_eq!(newcomer.try_allocate(&mut world, |_| ()).code(), Some(401));
-    assert_eq!(world.refusals().pop(), Some(Refusal::WrongPassword), "not: unknown user");
+    assert_eq!(world.refusals().pop(), Some(Refusal::WrongSecret), "not: unknown user");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! RFC 8656 §10: CreatePermission.
 
+use std::net::SocketAddr;
+
 use stun_wire::*;
 use turn_proto::*;
 
@@ -54,6 +56,26 @@ fn the_wrong_family_gets_443_and_installs_nothing() {
     client.allocate_v6(&mut world);
     client.permit(&mut world, &[PEER]).refused(443);
     client.permit(&mut world, &[PEER_V6]).success();
+}
+
+#[test]
+fn a_refusal_names_the_peer_and_the_rule() {
+    let mut world = World::with(Policy { peer_rules: rules(&["192.0.2.99/32"]), ..policy() });
+    let mut client = Client::new(1);
+    client.allocate_both(&mut world);
+    for (peer, by) in [
+        ("192.0.2.99:1", DeniedBy::Rule),
+        ("10.0.0.1:80", DeniedBy::SpecialPurpose),
+        ("[::ffff:10.0.0.1]:80", DeniedBy::Never),
+        ("224.0.0.1:80", DeniedBy::Never),
+    ] {
+        let address = peer.parse::<SocketAddr>().unwrap().ip();
+        client.permit(&mut world, &[PEER, peer]).refused(403);
+        let Some(Notice::Refused(refused)) = world.notices.last() else { panic!("{peer}") };
+        let forbidden = ForbiddenPeer { address, by };
+        assert_eq!(refused.peer, Some(forbidden), "{peer}");
+        assert_eq!((refused.user.as_deref(), refused.claimed.as_deref()), (Some("alice"), None));
+    }
 }
 
 #[test]

@@ -270,7 +270,7 @@ fn one_record_tells_what_an_allocation_used() {
     let [Notice::AllocationCreated(begin), Notice::AllocationEnded(end)] = &world
         .notices
         .iter()
-        .filter(|notice| !matches!(notice, Notice::Refused { .. }))
+        .filter(|notice| !matches!(notice, Notice::Refused(_)))
         .cloned()
         .collect::<Vec<_>>()[..]
     else {

@@ -476,7 +476,7 @@ impl Driver {
                     self.judge(|this| this.ended(now, &record));
                 }
                 Notice::AllocationMoved { .. }
-                | Notice::Refused { .. }
+                | Notice::Refused(_)
                 | Notice::BudgetSpent { .. } => {}
             }
         }

@@ -436,7 +436,7 @@ impl World {
     pub fn refusals(&mut self) -> Vec<Refusal> {
         let notices = std::mem::take(&mut self.notices);
         let reason = |notice: &Notice| match notice {
-            Notice::Refused { reason, .. } => Some(*reason),
+            Notice::Refused(refused) => Some(refused.reason),
             Notice::AllocationCreated(_)
             | Notice::AllocationEnded(_)
             | Notice::AllocationMoved { .. }
@@ -453,7 +453,7 @@ impl World {
             Notice::AllocationCreated(_)
             | Notice::AllocationMoved { .. }
             | Notice::BudgetSpent { .. }
-            | Notice::Refused { .. } => None,
+            | Notice::Refused(_) => None,
         };
         notices.iter().filter_map(end).collect()
     }

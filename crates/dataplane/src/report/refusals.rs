@@ -1,0 +1,146 @@
+//! Recent refusals of a worker: for its log, and for an operator who asks why.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use control::{RefusalFilter, Refused, account};
+use turn_proto::{Refusal, RefusedRequest};
+use turn_types::{Instant, Prefix};
+
+use crate::limits::{REFUSAL_LINE_EVERY, REFUSALS_KEPT};
+
+/// Refusals of one user (or of clients that proved to be none), network and reason belong together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    user: Option<Arc<str>>,
+    customer: Prefix,
+    reason: Refusal,
+}
+
+impl Key {
+    fn of(refused: &RefusedRequest) -> Self {
+        // A claimed name is none: anybody may write any number of them.
+        let user = refused.user.as_deref().map(|name| Arc::from(account(name)));
+        let customer = Prefix::customer(refused.path.five_tuple.client.ip());
+        Self { user, customer, reason: refused.reason }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    refused: Refused,
+    /// Time of the last line about them.
+    line_at: Instant,
+    /// Refusals since then.
+    since: u64,
+}
+
+/// The recent refusals, [`REFUSALS_KEPT`] kinds at most: the oldest makes room.
+#[derive(Debug, Default)]
+pub(crate) struct RecentRefusals {
+    entries: HashMap<Key, Entry>,
+    /// The keys, oldest first.
+    order: VecDeque<Key>,
+}
+
+impl RecentRefusals {
+    /// Adds a refusal. Returns the number of them since the last line when a line is due: at the first, and
+    /// then not before [`REFUSAL_LINE_EVERY`] has passed.
+    pub(crate) fn note(&mut self, now: Instant, request: &RefusedRequest) -> Option<u64> {
+        let key = Key::of(request);
+        if let Some(entry) = self.entries.get_mut(&key) {
+            entry.refused.latest.clone_from(request);
+            entry.refused.last = now;
+            entry.refused.count += 1;
+            entry.since += 1;
+            if now < entry.line_at + REFUSAL_LINE_EVERY {
+                return None;
+            }
+            entry.line_at = now;
+            return Some(std::mem::take(&mut entry.since));
+        }
+        if self.order.len() >= REFUSALS_KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.entries.remove(&oldest);
+        }
+        let refused = Refused { latest: request.clone(), first: now, last: now, count: 1 };
+        self.order.push_back(key.clone());
+        self.entries.insert(key, Entry { refused, line_at: now, since: 0 });
+        Some(1)
+    }
+
+    /// The refusals that `filter` takes, the latest first, at most `limit`.
+    pub(crate) fn list(&self, filter: &RefusalFilter, limit: usize) -> Vec<Refused> {
+        let entries = self.order.iter().filter_map(|key| self.entries.get(key));
+        let taken = entries.map(|entry| &entry.refused).filter(|one| filter.takes(&one.latest));
+        let mut list: Vec<_> = taken.cloned().collect();
+        list.sort_by_key(|refused| std::cmp::Reverse(refused.last));
+        list.truncate(limit);
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use turn_types::ClientAddr;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn refused(client: &str, user: Option<&str>, reason: Refusal) -> RefusedRequest {
+        let mut request = RefusedRequest::sample(reason);
+        request.path.five_tuple.client = ClientAddr(SocketAddr::new(client.parse().unwrap(), 5000));
+        RefusedRequest { user: user.map(Into::into), ..request }
+    }
+
+    #[test]
+    fn a_line_is_due_once_a_minute_for_a_user_and_reason() {
+        let mut recent = RecentRefusals::default();
+        let alice = refused("192.0.2.1", Some("1700000000:alice"), Refusal::UserQuota);
+        let later = refused("192.0.2.1", Some("1700000500:alice"), Refusal::UserQuota);
+        let due = [0, 1, 59, 60, 61].map(|second| recent.note(at(second), &alice));
+        assert_eq!(due, [Some(1), None, None, Some(3), None]);
+        assert_eq!(recent.note(at(62), &later), None, "the user has another time, and is the same");
+        let other = refused("192.0.2.1", Some("1700000000:alice"), Refusal::PeerForbidden);
+        assert_eq!(recent.note(at(62), &other), Some(1), "another reason");
+        let bob = refused("192.0.2.1", Some("bob"), Refusal::UserQuota);
+        assert_eq!(recent.note(at(62), &bob), Some(1), "another user");
+    }
+
+    #[test]
+    fn clients_that_claim_many_names_are_one() {
+        let mut recent = RecentRefusals::default();
+        for claim in 0..1000 {
+            let claimed = Some(format!("user-{claim}").into());
+            let request = refused("192.0.2.1", None, Refusal::UnknownUser);
+            recent.note(at(1), &RefusedRequest { claimed, ..request });
+        }
+        let all = recent.list(&RefusalFilter::default(), usize::MAX);
+        assert_eq!((all.len(), all[0].count), (1, 1000));
+        assert_eq!(all[0].latest.claimed.as_deref(), Some("user-999"));
+    }
+
+    #[test]
+    fn the_oldest_make_room_and_the_latest_come_first() {
+        let mut recent = RecentRefusals::default();
+        for (second, user) in (0..).zip(0..REFUSALS_KEPT + 3) {
+            let user = user.to_string();
+            recent.note(at(second), &refused("192.0.2.1", Some(&user), Refusal::UserQuota));
+        }
+        let all = recent.list(&RefusalFilter::default(), usize::MAX);
+        assert_eq!((all.len(), recent.entries.len()), (REFUSALS_KEPT, REFUSALS_KEPT));
+        assert_eq!(all[0].latest.user, Some((REFUSALS_KEPT + 2).to_string().into()));
+        assert_eq!(all.last().unwrap().latest.user.as_deref(), Some("3"));
+        assert_eq!(recent.list(&RefusalFilter::default(), 2).len(), 2);
+        let filter = RefusalFilter { user: Some("7".into()), client: None };
+        assert_eq!(recent.list(&filter, 10).len(), 1);
+        let filter = RefusalFilter { user: None, client: Some("192.0.2.2".parse().unwrap()) };
+        assert_eq!(recent.list(&filter, 10), []);
+    }
+}

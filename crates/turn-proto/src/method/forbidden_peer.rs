@@ -1,0 +1,26 @@
+//! The peer for which a request was refused, and the rule that forbids it.
+
+use core::net::SocketAddr;
+
+use stun_wire::AttributeType;
+use turn_types::PeerAddr;
+
+use crate::io::{Authenticated, ForbiddenPeer};
+use crate::policy::peer_rules::DeniedBy;
+use crate::policy::peers::{judge, read_peer, to_public};
+
+/// The first peer of a request that the rules forbid.
+pub(crate) fn find(own: &Authenticated<'_>) -> Option<ForbiddenPeer> {
+    let Authenticated { request, rules, .. } = own;
+    let (policy, message) = (request.policy, &request.message);
+    let peers = message.attributes().filter(|one| one.kind == AttributeType::XOR_PEER_ADDRESS);
+    let named = peers.filter_map(|one| read_peer(policy, one.value, message.transaction_id()));
+    let mut forbidden =
+        named.filter(|(local, named)| judge(policy, *rules, local.ip(), *named).is_none());
+    let (local, address) = forbidden.next()?;
+    let public = to_public(policy, PeerAddr(SocketAddr::new(local.ip(), 0))).ip();
+    let forms = [local.ip(), address, public];
+    let by = forms.into_iter().find_map(|ip| rules.peer_rules.ruling(ip).err());
+    // All its forms are allowed where it is an address of this host without a relay.
+    Some(ForbiddenPeer { address, by: by.unwrap_or(DeniedBy::OwnAddress) })
+}

@@ -1,0 +1,175 @@
+//! `turnpike why`: recent refusals, each with its meaning and a remedy.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use admin::types::{Refusal, Refusals};
+
+use crate::cli::{self, PathOptions};
+use crate::commands::ask;
+use crate::failure::Result;
+use crate::output;
+
+pub(crate) fn run(paths: &PathOptions, args: &cli::Why) -> Result<()> {
+    let client = args.who.as_deref().and_then(|who| who.parse::<IpAddr>().ok());
+    let user = args.who.as_deref().filter(|_| client.is_none());
+    let refusals = ask(paths, async |server| server.refusals(user, client, args.limit).await)?;
+    if args.output.json {
+        return output::print_json(&refusals);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    output::print(&describe(&refusals, args.who.as_deref(), now))
+}
+
+fn describe(refusals: &Refusals, who: Option<&str>, now: Duration) -> String {
+    if refusals.refusals.is_empty() {
+        let whose = who.map(|who| format!(" of {who}")).unwrap_or_default();
+        return format!(
+            "no recent refusals{whose}\n\
+             if a client cannot connect, perhaps nothing of it arrives: run `turnpike probe` on its host; \
+             `turnpike sessions` lists allocations"
+        );
+    }
+    let kinds: Vec<_> = refusals.refusals.iter().map(|one| kind(one, now)).collect();
+    let mut text = kinds.join("\n\n");
+    if refusals.more {
+        text.push_str("\n\nthere are more; see them with --limit, or name a user or an address");
+    }
+    text
+}
+
+/// One kind of refusals: a line of facts, and below it meaning and remedy.
+fn kind(refusal: &Refusal, now: Duration) -> String {
+    let mut text = format!(
+        "{} at {} over {}: {} refused with {}, {}",
+        subject(refusal),
+        refusal.client,
+        refusal.transport,
+        refusal.method,
+        refusal.code,
+        times(refusal)
+    );
+    let mut meaning = format!("{}: {}", refusal.reason, refusal.meaning);
+    for more in [peer(refusal), expiry(refusal, now)].into_iter().flatten() {
+        meaning.push(' ');
+        meaning.push_str(&more);
+    }
+    for paragraph in [meaning.as_str(), refusal.advice.as_str()] {
+        if !paragraph.is_empty() {
+            text.push('\n');
+            text.push_str(&output::wrapped(paragraph, 4, output::columns()));
+        }
+    }
+    text
+}
+
+fn subject(refusal: &Refusal) -> String {
+    match (&refusal.user, &refusal.claimed_user) {
+        (Some(user), _) if !user.is_empty() => user.clone(),
+        (_, Some(claimed)) => format!("a client that calls itself {claimed:?}"),
+        (_, None) => "a client".to_owned(),
+    }
+}
+
+fn times(refusal: &Refusal) -> String {
+    let time = |seconds| output::duration(Duration::from_secs(seconds));
+    let last = time(refusal.seconds_ago);
+    if refusal.count == 1 {
+        return format!("{last} ago");
+    }
+    let first = time(refusal.first_seconds_ago);
+    format!("{} times, first {first} and last {last} ago", output::grouped(refusal.count))
+}
+
+/// The forbidden peer, and whether a rule can allow it.
+fn peer(refusal: &Refusal) -> Option<String> {
+    let peer = refusal.peer.as_ref()?;
+    Some(match refusal.denied_by.as_deref()? {
+        "peers_deny" => format!("The peer is {peer}, and `peers.deny` has it."),
+        "never" => format!("The peer is {peer}, which no rule can allow."),
+        "own_address" => format!(
+            "The peer is {peer}, an address of this host; to allow it, write `peers.allow = [\"{peer}\"]`."
+        ),
+        _ => format!(
+            "The peer is {peer}, of a private or otherwise special network; to allow it, write \
+             `peers.allow = [\"{peer}\"]`."
+        ),
+    })
+}
+
+/// The time at which a time-limited credential expired.
+fn expiry(refusal: &Refusal, now: Duration) -> Option<String> {
+    if refusal.reason != "credential_expired" {
+        return None;
+    }
+    let name = refusal.user.as_ref().or(refusal.claimed_user.as_ref())?;
+    let expired = Duration::from_secs(name.split_once(':')?.0.parse().ok()?);
+    let used = now.checked_sub(Duration::from_secs(refusal.seconds_ago))?;
+    let late = used.checked_sub(expired)?;
+    Some(format!("It had expired {} before, by the clock of this host.", output::duration(late)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_secs(1_700_000_200);
+
+    fn refusal(reason: &str) -> Refusal {
+        Refusal {
+            seconds_ago: 20,
+            first_seconds_ago: 140,
+            count: 1,
+            client: "192.0.2.9:5000".into(),
+            transport: "udp".into(),
+            server: "203.0.113.7:3478".into(),
+            method: "CreatePermission".into(),
+            reason: reason.into(),
+            code: 403,
+            meaning: "The peer rules forbid the peer.".into(),
+            advice: "Add it.".into(),
+            ..Refusal::default()
+        }
+    }
+
+    fn one(refusal: Refusal) -> String {
+        describe(&Refusals { refusals: vec![refusal], more: false }, None, NOW)
+    }
+
+    #[test]
+    fn a_forbidden_peer_comes_with_the_line_that_allows_it() {
+        let text = one(Refusal {
+            user: Some("alice".into()),
+            peer: Some("10.1.1.2".into()),
+            denied_by: Some("special_purpose".into()),
+            count: 12,
+            ..refusal("peer_forbidden")
+        });
+        let first = text.lines().next().unwrap();
+        assert_eq!(
+            first,
+            "alice at 192.0.2.9:5000 over udp: CreatePermission refused with 403, 12 times, first 2 min 20 s \
+             and last 20 s ago"
+        );
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("write `peers.allow = [\"10.1.1.2\"]`. Add it."), "{text}");
+    }
+
+    #[test]
+    fn an_expired_credential_comes_with_its_age() {
+        let text = one(Refusal {
+            claimed_user: Some("1700000000:alice".into()),
+            ..refusal("credential_expired")
+        });
+        assert!(text.starts_with("a client that calls itself \"1700000000:alice\" at "), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("It had expired 3 min before"), "{text}");
+    }
+
+    #[test]
+    fn without_refusals_there_is_advice() {
+        let text = describe(&Refusals::default(), Some("bob"), NOW);
+        assert!(text.starts_with("no recent refusals of bob\n"), "{text}");
+        assert!(text.contains("turnpike probe"), "{text}");
+    }
+}
