@@ -301,9 +301,14 @@ impl Observer {
             return;
         }
         self.warn_of_refusal(now, refused);
+        // Behind a restart of the server, or a change of the client's network, each client is told so once.
+        let is_usual = matches!(
+            reason,
+            Refusal::InvalidNonce | Refusal::NoAllocation | Refusal::Draining | Refusal::Redirected
+        );
         let line = match self.recent.note(now, refused) {
-            Some(times) => Some((Level::INFO, times)),
-            None => tracing::enabled!(Level::DEBUG).then_some((Level::DEBUG, 1)),
+            Some(times) if !is_usual => Some((Level::INFO, times)),
+            Some(_) | None => tracing::enabled!(Level::DEBUG).then_some((Level::DEBUG, 1)),
         };
         if let Some((level, times)) = line
             && let Some(left_out) = self.refusals.take(now)
@@ -505,6 +510,18 @@ mod tests {
         assert!(lines.last().unwrap().ends_with("code=401 times=1 left_out=990"), "{lines:#?}");
         assert_eq!(counters.value(Series::Refusal(Refusal::NoCredentials)), 1000);
         assert_eq!(counters.value(Series::Refusal(Refusal::WrongPassword)), 1001);
+    }
+
+    #[test]
+    fn usual_refusals_are_for_the_level_debug_alone() {
+        let (lines, _) = logged(|observer| {
+            for reason in [Refusal::InvalidNonce, Refusal::NoAllocation, Refusal::StaleNonce] {
+                observer.note(at(1), &refused(reason));
+            }
+            assert_eq!(observer.recent_refusals(&RefusalFilter::default(), 9).len(), 2);
+        });
+        assert_eq!(lines.len(), 2, "{lines:#?}");
+        assert!(lines.iter().all(|line| line.starts_with("DEBUG ")), "{lines:#?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use admin::types::{Refusal, Refusals};
 
 use crate::cli::{self, PathOptions};
 use crate::commands::ask;
+use crate::escape;
 use crate::failure::Result;
 use crate::output;
 
@@ -65,20 +66,26 @@ fn kind(refusal: &Refusal, now: Duration) -> String {
 
 fn subject(refusal: &Refusal) -> String {
     match (&refusal.user, &refusal.claimed_user) {
-        (Some(user), _) if !user.is_empty() => user.clone(),
+        (Some(user), _) if !user.is_empty() => escape::line(user).into_owned(),
         (_, Some(claimed)) => format!("a client that calls itself {claimed:?}"),
         (_, None) => "a client".to_owned(),
     }
 }
 
 fn times(refusal: &Refusal) -> String {
-    let time = |seconds| output::duration(Duration::from_secs(seconds));
-    let last = time(refusal.seconds_ago);
+    let ago = |seconds| match seconds {
+        0 => "just now".to_owned(),
+        _ => format!("{} ago", output::duration(Duration::from_secs(seconds))),
+    };
+    let last = ago(refusal.seconds_ago);
+    let times = output::grouped(refusal.count);
     if refusal.count == 1 {
-        return format!("{last} ago");
+        last
+    } else if refusal.first_seconds_ago == refusal.seconds_ago {
+        format!("{times} times, {last}")
+    } else {
+        format!("{times} times, first {} and last {last}", ago(refusal.first_seconds_ago))
     }
-    let first = time(refusal.first_seconds_ago);
-    format!("{} times, first {first} and last {last} ago", output::grouped(refusal.count))
 }
 
 /// The forbidden peer, and whether a rule can allow it.
@@ -148,7 +155,7 @@ mod tests {
         let first = text.lines().next().unwrap();
         assert_eq!(
             first,
-            "alice at 192.0.2.9:5000 over udp: CreatePermission refused with 403, 12 times, first 2 min 20 s \
+            "alice at 192.0.2.9:5000 over udp: CreatePermission refused with 403, 12 times, first 2 min 20 s ago \
              and last 20 s ago"
         );
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
