@@ -51,11 +51,6 @@ pub const fn of_refusal(refusal: Refusal) -> Reason {
     refusals::reason(refusal)
 }
 
-/// Every reason, subject by subject.
-pub fn reasons() -> impl Iterator<Item = Reason> {
-    Subject::ALL.iter().flat_map(|&subject| of(subject))
-}
-
 /// The reasons of a subject.
 #[must_use]
 pub fn of(subject: Subject) -> Vec<Reason> {

@@ -180,7 +180,7 @@ pub const SWEEP_SESSIONS_EVERY: Duration = Duration::from_secs(5);
 /// Log lines about ended connections, per second and worker: no credentials are needed to connect.
 pub const STREAM_LINES_PER_SECOND: u32 = 10;
 
-/// Kinds of recent refusals (user, network and reason) that a worker keeps for an operator: a day's trouble of a busy
+/// Kinds of recent refusals (user, network and reason, of clients at proved addresses) that a worker keeps for an operator: a day's trouble of a busy
 /// server, and with the longest names half a megabyte.
 pub const REFUSALS_KEPT: usize = 512;
 

@@ -2,7 +2,7 @@
 //!
 //! Traffic is counted as it passes, where coturn adds that of a session at its end, without a realm or user.
 
-use control::{CounterTotals, Fate, Leg, Series, Volume};
+use control::{CounterTotals, Leg, Series, Volume};
 use prometheus_client::metrics::MetricType;
 use turn_proto::Refusal;
 use turn_types::Transport;
@@ -16,7 +16,7 @@ fn metric(name: &str, help: &'static str) -> Metric {
 
 /// Returns whether a metric is one of these.
 pub(super) fn has(name: &str) -> bool {
-    name.starts_with("turn_") || name.starts_with("stun_")
+    name.starts_with("turn_")
 }
 
 pub(super) fn metrics(totals: &CounterTotals) -> Vec<Metric> {
@@ -42,8 +42,6 @@ pub(super) fn metrics(totals: &CounterTotals) -> Vec<Metric> {
             "Requests without credentials that were answered",
         )
         .with(challenged),
-        metric("stun_binding_response", "Requests answered at once with success, of any method")
-            .with(totals.value(Series::Fate(Fate::Reply))),
     ]);
     metrics
 }

@@ -8,6 +8,7 @@ use control::{
     AssociationEnd, Histogram, RefusalFilter, Refused, Series, StreamEnd, WorkerCounters,
 };
 use linux_net::{Occupancy, Warning};
+use stun_wire::Method;
 use tracing::Level;
 use turn_proto::{AllocationRecord, EndReason, Notice, Population, Refusal, RefusedRequest};
 use turn_types::{
@@ -301,12 +302,14 @@ impl Observer {
             return;
         }
         self.warn_of_refusal(now, refused);
-        // Behind a restart of the server, or a change of the client's network, each client is told so once.
-        let is_usual = matches!(
-            reason,
-            Refusal::InvalidNonce | Refusal::NoAllocation | Refusal::Draining | Refusal::Redirected
-        );
-        let line = match self.recent.note(now, refused) {
+        // Behind a restart of the server, and while it drains or redirects, each client is told so once.
+        let is_usual =
+            matches!(reason, Refusal::NoAllocation | Refusal::Draining | Refusal::Redirected);
+        // Their sources may be forged: they must not take the places of others, nor their lines.
+        let is_unproved = refused.method == Method::BINDING
+            || matches!(reason, Refusal::IncompleteCredentials | Refusal::InvalidNonce);
+        let due = if is_unproved { None } else { self.recent.note(now, refused) };
+        let line = match due {
             Some(times) if !is_usual => Some((Level::INFO, times)),
             Some(_) | None => tracing::enabled!(Level::DEBUG).then_some((Level::DEBUG, 1)),
         };
@@ -385,7 +388,6 @@ mod tests {
     use std::fmt::Write as _;
     use std::sync::Mutex;
 
-    use stun_wire::Method;
     use tracing::field::{Field, Visit};
     use tracing::span;
     use turn_proto::Traffic;
@@ -518,7 +520,13 @@ mod tests {
             for reason in [Refusal::InvalidNonce, Refusal::NoAllocation, Refusal::StaleNonce] {
                 observer.note(at(1), &refused(reason));
             }
-            assert_eq!(observer.recent_refusals(&RefusalFilter::default(), 9).len(), 2);
+            let kept = observer.recent_refusals(&RefusalFilter::default(), 9);
+            let kept: Vec<_> = kept.iter().map(|kind| kind.latest.reason).collect();
+            assert_eq!(
+                kept,
+                [Refusal::NoAllocation],
+                "an address behind a wrong nonce may be forged"
+            );
         });
         assert_eq!(lines.len(), 2, "{lines:#?}");
         assert!(lines.iter().all(|line| line.starts_with("DEBUG ")), "{lines:#?}");
