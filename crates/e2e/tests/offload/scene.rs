@@ -120,6 +120,8 @@ impl Scene {
             format!("the kernel relays both ways: {:#} {status:#}", self.session(&call.caller))
         };
         wait_until(what, || {
+            // Datagrams of an earlier attempt that came too late are not answers to this one.
+            call.drain();
             let before = self.by_kernel(&call.caller);
             // Different ones: a complete checksum may look like an offloaded one, which goes to the sockets.
             let there = (0..DATAGRAMS).all(|number| call.to_peer(&number.to_be_bytes()));
@@ -182,6 +184,13 @@ impl Call {
         // An ICMP error of an earlier datagram is returned to the next send.
         drop(self.peer.send(payload).or_else(|_| self.peer.send(payload)));
         self.caller.receive(ON_ITS_WAY).as_deref() == Some(payload)
+    }
+
+    /// Receives what is on its way to either end.
+    fn drain(&self) {
+        const STEP: Duration = Duration::from_millis(5);
+        while self.receive_at_peer(STEP).is_some() {}
+        while self.caller.receive(STEP).is_some() {}
     }
 
     /// The next datagram received by the peer within `patience`.
