@@ -19,10 +19,36 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE};
+use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE, SESSIONS_DEFAULT};
 use crate::types::{
     Drain, DrainCancelled, DrainRequest, Ended, Problem, Refusals, Reload, Sessions, Status,
 };
+
+/// Selection and order of a page of sessions; the default selects the first of all, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionQuery {
+    /// Only of this user: the name as authenticated, or its account.
+    pub user: Option<String>,
+    /// Only of clients at this address, at any port.
+    pub client: Option<IpAddr>,
+    /// Only with this text in a name, an address or the id.
+    pub filter: Option<String>,
+    /// `age`, `expires`, `rate`, `packets`, `traffic`, `dropped`, `user` or `client`; `-` in front reverses it.
+    pub sort: Option<String>,
+    /// With the rates of each; the first answer takes a second.
+    pub rates: bool,
+    /// Most sessions: 1..=[`SESSIONS_MAX`](crate::limits::SESSIONS_MAX).
+    pub limit: usize,
+    /// The [`next`](Sessions::next) of the page before.
+    pub after: Option<String>,
+}
+
+impl Default for SessionQuery {
+    fn default() -> Self {
+        let (user, client, filter, sort, after) = (None, None, None, None, None);
+        Self { user, client, filter, sort, rates: false, limit: SESSIONS_DEFAULT, after }
+    }
+}
 
 /// A connection to a running server's control socket.
 #[derive(Debug)]
@@ -124,10 +150,28 @@ impl Client {
         user: Option<&str>,
         limit: usize,
     ) -> Result<Sessions, ClientError> {
+        let user = user.map(str::to_owned);
+        self.session_page(&SessionQuery { user, limit, ..SessionQuery::default() }).await
+    }
+
+    /// A page of live allocations.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn session_page(&mut self, query: &SessionQuery) -> Result<Sessions, ClientError> {
+        let SessionQuery { user, client, filter, sort, rates, limit, after } = query;
         let mut path = format!("/v1/sessions?limit={limit}");
-        if let Some(user) = user {
-            path.push_str("&user=");
-            path.push_str(&percent_encoded(user));
+        for (name, value) in [
+            ("user", user.clone()),
+            ("client", client.map(|ip| ip.to_string())),
+            ("filter", filter.clone()),
+            ("sort", sort.clone()),
+            ("rates", rates.then(|| "true".to_owned())),
+            ("after", after.clone()),
+        ] {
+            if let Some(value) = value {
+                let _ = write!(path, "&{name}={}", percent_encoded(&value));
+            }
         }
         self.ask(Method::GET, &path, None::<&()>).await
     }

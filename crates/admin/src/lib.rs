@@ -13,12 +13,13 @@ mod monitored;
 pub mod monitoring;
 mod problem;
 mod reasons_page;
+mod roll;
 pub mod routes;
 mod server;
 pub mod types;
 
 pub use access::{AccessError, UnixSocket};
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, SessionQuery};
 pub use health::{Answers, ListenerTest};
 pub use metrics::reference_markdown as metrics_markdown;
 pub use reasons_page::markdown as reasons_markdown;
@@ -31,7 +32,7 @@ pub mod limits {
     /// Sessions listed without a limit in the request: a screenful.
     pub const SESSIONS_DEFAULT: usize = 100;
 
-    /// Most sessions in one answer: about 500 KiB of JSON, gathered between two batches of packets.
+    /// Most sessions in one answer: about 500 KiB of JSON. `after` leads to the next.
     pub const SESSIONS_MAX: usize = 1000;
 
     /// The longest drain: the bound of `shutdown.drain`, a week.
@@ -72,6 +73,16 @@ pub mod limits {
 
     /// Interval of looks whether it had one.
     pub const TURN_LOOK: Duration = Duration::from_millis(5);
+
+    /// Age up to which gathered sessions answer another query for rates: viewers share the work, and a rate is of a
+    /// second at least.
+    pub const ROLL_VALID: Duration = Duration::from_secs(1);
+
+    /// Age beyond which gathered sessions are no beginning of a rate.
+    pub const ROLL_FORGOTTEN: Duration = Duration::from_secs(15);
+
+    /// Longest text of a query, in bytes: an address, or a user's name (RFC 8489 §14.3: below 509).
+    pub const FILTER_BYTES_MAX: usize = 512;
 
     const _: () = assert!(SESSIONS_DEFAULT <= SESSIONS_MAX);
     const _: () = assert!(ROUTE_DEADLINE.as_secs() < ANSWER_DEADLINE.as_secs());

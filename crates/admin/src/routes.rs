@@ -3,7 +3,7 @@
 //! | method and path | effect |
 //! |---|---|
 //! | `GET /v1/status` | the state of the server: [`Status`](crate::types::Status) |
-//! | `GET /v1/sessions?user=&limit=` | live allocations: [`Sessions`](crate::types::Sessions) |
+//! | `GET /v1/sessions?user=&client=&filter=&sort=&rates=&limit=&after=` | live allocations: [`Sessions`](crate::types::Sessions) |
 //! | `DELETE /v1/sessions/{id}` | ends one allocation: [`Ended`](crate::types::Ended) |
 //! | `GET /v1/refusals?user=&client=&limit=` | recent refusals: [`Refusals`](crate::types::Refusals) |
 //! | `POST /v1/reload` | reads the configuration again: [`Reload`](crate::types::Reload) |
@@ -29,6 +29,7 @@ use turn_types::Instant;
 
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::problem::Problem;
+use crate::roll::Roll;
 
 /// State of the routes.
 #[derive(Clone)]
@@ -38,6 +39,8 @@ pub(crate) struct App {
     pub(crate) clock: fn() -> Instant,
     /// State of the kernel path, where there is one.
     pub(crate) offload: Option<Arc<dyn OffloadWatch>>,
+    /// The sessions as they were last gathered.
+    pub(crate) roll: Arc<Roll>,
 }
 
 /// The routes of version 1. `clock` is the clock that workers date allocations by; `offload` is the state of
@@ -66,5 +69,5 @@ pub fn router(
             )
         })
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
-        .with_state(App { handle, clock, offload })
+        .with_state(App { handle, clock, offload, roll: Arc::default() })
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 mod session;
 
-pub use self::session::{Session, SessionOffload};
+pub use self::session::{Rate, Session, SessionOffload, SessionRates};
 
 /// `GET /v1/status`: the state of the server and its counters since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -268,6 +268,12 @@ pub struct Sessions {
     pub sessions: Vec<Session>,
     /// True if there are more.
     pub more: bool,
+    /// Number of all that the query selects.
+    #[serde(default)]
+    pub total: u64,
+    /// Value of `after` for the next page; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// `POST /v1/reload`: outcome of each difference between the old and the new configuration.

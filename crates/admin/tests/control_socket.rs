@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use admin::types::{Bucket, DrainRequest, Volume};
-use admin::{Client, ClientError, HttpListener, UnixSocket, routes, serve};
+use admin::{Client, ClientError, HttpListener, SessionQuery, UnixSocket, routes, serve};
 use control::{
     CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg,
     MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest, Refused,
@@ -389,6 +389,84 @@ async fn sessions_are_listed_filtered_bounded_and_ended() {
         let error = client.sessions(None, limit).await.unwrap_err();
         assert!(matches!(error, ClientError::Refused { status: 400, .. }), "{limit}: {error}");
     }
+}
+
+/// Users of the sessions on all pages, each of `limit`, and the number of pages.
+async fn pages(server: &Server, query: SessionQuery) -> (Vec<String>, usize) {
+    let mut client = server.client().await;
+    let (mut query, mut users, mut pages) = (query, Vec::new(), 0);
+    loop {
+        let page = client.session_page(&query).await.unwrap();
+        assert!(page.sessions.len() <= query.limit);
+        assert_eq!(page.more, page.next.is_some());
+        users.extend(page.sessions.iter().map(|session| session.user.clone()));
+        pages += 1;
+        query.after = page.next;
+        if query.after.is_none() {
+            return (users, pages);
+        }
+    }
+}
+
+#[tokio::test]
+async fn any_number_of_sessions_is_listed_page_by_page() {
+    let sessions: Vec<_> = (0..2500).map(|n| session(n, &format!("u{n}"), "u")).collect();
+    let server = Server::start(sessions);
+    let (users, count) = pages(&server, SessionQuery { limit: 1000, ..query("age") }).await;
+    assert_eq!(count, 3);
+    let all: Vec<_> = (0..2500).map(|n| format!("u{n}")).collect();
+    assert_eq!(users, all);
+    let page = server.client().await.session_page(&query("age")).await.unwrap();
+    assert_eq!((page.sessions.len(), page.total), (100, 2500));
+}
+
+fn query(sort: &str) -> SessionQuery {
+    SessionQuery { sort: Some(sort.into()), ..SessionQuery::default() }
+}
+
+#[tokio::test]
+async fn sessions_are_sorted_and_filtered_by_the_server() {
+    let mut sessions =
+        vec![session(1, "bob", "bob"), session(2, "éva", "éva"), session(3, "al", "al")];
+    sessions[1].record.traffic.to_peer_bytes = 9_000;
+    sessions[2].record.five_tuple.client = ClientAddr("[2001:db8::1]:7".parse().unwrap());
+    let server = Server::start(sessions);
+    let one = |query: SessionQuery| pages(&server, SessionQuery { limit: 1, ..query });
+    for (sort, users) in [
+        ("age", ["bob", "éva", "al"]),
+        ("user", ["al", "bob", "éva"]),
+        ("-user", ["éva", "bob", "al"]),
+        ("traffic", ["éva", "bob", "al"]),
+        ("client", ["bob", "éva", "al"]),
+        ("rate", ["bob", "éva", "al"]),
+    ] {
+        assert_eq!(one(query(sort)).await.0, users, "{sort}");
+    }
+    for (text, users) in [("Év", vec!["éva"]), ("2001:DB8", vec!["al"]), ("none", vec![])] {
+        let filtered = SessionQuery { filter: Some(text.into()), ..query("age") };
+        assert_eq!(one(filtered).await.0, users, "{text}");
+    }
+    let at = SessionQuery { client: Some("2001:db8::1".parse().unwrap()), ..query("age") };
+    assert_eq!(one(at).await.0, ["al"]);
+    for wrong in [
+        query("height"),
+        SessionQuery { after: Some("1".into()), ..query("age") },
+        SessionQuery { filter: Some("x".repeat(513)), ..query("age") },
+    ] {
+        let error = server.client().await.session_page(&wrong).await.unwrap_err();
+        assert!(matches!(error, ClientError::Refused { status: 400, .. }), "{wrong:?}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn rates_are_of_the_last_seconds() {
+    let server = Server::start(vec![session(1, "bob", "bob")]);
+    let with_rates = SessionQuery { rates: true, ..SessionQuery::default() };
+    let page = server.client().await.session_page(&with_rates).await.unwrap();
+    let rates = page.sessions[0].rates.unwrap();
+    assert_eq!((rates.to_peers.bits_per_second, rates.to_client.packets_per_second), (0, 0));
+    let without = server.client().await.session_page(&SessionQuery::default()).await.unwrap();
+    assert_eq!(without.sessions[0].rates, None);
 }
 
 #[tokio::test]

@@ -58,6 +58,10 @@ pub mod limits {
     /// milliseconds even under full load: later means that a worker is stuck.
     pub const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 
+    /// Allocations that a worker lists at a time, of all of them: a fraction of a millisecond between two batches of
+    /// packets.
+    pub const LIST_PAGE: usize = 512;
+
     /// Operator requests that wait for the binary's main loop; they come one at a time.
     pub const OPERATOR_QUEUE: usize = 16;
 }

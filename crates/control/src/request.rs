@@ -21,7 +21,7 @@ pub enum Request {
         /// Called when it is in force.
         done: Reply<()>,
     },
-    /// List live allocations, oldest first.
+    /// List live allocations, in the order of their ids.
     List {
         /// Which.
         filter: SessionFilter,
@@ -82,12 +82,17 @@ impl fmt::Debug for Request {
 pub struct SessionFilter {
     /// Only sessions of this user, by authenticated name or quota account.
     pub user: Option<String>,
+    /// Only allocations with a higher id than this one, as the last of the page before.
+    pub after: Option<AllocationId>,
 }
 
 impl SessionFilter {
     /// Returns whether the allocation is selected.
     #[must_use]
     pub fn takes(&self, record: &AllocationRecord) -> bool {
+        if self.after.is_some_and(|after| record.id <= after) {
+            return false;
+        }
         match self.user.as_deref() {
             Some(user) => *record.user == *user || *record.account == *user,
             None => true,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use turn_proto::Policy;
 use turn_types::{AllocationId, WorkerId};
 
-use crate::limits::ANSWER_DEADLINE;
+use crate::limits::{ANSWER_DEADLINE, LIST_PAGE};
 use crate::{
     CounterTotals, Mailbox, PostError, RefusalFilter, Refused, Reply, Request, Session,
     SessionFilter, WorkerCounters,
@@ -102,6 +102,35 @@ impl Workers {
         sessions.sort_by_key(|Session { record, .. }| (record.created, record.id));
         sessions.truncate(limit);
         Ok(sessions)
+    }
+
+    /// All live allocations that the filter selects, in the order of their ids. Each worker is asked for
+    /// [`LIST_PAGE`] at a time, and relays packets between two pages.
+    ///
+    /// # Errors
+    /// [`ControlError`] when any worker does not answer.
+    pub async fn all_sessions(&self, filter: &SessionFilter) -> Result<Vec<Session>, ControlError> {
+        let mut all: Vec<Session> = Vec::new();
+        for (worker, _) in self.named() {
+            let mut filter = filter.clone();
+            loop {
+                let list =
+                    |reply| Request::List { filter: filter.clone(), limit: LIST_PAGE, reply };
+                let answer = self.ask(worker, list)?;
+                let page = gather(worker, answer, Instant::now() + ANSWER_DEADLINE).await?;
+                let last = page.last().map(|session| session.record.id);
+                let is_full = page.len() >= LIST_PAGE;
+                all.extend(page);
+                if !is_full {
+                    break;
+                }
+                filter.after = last;
+            }
+        }
+        // One that moved to another worker meanwhile was perhaps listed by both.
+        all.sort_by_key(|session| session.record.id);
+        all.dedup_by_key(|session| session.record.id);
+        Ok(all)
     }
 
     /// Recent refusals, the latest first, at most `limit`.

@@ -87,7 +87,7 @@ async fn sessions_of_all_workers_come_oldest_first_and_bounded() {
     };
     assert_eq!(created(SessionFilter::default(), 10).await, [10, 20, 30, 40]);
     assert_eq!(created(SessionFilter::default(), 3).await, [10, 20, 30]);
-    let of_a = SessionFilter { user: Some("a".into()) };
+    let of_a = SessionFilter { user: Some("a".into()), ..SessionFilter::default() };
     assert_eq!(created(of_a, 10).await, [10, 20], "by user and by account");
 }
 

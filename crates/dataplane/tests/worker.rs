@@ -68,7 +68,9 @@ fn a_directory_that_takes_no_more_questions_is_a_server_error() {
 fn sessions_are_listed_by_user() {
     let world = World::new();
     let alice = TurnUser::allocated(LOCALHOST, world.server);
-    let listed = |user: &str| world.sessions(SessionFilter { user: Some(user.into()) });
+    let listed = |user: &str| {
+        world.sessions(SessionFilter { user: Some(user.into()), ..SessionFilter::default() })
+    };
     let records = listed(USER);
     assert_eq!(records.len(), 1);
     assert_eq!(&*records[0].user, USER);

@@ -374,6 +374,14 @@ impl Server {
         self.state.allocations.iter().map(|allocation| allocation.record(None))
     }
 
+    /// Allocations with a higher id than `after`, in the order of their ids.
+    pub fn allocations_after(
+        &self,
+        after: Option<AllocationId>,
+    ) -> impl Iterator<Item = AllocationRecord> {
+        self.state.allocations.iter_after(after).map(|allocation| allocation.record(None))
+    }
+
     /// The number of allocations.
     #[must_use]
     pub fn allocation_count(&self) -> usize {

@@ -1,5 +1,9 @@
 //! `GET /v1/sessions` and `DELETE /v1/sessions/{id}`: asks the workers, within their deadline.
 
+mod order;
+
+use std::net::IpAddr;
+
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -7,16 +11,33 @@ use control::SessionFilter;
 use serde::Deserialize;
 use turn_types::AllocationId;
 
-use crate::limits::{SESSIONS_DEFAULT, SESSIONS_MAX};
+use self::order::{Cursor, Order};
+use crate::limits::{FILTER_BYTES_MAX, SESSIONS_DEFAULT, SESSIONS_MAX};
 use crate::problem::Problem;
 use crate::routes::App;
-use crate::types::{Ended, Session, Sessions};
+use crate::types::{Ended, Session, SessionRates, Sessions};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
+    /// Name as authenticated, or account.
     user: Option<String>,
+    /// Address of the client, of any port.
+    client: Option<IpAddr>,
+    /// A part of the id, a name or an address.
+    filter: Option<String>,
+    sort: Option<String>,
+    /// Adds rates, whatever the order.
+    #[serde(default)]
+    rates: bool,
     limit: Option<usize>,
+    after: Option<String>,
+}
+
+/// A session of which the query selects its page.
+struct Row {
+    session: control::Session,
+    rates: Option<SessionRates>,
 }
 
 pub(super) async fn list(
@@ -24,21 +45,77 @@ pub(super) async fn list(
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Sessions>, Problem> {
     let Query(which) = which.map_err(|rejection| {
-        Problem::bad_request(rejection.body_text(), "the parameters are user and limit")
+        let hint = "the parameters are user, client (an IP address), filter, sort, rates (true or false), limit and \
+                    after";
+        Problem::bad_request(rejection.body_text(), hint)
     })?;
     let limit = which.limit.unwrap_or(SESSIONS_DEFAULT);
     if !(1..=SESSIONS_MAX).contains(&limit) {
         let error = format!("limit is {limit}, and must be from 1 to {SESSIONS_MAX}");
-        return Err(Problem::bad_request(error, "ask for one user's sessions to see fewer"));
+        return Err(Problem::bad_request(error, "ask for the next page with after"));
     }
-    let filter = SessionFilter { user: which.user };
-    // One more than asked for tells whether there are more.
-    let mut found =
-        app.handle.workers.sessions(filter, limit + 1).await.map_err(Problem::of_workers)?;
-    let more = found.len() > limit;
-    found.truncate(limit);
+    let order = Order::parse(which.sort.as_deref().unwrap_or_default())?;
+    let after = which.after.as_deref().map(|after| order.cursor(after)).transpose()?;
+    if which.filter.as_ref().is_some_and(|filter| filter.len() > FILTER_BYTES_MAX) {
+        let error = format!("filter has more than {FILTER_BYTES_MAX} bytes");
+        return Err(Problem::bad_request(error, "write a part of a name or an address"));
+    }
+    let mut rows = rows(&app, &which, order).await?;
+    rows.retain(|row| selects(&which, &row.session));
+    let total = rows.len() as u64;
+    let mut keyed: Vec<(Cursor, Row)> = rows
+        .into_iter()
+        .map(|row| (order.place(&row.session, row.rates.as_ref()), row))
+        .filter(|(place, _)| after.as_ref().is_none_or(|after| place > after))
+        .collect();
+    let more = keyed.len() > limit;
+    if more {
+        keyed.select_nth_unstable_by(limit, |(one, _), (other, _)| one.cmp(other));
+        keyed.truncate(limit);
+    }
+    keyed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let next = keyed.last().filter(|_| more).map(|(place, _)| place.to_string());
     let now = (app.clock)();
-    Ok(Json(Sessions { sessions: found.iter().map(|s| Session::of(s, now)).collect(), more }))
+    let sessions = keyed
+        .iter()
+        .map(|(_, row)| Session { rates: row.rates, ..Session::of(&row.session, now) })
+        .collect();
+    Ok(Json(Sessions { sessions, more, total, next }))
+}
+
+/// All sessions that the workers select. With rates they are up to a second old.
+async fn rows(app: &App, which: &Which, order: Order) -> Result<Vec<Row>, Problem> {
+    let workers = &app.handle.workers;
+    if which.rates || order.is_by_rate() {
+        let gathered = app.roll.take(workers).await.map_err(Problem::of_workers)?;
+        let of_user = SessionFilter { user: which.user.clone(), after: None };
+        let row = |session: &control::Session| Row {
+            session: session.clone(),
+            rates: gathered.rates(session.record.id),
+        };
+        let of_user = gathered.sessions.iter().filter(|one| of_user.takes(&one.record));
+        return Ok(of_user.map(row).collect());
+    }
+    let filter = SessionFilter { user: which.user.clone(), after: None };
+    let all = workers.all_sessions(&filter).await.map_err(Problem::of_workers)?;
+    Ok(all.into_iter().map(|session| Row { session, rates: None }).collect())
+}
+
+fn selects(which: &Which, session: &control::Session) -> bool {
+    let record = &session.record;
+    if which.client.is_some_and(|ip| record.five_tuple.client.ip() != ip) {
+        return false;
+    }
+    let Some(filter) = which.filter.as_deref().filter(|filter| !filter.is_empty()) else {
+        return true;
+    };
+    let part = filter.to_lowercase();
+    let has = |text: String| text.to_lowercase().contains(&part);
+    has(record.user.to_string())
+        || has(record.id.to_string())
+        || has(record.five_tuple.client.to_string())
+        || has(record.five_tuple.transport.label().to_owned())
+        || record.relayed.iter().flatten().any(|relayed| has(relayed.to_string()))
 }
 
 pub(super) async fn end(
@@ -52,6 +129,7 @@ pub(super) async fn end(
         ));
     };
     if app.handle.workers.end_session(allocation).await.map_err(Problem::of_workers)? {
+        app.roll.forget().await;
         return Ok(Json(Ended { id: allocation.to_string() }));
     }
     Err(Problem::not_found(

@@ -45,6 +45,28 @@ pub struct Session {
     /// Relay of the data of its channels.
     #[serde(default)]
     pub offload: SessionOffload,
+    /// Rates of the last seconds; absent where they are not known yet, and unless `rates` or an order by them was asked
+    /// for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<SessionRates>,
+}
+
+/// Rates of a session's payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionRates {
+    /// From client to peers.
+    pub to_peers: Rate,
+    /// From peers to client.
+    pub to_client: Rate,
+}
+
+/// A rate of relayed payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// Datagrams per second.
+    pub packets_per_second: u64,
+    /// Bits per second.
+    pub bits_per_second: u64,
 }
 
 /// Relay of the data of a session's channels.
@@ -95,6 +117,7 @@ impl Session {
             },
             dropped_packets: traffic.dropped_packets,
             offload: SessionOffload::of(session.offload, now),
+            rates: None,
         }
     }
 }

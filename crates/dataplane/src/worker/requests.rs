@@ -48,7 +48,11 @@ impl<N: Net> Worker<N> {
     /// Returns sessions with the kernel's counters up to this moment.
     fn list(&mut self, filter: &SessionFilter, limit: usize) -> Vec<Session> {
         let Self { cx, offload, .. } = self;
-        let taken = cx.server.allocations().filter(|record| filter.takes(record)).take(limit);
+        let taken = cx
+            .server
+            .allocations_after(filter.after)
+            .filter(|record| filter.takes(record))
+            .take(limit);
         let records: Vec<AllocationRecord> = taken.collect();
         let complete = |mut record: AllocationRecord| {
             let counters = cx.observer.counters();

@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use core::ops::Bound;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
@@ -94,6 +95,15 @@ impl Allocations {
     /// All of them, in the order of their ids.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Allocation> {
         self.by_id.values().map(|&slot| self.get(slot))
+    }
+
+    /// The ones with a higher id than `after`, or all of them, in the order of their ids.
+    pub(crate) fn iter_after(
+        &self,
+        after: Option<AllocationId>,
+    ) -> impl Iterator<Item = &Allocation> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range((from, Bound::Unbounded)).map(|(_, &slot)| self.get(slot))
     }
 
     /// Their slots, in the order of their ids.

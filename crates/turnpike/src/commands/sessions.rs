@@ -115,7 +115,8 @@ mod tests {
             },
             ..Session::default()
         };
-        let text = describe(&Sessions { sessions: vec![session], more: true });
+        let text =
+            describe(&Sessions { sessions: vec![session], more: true, ..Sessions::default() });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         let words: Vec<&str> = lines[1].split("  ").filter(|word| !word.is_empty()).collect();
@@ -143,7 +144,8 @@ mod tests {
     fn a_name_neither_steers_the_terminal_nor_makes_a_row_of_its_own() {
         let user = "1800000000:x\u{1b}]0;owned\u{7}\n0000000000000002  root";
         let session = Session { user: user.into(), ..Session::default() };
-        let text = describe(&Sessions { sessions: vec![session], more: false });
+        let text =
+            describe(&Sessions { sessions: vec![session], more: false, ..Sessions::default() });
         assert_eq!(text.lines().count(), 2, "{text:?}");
         assert!(!text.contains(['\u{1b}', '\u{7}']), "{text:?}");
         assert!(text.contains("x\\u{1b}]0;owned\\u{7}\\n0000"), "{text:?}");
