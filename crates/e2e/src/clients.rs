@@ -55,6 +55,18 @@ pub fn coturn() -> Result<(), String> {
     })
 }
 
+/// Checks that Prometheus and its tool are installed.
+///
+/// # Errors
+/// A reason to skip the test.
+pub fn prometheus() -> Result<(), String> {
+    let there = |name| Command::new(name).arg("--version").output().is_ok();
+    let found = there("prometheus") && there("promtool");
+    found
+        .then_some(())
+        .ok_or_else(|| "Prometheus is not installed (Debian package prometheus)".to_owned())
+}
+
 /// A browser.
 ///
 /// # Errors

@@ -49,7 +49,12 @@ fn table(page: &mut String, metrics: &[Metric]) {
 
 /// Every metric that there can be, with an example of each label.
 fn examples() -> Vec<Metric> {
-    let live = server::Live { draining: false, drain_left_seconds: 0, turns: vec![0] };
+    let live = server::Live {
+        draining: false,
+        wall: SystemTime::UNIX_EPOCH,
+        drain_left_seconds: 0,
+        turns: vec![0],
+    };
     super::gather(&info(), &live, &CounterTotals::of([]), Some(&Interface))
 }
 

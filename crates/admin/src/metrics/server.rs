@@ -12,6 +12,7 @@ use crate::monitored::Monitored;
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) draining: bool,
+    pub(super) wall: SystemTime,
     pub(super) drain_left_seconds: u64,
     /// Turns of each worker's loop.
     pub(super) turns: Vec<u64>,
@@ -24,6 +25,7 @@ impl Live {
         let left = |deadline: Instant| deadline.saturating_since((monitored.clock)()).as_secs();
         Self {
             draining: workers.is_draining(),
+            wall: SystemTime::now(),
             drain_left_seconds: deadline.map_or(0, left),
             turns: workers.turns().collect(),
         }
@@ -41,6 +43,11 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
             .labelled([("version", &info.version)], 1),
         Metric::gauge("process_start_time_seconds", "Start of the server, in seconds since 1970")
             .sample([], Value::Real(unix(info.started))),
+        Metric::gauge(
+            "turnpike_time_seconds",
+            "The server's clock, in seconds since 1970: credentials that expire need it to be right",
+        )
+        .sample([], Value::Real(unix(live.wall))),
         Metric::gauge("turnpike_draining", "1 while new allocations are refused, otherwise 0")
             .with(live.draining.into()),
         Metric::gauge(
