@@ -186,7 +186,7 @@ fn an_unusable_certificate_is_reported_before_the_start() {
         ("turn.pem", "other.key", "cannot be used"),
         ("turn.key", "turn.key", "no certificate"),
         ("turn.pem", "turn.pem", "key cannot be read"),
-        ("missing.pem", "turn.key", "No such file"),
+        ("missing.pem", "turn.key", "there is no file"),
     ] {
         let out = check(&path(chain), &path(key));
         assert!(!out.ok, "{chain} {key}");

@@ -9,6 +9,7 @@ mod secret;
 mod tls;
 mod tokens;
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use turn_types::quantity::show_duration;
@@ -37,6 +38,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         tls_listen: tls::listeners(&file),
         discovery_sockets: discovery::check(&file, document, errors),
         directory: document.directory().to_owned(),
+        places: document.places(),
         file,
     };
     ports::check(&settings, document, errors);
@@ -54,6 +56,42 @@ fn listeners(file: &File, document: &Document, errors: &mut Errors) {
             let place = document.entry_place(KEY, index);
             errors.add(place, KEY, format!("\"{listener}\" is there twice"), "remove one of them");
         }
+    }
+    let plain: Vec<SocketAddr> = file.listen.iter().map(|endpoint| endpoint.0).collect();
+    covered(KEY, &plain, (KEY, &plain), document, errors);
+    let tls = tls::listeners(file);
+    covered(TLS_LISTEN, &tls, (TLS_LISTEN, &tls), document, errors);
+    covered(TLS_LISTEN, &tls, (KEY, &plain), document, errors);
+    covered(KEY, &plain, (TLS_LISTEN, &tls), document, errors);
+}
+
+const TLS_LISTEN: &str = "tls.listen";
+
+/// Refuses listeners that a wildcard of `others` covers: both would take the same packets.
+fn covered(
+    key: &'static str,
+    listeners: &[SocketAddr],
+    (other_key, others): (&str, &[SocketAddr]),
+    document: &Document,
+    errors: &mut Errors,
+) {
+    if document.is_refused(key) || document.is_refused(other_key) {
+        return;
+    }
+    for listener in listeners.iter().filter(|listener| !listener.ip().is_unspecified()) {
+        let wildcard = others.iter().find(|other| {
+            other.ip().is_unspecified()
+                && other.is_ipv4() == listener.is_ipv4()
+                && other.port() == listener.port()
+        });
+        let Some(wildcard) = wildcard else { continue };
+        // A default has no place: the written one of the two is named.
+        let (at_key, at) =
+            if document.is_written(key) { (key, listener) } else { (other_key, wildcard) };
+        let place = document.place_of_text(at_key, &at.to_string());
+        let of = if key == other_key { String::new() } else { format!(" of {other_key}") };
+        let what = format!("\"{listener}\" is part of \"{wildcard}\"{of}");
+        errors.add(place, key, what, "remove one of them, or use another port");
     }
 }
 

@@ -19,6 +19,7 @@ use crate::error::{Errors, Place};
 use crate::file::File;
 use crate::keys::{Key, SECTIONS, key, keys, parts};
 use crate::limits;
+use crate::places::{KeyPlace, Places};
 use crate::suggest::nearest;
 
 mod kinds;
@@ -163,6 +164,23 @@ impl Document {
     pub(crate) fn entry_place(&self, path: &str, index: usize) -> Place {
         let entry = self.given.get(path).and_then(|given| given.entries.get(index));
         entry.map_or_else(|| self.place(path), Clone::clone)
+    }
+
+    /// Place of the entry of a list that is this text, or of the list.
+    pub(crate) fn place_of_text(&self, path: &str, text: &str) -> Place {
+        let list = self.given.get(path).and_then(|given| given.value.as_array());
+        let index =
+            list.and_then(|list| list.iter().position(|entry| entry.as_str() == Some(text)));
+        index.map_or_else(|| self.place(path), |index| self.entry_place(path, index))
+    }
+
+    /// Places of all written keys.
+    pub(crate) fn places(&self) -> Places {
+        let place = |(key, given): (&&'static str, &Given)| {
+            let place = KeyPlace { key: given.place.clone(), entries: given.entries.clone() };
+            (*key, place)
+        };
+        Places { file: self.path.clone(), keys: self.given.iter().map(place).collect() }
     }
 
     /// Returns whether a key was written at all.

@@ -26,6 +26,7 @@ pub mod file;
 mod keys;
 mod limits;
 mod paths;
+mod places;
 mod policy;
 mod reference;
 mod section;
@@ -109,7 +110,7 @@ fn read(path: &Path) -> Result<String, (String, String)> {
         (format!("could not be read: {}", reason(&error)), help.to_owned())
     };
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(slip)?;
+    let file = open(path).map_err(slip)?;
     file.take(limits::FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(slip)?;
     if bytes.len() as u64 > limits::FILE_BYTES_MAX {
         let what =
@@ -123,6 +124,17 @@ fn read(path: &Path) -> Result<String, (String, String)> {
             .count();
         (format!("is not text: line {line} is not UTF-8"), "save the file as UTF-8".to_owned())
     })
+}
+
+/// Opens a file to read it. A named pipe is refused: without a writer it would block for ever. Pipes that this process
+/// has already (`/dev/stdin`, `/dev/fd/63` of a shell) are read.
+fn open(path: &Path) -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let own = ["/dev/fd", "/dev/stdin", "/proc"].iter().any(|own| path.starts_with(own));
+    if !own && std::fs::metadata(path)?.file_type().is_fifo() {
+        return Err(std::io::Error::other("it is a named pipe, and a file is needed"));
+    }
+    std::fs::File::open(path)
 }
 
 /// Reason of an I/O error, in words that are the same on all systems.

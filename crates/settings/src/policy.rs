@@ -9,7 +9,7 @@ use turn_proto::{
 };
 use turn_types::{IpFamily, Prefix};
 
-use crate::error::{Errors, Place, SettingsErrors};
+use crate::error::{Errors, SettingsErrors};
 use crate::settings::Settings;
 use crate::value::RelayEntry;
 
@@ -54,7 +54,7 @@ impl Settings {
         let mut errors = Errors::default();
         if pairs.is_empty() {
             errors.add(
-                Place::Default,
+                self.place("relay.addresses"),
                 "relay.addresses",
                 "\"auto\" found no address on this host",
                 "connect the host to a network, or name an address that it has",
@@ -63,7 +63,7 @@ impl Settings {
         for external in self.external() {
             if pairs.iter().all(|pair| pair.public != *external) {
                 errors.add(
-                    Place::Default,
+                    self.place("relay.external"),
                     "relay.external",
                     format!(
                         "\"auto\" found no {} address on this host for {external}",

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use turn_proto::{AlternateServer, DiscoverySockets, SharedSecret, TokenKey};
 
+use crate::error::Place;
 use crate::file::{File, Tls};
+use crate::places::Places;
 use crate::value::{Database, HttpListen};
 
 /// Name of the control socket in the data directory.
@@ -20,6 +22,7 @@ pub struct Settings {
     pub(crate) file: File,
     /// Directory of the configuration file, which paths in it are relative to.
     pub(crate) directory: PathBuf,
+    pub(crate) places: Places,
     /// Shared secrets of `auth`; names and secrets differ.
     pub secrets: Vec<SharedSecret>,
     /// Keys of access tokens; names differ.
@@ -48,6 +51,54 @@ pub struct CertificateFiles {
 }
 
 impl Settings {
+    /// Place of a key: its line, its variable, or the file where it was left out.
+    #[must_use]
+    pub fn place(&self, key: &str) -> Place {
+        self.places.of(key)
+    }
+
+    /// Place of an entry of a list.
+    #[must_use]
+    pub fn entry_place(&self, key: &str, index: usize) -> Place {
+        self.places.of_entry(key, index)
+    }
+
+    /// The configuration file, if there is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.places.file.as_deref()
+    }
+
+    /// Files of shared secrets and token keys, each with its key and its place.
+    #[must_use]
+    pub fn secret_files(&self) -> Vec<(&'static str, Place, PathBuf)> {
+        let auth = &self.auth;
+        let one = auth
+            .secret_file
+            .iter()
+            .map(|file| ("auth.secret_file", self.place("auth.secret_file"), self.beside(file)));
+        let mut all: Vec<_> = one.collect();
+        let secrets = auth.secrets.iter().map(|entry| entry.secret_file.as_ref());
+        let keys = auth.token_keys.iter().map(|entry| entry.key_file.as_ref());
+        let mut of = |key, files: Vec<Option<&PathBuf>>| {
+            for (index, file) in files.into_iter().enumerate() {
+                all.extend(file.map(|file| (key, self.entry_place(key, index), self.beside(file))));
+            }
+        };
+        of("auth.secrets", secrets.collect());
+        of("auth.token_keys", keys.collect());
+        all
+    }
+
+    /// Returns whether the configuration itself holds a secret, rather than the name of its file.
+    #[must_use]
+    pub fn holds_secrets(&self) -> bool {
+        let auth = &self.auth;
+        auth.secret.is_some()
+            || auth.secrets.iter().any(|entry| entry.secret.is_some())
+            || auth.token_keys.iter().any(|entry| entry.key.is_some())
+    }
+
     /// Addresses of `listen`.
     pub fn listen(&self) -> impl Iterator<Item = SocketAddr> {
         self.listen.iter().map(|endpoint| endpoint.0)

@@ -1,8 +1,13 @@
 //! Errors of a configuration, word for word.
 
+#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
+
+mod support;
+
 use std::path::Path;
 
 use settings::{Environment, parse};
+use support::TempDir;
 
 /// The whole output for a file called `turnpike.toml`, or "" when nothing is wrong.
 fn errors(text: &str) -> String {
@@ -627,4 +632,50 @@ fn listeners_for_http() {
         ),
         (&format!("[http]\nlisten = [\"unix:/{long}\"]"), long_error),
     ]);
+}
+
+#[test]
+fn listeners_that_a_wildcard_covers() {
+    check(&[
+        (
+            "listen = [\"0.0.0.0:3478\",\n \"10.0.0.1:3478\"]",
+            "turnpike.toml:2: listen: \"10.0.0.1:3478\" is part of \"0.0.0.0:3478\"\n    \
+             remove one of them, or use another port",
+        ),
+        (
+            "listen = [\"203.0.113.7:443\"]\n[tls]\nlisten = [\"0.0.0.0:443\"]\n\
+             certificates = [{ chain = \"c\", key = \"k\" }]",
+            "turnpike.toml:1: listen: \"203.0.113.7:443\" is part of \"0.0.0.0:443\" of tls.listen\n    \
+             remove one of them, or use another port",
+        ),
+        ("listen = [\"0.0.0.0:3478\", \"[2001:db8::1]:3478\", \"10.0.0.1:3479\"]", ""),
+    ]);
+}
+
+#[test]
+fn a_secret_of_two_lines() {
+    let dir = TempDir::new();
+    let file = dir.write("secret", "the-first-of-two-lines\nthe-second\n");
+    let text = format!("[auth]\nsecret_file = {file:?}");
+    let found = errors(&text);
+    assert!(found.starts_with("turnpike.toml:2: auth.secret_file: "), "{found}");
+    assert!(found.contains("has 2 lines, and the secret is one"), "{found}");
+    dir.write("secret", "\nthe-first-of-one-line\n");
+    assert_eq!(errors(&text), "");
+}
+
+#[test]
+fn a_named_pipe_does_not_block() {
+    let dir = TempDir::new();
+    let pipe = dir.file("pipe");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .is_ok_and(|status| status.success())
+    );
+    let found = errors(&format!("[auth]\nsecret_file = {pipe:?}"));
+    assert!(found.contains("it is a named pipe, and a file is needed"), "{found}");
+    let found = settings::load(Some(&pipe), &Environment::empty()).unwrap_err().to_string();
+    assert!(found.contains("it is a named pipe, and a file is needed"), "{found}");
 }

@@ -75,12 +75,12 @@ fn auto_finds_the_address_that_others_can_reach() {
 fn auto_that_finds_nothing_says_so() {
     assert_eq!(
         relays("", "fe80::1"),
-        "configuration: relay.addresses: \"auto\" found no address on this host\n    \
+        "turnpike.toml: relay.addresses: \"auto\" found no address on this host\n    \
          connect the host to a network, or name an address that it has"
     );
     assert_eq!(
         relays("relay.external = ['203.0.113.7', '2001:db8::7']", "10.0.0.5"),
-        "configuration: relay.external: \"auto\" found no IPv6 address on this host for 2001:db8::7\n    \
+        "turnpike.toml:1: relay.external: \"auto\" found no IPv6 address on this host for 2001:db8::7\n    \
          name the local one in relay.addresses, or remove it from relay.external"
     );
 }

@@ -20,9 +20,10 @@ use turn_proto::{Policy, Quotas, SharedRegistry, UnauthenticatedBudget};
 use turn_types::{Secret, WorkerId};
 use user_db::UserEditor;
 
-use crate::certificates::CertificateReloader;
+use crate::certificates::{self, CertificateReloader};
 use crate::confinement::Confinement;
 use crate::failure::{Failure, OrFail as _, Result};
+use crate::findings::Finding;
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
 use crate::sockets::Served;
@@ -296,7 +297,10 @@ fn few_files(files: u64, policy: &Policy, settings: &Settings) -> Option<String>
 pub(crate) fn advice(policy: &Policy, settings: &Settings) -> Vec<String> {
     let mut advice = unreachable_relays(policy);
     advice.extend(unreachable_discovery(policy));
-    advice.extend(warnings::warnings(settings));
+    advice.extend(warnings::warnings(settings).iter().map(Finding::line));
+    // Dates are watched, and warned about each day.
+    let certificates = certificates::findings(settings, SystemTime::now()).into_iter();
+    advice.extend(certificates.filter(|(dated, _)| !dated).map(|(_, finding)| finding.line()));
     advice
 }
 
@@ -309,7 +313,9 @@ fn unreachable_relays(policy: &Policy) -> Vec<String> {
             if ip.is_loopback() { "host" } else { "network" }
         )
     };
-    policy.relay.iter().map(|r| r.public).filter(|ip| is_private(*ip)).map(warning).collect()
+    // Of an address that differs, the configuration was warned about.
+    let own = policy.relay.iter().filter(|relay| relay.local == relay.public);
+    own.map(|relay| relay.public).filter(|ip| warnings::is_private(*ip)).map(warning).collect()
 }
 
 /// The same of the addresses that NAT behaviour discovery tells: a client would send to them and take
@@ -324,18 +330,7 @@ fn unreachable_discovery(policy: &Policy) -> Vec<String> {
             if ip.is_loopback() { "host" } else { "network" }
         )
     };
-    told.filter(|ip| is_private(*ip)).map(warning).collect()
-}
-
-fn is_private(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => {
-            // RFC 6598: 100.64.0.0/10, between a provider's NAT and its customers.
-            let shared = v4.octets()[0] == 100 && v4.octets()[1] & 0xC0 == 64;
-            v4.is_private() || v4.is_loopback() || v4.is_link_local() || shared
-        }
-        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_loopback() || v6.is_unicast_link_local(),
-    }
+    told.filter(|ip| warnings::is_private(*ip)).map(warning).collect()
 }
 
 #[cfg(test)]

@@ -1,17 +1,22 @@
 //! Certificates: read, watched, put in force, and told of before they end.
 
+pub(crate) mod inspection;
+
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use control::CertificateInfo;
+use inspection::{Flaw, inspect};
 use settings::{CertificateFiles, Settings};
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
 use turn_session::{Certificate, Certificates, ClientAuthorities, TlsConfig, tls_config};
 
 use crate::failure::{Failure, OrFail as _, Result};
+use crate::findings::Finding;
 use crate::output;
 
 /// Warning time before a certificate expires: automatic renewal happens earlier.
@@ -141,23 +146,60 @@ pub(crate) fn read_all(files: &[CertificateFiles]) -> Result<Vec<Certificate>, U
     files.iter().map(read_one).collect()
 }
 
-fn read_one(files: &CertificateFiles) -> Result<Certificate, Unusable> {
-    let (chain, key) = (read(&files.chain)?, read(&files.key)?);
-    Certificate::read(&chain, &key).map_err(|error| {
+/// Findings about the certificates of a configuration, and about access to their keys.
+pub(crate) fn findings(settings: &Settings, now: SystemTime) -> Vec<(bool, Finding)> {
+    const KEY: &str = "tls.certificates";
+    let files = settings.certificates();
+    let flaws: Vec<Vec<Flaw>> = files
+        .iter()
+        // One that cannot be read is an error of the configuration.
+        .map(|files| read(&files.chain).map_or_else(|_| Vec::new(), |pem| inspect(&pem, now).flaws))
+        .collect();
+    // Clients that cannot verify Ed25519 get another certificate.
+    let only_ed25519 = flaws.iter().all(|flaws| flaws.contains(&Flaw::Ed25519));
+    let mut all = Vec::new();
+    for (index, (files, flaws)) in files.iter().zip(flaws).enumerate() {
+        for flaw in flaws.into_iter().filter(|flaw| only_ed25519 || *flaw != Flaw::Ed25519) {
+            let what = format!("{}: {}", files.chain.display(), flaw.what());
+            let finding = Finding::problem(settings, KEY, what, flaw.help());
+            let finding = Finding { severity: flaw.severity(), ..finding };
+            let place = settings.entry_place(KEY, index);
+            all.push((flaw.is_about_expiry(), finding.at(place)));
+        }
+    }
+    all
+}
+
+/// Reads and checks one certificate.
+pub(crate) fn read_one(files: &CertificateFiles) -> Result<Certificate, Unusable> {
+    let (pem, key) = (read(&files.chain)?, read(&files.key)?);
+    Certificate::read(&pem, &key).map_err(|error| {
         let (chain, key) = (files.chain.display(), files.key.display());
+        let short = inspect(&pem, SystemTime::now()).flaws.into_iter().find(Flaw::is_about_key);
+        if let Some(flaw) = short {
+            return Unusable { what: format!("{chain}: {}", flaw.what()), help: flaw.help() };
+        }
         Unusable {
             what: format!("the certificate {chain} with the key {key} cannot be used: {error}"),
-            help: "name the file with the whole chain, and that with its key, both as PEM",
+            help: "name the file with the whole chain, and the file with its key, both as PEM",
         }
     })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
     let unreadable = |why: &dyn std::fmt::Display| Unusable {
         what: format!("{} cannot be read: {why}", path.display()),
         help: "the file needs to be readable by the user that the server runs as",
     };
-    let meta = fs::metadata(path).map_err(|error| unreadable(&error))?;
+    let meta = fs::metadata(path).map_err(|error| {
+        if error.kind() != ErrorKind::NotFound {
+            return unreadable(&error);
+        }
+        Unusable {
+            what: format!("there is no file {}", path.display()),
+            help: "paths are relative to the configuration file",
+        }
+    })?;
     if !meta.is_file() || meta.len() > FILE_BYTES_MAX {
         return Err(unreadable(&"it is no file with a certificate or key"));
     }

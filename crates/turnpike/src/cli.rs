@@ -37,7 +37,10 @@ pub(crate) struct PathOptions {
 pub(crate) enum Command {
     /// Run the server (the default)
     Run,
-    /// Check a configuration file and list all errors
+    /// Check a configuration file, its certificates and the modes of its files, and show the URIs for clients
+    ///
+    /// Exit status: 0 valid, perhaps with warnings; 1 valid, with problems that keep clients away or show
+    /// secrets to others; 2 not valid.
     Check(Check),
     /// Manage the users of the database
     User(User),
@@ -85,6 +88,9 @@ pub(crate) struct Output {
 pub(crate) struct Check {
     /// The file to check [default: the file that the server would read]
     pub(crate) file: Option<PathBuf>,
+    /// Examine this host as well: ports, addresses, names, limits, firewall
+    #[arg(long)]
+    pub(crate) host: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -2,6 +2,7 @@
 //! in `turn-proto`, the packets in `dataplane`.
 #![forbid(unsafe_code)]
 
+mod authorities;
 mod boot;
 mod certificates;
 mod cli;
@@ -11,6 +12,7 @@ mod cores;
 mod duration;
 mod escape;
 mod failure;
+mod findings;
 mod first_start;
 mod host;
 mod host_watch;
@@ -52,7 +54,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
     let paths = &cli.paths;
     match cli.command.unwrap_or(Command::Run) {
         Command::Run => commands::run::run(paths),
-        Command::Check(args) => commands::check::run(paths, &args),
+        Command::Check(args) => return commands::check::run(paths, &args),
         Command::User(args) => commands::user::run(paths, args),
         Command::Credentials(args) => commands::credentials::run(paths, &args),
         Command::Demo(args) => commands::demo::run(&args),

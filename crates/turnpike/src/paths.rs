@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 use settings::{CONTROL_SOCKET, Environment, Paths, Settings, SettingsError, SettingsErrors};
 
-use crate::certificates;
+use crate::certificates::{self, Unusable};
 use crate::cli::PathOptions;
 use crate::failure::{Failure, Result};
 
@@ -73,23 +73,42 @@ pub(crate) fn load(paths: &PathOptions) -> Result<Configuration> {
     Ok(here.complete(paths, file, settings))
 }
 
+/// Reads a configuration file, or the defaults, with paths of the command line.
+pub(crate) fn complete(
+    paths: &PathOptions,
+    file: Option<PathBuf>,
+) -> Result<Settings, SettingsErrors> {
+    let settings = read(file.as_deref())?;
+    Ok(ProcessEnvironment::real().complete(paths, file, settings).settings)
+}
+
 /// Reads a configuration file, or the defaults.
 pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
     let settings = settings::load(file, &environment())?;
-    let unusable = certificates::read_all(&settings.certificates()).err();
-    let strange = certificates::read_authorities(settings.client_authorities().as_deref()).err();
-    let slip = realm_slip(&settings.realm)
-        .map(|(what, help)| ("realm", what, help))
-        .or_else(|| unusable.map(|slip| ("tls.certificates", slip.what, slip.help.to_owned())))
-        .or_else(|| {
-            strange.map(|slip| ("tls.client_authorities", slip.what, slip.help.to_owned()))
-        });
-    let Some((key, what, help)) = slip else { return Ok(settings) };
-    let place = file.map_or(settings::Place::Default, |path| settings::Place::File {
-        path: path.to_owned(),
-        line: None,
-    });
-    Err(SettingsErrors(vec![SettingsError { place, key: key.to_owned(), what, help }]))
+    let error = |place, key: &str, what, help: String| SettingsError {
+        place,
+        key: key.to_owned(),
+        what,
+        help,
+    };
+    let mut errors = Vec::new();
+    if let Some((what, help)) = realm_slip(&settings.realm) {
+        errors.push(error(settings.place("realm"), "realm", what, help));
+    }
+    const CERTIFICATES: &str = "tls.certificates";
+    for (index, files) in settings.certificates().iter().enumerate() {
+        if let Err(Unusable { what, help }) = certificates::read_one(files) {
+            let place = settings.entry_place(CERTIFICATES, index);
+            errors.push(error(place, CERTIFICATES, what, help.to_owned()));
+        }
+    }
+    const AUTHORITIES: &str = "tls.client_authorities";
+    if let Err(Unusable { what, help }) =
+        certificates::read_authorities(settings.client_authorities().as_deref())
+    {
+        errors.push(error(settings.place(AUTHORITIES), AUTHORITIES, what, help.to_owned()));
+    }
+    if errors.is_empty() { Ok(settings) } else { Err(SettingsErrors(errors)) }
 }
 
 /// Error of a realm: clients prepare it as an OpaqueString (RFC 8489 §9.2.2) before they
@@ -289,7 +308,10 @@ mod tests {
         };
         assert_eq!(load("caf\u{e9}.example").unwrap(), "caf\u{e9}.example");
         let error = load("cafe\u{301}.example").unwrap_err().to_string();
-        assert!(error.contains("t.toml: realm") && error.contains("write \"caf\u{e9}"), "{error}");
+        assert!(
+            error.contains("t.toml:1: realm") && error.contains("write \"caf\u{e9}"),
+            "{error}"
+        );
         let error = load("a\u{ad}b").unwrap_err().to_string();
         assert!(error.contains("RFC 8265 does not allow"), "{error}");
     }

@@ -14,6 +14,10 @@ use crate::output;
 /// Linux: the address family is not there at all, as on a host without IPv6.
 const EAFNOSUPPORT: i32 = 97;
 
+/// Linux: the process, or the host, has no file descriptor left.
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+
 /// The listeners of all workers, and warnings about them.
 pub(crate) struct Bound {
     /// For each worker its listeners, in the order of [`Self::addresses`] and then [`Self::tls`], and the sockets that
@@ -126,6 +130,10 @@ pub(crate) fn check_relay(local: IpAddr) -> Result<()> {
     let options = UdpOptions { gro: false, error_queue: false, ..UdpOptions::default() };
     match UdpSocket::bind((local, 0).into(), &options) {
         Ok(_) => Ok(()),
+        Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
+            let (why, help) = explain("udp", (local, 0).into(), &error);
+            Err(Failure::failed(anyhow!("cannot relay from {local}: {why}")).hint(help))
+        }
         Err(error) => Err(Failure::failed(anyhow!("cannot relay from {local}: {error}")).hint(
             "relay.addresses must be addresses of this host (`ip address` lists them); behind NAT \
              write the host's own address there and the public one in relay.external",
@@ -136,13 +144,13 @@ pub(crate) fn check_relay(local: IpAddr) -> Result<()> {
 /// Checks that the address is free. The workers' sockets share their port with each other
 /// (`SO_REUSEPORT`), so the kernel would let a second server of the same user in, which would then
 /// take half of the clients: a socket that does not share finds out.
-fn is_free(address: SocketAddr) -> io::Result<()> {
+pub(crate) fn is_free(address: SocketAddr) -> io::Result<()> {
     let alone = UdpOptions { gro: false, error_queue: false, ..UdpOptions::default() };
     UdpSocket::bind(address, &alone).map(drop)
 }
 
 /// The same for TCP.
-fn is_free_for_tcp(address: SocketAddr) -> io::Result<()> {
+pub(crate) fn is_free_for_tcp(address: SocketAddr) -> io::Result<()> {
     TcpListener::bind(address, &tcp_options(false)).map(drop)
 }
 
@@ -161,7 +169,7 @@ fn tcp_options(reuse_port: bool) -> TcpOptions {
 }
 
 /// IPv6 wildcards are in the default configuration, for hosts that have IPv6.
-fn dispensable(address: SocketAddr, error: &io::Error) -> bool {
+pub(crate) fn dispensable(address: SocketAddr, error: &io::Error) -> bool {
     address.is_ipv6()
         && address.ip().is_unspecified()
         && (error.raw_os_error() == Some(EAFNOSUPPORT)
@@ -169,34 +177,44 @@ fn dispensable(address: SocketAddr, error: &io::Error) -> bool {
 }
 
 fn cannot_bind(protocol: &str, address: SocketAddr, error: io::Error) -> Failure {
+    let (why, help) = explain(protocol, address, &error);
+    Failure::failed(anyhow!("cannot listen on {protocol} {address}: {why}")).hint(help)
+}
+
+/// Reason why an address cannot be bound, and advice.
+pub(crate) fn explain(protocol: &str, address: SocketAddr, error: &io::Error) -> (String, String) {
     let port = address.port();
     let kind = error.kind();
-    let what = |why: &str| Failure::failed(anyhow!("cannot listen on {protocol} {address}: {why}"));
-    if kind == ErrorKind::AddrInUse {
+    let (why, help) = if kind == ErrorKind::AddrInUse {
         let (option, instead) = match protocol {
             "tcp" => ("-tlpn", ", or set tcp.enabled = false, or change tls.listen"),
             _ => ("-ulpn", ""),
         };
-        what("the port is in use").hint(format!(
+        let help = format!(
             "see who has it with `ss {option} 'sport = :{port}'` (as root); stop that, or listen on \
              another port{instead}"
-        ))
+        );
+        ("the port is in use", help)
     } else if kind == ErrorKind::PermissionDenied {
         let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
-        what("no permission for ports below 1024").hint(format!(
+        let help = format!(
             "give the binary the capability: `sudo setcap cap_net_bind_service=+ep {}`; under \
              systemd set AmbientCapabilities=CAP_NET_BIND_SERVICE; or listen on a port from 1024",
             program.display()
-        ))
+        );
+        ("no permission for ports below 1024", help)
     } else if kind == ErrorKind::AddrNotAvailable {
-        what("this host has no such address").hint(
-            "`ip address` lists the addresses of this host; behind NAT listen on 0.0.0.0 and set \
-             relay.external to the public address",
-        )
+        let help = "`ip address` lists the addresses of this host; behind NAT listen on 0.0.0.0 and set \
+                    relay.external to the public address";
+        ("this host has no such address", help.to_owned())
+    } else if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) {
+        let help =
+            "raise the limit (`ulimit -n`, or LimitNOFILE= under systemd), or lower workers.count";
+        ("too many open files", help.to_owned())
     } else {
-        let hint = "check `listen` in the configuration";
-        Failure::failed(anyhow!("cannot listen on udp {address}: {error}")).hint(hint)
-    }
+        return (error.to_string(), "check `listen` in the configuration".to_owned());
+    };
+    (why.to_owned(), help)
 }
 
 /// A kernel that does not tell how many datagrams it threw away.

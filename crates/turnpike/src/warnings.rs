@@ -1,55 +1,99 @@
-//! Warnings about a configuration.
+//! Findings about a configuration that is valid and probably not intended.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use settings::Settings;
 use settings::value::HttpListen;
+use settings::{RelayEntry, Settings};
 use turn_types::Prefix;
 
-/// Warnings about values that are valid and probably not intended.
-pub(crate) fn warnings(settings: &Settings) -> Vec<String> {
-    let mut warnings = Vec::new();
+use crate::findings::Finding;
+
+/// Findings that the configuration alone shows.
+pub(crate) fn warnings(settings: &Settings) -> Vec<Finding> {
+    let warning = |key, what: &str, help: &str| Finding::warning(settings, key, what, help);
+    let mut all = Vec::new();
     if settings.auth.open_relay.is_open() {
-        warnings.push(
-            "auth.open_relay: everyone may relay through this host; such relays are found and \
-             abused within hours"
-                .to_owned(),
-        );
+        all.push(warning(
+            "auth.open_relay",
+            "everyone may relay through this host",
+            "such relays are found and abused within hours: remove it outside of tests",
+        ));
     }
-    if settings.listen().all(|listener| listener.ip().is_loopback()) {
-        warnings.push("listen: only this host itself can reach the listeners".to_owned());
+    let mut listeners = settings.listeners().into_iter().chain(settings.tls_listen.clone());
+    if listeners.all(|listener| listener.ip().is_loopback()) {
+        all.push(warning(
+            "listen",
+            "only this host itself can reach the listeners",
+            "name an address that clients reach, or leave the key out for every address",
+        ));
     }
-    warnings.extend(settings.http.listen.iter().filter_map(public_http));
+    all.extend(settings.http.listen.iter().enumerate().filter_map(|(index, listen)| {
+        let place = settings.entry_place("http.listen", index);
+        public_http(settings, listen).map(|finding| finding.at(place))
+    }));
     if settings.tls_listen_is_unused() {
-        warnings.push("tls.listen: not used, as tls.certificates names no certificate".to_owned());
+        all.push(Finding::problem(
+            settings,
+            "tls.listen",
+            "not used: tls.certificates names no certificate",
+            "add tls.certificates = [{ chain = \"...\", key = \"...\" }], or remove tls.listen",
+        ));
     }
-    if settings.tls.client_authorities.is_some() {
-        warnings.push(
-            "tls.client_authorities: DTLS is off, since it does not request client certificates"
-                .to_owned(),
-        );
+    if settings.tls.client_authorities.is_some() && settings.dtls.enabled {
+        all.push(warning(
+            "tls.client_authorities",
+            "DTLS is off, since it does not request client certificates",
+            "write dtls.enabled = false to confirm it",
+        ));
     }
-    warnings.extend(settings.peers.allow.iter().filter_map(|prefix| wide(&prefix.0)));
-    warnings
+    all.extend(settings.peers.allow.iter().enumerate().filter_map(|(index, prefix)| {
+        let place = settings.entry_place("peers.allow", index);
+        wide(settings, &prefix.0).map(|finding| finding.at(place))
+    }));
+    all.extend(private_externals(settings));
+    all
+}
+
+/// Public addresses that no client elsewhere reaches.
+fn private_externals(settings: &Settings) -> Vec<Finding> {
+    const HELP: &str = "write the address that clients elsewhere reach this host at";
+    let warned = |key, ip: IpAddr| {
+        let what = format!("{ip} is a private address, and is told to clients as the public one");
+        is_private(ip).then(|| Finding::warning(settings, key, what, HELP))
+    };
+    let external = settings.relay.external.iter().flat_map(|external| &external.0);
+    let mut all: Vec<Finding> = external.filter_map(|ip| warned("relay.external", *ip)).collect();
+    for (index, entry) in settings.relay.addresses.iter().enumerate() {
+        if let RelayEntry::Address { public: Some(public), .. } = entry {
+            let place = settings.entry_place("relay.addresses", index);
+            all.extend(warned("relay.addresses", *public).map(|finding| finding.at(place)));
+        }
+    }
+    all
 }
 
 /// A warning about a listener for HTTP that others than this host may reach.
-fn public_http(listen: &HttpListen) -> Option<String> {
+fn public_http(settings: &Settings, listen: &HttpListen) -> Option<Finding> {
     let HttpListen::Tcp(address) = listen else { return None };
     let reach = if address.ip().is_unspecified() {
         "every address of this host"
     } else {
         "a public address"
     };
-    let private = PRIVATE.iter().filter_map(|text| text.parse::<Prefix>().ok());
-    let is_private =
-        address.ip().is_loopback() || private.into_iter().any(|one| one.contains(address.ip()));
-    (!is_private).then(|| {
-        format!(
-            "http.listen: {address} is {reach}: metrics are for everyone who can connect, unencrypted; name \
-             loopback or an address of a network for monitoring"
+    (!address.ip().is_loopback() && !is_private(address.ip())).then(|| {
+        Finding::warning(
+            settings,
+            "http.listen",
+            format!("{address} is {reach}: metrics are for everyone who can connect, unencrypted"),
+            "name loopback or an address of a network for monitoring",
         )
     })
+}
+
+/// Returns whether only this host or its network can reach an address.
+pub(crate) fn is_private(ip: IpAddr) -> bool {
+    let private = PRIVATE.iter().filter_map(|text| text.parse::<Prefix>().ok());
+    ip.is_loopback() || private.into_iter().any(|one| one.contains(ip))
 }
 
 /// Networks that are private or local, which clients reach only where peers.allow says so.
@@ -66,7 +110,7 @@ const PRIVATE: [&str; 8] = [
 
 /// A warning about an entry of `peers.allow` that covers more than a private network: `10.0.0.0/8` is intended,
 /// `0.0.0.0/0` may be meant for the public Internet, which needs no entry.
-fn wide(entry: &Prefix) -> Option<String> {
+fn wide(settings: &Settings, entry: &Prefix) -> Option<Finding> {
     // IPv4 is kept in its mapped form, and is no part of an entry of IPv6.
     let is_v4 = |prefix: &Prefix| prefix.len_128() >= 96 && prefix.bits() >> 32 == 0xffff;
     let first = |prefix: &Prefix| Ipv6Addr::from_bits(prefix.bits()).into();
@@ -77,10 +121,11 @@ fn wide(entry: &Prefix) -> Option<String> {
         .map(|private| private.to_string())
         .collect();
     (!opened.is_empty()).then(|| {
-        format!(
-            "peers.allow: {entry} opens private networks ({}) to clients; public addresses need no \
-             entry",
-            opened.join(", ")
+        Finding::warning(
+            settings,
+            "peers.allow",
+            format!("{entry} opens private networks ({}) to clients", opened.join(", ")),
+            "name the networks that clients need; public addresses need no entry",
         )
     })
 }
@@ -106,8 +151,14 @@ mod tests {
         };
         let all = warned(r#"["0.0.0.0/0", "::/0"]"#);
         assert_eq!(all.len(), 2, "{all:?}");
-        assert!(all[0].contains("0.0.0.0/0 opens private networks (10.0.0.0/8, 100."), "{all:?}");
-        assert!(all[1].contains("::/0 opens private networks (fc00::/7, fe80::/10)"), "{all:?}");
+        assert!(
+            all[0].what.contains("0.0.0.0/0 opens private networks (10.0.0.0/8, 100."),
+            "{all:?}"
+        );
+        assert!(
+            all[1].what.contains("::/0 opens private networks (fc00::/7, fe80::/10)"),
+            "{all:?}"
+        );
         assert_eq!(warned(r#"["192.0.0.0/2"]"#).len(), 1);
         let none = warned(r#"["10.0.0.0/8", "192.168.0.0/17", "8.0.0.0/8", "fd00::/8"]"#);
         assert!(none.is_empty(), "{none:?}");
@@ -119,7 +170,7 @@ mod tests {
             let text = format!(
                 "[auth]\nsecret = \"north-of-the-wall\"\n[http]\nlisten = [\"{listen}\"]\n"
             );
-            warnings(&load(&text).unwrap()).iter().any(|one| one.contains("http.listen"))
+            warnings(&load(&text).unwrap()).iter().any(|one| one.key == "http.listen")
         };
         for listen in ["0.0.0.0:9641", "[::]:9641", "203.0.113.7:9641", "[2001:db8::1]:9641"] {
             assert!(warned(listen), "{listen}");
@@ -135,7 +186,7 @@ mod tests {
         let text =
             "[auth]\nsecret = \"north-of-the-wall\"\n[tls]\nclient_authorities = \"ca.pem\"\n";
         let warned = warnings(&load(text).unwrap());
-        assert!(warned.iter().any(|warning| warning.contains("DTLS is off")), "{warned:?}");
+        assert!(warned.iter().any(|warning| warning.what.contains("DTLS is off")), "{warned:?}");
     }
 
     #[test]
@@ -146,7 +197,7 @@ mod tests {
         };
         let warned = with("listen = [\"0.0.0.0:443\"]");
         assert_eq!(warned.len(), 1, "{warned:?}");
-        assert!(warned[0].contains("tls.listen"), "{warned:?}");
+        assert!(warned[0].key == "tls.listen", "{warned:?}");
         assert!(with("listen = []").is_empty());
     }
 }

@@ -3,8 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -357,6 +359,10 @@ fn wait_until(what: &str, reached: impl Fn() -> bool) {
 fn a_configuration_is_checked() {
     let directory = Directory::new();
     let good = directory.file("good.toml", "[auth]\nsecret = \"north-of-the-wall\"\n");
+    let readable = run(&["check", path(&good)]);
+    assert_eq!(readable.status.code(), Some(1), "others can read the secret");
+    assert!(stdout(&readable).contains("chmod o= "), "{readable:?}");
+    std::fs::set_permissions(&good, Permissions::from_mode(0o600)).unwrap();
     let output = run(&["check", path(&good)]);
     assert!(output.status.success(), "{output:?}");
     assert!(stdout(&output).contains("good.toml is valid"), "{output:?}");
@@ -376,6 +382,44 @@ fn a_configuration_is_checked() {
 
     let missing = run(&["check", path(&directory.0.join("missing.toml"))]);
     assert_eq!(missing.status.code(), Some(2));
+}
+
+#[test]
+fn a_check_of_the_host_names_ports_in_use_and_addresses_that_are_missing() {
+    let directory = Directory::new();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap();
+    let file = directory.file(
+        "t.toml",
+        &format!(
+            "listen = [\"{at}\"]\n[relay]\nports = \"10000-10009\"\naddresses = [\"127.0.0.1\",\n\"192.0.2.9\"]\n\
+             [offload]\ninterfaces = [\"none0\"]\n[data]\ndirectory = {:?}\n",
+            directory.0
+        ),
+    );
+    // Without the host it may be meant for another.
+    let output = run(&["check", path(&file)]);
+    assert!(output.status.success(), "{output:?}");
+    let text = stdout(&output);
+    assert!(
+        text.contains("warning: ") && text.contains("t.toml:5: relay.addresses: 192.0.2.9"),
+        "{text}"
+    );
+    assert!(text.contains(&format!("turn:{at}?transport=udp")), "{text}");
+
+    let output = run(&["check", path(&file), "--host", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report = json(&output);
+    let problems = report["problems"].as_array().unwrap();
+    for (place, key, what) in [
+        ("t.toml:1", "listen", format!("cannot listen on udp {at}: the port is in use")),
+        ("t.toml:5", "relay.addresses", "192.0.2.9 is no address of this host".to_owned()),
+        ("t.toml:7", "offload.interfaces", "there is no interface none0".to_owned()),
+    ] {
+        let found = problems.iter().find(|problem| problem["key"] == key).unwrap();
+        assert!(found["place"].as_str().unwrap().ends_with(place), "{report:#}");
+        assert_eq!(found["what"], what, "{report:#}");
+    }
 }
 
 #[test]

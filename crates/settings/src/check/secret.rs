@@ -49,7 +49,19 @@ impl Source {
             }
             (Some(text), None) => text.0.expose().clone().into_bytes(),
             (None, Some(file)) => match read(&document.directory().join(file)) {
-                Ok(bytes) => bytes,
+                Ok(bytes) => {
+                    let lines = lines(&bytes);
+                    if lines > 1 {
+                        let what = format!(
+                            "{} has {lines} lines, and the {inline} is one",
+                            document.directory().join(file).display()
+                        );
+                        let help = "keep one line: a line break within would be part of it";
+                        self.refuse(&what, help, errors);
+                        return None;
+                    }
+                    bytes
+                }
                 Err(what) => {
                     self.refuse(
                         &what,
@@ -81,10 +93,15 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     let slip = |error: std::io::Error| {
         format!("{} could not be read: {}", path.display(), crate::reason(&error))
     };
-    let file = std::fs::File::open(path).map_err(slip)?;
+    let file = crate::open(path).map_err(slip)?;
     let mut bytes = Vec::new();
     // One byte more than is allowed, so that too much is seen and no more is read; blanks aside.
     let most = 2 * SECRET_BYTES_MAX as u64;
     file.take(most).read_to_end(&mut bytes).map_err(slip)?;
     Ok(bytes.trim_ascii().to_vec())
+}
+
+/// Lines of a text; bytes that are no text are one.
+fn lines(bytes: &[u8]) -> usize {
+    std::str::from_utf8(bytes).map_or(1, |text| text.lines().count())
 }

@@ -1,23 +1,41 @@
-//! `turnpike check`: all errors of a configuration, or its summary.
+//! `turnpike check`: all errors of a configuration, or its summary, findings about its files and its host, and the URIs
+//! for clients.
 
-use std::path::{Path, PathBuf};
+mod files;
+mod firewall;
+mod host;
+mod uris;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use serde::Serialize;
-use settings::{RelayEntry, Settings, SettingsErrors};
+use settings::{RelayEntry, RelayPair, Settings, SettingsErrors};
 
+use crate::certificates::inspection::{Inspection, inspect};
 use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
+use crate::findings::{Finding, Severity};
 use crate::warnings::warnings;
-use crate::{output, paths};
+use crate::{certificates, output, paths};
+use host::HostReport;
 
 /// The outcome for programs.
 #[derive(Debug, Serialize)]
 struct Outcome {
     file: Option<PathBuf>,
+    /// A server would load it.
     valid: bool,
     errors: Vec<Error>,
-    warnings: Vec<String>,
+    problems: Vec<Finding>,
+    warnings: Vec<Finding>,
+    /// URIs for clients.
+    uris: Vec<String>,
+    /// Results about this host, with `--host`.
+    host: Vec<String>,
 }
 
 /// One error.
@@ -29,48 +47,199 @@ struct Error {
     help: String,
 }
 
-pub(crate) fn run(paths: &PathOptions, args: &cli::Check) -> Result<()> {
-    let file = args.file.clone().or_else(|| paths::configuration_file(paths));
-    let loaded = paths::read(file.as_deref());
-    if args.output.json {
-        output::print_json(&outcome(file.as_deref(), &loaded))?;
-    }
-    let name = file.map_or_else(|| "the default configuration".into(), |f| f.display().to_string());
-    match loaded {
-        Ok(settings) if !args.output.json => output::print(&describe(&name, &settings)),
-        Ok(_) => Ok(()),
-        Err(errors) => Err(Failure::usage(anyhow!("{name} is not valid:\n{errors}"))),
-    }
+/// A valid configuration, examined.
+struct Examined {
+    findings: Vec<Finding>,
+    notes: Vec<String>,
+    certificates: Vec<Served>,
+    uris: Vec<String>,
 }
 
-fn outcome(file: Option<&Path>, loaded: &Result<Settings, SettingsErrors>) -> Outcome {
-    let (errors, warnings) = match loaded {
-        Ok(settings) => (Vec::new(), warnings(settings)),
+/// A certificate of the configuration.
+struct Served {
+    file: PathBuf,
+    names: Vec<String>,
+    expires: SystemTime,
+}
+
+/// Ends with 1 if there are problems, which clients would meet.
+pub(crate) fn run(paths: &PathOptions, args: &cli::Check) -> Result<ExitCode> {
+    let file = args.file.clone().or_else(|| paths::configuration_file(paths));
+    let name = match &file {
+        None => "the default configuration".into(),
+        Some(file) => file.display().to_string(),
+    };
+    let settings = match paths::complete(paths, file.clone()) {
+        Ok(settings) => settings,
         Err(errors) => {
-            let error = |error: &settings::SettingsError| Error {
-                place: error.place.to_string(),
-                key: error.key.clone(),
-                what: error.what.clone(),
-                help: error.help.clone(),
-            };
-            (errors.0.iter().map(error).collect(), Vec::new())
+            if args.output.json {
+                output::print_json(&refused(file, &errors))?;
+            }
+            return Err(Failure::usage(anyhow!("{name} is not valid:\n{errors}")));
         }
     };
-    Outcome { file: file.map(Path::to_owned), valid: errors.is_empty(), errors, warnings }
+    let examined = examine(&settings, args.host, SystemTime::now());
+    let has_problems = examined.findings.iter().any(|one| one.severity == Severity::Problem);
+    if args.output.json {
+        output::print_json(&outcome(file, examined))?;
+    } else {
+        output::print(&describe(&name, &settings, &examined))?;
+    }
+    Ok(ExitCode::from(u8::from(has_problems)))
 }
 
-fn describe(name: &str, settings: &Settings) -> String {
+fn refused(file: Option<PathBuf>, errors: &SettingsErrors) -> Outcome {
+    let error = |error: &settings::SettingsError| Error {
+        place: error.place.to_string(),
+        key: error.key.clone(),
+        what: error.what.clone(),
+        help: error.help.clone(),
+    };
+    Outcome {
+        file,
+        valid: false,
+        errors: errors.0.iter().map(error).collect(),
+        problems: Vec::new(),
+        warnings: Vec::new(),
+        uris: Vec::new(),
+        host: Vec::new(),
+    }
+}
+
+fn outcome(file: Option<PathBuf>, examined: Examined) -> Outcome {
+    let Examined { findings, notes, uris, .. } = examined;
+    let (problems, warnings) =
+        findings.into_iter().partition(|finding| finding.severity == Severity::Problem);
+    Outcome { file, valid: true, errors: Vec::new(), problems, warnings, uris, host: notes }
+}
+
+/// Examines a valid configuration and its files; with `host` the machine as well.
+fn examine(settings: &Settings, host: bool, now: SystemTime) -> Examined {
+    let mut findings = warnings(settings);
+    findings.extend(certificates::findings(settings, now).into_iter().map(|(_, finding)| finding));
+    findings.extend(files::findings(settings));
+    let certificates = served(settings, now);
+    let mut names: Vec<String> = Vec::new();
+    for name in certificates.iter().flat_map(|one| &one.names) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    let addresses = crate::host::addresses().unwrap_or_default();
+    let relays = relays(settings, &addresses, &mut findings);
+    let notes = if host {
+        let report = host::examine(settings, &relays, &addresses, &names);
+        let HostReport { findings: more, notes } = report;
+        findings.extend(more);
+        notes
+    } else {
+        findings.extend(host::missing(settings, &addresses, Severity::Warning));
+        Vec::new()
+    };
+    // The gravest first; of each kind in the order of the file.
+    findings.sort_by_key(|finding| (std::cmp::Reverse(finding.severity), line(finding)));
+    let uris = uris::uris(settings, &relays, &names);
+    Examined { findings, notes, certificates, uris }
+}
+
+fn line(finding: &Finding) -> Option<usize> {
+    match finding.place {
+        settings::Place::File { line, .. } => line,
+        settings::Place::Environment(_) | settings::Place::Default => None,
+    }
+}
+
+/// Relay addresses on this host; an error of them is a finding.
+fn relays(
+    settings: &Settings,
+    addresses: &[IpAddr],
+    findings: &mut Vec<Finding>,
+) -> Vec<RelayPair> {
+    settings.relay_addresses(addresses).unwrap_or_else(|errors| {
+        findings.extend(errors.0.into_iter().map(|error| Finding {
+            severity: Severity::Problem,
+            place: error.place,
+            key: error.key,
+            what: error.what,
+            help: error.help,
+        }));
+        Vec::new()
+    })
+}
+
+fn served(settings: &Settings, now: SystemTime) -> Vec<Served> {
+    let one = |files: &settings::CertificateFiles| {
+        let certificate = certificates::read_one(files).ok()?;
+        let Inspection { names, .. } = inspect(&certificates::read(&files.chain).ok()?, now);
+        let seconds = u64::try_from(certificate.expires()).unwrap_or(0);
+        let expires = UNIX_EPOCH + Duration::from_secs(seconds);
+        Some(Served { file: files.chain.clone(), names, expires })
+    };
+    settings.certificates().iter().filter_map(one).collect()
+}
+
+fn describe(name: &str, settings: &Settings, examined: &Examined) -> String {
+    let problems =
+        examined.findings.iter().filter(|finding| finding.severity == Severity::Problem).count();
+    let but = match problems {
+        0 => String::new(),
+        1 => ", with a problem".to_owned(),
+        n => format!(", with {n} problems"),
+    };
+    let mut lines = vec![format!("{name} is valid{but}"), row("realm", &settings.realm)];
     let listeners: Vec<String> = settings.listeners().iter().map(ToString::to_string).collect();
+    let transports = if settings.tcp.enabled { "udp, tcp" } else { "udp" };
+    lines.push(row("listeners", &format!("{}  ({transports})", listeners.join("  "))));
+    lines.push(row("tls", &tls(settings)));
+    for Served { file, names, expires } in &examined.certificates {
+        let left = expires.duration_since(SystemTime::now());
+        let left = left.map_or_else(
+            |_| "expired".to_owned(),
+            |left| format!("expires in {}", output::duration(left)),
+        );
+        let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
+        lines.push(row("certificate", &format!("{}: {names}; {left}", file.display())));
+    }
     let relay: Vec<String> = settings.relay.addresses.iter().map(RelayEntry::to_string).collect();
-    let mut lines = vec![
-        format!("{name} is valid"),
-        format!("  realm        {}", settings.realm),
-        format!("  listeners    {}", listeners.join("  ")),
-        format!("  relays from  {}, ports {}", relay.join(", "), settings.relay.ports),
-        format!("  clients      {}", clients(settings)),
-    ];
-    lines.extend(warnings(settings).iter().map(|warning| format!("warning: {warning}")));
+    lines
+        .push(row("relays from", &format!("{}, ports {}", relay.join(", "), settings.relay.ports)));
+    if let Some(external) = &settings.relay.external {
+        let external: Vec<String> = external.0.iter().map(ToString::to_string).collect();
+        lines.push(row("external", &external.join(", ")));
+    }
+    lines.push(row("clients", &clients(settings)));
+    lines.extend(examined.notes.iter().map(|note| match note.split_once(": ") {
+        Some((name, text)) => row(name, text),
+        None => row("", note),
+    }));
+    lines.extend(examined.findings.iter().map(ToString::to_string));
+    if !examined.uris.is_empty() {
+        lines.push("for clients:".to_owned());
+        lines.extend(examined.uris.iter().map(|uri| format!("  {uri}")));
+    }
     lines.join("\n")
+}
+
+fn row(name: &str, text: &str) -> String {
+    format!("  {name:<12} {text}")
+}
+
+/// Listeners for TLS and DTLS.
+fn tls(settings: &Settings) -> String {
+    if settings.certificates().is_empty() {
+        return "off: there is no certificate".to_owned();
+    }
+    let served = match (settings.tcp.enabled, settings.serves_dtls()) {
+        (true, true) => "TLS and DTLS",
+        (true, false) => "TLS",
+        (false, true) => "DTLS",
+        (false, false) => return "off: tcp.enabled and dtls.enabled are false".to_owned(),
+    };
+    let more: Vec<String> = settings.tls_listen.iter().map(ToString::to_string).collect();
+    if more.is_empty() {
+        return format!("at the listeners ({served})");
+    }
+    format!("{}  and at the listeners ({served})", more.join("  "))
 }
 
 /// Clients that may relay.
@@ -95,6 +264,8 @@ fn clients(settings: &Settings) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use settings::Environment;
 
     use super::*;
@@ -103,14 +274,25 @@ mod tests {
         settings::parse(Path::new("t.toml"), text, &Environment::empty())
     }
 
+    fn summary(settings: &Settings) -> String {
+        let examined = Examined {
+            findings: warnings(settings),
+            notes: Vec::new(),
+            certificates: Vec::new(),
+            uris: vec!["stun:x".to_owned()],
+        };
+        describe("t.toml", settings, &examined)
+    }
+
     #[test]
     fn a_good_file_is_summed_up() {
         let settings = load("[auth]\nsecret = \"north-of-the-wall\"\n").unwrap();
-        let text = describe("t.toml", &settings);
+        let text = summary(&settings);
         assert!(text.starts_with("t.toml is valid\n"), "{text}");
         assert!(text.contains("0.0.0.0:3478"), "{text}");
         assert!(text.contains("shared secret"), "{text}");
-        assert!(!text.contains("warning"), "{text}");
+        assert!(text.contains("off: there is no certificate"), "{text}");
+        assert!(text.ends_with("for clients:\n  stun:x"), "{text}");
     }
 
     #[test]
@@ -121,13 +303,13 @@ mod tests {
         )
         .unwrap();
         assert_eq!(warnings(&settings).len(), 2);
-        assert!(describe("x", &settings).contains("EVERYONE"));
+        assert!(summary(&settings).contains("EVERYONE"));
     }
 
     #[test]
     fn programs_are_told_each_error_apart() {
         let loaded = load("relm = \"x\"\n[relay]\nports = \"80-90\"\n");
-        let outcome = outcome(Some(Path::new("t.toml")), &loaded);
+        let outcome = refused(Some("t.toml".into()), &loaded.unwrap_err());
         assert!(!outcome.valid);
         assert_eq!(outcome.errors.len(), 2, "{outcome:?}");
         assert!(outcome.errors.iter().any(|error| error.key == "relay.ports"), "{outcome:?}");

@@ -16,7 +16,8 @@ use rustls::pki_types::CertificateDer;
 
 use super::limits::{CONNECT_WITHIN, MESSAGE_MAX};
 use super::report::{Report, Step};
-use super::tls::{CERTIFICATE_ADVICE, authorities, describe};
+use super::tls::{CERTIFICATE_ADVICE, describe};
+use crate::authorities::authorities;
 use crate::uri::Uri;
 
 const NAME: &str = "dtls";

@@ -2,18 +2,18 @@
 
 use std::io;
 use std::net::{IpAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::limits::CONNECT_WITHIN;
 use super::report::{Report, Step};
+use crate::authorities::authorities;
 use crate::uri::Uri;
 
 const NAME: &str = "tls";
@@ -24,10 +24,6 @@ pub(super) const CERTIFICATE_ADVICE: &str = "a certificate has to be for the nam
 
 /// Warning time before a certificate expires.
 const WARN_DAYS: i64 = 14;
-
-/// Files of trusted authorities.
-const BUNDLES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
 /// A connection in TLS.
 pub(super) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
@@ -81,28 +77,6 @@ fn handshake(socket: TcpStream, uri: &Uri, ca: Option<&Path>) -> io::Result<TlsS
         stream.conn.complete_io(&mut stream.sock)?;
     }
     Ok(stream)
-}
-
-/// The authorities of this system, and of a file.
-pub(super) fn authorities(ca: Option<&Path>) -> io::Result<Vec<CertificateDer<'static>>> {
-    let mut all = Vec::new();
-    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
-    let usual = BUNDLES.iter().map(PathBuf::from).find(|path| path.exists());
-    for path in named.or(usual).iter().map(PathBuf::as_path).chain(ca) {
-        let said = |error: &dyn std::fmt::Display| {
-            io::Error::other(format!("{}: {error}", path.display()))
-        };
-        let certificates = CertificateDer::pem_file_iter(path).map_err(|error| said(&error))?;
-        let certificates: Vec<_> = certificates.filter_map(Result::ok).collect();
-        if certificates.is_empty() {
-            return Err(said(&"there is no certificate in it"));
-        }
-        all.extend(certificates);
-    }
-    if all.is_empty() {
-        return Err(io::Error::other("this host trusts no authority: name one with --ca"));
-    }
-    Ok(all)
 }
 
 /// Subject, issuer and expiry of a certificate.

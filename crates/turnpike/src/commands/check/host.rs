@@ -1,0 +1,271 @@
+//! The host of a server, as far as it decides about the configuration: addresses, interfaces, ports, limits, firewall.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
+
+use admin::Client;
+use linux_net::raise_open_files;
+use settings::{Place, RelayEntry, RelayPair, Settings};
+
+use super::firewall;
+use crate::findings::{Finding, Severity};
+use crate::{boot, sockets, warnings};
+
+/// Findings, and results without any, one a line.
+#[derive(Debug, Default)]
+pub(super) struct HostReport {
+    pub(super) findings: Vec<Finding>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Addresses and interfaces of the configuration that this host lacks.
+pub(super) fn missing(
+    settings: &Settings,
+    addresses: &[IpAddr],
+    severity: Severity,
+) -> Vec<Finding> {
+    let mut all = Vec::new();
+    let mut add = |key, place, what: String, help: &str| {
+        all.push(Finding { severity, ..Finding::warning(settings, key, what, help).at(place) });
+    };
+    for (index, entry) in settings.relay.addresses.iter().enumerate() {
+        if let RelayEntry::Address { local, .. } = entry
+            && !addresses.contains(local)
+        {
+            add(
+                "relay.addresses",
+                settings.entry_place("relay.addresses", index),
+                format!("{local} is no address of this host"),
+                "name one of `ip address`; behind NAT the host's own, and the public one in relay.external",
+            );
+        }
+    }
+    for (key, list) in [("listen", &settings.listen), ("tls.listen", &settings.tls.listen)] {
+        for (index, endpoint) in list.iter().enumerate() {
+            let ip = endpoint.0.ip();
+            if !ip.is_unspecified() && !ip.is_loopback() && !addresses.contains(&ip) {
+                let help = "name one of `ip address`, or 0.0.0.0 for all";
+                let what = format!("{ip} is no address of this host");
+                add(key, settings.entry_place(key, index), what, help);
+            }
+        }
+    }
+    for (index, name) in settings.offload.interfaces.iter().enumerate() {
+        if !Path::new("/sys/class/net").join(name.as_str()).exists() {
+            add(
+                "offload.interfaces",
+                settings.entry_place("offload.interfaces", index),
+                format!("there is no interface {}", name.as_str()),
+                "`ip link` lists them; the kernel path uses it once it is there",
+            );
+        }
+    }
+    all
+}
+
+/// Examines this host, which the server will run on.
+pub(super) fn examine(
+    settings: &Settings,
+    relays: &[RelayPair],
+    addresses: &[IpAddr],
+    names: &[String],
+) -> HostReport {
+    let mut report = HostReport::default();
+    report.findings.extend(missing(settings, addresses, Severity::Problem));
+    let running = running_listeners(settings);
+    ports(settings, &running, &mut report);
+    limits(settings, relays.len(), &mut report);
+    reachability(settings, relays, &mut report);
+    resolution(settings, relays, names, &mut report);
+    firewall(settings, &mut report);
+    report
+}
+
+/// Listeners of the server that runs with this configuration already.
+fn running_listeners(settings: &Settings) -> Vec<SocketAddr> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let Ok(runtime) = runtime else { return Vec::new() };
+    let socket = settings.control_socket();
+    let status = runtime.block_on(async { Client::connect(&socket).await?.status().await });
+    let Ok(status) = status else { return Vec::new() };
+    let all = status.listeners.iter().chain(&status.tls_listeners);
+    all.filter_map(|at| at.parse().ok()).collect()
+}
+
+fn ports(settings: &Settings, running: &[SocketAddr], report: &mut HostReport) {
+    let plain = settings.listeners();
+    let (tcp, dtls) = (settings.tcp.enabled, settings.serves_dtls());
+    let listeners = plain.iter().map(|at| (*at, true, tcp));
+    let tls = settings.tls_listen.iter().map(|at| (*at, dtls, tcp));
+    let mut free = Vec::new();
+    for (at, udp, tcp) in listeners.chain(tls) {
+        if running.contains(&at) {
+            report.notes.push(format!("port: {at} is in use by the running server"));
+            continue;
+        }
+        let mut is_free = true;
+        for (transport, wanted) in [("udp", udp), ("tcp", tcp)] {
+            let found = match transport {
+                _ if !wanted => continue,
+                "udp" => sockets::is_free(at),
+                _ => sockets::is_free_for_tcp(at),
+            };
+            if let Err(error) = found
+                && !sockets::dispensable(at, &error)
+            {
+                is_free = false;
+                report.findings.push(unusable(settings, transport, at, &error));
+            }
+        }
+        if is_free {
+            free.push(at.to_string());
+        }
+    }
+    if !free.is_empty() {
+        report.notes.push(format!("ports: free at {}", free.join("  ")));
+    }
+}
+
+fn unusable(settings: &Settings, transport: &str, at: SocketAddr, error: &io::Error) -> Finding {
+    let key = if settings.tls_listen.contains(&at) { "tls.listen" } else { "listen" };
+    let list = if key == "listen" { &settings.listen } else { &settings.tls.listen };
+    let index = list.iter().position(|endpoint| endpoint.0 == at);
+    let place = index.map_or_else(|| settings.place(key), |i| settings.entry_place(key, i));
+    let (why, help) = sockets::explain(transport, at, error);
+    Finding::problem(settings, key, format!("cannot listen on {transport} {at}: {why}"), help)
+        .at(place)
+}
+
+fn limits(settings: &Settings, relays: usize, report: &mut HostReport) {
+    let relayed = boot::relayed_most(settings, relays);
+    let wanted = boot::files_wanted(relayed, boot::connections_most(settings));
+    match raise_open_files() {
+        Ok(files) if files >= wanted => {
+            report.notes.push(format!("limits: {files} open files here, {wanted} wanted"));
+        }
+        Ok(files) => report.findings.push(Finding::warning(
+            settings,
+            "",
+            format!("processes of this shell may open {files} files, and these settings allow {wanted}"),
+            format!("for a service LimitNOFILE={wanted}, for a shell `ulimit -Hn {wanted}`"),
+        ).at(Place::Default)),
+        Err(error) => report.notes.push(format!("limits: not readable: {error}")),
+    }
+}
+
+/// Relay addresses that clients elsewhere do not reach.
+fn reachability(settings: &Settings, relays: &[RelayPair], report: &mut HostReport) {
+    for pair in relays {
+        let RelayPair { local, public } = *pair;
+        if local != public {
+            report.notes.push(format!("NAT: {local} is reached at {public}"));
+        } else if warnings::is_private(local) {
+            report.findings.push(Finding::warning(
+                settings,
+                "relay.addresses",
+                format!("relays are reachable at {local} alone, a private address"),
+                "behind NAT set relay.external to the public address",
+            ));
+        } else {
+            report
+                .notes
+                .push(format!("NAT: none in front of {local}, as far as its address tells"));
+        }
+    }
+}
+
+/// Names of certificates that lead to another host.
+fn resolution(
+    settings: &Settings,
+    relays: &[RelayPair],
+    names: &[String],
+    report: &mut HostReport,
+) {
+    const KEY: &str = "tls.certificates";
+    for name in
+        names.iter().filter(|name| !name.starts_with('*') && name.parse::<IpAddr>().is_err())
+    {
+        let found: Vec<IpAddr> = match (name.as_str(), 0).to_socket_addrs() {
+            Ok(found) => found.map(|at| at.ip()).collect(),
+            Err(error) => {
+                report.findings.push(Finding::warning(
+                    settings,
+                    KEY,
+                    format!("the name {name} does not resolve here: {error}"),
+                    "add an A or AAAA record for it, or name the host otherwise in URIs",
+                ));
+                continue;
+            }
+        };
+        if relays.iter().any(|pair| found.contains(&pair.public) || found.contains(&pair.local)) {
+            report.notes.push(format!("name: {name} leads here"));
+        } else {
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            report.findings.push(Finding::warning(
+                settings,
+                KEY,
+                format!("{name} leads to {}, and not to a relay address", found.join(", ")),
+                "correct its A and AAAA records, unless a load balancer is there",
+            ));
+        }
+    }
+}
+
+/// Rules that may drop packets of clients or peers. Their verdict is not evaluated.
+fn firewall(settings: &Settings, report: &mut HostReport) {
+    let ports = needed_ports(settings);
+    match firewall::chains() {
+        Ok(chains) if chains.is_empty() => {
+            report.notes.push("firewall: no nftables chain sees incoming packets".to_owned());
+        }
+        Ok(chains) => {
+            for chain in chains {
+                let name = &chain.name;
+                if chain.drops {
+                    let what = format!("the firewall drops by default (nftables chain {name})");
+                    let help = format!("see that it lets in {ports}: `nft list chain {name}`");
+                    report
+                        .findings
+                        .push(Finding::warning(settings, "", what, help).at(Place::Default));
+                } else {
+                    report.notes.push(format!(
+                        "firewall: nftables chain {name} with {} rules; see that it lets in {ports}",
+                        chain.rules
+                    ));
+                }
+            }
+        }
+        Err(_) => report
+            .notes
+            .push(format!("firewall: rules are visible to root alone; {ports} need to be let in")),
+    }
+    let legacy = firewall::legacy_tables();
+    if !legacy.is_empty() {
+        report.notes.push(format!(
+            "firewall: iptables-legacy has tables ({}); see `iptables-legacy -S`",
+            legacy.join(", ")
+        ));
+    }
+}
+
+/// Ports for a firewall to let in.
+fn needed_ports(settings: &Settings) -> String {
+    let listed = |listeners: &mut dyn Iterator<Item = SocketAddr>| {
+        let mut ports: Vec<u16> = listeners.map(|at| at.port()).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports.iter().map(u16::to_string).collect::<Vec<_>>()
+    };
+    let plain = settings.listeners();
+    let tls = || settings.tls_listen.iter().copied();
+    let dtls = settings.serves_dtls();
+    let mut udp = listed(&mut plain.iter().copied().chain(tls().filter(|_| dtls)));
+    udp.push(settings.relay.ports.to_string());
+    let mut needed = format!("udp {}", udp.join(","));
+    if settings.tcp.enabled {
+        let tcp = listed(&mut plain.iter().copied().chain(tls()));
+        needed = format!("{needed} and tcp {}", tcp.join(","));
+    }
+    needed
+}
