@@ -4,6 +4,7 @@
 //! namespace    network namespaces              scheduling  cores, priorities and CPU time of threads
 //! child        processes tied to their parent  allocations a counting allocator
 //! raw          UDP from forged addresses       uring       a relay by io_uring
+//! stopped      a stopped thread of a process
 //! ```
 
 pub mod allocations;
@@ -11,6 +12,7 @@ mod child;
 mod namespace;
 mod raw;
 mod scheduling;
+mod stopped;
 mod uring;
 
 use std::io;
@@ -19,6 +21,7 @@ pub use child::tie_to_parent;
 pub use namespace::{enter_network_namespace, new_network_namespace};
 pub use raw::{RawUdpSocket, ReceivedHeader};
 pub use scheduling::{pin_thread, process_cpu_time, run_first, run_when_idle};
+pub use stopped::StoppedThread;
 pub use uring::{UringStats, UringUdp};
 
 /// The result of a call that returns -1 and sets `errno`.

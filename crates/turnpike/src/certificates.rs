@@ -88,19 +88,24 @@ impl CertificateReloader {
         Ok(())
     }
 
+    /// Reads the certificates again, and logs the outcome.
+    pub(crate) fn reload(&mut self, settings: &Settings) {
+        match self.put_in_force(settings) {
+            Ok(()) => tracing::info!("new certificates are in force"),
+            Err(failure) => tracing::error!(
+                "the certificates have changed and cannot be used, the ones before stay in force: {}",
+                failure.reason()
+            ),
+        }
+    }
+
     /// Reloads changed files. Also warns about certificates that expire soon.
     /// True if there are others now.
     pub(crate) fn watch(&mut self, settings: &Settings) -> bool {
         let seen: Vec<_> = settings.certificates().iter().map(look_at).collect();
         let changed = seen != self.seen;
         if changed {
-            match self.put_in_force(settings) {
-                Ok(()) => tracing::info!("new certificates are in force"),
-                Err(failure) => tracing::error!(
-                    "the certificates have changed and cannot be used, the ones before stay in force: {}",
-                    failure.reason()
-                ),
-            }
+            self.reload(settings);
             // Said once for each change; half-written files change again.
             self.seen = seen;
         }

@@ -24,6 +24,7 @@ mod own_addresses;
 mod paths;
 mod reload;
 mod server;
+mod service_manager;
 mod signals;
 mod sockets;
 #[cfg(test)]

@@ -111,15 +111,25 @@ impl InForce {
     /// Looks whether there are new certificates.
     pub(crate) fn watch_certificates(&mut self, handle: &Handle) {
         if self.certificates.watch(&self.settings) {
-            let files = self.settings.certificates().into_iter();
-            let files = files.flat_map(|one| [one.chain.clone(), one.key.clone()]);
-            if let Some(why) = self.confinement.as_ref().and_then(|one| one.reason_of(files)) {
-                tracing::error!("{why}");
-            }
-            let mut info = (*handle.info()).clone();
-            info.certificates = self.certificates.infos().to_vec();
-            handle.set_info(info);
+            self.show_certificates(handle);
         }
+    }
+
+    /// Reads the certificates again, changed or not.
+    pub(crate) fn reload_certificates(&mut self, handle: &Handle) {
+        self.certificates.reload(&self.settings);
+        self.show_certificates(handle);
+    }
+
+    fn show_certificates(&self, handle: &Handle) {
+        let files = self.settings.certificates().into_iter();
+        let files = files.flat_map(|one| [one.chain.clone(), one.key.clone()]);
+        if let Some(why) = self.confinement.as_ref().and_then(|one| one.reason_of(files)) {
+            tracing::error!("{why}");
+        }
+        let mut info = (*handle.info()).clone();
+        info.certificates = self.certificates.infos().to_vec();
+        handle.set_info(info);
     }
 
     /// Reads the addresses that the host delivers to itself, and has workers refuse them: an address of our own must not be

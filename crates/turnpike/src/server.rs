@@ -18,6 +18,7 @@ use crate::offload::KernelPath;
 use crate::output;
 use crate::paths;
 use crate::reload::InForce;
+use crate::service_manager::{ServiceManager, State};
 use crate::signals::{Signal, Signals};
 use crate::watchdog::{self, Watchdog};
 
@@ -38,6 +39,9 @@ pub(crate) struct Server {
     pub(crate) handle: Handle,
     pub(crate) requests: mpsc::Receiver<OperatorRequest>,
     pub(crate) signals: Signals,
+    pub(crate) manager: ServiceManager,
+    /// True if the last reload was refused: another configuration is in force than the files have.
+    pub(crate) reload_refused: bool,
     pub(crate) threads: Threads,
     pub(crate) kernel_path: KernelPath,
     pub(crate) host: HostWatch,
@@ -117,9 +121,18 @@ impl Server {
                         break;
                     }
                     Signal::End => {
-                        let next = Draining::told_to_end(drain, self.in_force.settings.shutdown.drain.get(), Instant::now());
+                        self.manager.stopping();
+                        let next = Draining::told_to_end(drain, self.configured_drain(), Instant::now());
                         drain = Some(self.drain(next));
                     }
+                    // Again: the deadline stays.
+                    Signal::Drain if drain.is_some() => {}
+                    Signal::Drain => {
+                        let deadline = asked_for(self.configured_drain());
+                        let next = Draining::asked_for(drain, deadline, Instant::now());
+                        drain = Some(self.drain(next));
+                    }
+                    Signal::Certificates => self.in_force.reload_certificates(&self.handle),
                 },
                 Some(request) = self.requests.recv() => match request {
                     OperatorRequest::Reload(reply) => {
@@ -127,8 +140,7 @@ impl Server {
                         let _ = reply.send(self.reload().await);
                     }
                     OperatorRequest::Drain { deadline, reply } => {
-                        let configured = self.in_force.settings.shutdown.drain.get();
-                        let deadline = deadline.unwrap_or_else(|| asked_for(configured));
+                        let deadline = deadline.unwrap_or_else(|| asked_for(self.configured_drain()));
                         let allocations_live = self.live();
                         let replaced = drain.map(|drain| drain.left(Instant::now()));
                         let next = Draining::asked_for(drain, deadline, Instant::now());
@@ -148,7 +160,11 @@ impl Server {
                 }
                 changes = self.host.next() => self.follow_host(changes).await,
                 _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
-                _ = watch.tick() => watchdog.look(&self.handle.workers)?,
+                _ = watch.tick() => {
+                    let looked = watchdog.look(&self.handle.workers);
+                    self.report(watchdog.all_alive(), drain);
+                    looked?;
+                }
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
             if drain.is_some_and(|drain| self.live() == 0 || Instant::now() >= drain.until) {
@@ -169,11 +185,34 @@ impl Server {
         }
     }
 
+    /// The state, for the service manager.
+    fn report(&self, workers_alive: bool, drain: Option<Draining>) {
+        if drain.is_some_and(|drain| drain.told_to_end) {
+            self.manager.extend_deadline();
+        }
+        let drain = drain.map(|drain| drain.left(Instant::now()));
+        let reload_refused = self.reload_refused;
+        self.manager.report(State {
+            allocations: self.live(),
+            drain,
+            reload_refused,
+            workers_alive,
+        });
+    }
+
     async fn reload(&mut self) -> control::ReloadReport {
+        self.manager.reloading();
         let paths = &self.paths;
         let load = || paths::load(paths).map(|configuration| configuration.settings);
         let file = paths::configuration_file(paths);
-        self.in_force.reload(&self.handle, file.as_deref(), load).await
+        let report = self.in_force.reload(&self.handle, file.as_deref(), load).await;
+        self.reload_refused = report.refused.is_some();
+        self.manager.ready();
+        report
+    }
+
+    fn configured_drain(&self) -> Duration {
+        self.in_force.settings.shutdown.drain.get()
     }
 
     /// Takes no new allocations from now on.
@@ -218,6 +257,7 @@ impl Server {
     }
 
     async fn stop(mut self) -> Result<()> {
+        self.manager.stopping();
         tracing::info!(allocations = self.live(), "stopping");
         let _ = self.handle.workers.stop();
         if self.threads.all_ended().await {

@@ -11,6 +11,10 @@ pub(crate) enum Signal {
     Reload,
     /// SIGTERM or SIGINT: drain and end; the second of them ends at once.
     End,
+    /// SIGUSR1, as of coturn: drain, as `turnpike drain` does.
+    Drain,
+    /// SIGUSR2, as of coturn: read the certificates again.
+    Certificates,
 }
 
 /// The handled signals. Once it exists they no longer end the process.
@@ -18,6 +22,8 @@ pub(crate) struct Signals {
     hangup: unix::Signal,
     terminate: unix::Signal,
     interrupt: unix::Signal,
+    user1: unix::Signal,
+    user2: unix::Signal,
 }
 
 impl Signals {
@@ -27,6 +33,8 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            user1: signal(SignalKind::user_defined1())?,
+            user2: signal(SignalKind::user_defined2())?,
         })
     }
 
@@ -36,6 +44,8 @@ impl Signals {
             _ = self.hangup.recv() => Signal::Reload,
             _ = self.terminate.recv() => Signal::End,
             _ = self.interrupt.recv() => Signal::End,
+            _ = self.user1.recv() => Signal::Drain,
+            _ = self.user2.recv() => Signal::Certificates,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Looks without a turn of a worker until that is logged: a turn takes milliseconds, also under full load.
-const REPORTED_AFTER: u32 = 5;
+pub(crate) const REPORTED_AFTER: u32 = 5;
 
 /// The same until the process ends, so that a supervisor starts it again: as long as it takes a client to give
 /// up, and a host that swaps to come back.
@@ -83,6 +83,11 @@ impl Watchdog {
         }
         Ok(())
     }
+
+    /// Returns true unless a worker hangs.
+    pub(crate) fn all_alive(&self) -> bool {
+        self.workers.iter().all(|seen| seen.looks < REPORTED_AFTER)
+    }
 }
 
 impl Seen {
@@ -145,8 +150,9 @@ mod tests {
     fn a_worker_that_never_returns_ends_the_process() {
         let (mut watchdog, workers) = (Watchdog::default(), workers([false, true]));
         // The first look knows nothing yet.
-        for _ in 0..ENDED_AFTER {
+        for look in 0..ENDED_AFTER {
             watchdog.look(&workers).unwrap();
+            assert_eq!(watchdog.all_alive(), look < REPORTED_AFTER);
         }
         let failure = watchdog.look(&workers).unwrap_err();
         assert!(failure.to_string().contains("worker 1 has done nothing for 15 s"), "{failure}");

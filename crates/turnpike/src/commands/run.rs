@@ -23,11 +23,13 @@ use crate::logging::{self, LogLevel};
 use crate::paths::{self, Configuration};
 use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
+use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
 use crate::{boot, first_start, output, users};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
+    let manager = ServiceManager::connect();
     let confinement = Confinement::begin(&configuration)?;
     let log = &configuration.settings.log;
     // The thread that writes lines is there before capabilities go.
@@ -38,7 +40,7 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     // The control plane needs no threads of its own: what takes long happens in the workers and in
     // the user directory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(paths, configuration, confinement, level));
+    let outcome = runtime.block_on(serve(paths, configuration, confinement, level, manager));
     // A worker that is stuck must not keep the process.
     runtime.shutdown_background();
     outcome
@@ -49,6 +51,7 @@ async fn serve(
     configuration: Configuration,
     mut confinement: Confinement,
     log: LogLevel,
+    manager: ServiceManager,
 ) -> Result<()> {
     let Configuration { file, settings } = configuration;
     let mut signals = Signals::new()?;
@@ -76,7 +79,8 @@ async fn serve(
     };
     running.info.confinement = confinement.info();
     announce(file.as_deref(), &settings, &running.info);
-    for warning in running.warnings.iter().chain(&confinement.warnings(&settings)) {
+    let confinement_warnings = confinement.warnings(&settings);
+    for warning in running.warnings.iter().chain(&confinement_warnings).chain(&manager.warnings) {
         tracing::warn!("{warning}");
     }
     if let Some(warning) = warning {
@@ -93,6 +97,7 @@ async fn serve(
         tokio::spawn(admin::serve(listener, routes.clone()));
     }
     tracing::info!("ready");
+    manager.ready();
     if let Some(user) = first_user {
         let program = std::env::current_exe().unwrap_or_else(|_| "turnpike".into());
         output::print(&first_start::banner(
@@ -116,6 +121,8 @@ async fn serve(
         handle,
         requests,
         signals,
+        manager,
+        reload_refused: false,
         threads: Threads::watch(running.threads),
         kernel_path: running.kernel_path,
         host: HostWatch::new(running.monitor),
@@ -158,8 +165,10 @@ async fn unless_told_to_end<T>(
         tokio::select! {
             biased;
             signal = signals.next() => match signal {
-                Signal::End => return Ok(None),
-                Signal::Reload => {} // the configuration is being read for the first time
+                // Nothing is served yet: a drain has nothing to wait for.
+                Signal::End | Signal::Drain => return Ok(None),
+                // The files are being read for the first time.
+                Signal::Reload | Signal::Certificates => {}
             },
             started = &mut starting => return started.map(Some),
         }

@@ -1,0 +1,266 @@
+//! The service manager that started the server: systemd (sd_notify(3)), or another that sets `NOTIFY_SOCKET`. It is notified
+//! of readiness, reloads and the end, gets heartbeats while every worker makes progress, and shows the state in one line.
+//!
+//! The socket is connected before the process is confined: landlock refuses new connections to abstract sockets.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::OsStr;
+use std::io::{self, ErrorKind};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::time::Duration;
+
+use linux_net::Clock;
+
+use crate::output;
+use crate::watchdog;
+
+/// Longest time for a message: the control plane waits for a manager whose queue is full.
+const SEND_DEADLINE: Duration = Duration::from_millis(250);
+
+/// Extension of the manager's deadline for the end, repeated each second while calls are drained.
+const EXTENSION: Duration = Duration::from_secs(30);
+
+/// Shortest time between two state lines: each is a message on the system's bus.
+const STATUS_EVERY: u32 = 5;
+
+/// The shortest useful `WatchdogSec=`: heartbeats are sent once a second.
+const WATCHDOG_MIN: Duration = Duration::from_secs(3);
+
+/// Environment of a service (sd_notify(3), sd_watchdog_enabled(3)).
+const SOCKET: &str = "NOTIFY_SOCKET";
+const WATCHDOG: &str = "WATCHDOG_USEC";
+const WATCHDOG_PID: &str = "WATCHDOG_PID";
+
+/// The manager's socket, if there is a manager.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceManager {
+    connection: Option<Connection>,
+    /// True if it wants heartbeats.
+    heartbeats: bool,
+    /// The last line sent, and looks since then.
+    status: RefCell<(String, u32)>,
+    /// Problems of the environment, for the log.
+    pub(crate) warnings: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    address: SocketAddr,
+    socket: UnixDatagram,
+    /// True if the last message was not accepted; the log mentions the first.
+    broken: Cell<bool>,
+}
+
+/// State of the server, for the manager's state line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Live allocations.
+    pub(crate) allocations: u64,
+    /// Time left of a drain.
+    pub(crate) drain: Option<Duration>,
+    /// True if the last reload was refused.
+    pub(crate) reload_refused: bool,
+    /// True if each worker makes progress.
+    pub(crate) workers_alive: bool,
+}
+
+impl ServiceManager {
+    /// Connects to the manager's socket; without one all messages are discarded.
+    pub(crate) fn connect() -> Self {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
+        let mut manager = Self::default();
+        let Some(socket) = variable(SOCKET) else { return manager };
+        match address(&socket).and_then(Connection::open) {
+            Ok(connection) => manager.connection = Some(connection),
+            Err(error) => manager.warnings.push(format!(
+                "the service manager cannot be notified: {SOCKET}={}: {error}",
+                Path::new(&socket).display()
+            )),
+        }
+        let own = text(WATCHDOG_PID).is_none_or(|pid| pid == std::process::id().to_string());
+        let timeout =
+            text(WATCHDOG).and_then(|value| value.parse().ok()).map(Duration::from_micros);
+        if let Some(timeout) = timeout.filter(|_| own) {
+            manager.heartbeats = true;
+            if timeout < WATCHDOG_MIN {
+                manager.warnings.push(format!(
+                    "WatchdogSec= is below {} s: the server sends one heartbeat a second",
+                    WATCHDOG_MIN.as_secs()
+                ));
+            }
+        }
+        manager
+    }
+
+    /// The server has started, or a reload has ended.
+    pub(crate) fn ready(&self) {
+        self.send("READY=1");
+    }
+
+    /// A reload begins; [`Self::ready`] ends it.
+    pub(crate) fn reloading(&self) {
+        let now = Clock::instant().as_nanos() / 1000;
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
+    }
+
+    /// The server ends, when its allocations have ended or their time has passed.
+    pub(crate) fn stopping(&self) {
+        self.send("STOPPING=1");
+        self.extend_deadline();
+    }
+
+    /// Delays the manager's deadline for the end (`TimeoutStopSec=`) while the server drains.
+    pub(crate) fn extend_deadline(&self) {
+        self.send(&format!("EXTEND_TIMEOUT_USEC={}", EXTENSION.as_micros()));
+    }
+
+    /// Sends the state, at each look of the watchdog: a heartbeat if each worker makes progress, and the state line if it
+    /// has changed.
+    pub(crate) fn report(&self, state: State) {
+        if self.heartbeats && state.workers_alive {
+            self.send("WATCHDOG=1");
+        }
+        let mut last = self.status.borrow_mut();
+        last.1 = last.1.saturating_add(1);
+        let line = state.line();
+        let urgent = !state.workers_alive || last.0.is_empty();
+        if line != last.0 && (urgent || last.1 >= STATUS_EVERY) {
+            self.send(&format!("STATUS={line}"));
+            *last = (line, 0);
+        }
+    }
+
+    fn send(&self, message: &str) {
+        if let Some(connection) = &self.connection {
+            connection.send(message.as_bytes());
+        }
+    }
+}
+
+impl Connection {
+    fn open(address: SocketAddr) -> io::Result<Self> {
+        let socket = connected(&address)?;
+        Ok(Self { address, socket, broken: Cell::new(false) })
+    }
+
+    fn send(&self, message: &[u8]) {
+        let sent = self.socket.send(message).or_else(|error| {
+            if error.kind() == ErrorKind::ConnectionRefused {
+                // The manager has made its socket again, under the same path.
+                return connected(&self.address)?.send(message);
+            }
+            Err(error)
+        });
+        match sent {
+            Ok(_) => self.broken.set(false),
+            Err(error) if !self.broken.replace(true) => {
+                tracing::warn!(%error, "the service manager does not accept messages");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Returns a socket that sends to `address`.
+fn connected(address: &SocketAddr) -> io::Result<UnixDatagram> {
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(SEND_DEADLINE))?;
+    socket.connect_addr(address)?;
+    Ok(socket)
+}
+
+/// The address in a value of `NOTIFY_SOCKET`: a path, or `@` and a name in the abstract namespace.
+fn address(value: &OsStr) -> io::Result<SocketAddr> {
+    match value.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        [b'/', ..] => SocketAddr::from_pathname(value),
+        _ => Err(io::Error::new(ErrorKind::Unsupported, "neither a path nor an abstract name")),
+    }
+}
+
+impl State {
+    /// For `systemctl status`.
+    fn line(self) -> String {
+        let live = match self.allocations {
+            1 => "1 allocation is live".to_owned(),
+            live => format!("{} allocations are live", output::grouped(live)),
+        };
+        let mut line = match self.drain {
+            Some(left) => format!("draining: {live}; ends in {} at the latest", minutes(left)),
+            None => live,
+        };
+        if !self.workers_alive {
+            line = format!("a worker has done nothing for {} s; {line}", watchdog::REPORTED_AFTER);
+        }
+        if self.reload_refused {
+            line.push_str("; the last reload was refused (turnpike check shows why)");
+        }
+        line
+    }
+}
+
+/// A time in whole minutes, so that the line stays the same for a while.
+fn minutes(time: Duration) -> String {
+    output::duration(Duration::from_secs(time.as_secs().div_ceil(60).max(1) * 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_paths_or_abstract_names() {
+        let read = |value: &str| address(OsStr::new(value));
+        assert_eq!(read("/run/n").unwrap().as_pathname(), Some(Path::new("/run/n")));
+        assert_eq!(read("@turnpike/n").unwrap().as_abstract_name(), Some(&b"turnpike/n"[..]));
+        for unsupported in ["vsock:2:1", "run/n"] {
+            assert_eq!(read(unsupported).unwrap_err().kind(), ErrorKind::Unsupported);
+        }
+    }
+
+    #[test]
+    fn the_line_names_the_drain_and_faults() {
+        let state =
+            State { allocations: 1, drain: None, reload_refused: false, workers_alive: true };
+        assert_eq!(state.line(), "1 allocation is live");
+        let drain = Some(Duration::from_secs(61));
+        let state = State { allocations: 2000, drain, ..state };
+        assert_eq!(
+            state.line(),
+            "draining: 2,000 allocations are live; ends in 2 min at the latest"
+        );
+        let state = State { drain: None, reload_refused: true, workers_alive: false, ..state };
+        let line = state.line();
+        assert!(line.starts_with("a worker has done nothing for 5 s; 2,000"), "{line}");
+        assert!(line.ends_with("the last reload was refused (turnpike check shows why)"), "{line}");
+    }
+
+    /// A manager that is restarted has another socket under the same path.
+    #[test]
+    fn a_socket_that_was_replaced_is_connected_again() {
+        let directory = crate::testing::Directory::new("notify");
+        let path = directory.path().join("notify");
+        std::fs::create_dir_all(directory.path()).unwrap();
+        let receive = |socket: &UnixDatagram| {
+            let mut bytes = [0; 64];
+            let length = socket.recv(&mut bytes).unwrap();
+            String::from_utf8_lossy(&bytes[..length]).into_owned()
+        };
+        let first = UnixDatagram::bind(&path).unwrap();
+        let connection = Connection::open(SocketAddr::from_pathname(&path).unwrap()).unwrap();
+        connection.send(b"READY=1");
+        assert_eq!(receive(&first), "READY=1");
+        drop(first);
+        std::fs::remove_file(&path).unwrap();
+        connection.send(b"WATCHDOG=1");
+        assert!(connection.broken.get());
+        let second = UnixDatagram::bind(&path).unwrap();
+        connection.send(b"STOPPING=1");
+        assert_eq!(receive(&second), "STOPPING=1");
+        assert!(!connection.broken.get());
+    }
+}
