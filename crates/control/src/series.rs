@@ -76,6 +76,8 @@ turn_types::labels! {
         NoMessage => "no_message",
         /// A load balancer did not send the client's address.
         NoProxyHeader => "no_proxy_header",
+        /// A PROXY header from an address that is no known load balancer's.
+        ProxyNotListed => "proxy_not_listed",
         /// A message took too long.
         TooSlow => "too_slow",
         /// Neither STUN nor ChannelData: where the next message begins cannot be known.

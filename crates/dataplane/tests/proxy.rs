@@ -47,13 +47,16 @@ fn who_says_nothing_of_it_is_not_served() {
 }
 
 #[test]
-fn who_is_no_load_balancer_is_not_believed() {
-    let world = World::new();
-    let mut alice = StreamUser::connect(world.server);
-    alice.write(LINE);
-    let mut heard = Vec::new();
-    let _ = alice.socket.read_to_end(&mut heard);
-    assert!(heard.starts_with(b"HTTP/1.1 400 "), "as any text");
+fn a_header_of_an_unlisted_sender_is_named() {
+    let version_2: &[u8] =
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x4d\xc6\x33\x64\x02\x12\x34\x0d\x96";
+    for header in [LINE, version_2] {
+        let world = World::new();
+        let mut alice = StreamUser::connect(world.server);
+        alice.write(header);
+        assert_eq!(alice.socket.read(&mut [0; 64]).unwrap_or(0), 0, "closed without an answer");
+        eventually("counted", || world.count(Series::StreamsEnded(StreamEnd::ProxyNotListed)) == 1);
+    }
 }
 
 #[test]

@@ -65,6 +65,12 @@ pub fn read(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     Err(Malformed::Missing)
 }
 
+/// Returns whether the bytes begin with a header of either version.
+#[must_use]
+pub fn is_header(bytes: &[u8]) -> bool {
+    bytes.starts_with(LINE_BEGIN) || bytes.starts_with(SIGNATURE)
+}
+
 /// True if the bytes begin with `with`, as far as there are any.
 fn begins(bytes: &[u8], with: &[u8]) -> bool {
     bytes.iter().zip(with).all(|(byte, right)| byte == right)

@@ -1,15 +1,16 @@
 //! TLS 1.2 and 1.3 for a connection, as a value: ciphertext of the network in, plaintext out, and the reverse.
 
+use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
-use rustls::ServerConnection;
 use rustls::crypto::aws_lc_rs;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
     ClientHello, NoClientAuth, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
+use rustls::{AlertDescription, Error, ServerConnection};
 
 use crate::certificates::{ALPN, CertificateError, Certificates, ClientAuthorities, provider};
 
@@ -84,8 +85,39 @@ impl ResolvesServerCert for Chooser {
 
 /// Why a connection is of no use.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{0}")]
-pub struct TlsError(#[from] rustls::Error);
+pub struct TlsError(#[from] Error);
+
+/// The error of rustls where [`Chooser`] found no certificate.
+const NO_CERTIFICATE: &str = "no server certificate chain resolved";
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == Error::General(NO_CERTIFICATE.to_owned()) {
+            let kinds = "ECDSA, RSA, Ed25519";
+            return write!(
+                f,
+                "no certificate in tls.certificates has a kind of key ({kinds}) that the client verifies"
+            );
+        }
+        let alert = |alert| self.0 == Error::AlertReceived(alert);
+        if alert(AlertDescription::UnknownCA) {
+            f.write_str(
+                "the client does not trust the issuer of the certificate (unknown CA): often an \
+                 intermediate is missing in the chain",
+            )
+        } else if alert(AlertDescription::CertificateExpired) {
+            f.write_str("the client refused the certificate as expired")
+        } else if alert(AlertDescription::BadCertificate)
+            || alert(AlertDescription::CertificateUnknown)
+        {
+            f.write_str(
+                "the client refused the certificate: it is not for the name, or not trusted",
+            )
+        } else {
+            self.0.fmt(f)
+        }
+    }
+}
 
 impl Tls {
     /// A new connection before the handshake.
@@ -122,9 +154,7 @@ impl Tls {
             self.has_ended |= self.connection.process_new_packets()?.peer_has_closed();
             len += self.read(&mut room[len..]);
             if taken == 0 {
-                return Err(TlsError(rustls::Error::General(
-                    "more than there is room for".to_owned(),
-                )));
+                return Err(TlsError(Error::General("more than there is room for".to_owned())));
             }
         }
         Ok(len)

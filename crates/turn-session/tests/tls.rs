@@ -151,6 +151,24 @@ fn other_protocols_get_an_alert_and_other_bytes_are_refused() {
 }
 
 #[test]
+fn failures_that_operators_can_mend_are_sentences() {
+    // As for a client that verifies none of the certificates.
+    let none = tls_config(Arc::new(Certificates::default()), None).unwrap();
+    let (_, roots) = server();
+    let mut tls = Tls::new(&none).unwrap();
+    let failed = tls.take(&from_client(&mut client(roots, &[])), &mut []).unwrap_err();
+    assert!(failed.to_string().starts_with("no certificate in tls.certificates has"), "{failed}");
+
+    let (config, _) = server();
+    let (mut tls, mut client) = (Tls::new(&config).unwrap(), client(RootCertStore::empty(), &[]));
+    tls.take(&from_client(&mut client), &mut []).unwrap();
+    client.read_tls(&mut &from_server(&mut tls)[..]).unwrap();
+    client.process_new_packets().unwrap_err();
+    let failed = tls.take(&from_client(&mut client), &mut []).unwrap_err();
+    assert!(failed.to_string().starts_with("the client does not trust the issuer"), "{failed}");
+}
+
+#[test]
 fn certificates_that_do_not_fit_their_keys_are_refused() {
     let make = || rcgen::generate_simple_self_signed(["turn.example.org".to_owned()]).unwrap();
     let (one, other) = (make(), make());

@@ -52,12 +52,13 @@ pub(super) const fn connection(reason: StreamEnd) -> &'static str {
             "Have the load balancer send a PROXY header (version 1 or 2), or take its address out of \
              `tcp.proxy_protocol`."
         }
+        StreamEnd::ProxyNotListed => {
+            "Add the load balancer's address, which the log has, to `tcp.proxy_protocol`; or have it send no PROXY header."
+        }
         StreamEnd::TooSlow => {
             "The client's network is very slow, or somebody holds connections open."
         }
-        StreamEnd::NotStun => {
-            "Scanners; or a load balancer that sends a PROXY header and is not named in `tcp.proxy_protocol`."
-        }
+        StreamEnd::NotStun => "Scanners, or a client that speaks another protocol.",
         StreamEnd::TooLong => "Scanners, or a client that breaks the protocol.",
         StreamEnd::TlsNotServed => {
             "Name a certificate in `tls.certificates` for clients of `turns:` URIs."

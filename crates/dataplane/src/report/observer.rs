@@ -46,6 +46,8 @@ pub(crate) enum Condition {
     Accept,
     /// A load balancer sends no PROXY header.
     Proxy,
+    /// A PROXY header from an address that is no known load balancer's.
+    ProxyNotListed,
     /// A worker's message queue is full.
     Move,
     /// There is no processor time for a client's handshake.
@@ -53,7 +55,7 @@ pub(crate) enum Condition {
 }
 
 impl Condition {
-    const COUNT: usize = 14;
+    const COUNT: usize = 15;
 
     const fn text(self) -> &'static str {
         match self {
@@ -89,6 +91,10 @@ impl Condition {
             Self::Proxy => {
                 "a connection from tcp.proxy_protocol does not begin with a PROXY header: have the load \
                  balancer send one (version 1 or 2), or take its address out"
+            }
+            Self::ProxyNotListed => {
+                "a connection begins with a PROXY header, and its address is not in tcp.proxy_protocol: if \
+                 it is your load balancer, add it there"
             }
             Self::Accept => {
                 "connections cannot be accepted: clients over TCP are refused; raise the limit of open \

@@ -122,6 +122,15 @@ impl<N: Net> Streams<N> {
         Some(header.len)
     }
 
+    /// Closes a connection that begins with a header although its address is no load balancer's: any client could send one.
+    pub(super) fn refuse_proxy_header(&mut self, cx: &mut Context<N>, id: SocketId) {
+        if let Some(stream) = self.table.get_mut(id) {
+            let from = stream.path.five_tuple.client.0.ip();
+            cx.observer.warn(cx.now.instant, Condition::ProxyNotListed, &from);
+        }
+        self.close(cx, id, StreamEnd::ProxyNotListed);
+    }
+
     /// Takes a connection out, for a ConnectionBind that may belong to another worker.
     pub(crate) fn take(&mut self, cx: &mut Context<N>, id: SocketId) -> Option<Box<Stream<N>>> {
         let stream = self.table.remove(id)?;

@@ -3,7 +3,7 @@
 use control::{Leg, Series, StreamEnd};
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
-use turn_session::{StreamProtocol, detect_protocol};
+use turn_session::{StreamProtocol, detect_protocol, proxy_protocol};
 use turn_types::{ClientPath, ConnectionId, IpMeta, SocketId};
 
 use super::connection::ReadError;
@@ -131,6 +131,10 @@ impl<N: Net> Streams<N> {
         let Some(stream) = self.table.get_mut(id) else { return };
         let (path, state, is_tls) = (stream.path, stream.state, stream.may_hold_more());
         let unread = Unread { message, start };
+        let bytes = &cx.rx.message(message).data[start..];
+        if state == State::New && start == 0 && !is_tls && proxy_protocol::is_header(bytes) {
+            return self.refuse_proxy_header(cx, id);
+        }
         match (state, detect_protocol(&cx.rx.message(message).data[start..])) {
             (State::Ending | State::Answering | State::Held | State::Data(_), _) => {}
             (State::New, Some(StreamProtocol::Http)) => self.answer_http(cx, id, unread),

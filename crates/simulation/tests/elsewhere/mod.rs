@@ -86,6 +86,10 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         "dataplane/tests/dtls.rs::a_cookie_begins_one_association",
     ),
     (
+        Series::StreamsEnded(StreamEnd::ProxyNotListed),
+        "dataplane/tests/proxy.rs::a_header_of_an_unlisted_sender_is_named",
+    ),
+    (
         Series::StreamsEnded(StreamEnd::Stuck),
         "dataplane/src/stream/deadlines.rs::each_state_has_its_deadline",
     ),
