@@ -67,6 +67,17 @@ pub fn prometheus() -> Result<(), String> {
         .ok_or_else(|| "Prometheus is not installed (Debian package prometheus)".to_owned())
 }
 
+/// Checks that pebble, a certificate authority for tests, is installed with its name server.
+///
+/// # Errors
+/// A reason to skip the test.
+pub fn pebble() -> Result<(), String> {
+    let there = |name| Command::new(name).arg("-h").output().is_ok();
+    (there("pebble") && there("pebble-challtestsrv"))
+        .then_some(())
+        .ok_or_else(|| "pebble is not installed (Debian package pebble)".to_owned())
+}
+
 /// A browser.
 ///
 /// # Errors

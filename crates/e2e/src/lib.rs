@@ -16,7 +16,7 @@ mod tool;
 
 pub use caller::Caller;
 pub use certificates::Certificates;
-pub use clients::{aioice, chromium, coturn, pion, prometheus};
+pub use clients::{aioice, chromium, coturn, pebble, pion, prometheus};
 pub use echo_peer::{ECHO_PORT, echo_peer};
 pub use lab::{Addresses, Host, Lab};
 pub use nat::{Dependence, INSIDE, Nat};

@@ -162,6 +162,17 @@ impl Server {
             .unwrap_or_else(|error| panic!("{arguments:?}: {error}:\n{}", out.output))
     }
 
+    /// A file of the server's data directory.
+    ///
+    /// # Panics
+    /// It cannot be read.
+    #[must_use]
+    #[track_caller]
+    pub fn file(&self, name: &str) -> String {
+        let path = self.directory.join(name);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
     /// Resident memory in KiB, as the kernel counts it.
     ///
     /// # Panics

@@ -1,5 +1,6 @@
 //! Checks of several keys together.
 
+mod acme;
 mod auth;
 mod discovery;
 mod http;
@@ -32,7 +33,9 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     redirect(&file.redirect, document, errors);
     interfaces(&file.offload.interfaces, document, errors);
     tls::check(&file.tls, document, errors);
+    let acme_challenge = acme::check(&file, document, errors);
     let settings = Settings {
+        acme_challenge,
         secrets: auth::check(&file.auth, document, errors),
         token_keys: tokens::check(&file.auth, document, errors),
         tls_listen: tls::listeners(&file),

@@ -75,6 +75,7 @@ impl Settings {
         merged.file.keep_restart_keys(&self.file);
         merged.tls_listen.clone_from(&self.tls_listen);
         merged.discovery_sockets.clone_from(&self.discovery_sockets);
+        merged.acme_challenge = self.acme_challenge;
         let mut errors = Errors::default();
         check_in_force(&merged, &mut errors);
         errors.or(merged)

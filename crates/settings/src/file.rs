@@ -3,6 +3,7 @@
 //!
 //! Each key has a default, so that an empty file is a valid one.
 
+mod acme;
 mod auth;
 mod clients;
 mod host;
@@ -11,6 +12,7 @@ mod quotas;
 mod relay;
 mod streams;
 
+pub use acme::{Acme, AcmeChallenge};
 pub use auth::{Auth, SecretEntry, TokenCipher, TokenKeyEntry};
 pub use clients::{Compatibility, Discovery, ExternalEndpoint, Redirect};
 pub use host::{Confinement, Offload, OffloadMode, Sockets, Workers};
@@ -54,6 +56,7 @@ section! {
         tcp: Tcp,
         tls: Tls,
         dtls: Dtls,
+        acme: Acme,
         sockets: Sockets,
         offload: Offload,
         confinement: Confinement,

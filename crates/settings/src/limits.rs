@@ -28,3 +28,6 @@ pub(crate) const INTERFACES_MAX: usize = 64;
 
 /// A network interface's name in bytes: `IFNAMSIZ` is 16 with the final zero.
 pub(crate) const INTERFACE_NAME_BYTES_MAX: usize = 15;
+
+/// Names of a certificate that is ordered: an authority's limit on names is 100, and each takes a connection of its own.
+pub(crate) const ACME_NAMES_MAX: usize = 32;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use turn_proto::{AlternateServer, DiscoverySockets, SharedSecret, TokenKey};
 
 use crate::error::Place;
-use crate::file::{File, Tls};
+use crate::file::{AcmeChallenge, File, Tls};
 use crate::places::Places;
 use crate::value::{Database, HttpListen};
 
@@ -31,6 +31,8 @@ pub struct Settings {
     pub tls_listen: Vec<SocketAddr>,
     /// Listeners of NAT behaviour discovery: at most one entry per family.
     pub discovery_sockets: Vec<DiscoverySockets>,
+    /// Means by which a certificate authority verifies `acme.names`; `None` without names.
+    pub acme_challenge: Option<AcmeChallenge>,
 }
 
 impl Deref for Settings {
@@ -159,6 +161,18 @@ impl Settings {
         self.tls.certificates.iter().filter_map(both).collect()
     }
 
+    /// True if there are certificates, or one is ordered.
+    #[must_use]
+    pub fn has_certificates(&self) -> bool {
+        !self.tls.certificates.is_empty() || !self.acme.names.is_empty()
+    }
+
+    /// Authorities that sign the certificate of the ACME authority's web server; `None`: the ones that browsers trust.
+    #[must_use]
+    pub fn acme_authorities(&self) -> Option<PathBuf> {
+        self.acme.authorities.as_deref().map(|path| self.beside(path))
+    }
+
     /// Authorities one of which has to have signed each client's certificate; `None`: clients need none.
     #[must_use]
     pub fn client_authorities(&self) -> Option<PathBuf> {
@@ -182,7 +196,10 @@ impl Settings {
     #[must_use]
     pub fn tls_listen_is_unused(&self) -> bool {
         let Tls { listen, certificates, .. } = &self.tls;
-        certificates.is_empty() && !listen.is_empty() && *listen != Tls::default().listen
+        certificates.is_empty()
+            && self.acme.names.is_empty()
+            && !listen.is_empty()
+            && *listen != Tls::default().listen
     }
 
     /// The server that clients are redirected to.

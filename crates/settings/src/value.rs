@@ -5,6 +5,7 @@
 
 mod address;
 mod database;
+mod domain;
 mod http_listen;
 mod interface;
 mod peers;
@@ -21,6 +22,7 @@ use serde_json::{Map, Value, json};
 
 pub use address::{Endpoint, Host, PortRange};
 pub use database::Database;
+pub use domain::{DomainName, HttpsUrl};
 pub use http_listen::HttpListen;
 pub use interface::InterfaceName;
 pub use peers::Prefix;

@@ -187,6 +187,8 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("tcp.acme_redirect", "'http://acme.example.org/'", ""),
     ("tls.listen", "['0.0.0.0:443']", "tls.certificates = [{ chain = '/a.pem', key = '/a.key' }]"),
     ("tls.certificates", "[{ chain = 'a.pem', key = 'a.key' }]", ""),
+    ("acme.names", "['turn.example.org']", "tls.listen = ['0.0.0.0:443']"),
+    ("acme.directory", "'https://ca.example/dir'", ""),
     ("offload.interfaces", "['eth0']", ""),
     ("confinement.readable", "['/srv']", ""),
     ("users.database", "'/srv/users.sqlite'", ""),

@@ -1,5 +1,6 @@
 //! The certificates of the server, and the rules of TLS that go with them.
 
+mod challenges;
 mod identity;
 
 use std::fmt;
@@ -14,6 +15,9 @@ use rustls::sign::CertifiedKey;
 use webpki::EndEntityCert;
 use x509_parser::parse_x509_certificate;
 
+pub(crate) use self::challenges::ACME_TLS;
+pub use self::challenges::Challenges;
+use self::challenges::is_authority;
 use self::identity::Identity;
 
 /// Application protocols that clients may offer in the handshake (RFC 7443 §5). Clients that offer none are
@@ -97,12 +101,19 @@ impl Certificate {
 pub struct Certificates {
     /// The first is the default, for clients without server name indication.
     certificates: RwLock<Vec<Certificate>>,
+    challenges: Challenges,
 }
 
 impl Certificates {
     /// Replaces all certificates.
     pub fn replace(&self, certificates: Vec<Certificate>) {
         *self.certificates.write().unwrap_or_else(PoisonError::into_inner) = certificates;
+    }
+
+    /// Challenges of a certificate authority, which are answered at the same ports.
+    #[must_use]
+    pub const fn challenges(&self) -> &Challenges {
+        &self.challenges
     }
 
     /// True if there is no certificate.
@@ -127,6 +138,9 @@ impl Certificates {
     }
 
     pub(crate) fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if is_authority(hello) {
+            return self.challenges.choose(hello);
+        }
         let certificates = self.certificates.read().unwrap_or_else(PoisonError::into_inner);
         // Of a key that the client can verify: with both kinds, each has a certificate.
         let fits = |certificate: &&Certificate| {

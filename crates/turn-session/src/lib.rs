@@ -19,7 +19,9 @@ pub mod proxy_protocol;
 mod tls;
 
 pub use address_pair::AddressPair;
-pub use certificates::{Certificate, CertificateError, Certificates, ClientAuthorities};
+pub use certificates::{
+    Certificate, CertificateError, Certificates, Challenges, ClientAuthorities,
+};
 pub use first_bytes::{StreamProtocol, detect_protocol};
 pub use http::{HttpRequest, classify_request};
 pub use out_queue::{OutQueue, Outgoing, QueueFull};

@@ -12,7 +12,9 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{AlertDescription, Error, ServerConnection};
 
-use crate::certificates::{ALPN, CertificateError, Certificates, ClientAuthorities, provider};
+use crate::certificates::{
+    ACME_TLS, ALPN, CertificateError, Certificates, ClientAuthorities, provider,
+};
 
 /// Most encrypted bytes waiting to be written: no more plaintext is accepted above it, so that queued data can
 /// still be dropped (see [`OutQueue`](crate::OutQueue)).
@@ -40,10 +42,23 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// True if there is a certificate; handshakes fail without one.
+    /// True if there is a certificate, for clients or for an authority that verifies a name; handshakes fail without
+    /// one.
     #[must_use]
     pub fn can_serve(&self) -> bool {
-        !self.certificates.is_empty()
+        !self.certificates.is_empty() || self.certificates.challenges().has_tls()
+    }
+
+    /// True if an authority is expected with an HTTP-01 challenge.
+    #[must_use]
+    pub fn expects_challenge(&self) -> bool {
+        self.certificates.challenges().has_http()
+    }
+
+    /// The answer to an authority's HTTP-01 challenge with this token, if it is pending (RFC 8555 §8.3).
+    #[must_use]
+    pub fn key_authorization(&self, token: &str) -> Option<String> {
+        self.certificates.challenges().key_authorization(token)
     }
 }
 
@@ -69,7 +84,7 @@ pub fn tls_config(
         .map_err(CertificateError::Unusable)?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(chooser);
-    config.alpn_protocols = ALPN.map(<[u8]>::to_vec).into();
+    config.alpn_protocols = ALPN.iter().chain([&ACME_TLS]).map(|name| name.to_vec()).collect();
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(CertificateError::Unusable)?;
     Ok(TlsConfig { config: Arc::new(config), certificates })
 }

@@ -203,3 +203,30 @@ fn the_end_is_known_behind_all_that_was_said() {
     assert_eq!(tls.write([b"and more", b""]), 8);
     assert_eq!(to_client(&mut tls, &mut client), b"and more");
 }
+
+/// Hands over the first flight of a client; true if the server has a certificate for it.
+fn is_answered(config: &TlsConfig, alpn: &[&[u8]]) -> bool {
+    let mut tls = Tls::new(config).unwrap();
+    let mut client = client(RootCertStore::empty(), alpn);
+    tls.take(&from_client(&mut client), &mut [0; 64]).is_ok()
+}
+
+#[test]
+fn an_authority_that_verifies_a_name_gets_the_certificate_of_its_challenge_alone() {
+    const AUTHORITY: &[u8] = b"acme-tls/1";
+    let certificates = Arc::new(Certificates::default());
+    let config = tls_config(Arc::clone(&certificates), None).unwrap();
+    assert!(!config.can_serve());
+    let made = rcgen::generate_simple_self_signed(["turn.example.org".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let challenges = certificates.challenges();
+    challenges.answer_tls("Turn.example.org", made.cert.der().clone(), key).unwrap();
+    assert!(config.can_serve());
+    assert!(is_answered(&config, &[AUTHORITY]));
+    // RFC 8737 §3: it offers this protocol and nothing else.
+    assert!(!is_answered(&config, &[AUTHORITY, b"stun.turn"]));
+    assert!(!is_answered(&config, &[b"stun.turn"]), "there is no certificate for clients");
+    challenges.clear();
+    assert!(!is_answered(&config, &[AUTHORITY]));
+    assert!(!config.can_serve());
+}

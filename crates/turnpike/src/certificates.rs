@@ -17,7 +17,7 @@ use turn_session::{Certificate, Certificates, ClientAuthorities, TlsConfig, tls_
 
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
-use crate::output;
+use crate::{output, renewal};
 
 /// Warning time before a certificate expires: automatic renewal happens earlier.
 const WARN_BEFORE: Duration = Duration::from_hours(14 * 24);
@@ -64,25 +64,26 @@ impl CertificateReloader {
         DtlsConfig::new(Arc::clone(&self.in_force), front).or_fail("cannot set up DTLS")
     }
 
-    /// The certificates in force.
+    /// The certificates in force, and the challenges of an authority that verifies a name.
+    pub(crate) fn in_force(&self) -> Arc<Certificates> {
+        Arc::clone(&self.in_force)
+    }
+
+    /// Facts about the certificates in force.
     pub(crate) fn infos(&self) -> &[CertificateInfo] {
         &self.infos
     }
 
     /// Reads the certificates again. If one cannot be used, all stay as they are.
     pub(crate) fn put_in_force(&mut self, settings: &Settings) -> Result<()> {
-        let files = &settings.certificates();
-        let seen = files.iter().map(look_at).collect();
-        let read = read_all(files)?;
-        self.infos = files
-            .iter()
-            .zip(&read)
-            .map(|(files, certificate)| CertificateInfo {
-                file: files.chain.display().to_string(),
-                expires: at(certificate.expires()),
-            })
-            .collect();
-        self.in_force.replace(read);
+        let seen = files(settings).iter().map(look_at).collect();
+        let read = read_usable(settings)?;
+        let info = |(files, certificate): &(CertificateFiles, Certificate)| CertificateInfo {
+            file: files.chain.display().to_string(),
+            expires: at(certificate.expires()),
+        };
+        self.infos = read.iter().map(info).collect();
+        self.in_force.replace(read.into_iter().map(|(_, certificate)| certificate).collect());
         self.seen = seen;
         self.told = None;
         Ok(())
@@ -102,7 +103,7 @@ impl CertificateReloader {
     /// Reloads changed files. Also warns about certificates that expire soon.
     /// True if there are others now.
     pub(crate) fn watch(&mut self, settings: &Settings) -> bool {
-        let seen: Vec<_> = settings.certificates().iter().map(look_at).collect();
+        let seen: Vec<_> = files(settings).iter().map(look_at).collect();
         let changed = seen != self.seen;
         if changed {
             self.reload(settings);
@@ -121,6 +122,32 @@ impl CertificateReloader {
         }
         changed
     }
+}
+
+/// Files of each certificate: the configured ones, and the one that an authority issued.
+fn files(settings: &Settings) -> Vec<CertificateFiles> {
+    settings.certificates().into_iter().chain(issued(settings)).collect()
+}
+
+/// Files of the certificate that an authority issued, once it did.
+fn issued(settings: &Settings) -> Option<CertificateFiles> {
+    let file = renewal::store(settings).certificate();
+    (settings.acme_challenge.is_some() && file.exists())
+        .then(|| CertificateFiles { chain: file.clone(), key: file })
+}
+
+/// Reads all certificates. Only a configured one has to be usable: another one is ordered in place of the issued one.
+fn read_usable(settings: &Settings) -> Result<Vec<(CertificateFiles, Certificate)>, Unusable> {
+    let configured = settings.certificates();
+    let certificates = read_all(&configured)?;
+    let mut all: Vec<_> = configured.into_iter().zip(certificates).collect();
+    if let Some(files) = issued(settings) {
+        match read_one(&files) {
+            Ok(certificate) => all.push((files, certificate)),
+            Err(unusable) => tracing::warn!("{}", unusable.what),
+        }
+    }
+    Ok(all)
 }
 
 /// Error of a certificate, with advice.

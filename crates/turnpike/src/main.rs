@@ -23,6 +23,7 @@ mod output;
 mod own_addresses;
 mod paths;
 mod reload;
+mod renewal;
 mod server;
 mod service_manager;
 mod signals;

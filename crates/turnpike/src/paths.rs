@@ -11,6 +11,7 @@ use settings::{CONTROL_SOCKET, Environment, Paths, Settings, SettingsError, Sett
 use crate::certificates::{self, Unusable};
 use crate::cli::PathOptions;
 use crate::failure::{Failure, Result};
+use crate::renewal;
 
 /// The configuration file of a packaged server.
 const CONFIG: &str = "/etc/turnpike/turnpike.toml";
@@ -107,6 +108,11 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
         certificates::read_authorities(settings.client_authorities().as_deref())
     {
         errors.push(error(settings.place(AUTHORITIES), AUTHORITIES, what, help.to_owned()));
+    }
+    const ACME: &str = "acme.authorities";
+    if let Err(unusable) = renewal::order(&settings) {
+        let help = "name a PEM file with the certificates that sign the authority's own";
+        errors.push(error(settings.place(ACME), ACME, unusable.to_string(), help.to_owned()));
     }
     if errors.is_empty() { Ok(settings) } else { Err(SettingsErrors(errors)) }
 }

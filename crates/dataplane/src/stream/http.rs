@@ -1,7 +1,7 @@
 //! HTTP requests on a STUN port: answered at once, and the connection closed.
 
 use control::{Leg, Series};
-use turn_session::{HttpRequest, classify_request};
+use turn_session::{HttpRequest, TlsConfig, classify_request};
 use turn_types::SocketId;
 
 use super::receive::Unread;
@@ -23,17 +23,17 @@ impl<N: Net> Streams<N> {
         Unread { message, start }: Unread,
     ) {
         let request = &cx.rx.message(message).data[start..];
-        let redirect = match (&self.settings.acme_redirect, classify_request(request)) {
-            (Some(_), HttpRequest::Incomplete) => {
+        let challenge = match classify_request(request) {
+            HttpRequest::Incomplete if self.expects_challenge() => {
                 if let Some(stream) = self.table.get_mut(id) {
                     stream.keep(request);
                 }
                 return;
             }
-            (Some(base), HttpRequest::Challenge(token)) => Some(redirect(base, token)),
-            (None, _) | (Some(_), HttpRequest::Other) => None,
+            HttpRequest::Challenge(token) => self.answer_challenge(token),
+            HttpRequest::Incomplete | HttpRequest::Other => None,
         };
-        let answer = match &redirect {
+        let answer = match &challenge {
             Some(answer) => Message::plain(answer.as_bytes(), Sent::Reply),
             None => Message::plain(NOT_A_WEB_SERVER, Sent::ErrorReply),
         };
@@ -47,6 +47,29 @@ impl<N: Net> Streams<N> {
             stream.socket.end_sending();
         }
     }
+
+    /// True if a certificate authority may come with a challenge.
+    fn expects_challenge(&self) -> bool {
+        let settings = &self.settings;
+        settings.acme_redirect.is_some()
+            || settings.tls.as_ref().is_some_and(TlsConfig::expects_challenge)
+    }
+
+    /// The answer to an authority's challenge: the key authorization of an order of our own, or a redirection.
+    fn answer_challenge(&self, token: &str) -> Option<String> {
+        let own = self.settings.tls.as_ref().and_then(|tls| tls.key_authorization(token));
+        let elsewhere = || self.settings.acme_redirect.as_ref().map(|base| redirect(base, token));
+        own.map(|authorization| found(&authorization)).or_else(elsewhere)
+    }
+}
+
+/// RFC 8555 §8.3.
+fn found(key_authorization: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{key_authorization}",
+        key_authorization.len()
+    )
 }
 
 fn redirect(base: &str, token: &str) -> String {

@@ -26,7 +26,7 @@ pub(super) fn check(tls: &Tls, document: &Document, errors: &mut Errors) {
 
 /// Listeners besides those of `listen`, where TLS is recognised by its first bytes; none without a certificate.
 pub(super) fn listeners(file: &File) -> Vec<SocketAddr> {
-    if file.tls.certificates.is_empty() {
+    if file.tls.certificates.is_empty() && file.acme.names.is_empty() {
         return Vec::new();
     }
     let more = file.tls.listen.iter().filter(|endpoint| !file.listen.contains(endpoint));

@@ -120,9 +120,10 @@ fn examine(settings: &Settings, host: bool, now: SystemTime) -> Examined {
     findings.extend(files::findings(settings));
     let certificates = served(settings, now);
     let mut names: Vec<String> = Vec::new();
-    for name in certificates.iter().flat_map(|one| &one.names) {
-        if !names.contains(name) {
-            names.push(name.clone());
+    let ordered = settings.acme.names.iter().map(|name| name.to_string());
+    for name in certificates.iter().flat_map(|one| one.names.clone()).chain(ordered) {
+        if !names.contains(&name) {
+            names.push(name);
         }
     }
     let addresses = crate::host::addresses().unwrap_or_default();
@@ -200,6 +201,11 @@ fn describe(name: &str, settings: &Settings, examined: &Examined) -> String {
         let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
         lines.push(row("certificate", &format!("{}: {names}; {left}", file.display())));
     }
+    if !settings.acme.names.is_empty() {
+        let names: Vec<&str> = settings.acme.names.iter().map(|name| &**name).collect();
+        let authority = settings.acme.directory.as_str();
+        lines.push(row("certificate", &format!("{}: ordered from {authority}", names.join(", "))));
+    }
     let relay: Vec<String> = settings.relay.addresses.iter().map(RelayEntry::to_string).collect();
     lines
         .push(row("relays from", &format!("{}, ports {}", relay.join(", "), settings.relay.ports)));
@@ -226,7 +232,7 @@ fn row(name: &str, text: &str) -> String {
 
 /// Listeners for TLS and DTLS.
 fn tls(settings: &Settings) -> String {
-    if settings.certificates().is_empty() {
+    if !settings.has_certificates() {
         return "off: there is no certificate".to_owned();
     }
     let served = match (settings.tcp.enabled, settings.serves_dtls()) {

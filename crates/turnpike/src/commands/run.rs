@@ -25,7 +25,7 @@ use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
-use crate::{boot, first_start, output, users};
+use crate::{boot, first_start, output, renewal, users};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
@@ -72,6 +72,7 @@ async fn serve(
     };
     let warning = if relays_for_users_only { without_users(&settings, &mut *store)? } else { None };
 
+    let order = renewal::order(&settings).map_err(Failure::usage)?;
     let starting = boot::start(&settings, Some(store), Some(&mut confinement));
     let Some(mut running) = unless_told_to_end(starting, &mut signals).await? else {
         tracing::info!("told to end during the start");
@@ -91,6 +92,13 @@ async fn serve(
     let (clock, offload) = (|| Clock::now().instant, running.kernel_path.watch());
     let routes = admin::routes::router(handle.clone(), clock, offload.clone());
     tokio::spawn(admin::serve(HttpListener::Control(socket), routes));
+    if let Some(order) = order {
+        tokio::spawn(renewal::renew(
+            order,
+            renewal::store(&settings),
+            running.certificates.in_force(),
+        ));
+    }
     let listeners = Arc::new(OwnListeners::new(&settings, &handle.info().listeners));
     let routes = admin::monitoring::router(handle.clone(), clock, offload, listeners);
     for listener in monitoring {

@@ -25,6 +25,18 @@ const HOST: [&str; 6] =
 /// File that SQLite opens for writing in place of a closed standard stream.
 const NULL: &str = "/dev/null";
 
+/// Files by which the C library resolves the name of a certificate authority. One that is replaced later is another file:
+/// systemd-resolved's has its directory here.
+const RESOLVER: [&str; 7] = [
+    "/etc/resolv.conf",
+    "/run/systemd/resolve",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+];
+
 /// Directories that the kernel path writes: the settings of its look-ups, and its maps that outlive a process.
 const KERNEL_PATH: [&str; 3] =
     ["/proc/sys/net/ipv4/conf/lo", "/proc/sys/net/ipv6/conf/lo", "/sys/fs/bpf"];
@@ -44,6 +56,8 @@ pub(super) struct Named {
     read: Vec<PathBuf>,
     /// Directories that an operator has named.
     readable: Vec<PathBuf>,
+    /// The server resolves names.
+    resolves: bool,
 }
 
 impl Named {
@@ -71,7 +85,8 @@ impl Named {
         let file = configuration.file.as_deref();
         let read = settings::named_files(file, &paths::environment());
         let readable = settings.readable_directories();
-        Ok(Self { data, sockets, database, users, read, readable })
+        let resolves = settings.acme_challenge.is_some();
+        Ok(Self { data, sockets, database, users, read, readable, resolves })
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Path> {
@@ -139,6 +154,9 @@ pub(super) fn confine(named: &Named, kernel_path: bool) -> Result<Files, String>
     let mut rules: Vec<(PathBuf, BitFlags<AccessFs>)> = Vec::new();
     let own = std::env::current_exe().into_iter(); // a panic names functions by its symbols
     rules.extend(HOST.iter().map(PathBuf::from).chain(own).map(|path| (path, read)));
+    if named.resolves {
+        rules.extend(RESOLVER.iter().map(|path| (path.into(), read)));
+    }
     rules.push((NULL.into(), AccessFs::ReadFile | AccessFs::WriteFile));
     rules.extend(named.directories().into_iter().map(|path| (path, read)));
     rules.push((named.data.clone(), write));

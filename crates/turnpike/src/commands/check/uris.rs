@@ -8,7 +8,7 @@ use settings::{RelayPair, Settings};
 pub(super) fn uris(settings: &Settings, relays: &[RelayPair], names: &[String]) -> Vec<String> {
     // No client can use a pattern.
     let name = names.iter().find(|name| !name.starts_with('*'));
-    let tls = !settings.certificates().is_empty();
+    let tls = settings.has_certificates();
     let mut all = Vec::new();
     let mut add = |scheme: &str, listener: SocketAddr, transport: &str| {
         let hosts = match name {

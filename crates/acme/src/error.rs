@@ -1,0 +1,90 @@
+//! Errors of an order, in words for an operator.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+use instant_acme::{Error, Problem};
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum AcmeError {
+    /// The authority refused a request, or could not be reached.
+    #[error("{0}")]
+    Authority(String),
+    /// The authority could not verify a name.
+    #[error("the certificate authority could not verify {name} by {by}: {why}")]
+    NotVerified {
+        /// The name.
+        name: String,
+        /// Kind of challenge.
+        by: &'static str,
+        /// The authority's words.
+        why: String,
+    },
+    /// The authority offers no challenge of the wanted kind for a name.
+    #[error("the certificate authority does not offer {by} for {name}")]
+    NotOffered {
+        /// The name.
+        name: String,
+        /// Kind of challenge.
+        by: &'static str,
+    },
+    /// An order took longer than [`ORDER`](crate::limits::ORDER).
+    #[error("the certificate authority did not finish the order in time")]
+    TooSlow,
+    /// A file of the store cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    Store {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+    /// The file of authorities to trust for the connection has none.
+    #[error("{}: {why}", path.display())]
+    Roots {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// The certificate of a challenge could not be made.
+    #[error("the answer to a challenge could not be made: {0}")]
+    Answer(String),
+}
+
+impl From<Error> for AcmeError {
+    fn from(error: Error) -> Self {
+        if let Error::Api(problem) = &error {
+            return Self::Authority(format!("refused: {}", described(problem)));
+        }
+        if matches!(error, Error::Timeout(_)) {
+            return Self::TooSlow;
+        }
+        Self::Authority(with_causes(&error))
+    }
+}
+
+/// An error with its causes: that of HTTP alone says no more than that something failed.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// A problem in the authority's words, on one line.
+pub(crate) fn described(problem: &Problem) -> String {
+    let mut text = problem.detail.clone().unwrap_or_else(|| "no reason given".to_owned());
+    for part in &problem.subproblems {
+        let _ = write!(text, "; {part}");
+    }
+    if let Some(kind) = &problem.r#type {
+        let _ = write!(text, " ({})", kind.rsplit(':').next().unwrap_or(kind));
+    }
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,182 @@
+//! An order of a certificate: account, verification of the names, the certificate.
+
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier, NewAccount, NewOrder,
+    OrderStatus, RetryPolicy,
+};
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use turn_session::Challenges;
+
+use crate::error::{AcmeError, described};
+use crate::http::{Https, Roots};
+use crate::limits::{ORDER, POLL, VERIFICATION};
+use crate::store::Store;
+
+/// Means by which the authority verifies a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Challenge {
+    /// A request to port 80 (RFC 8555 §8.3).
+    Http01,
+    /// A TLS handshake at port 443 (RFC 8737).
+    TlsAlpn01,
+}
+
+impl Challenge {
+    /// Its name in the RFCs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http01 => "http-01",
+            Self::TlsAlpn01 => "tls-alpn-01",
+        }
+    }
+
+    const fn kind(self) -> ChallengeType {
+        match self {
+            Self::Http01 => ChallengeType::Http01,
+            Self::TlsAlpn01 => ChallengeType::TlsAlpn01,
+        }
+    }
+}
+
+/// An order.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// Names for the certificate.
+    pub names: Vec<String>,
+    /// URL of the authority's directory (RFC 8555 §7.1.1).
+    pub directory: String,
+    /// Mail address for the authority's messages about the account.
+    pub contact: Option<String>,
+    /// Authorities that sign the certificate of the authority's web server.
+    pub roots: Roots,
+    /// Means of verification.
+    pub challenge: Challenge,
+}
+
+impl Order {
+    /// Orders a certificate and stores it. Answers to challenges are pending meanwhile.
+    ///
+    /// # Errors
+    /// The authority cannot be reached, or refuses, or cannot verify a name; a file cannot be written. The stored certificate
+    /// is still the previous one then.
+    pub async fn place(&self, store: &Store, challenges: &Challenges) -> Result<(), AcmeError> {
+        let placed = tokio::time::timeout(ORDER, self.place_unhurried(store, challenges)).await;
+        challenges.clear();
+        placed.map_err(|_| AcmeError::TooSlow)?
+    }
+
+    async fn place_unhurried(
+        &self,
+        store: &Store,
+        challenges: &Challenges,
+    ) -> Result<(), AcmeError> {
+        let account = self.account(store).await?;
+        let names: Vec<_> = self.names.iter().cloned().map(Identifier::Dns).collect();
+        let mut order = account.new_order(&NewOrder::new(&names)).await?;
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            // A name that was verified lately need not be again.
+            if authorization.status == AuthorizationStatus::Valid {
+                continue;
+            }
+            let name = authorization.identifier().to_string();
+            let mut challenge =
+                authorization.challenge(self.challenge.kind()).ok_or_else(|| {
+                    AcmeError::NotOffered { name: name.clone(), by: self.challenge.name() }
+                })?;
+            self.answer(&name, &challenge, challenges)?;
+            challenge.set_ready().await?;
+        }
+        let polls = RetryPolicy::new().initial_delay(POLL).timeout(VERIFICATION);
+        match order.poll_ready(&polls).await {
+            Ok(OrderStatus::Ready) => {}
+            Ok(_) | Err(instant_acme::Error::Api(_)) => return Err(self.reason(&mut order).await),
+            Err(error) => return Err(error.into()),
+        }
+        let key = order.finalize().await?;
+        let chain = order.poll_certificate(&polls).await?;
+        store.save_certificate(&chain, &key)
+    }
+
+    /// The account at the authority, which is created when there is none.
+    async fn account(&self, store: &Store) -> Result<Account, AcmeError> {
+        let builder =
+            || Ok::<_, AcmeError>(Account::builder_with_http(Box::new(Https::new(&self.roots)?)));
+        if let Some(stored) = store.account(&self.directory)
+            && let Ok(credentials) = serde_json::from_value(stored)
+        {
+            return Ok(builder()?.from_credentials(credentials).await?);
+        }
+        let contact: Vec<String> =
+            self.contact.iter().map(|mail| format!("mailto:{mail}")).collect();
+        let contact: Vec<&str> = contact.iter().map(String::as_str).collect();
+        let new = NewAccount {
+            contact: &contact,
+            terms_of_service_agreed: true,
+            only_return_existing: false,
+        };
+        let (account, credentials) = builder()?.create(&new, self.directory.clone(), None).await?;
+        let credentials = serde_json::to_value(credentials)
+            .map_err(|error| AcmeError::Authority(error.to_string()))?;
+        store.save_account(&credentials)?;
+        Ok(account)
+    }
+
+    /// Makes the answer to a challenge pending.
+    fn answer(
+        &self,
+        name: &str,
+        challenge: &ChallengeHandle<'_>,
+        challenges: &Challenges,
+    ) -> Result<(), AcmeError> {
+        let authorization = challenge.key_authorization();
+        match self.challenge {
+            Challenge::Http01 => {
+                challenges.answer_http(challenge.token.clone(), authorization.as_str().to_owned());
+                Ok(())
+            }
+            Challenge::TlsAlpn01 => {
+                let made = answer_tls(name, authorization.digest().as_ref());
+                let (certificate, key) =
+                    made.map_err(|error| AcmeError::Answer(error.to_string()))?;
+                challenges
+                    .answer_tls(name, certificate.der().clone(), key)
+                    .map_err(|error| AcmeError::Answer(error.to_string()))
+            }
+        }
+    }
+
+    /// The authority's reason for not verifying a name.
+    async fn reason(&self, order: &mut instant_acme::Order) -> AcmeError {
+        let mut authorizations = order.authorizations();
+        while let Some(Ok(mut authorization)) = authorizations.next().await {
+            if authorization.refresh().await.is_err() {
+                continue;
+            }
+            let failed = authorization.challenges.iter().find_map(|one| one.error.as_ref());
+            if let Some(problem) = failed {
+                return AcmeError::NotVerified {
+                    name: authorization.identifier().to_string(),
+                    by: self.challenge.name(),
+                    why: described(problem),
+                };
+            }
+        }
+        AcmeError::Authority("the certificate authority found the order invalid".to_owned())
+    }
+}
+
+/// The certificate that answers a TLS-ALPN-01 challenge (RFC 8737 §3), and its key.
+fn answer_tls(
+    name: &str,
+    digest: &[u8],
+) -> Result<(rcgen::Certificate, PrivateKeyDer<'static>), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new([name.to_owned()])?;
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    let certificate = params.self_signed(&key)?;
+    Ok((certificate, PrivateKeyDer::Pkcs8(key.serialize_der().into())))
+}
