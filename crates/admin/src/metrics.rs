@@ -1,6 +1,7 @@
 //! `GET /metrics`: the state of the server as numbers, for Prometheus.
 //!
-//! Numbers are read when they are asked for; no worker notices. The labels have few values: no user, client or
+//! Numbers are read when they are asked for. Each worker adds up the traffic of its allocations for it, and notices
+//! nothing else. The labels have few values: no user, client or
 //! session is among them, since each would be kept for months by the system that collects.
 
 mod coturn;
@@ -39,11 +40,20 @@ struct Sample {
     value: Value,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Counts of values in buckets, each with its inclusive upper bound, and their sum.
+#[derive(Clone, Debug)]
+struct Spread {
+    buckets: Vec<(f64, u64)>,
+    sum: f64,
+}
+
+#[derive(Clone, Debug)]
 enum Value {
     Whole(u64),
     /// A gauge that may have a fraction.
     Real(f64),
+    /// A histogram.
+    Spread(Spread),
 }
 
 impl Metric {
@@ -53,6 +63,10 @@ impl Metric {
 
     fn counter(name: &str, help: &'static str) -> Self {
         Self { name: name.to_owned(), help, kind: MetricType::Counter, samples: Vec::new() }
+    }
+
+    fn histogram(name: &str, help: &'static str) -> Self {
+        Self { name: name.to_owned(), help, kind: MetricType::Histogram, samples: Vec::new() }
     }
 
     /// Adds the number of the whole family.
@@ -72,8 +86,10 @@ impl Metric {
 }
 
 /// All metrics as of now.
-fn collect(monitored: &Monitored) -> Vec<Metric> {
+async fn collect(monitored: &Monitored) -> Vec<Metric> {
     let info = monitored.handle.info();
+    // A worker that does not answer leaves its sums as they were; all other numbers are as of now.
+    let _: Result<(), _> = monitored.handle.workers.count_traffic().await;
     let totals = monitored.handle.workers.totals();
     gather(&info, &server::Live::of(monitored), &totals, monitored.offload.as_deref())
 }
@@ -85,7 +101,7 @@ fn gather(
     offload: Option<&dyn OffloadWatch>,
 ) -> Vec<Metric> {
     let mut metrics = server::metrics(info, live);
-    metrics.extend(workers::metrics(totals));
+    metrics.extend(workers::metrics(totals, &info.realm));
     metrics.extend(kernel_path::metrics(&info.offload, offload));
     metrics.extend(process::metrics());
     if info.monitoring.coturn_metrics {
@@ -97,6 +113,6 @@ fn gather(
 pub(crate) async fn show(State(monitored): State<Monitored>, headers: HeaderMap) -> Response {
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = text::Format::of(accepts.unwrap_or_default());
-    let body = text::encode(collect(&monitored), format);
+    let body = text::encode(collect(&monitored).await, format);
     ([(header::CONTENT_TYPE, format.content_type())], body).into_response()
 }

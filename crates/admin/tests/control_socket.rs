@@ -105,7 +105,11 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
             let all = refusals().into_iter().filter(|one| filter.takes(&one.latest));
             reply(all.take(limit).collect());
         }
-        Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {
+        Request::CountTraffic { .. }
+        | Request::Apply { .. }
+        | Request::Drain(_)
+        | Request::UserFound { .. }
+        | Request::Stop => {
             panic!("the control socket never asks this of a worker")
         }
     }

@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime};
 use admin::types::{Health, ListenerHealth};
 use admin::{Answers, HttpListener, ListenerTest, UnixSocket, monitoring, serve};
 use control::{
-    CertificateInfo, ConfinementInfo, Handle, Leg, MonitoringInfo, OffloadInfo, RelayInfo, Series,
-    ServerInfo, Wake, WorkerCounters, Workers, mailbox,
+    CertificateInfo, ConfinementInfo, Handle, Histogram, Leg, MonitoringInfo, OffloadInfo,
+    RelayInfo, Series, ServerInfo, Wake, WorkerCounters, Workers, mailbox,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use turn_proto::Refusal;
-use turn_types::{Instant, IpFamily, Transport};
+use turn_types::{Direction, Instant, IpFamily, Transport};
 
 const NOW: Instant = Instant::from_nanos(100_000_000_000);
 
@@ -133,6 +133,11 @@ async fn metrics_are_the_counters_with_their_labels() {
     counters.add(Series::Refusal(Refusal::WrongPassword), 3);
     counters.set(Series::AllocationsLive(Transport::Tls), 7);
     counters.set(Series::RelayedLive(IpFamily::V6), 9);
+    let data = (Transport::Tls, IpFamily::V6, Direction::ToPeer);
+    counters.set(Series::RelayedBytes(data.0, data.1, data.2), 55);
+    for milliseconds in [3, 4, 30_000] {
+        counters.record(Histogram::Lookup, milliseconds * 1_000_000);
+    }
 
     let (status, text) = server.get("/metrics").await;
     assert_eq!(status, 200);
@@ -141,12 +146,19 @@ async fn metrics_are_the_counters_with_their_labels() {
         "# TYPE turnpike_packets_total counter",
         "turnpike_packets_total{leg=\"from_clients\",path=\"sockets\"} 12",
         "turnpike_packets_total{leg=\"from_clients\",path=\"kernel\"} 500",
-        "turnpike_refusals_total{reason=\"wrong_password\",code=\"401\"} 3",
+        "turnpike_refusals_total{reason=\"wrong_password\",code=\"401\",realm=\"example.org\"} 3",
         "# TYPE turnpike_allocations gauge",
-        "turnpike_allocations{transport=\"tls\"} 7",
-        "turnpike_allocations{transport=\"udp\"} 0",
+        "turnpike_allocations{transport=\"tls\",realm=\"example.org\"} 7",
+        "turnpike_allocations{transport=\"udp\",realm=\"example.org\"} 0",
         "turnpike_relayed_addresses{family=\"ipv6\"} 9",
         "turnpike_relayed_addresses_max{family=\"ipv4\"} 100",
+        "turnpike_relayed_bytes_total{transport=\"tls\",family=\"ipv6\",direction=\"to_peer\"} 55",
+        "# TYPE turnpike_lookup_seconds histogram",
+        "turnpike_lookup_seconds_bucket{le=\"0.0025\"} 0",
+        "turnpike_lookup_seconds_bucket{le=\"0.005\"} 2",
+        "turnpike_lookup_seconds_bucket{le=\"+Inf\"} 3",
+        "turnpike_lookup_seconds_count 3",
+        "turnpike_lookup_seconds_sum 30.007",
         "turnpike_build_info{version=\"1.2.3\"} 1",
         "turnpike_certificate_expiry_timestamp_seconds{file=\"/etc/chain.pem\"} 2000000000.0",
         "process_start_time_seconds 1000000.0",

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Series;
+use crate::{Histogram, Series};
 
 /// The numbers of one worker, in cache lines that no other worker writes.
 ///
@@ -48,6 +48,14 @@ impl WorkerCounters {
         self.cells[series.index()].store(value, Ordering::Relaxed);
     }
 
+    /// Adds a value to a histogram. Only the owning worker.
+    #[inline]
+    pub fn record(&self, histogram: Histogram, value: u64) {
+        let bucket = histogram.bounds().partition_point(|bound| *bound < value);
+        self.add(Series::Bucket(histogram, bucket), 1);
+        self.add(Series::Sum(histogram), value);
+    }
+
     /// The number as of now.
     #[must_use]
     pub fn value(&self, series: Series) -> u64 {
@@ -64,5 +72,25 @@ impl Default for WorkerCounters {
 impl fmt::Debug for WorkerCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkerCounters").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_in_the_first_bucket_that_takes_it() {
+        let counters = WorkerCounters::new();
+        let histogram = Histogram::Lookup;
+        let bound = histogram.bounds()[0];
+        for value in [0, bound, bound + 1, 1 << 40] {
+            counters.record(histogram, value);
+        }
+        let of = |bucket| counters.value(Series::Bucket(histogram, bucket));
+        assert_eq!((of(0), of(1), of(histogram.buckets() - 1)), (2, 1, 1));
+        let sum = counters.value(Series::Sum(histogram));
+        assert_eq!(sum, 2 * bound + 1 + (1 << 40));
+        assert_eq!(counters.value(Series::Bucket(Histogram::Allocate, 0)), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Names of the counters: families, and the labels that tell their members apart.
 
-use crate::Series;
+use crate::{Histogram, Series};
 
 /// Behaviour of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub enum Kind {
     Counter,
     /// It goes up and down.
     Gauge,
+    /// Counts of values up to bounds, and their sum.
+    Histogram,
 }
 
 /// A family of series, whose members differ by their labels.
@@ -28,6 +30,47 @@ const fn counter(name: &'static str, help: &'static str) -> Family {
 
 const fn gauge(name: &'static str, help: &'static str) -> Family {
     Family { name, kind: Kind::Gauge, help }
+}
+
+impl Histogram {
+    /// The family of its buckets and its sum.
+    #[must_use]
+    pub const fn family(self) -> Family {
+        let (name, help) = match self {
+            Self::ReceivedMessages => ("messages_per_receive", "Messages per receive call"),
+            Self::ReceivedSegments => (
+                "datagrams_per_received_message",
+                "Datagrams per message received; above 1 the kernel coalesces (UDP GRO)",
+            ),
+            Self::SentSegments => {
+                ("datagrams_per_sent_message", "Datagrams per message sent; above 1 by UDP GSO")
+            }
+            Self::Allocate => (
+                self.label(),
+                "Time from an Allocate to its success response, with the look-up of its user",
+            ),
+            Self::Lookup => {
+                (self.label(), "Time of look-ups in the user database, without cached users")
+            }
+            Self::TlsHandshake => (
+                self.label(),
+                "Time from the acceptance of a connection to the end of its TLS handshake",
+            ),
+            Self::DtlsHandshake => {
+                (self.label(), "Time from a DTLS client's cookie to the end of its handshake")
+            }
+            Self::SessionDuration => (self.label(), "Life of allocations that have ended"),
+            Self::SessionBytes => (
+                self.label(),
+                "Payload that allocations relayed until they ended, both directions together",
+            ),
+            Self::Turn => (
+                self.label(),
+                "Busy part of the turns of the workers' loops; a new packet may wait that long",
+            ),
+        };
+        Family { name, kind: Kind::Histogram, help }
+    }
 }
 
 /// A label of a counter, in metrics.
@@ -158,21 +201,35 @@ impl Series {
                 "notices_lost",
                 "Events that came too many at once: as many counts of refusals and ends are missing",
             ),
-            Self::Occupancy(histogram, _) => counter(histogram.label(), "Sizes of batches"),
+            Self::RelayedPackets(..) => counter(
+                "relayed_packets",
+                "Packets of relayed data, by transport and family of the client",
+            ),
+            Self::RelayedBytes(..) => counter("relayed_bytes", "Their bytes of payload"),
+            Self::Bucket(histogram, _) | Self::Sum(histogram) => histogram.family(),
         }
     }
 
     /// The labels that tell the members of a family apart.
     #[must_use]
-    pub const fn labels(self) -> [Option<Label>; 2] {
+    pub const fn labels(self) -> [Option<Label>; 3] {
+        const NONE: [Option<Label>; 3] = [None; 3];
         const SOCKETS: Option<Label> = Label::of("path", "sockets");
         const KERNEL: Option<Label> = Label::of("path", "kernel");
         let label = match self {
             Self::Packets(leg) | Self::Bytes(leg) => {
-                return [Label::of("leg", leg.label()), SOCKETS];
+                return [Label::of("leg", leg.label()), SOCKETS, None];
             }
             Self::Offloaded(leg) | Self::OffloadedBytes(leg) => {
-                return [Label::of("leg", leg.label()), KERNEL];
+                return [Label::of("leg", leg.label()), KERNEL, None];
+            }
+            Self::RelayedPackets(transport, family, direction)
+            | Self::RelayedBytes(transport, family, direction) => {
+                return [
+                    Label::of("transport", transport.label()),
+                    Label::of("family", family.label()),
+                    Label::of("direction", direction.label()),
+                ];
             }
             Self::PipedBytes(leg) => Label::of("leg", leg.label()),
             Self::Fate(fate) => Label::of("fate", fate.label()),
@@ -207,9 +264,10 @@ impl Series {
             | Self::KernelDrops
             | Self::ReceiveErrors
             | Self::NoticesLost
-            | Self::Occupancy(..) => return [None, None],
+            | Self::Bucket(..)
+            | Self::Sum(..) => return NONE,
         };
-        [label, None]
+        [label, None, None]
     }
 }
 
@@ -223,7 +281,7 @@ mod tests {
     fn every_series_has_a_name_of_its_own_and_families_agree() {
         let mut families = BTreeMap::new();
         let named: Vec<_> = Series::all()
-            .filter(|series| !matches!(series, Series::Occupancy(..)))
+            .filter(|series| !matches!(series, Series::Bucket(..) | Series::Sum(..)))
             .map(|series| (series.family().name, series.labels()))
             .collect();
         assert_eq!(named.iter().collect::<BTreeSet<_>>().len(), named.len());

@@ -10,6 +10,7 @@
 mod counters;
 mod family;
 mod handle;
+mod histogram;
 mod info;
 mod mailbox;
 mod operator;
@@ -26,6 +27,7 @@ mod workers;
 pub use counters::WorkerCounters;
 pub use family::{Family, Kind, Label};
 pub use handle::Handle;
+pub use histogram::Histogram;
 pub use info::{
     CertificateInfo, ConfinementInfo, ConfinementLayer, KeptCapability, MonitoringInfo,
     OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
@@ -36,8 +38,8 @@ pub use refused::{RefusalFilter, Refused, account};
 pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
 pub use series::{
-    AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, Histogram, LateAnswer, Leg,
-    Series, StreamEnd, StreamRefusal,
+    AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, LateAnswer, Leg, Series,
+    StreamEnd, StreamRefusal,
 };
 pub use session::{Session, SessionOffload, WhyNot};
 pub use totals::{CounterTotals, Volume};

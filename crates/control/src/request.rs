@@ -46,6 +46,11 @@ pub enum Request {
         /// The answer.
         reply: Reply<Vec<Refused>>,
     },
+    /// Bring the sums of relayed data up to date in the counters.
+    CountTraffic {
+        /// Called when they are.
+        done: Reply<()>,
+    },
     /// Refuse new allocations (true), or take them again (false).
     Drain(bool),
     /// A user was looked up.
@@ -69,6 +74,7 @@ impl fmt::Debug for Request {
             Self::Refusals { filter, limit, .. } => {
                 f.debug_struct("Refusals").field("filter", filter).field("limit", limit).finish()
             }
+            Self::CountTraffic { .. } => f.write_str("CountTraffic"),
             Self::End { id, .. } => f.debug_tuple("End").field(id).finish(),
             Self::Drain(on) => f.debug_tuple("Drain").field(on).finish(),
             Self::UserFound { pending, .. } => f.debug_tuple("UserFound").field(pending).finish(),

@@ -1,7 +1,9 @@
 //! The one list of counters: names, labels, and storage.
 
 use turn_proto::{DropReason, EndReason, PeerRefusal, Refusal};
-use turn_types::{IpFamily, Transport};
+use turn_types::{Direction, IpFamily, Transport};
+
+use crate::Histogram;
 
 turn_types::labels! {
     /// A direction on one of the two legs of a relay.
@@ -164,29 +166,6 @@ turn_types::labels! {
     }
 }
 
-turn_types::labels! {
-    /// Size of batches.
-    Histogram {
-        /// Messages per receive call.
-        ReceivedMessages => "received_messages",
-        /// Datagrams per message received: above one is the kernel's merging at work.
-        ReceivedSegments => "received_segments",
-        /// Datagrams per message sent.
-        SentSegments => "sent_segments",
-    }
-}
-
-impl Histogram {
-    /// Buckets of each histogram.
-    pub const BUCKETS: usize = 6;
-
-    /// The inclusive upper bound of a bucket; the last one has none.
-    #[must_use]
-    pub const fn upper_bound(bucket: usize) -> Option<u64> {
-        if bucket < Self::BUCKETS - 1 { Some(1 << bucket) } else { None }
-    }
-}
-
 /// One number that each worker keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
@@ -267,8 +246,38 @@ pub enum Series {
     /// Events of the rules that were dropped, being too many at once: as many counts of
     /// refusals and ended allocations are missing.
     NoticesLost,
+    /// Packets of relayed data, by transport and family of the client. Brought up to date when it is asked for.
+    RelayedPackets(Transport, IpFamily, Direction),
+    /// Their bytes of payload.
+    RelayedBytes(Transport, IpFamily, Direction),
     /// A bucket of a histogram.
-    Occupancy(Histogram, usize),
+    Bucket(Histogram, usize),
+    /// The sum of a histogram, in its [units](Histogram::units).
+    Sum(Histogram),
+}
+
+/// Kinds of relayed data: transport and family of the client, and direction.
+const KINDS_OF_DATA: usize = Transport::ALL.len() * IpFamily::ALL.len() * Direction::ALL.len();
+
+const fn kind_of_data(transport: Transport, family: IpFamily, direction: Direction) -> usize {
+    (transport.index() * IpFamily::ALL.len() + family.index()) * Direction::ALL.len()
+        + direction as usize
+}
+
+fn kinds_of_data() -> impl Iterator<Item = (Transport, IpFamily, Direction)> {
+    let families = |&transport| IpFamily::ALL.into_iter().map(move |family| (transport, family));
+    let directions = |(transport, family)| {
+        Direction::ALL.into_iter().map(move |direction| (transport, family, direction))
+    };
+    Transport::ALL.iter().flat_map(families).flat_map(directions)
+}
+
+/// Every bucket and sum.
+fn histogram_numbers() -> impl Iterator<Item = Series> {
+    Histogram::ALL.iter().flat_map(|&histogram| {
+        let buckets = (0..histogram.buckets()).map(move |bucket| Series::Bucket(histogram, bucket));
+        buckets.chain([Series::Sum(histogram)])
+    })
 }
 
 // Where each family begins in a worker's table.
@@ -294,8 +303,10 @@ const PIPED_BYTES: usize = PIECES_UNSENT + 1;
 const KERNEL_DROPS: usize = PIPED_BYTES + Leg::ALL.len();
 const RECEIVE_ERRORS: usize = KERNEL_DROPS + 1;
 const NOTICES_LOST: usize = RECEIVE_ERRORS + 1;
-const OCCUPANCY: usize = NOTICES_LOST + 1;
-const DROPS: usize = OCCUPANCY + Histogram::ALL.len() * Histogram::BUCKETS;
+const HISTOGRAMS: usize = NOTICES_LOST + 1;
+const RELAYED_PACKETS: usize = HISTOGRAMS + Histogram::NUMBERS;
+const RELAYED_BYTES: usize = RELAYED_PACKETS + KINDS_OF_DATA;
+const DROPS: usize = RELAYED_BYTES + KINDS_OF_DATA;
 const REFUSALS: usize = DROPS + DropReason::ALL.len();
 const ENDED: usize = REFUSALS + Refusal::ALL.len();
 const STREAMS_REFUSED: usize = ENDED + EndReason::ALL.len();
@@ -319,9 +330,6 @@ impl Series {
     /// Every series, family by family.
     pub fn all() -> impl Iterator<Item = Self> {
         let legs = Leg::ALL.iter().copied();
-        let buckets = Histogram::ALL
-            .iter()
-            .flat_map(|&histogram| (0..Histogram::BUCKETS).map(move |b| (histogram, b)));
         legs.clone()
             .map(Self::Packets)
             .chain(legs.clone().map(Self::Bytes))
@@ -354,7 +362,13 @@ impl Series {
             .chain([Self::PiecesUnsent])
             .chain([Self::KernelDrops])
             .chain([Self::ReceiveErrors, Self::NoticesLost])
-            .chain(buckets.map(|(histogram, bucket)| Self::Occupancy(histogram, bucket)))
+            .chain(kinds_of_data().map(|(transport, family, direction)| {
+                Self::RelayedPackets(transport, family, direction)
+            }))
+            .chain(kinds_of_data().map(|(transport, family, direction)| {
+                Self::RelayedBytes(transport, family, direction)
+            }))
+            .chain(histogram_numbers())
     }
 
     /// Position in a worker's table, below [`Self::COUNT`].
@@ -398,10 +412,17 @@ impl Series {
             Self::KernelDrops => KERNEL_DROPS,
             Self::ReceiveErrors => RECEIVE_ERRORS,
             Self::NoticesLost => NOTICES_LOST,
-            Self::Occupancy(histogram, bucket) => {
-                assert!(bucket < Histogram::BUCKETS);
-                OCCUPANCY + histogram.index() * Histogram::BUCKETS + bucket
+            Self::RelayedPackets(transport, family, direction) => {
+                RELAYED_PACKETS + kind_of_data(transport, family, direction)
             }
+            Self::RelayedBytes(transport, family, direction) => {
+                RELAYED_BYTES + kind_of_data(transport, family, direction)
+            }
+            Self::Bucket(histogram, bucket) => {
+                assert!(bucket < histogram.buckets());
+                HISTOGRAMS + histogram.offset() + bucket
+            }
+            Self::Sum(histogram) => HISTOGRAMS + histogram.offset() + histogram.buckets(),
         }
     }
 }
@@ -417,11 +438,5 @@ mod tests {
         let places: BTreeSet<usize> = Series::all().map(Series::index).collect();
         assert_eq!(Series::all().count(), Series::COUNT);
         assert_eq!(places, (0..Series::COUNT).collect());
-    }
-
-    #[test]
-    fn buckets_double() {
-        let bounds: Vec<_> = (0..Histogram::BUCKETS).map(Histogram::upper_bound).collect();
-        assert_eq!(bounds, [Some(1), Some(2), Some(4), Some(8), Some(16), None]);
     }
 }

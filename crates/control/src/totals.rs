@@ -119,9 +119,9 @@ impl CounterTotals {
     }
 
     /// The buckets of a histogram: inclusive upper bound (the last has none) and count.
-    pub fn occupancy(&self, histogram: Histogram) -> impl Iterator<Item = (Option<u64>, u64)> {
-        (0..Histogram::BUCKETS).map(move |bucket| {
-            (Histogram::upper_bound(bucket), self.value(Series::Occupancy(histogram, bucket)))
+    pub fn buckets(&self, histogram: Histogram) -> impl Iterator<Item = (Option<u64>, u64)> {
+        (0..histogram.buckets()).map(move |bucket| {
+            (histogram.upper_bound(bucket), self.value(Series::Bucket(histogram, bucket)))
         })
     }
 }

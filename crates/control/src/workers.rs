@@ -151,6 +151,14 @@ impl Workers {
         Ok(refusals)
     }
 
+    /// Makes every worker bring [`Series::RelayedPackets`](crate::Series::RelayedPackets) and the bytes up to date.
+    ///
+    /// # Errors
+    /// [`ControlError`] when any worker does not answer: its sums are as of an earlier call.
+    pub async fn count_traffic(&self) -> Result<(), ControlError> {
+        self.ask_all(|done| Request::CountTraffic { done }).await.map(drop)
+    }
+
     /// Ends an allocation; whether there was one.
     ///
     /// # Errors

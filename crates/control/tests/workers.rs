@@ -57,6 +57,7 @@ fn with_sessions(worker: u16, sessions: &'static [(&'static str, u64)]) -> Box<S
         }
         Request::End { id, reply } => reply(id == AllocationId::new(WorkerId(worker), 0)),
         Request::Refusals { .. }
+        | Request::CountTraffic { .. }
         | Request::Apply { .. }
         | Request::Drain(_)
         | Request::UserFound { .. }

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use control::Histogram;
 use linux_net::RxBatch;
 use turn_proto::{Answer, ReplyBuffer, Server, Verdict};
-use turn_types::{ClientPath, Instant, IpMeta, Now, Prefix, SocketId, WorkerId};
+use turn_types::{ClientPath, Instant, IpMeta, Now, PendingId, Prefix, SocketId, WorkerId};
 
 use crate::egress::{Egress, zeros};
 use crate::handshake_budget::{HandshakeBudget, NoTime, Step, Work};
@@ -107,6 +108,14 @@ impl<N: Net> Context<N> {
         };
         let now = self.now.instant;
         self.observer.warn(now, Condition::Handshakes, &format_args!("{customer}: {reason}"));
+    }
+
+    /// Records the time of a user look-up that has been answered or is overdue.
+    pub(crate) fn lookup_ended(&self, pending: PendingId) {
+        if let Some(since) = self.server.waits_since(pending) {
+            let took = self.now.instant.saturating_since(since);
+            self.observer.record_time(Histogram::Lookup, took);
+        }
     }
 
     /// Sends the answer in [`reply`](Self::reply).

@@ -36,6 +36,11 @@ pub trait Net: fmt::Debug + Sized + 'static {
     /// The time, monotonic and of the wall.
     fn now(&self) -> Now;
 
+    /// The monotonic time alone.
+    fn instant(&self) -> Instant {
+        self.now().instant
+    }
+
     /// Processor time of this worker.
     fn cpu_time(&self) -> Duration;
 

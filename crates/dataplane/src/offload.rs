@@ -245,11 +245,11 @@ impl<N: Net> Offload<N> {
         refused.map(|(_, why)| *why).next().unwrap_or(WhyNot::NoChannel)
     }
 
-    /// Adds the kernel's last counters to the record of an allocation that has ended.
-    pub(crate) fn complete(&mut self, record: &mut AllocationRecord) {
-        if let Some(traffic) = self.last.remove(&record.id) {
-            record.traffic.add(&traffic);
-        }
+    /// Adds the kernel's last counters to the record of an allocation that has ended, and returns them.
+    pub(crate) fn complete(&mut self, record: &mut AllocationRecord) -> Option<Traffic> {
+        let traffic = self.last.remove(&record.id)?;
+        record.traffic.add(&traffic);
+        Some(traffic)
     }
 }
 

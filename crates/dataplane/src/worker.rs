@@ -185,6 +185,7 @@ impl<N: Net> Worker<N> {
         self.dtls.end_all(&mut self.cx);
         self.settle();
         self.send_gathered();
+        self.cx.observer.publish_traffic(&self.cx.server.carried_traffic());
         self.publish();
     }
 
@@ -419,11 +420,12 @@ impl<N: Net> Worker<N> {
     /// Publishes gauges and histograms.
     fn publish(&mut self) {
         let Self { cx, offload, streams, dtls, tcp_relay, .. } = self;
-        let Context { rx, egress, observer, server, .. } = cx;
+        let Context { rx, egress, observer, server, net, now, .. } = cx;
         observer.publish(Histogram::ReceivedMessages, &rx.stats().messages_per_call);
         observer.publish(Histogram::ReceivedSegments, &rx.stats().segments_per_message);
         observer.publish(Histogram::SentSegments, &egress.stats().segments_per_send);
         observer.publish_population(&server.population());
+        observer.record_time(Histogram::Turn, net.instant().saturating_since(now.instant));
         observer.set(Series::FlowsOffloaded, offload.flows());
         observer.set(Series::StreamsLive, streams.len() as u64);
         observer.set(Series::AssociationsLive, dtls.len() as u64);

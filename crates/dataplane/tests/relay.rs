@@ -174,16 +174,16 @@ fn relays_bursts(net: NetOptions) -> World {
 fn bursts_keep_their_boundaries_and_cross_in_one_piece() {
     let world = relays_bursts(NetOptions::default());
     // Twelve in one message is the fifth bucket: each way they came as one, and left as one.
-    assert_eq!(world.count(Series::Occupancy(Histogram::ReceivedSegments, 4)), 2);
-    assert_eq!(world.count(Series::Occupancy(Histogram::SentSegments, 4)), 2);
+    assert_eq!(world.count(Series::Bucket(Histogram::ReceivedSegments, 4)), 2);
+    assert_eq!(world.count(Series::Bucket(Histogram::SentSegments, 4)), 2);
 }
 
 #[test]
 fn bursts_keep_their_boundaries_without_help_of_the_kernel() {
     let world = relays_bursts(NetOptions { gro: false, gso: false, ..NetOptions::default() });
-    for bucket in 1..Histogram::BUCKETS {
-        assert_eq!(world.count(Series::Occupancy(Histogram::ReceivedSegments, bucket)), 0);
-        assert_eq!(world.count(Series::Occupancy(Histogram::SentSegments, bucket)), 0);
+    for bucket in 1..Histogram::SentSegments.buckets() {
+        assert_eq!(world.count(Series::Bucket(Histogram::ReceivedSegments, bucket)), 0);
+        assert_eq!(world.count(Series::Bucket(Histogram::SentSegments, bucket)), 0);
     }
 }
 
@@ -206,7 +206,7 @@ fn segments_of_one_burst_may_belong_to_different_channels() {
         let heard: Vec<u8> = peer.receive_many(3).iter().map(|d| d.bytes[99]).collect();
         assert_eq!(heard, [n as u8, n as u8 + 2, n as u8 + 4]);
     }
-    assert_eq!(world.count(Series::Occupancy(Histogram::ReceivedSegments, 3)), 1, "one burst");
+    assert_eq!(world.count(Series::Bucket(Histogram::ReceivedSegments, 3)), 1, "one burst");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod support;
 
-use control::{LateAnswer, Leg, Request, Series, SessionFilter};
+use control::{Histogram, LateAnswer, Leg, Request, Series, SessionFilter};
 use dataplane::NetOptions;
 use stun_wire::{AttributeType, Class, Message, value};
 use support::end::End;
@@ -14,7 +14,7 @@ use turn_proto::{
     DropReason, EndReason, PeerRules, Policy, PortRange, Refusal, RelayAddress, RelayPorts,
     UserQuery,
 };
-use turn_types::{IpFamily, IpMeta};
+use turn_types::{Direction, IpFamily, IpMeta, Transport};
 
 fn code(event: &Event) -> u16 {
     let Event::Refused { code, .. } = event else { panic!("{event:?}") };
@@ -31,6 +31,30 @@ fn users_are_looked_up_and_answered_late() {
     assert_eq!(totals.value(Series::Refusal(Refusal::NoCredentials)), 1, "the first step");
     assert_eq!((totals.allocations_live(), totals.allocations_created()), (1, 1));
     world.assert_adds_up();
+}
+
+#[test]
+fn times_of_answers_and_traffic_are_counted() {
+    let world = World::new();
+    let mut peer = End::at(PEER);
+    let mut alice = TurnUser::allocated(LOCALHOST, world.server);
+    let channel = alice.bind_channel(peer.addr());
+    alice.say(channel, &[b"four", b"more"], IpMeta::DEFAULT);
+    peer.receive_many(2);
+    let count = |histogram| world.totals().buckets(histogram).map(|(_, count)| count).sum::<u64>();
+    let counts = [Histogram::Allocate, Histogram::Lookup, Histogram::SessionBytes].map(count);
+    assert_eq!(counts, [1, 1, 0]);
+    assert!(world.count(Series::Sum(Histogram::Allocate)) > 0, "sockets take time");
+    let turns = count(Histogram::Turn);
+    assert!(turns > 0 && turns <= world.turns(), "{turns} of {}", world.turns());
+    let relayed = Series::RelayedBytes(Transport::Udp, IpFamily::V4, Direction::ToPeer);
+    assert_eq!(world.count(relayed), 0, "nobody has asked");
+    world.ask(|done| Request::CountTraffic { done });
+    assert_eq!(world.count(relayed), 8);
+    alice.release();
+    assert_eq!(world.count(Series::Sum(Histogram::SessionBytes)), 8);
+    world.ask(|done| Request::CountTraffic { done });
+    assert_eq!(world.count(relayed), 8, "also of allocations that have ended");
 }
 
 #[test]

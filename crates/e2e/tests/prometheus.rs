@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9641);
 const PROMETHEUS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 
-/// The range of rates in a test; Grafana puts its own in this place.
-const RANGE: &str = "10s";
+/// The range of rates in a test, longer than it lasts; Grafana puts its own in this place.
+const RANGE: &str = "2m";
 
 fn promtool(arguments: &[&str]) -> Tool {
     Tool::run(Command::new("promtool").args(arguments), PATIENCE)
@@ -51,7 +51,7 @@ struct Scene {
     server: Server,
     directory: PathBuf,
     _certificates: Certificates,
-    _others: [Running; 4],
+    _others: Vec<Running>,
 }
 
 impl Scene {
@@ -64,16 +64,38 @@ impl Scene {
         config.tables = certificates.simple() + &format!("[http]\nlisten = [\"{METRICS}\"]\n");
         let server = Server::start(&lab, &config);
         let echo = echo_peer(&lab, lab.v4.peer);
-        let (peer, to) = (lab.v4.peer.to_string(), lab.v4.listen.to_string());
-        let calls = |transport: &[&str]| {
-            let mut command = lab.command(Host::Client, "turnutils_uclient");
-            command.args(["-u", "alice", "-w", "correct-horse-battery", "-e", &peer, "-r", "3480"]);
-            command.args(transport).args(["-c", "-m", "2", "-n", "100000", "-z", "5", &to]);
-            Running::start(&mut command)
-        };
-        let others = [echo, calls(&[]), calls(&["-t", "-S"]), collector(&lab)];
+        let collector = collector(&lab);
         let directory = directory(&lab);
-        Some(Self { lab, server, directory, _certificates: certificates, _others: others })
+        let mut others = vec![echo, collector];
+        let mut scene =
+            Self { lab, server, directory, _certificates: certificates, _others: Vec::new() };
+        // Of the calls, too, there is a sample from before them.
+        scene.wait_for("turnpike_workers", 0.0);
+        for transport in [&[][..], &["-t", "-S"], &["-S"]] {
+            let mut calls = scene.caller();
+            let kind = ["-m", "2", "-n", "100000", "-z", "5", &scene.lab.v4.listen.to_string()];
+            others.push(Running::start(calls.args(transport).args(kind)));
+        }
+        scene._others = others;
+        Some(scene)
+    }
+
+    /// coturn's client, as `alice`.
+    fn caller(&self) -> Command {
+        let mut command = self.lab.command(Host::Client, "turnutils_uclient");
+        let peer = self.lab.v4.peer.to_string();
+        command.args([
+            "-u",
+            "alice",
+            "-w",
+            "correct-horse-battery",
+            "-c",
+            "-e",
+            &peer,
+            "-r",
+            "3480",
+        ]);
+        command
     }
 
     /// The body of an answer from a host's own address.
@@ -179,21 +201,23 @@ fn dashboard() -> Vec<(String, String)> {
 #[test]
 fn a_server_under_load_fills_every_panel() {
     let Some(scene) = Scene::new() else { return };
-    // Four calls send 200 packets a second each, which the peer echoes.
+    // Six calls send 200 packets a second each, which the peer echoes.
     let rate = |leg| format!("sum(rate(turnpike_packets_total{{leg=\"{leg}\"}}[{RANGE}]))");
     scene.wait_for(&rate("to_peers"), 50.0);
     scene.wait_for(&rate("to_clients"), 50.0);
     scene.wait_for("sum(turnpike_allocations{transport=\"tls\"})", 1.0);
 
-    let wrong = ["-u", "alice", "-w", "wrong", "-e", "10.77.2.2", "-n", "1"];
     let to = scene.lab.v4.listen.to_string();
-    let mut caller = scene.lab.command(Host::Client, "turnutils_uclient");
-    let refused = Tool::run(caller.args(wrong).arg(&to), PATIENCE);
+    let refused = Tool::run(scene.caller().args(["-w", "wrong", "-n", "1", &to]), PATIENCE);
     assert!(!refused.ok, "{}", refused.output);
+    let ended = Tool::run(scene.caller().args(["-n", "1", &to]), PATIENCE);
+    assert!(ended.ok, "{}", ended.output);
+    scene.wait_for(&format!("sum(increase(turnpike_session_bytes_count[{RANGE}]))"), 0.0);
+    scene.wait_for(&format!("sum(increase(turnpike_dtls_handshake_seconds_count[{RANGE}]))"), 0.0);
     scene.wait_for("sum(turnpike_refusals_total{reason=\"wrong_password\",code=\"401\"})", 0.0);
 
     let queries = dashboard();
-    assert!(queries.len() > 30, "{} queries", queries.len());
+    assert!(queries.len() > 50, "{} queries", queries.len());
     for (title, query) in queries {
         let values = scene.query(&query);
         assert!(!values.is_empty(), "{title}: no data: {query}");

@@ -4,6 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupancy {
     counts: [u64; Self::RANGES],
+    sum: u64,
 }
 
 impl Occupancy {
@@ -15,7 +16,7 @@ impl Occupancy {
     /// An empty histogram.
     #[must_use]
     pub const fn new() -> Self {
-        Self { counts: [0; Self::RANGES] }
+        Self { counts: [0; Self::RANGES], sum: 0 }
     }
 
     /// Counts one batch of `size`; an empty one is not counted.
@@ -24,6 +25,7 @@ impl Occupancy {
             // 1 → 0, 2 → 1, 3-4 → 2, 5-8 → 3, ...: the bits of one less.
             let range = (usize::BITS - (size - 1).leading_zeros()) as usize;
             self.counts[range.min(Self::RANGES - 1)] += 1;
+            self.sum += size as u64;
         }
     }
 
@@ -31,6 +33,12 @@ impl Occupancy {
     #[must_use]
     pub const fn counts(&self) -> &[u64; Self::RANGES] {
         &self.counts
+    }
+
+    /// Sum of all sizes.
+    #[must_use]
+    pub const fn sum(&self) -> u64 {
+        self.sum
     }
 }
 
@@ -54,6 +62,6 @@ mod tests {
         occupancy.record(0);
         assert_eq!(occupancy, Occupancy::default());
         occupancy.record(1000);
-        assert_eq!(occupancy.counts(), &[0, 0, 0, 0, 0, 1]);
+        assert_eq!((occupancy.counts(), occupancy.sum()), (&[0, 0, 0, 0, 0, 1], 1000));
     }
 }

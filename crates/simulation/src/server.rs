@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{
-    Asked, CounterTotals, Fate, Kind, Leg, LockedRegistry, Mailbox, Request, Series, SessionFilter,
-    UserDirectory, UserLookup, WorkerCounters,
+    Asked, CounterTotals, Fate, Histogram, Kind, Leg, LockedRegistry, Mailbox, Request, Series,
+    SessionFilter, UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::{
     Admission, ConnectionLimits, DtlsSettings, Listener, NetOptions, StreamSettings, Worker,
@@ -501,6 +501,29 @@ impl ServerHost {
         let (received, fates) = (received(value), fates(value));
         if fates != received && self.stopped.is_none() {
             return Err(format!("{received} packets have {fates} fates"));
+        }
+        self.histograms_agree(&totals)
+    }
+
+    /// Checks that the histograms have all allocations, and the sums by kind of client their traffic.
+    fn histograms_agree(&self, totals: &CounterTotals) -> Result<(), String> {
+        if totals.value(Series::NoticesLost) > 0 {
+            return Ok(());
+        }
+        let count = |histogram| totals.buckets(histogram).map(|(_, count)| count).sum::<u64>();
+        let ended: u64 = totals.ended().map(|(_, count)| count).sum();
+        let lives = (count(Histogram::SessionDuration), count(Histogram::SessionBytes));
+        if lives != (ended, ended) || count(Histogram::Allocate) != totals.allocations_created() {
+            return Err(format!("{lives:?} of {ended} ended allocations are in the histograms"));
+        }
+        // The workers bring these up to date when they end.
+        let relayed: u64 = totals
+            .iter()
+            .filter(|(series, _)| matches!(series, Series::RelayedBytes(..)))
+            .fold(0, |sum, (_, bytes)| sum.wrapping_add(bytes));
+        let ended = totals.value(Series::Sum(Histogram::SessionBytes));
+        if self.stopped.is_some() && relayed != ended {
+            return Err(format!("{relayed} bytes by kind of client, {ended} of all allocations"));
         }
         Ok(())
     }

@@ -77,6 +77,7 @@ pub use policy::{
     RelayAddress, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey, UnauthenticatedBudget,
 };
 pub use server::{Server, ServerConfig};
+pub use store::carried::CarriedTraffic;
 pub use store::population::Population;
 pub use store::registry::{Registry, SharedRegistry};
 pub use store::source_budget::SourceBudget;

@@ -8,7 +8,7 @@ use stun_wire::{
 };
 use turn_types::{
     AllocationId, ClientPath, ConnectionId, Direction, FiveTuple, Instant, IpMeta, Now, PeerAddr,
-    RelayId, WorkerId,
+    PendingId, RelayId, WorkerId,
 };
 
 mod requests;
@@ -28,6 +28,7 @@ use crate::method::open_relay::Opened;
 use crate::mobility::handover::{Departure, Renamed};
 use crate::policy::Policy;
 use crate::relay::{self, FromClient, FromPeer, SendIndication, icmp};
+use crate::store::carried::CarriedTraffic;
 use crate::store::population::Population;
 use crate::store::{DeferredRequest, SharedRegistry, Slot};
 
@@ -393,6 +394,23 @@ impl Server {
     pub const fn population(&self) -> Population {
         self.state.allocations.population()
     }
+
+    /// Traffic relayed so far. Visits all allocations.
+    #[must_use]
+    pub fn carried_traffic(&self) -> CarriedTraffic {
+        self.state.allocations.carried()
+    }
+
+    /// Adds the traffic of a fast path for an allocation that is gone to [`Self::carried_traffic`].
+    pub fn carried_late(&mut self, client: &FiveTuple, traffic: &Traffic) {
+        self.state.allocations.carried_late(client, traffic);
+    }
+
+    /// The arrival of the request that waits under this id for a user or for relay sockets.
+    #[must_use]
+    pub fn waits_since(&self, pending: PendingId) -> Option<Instant> {
+        self.state.pending.waits_since(pending)
+    }
 }
 
 /// Resumes a request after the look-up of its user. The second part is true if it was [held](Verdict::Hold).
@@ -407,7 +425,8 @@ fn user_found(
     // It was parsed before it was kept.
     let message = Message::parse(&deferred.bytes).ok()?;
     let held = message.method() == Method::CONNECTION_BIND;
-    let request = Request { policy, now, path: &deferred.path, message };
+    let arrived = deferred.arrived;
+    let request = Request { policy, now, arrived, path: &deferred.path, message };
     let verdict = state.resume_request(&request, answer, reply);
     state.moves().review_queue(&deferred.path.five_tuple, now.instant);
     Some((verdict, held))
@@ -461,7 +480,8 @@ fn handle_message(
 ) -> Result<Verdict, DropReason> {
     match message.class() {
         Class::Request => {
-            let request = Request { policy: from.policy, now, path: from.path, message };
+            let arrived = now.instant;
+            let request = Request { policy: from.policy, now, arrived, path: from.path, message };
             Ok(state.handle_request(&request, reply))
         }
         Class::Indication if message.method() == Method::SEND => handle_send(state, from, &message),

@@ -8,3 +8,17 @@ pub enum Direction {
     /// From the peer to the client.
     ToClient,
 }
+
+impl Direction {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::ToPeer, Self::ToClient];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::ToPeer => "to_peer",
+            Self::ToClient => "to_client",
+        }
+    }
+}

@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::{Metric, Value};
+use super::{Metric, Spread, Value};
 
 /// A text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +46,10 @@ impl Collector for Snapshot {
                 encoder.encode_descriptor(&metric.name, metric.help, None, metric.kind)?;
             for sample in &metric.samples {
                 if sample.labels.is_empty() {
-                    encode_value(&mut family, metric.kind, sample.value)?;
+                    encode_value(&mut family, metric.kind, &sample.value)?;
                 } else {
                     let mut labelled = family.encode_family(&sample.labels)?;
-                    encode_value(&mut labelled, metric.kind, sample.value)?;
+                    encode_value(&mut labelled, metric.kind, &sample.value)?;
                 }
             }
         }
@@ -57,16 +57,20 @@ impl Collector for Snapshot {
     }
 }
 
-fn encode_value(to: &mut MetricEncoder<'_>, kind: MetricType, value: Value) -> fmt::Result {
+fn encode_value(to: &mut MetricEncoder<'_>, kind: MetricType, value: &Value) -> fmt::Result {
     match (kind, value) {
         (MetricType::Counter, Value::Whole(value)) => {
-            to.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+            to.encode_counter::<NoLabelSet, u64, f64>(value, None)
         }
         (MetricType::Counter, Value::Real(value)) => {
-            to.encode_counter::<NoLabelSet, f64, f64>(&value, None)
+            to.encode_counter::<NoLabelSet, f64, f64>(value, None)
         }
-        (_, Value::Whole(value)) => to.encode_gauge(&value),
-        (_, Value::Real(value)) => to.encode_gauge(&value),
+        (_, Value::Whole(value)) => to.encode_gauge(value),
+        (_, Value::Real(value)) => to.encode_gauge(value),
+        (_, Value::Spread(Spread { buckets, sum })) => {
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            to.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)
+        }
     }
 }
 
@@ -119,6 +123,10 @@ mod tests {
                 .labelled([("leg", "z")], 8),
             Metric::gauge("b", "Things").with(3),
             Metric::counter("c_seconds", "Time").sample([], Value::Real(0.5)),
+            Metric::histogram("d_bytes", "Sizes").sample(
+                [("leg", "x")],
+                Value::Spread(Spread { buckets: vec![(1.0, 2), (f64::INFINITY, 3)], sum: 9.0 }),
+            ),
         ]
     }
 
@@ -128,7 +136,10 @@ mod tests {
         let expected = "# HELP a_packets Packets\n# TYPE a_packets counter\n\
                         a_packets_total{leg=\"x\\\"\\\\\\ny\"} 7\na_packets_total{leg=\"z\"} 8\n\
                         # HELP b Things\n# TYPE b gauge\nb 3\n\
-                        # HELP c_seconds Time\n# TYPE c_seconds counter\nc_seconds_total 0.5\n# EOF\n";
+                        # HELP c_seconds Time\n# TYPE c_seconds counter\nc_seconds_total 0.5\n\
+                        # HELP d_bytes Sizes\n# TYPE d_bytes histogram\n\
+                        d_bytes_sum{leg=\"x\"} 9.0\nd_bytes_count{leg=\"x\"} 5\n\
+                        d_bytes_bucket{le=\"1.0\",leg=\"x\"} 2\nd_bytes_bucket{le=\"+Inf\",leg=\"x\"} 5\n# EOF\n";
         assert_eq!(text, expected);
     }
 
@@ -138,7 +149,10 @@ mod tests {
         let expected = "# HELP a_packets_total Packets.\n# TYPE a_packets_total counter\n\
                         a_packets_total{leg=\"x\\\"\\\\\\ny\"} 7\na_packets_total{leg=\"z\"} 8\n\
                         # HELP b Things.\n# TYPE b gauge\nb 3\n\
-                        # HELP c_seconds_total Time.\n# TYPE c_seconds_total counter\nc_seconds_total 0.5\n";
+                        # HELP c_seconds_total Time.\n# TYPE c_seconds_total counter\nc_seconds_total 0.5\n\
+                        # HELP d_bytes Sizes.\n# TYPE d_bytes histogram\n\
+                        d_bytes_sum{leg=\"x\"} 9.0\nd_bytes_count{leg=\"x\"} 5\n\
+                        d_bytes_bucket{le=\"1.0\",leg=\"x\"} 2\nd_bytes_bucket{le=\"+Inf\",leg=\"x\"} 5\n";
         assert_eq!(text, expected);
     }
 

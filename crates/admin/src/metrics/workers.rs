@@ -1,27 +1,37 @@
 //! The counters of the workers.
 
-use control::{CounterTotals, Kind, Series};
+use control::{CounterTotals, Histogram, Kind, Series};
 
-use super::{Metric, Sample, Value};
+use super::{Metric, Sample, Spread, Value};
 
 /// Prefix of every name.
 const PREFIX: &str = "turnpike";
 
-/// One metric for each family of [`Series`]; histograms of batches are for `turnpike status`.
-pub(super) fn metrics(totals: &CounterTotals) -> Vec<Metric> {
+/// Families of clients that have proved a user, or tried to. They are labelled with the realm.
+const OF_A_REALM: [&str; 6] = [
+    "refusals",
+    "allocations",
+    "allocations_created",
+    "allocations_ended",
+    "session_duration_seconds",
+    "session_bytes",
+];
+
+/// One metric for each family of [`Series`].
+pub(super) fn metrics(totals: &CounterTotals, realm: &str) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for (series, value) in totals.iter() {
-        if matches!(series, Series::Occupancy(..)) {
+        let family = series.family();
+        if family.kind == Kind::Histogram {
             continue;
         }
-        let family = series.family();
         let name = format!("{PREFIX}_{}", family.name);
         let known = metrics.iter().position(|metric| metric.name == name);
         let metric = match known {
             Some(index) => &mut metrics[index],
             None => {
                 metrics.push(match family.kind {
-                    Kind::Counter => Metric::counter(&name, family.help),
+                    Kind::Counter | Kind::Histogram => Metric::counter(&name, family.help),
                     Kind::Gauge => Metric::gauge(&name, family.help),
                 });
                 metrics.last_mut().expect("one was just added")
@@ -32,7 +42,27 @@ pub(super) fn metrics(totals: &CounterTotals) -> Vec<Metric> {
         if let Series::Refusal(refusal) = series {
             labels.push(("code", refusal.code().to_string()));
         }
+        if OF_A_REALM.contains(&family.name) {
+            labels.push(("realm", realm.to_owned()));
+        }
         metric.samples.push(Sample { labels, value: Value::Whole(value) });
     }
+    metrics.extend(Histogram::ALL.iter().map(|&histogram| spread(totals, histogram, realm)));
     metrics
+}
+
+fn spread(totals: &CounterTotals, histogram: Histogram, realm: &str) -> Metric {
+    // Bounds are decimal this way: 0.00025, not 0.00025000000000000006.
+    let in_metric = |value: u64| value as f64 / histogram.units() as f64;
+    let bound = |bound: Option<u64>| bound.map_or(f64::INFINITY, in_metric);
+    let buckets = totals.buckets(histogram).map(|(up_to, count)| (bound(up_to), count)).collect();
+    let sum = in_metric(totals.value(Series::Sum(histogram)));
+    let family = histogram.family();
+    let metric = Metric::histogram(&format!("{PREFIX}_{}", family.name), family.help);
+    let value = Value::Spread(Spread { buckets, sum });
+    if OF_A_REALM.contains(&family.name) {
+        metric.sample([("realm", realm)], value)
+    } else {
+        metric.sample([], value)
+    }
 }

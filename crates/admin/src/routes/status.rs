@@ -64,9 +64,9 @@ pub(super) async fn show(State(app): State<App>) -> Json<Status> {
         icmp_errors: totals.value(Series::IcmpErrors),
         kernel_drops: totals.kernel_drops(),
         receive_errors: totals.value(Series::ReceiveErrors),
-        occupancy: Histogram::ALL
-            .iter()
-            .map(|&histogram| (histogram.label().to_owned(), buckets(&totals, histogram)))
+        occupancy: Histogram::BATCHES
+            .into_iter()
+            .map(|histogram| (histogram.label().to_owned(), buckets(&totals, histogram)))
             .collect(),
     })
 }
@@ -171,5 +171,5 @@ fn occurred(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<Strin
 }
 
 fn buckets(totals: &CounterTotals, histogram: Histogram) -> Vec<Bucket> {
-    totals.occupancy(histogram).map(|(up_to, count)| Bucket { up_to, count }).collect()
+    totals.buckets(histogram).map(|(up_to, count)| Bucket { up_to, count }).collect()
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::ops::Range;
 
-use control::{AssociationEnd, Fate, Leg, Series};
+use control::{AssociationEnd, Fate, Histogram, Leg, Series};
 use turn_proto::DropReason;
 use turn_session::dtls::{DtlsEnd, Exchange};
 use turn_types::{ClientPath, IpMeta, SocketId};
@@ -87,7 +87,7 @@ impl Dtls {
         id: SocketId,
     ) {
         let Some((session, exchange)) = self.sessions.with_exchange(id) else { return };
-        let path = session.path;
+        let (path, began) = (session.path, session.began);
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let received = cx.rx.message(message);
@@ -111,6 +111,8 @@ impl Dtls {
         }
         if session.engine.is_established() && self.sessions.establish(id) {
             cx.observer.count(Series::AssociationsEstablished, 1);
+            cx.observer
+                .record_time(Histogram::DtlsHandshake, cx.now.instant.saturating_since(began));
         }
         self.send_exchange(cx, id);
         if let Some(message) = filled {

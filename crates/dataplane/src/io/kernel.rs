@@ -61,6 +61,10 @@ impl Net for Kernel {
         Clock::now()
     }
 
+    fn instant(&self) -> Instant {
+        Clock::instant()
+    }
+
     fn cpu_time(&self) -> Duration {
         thread_cpu_time()
     }

@@ -10,9 +10,11 @@ use control::{
 use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
 use tracing::Level;
-use turn_proto::{AllocationRecord, EndReason, Notice, Population, Refusal, RefusedRequest};
+use turn_proto::{
+    AllocationRecord, CarriedTraffic, EndReason, Notice, Population, Refusal, RefusedRequest,
+};
 use turn_types::{
-    ClientAddr, Instant, IpFamily, Prefix, RelayedAddr, ServerAddr, Transport, WorkerId,
+    ClientAddr, Direction, Instant, IpFamily, Prefix, RelayedAddr, ServerAddr, Transport, WorkerId,
 };
 
 use super::refusals::RecentRefusals;
@@ -141,9 +143,31 @@ impl Observer {
 
     /// Publishes a histogram of another owner.
     pub(crate) fn publish(&self, histogram: Histogram, occupancy: &Occupancy) {
-        const { assert!(Occupancy::RANGES == Histogram::BUCKETS) };
+        const { assert!(Occupancy::RANGES == Histogram::SentSegments.buckets()) };
         for (bucket, &count) in occupancy.counts().iter().enumerate() {
-            self.counters.set(Series::Occupancy(histogram, bucket), count);
+            self.counters.set(Series::Bucket(histogram, bucket), count);
+        }
+        self.counters.set(Series::Sum(histogram), occupancy.sum());
+    }
+
+    /// Adds a time to a histogram.
+    pub(crate) fn record_time(&self, histogram: Histogram, time: Duration) {
+        self.counters.record(histogram, u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Publishes the traffic by kind of client.
+    pub(crate) fn publish_traffic(&self, carried: &CarriedTraffic) {
+        for &transport in Transport::ALL {
+            for family in IpFamily::ALL {
+                let sums = carried.of(transport, family);
+                for (direction, packets, bytes) in [
+                    (Direction::ToPeer, sums.to_peer_packets, sums.to_peer_bytes),
+                    (Direction::ToClient, sums.to_client_packets, sums.to_client_bytes),
+                ] {
+                    self.set(Series::RelayedPackets(transport, family, direction), packets);
+                    self.set(Series::RelayedBytes(transport, family, direction), bytes);
+                }
+            }
         }
     }
 
@@ -282,6 +306,10 @@ impl Observer {
         let Some((reason, at)) = record.end else { return };
         self.count(Series::AllocationsEnded(reason), 1);
         let traffic = &record.traffic;
+        let lived = at.saturating_since(record.created);
+        self.record_time(Histogram::SessionDuration, lived);
+        let bytes = traffic.to_peer_bytes.saturating_add(traffic.to_client_bytes);
+        self.counters.record(Histogram::SessionBytes, bytes);
         tracing::info!(
             worker = self.worker.0,
             id = %record.id,
@@ -290,7 +318,7 @@ impl Observer {
             realm = &*record.realm,
             client = %record.five_tuple.client,
             relayed = %Relayed(&record.relayed),
-            seconds = at.saturating_since(record.created).as_secs(),
+            seconds = lived.as_secs(),
             to_peer_packets = traffic.to_peer_packets,
             to_peer_bytes = traffic.to_peer_bytes,
             to_client_packets = traffic.to_client_packets,

@@ -1,6 +1,6 @@
 //! Input of connections, cut into messages for the server.
 
-use control::{Leg, Series, StreamEnd};
+use control::{Histogram, Leg, Series, StreamEnd};
 use stun_wire::{Cut, MESSAGE_LEN_MAX};
 use turn_proto::{DropReason, Verdict};
 use turn_session::{StreamProtocol, detect_protocol, proxy_protocol};
@@ -65,8 +65,13 @@ impl<N: Net> Streams<N> {
         let Some(stream) = self.table.get_mut(id) else { return ReadNext::Wait };
         let input = stream.read(&mut cx.rx, &mut cx.scratch);
         let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
+        let (done, opened) = (input.is_ok() && !stream.is_handshaking(), stream.opened);
         if let Some(work) = work {
             cx.end_handshake(work);
+            if done {
+                let took = cx.now.instant.saturating_since(opened);
+                cx.observer.record_time(Histogram::TlsHandshake, took);
+            }
         }
         if wants_write {
             self.write(cx, id);

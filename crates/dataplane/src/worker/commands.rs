@@ -2,7 +2,7 @@
 
 use std::io;
 
-use control::{Asked, UserLookup};
+use control::{Asked, Histogram, UserLookup};
 use turn_proto::{
     Answer, Command, Event, Notice, OpenRelayError, QueuedPacket, TcpCommand, UserAnswer, Verdict,
 };
@@ -34,8 +34,10 @@ impl<N: Net> Worker<N> {
             }
         }
         while let Some(mut notice) = self.cx.server.poll_notice() {
-            if let Notice::AllocationEnded(record) = &mut notice {
-                self.offload.complete(record);
+            if let Notice::AllocationEnded(record) = &mut notice
+                && let Some(late) = self.offload.complete(record)
+            {
+                self.cx.server.carried_late(&record.five_tuple, &late);
             }
             self.cx.observer.note(self.cx.now.instant, &notice);
         }
@@ -47,7 +49,18 @@ impl<N: Net> Worker<N> {
     /// Passes an event to the server, and sends its answer to the client that waited for it.
     pub(super) fn hand_in(&mut self, event: Event) {
         let Self { cx, streams, dtls, .. } = self;
+        // An Allocate is answered when its last relay socket is open.
+        let since = if let Event::RelayOpened { pending, .. } = &event {
+            cx.server.waits_since(*pending)
+        } else {
+            None
+        };
         let Some(answer) = cx.server.handle_event(cx.now, event, &mut cx.reply) else { return };
+        if let Some(since) = since.filter(|_| !answer.error) {
+            // Opening sockets takes most of the time, within this turn.
+            let took = cx.net.instant().saturating_since(since);
+            cx.observer.record_time(Histogram::Allocate, took);
+        }
         if !answer.held {
             streams.answered(answer.to.socket);
         }
@@ -81,6 +94,7 @@ impl<N: Net> Worker<N> {
                 return Some(Event::UserFound { pending, answer });
             }
             Command::UserOverdue { pending } => {
+                cx.lookup_ended(pending);
                 return Some(Event::UserFound { pending, answer: UserAnswer::Unavailable });
             }
             Command::OpenRelay { pending, relay, at } => {

@@ -37,7 +37,12 @@ impl<N: Net> Worker<N> {
                 reply(self.cx.observer.recent_refusals(&filter, limit));
             }
             Request::Drain(on) => self.cx.server.drain(on),
+            Request::CountTraffic { done } => {
+                self.cx.observer.publish_traffic(&self.cx.server.carried_traffic());
+                done(());
+            }
             Request::UserFound { pending, answer } => {
+                self.cx.lookup_ended(pending);
                 self.hand_in(Event::UserFound { pending, answer });
                 self.settle();
             }

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use stun_wire::{AttributeType, Message, Method};
-use turn_types::{ClientPath, Now, Transport};
+use turn_types::{ClientPath, Instant, Now, Transport};
 
 use super::responder::Responder;
 use crate::credentials::Grant;
@@ -17,6 +17,8 @@ use crate::policy::{Policy, RealmRules};
 pub(crate) struct Request<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) now: Now,
+    /// Earlier than `now` if it has waited for its user.
+    pub(crate) arrived: Instant,
     pub(crate) path: &'a ClientPath,
     pub(crate) message: Message<'a>,
 }

@@ -78,6 +78,7 @@ impl Allocate<'_> {
         let lifetime = grant.at_most(policy.lifetimes.granted(wanted.lifetime), now.unix);
         let mut allocation = PendingAllocation {
             responder: responder.clone(),
+            arrived: request.arrived,
             grant: grant.clone(),
             lifetime,
             quota,

@@ -35,7 +35,7 @@ impl State {
         request: &Request<'_>,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let Request { policy, now, path, message } = *request;
+        let Request { policy, now, path, message, .. } = *request;
         if !is_request_method(policy, message.method()) {
             return Verdict::Drop(DropReason::UnexpectedMethod);
         }
@@ -66,7 +66,7 @@ impl State {
         answer: &UserAnswer,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let Request { policy, now, path, message } = *request;
+        let Request { policy, now, path, message, .. } = *request;
         let client = path.five_tuple.client;
         let known = self.known(now.instant, &path.five_tuple);
         let step = auth::authenticate_found(policy, now, client, &message, known, answer);
@@ -223,13 +223,13 @@ impl State {
         responder: &Responder,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let Request { policy, now, path, message } = *request;
+        let Request { policy, now, path, message, .. } = *request;
         if message.bytes().len() > WAITING_REQUEST_MAX {
             return self.challenge(request, responder, Refusal::BadRequest, reply);
         }
         let by_ticket = is_by_ticket(policy, &message);
-        let deferred =
-            DeferredRequest { path: *path, bytes: Box::from(message.bytes()), by_ticket };
+        let (arrived, bytes) = (request.arrived, Box::from(message.bytes()));
+        let deferred = DeferredRequest { path: *path, arrived, bytes, by_ticket };
         let lookup = UserLookup { request: deferred, known };
         if !self.pending.has_room_for(&lookup) {
             self.report_spent(request, Budget::UserLookups);
@@ -275,7 +275,7 @@ impl State {
         reason: Refusal,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let Request { policy, now, path, message } = *request;
+        let Request { policy, now, path, message, .. } = *request;
         let claimed = message.first(AttributeType::USERNAME);
         let claimed = claimed.and_then(|name| value::username(name).ok()).map(Arc::from);
         let claimed = claimed.filter(|_| responder.user.is_none());

@@ -16,6 +16,7 @@ use turn_types::{
 };
 
 use super::allocation::{Allocation, RelaySocket};
+use super::carried::CarriedTraffic;
 use super::channel::Channel;
 use super::connection::{PeerConnection, Phase};
 use super::mobility::Next;
@@ -23,7 +24,7 @@ use super::outbox::Outbox;
 use super::permission::Permission;
 use super::population::Population;
 use super::timers::Timers;
-use crate::io::TcpCommand;
+use crate::io::{TcpCommand, Traffic};
 use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ALLOCATION_MAX};
 use crate::policy::peers::OwnPorts;
 use crate::random::Random;
@@ -53,6 +54,8 @@ pub(crate) struct Allocations {
     last_client: Option<(FiveTuple, Slot)>,
     last_peer: Option<(PeerKey, Slot)>,
     population: Population,
+    /// Traffic of allocations that are gone, less that of live ones from before they came.
+    carried: CarriedTraffic,
     /// One timer per slot, at the next deadline in its allocation.
     timers: Timers,
     /// The driver wants routes.
@@ -72,6 +75,7 @@ impl Allocations {
             last_client: None,
             last_peer: None,
             population: Population::default(),
+            carried: CarriedTraffic::default(),
             timers: Timers::default(),
             has_routes,
         }
@@ -90,6 +94,18 @@ impl Allocations {
     /// Their numbers by kind.
     pub(crate) const fn population(&self) -> Population {
         self.population
+    }
+
+    /// Traffic relayed so far. Visits all allocations.
+    pub(crate) fn carried(&self) -> CarriedTraffic {
+        let mut sums = self.carried.clone();
+        self.iter().for_each(|allocation| sums.add(allocation));
+        sums
+    }
+
+    /// Adds traffic that became known when its allocation was gone.
+    pub(crate) fn carried_late(&mut self, client: &FiveTuple, traffic: &Traffic) {
+        self.carried.add_for(client, traffic);
     }
 
     /// All of them, in the order of their ids.
@@ -174,6 +190,7 @@ impl Allocations {
             self.by_relay.insert(socket.relay, slot);
         }
         self.population.add(&allocation);
+        self.carried.subtract(&allocation);
         self.slots[slot as usize] = Some(Box::new(allocation));
         self.arm(slot);
         slot
@@ -199,6 +216,7 @@ impl Allocations {
         }
         self.by_id.remove(&allocation.id);
         self.population.subtract(&allocation);
+        self.carried.add(&allocation);
         (self.last_client, self.last_peer) = (None, None);
         self.timers.cancel(slot);
         self.free.push(slot);
@@ -235,6 +253,9 @@ impl Allocations {
         let allocation = self.get_mut(slot);
         let from = core::mem::replace(&mut allocation.path, to).five_tuple;
         allocation.attached = true;
+        let traffic = allocation.traffic;
+        self.carried.add_for(&from, &traffic);
+        self.carried.subtract_for(&to.five_tuple, &traffic);
         self.population.moved(from.transport, to.five_tuple.transport);
         Some((from, to))
     }

@@ -48,6 +48,7 @@ impl Waiting {
 #[derive(Debug)]
 pub(crate) struct DeferredRequest {
     pub(crate) path: ClientPath,
+    pub(crate) arrived: Instant,
     pub(crate) bytes: Box<[u8]>,
     /// It is a Refresh by a ticket of ours.
     pub(crate) by_ticket: bool,
@@ -220,6 +221,15 @@ impl Pending {
         Some(allocation)
     }
 
+    /// The arrival of the request that waits under this id for its user or for relay sockets.
+    pub(crate) fn waits_since(&self, id: PendingId) -> Option<Instant> {
+        match &self.entries.get(&id)?.waiting {
+            Waiting::User(lookup) => Some(lookup.request.arrived),
+            Waiting::Relay(allocation) => Some(allocation.arrived),
+            Waiting::Connect(_) | Waiting::Worker(_) => None,
+        }
+    }
+
     /// The start of the Refresh by ticket that waits under this id for another worker, if one does.
     pub(crate) fn move_began(&self, id: PendingId) -> Option<Instant> {
         let Waiting::Worker(pending) = &self.entries.get(&id)?.waiting else { return None };
@@ -344,7 +354,12 @@ mod tests {
     fn lookup(port: u16) -> UserLookup {
         let bytes = Box::from([]);
         UserLookup {
-            request: DeferredRequest { path: path(port), bytes, by_ticket: false },
+            request: DeferredRequest {
+                path: path(port),
+                arrived: Instant::ZERO,
+                bytes,
+                by_ticket: false,
+            },
             known: false,
         }
     }

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use turn_types::{IpFamily, RelayId, RelayedAddr};
+use turn_types::{Instant, IpFamily, RelayId, RelayedAddr};
 
 use super::outbox::Outbox;
 use super::registry::QuotaLease;
@@ -16,6 +16,7 @@ use crate::policy::{PortLease, PortRequirement};
 #[derive(Debug)]
 pub(crate) struct PendingAllocation {
     pub(crate) responder: Responder,
+    pub(crate) arrived: Instant,
     pub(crate) grant: Grant,
     pub(crate) lifetime: Duration,
     pub(crate) quota: QuotaLease,
