@@ -1,18 +1,22 @@
 //! The control socket: HTTP/1.1 and JSON over a Unix socket that only the server's own user can
-//! open, and the client that the command line uses. Beside it, HTTP for monitoring: metrics and health.
+//! open, and the client that the command line uses. Beside it, the same over the network for holders
+//! of tokens ([`api`]), and HTTP for monitoring: metrics and health.
 //!
 //! The tables of routes stand in [`routes`] and [`monitoring`]; the JSON in [`types`]. Nothing here decides anything:
 //! a route asks `control` and writes down the answer.
 #![forbid(unsafe_code)]
 
 mod access;
+pub mod api;
 mod client;
 mod health;
 mod metrics;
 mod monitored;
 pub mod monitoring;
+mod peer;
 mod problem;
 mod reasons_page;
+mod role;
 mod roll;
 pub mod routes;
 mod server;
@@ -23,6 +27,7 @@ pub use client::{Client, ClientError, SessionQuery};
 pub use health::{Answers, ListenerTest};
 pub use metrics::reference_markdown as metrics_markdown;
 pub use reasons_page::markdown as reasons_markdown;
+pub use role::Role;
 pub use server::{HttpListener, serve};
 
 /// Limits of the control socket and of HTTP for monitoring.
@@ -80,6 +85,41 @@ pub mod limits {
 
     /// Age beyond which gathered sessions are no beginning of a rate.
     pub const ROLL_FORGOTTEN: Duration = Duration::from_secs(15);
+
+    /// Tokens: an operator, a page and a script each have one.
+    pub const TOKENS_MAX: usize = 256;
+
+    /// Longest name of a token, in bytes: it is in each line about its changes.
+    pub const TOKEN_NAME_BYTES_MAX: usize = 64;
+
+    /// Longest text of a token that is hashed: the ones that are made have 52 bytes.
+    pub const TOKEN_BYTES_MAX: usize = 256;
+
+    /// Largest file of tokens: [`TOKENS_MAX`] with the longest names.
+    pub const TOKEN_FILE_BYTES_MAX: u64 = 256 * 1024;
+
+    /// Time that a browser stays signed in: a working day.
+    pub const SIGNED_IN: Duration = Duration::from_hours(12);
+
+    /// Browsers signed in at the same time; the oldest makes room.
+    pub const SIGNED_IN_MAX: usize = 64;
+
+    /// Wrong tokens of one address, or /64 of IPv6, in a minute: more leave no line in the log. A person mistypes once
+    /// or twice.
+    pub const WRONG_TOKENS_PER_MINUTE: u32 = 10;
+
+    /// Addresses that wrong tokens are counted for; of others each is one too many.
+    pub const WRONG_SOURCES_MAX: usize = 1024;
+
+    /// Connections over the network served at the same time from one address, or /64 of IPv6, of
+    /// [`CONNECTIONS_MAX`]: a browser opens six.
+    pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 12;
+
+    /// Time that a connection over the network stays once a token was shown: a page that is left open connects anew.
+    pub const API_CONNECTION: Duration = Duration::from_hours(1);
+
+    /// Time for a TLS handshake.
+    pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
     /// Longest text of a query, in bytes: an address, or a user's name (RFC 8489 §14.3: below 509).
     pub const FILTER_BYTES_MAX: usize = 512;

@@ -17,6 +17,7 @@ mod refusals;
 mod reload;
 mod sessions;
 mod status;
+pub(crate) mod table;
 
 use std::sync::Arc;
 
@@ -43,31 +44,44 @@ pub(crate) struct App {
     pub(crate) roll: Arc<Roll>,
 }
 
-/// The routes of version 1. `clock` is the clock that workers date allocations by; `offload` is the state of
-/// the kernel path, where one runs.
-pub fn router(
-    handle: Handle,
-    clock: fn() -> Instant,
-    offload: Option<Arc<dyn OffloadWatch>>,
-) -> Router {
-    Router::new()
-        .route("/v1/status", get(status::show))
-        .route("/v1/sessions", get(sessions::list))
-        .route("/v1/sessions/{id}", delete(sessions::end))
-        .route("/v1/refusals", get(refusals::list))
-        .route("/v1/reload", post(reload::reload))
-        .route("/v1/drain", post(drain::drain).delete(drain::cancel))
-        .fallback(async || {
-            Problem::not_found("there is nothing at this path", "see the routes under /v1")
-        })
-        .method_not_allowed_fallback(async || {
-            Problem::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "this path has no such method",
-                "GET /v1/status, GET /v1/sessions, DELETE /v1/sessions/{id}, GET /v1/refusals, POST /v1/reload, \
-                 POST /v1/drain, DELETE /v1/drain",
-            )
-        })
-        .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
-        .with_state(App { handle, clock, offload, roll: Arc::default() })
+/// The operations of version 1 on a running server.
+#[derive(Clone)]
+pub struct Routes {
+    app: App,
+}
+
+impl Routes {
+    /// `clock` is the clock that workers date allocations by; `offload` is the state of the kernel path, where one
+    /// runs.
+    #[must_use]
+    pub fn new(
+        handle: Handle,
+        clock: fn() -> Instant,
+        offload: Option<Arc<dyn OffloadWatch>>,
+    ) -> Self {
+        Self { app: App { handle, clock, offload, roll: Arc::default() } }
+    }
+
+    /// The routes alone.
+    pub(crate) fn operations(&self) -> Router {
+        Router::new()
+            .route("/v1/status", get(status::show))
+            .route("/v1/sessions", get(sessions::list))
+            .route("/v1/sessions/{id}", delete(sessions::end))
+            .route("/v1/refusals", get(refusals::list))
+            .route("/v1/reload", post(reload::reload))
+            .route("/v1/drain", post(drain::drain).delete(drain::cancel))
+            .fallback(async || {
+                Problem::not_found("there is nothing at this path", "see the routes under /v1")
+            })
+            .method_not_allowed_fallback(async || {
+                Problem::new(
+                    StatusCode::METHOD_NOT_ALLOWED,
+                    "this path has no such method",
+                    table::summary(),
+                )
+            })
+            .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+            .with_state(self.app.clone())
+    }
 }

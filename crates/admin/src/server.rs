@@ -1,9 +1,12 @@
 //! Serves routes on the control socket and for monitoring, within bounds.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::pending;
+use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,16 +16,20 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
 use crate::access::UnixSocket;
 use crate::limits::{
-    CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE,
+    API_CONNECTION, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, HANDSHAKE_DEADLINE,
+    HEAD_BYTES_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE,
 };
+use crate::peer::{Peer, network};
 use crate::problem::Problem;
 
 /// Pause before accepting again when the process is out of file descriptors.
@@ -37,30 +44,146 @@ pub enum HttpListener {
     Unix(UnixSocket),
     /// A TCP port for monitoring.
     Tcp(TcpListener),
+    /// A TCP port for operators; without encryption on loopback alone.
+    Api(TcpListener, Option<Arc<ServerConfig>>),
+}
+
+/// Connections that are served, and the number of each source over the network.
+#[derive(Debug)]
+struct Places {
+    free: Arc<Semaphore>,
+    by_source: Mutex<BTreeMap<IpAddr, usize>>,
+}
+
+/// The place of a connection; free again when it is dropped.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    of: Option<(Arc<Places>, IpAddr)>,
+}
+
+impl Places {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            free: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            by_source: Mutex::default(),
+        })
+    }
+
+    fn sources(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
+        self.by_source.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of one more connection of a source; `None` if it has as many as it may.
+    fn of(self: &Arc<Self>, permit: OwnedSemaphorePermit, source: IpAddr) -> Option<Place> {
+        let source = network(source);
+        let mut sources = self.sources();
+        let count = sources.entry(source).or_default();
+        // Loopback is an SSH tunnel, or a local user who could as well take all ports.
+        if *count >= CONNECTIONS_PER_ADDRESS_MAX && !source.is_loopback() {
+            return None;
+        }
+        *count += 1;
+        drop(sources);
+        Some(Place { _permit: permit, of: Some((Arc::clone(self), source)) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some((places, source)) = &self.of {
+            let mut sources = places.sources();
+            if let Some(count) = sources.get_mut(source) {
+                *count -= 1;
+                if *count == 0 {
+                    sources.remove(source);
+                }
+            }
+        }
+    }
 }
 
 /// Serves `routes` on a listener until the future is dropped. Connections in progress end
 /// with the runtime.
 pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
-    let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new();
     loop {
         // The semaphore is never closed, so there is always a permit to wait for.
-        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { continue };
-        let routes = routes.clone();
-        let accepted = match &listener {
-            HttpListener::Control(socket) => socket.listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(serve_connection(stream, routes, None, permit));
-            }),
-            HttpListener::Unix(socket) => socket.listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(serve_connection(stream, routes, Some(MONITORING_CONNECTION), permit));
-            }),
-            HttpListener::Tcp(listener) => listener.accept().await.map(|(stream, _)| {
-                tokio::spawn(serve_connection(stream, routes, Some(MONITORING_CONNECTION), permit));
-            }),
-        };
-        if let Err(error) = accepted {
+        let Ok(permit) = Arc::clone(&places.free).acquire_owned().await else { continue };
+        if let Err(error) = accept(&listener, &routes, &places, permit).await {
             tracing::warn!(%error, "cannot accept a connection for HTTP");
             sleep(ACCEPT_PAUSE).await;
+        }
+    }
+}
+
+/// Accepts a connection and serves it in a task of its own.
+async fn accept(
+    listener: &HttpListener,
+    routes: &Router,
+    places: &Arc<Places>,
+    permit: OwnedSemaphorePermit,
+) -> io::Result<()> {
+    let routes = routes.clone();
+    match listener {
+        HttpListener::Control(socket) => {
+            let (stream, _) = socket.listener.accept().await?;
+            let peer = Peer::Unix(stream.peer_cred().ok().map(|user| user.uid()));
+            let place = Place { _permit: permit, of: None };
+            tokio::spawn(serve_connection(stream, routes, peer, Stay::Unbounded, place));
+        }
+        HttpListener::Unix(socket) => {
+            let (stream, _) = socket.listener.accept().await?;
+            let place = Place { _permit: permit, of: None };
+            tokio::spawn(serve_connection(stream, routes, Peer::Unix(None), Stay::Short, place));
+        }
+        HttpListener::Tcp(listener) => {
+            let (stream, address) = listener.accept().await?;
+            let place = Place { _permit: permit, of: None };
+            let peer = Peer::tcp(address, false);
+            tokio::spawn(serve_connection(stream, routes, peer, Stay::Short, place));
+        }
+        HttpListener::Api(listener, tls) => {
+            let (stream, address) = listener.accept().await?;
+            // Answers and events are small: none waits for more.
+            let _ = stream.set_nodelay(true);
+            let Some(place) = places.of(permit, address.ip()) else { return Ok(()) };
+            let peer = Peer::tcp(address, tls.is_some());
+            let Some(tls) = tls.clone() else {
+                tokio::spawn(serve_connection(stream, routes, peer, Stay::Known, place));
+                return Ok(());
+            };
+            tokio::spawn(async move {
+                let handshake = TlsAcceptor::from(tls).accept(stream);
+                match timeout(HANDSHAKE_DEADLINE, handshake).await {
+                    Ok(Ok(stream)) => {
+                        serve_connection(stream, routes, peer, Stay::Known, place).await;
+                    }
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "api: no TLS handshake"),
+                    Err(_) => tracing::debug!(%peer, "api: no TLS handshake in time"),
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Time that a connection may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    Unbounded,
+    Short,
+    /// Short, and longer once it has shown a token.
+    Known,
+}
+
+impl Stay {
+    async fn over(self, peer: &Peer) {
+        if self == Self::Unbounded {
+            return pending().await;
+        }
+        sleep(MONITORING_CONNECTION).await;
+        if self == Self::Known && peer.is_known() {
+            sleep(API_CONNECTION).await;
         }
     }
 }
@@ -69,10 +192,12 @@ pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     routes: Router,
-    stay: Option<Duration>,
-    _permit: OwnedSemaphorePermit,
+    peer: Peer,
+    stay: Stay,
+    _place: Place,
 ) {
-    let service = service_fn(move |request| answer(routes.clone(), request));
+    let of = peer.clone();
+    let service = service_fn(move |request| answer(routes.clone(), of.clone(), request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_DEADLINE)
@@ -81,7 +206,7 @@ async fn serve_connection(
     let mut connection = pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        () = async { if let Some(stay) = stay { sleep(stay).await } else { pending().await } } => {
+        () = stay.over(&peer) => {
             connection.as_mut().graceful_shutdown();
             timeout(ROUTE_DEADLINE, connection).await.unwrap_or(Ok(()))
         }
@@ -93,12 +218,38 @@ async fn serve_connection(
 
 async fn answer(
     mut routes: Router,
+    peer: Peer,
     request: hyper::Request<Incoming>,
 ) -> Result<axum::response::Response, Infallible> {
-    let request: Request = request.map(axum::body::Body::new);
+    let mut request: Request = request.map(axum::body::Body::new);
+    request.extensions_mut().insert(peer);
     // A router is always ready.
     match timeout(ROUTE_DEADLINE, routes.call(request)).await {
         Ok(answer) => answer,
         Err(_) => Ok(Problem::timed_out().into_response()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_does_not_take_all_places() {
+        let places = Places::new();
+        let place = |source: &str| {
+            let permit = Arc::clone(&places.free).try_acquire_owned().ok()?;
+            places.of(permit, source.parse().ok()?)
+        };
+        let mut held: Vec<_> = (0..CONNECTIONS_PER_ADDRESS_MAX)
+            .map(|n| place(&format!("2001:db8::{n:x}")).unwrap())
+            .collect();
+        assert!(place("2001:db8::ffff").is_none(), "of the same /64");
+        assert!(place("192.0.2.1").is_some());
+        held.pop();
+        assert!(place("2001:db8::ffff").is_some());
+        drop(held);
+        assert!(places.sources().is_empty());
+        assert_eq!(places.free.available_permits(), CONNECTIONS_MAX);
     }
 }

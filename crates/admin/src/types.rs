@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::role::Role;
+
 mod session;
 
 pub use self::session::{Rate, Session, SessionOffload, SessionRates};
@@ -408,6 +410,29 @@ pub struct ListenerHealth {
     /// Why there is none; absent when it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// Body of `POST /v1/sign-in`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignIn {
+    /// The token.
+    pub token: String,
+}
+
+impl std::fmt::Debug for SignIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SignIn(<secret>)")
+    }
+}
+
+/// `GET /v1/me`: the token of the caller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Me {
+    /// Its name.
+    pub token: String,
+    /// Its rights.
+    pub role: Role,
 }
 
 /// Every answer that is not 2xx.

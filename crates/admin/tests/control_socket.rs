@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use admin::types::{Bucket, DrainRequest, Volume};
-use admin::{Client, ClientError, HttpListener, SessionQuery, UnixSocket, routes, serve};
+use admin::{Client, ClientError, HttpListener, SessionQuery, UnixSocket, api, routes, serve};
 use control::{
     CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg,
     MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, OperatorRequest, Refused,
@@ -68,7 +68,10 @@ impl Server {
         });
         let path = fresh_directory().join("control.sock");
         let socket = UnixSocket::control(&path).unwrap();
-        tokio::spawn(serve(HttpListener::Control(socket), routes::router(handle, || NOW, offload)));
+        tokio::spawn(serve(
+            HttpListener::Control(socket),
+            api::control(&routes::Routes::new(handle, || NOW, offload)),
+        ));
         Self { path, counters }
     }
 

@@ -1,6 +1,7 @@
 //! Checks of several keys together.
 
 mod acme;
+mod api;
 mod auth;
 mod discovery;
 mod http;
@@ -29,6 +30,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     paths(&file, document, errors);
     relay::check(&file.relay, document, errors);
     http::check(&file.http, document, errors);
+    api::check(&file, document, errors);
     peers(&file.peers, document, errors);
     redirect(&file.redirect, document, errors);
     interfaces(&file.offload.interfaces, document, errors);

@@ -47,8 +47,8 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
     let certificates = file.tls.certificates.iter().flat_map(|entry| [&entry.chain, &entry.key]);
     let all = [&auth.secret_file].into_iter().chain(secrets).chain(keys).chain(certificates);
     let named = all.flatten().map(PathBuf::as_path);
-    let authorities = file.tls.client_authorities.iter().chain(&file.acme.authorities);
-    let authorities = authorities.map(|path| Path::new(&**path));
+    let tls = file.tls.client_authorities.iter().chain(&file.acme.authorities);
+    let authorities = tls.chain(&file.api.client_authorities).map(|path| Path::new(&**path));
     let beside = named.chain(authorities).map(|path| document.directory().join(path));
     path.map(Path::to_owned).into_iter().chain(beside).collect()
 }

@@ -14,6 +14,9 @@ use crate::value::{Database, HttpListen};
 /// Name of the control socket in the data directory.
 pub const CONTROL_SOCKET: &str = "control.sock";
 
+/// Name of the file of tokens in the data directory.
+const API_TOKENS: &str = "api-tokens.json";
+
 /// A configuration that has been checked: its keys (by dereference, as `settings.tcp.enabled`), and values that
 /// were made of several. Two of them are compared by [`diff`](crate::diff()), and one becomes the rules of the
 /// server by [`Settings::policy`].
@@ -139,6 +142,18 @@ impl Settings {
             HttpListen::Unix(path) => Some(path.as_path()),
             HttpListen::Tcp(_) => None,
         })
+    }
+
+    /// Authorities one of which has to have signed the certificate of each client of `api.listen` over TLS.
+    #[must_use]
+    pub fn api_client_authorities(&self) -> Option<PathBuf> {
+        self.api.client_authorities.as_deref().map(|path| self.beside(path))
+    }
+
+    /// The file of the tokens of `turnpike token`.
+    #[must_use]
+    pub fn api_tokens(&self) -> PathBuf {
+        self.data.directory.join(API_TOKENS)
     }
 
     /// The user database: as configured, or in the data directory.

@@ -193,6 +193,12 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("confinement.readable", "['/srv']", ""),
     ("users.database", "'/srv/users.sqlite'", ""),
     ("http.listen", "['127.0.0.1:9641']", ""),
+    ("api.listen", "['127.0.0.1:9642']", ""),
+    (
+        "api.client_authorities",
+        "'/ca.pem'",
+        "api.listen = ['192.0.2.1:9642']\ntls.certificates = [{ chain = '/a.pem', key = '/a.key' }]",
+    ),
 ];
 
 /// Both become an entry of `auth.secrets`.

@@ -679,3 +679,25 @@ fn a_named_pipe_does_not_block() {
     let found = settings::load(Some(&pipe), &Environment::empty()).unwrap_err().to_string();
     assert!(found.contains("it is a named pipe, and a file is needed"), "{found}");
 }
+
+#[test]
+fn listeners_for_operators() {
+    check(&[
+        (
+            "[api]\nlisten = [\"127.0.0.1:9642\", \"0.0.0.0:9642\"]",
+            "turnpike.toml:2: api.listen: \"0.0.0.0:9642\" can be reached by other hosts, and there is no certificate for \
+             TLS\n    \
+             add tls.certificates or acme.names, or write \"127.0.0.1:9642\" and reach it by `ssh -L 9642:127.0.0.1:9642 HOST`",
+        ),
+        (
+            "[api]\nlisten = [\"127.0.0.1:9642\", \"127.0.0.1:9642\"]",
+            "turnpike.toml:2: api.listen: \"127.0.0.1:9642\" is there twice\n    remove one of them",
+        ),
+        (
+            "[api]\nlisten = [\"127.0.0.1:9642\"]\nclient_authorities = \"ca.pem\"",
+            "turnpike.toml:3: api.client_authorities: no listener of api.listen speaks TLS, so that no client could present \
+             a certificate\n    \
+             add an address that is not loopback to api.listen, or remove the key",
+        ),
+    ]);
+}

@@ -71,7 +71,30 @@ pub fn tls_config(
     certificates: Arc<Certificates>,
     authorities: Option<ClientAuthorities>,
 ) -> Result<TlsConfig, CertificateError> {
-    let chooser = Arc::new(Chooser(Arc::clone(&certificates)));
+    let mut config = server_config(&certificates, authorities)?;
+    config.alpn_protocols = ALPN.iter().chain([&ACME_TLS]).map(|name| name.to_vec()).collect();
+    Ok(TlsConfig { config: Arc::new(config), certificates })
+}
+
+/// Creates the configuration of TLS connections that speak HTTP/1.1, with the same certificates. With `authorities` as
+/// for [`tls_config`].
+///
+/// # Errors
+/// As for [`tls_config`].
+pub fn https_config(
+    certificates: &Arc<Certificates>,
+    authorities: Option<ClientAuthorities>,
+) -> Result<Arc<ServerConfig>, CertificateError> {
+    let mut config = server_config(certificates, authorities)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn server_config(
+    certificates: &Arc<Certificates>,
+    authorities: Option<ClientAuthorities>,
+) -> Result<ServerConfig, CertificateError> {
+    let chooser = Arc::new(Chooser(Arc::clone(certificates)));
     let provider = Arc::new(provider());
     let clients: Arc<dyn ClientCertVerifier> = match authorities {
         None => Arc::new(NoClientAuth),
@@ -84,9 +107,8 @@ pub fn tls_config(
         .map_err(CertificateError::Unusable)?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(chooser);
-    config.alpn_protocols = ALPN.iter().chain([&ACME_TLS]).map(|name| name.to_vec()).collect();
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(CertificateError::Unusable)?;
-    Ok(TlsConfig { config: Arc::new(config), certificates })
+    Ok(config)
 }
 
 #[derive(Debug)]

@@ -11,9 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::anyhow;
 use control::CertificateInfo;
 use inspection::{Flaw, inspect};
+use rustls::ServerConfig;
 use settings::{CertificateFiles, Settings};
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
-use turn_session::{Certificate, Certificates, ClientAuthorities, TlsConfig, tls_config};
+use turn_session::{
+    Certificate, Certificates, ClientAuthorities, TlsConfig, https_config, tls_config,
+};
 
 use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
@@ -67,6 +70,13 @@ impl CertificateReloader {
     /// The certificates in force, and the challenges of an authority that verifies a name.
     pub(crate) fn in_force(&self) -> Arc<Certificates> {
         Arc::clone(&self.in_force)
+    }
+
+    /// TLS configuration of HTTP. With a file of authorities a client has to present a certificate that one of them
+    /// signed.
+    pub(crate) fn https_config(&self, authorities: Option<&Path>) -> Result<Arc<ServerConfig>> {
+        let authorities = read_authorities(authorities)?;
+        https_config(&self.in_force, authorities).or_fail("cannot set up TLS for HTTP")
     }
 
     /// Facts about the certificates in force.

@@ -1,9 +1,13 @@
 //! The command line: its syntax, without the commands.
 
+mod token;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use self::token::{Token, TokenAdd};
 
 /// A TURN and STUN server.
 ///
@@ -44,6 +48,9 @@ pub(crate) enum Command {
     Check(Check),
     /// Manage the users of the database
     User(User),
+    /// Manage the tokens of the interface and the page of `[api]`
+    #[command(subcommand)]
+    Token(Token),
     /// Generate a time-limited credential from a shared secret
     Credentials(Credentials),
     /// Relay a demonstration call: a server, a client and a peer in one process

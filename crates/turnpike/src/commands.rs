@@ -10,6 +10,7 @@ pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod sessions;
 pub(crate) mod status;
+pub(crate) mod token;
 pub(crate) mod tune;
 pub(crate) mod user;
 pub(crate) mod why;

@@ -17,6 +17,7 @@ mod first_start;
 mod host;
 mod host_watch;
 mod listener_test;
+mod listeners;
 mod logging;
 mod offload;
 mod output;
@@ -58,6 +59,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
         Command::Run => commands::run::run(paths),
         Command::Check(args) => return commands::check::run(paths, &args),
         Command::User(args) => commands::user::run(paths, args),
+        Command::Token(args) => commands::token::run(paths, args),
         Command::Credentials(args) => commands::credentials::run(paths, &args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Probe(args) => return commands::probe::run(&args),

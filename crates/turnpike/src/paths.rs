@@ -103,11 +103,14 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
             errors.push(error(place, CERTIFICATES, what, help.to_owned()));
         }
     }
-    const AUTHORITIES: &str = "tls.client_authorities";
-    if let Err(Unusable { what, help }) =
-        certificates::read_authorities(settings.client_authorities().as_deref())
-    {
-        errors.push(error(settings.place(AUTHORITIES), AUTHORITIES, what, help.to_owned()));
+    for (key, authorities) in [
+        ("tls.client_authorities", settings.client_authorities()),
+        ("api.client_authorities", settings.api_client_authorities()),
+    ] {
+        if let Err(Unusable { what, help }) = certificates::read_authorities(authorities.as_deref())
+        {
+            errors.push(error(settings.place(key), key, what, help.to_owned()));
+        }
     }
     const ACME: &str = "acme.authorities";
     if let Err(unusable) = renewal::order(&settings) {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::section::section;
-use crate::value::{Database, Duration, HttpListen};
+use crate::value::{Database, Duration, Endpoint, HttpListen, Text};
 
 section! {
     /// The log, on standard error.
@@ -76,6 +76,21 @@ section! {
         /// `/readyz` answers 200 also while the server drains. For Kubernetes, which ends the calls of a pod
         /// that is not ready; other load balancers send new clients elsewhere.
         live ready_while_draining: bool = false;
+    }
+}
+
+section! {
+    /// The interface for operators over the network: HTTP and JSON under `/v1`, as on the control socket, and a page for
+    /// browsers at `/`. Each request needs a token (`turnpike token add`) or a browser that signed in with one.
+    Api {
+        /// Addresses and ports to serve it at. On loopback it is not encrypted, and is reached by an SSH tunnel; elsewhere
+        /// it is TLS with the certificates of the server. None by default.
+        #[schemars(example = serde_json::json!(["127.0.0.1:9642"]))]
+        restart listen: Vec<Endpoint> = Vec::new();
+        /// PEM file with the certificates of authorities: every client over TLS has to present a certificate that one of
+        /// them signed, in addition to its token. Without it none is requested.
+        #[schemars(example = "/etc/turnpike/operators-ca.pem")]
+        restart client_authorities: Option<Text<1, 4096>> = None;
     }
 }
 

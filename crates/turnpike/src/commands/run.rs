@@ -4,13 +4,11 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 
+use admin::api::Access;
 use admin::{AccessError, HttpListener, UnixSocket};
-use anyhow::anyhow;
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
 use settings::Settings;
-use settings::value::HttpListen;
-use tokio::net::TcpListener;
 use user_db::{Page, UserEditor};
 
 use crate::cli::PathOptions;
@@ -25,7 +23,7 @@ use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
-use crate::{boot, first_start, output, renewal, users};
+use crate::{boot, first_start, listeners, output, renewal, users};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
@@ -56,7 +54,8 @@ async fn serve(
     let Configuration { file, settings } = configuration;
     let mut signals = Signals::new()?;
     let socket = UnixSocket::control(&settings.control_socket()).map_err(control_socket_failed)?;
-    let monitoring = bind_http(&settings).await?;
+    let monitoring = listeners::monitoring(&settings).await?;
+    let api = listeners::api(&settings).await?;
     let mut store = users::editor(&settings.user_database()).map_err(|error| {
         Failure::failed(error)
             .hint("name a directory of the server's own with --data, or set users.database")
@@ -90,8 +89,18 @@ async fn serve(
 
     let (handle, requests) = Handle::new(running.workers, running.info);
     let (clock, offload) = (|| Clock::now().instant, running.kernel_path.watch());
-    let routes = admin::routes::router(handle.clone(), clock, offload.clone());
-    tokio::spawn(admin::serve(HttpListener::Control(socket), routes));
+    let routes = admin::routes::Routes::new(handle.clone(), clock, offload.clone());
+    tokio::spawn(admin::serve(HttpListener::Control(socket), admin::api::control(&routes)));
+    if !api.is_empty() {
+        let authorities = settings.api_client_authorities();
+        let tls = running.certificates.https_config(authorities.as_deref())?;
+        let routes = admin::api::router(&routes, Access::new(settings.api_tokens()));
+        for listener in api {
+            let (listener, is_loopback) = listener;
+            let tls = (!is_loopback).then(|| Arc::clone(&tls));
+            tokio::spawn(admin::serve(HttpListener::Api(listener, tls), routes.clone()));
+        }
+    }
     if let Some(order) = order {
         tokio::spawn(renewal::renew(
             order,
@@ -136,31 +145,6 @@ async fn serve(
         host: HostWatch::new(running.monitor),
     };
     server.run().await
-}
-
-/// The listeners for monitoring.
-async fn bind_http(settings: &Settings) -> Result<Vec<HttpListener>> {
-    let mut listeners = Vec::new();
-    for listen in &settings.http.listen {
-        listeners.push(match listen {
-            HttpListen::Unix(path) => {
-                HttpListener::Unix(UnixSocket::monitoring(path).map_err(http_socket_failed)?)
-            }
-            HttpListen::Tcp(address) => {
-                HttpListener::Tcp(TcpListener::bind(address).await.map_err(|error| {
-                    Failure::failed(anyhow!("cannot listen for HTTP on {address}: {error}")).hint(
-                        "name an address of this host and a free port in http.listen; see who has it with \
-                         `ss -ltnp`",
-                    )
-                })?)
-            }
-        });
-    }
-    Ok(listeners)
-}
-
-fn http_socket_failed(error: AccessError) -> Failure {
-    Failure::failed(error).hint("name a path in a directory of the server's own in http.listen")
 }
 
 /// The result of `starting`; `None` when a signal ends the server before.
@@ -240,6 +224,10 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
     }
     for listen in &settings.http.listen {
         tracing::info!("metrics and health over HTTP at {listen}");
+    }
+    for listen in settings.api.listen.iter().map(|endpoint| endpoint.0) {
+        let scheme = if listen.ip().is_loopback() { "http" } else { "https" };
+        tracing::info!("operators' page and interface at {scheme}://{listen}/");
     }
     for relay in &info.relay {
         let here = if relay.local == relay.public {

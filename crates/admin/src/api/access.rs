@@ -1,0 +1,229 @@
+//! Callers over the network: by the token of a request, or by the cookie of a browser that signed in with one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::api::tokens::{self, Token, TokenFile};
+use crate::limits::{SIGNED_IN, SIGNED_IN_MAX, WRONG_SOURCES_MAX, WRONG_TOKENS_PER_MINUTE};
+use crate::peer::network;
+use crate::role::Role;
+
+/// Interval in which wrong tokens are counted.
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A caller with a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+}
+
+/// Why a caller is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// No token, or a wrong or expired one.
+    Wrong,
+    /// The same, once more after many.
+    TooMany,
+}
+
+/// The tokens in force, the browsers that signed in, and wrong tokens by source.
+#[derive(Debug)]
+pub struct Access {
+    file: TokenFile,
+    tokens: Mutex<Known>,
+    browsers: Mutex<VecDeque<Browser>>,
+    wrong: Mutex<BTreeMap<IpAddr, (Instant, u32)>>,
+}
+
+/// The tokens of the file as it was.
+#[derive(Debug, Default)]
+struct Known {
+    seen: Option<(u64, u64, SystemTime)>,
+    tokens: Vec<Token>,
+}
+
+#[derive(Debug)]
+struct Browser {
+    /// Hash of its cookie.
+    cookie: String,
+    /// Hash of the token that it signed in with.
+    token: String,
+    until: Instant,
+}
+
+impl Access {
+    /// The tokens in the file at `path`. It is read again when it has changed.
+    #[must_use]
+    pub fn new(path: PathBuf) -> Self {
+        Self {
+            file: TokenFile::new(path),
+            tokens: Mutex::default(),
+            browsers: Mutex::default(),
+            wrong: Mutex::default(),
+        }
+    }
+
+    /// The holder of a token.
+    pub(crate) fn by_token(&self, text: &str, from: IpAddr) -> Result<Holder, Unknown> {
+        let now = SystemTime::now();
+        let known = self.known();
+        let valid = tokens::find(&known.tokens, text).filter(|token| !token.is_expired(now));
+        match valid {
+            Some(token) => Ok(holder(token)),
+            None => Err(self.count_wrong(from)),
+        }
+    }
+
+    /// The holder of the token that a browser signed in with. One that was removed or has expired ends it.
+    pub(crate) fn by_cookie(&self, cookie: &str) -> Result<Holder, Unknown> {
+        let hash = tokens::hash_of(cookie);
+        let token = {
+            let mut browsers = lock(&self.browsers);
+            browsers.retain(|browser| browser.until > Instant::now());
+            // Of a secret only its hash is compared, of which nobody can choose the beginning.
+            let browser = browsers.iter().find(|browser| browser.cookie == hash);
+            browser.map(|browser| browser.token.clone()).ok_or(Unknown::Wrong)?
+        };
+        let now = SystemTime::now();
+        let known = self.known();
+        let valid = known.tokens.iter().find(|one| one.hash() == token && !one.is_expired(now));
+        valid.map(holder).ok_or(Unknown::Wrong)
+    }
+
+    /// Signs a browser in. Returns the value of its cookie and the holder of the token.
+    pub(crate) fn sign_in(&self, text: &str, from: IpAddr) -> Result<(String, Holder), Unknown> {
+        let holder = self.by_token(text, from)?;
+        // Without randomness there is no secret.
+        let cookie = tokens::random_text().map_err(|_| Unknown::Wrong)?;
+        let mut browsers = lock(&self.browsers);
+        if browsers.len() >= SIGNED_IN_MAX {
+            browsers.pop_front();
+        }
+        browsers.push_back(Browser {
+            cookie: tokens::hash_of(&cookie),
+            token: tokens::hash_of(text),
+            until: Instant::now() + SIGNED_IN,
+        });
+        Ok((cookie, holder))
+    }
+
+    /// Forgets a browser.
+    pub(crate) fn sign_out(&self, cookie: &str) {
+        let hash = tokens::hash_of(cookie);
+        lock(&self.browsers).retain(|browser| browser.cookie != hash);
+    }
+
+    /// The tokens, read again if the file is another one. One that cannot be read has none.
+    fn known(&self) -> MutexGuard<'_, Known> {
+        let mut known = lock(&self.tokens);
+        let meta = fs::metadata(self.file.path()).ok();
+        let seen = meta.and_then(|meta| Some((meta.ino(), meta.len(), meta.modified().ok()?)));
+        if seen != known.seen {
+            known.tokens = self.file.read().unwrap_or_else(|error| {
+                tracing::error!(%error, "no token is accepted: their file cannot be read");
+                Vec::new()
+            });
+            known.seen = seen;
+        }
+        known
+    }
+
+    /// Counts a wrong token of a source. A valid one of the same source is still accepted: behind a tunnel or a NAT
+    /// it is not the same person, and tokens cannot be guessed.
+    fn count_wrong(&self, from: IpAddr) -> Unknown {
+        let now = Instant::now();
+        let mut wrong = lock(&self.wrong);
+        let source = network(from);
+        if !wrong.contains_key(&source) && wrong.len() >= WRONG_SOURCES_MAX {
+            wrong.retain(|_, (since, _)| now.duration_since(*since) < MINUTE);
+            if wrong.len() >= WRONG_SOURCES_MAX {
+                return Unknown::TooMany;
+            }
+        }
+        let (since, count) = wrong.entry(source).or_insert((now, 0));
+        if now.duration_since(*since) >= MINUTE {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        if *count > WRONG_TOKENS_PER_MINUTE { Unknown::TooMany } else { Unknown::Wrong }
+    }
+}
+
+fn holder(token: &Token) -> Holder {
+    Holder { name: token.name.clone(), role: token.role }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn access(name: &str) -> (Access, TokenFile) {
+        let name = format!("turnpike-access-{name}-{}.json", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = fs::remove_file(&path);
+        (Access::new(path.clone()), TokenFile::new(path))
+    }
+
+    #[test]
+    fn a_removed_token_ends_its_browsers() {
+        let (access, file) = access("browsers");
+        let token = file.add("page", Role::Read, None, SystemTime::now()).unwrap();
+        let (cookie, holder) = access.sign_in(&token, HERE).unwrap();
+        assert_eq!(holder, Holder { name: "page".into(), role: Role::Read });
+        assert_eq!(access.by_cookie(&cookie), Ok(holder));
+        assert_eq!(access.by_cookie(&token), Err(Unknown::Wrong));
+        file.remove("page").unwrap();
+        file.add("page", Role::Admin, None, SystemTime::now()).unwrap();
+        assert_eq!(access.by_cookie(&cookie), Err(Unknown::Wrong), "another token of this name");
+        assert_eq!(access.by_token(&token, HERE), Err(Unknown::Wrong));
+        fs::remove_file(file.path()).unwrap();
+    }
+
+    #[test]
+    fn an_expired_token_is_refused_and_a_signed_out_browser_too() {
+        let (access, file) = access("expired");
+        let past = SystemTime::now() - Duration::from_secs(20);
+        let old = file.add("old", Role::Read, Some(Duration::from_secs(10)), past).unwrap();
+        let token = file.add("new", Role::Read, None, past).unwrap();
+        assert_eq!(access.by_token(&old, HERE), Err(Unknown::Wrong));
+        let (cookie, _) = access.sign_in(&token, HERE).unwrap();
+        access.sign_out(&cookie);
+        assert_eq!(access.by_cookie(&cookie), Err(Unknown::Wrong));
+        let cookies: Vec<_> =
+            (0..=SIGNED_IN_MAX).map(|_| access.sign_in(&token, HERE).unwrap().0).collect();
+        assert_eq!(access.by_cookie(&cookies[0]), Err(Unknown::Wrong), "the oldest makes room");
+        assert!(access.by_cookie(&cookies[SIGNED_IN_MAX]).is_ok());
+        fs::remove_file(file.path()).unwrap();
+    }
+
+    #[test]
+    fn many_wrong_tokens_are_told_so_and_a_right_one_is_accepted() {
+        let (access, file) = access("wrong");
+        let token = file.add("page", Role::Read, None, SystemTime::now()).unwrap();
+        for _ in 0..WRONG_TOKENS_PER_MINUTE {
+            assert_eq!(access.by_token("guess", HERE), Err(Unknown::Wrong));
+        }
+        assert_eq!(access.by_token("guess", HERE), Err(Unknown::TooMany));
+        assert!(access.by_token(&token, HERE).is_ok());
+        assert_eq!(access.by_token("guess", "192.0.2.1".parse().unwrap()), Err(Unknown::Wrong));
+        for source in 0..WRONG_SOURCES_MAX as u128 + 5 {
+            let _ = access.by_token("guess", IpAddr::V6(Ipv6Addr::from_bits(source << 64)));
+        }
+        assert_eq!(lock(&access.wrong).len(), WRONG_SOURCES_MAX);
+        fs::remove_file(file.path()).unwrap();
+    }
+}

@@ -1,0 +1,154 @@
+//! Every request of the interface passes here: is it of this site, by a known caller, with the rights that it needs?
+//! Changes leave a line in the log.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::api::access::{Access, Holder, Unknown};
+use crate::api::origin;
+use crate::peer::Peer;
+use crate::problem::Problem;
+use crate::role::Role;
+use crate::routes::table;
+
+/// Name of a browser's cookie; over TLS with a prefix by which browsers keep other hosts from setting it.
+pub(crate) const COOKIE: &str = "turnpike";
+pub(crate) const COOKIE_ENCRYPTED: &str = "__Host-turnpike";
+
+/// Access to the interface; `None` on the control socket, where the kernel decides.
+pub(crate) type Gate = Option<Arc<Access>>;
+
+/// Lets a request pass, or refuses it.
+pub(crate) async fn guard(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    let Some(peer) = request.extensions().get::<Peer>().cloned() else {
+        return unauthorized("this connection cannot be identified").into_response();
+    };
+    let caller = match admit(&gate, &request, &peer) {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let by = caller.name.clone();
+    request.extensions_mut().insert(caller);
+    let response = next.run(request).await;
+    if method != Method::GET && method != Method::HEAD {
+        let result = response.status().as_u16();
+        tracing::info!(by, %peer, result, "api: {method} {path}");
+    }
+    response
+}
+
+fn admit(gate: &Gate, request: &Request, peer: &Peer) -> Result<Holder, Problem> {
+    let headers = request.headers();
+    if !is_of_this_site(headers, peer) {
+        return Err(refused_site());
+    }
+    let caller = match gate {
+        None => Holder { name: "control socket".to_owned(), role: Role::Admin },
+        Some(access) => identify(access, request, peer)?,
+    };
+    peer.make_known();
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    match table::needed(request.method(), path) {
+        Some(needed) if caller.role < needed => {
+            tracing::warn!(by = caller.name, %peer, "api: {} {} refused", request.method(), request.uri().path());
+            Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                format!("the token \"{}\" has the role {}", caller.name, caller.role.name()),
+                format!("this needs one with the role {}", needed.name()),
+            ))
+        }
+        // Answered by the route itself: it has no such method.
+        Some(_) | None => Ok(caller),
+    }
+}
+
+/// Returns whether no page of another site has a part in the request.
+pub(crate) fn is_of_this_site(headers: &HeaderMap, peer: &Peer) -> bool {
+    let host = match peer {
+        Peer::Tcp { is_encrypted: false, .. } => origin::is_host_of_loopback(headers),
+        // The certificate is for the name; on a Unix socket there is none.
+        Peer::Tcp { is_encrypted: true, .. } | Peer::Unix(_) => true,
+    };
+    host && origin::is_own(headers)
+}
+
+pub(crate) fn refused_site() -> Problem {
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "the request was sent by a page of another site, or to another name of this host",
+        "open the page under its own address; over loopback that is localhost or 127.0.0.1",
+    )
+}
+
+fn identify(access: &Access, request: &Request, peer: &Peer) -> Result<Holder, Problem> {
+    let headers = request.headers();
+    if let Some(token) = bearer(headers) {
+        return access.by_token(token, ip(peer)).map_err(|why| wrong(why, peer));
+    }
+    let Some(cookie) = cookie(headers, peer) else {
+        return Err(unauthorized("this needs a token"));
+    };
+    let changes = request.method() != Method::GET && request.method() != Method::HEAD;
+    if changes && !origin::is_stated(headers) {
+        return Err(refused_site());
+    }
+    access.by_cookie(cookie).map_err(|_| unauthorized("the browser is not signed in any more"))
+}
+
+/// A wrong token; the first of a source are in the log.
+pub(crate) fn wrong(why: Unknown, peer: &Peer) -> Problem {
+    match why {
+        Unknown::Wrong => {
+            tracing::warn!(%peer, "api: a wrong or expired token");
+            unauthorized("the token is wrong or has expired")
+        }
+        Unknown::TooMany => Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many wrong tokens came from this address",
+            "wait a minute; `turnpike token list` shows the tokens, and `turnpike token add` makes one",
+        ),
+    }
+}
+
+fn unauthorized(error: &str) -> Problem {
+    let hint = "make a token with `turnpike token add NAME --role read` on the server, and send it as `Authorization: \
+                Bearer TOKEN`";
+    Problem::new(StatusCode::UNAUTHORIZED, error, hint)
+}
+
+/// The address that wrong tokens are counted for.
+pub(crate) const fn ip(peer: &Peer) -> IpAddr {
+    match peer {
+        Peer::Tcp { address, .. } => address.ip(),
+        Peer::Unix(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Name of the cookie for a connection.
+pub(crate) const fn cookie_name(peer: &Peer) -> &'static str {
+    match peer {
+        Peer::Tcp { is_encrypted: true, .. } => COOKIE_ENCRYPTED,
+        Peer::Tcp { is_encrypted: false, .. } | Peer::Unix(_) => COOKIE,
+    }
+}
+
+/// The value of the browser's cookie.
+pub(crate) fn cookie<'a>(headers: &'a HeaderMap, peer: &Peer) -> Option<&'a str> {
+    let name = cookie_name(peer);
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    cookies.flat_map(|value| value.split(';')).find_map(|pair| {
+        let (key, value) = pair.trim().split_once('=')?;
+        (key == name).then_some(value)
+    })
+}

@@ -1,0 +1,219 @@
+//! The interface over the network: tokens, rights, browsers, other sites, TLS.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use admin::Role;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use support::{Answer, Server, exchange};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+const SESSION: &str = "/v1/sessions/0000000000000001";
+
+#[tokio::test]
+async fn without_a_token_there_is_nothing_to_see() {
+    let server = Server::start().await;
+    for (more, status) in [
+        (String::new(), 401),
+        ("authorization: Bearer wrong\r\n".to_owned(), 401),
+        (format!("authorization: Bearer {}\r\n", "x".repeat(9000)), 401),
+        ("authorization: Basic dXNlcjpwYXNz\r\n".to_owned(), 401),
+        ("cookie: turnpike=forged\r\n".to_owned(), 401),
+    ] {
+        let answer = server.ask("GET", "/v1/status", &more, "").await;
+        assert_eq!(answer.status, status, "{more}");
+        assert!(answer.body.contains("turnpike token add"), "{}", answer.body);
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+    let old =
+        server.tokens.add("old", Role::Admin, Some(Duration::from_secs(1)), SystemTime::UNIX_EPOCH);
+    assert_eq!(server.with(&old.unwrap(), "GET", "/v1/status").await.status, 401, "expired");
+}
+
+#[tokio::test]
+async fn a_role_permits_what_it_is_for() {
+    let server = Server::start().await;
+    let [read, operate, admin] =
+        [Role::Read, Role::Operate, Role::Admin].map(|role| server.token(role));
+    for (method, path, permitted) in [
+        ("GET", "/v1/status", [true, true, true]),
+        ("HEAD", "/v1/status", [true, true, true]),
+        ("GET", "/v1/sessions", [true, true, true]),
+        ("GET", "/v1/refusals", [true, true, true]),
+        ("GET", "/v1/me", [true, true, true]),
+        ("DELETE", SESSION, [false, true, true]),
+        ("POST", "/v1/reload", [false, true, true]),
+        ("POST", "/v1/drain", [false, false, true]),
+        ("DELETE", "/v1/drain", [false, false, true]),
+    ] {
+        for (token, permitted) in [&read, &operate, &admin].into_iter().zip(permitted) {
+            let answer = server.with(token, method, path).await;
+            assert_eq!(answer.status != 403, permitted, "{method} {path}: {}", answer.body);
+            assert_ne!(answer.status, 401, "{method} {path}");
+        }
+    }
+    let answer = server.with(&read, "DELETE", SESSION).await;
+    assert!(
+        answer.body.contains("the role read") && answer.body.contains("operate"),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test]
+async fn a_token_that_is_added_or_removed_counts_at_once() {
+    let server = Server::start().await;
+    let token = server.tokens.add("page", Role::Read, None, SystemTime::now()).unwrap();
+    assert_eq!(server.with(&token, "GET", "/v1/status").await.status, 200);
+    server.tokens.remove("page").unwrap();
+    assert_eq!(server.with(&token, "GET", "/v1/status").await.status, 401);
+}
+
+#[tokio::test]
+async fn many_wrong_tokens_are_slowed_down() {
+    let server = Server::start().await;
+    let right = server.token(Role::Read);
+    let mut last = 0;
+    for _ in 0..=admin::limits::WRONG_TOKENS_PER_MINUTE {
+        last = server.with("guess", "GET", "/v1/status").await.status;
+    }
+    assert_eq!(last, 429);
+    assert_eq!(server.with(&right, "GET", "/v1/status").await.status, 200);
+}
+
+async fn sign_in(server: &Server, token: &str) -> Answer {
+    let body = format!("{{\"token\": \"{token}\"}}");
+    let headers = "content-type: application/json\r\nsec-fetch-site: same-origin\r\n";
+    server.ask("POST", "/v1/sign-in", headers, &body).await
+}
+
+fn cookie(answer: &Answer) -> String {
+    let cookie = answer.header("set-cookie").unwrap();
+    cookie.split(';').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_browser_signs_in_and_out() {
+    let server = Server::start().await;
+    let token = server.token(Role::Operate);
+    let wrong = sign_in(&server, "turnpike_guess").await;
+    assert_eq!((wrong.status, wrong.header("set-cookie")), (401, None));
+    let signed_in = sign_in(&server, &token).await;
+    assert_eq!(signed_in.status, 200);
+    assert!(signed_in.body.contains("operate"), "{}", signed_in.body);
+    let set = signed_in.header("set-cookie").unwrap();
+    assert!(set.contains("HttpOnly") && set.contains("SameSite=Strict"), "{set}");
+    assert!(!set.contains(&token), "the token itself is not in the browser");
+
+    let cookie = cookie(&signed_in);
+    let of = |more: &str| format!("cookie: a=b; {cookie}\r\n{more}");
+    let own = "sec-fetch-site: same-origin\r\n";
+    assert_eq!(server.ask("GET", "/v1/status", &of(own), "").await.status, 200);
+    assert_eq!(server.ask("DELETE", SESSION, &of(own), "").await.status, 200);
+    assert_eq!(server.ask("POST", "/v1/sign-out", &of(own), "").await.status, 200);
+    assert_eq!(server.ask("GET", "/v1/status", &of(own), "").await.status, 401);
+}
+
+#[tokio::test]
+async fn other_sites_get_nothing_done() {
+    let server = Server::start().await;
+    let token = server.token(Role::Admin);
+    let cookie = cookie(&sign_in(&server, &token).await);
+    let by_cookie = format!("cookie: {cookie}\r\n");
+    let by_token = format!("authorization: Bearer {token}\r\n");
+    for known in [by_cookie.as_str(), by_token.as_str()] {
+        for foreign in [
+            "sec-fetch-site: cross-site\r\n",
+            "sec-fetch-site: same-site\r\n",
+            "origin: https://evil.example\r\n",
+            "origin: null\r\n",
+        ] {
+            for (method, path) in
+                [("GET", "/v1/status"), ("DELETE", SESSION), ("POST", "/v1/reload")]
+            {
+                let answer = server.ask(method, path, &format!("{known}{foreign}"), "").await;
+                assert_eq!(answer.status, 403, "{method} {path} {foreign}");
+                assert_eq!(answer.header("access-control-allow-origin"), None);
+            }
+        }
+    }
+    // A cookie alone, of a browser that says nothing.
+    assert_eq!(server.ask("DELETE", SESSION, &by_cookie, "").await.status, 403);
+    // Another name of this host (DNS rebinding).
+    let request = format!(
+        "GET /v1/status HTTP/1.1\r\nhost: evil.example:80\r\n{by_token}connection: close\r\n\r\n"
+    );
+    assert_eq!(server.raw(&request).await.status, 403);
+    for kind in ["text/plain", "application/x-www-form-urlencoded"] {
+        let headers = format!("content-type: {kind}\r\n");
+        let body = format!("{{\"token\": \"{token}\"}}");
+        assert_eq!(server.ask("POST", "/v1/sign-in", &headers, &body).await.status, 400, "{kind}");
+    }
+    assert_eq!(server.ask("GET", "/v1/sessions", &by_token, "").await.status, 200, "still there");
+}
+
+#[tokio::test]
+async fn nothing_of_a_token_is_in_an_error() {
+    let server = Server::start().await;
+    let headers = "content-type: application/json\r\n";
+    for body in
+        ["{\"token\": \"turnpike_secret\"", "{\"token\": 7}", "{\"tokn\": \"turnpike_secret\"}"]
+    {
+        let answer = server.ask("POST", "/v1/sign-in", headers, body).await;
+        assert_eq!(answer.status, 400);
+        assert!(!answer.body.contains("secret"), "{}", answer.body);
+    }
+}
+
+/// A certificate for `localhost`, signed by an authority that is returned.
+fn certificate() -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    (made.cert.der().clone(), key)
+}
+
+#[tokio::test]
+async fn over_tls_the_cookie_is_for_tls_alone() {
+    let (chain, key) = certificate();
+    let config = ServerConfig::builder().with_no_client_auth();
+    let config = Arc::new(config.with_single_cert(vec![chain.clone()], key).unwrap());
+    let server = Server::start_with(Some(config)).await;
+    let token = server.token(Role::Read);
+    let mut roots = RootCertStore::empty();
+    roots.add(chain).unwrap();
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let connect = async || {
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config.clone())).connect(name, stream).await.unwrap()
+    };
+    let body = format!("{{\"token\": \"{token}\"}}");
+    let request = format!(
+        "POST /v1/sign-in HTTP/1.1\r\nhost: turn.example.org\r\norigin: https://turn.example.org\r\ncontent-type: \
+         application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = exchange(connect().await, &request).await;
+    let set = answer.header("set-cookie").unwrap();
+    assert!(set.starts_with("__Host-turnpike=") && set.contains("; Secure"), "{set}");
+    assert!(!set.contains("Domain"), "{set}");
+    let plain = server.raw("GET /v1/status HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    assert_eq!(plain.status, 0, "no HTTP without TLS");
+}
+
+#[tokio::test]
+async fn idle_connections_leave_room() {
+    let server = Server::start().await;
+    let token = server.token(Role::Read);
+    let mut idle = Vec::new();
+    for _ in 0..20 {
+        idle.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    assert_eq!(server.with(&token, "GET", "/v1/status").await.status, 200);
+}

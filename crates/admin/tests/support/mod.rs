@@ -1,0 +1,194 @@
+//! A server of one worker with one session, served over TCP to holders of tokens.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, SystemTime};
+
+use admin::api::{self, Access, TokenFile};
+use admin::routes::Routes;
+use admin::{HttpListener, Role, serve};
+use control::{
+    CancelReport, ConfinementInfo, DrainReport, Handle, MonitoringInfo, OffloadInfo,
+    OperatorRequest, ReloadReport, Request, ServerInfo, Session, SessionOffload, Wake, WhyNot,
+    WorkerCounters, Workers, mailbox,
+};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use turn_proto::AllocationRecord;
+use turn_types::{AllocationId, Instant, WorkerId};
+
+pub(crate) const NOW: Instant = Instant::from_nanos(100_000_000_000);
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) tokens: TokenFile,
+    directory: PathBuf,
+}
+
+struct Knock(mpsc::Sender<()>);
+
+impl Wake for Knock {
+    fn wake(&self) {
+        let _ = self.0.send(());
+    }
+}
+
+/// An answer; status 0 when it is no HTTP.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        fields.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    pub(crate) async fn start_with(tls: Option<Arc<ServerConfig>>) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("turnpike-api-{}-{next}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("api-tokens.json");
+        let router = api::router(&Routes::new(handle(), || NOW, None), Access::new(path.clone()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(HttpListener::Api(listener, tls), router));
+        Self { address, tokens: TokenFile::new(path), directory }
+    }
+
+    /// A token with this role, named for it.
+    pub(crate) fn token(&self, role: Role) -> String {
+        self.tokens.add(role.name(), role, None, SystemTime::now()).unwrap()
+    }
+
+    /// The answer to a request with a token.
+    pub(crate) async fn with(&self, token: &str, method: &str, path: &str) -> Answer {
+        self.ask(method, path, &format!("authorization: Bearer {token}\r\n"), "").await
+    }
+
+    pub(crate) async fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let length = body.len();
+        self.raw(&format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost:9642\r\nconnection: close\r\n{headers}content-length: \
+             {length}\r\n\r\n{body}"
+        ))
+        .await
+    }
+
+    pub(crate) async fn raw(&self, request: &str) -> Answer {
+        exchange(TcpStream::connect(self.address).await.unwrap(), request).await
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+pub(crate) async fn exchange(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: &str,
+) -> Answer {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes).await;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or(("", ""));
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+fn handle() -> Handle {
+    let (knock, knocks) = mpsc::channel();
+    let (mailbox, inbox) = mailbox(16, Arc::new(Knock(knock)));
+    std::thread::spawn(move || {
+        let sessions = Mutex::new(vec![session()]);
+        while knocks.recv().is_ok() {
+            while let Some(request) = inbox.take() {
+                answer(&mut sessions.lock().unwrap(), request);
+            }
+        }
+    });
+    let workers = Workers::new(vec![(mailbox, Arc::new(WorkerCounters::new()))]);
+    let (handle, mut requests) = Handle::new(workers, info());
+    tokio::spawn(async move {
+        while let Some(request) = requests.recv().await {
+            operate(request);
+        }
+    });
+    handle
+}
+
+fn operate(request: OperatorRequest) {
+    match request {
+        OperatorRequest::Reload(reply) => reply.send(ReloadReport::default()).unwrap(),
+        OperatorRequest::Drain { reply, .. } => {
+            let deadline = Duration::from_secs(7);
+            let report = DrainReport { deadline, allocations_live: 1, replaced: None };
+            reply.send(report).unwrap();
+        }
+        OperatorRequest::CancelDrain(reply) => reply.send(CancelReport::NotDraining).unwrap(),
+    }
+}
+
+fn answer(sessions: &mut Vec<Session>, request: Request) {
+    match request {
+        Request::List { filter, limit, reply } => {
+            let taken = sessions.iter().filter(|one| filter.takes(&one.record)).take(limit);
+            reply(taken.cloned().collect());
+        }
+        Request::End { id, reply } => {
+            let before = sessions.len();
+            sessions.retain(|session| session.record.id != id);
+            reply(sessions.len() < before);
+        }
+        Request::Refusals { reply, .. } => reply(Vec::new()),
+        Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {
+            panic!("the interface never asks this of a worker")
+        }
+    }
+}
+
+pub(crate) fn session() -> Session {
+    let record = AllocationRecord {
+        id: AllocationId::new(WorkerId(0), 1),
+        user: "<img src=x onerror=alert(1)>".into(),
+        ..AllocationRecord::sample()
+    };
+    Session { record, offload: SessionOffload::Sockets(WhyNot::NoChannel) }
+}
+
+fn info() -> ServerInfo {
+    ServerInfo {
+        version: "1.2.3".into(),
+        started: SystemTime::now(),
+        realm: "example.org".into(),
+        listeners: vec!["192.0.2.1:3478".parse().unwrap()],
+        relay: Vec::new(),
+        relay_ports: (49_152, 65_535),
+        workers: 1,
+        gro: true,
+        gso: true,
+        offload: OffloadInfo::default(),
+        tls_listeners: Vec::new(),
+        dtls: false,
+        confinement: ConfinementInfo::default(),
+        monitoring: MonitoringInfo::default(),
+        certificates: Vec::new(),
+    }
+}
