@@ -33,6 +33,8 @@ pub struct Config {
     pub listen: Vec<String>,
     /// Addresses that it relays from.
     pub relay: Vec<IpAddr>,
+    /// Further keys of `[relay]`.
+    pub relay_keys: String,
     /// A command with its arguments that the server is started by, such as `setpriv`; empty: none.
     pub through: Vec<String>,
     /// Addresses and networks that clients may reach: the lab's addresses are private, and refused by default.
@@ -52,6 +54,7 @@ impl Config {
             accounts: vec![Account { name: "alice", password: "correct-horse-battery" }],
             listen: vec![format!("{}:3478", lab.v4.listen), format!("[{}]:3478", lab.v6.listen)],
             relay: vec![lab.v4.relay, lab.v6.relay],
+            relay_keys: String::new(),
             through: Vec::new(),
             allow: vec![lab.v4.peer.to_string(), lab.v6.peer.to_string()],
             top: "compatibility.rfc5766_clients = true\n".to_owned(),
@@ -62,11 +65,12 @@ impl Config {
     fn text(&self) -> String {
         format!(
             "realm = \"turn.test\"\nlisten = [{}]\n{}\n\
-             [relay]\naddresses = [{}]\n\
+             [relay]\naddresses = [{}]\n{}\n\
              [peers]\nallow = [{}]\n{}\n",
             quoted(&self.listen),
             self.top,
             quoted(&self.relay),
+            self.relay_keys,
             quoted(&self.allow),
             self.tables,
         )

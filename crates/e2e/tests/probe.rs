@@ -58,6 +58,7 @@ fn everything_that_works_is_reported() {
         let uri = format!("turn:{host}?transport={transport}");
         let report = probe(&lab, &[&[uri.as_str()][..], &ALICE].concat());
         assert_eq!(steps(&report), RELAYS, "{report:#}");
+        assert_eq!(report["verdict"], "works", "{report:#}");
         assert!(what(&report, "binding").contains("no NAT"), "{report:#}");
         assert!(what(&report, "allocate").contains(&host), "{report:#}");
     }
@@ -145,6 +146,135 @@ fn failures_are_reported_with_their_status() {
     let report = probe(&lab, &[&format!("turns:{}?transport=udp", lab.v4.listen)]);
     assert_eq!(steps(&report), ["resolve ok", "connect ok", "dtls failed"], "{report:#}");
     assert!(report.to_string().contains("whether the server listens"), "{report:#}");
+}
+
+/// Makes `FILE.key` and `FILE.pem`, signed by another of the directory.
+fn signed(files: &Certificates, file: &str, by: &str, extension: &str, days: &str) {
+    let path = |end: &str| files.path(&format!("{file}.{end}"));
+    std::fs::write(path("ext"), extension).expect("written");
+    let run = |command: &mut Command| {
+        let made = Tool::run(command, PATIENCE);
+        assert!(made.ok, "{}", made.output);
+    };
+    run(Command::new("openssl")
+        .args(["req", "-new", "-nodes"])
+        .args(ECDSA)
+        .args(["-subj", &format!("/CN={file}")])
+        .arg("-keyout")
+        .arg(path("key"))
+        .arg("-out")
+        .arg(path("csr")));
+    run(Command::new("openssl")
+        .args(["x509", "-req", "-sha256", "-CAcreateserial", "-days", days])
+        .arg("-in")
+        .arg(path("csr"))
+        .arg("-CA")
+        .arg(files.path(&format!("{by}.pem")))
+        .arg("-CAkey")
+        .arg(files.path(&format!("{by}.key")))
+        .arg("-extfile")
+        .arg(path("ext"))
+        .arg("-out")
+        .arg(path("pem")));
+}
+
+#[test]
+fn flaws_of_a_chain_are_named() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let files = Certificates::new(&lab);
+    files.make("root", "root.test", ECDSA, "90");
+    signed(&files, "intermediate", "root", "basicConstraints=critical,CA:TRUE\n", "90");
+    let own = "basicConstraints=critical,CA:FALSE\nsubjectAltName=DNS:turn.test\n";
+    signed(&files, "turn", "intermediate", own, "90");
+    signed(&files, "expired", "intermediate", own, "-1");
+    let read = |name: &str| std::fs::read_to_string(files.path(name)).expect("read");
+    let chain = |name: &str| {
+        let chain = [read(&format!("{name}.pem")), read("intermediate.pem")].concat();
+        std::fs::write(files.path(&format!("{name}-chain.pem")), chain).expect("written");
+    };
+    chain("turn");
+    chain("expired");
+    let entry = |chain: &str, key: &str| {
+        let (chain, key) = (files.path(chain), files.path(key));
+        format!("[tls]\ncertificates = [{{ chain = {chain:?}, key = {key:?} }}]\n")
+    };
+    let mut config = Config::for_lab(&lab);
+    config.tables = entry("turn.pem", "turn.key");
+    let server = Server::start(&lab, &config);
+    let ca = files.path("root.pem").display().to_string();
+    let uris = ["tcp", "udp"].map(|t| format!("turns:{}?transport={t}", lab.v4.listen));
+    let all = |more: &[&str]| {
+        uris.each_ref().map(|uri| probe(&lab, &[&[uri.as_str(), "--ca", &ca], more].concat()))
+    };
+    for report in all(&["--server-name", "turn.test"]) {
+        assert_eq!(report["verdict"], "fails", "{report:#}");
+        assert!(
+            report["reasons"].to_string().contains("intermediate certificate is missing"),
+            "{report:#}"
+        );
+    }
+    for report in all(&["--insecure"]) {
+        assert!(what(&report, "trust").contains("clients refuse it"), "{report:#}");
+        assert!(steps(&report).contains(&"binding ok".to_owned()), "{report:#}");
+    }
+    config.tables = entry("expired-chain.pem", "expired.key");
+    server.rewrite(&config);
+    assert!(server.ask(&["reload"]).ok);
+    for report in all(&["--server-name", "turn.test"]) {
+        assert!(report["reasons"].to_string().contains("expired 1 d ago"), "{report:#}");
+    }
+    config.tables = entry("turn-chain.pem", "turn.key");
+    server.rewrite(&config);
+    assert!(server.ask(&["reload"]).ok);
+    for report in all(&["--server-name", "turn.test"]) {
+        assert!(steps(&report).contains(&"binding ok".to_owned()), "{report:#}");
+    }
+    for report in all(&[]) {
+        assert!(
+            report["reasons"].to_string().contains("is for turn.test, and not for"),
+            "{report:#}"
+        );
+    }
+}
+
+#[test]
+fn blocked_udp_is_told_from_a_server_that_is_gone() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let _server = relaying(&lab, String::new());
+    for rule in [
+        &["add", "table", "inet", "test"][..],
+        &["add", "chain", "inet", "test", "in", "{ type filter hook input priority 0; }"],
+        &["add", "rule", "inet", "test", "in", "meta", "l4proto", "udp", "drop"],
+    ] {
+        lab.run(Host::Server, "nft", rule);
+    }
+    let host = lab.v4.listen;
+    let report = probe(&lab, &[&[&format!("turn:{host}")[..]][..], &ALICE].concat());
+    assert_eq!(report["verdict"], "fails", "{report:#}");
+    assert!(what(&report, "udp").starts_with("UDP is blocked"), "{report:#}");
+    assert!(
+        what(&report, "udp").contains(&format!("turn:{host}:3478?transport=tcp")),
+        "{report:#}"
+    );
+}
+
+/// The server tells clients a public address that leads nowhere from its own host.
+#[test]
+fn the_own_host_behind_nat_is_no_failure() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let mut config = Config::for_lab(&lab);
+    config.relay = vec![lab.v4.listen];
+    config.tables = "[auth]\nsecret = \"north-of-the-wall\"\n".to_owned();
+    config.relay_keys = "external = \"203.0.113.7\"".to_owned();
+    let server = Server::start(&lab, &config);
+    for host in ["203.0.113.7".to_owned(), lab.v4.listen.to_string()] {
+        let uri = format!("turn:{host}");
+        let report = server.json(&["probe", &uri, "--secret", "north-of-the-wall"]);
+        assert_eq!(report["verdict"], "inconclusive", "{report:#}");
+        assert!(what(&report, "resolve").contains("which is this host"), "{report:#}");
+        let wrong = server.json(&["probe", &uri, "--secret", "south-of-the-wall"]);
+        assert!(wrong["reasons"].to_string().contains("has another secret"), "{wrong:#}");
+    }
 }
 
 /// The NAT in front of the probe, of every kind.

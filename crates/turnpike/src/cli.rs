@@ -244,6 +244,12 @@ pub(crate) struct Probe {
     /// Trust the authorities in this file (PEM), besides those of this host
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// Name that the certificate has to be for, instead of the host in the URI
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server_name: Option<String>,
+    /// Go on with a certificate that clients refuse, and warn about it
+    #[arg(long)]
+    pub(crate) insecure: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }

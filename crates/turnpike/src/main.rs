@@ -62,7 +62,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
         Command::Token(args) => commands::token::run(paths, args),
         Command::Credentials(args) => commands::credentials::run(paths, &args),
         Command::Demo(args) => commands::demo::run(&args),
-        Command::Probe(args) => return commands::probe::run(&args),
+        Command::Probe(args) => return commands::probe::run(paths, &args),
         Command::Status(args) => commands::status::run(paths, &args),
         Command::Sessions(args) => commands::sessions::list(paths, &args),
         Command::Session(args) => commands::sessions::act(paths, &args),

@@ -1,110 +1,112 @@
 //! `turnpike probe URI`: tests a STUN or TURN server from this host, step by step, as one of its
 //! clients.
 
+mod alternatives;
+mod credential;
 mod dtls;
 mod limits;
 mod link;
 mod nat;
+mod own_host;
 mod relay;
 mod report;
 mod session;
 mod tls;
+mod trust;
 
-use std::io::Read as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 
-use crate::cli;
-use crate::failure::{Failure, OrFail as _, Result};
+use crate::cli::{self, PathOptions};
+use crate::failure::{Failure, Result};
 use crate::uri::{Carrier, Scheme, Uri};
+use credential::Login;
 use link::Link;
+use own_host::OwnHost;
 use relay::Seen;
 use report::{Report, Step};
 use session::Session;
-
-/// Validity of a time-limited credential made from `--secret`: longer than any probe.
-const CREDENTIAL_SECONDS: u64 = 600;
-
-/// Credentials of the probe.
-pub(crate) struct Login {
-    pub(crate) username: String,
-    pub(crate) password: String,
-}
+use trust::Trust;
 
 /// Ends with 0 when all works, 1 when it works and something is to be looked at, 2 when it does not
 /// work, or nothing was tried.
-pub(crate) fn run(args: &cli::Probe) -> Result<ExitCode> {
+pub(crate) fn run(paths: &PathOptions, args: &cli::Probe) -> Result<ExitCode> {
     let uri: Uri = args.uri.parse().map_err(|error: String| Failure::usage(anyhow!(error)))?;
-    let login = login(args)?;
+    let login = Login::of(args)?;
+    let name = args.server_name.as_deref().unwrap_or(&uri.host);
+    let trust = Trust { name, ca: args.ca.as_deref(), insecure: args.insecure };
+    let here = OwnHost::look(paths);
     let mut report = Report::new(args.uri.clone());
     // A step that fails ends the probe; it is in the report.
-    let _ended = probe(&uri, login.as_ref(), args, &mut report);
+    let _ended = probe(&uri, login.as_ref(), (&trust, &here), &mut report);
     report.print(args.output.json)?;
     Ok(report.exit_code())
 }
 
-/// The credentials that the command line gives.
-fn login(args: &cli::Probe) -> Result<Option<Login>> {
-    let secret = match (&args.secret, &args.secret_file) {
-        (Some(secret), _) => Some(secret.clone()),
-        (None, Some(path)) => {
-            let text = std::fs::read_to_string(path).or_fail("cannot read the secret")?;
-            Some(text.trim().to_owned())
-        }
-        (None, None) => None,
-    };
-    if let Some(secret) = secret {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let user = args.username.as_deref().unwrap_or("probe");
-        let username = format!("{}:{user}", now + CREDENTIAL_SECONDS);
-        let password = stun_wire::time_limited_password(secret.as_bytes(), &username);
-        return Ok(Some(Login { username, password }));
-    }
-    let password = if args.password_stdin {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).or_fail("cannot read the password")?;
-        Some(text.trim_end_matches(['\r', '\n']).to_owned())
-    } else {
-        args.password.clone()
-    };
-    match (&args.username, password) {
-        (Some(username), Some(password)) => {
-            Ok(Some(Login { username: username.clone(), password }))
-        }
-        (None, None) => Ok(None),
-        _ => Err(Failure::usage(anyhow!("a name and a password belong together"))
-            .hint("give --username with --password, or --secret")),
-    }
-}
-
 /// Goes step by step; `None` when one failed that the next ones need.
-fn probe(uri: &Uri, login: Option<&Login>, args: &cli::Probe, report: &mut Report) -> Option<()> {
-    let server = resolve(uri, report)?;
-    let link = connect(uri, server, args, report)?;
+fn probe(
+    uri: &Uri,
+    login: Option<&Login>,
+    (trust, here): (&Trust<'_>, &OwnHost),
+    report: &mut Report,
+) -> Option<()> {
+    let server = resolve(uri, here, report)?;
+    let link = connect(uri, server, trust, report)?;
     let local = link.local();
+    let is_udp = matches!(link, Link::Udp(_));
     let mut session = Session::new(link, server, login);
-    let mapped = bind(&mut session, local, report)?;
+    let Some(mapped) = bind(&mut session, local, report) else {
+        if is_udp {
+            alternatives::look(uri, server, trust, report);
+        }
+        return None;
+    };
     match uri.scheme {
         Scheme::Stun if uri.carrier == Carrier::Udp && !uri.secure => nat::look(server, report),
         Scheme::Stun => {}
-        Scheme::Turn if login.is_none() => report.add(
-            Step::skipped("allocate", "there are no credentials")
-                .advise("give --username and --password, or --secret, to have it tried"),
-        ),
-        Scheme::Turn => relay::look(&mut session, uri, Seen { server, mapped }, report)?,
+        Scheme::Turn => match login {
+            None => report.add(
+                Step::untested("allocate", "there are no credentials")
+                    .advise("give --username and --password, or --secret, to have it tried"),
+            ),
+            Some(login) => {
+                let seen = Seen { server, mapped, here };
+                if let Err(refused) = relay::look(&mut session, uri, seen, report) {
+                    let works = |login: &Login| is_allocated(uri, server, trust, login);
+                    let better = refused.is_unauthorized().then(|| login.diagnose(works)).flatten();
+                    report.add(refused.step(better));
+                    return None;
+                }
+            }
+        },
     }
     Some(())
 }
 
-fn resolve(uri: &Uri, report: &mut Report) -> Option<SocketAddr> {
+/// Returns whether the server allocates for these credentials, on a connection of its own.
+fn is_allocated(uri: &Uri, server: SocketAddr, trust: &Trust<'_>, login: &Login) -> bool {
+    let mut unread = Report::new(String::new());
+    let Some(link) = connect(uri, server, trust, &mut unread) else { return false };
+    let mut session = Session::new(link, server, Some(login));
+    let allocated = session.allocate().is_ok();
+    session.release();
+    allocated
+}
+
+fn resolve(uri: &Uri, here: &OwnHost, report: &mut Report) -> Option<SocketAddr> {
     const NAME: &str = "resolve";
     match (uri.host.as_str(), uri.port).to_socket_addrs().map(|mut all| all.next()) {
         Ok(Some(server)) => {
-            report.add(Step::ok(NAME, format!("{server}")));
-            Some(server)
+            let local = SocketAddr::new(here.local(server.ip()), server.port());
+            let what = match (local == server, here.has(server.ip())) {
+                (false, _) => format!("{server}, which is this host, here {local}"),
+                (true, true) => format!("{server}, which is this host"),
+                (true, false) => server.to_string(),
+            };
+            report.add(Step::ok(NAME, what));
+            Some(local)
         }
         Ok(None) => {
             report.add(Step::failed(NAME, format!("{} has no address", uri.host)));
@@ -118,7 +120,7 @@ fn resolve(uri: &Uri, report: &mut Report) -> Option<SocketAddr> {
     }
 }
 
-fn connect(uri: &Uri, server: SocketAddr, args: &cli::Probe, report: &mut Report) -> Option<Link> {
+fn connect(uri: &Uri, server: SocketAddr, trust: &Trust<'_>, report: &mut Report) -> Option<Link> {
     const NAME: &str = "connect";
     let link = match uri.carrier {
         Carrier::Udp => Link::udp(server),
@@ -132,12 +134,10 @@ fn connect(uri: &Uri, server: SocketAddr, args: &cli::Probe, report: &mut Report
         }
     };
     report.add(Step::ok(NAME, format!("{} from {}", uri.carrier.word(), link.local())));
-    let ca = args.ca.as_deref();
     match link {
-        Link::Udp(socket) if uri.secure => {
-            dtls::shake_hands(socket, uri, ca, report).map(|session| Link::Dtls(Box::new(session)))
-        }
-        Link::Tcp(socket, _) if uri.secure => tls::shake_hands(socket, uri, ca, report)
+        Link::Udp(socket) if uri.secure => dtls::shake_hands(socket, uri, trust, report)
+            .map(|session| Link::Dtls(Box::new(session))),
+        Link::Tcp(socket, _) if uri.secure => tls::shake_hands(socket, trust, report)
             .map(|stream| Link::Tls(Box::new(stream), Vec::new())),
         Link::Udp(_) | Link::Tcp(..) | Link::Tls(..) | Link::Dtls(_) => Some(link),
     }

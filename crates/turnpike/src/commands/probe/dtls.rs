@@ -2,22 +2,18 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use openssl::error::ErrorStack;
 use openssl::ssl::{
     ErrorCode, Ssl, SslContext, SslMethod, SslOptions, SslStream, SslVerifyMode, SslVersion,
 };
-use openssl::x509::store::X509StoreBuilder;
-use openssl::x509::verify::X509VerifyFlags;
-use openssl::x509::{X509, X509VerifyResult};
 use rustls::pki_types::CertificateDer;
 
 use super::limits::{CONNECT_WITHIN, MESSAGE_MAX};
 use super::report::{Report, Step};
-use super::tls::{CERTIFICATE_ADVICE, describe};
-use crate::authorities::authorities;
+use super::tls::judged;
+use super::trust::Trust;
 use crate::uri::Uri;
 
 const NAME: &str = "dtls";
@@ -28,31 +24,36 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The longest datagram of a handshake: the IPv6 minimum MTU (RFC 8200 §5) less headers.
 const HANDSHAKE_DATAGRAM: u32 = 1200;
 
-/// Performs a DTLS handshake.
+/// Performs a DTLS handshake, and judges the certificate.
 pub(super) fn shake_hands(
     socket: UdpSocket,
     uri: &Uri,
-    ca: Option<&Path>,
+    trust: &Trust<'_>,
     report: &mut Report,
 ) -> Option<Session> {
-    let begun = begin(socket, uri, ca);
-    let stream = match begun.and_then(handshake) {
+    let stream = match begin(socket, trust).and_then(handshake) {
         Ok(stream) => stream,
         Err(error) => {
             // With UDP this is the first packet that the server has to answer.
             let silent = matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::TimedOut);
-            let advice = if silent { uri.unreachable() } else { CERTIFICATE_ADVICE.to_owned() };
+            let advice = if silent {
+                uri.unreachable()
+            } else {
+                "see whether the server serves DTLS there (tls.certificates, dtls.enabled), and its log".to_owned()
+            };
             report.add(Step::failed(NAME, error.to_string()).advise(advice));
             return None;
         }
     };
-    report.add(Step::ok(NAME, stream.ssl().version_str().replace("DTLSv", "DTLS ")));
-    for certificate in stream.ssl().peer_cert_chain().into_iter().flatten() {
-        if let Ok(der) = certificate.to_der() {
-            report.add(describe(&CertificateDer::from(der)));
-        }
-    }
-    Some(Session(stream))
+    let version = stream.ssl().version_str().replace("DTLSv", "DTLS ");
+    let chain: Vec<CertificateDer<'_>> = stream
+        .ssl()
+        .peer_cert_chain()
+        .into_iter()
+        .flatten()
+        .filter_map(|certificate| certificate.to_der().ok().map(CertificateDer::from))
+        .collect();
+    judged((NAME, version), &chain, trust, report).then_some(Session(stream))
 }
 
 /// A DTLS session, closed when dropped, so that the server does not wait for more.
@@ -96,50 +97,32 @@ impl Drop for Session {
     }
 }
 
-fn begin(socket: UdpSocket, uri: &Uri, ca: Option<&Path>) -> io::Result<SslStream<Datagrams>> {
+fn begin(socket: UdpSocket, trust: &Trust<'_>) -> io::Result<SslStream<Datagrams>> {
     socket.set_read_timeout(Some(LOOK))?;
-    let authorities = authorities(ca)?;
     let begun = || {
-        let context = context(&authorities)?;
+        let context = context()?;
         let mut ssl = Ssl::new(&context)?;
         ssl.set_mtu(HANDSHAKE_DATAGRAM)?;
-        match uri.host.parse::<IpAddr>() {
-            Ok(ip) => ssl.param_mut().set_ip(ip)?,
-            Err(_) => {
-                ssl.set_hostname(&uri.host)?;
-                ssl.param_mut().set_host(&uri.host)?;
-            }
+        if trust.name.parse::<IpAddr>().is_err() {
+            ssl.set_hostname(trust.name)?;
         }
         SslStream::new(ssl, Datagrams(socket))
     };
     begun().map_err(|error: ErrorStack| io::Error::other(format!("OpenSSL: {error}")))
 }
 
-fn context(authorities: &[CertificateDer<'_>]) -> Result<SslContext, ErrorStack> {
-    let mut store = X509StoreBuilder::new()?;
-    for authority in authorities {
-        // A certificate that cannot be read is no authority.
-        if let Ok(authority) = X509::from_der(authority) {
-            store.add_cert(authority)?;
-        }
-    }
-    // Named certificates are trusted, even where they are not the last of a chain.
-    store.set_flags(X509VerifyFlags::PARTIAL_CHAIN)?;
+/// The certificate is judged after the handshake, before anything is sent.
+fn context() -> Result<SslContext, ErrorStack> {
     let mut context = SslContext::builder(SslMethod::dtls())?;
     context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
     context.set_options(SslOptions::NO_QUERY_MTU);
-    context.set_verify(SslVerifyMode::PEER);
-    context.set_cert_store(store.build());
+    context.set_verify(SslVerifyMode::NONE);
     Ok(context.build())
 }
 
 fn handshake(mut stream: SslStream<Datagrams>) -> io::Result<SslStream<Datagrams>> {
     let deadline = Instant::now() + CONNECT_WITHIN;
     while let Err(error) = stream.connect() {
-        let verified = stream.ssl().verify_result();
-        if verified != X509VerifyResult::OK {
-            return Err(io::Error::other(verified.error_string()));
-        }
         if error.code() != ErrorCode::WANT_READ {
             return Err(error.into_io_error().unwrap_or_else(io::Error::other));
         }

@@ -8,6 +8,7 @@ use turn_types::IpFamily;
 
 use super::link::{receive_datagram, udp_socket};
 use super::nat::binding;
+use super::own_host::OwnHost;
 use super::report::{Report, Step};
 use super::session::Session;
 use crate::uri::Uri;
@@ -21,94 +22,125 @@ const STUN_PORT: u16 = 3478;
 
 /// A server, and this host as it sees it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    pub(crate) server: SocketAddr,
+pub(super) struct Seen<'a> {
+    pub(super) server: SocketAddr,
     /// XOR-MAPPED-ADDRESS.
-    pub(crate) mapped: SocketAddr,
+    pub(super) mapped: SocketAddr,
+    pub(super) here: &'a OwnHost,
 }
 
-pub(crate) fn look(
+/// A refused Allocate.
+#[derive(Debug)]
+pub(super) struct NotAllocated {
+    code: Option<u16>,
+    why: String,
+}
+
+impl NotAllocated {
+    /// The server does not accept the credentials.
+    pub(super) fn is_unauthorized(&self) -> bool {
+        self.code == Some(401)
+    }
+
+    /// The step for the report; `better` is a cause and its advice.
+    pub(super) fn step(self, better: Option<(String, String)>) -> Step {
+        let Self { code, why } = self;
+        if let Some((cause, advice)) = better {
+            return Step::failed(ALLOCATE, format!("{why}: {cause}")).advise(advice);
+        }
+        let advice = match code {
+            Some(401) => "the name or the password is wrong, or the credential has run out",
+            Some(403) => "the server's rules forbid it",
+            Some(437) => {
+                "the server is in the middle of another allocation of this address: try again"
+            }
+            Some(486) => "the user has as many allocations as the quota allows",
+            Some(508) => "the server has no port left, or is draining: see `turnpike status` there",
+            Some(300) => "probe that server instead",
+            Some(_) | None => "see the server's log for the reason",
+        };
+        Step::failed(ALLOCATE, why).advise(advice)
+    }
+}
+
+const ALLOCATE: &str = "allocate";
+
+/// Allocates, and relays.
+pub(super) fn look(
     session: &mut Session,
     uri: &Uri,
-    seen: Seen,
+    seen: Seen<'_>,
     report: &mut Report,
-) -> Option<()> {
-    let relayed = allocate(session, report)?;
+) -> Result<(), NotAllocated> {
+    let (allocation, took) =
+        session.allocate().map_err(|(code, why)| NotAllocated { code, why })?;
+    let Some(relayed) = IpFamily::ALL.iter().find_map(|family| allocation.relayed_of(*family))
+    else {
+        let why = "the response has no relayed address".to_owned();
+        return Err(NotAllocated { code: Some(0), why });
+    };
+    let what = format!("{} for {} s", relayed.0, allocation.lifetime.as_secs());
+    report.add(Step::ok(ALLOCATE, what).took(took));
     let stun_port = if uri.secure { STUN_PORT } else { uri.port };
     let stun = SocketAddr::new(seen.server.ip(), stun_port);
-    let done = echo(session, Seen { server: stun, ..seen }, relayed, report);
+    echo(session, Seen { server: stun, ..seen }, relayed.0, report);
     session.release();
-    done
-}
-
-fn allocate(session: &mut Session, report: &mut Report) -> Option<SocketAddr> {
-    const NAME: &str = "allocate";
-    match session.allocate() {
-        Ok((allocation, took)) => {
-            let relayed = IpFamily::ALL.iter().find_map(|family| allocation.relayed_of(*family))?;
-            let what = format!("{relayed} for {} s", allocation.lifetime.as_secs());
-            report.add(Step::ok(NAME, what).took(took));
-            Some(relayed.0)
-        }
-        Err((code, why)) => {
-            let advice = match code {
-                Some(401) => "the name or the password is wrong, or the credential has run out",
-                Some(403) => "the server's rules forbid it",
-                Some(437) => {
-                    "the server is in the middle of another allocation of this address: try again"
-                }
-                Some(486) => "the user has as many allocations as the quota allows",
-                Some(508) => {
-                    "the server has no port left, or is draining: see `turnpike status` there"
-                }
-                Some(300) => "probe that server instead",
-                Some(_) | None => "see the server's log for the reason",
-            };
-            report.add(Step::failed(NAME, why).advise(advice));
-            None
-        }
-    }
+    Ok(())
 }
 
 /// A word through the relay to a socket of ours, and back.
-fn echo(session: &mut Session, seen: Seen, relayed: SocketAddr, report: &mut Report) -> Option<()> {
-    let (peer, address) = match peer(seen, relayed) {
+fn echo(session: &mut Session, seen: Seen<'_>, relayed: SocketAddr, report: &mut Report) {
+    // Behind NAT the host may not reach itself at its public address.
+    let relay = SocketAddr::new(seen.here.local(relayed.ip()), relayed.port());
+    let (peer, address) = match peer(seen, relay) {
         Ok(peer) => peer,
-        Err(why) => {
-            report.add(Step::skipped("permission", why));
-            return Some(());
-        }
+        Err(why) => return report.add(Step::untested("permission", why)),
     };
     if let Err((code, why)) = session.permit(address) {
-        let step = if code == Some(403) {
-            Step::warning("permission", format!("{} is refused as a peer (403)", address.ip()))
-                .advise(
-                    "the server's peer rules forbid this host's address, as they do for private \
-                     networks: whether it relays cannot be seen from here. Probe from a host with \
-                     a public address, or allow this one in peers.allow",
-                )
-        } else {
-            Step::failed("permission", why).advise("see the server's log for the reason")
-        };
-        report.add(step);
-        return Some(());
+        report.add(match code {
+            Some(403) if seen.here.has(seen.server.ip()) => Step::inconclusive(
+                "permission",
+                format!(
+                    "{} is refused as a peer (403), as the server's own host should be",
+                    address.ip()
+                ),
+            )
+            .advise("relaying cannot be tested from the server's own host: probe from another one"),
+            Some(403) => Step::inconclusive(
+                "permission",
+                format!("{} is refused as a peer (403)", address.ip()),
+            )
+            .advise(
+                "the server's peer rules forbid this host's address, as they do for private \
+                 networks: whether it relays cannot be seen from here. Probe from a host with \
+                 a public address, or allow this one in peers.allow",
+            ),
+            Some(_) | None => {
+                Step::failed("permission", why).advise("see the server's log for the reason")
+            }
+        });
+        return;
     }
     report.add(Step::ok("permission", format!("for {}", address.ip())));
-    let step = match exchange(session, &peer, relayed) {
+    report.add(match exchange(session, &peer, relay) {
         Ok(took) => Step::ok("echo", "there and back through the relay").took(took),
+        Err(why) if seen.here.has(seen.server.ip()) => {
+            Step::inconclusive("echo", format!("{why}, on the server's own host")).advise(
+                "a NAT in front of it need not return packets to its public address: probe from \
+                 another host before you look at the firewall",
+            )
+        }
         Err(why) => Step::failed("echo", why).advise(format!(
             "a firewall in front of the server may not let UDP in to its relay ports (such as {}), \
              or the relay address that it tells is not its own: see relay.ports and relay.external",
             relayed.port()
         )),
-    };
-    report.add(step);
-    Some(())
+    });
 }
 
 /// A socket of ours and the address that the server will know it by.
-fn peer(seen: Seen, relayed: SocketAddr) -> Result<(UdpSocket, SocketAddr), String> {
-    let Seen { server: stun, mapped } = seen;
+fn peer(seen: Seen<'_>, relayed: SocketAddr) -> Result<(UdpSocket, SocketAddr), String> {
+    let Seen { server: stun, mapped, .. } = seen;
     if stun.is_ipv4() != relayed.is_ipv4() {
         return Err("the relayed address is of another family than the server's".to_owned());
     }

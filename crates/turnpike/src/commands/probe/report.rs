@@ -26,6 +26,9 @@ enum State {
 pub(crate) struct Step {
     name: &'static str,
     state: State,
+    /// Nothing is known about this step: the verdict is not that all works.
+    #[serde(skip)]
+    is_unknown: bool,
     /// Finding.
     what: String,
     /// Advice.
@@ -38,7 +41,7 @@ pub(crate) struct Step {
 
 impl Step {
     fn new(name: &'static str, state: State, what: impl Into<String>) -> Self {
-        Self { name, state, what: what.into(), advice: None, milliseconds: None }
+        Self { name, state, is_unknown: false, what: what.into(), advice: None, milliseconds: None }
     }
 
     pub(crate) fn ok(name: &'static str, what: impl Into<String>) -> Self {
@@ -51,6 +54,16 @@ impl Step {
 
     pub(crate) fn warning(name: &'static str, what: impl Into<String>) -> Self {
         Self::new(name, State::Warning, what)
+    }
+
+    /// Not tried, so that nothing is known.
+    pub(crate) fn untested(name: &'static str, what: impl Into<String>) -> Self {
+        Self { is_unknown: true, ..Self::skipped(name, what) }
+    }
+
+    /// Tried without a result.
+    pub(crate) fn inconclusive(name: &'static str, what: impl Into<String>) -> Self {
+        Self { is_unknown: true, ..Self::warning(name, what) }
     }
 
     pub(crate) fn failed(name: &'static str, what: impl Into<String>) -> Self {
@@ -86,10 +99,43 @@ impl Step {
 }
 
 /// All steps.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct Report {
     uri: String,
     steps: Vec<Step>,
+}
+
+/// Conclusion from all steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Verdict {
+    Works,
+    /// It works, and something is to be mended soon.
+    WorksWithWarnings,
+    /// A part could not be tested from here.
+    Inconclusive,
+    Fails,
+}
+
+impl Verdict {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Works => "works",
+            Self::WorksWithWarnings => "works, with warnings",
+            Self::Inconclusive => "works as far as tested; a part could not be tested from here",
+            Self::Fails => "fails",
+        }
+    }
+}
+
+/// The report for programs.
+#[derive(Debug, Serialize)]
+struct Outcome<'a> {
+    uri: &'a str,
+    verdict: Verdict,
+    /// Findings of the steps that the verdict follows from.
+    reasons: Vec<String>,
+    steps: &'a [Step],
 }
 
 impl Report {
@@ -102,12 +148,15 @@ impl Report {
     }
 
     pub(crate) fn print(&self, json: bool) -> Result<()> {
+        let (verdict, reasons) = self.verdict();
         if json {
-            return output::print_json(self);
+            let (uri, steps) = (&self.uri, &self.steps);
+            return output::print_json(&Outcome { uri, verdict, reasons, steps });
         }
-        let lines = self.steps.iter().map(Step::line);
-        let text = std::iter::once(self.uri.clone()).chain(lines).collect::<Vec<_>>().join("\n");
-        output::print(&text)
+        let mut lines = vec![self.uri.clone()];
+        lines.extend(self.steps.iter().map(Step::line));
+        lines.push(format!("verdict: {}", verdict.words()));
+        output::print(&lines.join("\n"))
     }
 
     /// 0 when all is well, 1 when something is to be looked at, 2 when something does not work.
@@ -117,6 +166,23 @@ impl Report {
             State::Warning => 1,
             State::Failed => 2,
         })
+    }
+
+    fn verdict(&self) -> (Verdict, Vec<String>) {
+        let reasons = |wanted: &dyn Fn(&Step) -> bool| -> Vec<String> {
+            let steps = self.steps.iter().filter(|step| wanted(step));
+            steps.map(|step| format!("{}: {}", step.name, step.what)).collect()
+        };
+        if matches!(self.worst(), State::Failed) {
+            return (Verdict::Fails, reasons(&|step| step.state == State::Failed));
+        }
+        let unknown = reasons(&|step| step.is_unknown);
+        if !unknown.is_empty() {
+            return (Verdict::Inconclusive, unknown);
+        }
+        let warnings = reasons(&|step| step.state == State::Warning);
+        let verdict = if warnings.is_empty() { Verdict::Works } else { Verdict::WorksWithWarnings };
+        (verdict, warnings)
     }
 
     fn worst(&self) -> State {
@@ -141,6 +207,23 @@ mod tests {
         ] {
             report.add(step);
             assert_eq!(report.exit_code(), ExitCode::from(code));
+        }
+    }
+
+    #[test]
+    fn the_verdict_follows_from_the_steps() {
+        let mut report = Report::new("turn:h".to_owned());
+        assert_eq!(report.verdict().0, Verdict::Fails, "nothing was tried");
+        for (step, verdict, reason) in [
+            (Step::ok("a", ""), Verdict::Works, None),
+            (Step::skipped("b", "x"), Verdict::Works, None),
+            (Step::warning("c", "y"), Verdict::WorksWithWarnings, Some("c: y")),
+            (Step::untested("d", "z"), Verdict::Inconclusive, Some("d: z")),
+            (Step::failed("e", "w"), Verdict::Fails, Some("e: w")),
+        ] {
+            report.add(step);
+            let (found, reasons) = report.verdict();
+            assert_eq!((found, reasons.first().map(String::as_str)), (verdict, reason));
         }
     }
 

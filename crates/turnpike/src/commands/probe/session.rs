@@ -9,7 +9,7 @@ use turn_client::{
 };
 use turn_types::{Instant, PeerAddr, ServerAddr};
 
-use super::Login;
+use super::credential::Login;
 use super::link::Link;
 
 /// Requests are sent four times within two seconds, and given up after three and a half: a server
