@@ -1,9 +1,9 @@
-//! Unix sockets: the control socket, for the user that the server runs as, and root; sockets for monitoring, for all
+//! Unix sockets: the control socket, for the user that the server runs as, root, and a group if there is one; sockets for monitoring, for all
 //! that may enter their directory. The file mode sets it, and the kernel enforces it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -49,23 +49,28 @@ pub enum AccessError {
     },
 }
 
-/// Mode of the control socket.
-const OWN: u32 = 0o600;
-
-/// Mode of a socket for monitoring.
-const SHARED: u32 = 0o666;
+/// Access to a socket.
+#[derive(Clone, Copy, Debug)]
+enum Access {
+    /// The owner's.
+    Owner,
+    /// The owner's and a group's, by its id.
+    Group(u32),
+    /// All users'.
+    All,
+}
 
 impl UnixSocket {
-    /// Binds the control socket: mode 0600, in a directory that is made with mode 0700 if it is not there.
+    /// Binds the control socket: mode 0600, or 0660 with a group (by its id), in a directory that is made with mode 0700 if it is not there.
     /// A socket left behind by a server that is gone is replaced; one that answers is not.
     ///
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`AccessError`], when somebody answers there, another file is in the way, or the kernel
-    /// refuses.
-    pub fn control(path: &Path) -> Result<Self, AccessError> {
-        Self::bind(path, OWN)
+    /// refuses: a process can give a file to its own groups alone.
+    pub fn control(path: &Path, group: Option<u32>) -> Result<Self, AccessError> {
+        Self::bind(path, group.map_or(Access::Owner, Access::Group))
     }
 
     /// Binds a socket for monitoring, with mode 0666; otherwise as [`Self::control`].
@@ -76,10 +81,10 @@ impl UnixSocket {
     /// [`AccessError`], when somebody answers there, another file is in the way, or the kernel
     /// refuses.
     pub fn monitoring(path: &Path) -> Result<Self, AccessError> {
-        Self::bind(path, SHARED)
+        Self::bind(path, Access::All)
     }
 
-    fn bind(path: &Path, mode: u32) -> Result<Self, AccessError> {
+    fn bind(path: &Path, access: Access) -> Result<Self, AccessError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
             move |source| AccessError::Io { what, path, source }
@@ -106,9 +111,11 @@ impl UnixSocket {
         // Left over from a process of the same id that died between the two steps, if at all.
         let _ = fs::remove_file(&staging);
         let listener = UnixListener::bind(&staging).map_err(failed("bind the socket", path))?;
-        fs::set_permissions(&staging, Permissions::from_mode(mode))
-            .and_then(|()| fs::rename(&staging, path))
-            .map_err(failed("put in place the socket", path))?;
+        access.apply(&staging).map_err(|error| {
+            let _ = fs::remove_file(&staging);
+            failed("set the group and mode of the socket", path)(error)
+        })?;
+        fs::rename(&staging, path).map_err(failed("put in place the socket", path))?;
         Ok(Self { listener, path: path.to_owned() })
     }
 
@@ -116,6 +123,21 @@ impl UnixSocket {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl Access {
+    /// Sets the group and the mode of a file that its owner alone may use so far.
+    fn apply(self, file: &Path) -> io::Result<()> {
+        let mode = match self {
+            Self::Owner => 0o600,
+            Self::Group(group) => {
+                chown(file, None, Some(group))?;
+                0o660
+            }
+            Self::All => 0o666,
+        };
+        fs::set_permissions(file, Permissions::from_mode(mode))
     }
 }
 
@@ -175,12 +197,25 @@ mod tests {
     async fn only_the_owner_may_open_it_and_it_goes_away() {
         let directory = Directory::new("modes");
         let path = directory.0.join("data").join("control.sock");
-        let socket = UnixSocket::control(&path).unwrap();
+        let socket = UnixSocket::control(&path, None).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_group_may_open_it_as_well() {
+        let directory = Directory::new("group");
+        let path = directory.0.join("control.sock");
+        // root may give files to any group; others have their own.
+        let own = fs::metadata("/proc/self").unwrap();
+        let group = if own.uid() == 0 { 12_345 } else { own.gid() };
+        let _socket = UnixSocket::control(&path, Some(group)).unwrap();
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!((metadata.mode() & 0o777, metadata.gid()), (0o660, group));
+        assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1);
     }
 
     #[tokio::test]
@@ -199,8 +234,8 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "the standard library leaves the file behind");
 
-        let socket = UnixSocket::control(&path).unwrap();
-        let second = UnixSocket::control(&path).unwrap_err();
+        let socket = UnixSocket::control(&path, None).unwrap();
+        let second = UnixSocket::control(&path, None).unwrap_err();
         assert!(matches!(second, AccessError::InUse(_)), "{second}");
         assert!(UnixStream::connect(&path).is_ok(), "the first one still answers");
         drop(socket);
@@ -211,9 +246,9 @@ mod tests {
         let directory = Directory::new("long");
         let room = PATH_BYTES_MAX - directory.0.as_os_str().len() - 1;
         let longest = directory.0.join("x".repeat(room));
-        let socket = UnixSocket::control(&longest).unwrap();
+        let socket = UnixSocket::control(&longest, None).unwrap();
         assert!(UnixStream::connect(socket.path()).is_ok());
-        let error = UnixSocket::control(&directory.0.join("x".repeat(room + 1))).unwrap_err();
+        let error = UnixSocket::control(&directory.0.join("x".repeat(room + 1)), None).unwrap_err();
         assert!(matches!(error, AccessError::TooLong(_)), "{error}");
     }
 
@@ -223,7 +258,7 @@ mod tests {
         fs::create_dir_all(&directory.0).unwrap();
         let path = directory.0.join("control.sock");
         fs::write(&path, "precious").unwrap();
-        let error = UnixSocket::control(&path).unwrap_err();
+        let error = UnixSocket::control(&path, None).unwrap_err();
         assert!(matches!(error, AccessError::NotASocket(_)), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }

@@ -67,7 +67,7 @@ impl Server {
             }
         });
         let path = fresh_directory().join("control.sock");
-        let socket = UnixSocket::control(&path).unwrap();
+        let socket = UnixSocket::control(&path, None).unwrap();
         tokio::spawn(serve(
             HttpListener::Control(socket),
             api::control(&routes::Routes::new(handle, || NOW, offload)),

@@ -91,6 +91,7 @@ fn each_key_is_reported_once_with_both_values() {
         ("", "offload.flows = 1024", "restart offload.flows: 16384 -> 1024"),
         ("", "log.level = 'debug'", "live log.level: \"info\" -> \"debug\""),
         ("", "log.format = 'json'", "restart log.format: \"text\" -> \"json\""),
+        ("", "control.group = 'turn'", "restart control.group: none -> \"turn\""),
         ("", "control.socket = '/run/t.sock'", "restart control.socket: none -> \"/run/t.sock\""),
         (
             "",

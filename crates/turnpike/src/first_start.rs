@@ -2,7 +2,7 @@
 //! once and is still not an open relay.
 //!
 //! The database keeps keys and no passwords, so the credentials are also kept in a file of mode 0600
-//! beside it, and every start that still has that user shows them again.
+//! beside it. The password is printed once, since journals keep what is printed; later starts name the file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -32,11 +32,16 @@ pub(crate) struct FirstUser {
     password: String,
 }
 
+/// The generated user, at a start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    user: FirstUser,
+    /// True at the first start, which prints the password.
+    is_new: bool,
+}
+
 /// The generated user to show, if there is one: made when the database has no user at all.
-pub(crate) fn prepare(
-    settings: &Settings,
-    store: &mut dyn UserEditor,
-) -> Result<Option<FirstUser>> {
+pub(crate) fn prepare(settings: &Settings, store: &mut dyn UserEditor) -> Result<Option<Shown>> {
     let path = settings.data.directory.join(FILE);
     let kept = read(&path)?.filter(|kept| *kept.realm == *settings.realm);
     if let Some(kept) = &kept
@@ -45,7 +50,7 @@ pub(crate) fn prepare(
     {
         // Whoever gave this user another password knows it, and the one in the file is of no use.
         let same = kept.new_user()?.keys() == &known.keys;
-        return Ok(same.then(|| kept.clone()));
+        return Ok(same.then(|| Shown { user: kept.clone(), is_new: false }));
     }
     let any = Page { realm: None, after: None, limit: 1 };
     if !store.list(&any)?.is_empty() {
@@ -53,12 +58,13 @@ pub(crate) fn prepare(
         // realm has started the server without its configuration.
         return Ok(None);
     }
+    let is_new = kept.is_none();
     let user = match kept {
         Some(kept) => kept,
         None => generate(&settings.realm, &path)?,
     };
     store.add(&user.new_user()?)?;
-    Ok(Some(user))
+    Ok(Some(Shown { user, is_new }))
 }
 
 /// Takes back the file of the generated user when it is this one, because an operator deletes the user
@@ -84,9 +90,17 @@ impl FirstUser {
 }
 
 /// The banner: address, user, and a command to try it.
-pub(crate) fn banner(user: &FirstUser, info: &ServerInfo, program: &Path, data: &Path) -> String {
-    let FirstUser { username, password, .. } = user;
+pub(crate) fn banner(shown: &Shown, info: &ServerInfo, program: &Path, data: &Path) -> String {
+    let FirstUser { username, password, .. } = &shown.user;
     let uris: Vec<String> = uris(info);
+    if !shown.is_new {
+        return format!(
+            "\nThe TURN server is ready at {}.\n\
+             The password of its generated user {username} is in {}.\n",
+            uris.join(", "),
+            data.join(FILE).display(),
+        );
+    }
     let program = program.display();
     // The demo runs here, where the address that others see may not be reachable.
     let here = here(info);
@@ -214,16 +228,18 @@ mod tests {
         let directory = Directory::new("first");
         let settings = settings(&directory);
         let first = prepare(&settings, &mut *store(&settings)).unwrap().unwrap();
+        assert!(first.is_new);
+        let again = Shown { is_new: false, ..first.clone() };
         let file = directory.path().join(FILE);
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(prepare(&settings, &mut *store(&settings)).unwrap(), Some(first.clone()));
+        assert_eq!(prepare(&settings, &mut *store(&settings)).unwrap(), Some(again.clone()));
 
         // The database was lost: the user that clients know comes back.
         for name in ["users.sqlite", "users.sqlite-wal", "users.sqlite-shm"] {
             let _ = fs::remove_file(directory.path().join(name));
         }
-        assert_eq!(prepare(&settings, &mut *store(&settings)).unwrap(), Some(first.clone()));
-        let query = UserQuery::Name(first.username.as_str().into());
+        assert_eq!(prepare(&settings, &mut *store(&settings)).unwrap(), Some(again));
+        let query = UserQuery::Name(first.user.username.as_str().into());
         assert!(store(&settings).user(&settings.realm, &query).unwrap().is_some());
     }
 
@@ -235,7 +251,7 @@ mod tests {
         let first = prepare(&settings, &mut *store).unwrap().unwrap();
         let password = Secret::new("of-bob".to_owned());
         store.add(&NewUser::new(&settings.realm, "bob", &password, None).unwrap()).unwrap();
-        assert!(store.delete(&settings.realm, &first.username).unwrap());
+        assert!(store.delete(&settings.realm, &first.user.username).unwrap());
         assert_eq!(prepare(&settings, &mut *store).unwrap(), None);
     }
 
@@ -246,16 +262,17 @@ mod tests {
         let mut store = store(&settings);
         let first = prepare(&settings, &mut *store).unwrap().unwrap();
         let password = Secret::new("another".to_owned());
-        let again = NewUser::new(&settings.realm, &first.username, &password, None).unwrap();
+        let again = NewUser::new(&settings.realm, &first.user.username, &password, None).unwrap();
         assert!(store.replace(&again).unwrap());
         assert_eq!(prepare(&settings, &mut *store).unwrap(), None);
 
         forget(directory.path(), &settings.realm, "bob").unwrap();
         assert!(directory.path().join(FILE).exists(), "bob is somebody else");
-        forget(directory.path(), &settings.realm, &first.username).unwrap();
-        assert!(store.delete(&settings.realm, &first.username).unwrap());
+        forget(directory.path(), &settings.realm, &first.user.username).unwrap();
+        assert!(store.delete(&settings.realm, &first.user.username).unwrap());
         let second = prepare(&settings, &mut *store).unwrap().unwrap();
-        assert_ne!((second.username, second.password), (first.username, first.password));
+        assert!(second.is_new);
+        assert_ne!(second.user, first.user);
         forget(Path::new("/nonexistent"), "r", "n").unwrap();
     }
 
@@ -295,7 +312,8 @@ mod tests {
             username: "user-x".into(),
             password: "pw".into(),
         };
-        let banner = banner(&user, &info, Path::new("/opt/turnpike"), Path::new("/data"));
+        let first = Shown { user, is_new: true };
+        let banner = banner(&first, &info, Path::new("/opt/turnpike"), Path::new("/data"));
         assert!(banner.contains("uri       turn:203.0.113.7:3478\n"), "{banner}");
         assert!(
             banner.contains(
@@ -307,5 +325,11 @@ mod tests {
         assert!(banner.contains("/data/first-user.json"), "{banner}");
         assert!(banner.contains("/opt/turnpike user add NAME --data /data\n"), "{banner}");
         assert!(banner.contains("/opt/turnpike user delete user-x --data /data\n"), "{banner}");
+
+        let later = Shown { is_new: false, ..first };
+        let banner = super::banner(&later, &info, Path::new("/opt/turnpike"), Path::new("/data"));
+        assert!(banner.contains("ready at turn:203.0.113.7:3478"), "{banner}");
+        assert!(banner.contains("user-x is in /data/first-user.json"), "{banner}");
+        assert!(!banner.contains("pw"), "{banner}");
     }
 }

@@ -8,6 +8,7 @@ mod certificates;
 mod cli;
 mod commands;
 mod confinement;
+mod control_group;
 mod cores;
 mod duration;
 mod escape;

@@ -54,10 +54,15 @@ section! {
     /// The control socket, by which `turnpike status`, `sessions`, `reload` and other commands reach the
     /// running server.
     Control {
-        /// Path of the Unix socket, which only its owner may use. By default `control.sock` in
-        /// `data.directory`.
+        /// Path of the Unix socket, which only its owner may use, unless `control.group` is set. By default
+        /// `control.sock` in `data.directory`.
         #[schemars(example = &"/run/turnpike/control.sock")]
         restart socket: Option<PathBuf> = None;
+        /// Group whose members may use the socket, too (mode 0660), for everything: a name of `/etc/group`, or
+        /// a number. The server's user has to be a member. Put the socket in a directory that the group may enter,
+        /// such as `/run/turnpike`: `data.directory` is for its owner alone. None by default.
+        #[schemars(example = &"turnpike")]
+        restart group: Option<Text<1, 32>> = None;
     }
 }
 

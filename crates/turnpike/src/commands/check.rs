@@ -20,7 +20,7 @@ use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
 use crate::findings::{Finding, Severity};
 use crate::warnings::warnings;
-use crate::{certificates, output, paths};
+use crate::{certificates, control_group, output, paths};
 use host::HostReport;
 
 /// The outcome for programs.
@@ -118,6 +118,7 @@ fn examine(settings: &Settings, host: bool, now: SystemTime) -> Examined {
     let mut findings = warnings(settings);
     findings.extend(certificates::findings(settings, now).into_iter().map(|(_, finding)| finding));
     findings.extend(files::findings(settings));
+    findings.extend(control_group::findings(settings));
     let certificates = served(settings, now);
     let mut names: Vec<String> = Vec::new();
     let ordered = settings.acme.names.iter().map(|name| name.to_string());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use admin::api::Access;
 use admin::{AccessError, HttpListener, UnixSocket};
+use anyhow::anyhow;
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
 use settings::Settings;
@@ -23,11 +24,14 @@ use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
-use crate::{boot, first_start, listeners, output, renewal, users};
+use crate::{boot, control_group, first_start, listeners, output, renewal, users};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
     let manager = ServiceManager::connect();
+    let group = control_group::id(&configuration.settings).map_err(|one| {
+        Failure::usage(anyhow!("{}: {}: {}", one.place, one.key, one.what)).hint(one.help)
+    })?;
     let confinement = Confinement::begin(&configuration)?;
     let log = &configuration.settings.log;
     // The thread that writes lines is there before capabilities go.
@@ -38,7 +42,8 @@ pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     // The control plane needs no threads of its own: what takes long happens in the workers and in
     // the user directory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(paths, configuration, confinement, level, manager));
+    let outcome =
+        runtime.block_on(serve(paths, configuration, confinement, level, (manager, group)));
     // A worker that is stuck must not keep the process.
     runtime.shutdown_background();
     outcome
@@ -49,11 +54,12 @@ async fn serve(
     configuration: Configuration,
     mut confinement: Confinement,
     log: LogLevel,
-    manager: ServiceManager,
+    (manager, group): (ServiceManager, Option<u32>),
 ) -> Result<()> {
     let Configuration { file, settings } = configuration;
     let mut signals = Signals::new()?;
-    let socket = UnixSocket::control(&settings.control_socket()).map_err(control_socket_failed)?;
+    let socket =
+        UnixSocket::control(&settings.control_socket(), group).map_err(control_socket_failed)?;
     let monitoring = listeners::monitoring(&settings).await?;
     let api = listeners::api(&settings).await?;
     let mut store = users::editor(&settings.user_database()).map_err(|error| {
@@ -82,6 +88,10 @@ async fn serve(
     let confinement_warnings = confinement.warnings(&settings);
     for warning in running.warnings.iter().chain(&confinement_warnings).chain(&manager.warnings) {
         tracing::warn!("{warning}");
+    }
+    let unreachable = group.and_then(|group| control_group::unreachable_by(group, &settings));
+    if let Some(finding) = unreachable {
+        tracing::warn!("{}", finding.line());
     }
     if let Some(warning) = warning {
         tracing::warn!("{warning}");
@@ -169,7 +179,7 @@ async fn unless_told_to_end<T>(
 
 fn control_socket_failed(error: AccessError) -> Failure {
     let advice = "name a directory that belongs to you with --data, or run the server as the user \
-                  that this one belongs to";
+                  that this one belongs to; it has to be a member of control.group";
     match error {
         AccessError::Io { .. } => Failure::failed(error).hint(advice),
         AccessError::InUse(_) | AccessError::NotASocket(_) | AccessError::TooLong(_) => {
