@@ -32,7 +32,7 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
              time-limited one: it needs `auth.secret`."
         }
         Refusal::WrongPassword => {
-            "The client has another password than the user in the database: `turnpike user add NAME` makes a new one."
+            "The client has another password than the user in the database: `turnpike user password NAME` sets a new one."
         }
         Refusal::WrongSecret => {
             "The application mints with another secret than `auth.secret`: compare with what `turnpike credentials` \
