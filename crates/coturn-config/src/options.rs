@@ -1,0 +1,449 @@
+//! Every option of coturn 4.17, and of older versions, with its state here.
+
+/// Form of an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// On or off.
+    Switch,
+    /// A value.
+    Value,
+}
+
+/// State of an option here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counterpart {
+    /// Keys that replace it.
+    Keys(&'static str),
+    /// It is always so here, or there is nothing to set; the reason.
+    Always(&'static str),
+    /// There is no counterpart; the reason, or the way that is offered instead.
+    Unsupported(&'static str),
+}
+
+use Counterpart::{Always, Keys, Unsupported};
+use Takes::{Switch, Value};
+
+/// An option.
+#[derive(Clone, Copy, Debug)]
+pub struct CoturnOption {
+    /// Long name.
+    pub name: &'static str,
+    /// Letter on the command line.
+    pub letter: Option<char>,
+    /// Form.
+    pub takes: Takes,
+    /// State here.
+    pub counterpart: Counterpart,
+}
+
+const fn option(name: &'static str, takes: Takes, counterpart: Counterpart) -> CoturnOption {
+    CoturnOption { name, letter: None, takes, counterpart }
+}
+
+const fn lettered(
+    letter: char,
+    name: &'static str,
+    takes: Takes,
+    counterpart: Counterpart,
+) -> CoturnOption {
+    CoturnOption { name, letter: Some(letter), takes, counterpart }
+}
+
+const MANAGER: &str = "the service manager does it";
+const JOURNAL: &str =
+    "the log is on standard error, which the service manager or the container engine keeps";
+const DATABASE: &str =
+    "users of coturn's databases are not read; add them with `turnpike user add`";
+const MODERN: &str = "TLS 1.2 and 1.3 with AEAD ciphers and forward secrecy, without a choice";
+const FAST: &str = "the data path has no such choice";
+const STATUS: &str =
+    "`turnpike status`, `sessions` and `user` replace it, by a socket for its owner";
+const PAGE: &str = "the page and API of `[http]` replace it";
+const NO_POLL: &str = "changes are seen without a switch";
+
+/// Every option, in the order of coturn's documentation.
+pub const OPTIONS: &[CoturnOption] = &[
+    // Listening and addresses.
+    lettered(
+        'd',
+        "listening-device",
+        Value,
+        Unsupported("name the interface's addresses in `listen`"),
+    ),
+    lettered('p', "listening-port", Value, Keys("listen")),
+    option("tls-listening-port", Value, Keys("tls.listen")),
+    option("alt-listening-port", Value, Keys("discovery.ports")),
+    option(
+        "alt-tls-listening-port",
+        Value,
+        Unsupported("NAT behaviour discovery is over UDP alone"),
+    ),
+    option(
+        "tcp-proxy-port",
+        Value,
+        Unsupported(
+            "every TCP port takes PROXY headers, from the networks of `tcp.proxy_protocol`",
+        ),
+    ),
+    lettered('L', "listening-ip", Value, Keys("listen, tls.listen")),
+    option("aux-server", Value, Keys("listen")),
+    option(
+        "udp-self-balance",
+        Switch,
+        Always(
+            "each worker has its own socket at every port, and the kernel spreads clients over them",
+        ),
+    ),
+    option("no-udp", Switch, Unsupported("clients over UDP are always served")),
+    option("no-tcp", Switch, Keys("tcp.enabled")),
+    option("no-tls", Switch, Keys("tls.certificates")),
+    option("dtls", Switch, Keys("dtls.enabled")),
+    option("no-dtls", Switch, Keys("dtls.enabled")),
+    lettered(
+        'i',
+        "relay-device",
+        Value,
+        Unsupported("name the interface's addresses in `relay.addresses`"),
+    ),
+    lettered('E', "relay-ip", Value, Keys("relay.addresses")),
+    lettered('X', "external-ip", Value, Keys("relay.external, relay.addresses")),
+    option("min-port", Value, Keys("relay.ports")),
+    option("max-port", Value, Keys("relay.ports")),
+    option("no-udp-relay", Switch, Unsupported("relaying UDP is the purpose of the server")),
+    option("no-tcp-relay", Switch, Keys("tcp.relaying")),
+    option(
+        "server-relay",
+        Switch,
+        Unsupported("relaying to peers without a permission is not standard, and opens the host"),
+    ),
+    lettered(
+        'K',
+        "keep-address-family",
+        Switch,
+        Unsupported("a client that names no family gets IPv4 (RFC 8656 §7.2)"),
+    ),
+    lettered(
+        'A',
+        "allocation-default-address-family",
+        Value,
+        Unsupported("a client that names no family gets IPv4 (RFC 8656 §7.2)"),
+    ),
+    option("max-allocate-lifetime", Value, Keys("lifetimes.allocation_max")),
+    option("channel-lifetime", Value, Keys("lifetimes.channel")),
+    option("permission-lifetime", Value, Keys("lifetimes.permission")),
+    option(
+        "max-allocate-timeout",
+        Value,
+        Always(
+            "connections without an allocation are closed after a minute, and UDP clients without one take no memory",
+        ),
+    ),
+    option("multiplex-peer", Switch, Always(FAST)),
+    option("multiplex-peer-port", Value, Always(FAST)),
+    option("multiplex-peer-max-peers", Value, Always(FAST)),
+    // Authentication.
+    lettered('a', "lt-cred-mech", Switch, Keys("auth.users")),
+    lettered(
+        'z',
+        "no-auth",
+        Switch,
+        Unsupported("an open relay is abused within hours; if you want one, set `auth.open_relay`"),
+    ),
+    lettered('u', "user", Value, Keys("the user database")),
+    lettered('r', "realm", Value, Keys("realm")),
+    option("use-auth-secret", Switch, Keys("auth.secrets")),
+    option("static-auth-secret", Value, Keys("auth.secrets")),
+    lettered(
+        'C',
+        "rest-api-separator",
+        Value,
+        Unsupported("time-limited names have a colon between time and user"),
+    ),
+    option(
+        "oauth",
+        Switch,
+        Unsupported("keys of tokens are in coturn's database: name them in `auth.token_keys`"),
+    ),
+    option(
+        "server-name",
+        Value,
+        Unsupported("it is for access tokens: set `auth.server_name` with `auth.token_keys`"),
+    ),
+    option("stale-nonce", Value, Keys("lifetimes.nonce")),
+    option("stateless-nonce", Switch, Always("nonces take no memory")),
+    option(
+        "stateless-nonce-secret",
+        Value,
+        Unsupported("servers do not share nonces: a client gets a new one within one round trip"),
+    ),
+    option(
+        "secure-stun",
+        Switch,
+        Unsupported("Binding is answered without credentials, within a budget"),
+    ),
+    option("check-origin-consistency", Switch, Unsupported("ORIGIN selects nothing here")),
+    option("no-auth-pings", Switch, Always(NO_POLL)),
+    option("no-dynamic-ip-list", Switch, Always(NO_POLL)),
+    option("no-dynamic-realms", Switch, Always(NO_POLL)),
+    // Databases.
+    lettered('b', "userdb", Value, Unsupported(DATABASE)),
+    option("db", Value, Unsupported(DATABASE)),
+    lettered('e', "psql-userdb", Value, Unsupported(DATABASE)),
+    option("sql-userdb", Value, Unsupported(DATABASE)),
+    lettered('M', "mysql-userdb", Value, Unsupported(DATABASE)),
+    lettered('J', "mongo-userdb", Value, Unsupported(DATABASE)),
+    lettered('N', "redis-userdb", Value, Unsupported(DATABASE)),
+    lettered(
+        'O',
+        "redis-statsdb",
+        Value,
+        Unsupported(
+            "metrics are served over HTTP (`http.listen`), and the log has a line for each allocation",
+        ),
+    ),
+    option("secret-key-file", Value, Unsupported(DATABASE)),
+    // Quotas.
+    lettered('q', "user-quota", Value, Keys("quotas.allocations_per_user")),
+    lettered('Q', "total-quota", Value, Keys("quotas.allocations_total")),
+    lettered('s', "max-bps", Value, Keys("quotas.bytes_per_second")),
+    lettered(
+        'B',
+        "bps-capacity",
+        Value,
+        Unsupported("bandwidth is limited for each allocation, by `quotas.bytes_per_second`"),
+    ),
+    option(
+        "unauthorized-ratelimit",
+        Switch,
+        Always("`quotas.unauthenticated_responses_per_second`"),
+    ),
+    option(
+        "unauthorized-ratelimit-rps",
+        Value,
+        Always("`quotas.unauthenticated_responses_per_second`, for a network"),
+    ),
+    option(
+        "drain-min-allocations",
+        Value,
+        Unsupported("a drain ends with the last allocation, or at its deadline (`shutdown.drain`)"),
+    ),
+    // TLS.
+    option("cert", Value, Keys("tls.certificates")),
+    option("pkey", Value, Keys("tls.certificates")),
+    option(
+        "pkey-pwd",
+        Value,
+        Unsupported("store the key without a password, readable by the server's user alone"),
+    ),
+    option("CA-file", Value, Keys("tls.client_authorities")),
+    option("cipher-list", Value, Unsupported(MODERN)),
+    option("ec-curve-name", Value, Unsupported(MODERN)),
+    option("dh-file", Value, Always(MODERN)),
+    option("dh566", Switch, Always(MODERN)),
+    option("dh1066", Switch, Always(MODERN)),
+    option("dh2066", Switch, Always(MODERN)),
+    option("tlsv1", Switch, Unsupported(MODERN)),
+    option("tlsv1_1", Switch, Unsupported(MODERN)),
+    option("no-tlsv1_2", Switch, Unsupported(MODERN)),
+    option("raw-public-keys", Switch, Unsupported("clients verify certificates")),
+    option("acme-redirect", Value, Keys("tcp.acme_redirect")),
+    // Peers and protocol.
+    option("allowed-peer-ip", Value, Keys("peers.allow")),
+    option("denied-peer-ip", Value, Keys("peers.deny")),
+    option(
+        "no-multicast-peers",
+        Switch,
+        Always("multicast and every other special-purpose range is refused"),
+    ),
+    option(
+        "allow-loopback-peers",
+        Switch,
+        Unsupported("it opens this host's own services: name single addresses in `peers.allow`"),
+    ),
+    lettered(
+        'S',
+        "stun-only",
+        Switch,
+        Unsupported("with neither users nor secrets nobody may relay, and Binding is answered"),
+    ),
+    option("no-stun", Switch, Unsupported("Binding is always answered, within a budget")),
+    lettered(
+        'f',
+        "fingerprint",
+        Switch,
+        Always("a response has FINGERPRINT when its request has it"),
+    ),
+    option("mobility", Switch, Keys("mobility")),
+    option("software-attribute", Switch, Keys("software")),
+    option("no-software-attribute", Switch, Always("SOFTWARE is not sent by default")),
+    option("include-reason-string", Switch, Always("errors have their reason phrase")),
+    option("rfc5780", Switch, Keys("discovery.addresses")),
+    option("no-rfc5780", Switch, Always("discovery is off by default")),
+    option(
+        "response-origin-only-with-rfc5780",
+        Switch,
+        Always("RESPONSE-ORIGIN is sent with discovery only"),
+    ),
+    option(
+        "stun-backward-compatibility",
+        Switch,
+        Unsupported(
+            "MAPPED-ADDRESS is for clients before RFC 5389: see `compatibility.rfc3489_clients`",
+        ),
+    ),
+    option("no-stun-backward-compatibility", Switch, Always("MAPPED-ADDRESS is not sent")),
+    option("rfc3489-compatibility", Switch, Keys("compatibility.rfc3489_clients")),
+    option("rfc5766-channel-numbers", Switch, Keys("compatibility.rfc5766_clients")),
+    option(
+        "drop-invalid-packets",
+        Switch,
+        Always("packets that are neither STUN nor ChannelData are dropped, and counted"),
+    ),
+    option(
+        "drop-invalid-packets-log",
+        Switch,
+        Unsupported("dropped packets are counted by reason, and not shown"),
+    ),
+    option("respond-http-unsupported", Switch, Always("HTTP on a TURN port is answered with 400")),
+    option("alternate-server", Value, Keys("redirect.ipv4, redirect.ipv6")),
+    option(
+        "udp-alternate-server",
+        Value,
+        Unsupported("clients of all transports go to `redirect`"),
+    ),
+    option(
+        "tcp-alternate-server",
+        Value,
+        Unsupported("clients of all transports go to `redirect`"),
+    ),
+    option(
+        "tls-alternate-server",
+        Value,
+        Unsupported("clients of all transports go to `redirect`"),
+    ),
+    // The log.
+    lettered(
+        'v',
+        "verbose",
+        Switch,
+        Always("each allocation has a line, and refusals one a minute"),
+    ),
+    lettered('V', "Verbose", Switch, Keys("log.level")),
+    lettered('l', "log-file", Value, Always(JOURNAL)),
+    option("no-stdout-log", Switch, Always(JOURNAL)),
+    option("syslog", Switch, Always(JOURNAL)),
+    option("syslog-facility", Value, Always(JOURNAL)),
+    option("simple-log", Switch, Always(JOURNAL)),
+    option("log-min-level", Value, Keys("log.level")),
+    option("new-log-timestamp", Switch, Always("times are ISO 8601")),
+    option("new-log-timestamp-format", Value, Always("times are ISO 8601")),
+    option("log-binding", Switch, Unsupported("Binding requests are counted, and not logged")),
+    option("udp-recvmmsg-log", Switch, Always("metrics have the sizes of batches")),
+    option("udp-sendmmsg-log", Switch, Always("metrics have the sizes of batches")),
+    // Administration.
+    option("cli", Switch, Always(STATUS)),
+    option("no-cli", Switch, Always(STATUS)),
+    option("cli-ip", Value, Always(STATUS)),
+    option("cli-port", Value, Always(STATUS)),
+    option("cli-password", Value, Always(STATUS)),
+    option("cli-max-output-sessions", Value, Always(STATUS)),
+    option("web-admin", Switch, Always(PAGE)),
+    option("web-admin-ip", Value, Always(PAGE)),
+    option("web-admin-port", Value, Always(PAGE)),
+    option(
+        "web-admin-listen-on-workers",
+        Switch,
+        Unsupported("clients' ports serve clients alone"),
+    ),
+    option("prometheus", Switch, Keys("http.listen, http.coturn_metrics")),
+    option("prometheus-port", Value, Keys("http.listen")),
+    option("prometheus-address", Value, Keys("http.listen")),
+    option("prometheus-path", Value, Unsupported("the path is /metrics")),
+    option(
+        "prometheus-username-labels",
+        Switch,
+        Unsupported("user names are no labels: `turnpike sessions` has traffic by user"),
+    ),
+    option(
+        "prometheus-tls",
+        Switch,
+        Unsupported(
+            "the listener for metrics is unencrypted: bind it to loopback or a network for monitoring",
+        ),
+    ),
+    option(
+        "prometheus-cert",
+        Value,
+        Unsupported(
+            "the listener for metrics is unencrypted: bind it to loopback or a network for monitoring",
+        ),
+    ),
+    option(
+        "prometheus-key",
+        Value,
+        Unsupported(
+            "the listener for metrics is unencrypted: bind it to loopback or a network for monitoring",
+        ),
+    ),
+    // The process.
+    lettered('o', "daemon", Switch, Always(MANAGER)),
+    option("pidfile", Value, Always(MANAGER)),
+    option("proc-user", Value, Always(MANAGER)),
+    option("proc-group", Value, Always(MANAGER)),
+    lettered('m', "relay-threads", Value, Keys("workers.count")),
+    option(
+        "cpus",
+        Value,
+        Always("one worker for each processor, unless `workers.count` says otherwise"),
+    ),
+    option("sock-buf-size", Value, Keys("sockets.receive_buffer, sockets.send_buffer")),
+    option("udp-recvmmsg", Switch, Always(FAST)),
+    option("udp-gso", Switch, Always(FAST)),
+    lettered('c', "config", Value, Always("it names the file itself")),
+    lettered('n', "no-config", Switch, Always("it names the file itself")),
+    // Options of older versions.
+    option("ne", Value, Always(FAST)),
+    option("no-loopback-peers", Switch, Always("loopback is refused")),
+    option("prod", Switch, Always("SOFTWARE is not sent by default")),
+    option("no-sslv2", Switch, Always(MODERN)),
+    option("no-sslv3", Switch, Always(MODERN)),
+    option("no-tlsv1", Switch, Always(MODERN)),
+    option("no-tlsv1_1", Switch, Always(MODERN)),
+    option(
+        "st-cred-mech",
+        Switch,
+        Unsupported("short-term credentials are not for TURN (RFC 8656 §5)"),
+    ),
+];
+
+/// The option with a long name, or with the only name that begins so, as coturn accepts.
+pub(crate) fn find(name: &str) -> Option<&'static CoturnOption> {
+    let exact = OPTIONS.iter().find(|option| option.name == name);
+    let begins = || {
+        let mut all = OPTIONS.iter().filter(|option| option.name.starts_with(name));
+        all.next().filter(|_| all.next().is_none() && !name.is_empty())
+    };
+    exact.or_else(begins)
+}
+
+/// The option with a letter.
+pub(crate) fn short(letter: char) -> Option<&'static CoturnOption> {
+    OPTIONS.iter().find(|option| option.letter == Some(letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_letters_are_there_once() {
+        for (index, one) in OPTIONS.iter().enumerate() {
+            for other in &OPTIONS[..index] {
+                assert_ne!(one.name, other.name);
+                assert!(one.letter.is_none() || one.letter != other.letter, "{}", one.name);
+            }
+        }
+        assert_eq!(find("listening-p").map(|option| option.name), Some("listening-port"));
+        assert!(find("listening").is_none() && find("").is_none());
+    }
+}

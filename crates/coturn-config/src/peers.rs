@@ -1,0 +1,142 @@
+//! Ranges of addresses, and the networks that they consist of.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A range of addresses of one family, both ends included, as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    is_ipv4: bool,
+    first: u128,
+    last: u128,
+}
+
+impl Range {
+    /// Reads an address, `first-last`, or `address/length`.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        if let Some((first, last)) = text.split_once('-') {
+            let (first, last): (IpAddr, IpAddr) =
+                (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            let range = Self { is_ipv4: first.is_ipv4(), first: number(first), last: number(last) };
+            return (first.is_ipv4() == last.is_ipv4() && range.first <= range.last)
+                .then_some(range);
+        }
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length.trim().parse::<u32>().ok()?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.trim().parse().ok()?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let length = length.unwrap_or(bits);
+        let host = u128::MAX.checked_shr(128 - bits + length).unwrap_or(0);
+        let first = number(address) & !host;
+        (length <= bits).then_some(Self { is_ipv4: address.is_ipv4(), first, last: first | host })
+    }
+
+    /// The parts of this range that are not in another.
+    fn without(self, other: Self) -> Vec<Self> {
+        if self.is_ipv4 != other.is_ipv4 || other.last < self.first || self.last < other.first {
+            return vec![self];
+        }
+        let mut parts = Vec::new();
+        if self.first < other.first {
+            parts.push(Self { last: other.first - 1, ..self });
+        }
+        if other.last < self.last {
+            parts.push(Self { first: other.last + 1, ..self });
+        }
+        parts
+    }
+
+    /// The fewest networks that make up the range, as text.
+    pub(crate) fn networks(self) -> Vec<String> {
+        let mut networks = Vec::new();
+        let mut first = self.first;
+        loop {
+            // The largest network that begins here and does not go beyond the end.
+            let mut size = first.trailing_zeros().min(127);
+            while size > 0 && (1_u128 << size) - 1 > self.last - first {
+                size -= 1;
+            }
+            if first == 0 && self.last == u128::MAX {
+                size = 128;
+            }
+            networks.push(network(self.is_ipv4, first, size));
+            let step = 1_u128.checked_shl(size);
+            match step.and_then(|step| first.checked_add(step)) {
+                Some(next) if next <= self.last => first = next,
+                Some(_) | None => return networks,
+            }
+        }
+    }
+}
+
+/// The parts of `ranges` that are in none of `others`.
+pub(crate) fn without(ranges: &[Range], others: &[Range]) -> Vec<Range> {
+    others.iter().fold(ranges.to_vec(), |left, other| {
+        left.into_iter().flat_map(|range| range.without(*other)).collect()
+    })
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+/// The network of 2^`size` addresses from `first` on.
+fn network(is_ipv4: bool, first: u128, size: u32) -> String {
+    let (address, bits) = match (is_ipv4, u32::try_from(first)) {
+        (true, Ok(first)) => (IpAddr::V4(Ipv4Addr::from(first)), 32_u32),
+        (true, Err(_)) | (false, _) => (IpAddr::V6(Ipv6Addr::from(first)), 128),
+    };
+    match bits.saturating_sub(size) {
+        length if length == bits => address.to_string(),
+        length => format!("{address}/{length}"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+mod tests {
+    use super::*;
+
+    fn networks(text: &str) -> Vec<String> {
+        Range::read(text).unwrap().networks()
+    }
+
+    #[test]
+    fn ranges_are_the_fewest_networks() {
+        assert_eq!(networks("10.0.0.0-10.255.255.255"), ["10.0.0.0/8"]);
+        assert_eq!(networks("0.0.0.0-255.255.255.255"), ["0.0.0.0/0"]);
+        assert_eq!(networks("192.168.1.5"), ["192.168.1.5"]);
+        assert_eq!(
+            networks("192.168.1.5-192.168.1.8"),
+            ["192.168.1.5", "192.168.1.6/31", "192.168.1.8"]
+        );
+        assert_eq!(networks("172.16.0.0/12"), ["172.16.0.0/12"]);
+        assert_eq!(networks("fd00::-fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), ["fd00::/8"]);
+        assert_eq!(networks("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), ["::/0"]);
+        assert_eq!(networks("255.255.255.254-255.255.255.255"), ["255.255.255.254/31"]);
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused() {
+        for text in
+            ["", "x", "10.0.0.2-10.0.0.1", "10.0.0.1-::1", "10.0.0.0/33", "10.0.0.0/x", "1-2"]
+        {
+            assert_eq!(Range::read(text), None, "{text}");
+        }
+    }
+
+    /// coturn's allowed ranges win over denied ones; here the longest entry does.
+    #[test]
+    fn allowed_ranges_are_cut_out_of_denied_ones() {
+        let range = |text| Range::read(text).unwrap();
+        let left =
+            without(&[range("10.0.0.0/29")], &[range("10.0.0.3"), range("10.0.0.6-10.0.0.99")]);
+        let left: Vec<String> = left.into_iter().flat_map(Range::networks).collect();
+        assert_eq!(left, ["10.0.0.0/31", "10.0.0.2", "10.0.0.4/31"]);
+        assert_eq!(without(&[range("10.0.0.5")], &[range("10.0.0.0/8")]), []);
+    }
+}

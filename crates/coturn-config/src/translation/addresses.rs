@@ -1,0 +1,210 @@
+//! Listeners, relay addresses, discovery, redirection.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Fate, Work};
+use crate::syntax;
+use crate::toml;
+
+const PORT: u16 = 3478;
+const TLS_PORT: u16 = 5349;
+
+pub(super) fn translate(work: &mut Work) {
+    let addresses = ips(work, "listening-ip");
+    let port = port(work, "listening-port").unwrap_or(PORT);
+    listen(work, &addresses, port);
+    tls_listen(work, &addresses, port);
+    relay(work, &addresses);
+    ports(work);
+    discovery(work, &addresses, port);
+    redirect(work);
+    if work.is_on("no-tcp") {
+        work.toml.set("tcp.enabled", "false".to_owned(), "no-tcp");
+    }
+}
+
+/// Addresses of an option that may be given several times.
+fn ips(work: &mut Work, name: &str) -> Vec<IpAddr> {
+    let mut addresses = Vec::new();
+    for index in work.all(name) {
+        match syntax::word(work.value(index)).parse::<IpAddr>() {
+            Ok(address) if addresses.contains(&address) => {}
+            Ok(address) => addresses.push(address),
+            Err(_) => work.unreadable(index, "an address"),
+        }
+    }
+    addresses
+}
+
+fn port(work: &mut Work, name: &str) -> Option<u16> {
+    let index = work.last(name)?;
+    let port = syntax::number(work.value(index)).and_then(|port| u16::try_from(port).ok());
+    if port.is_none() {
+        work.unreadable(index, "a port");
+    }
+    port.filter(|port| *port != 0)
+}
+
+/// All addresses at a port: wildcards without any.
+fn at(addresses: &[IpAddr], port: u16) -> Vec<String> {
+    if addresses.is_empty() {
+        return vec![format!("0.0.0.0:{port}"), format!("[::]:{port}")];
+    }
+    addresses.iter().map(|address| SocketAddr::new(*address, port).to_string()).collect()
+}
+
+fn listen(work: &mut Work, addresses: &[IpAddr], port: u16) {
+    let mut all = at(addresses, port);
+    for index in work.all("aux-server") {
+        match syntax::word(work.value(index)).parse::<SocketAddr>() {
+            Ok(server) => all.push(server.to_string()),
+            Err(_) => work.unreadable(index, "an address with a port"),
+        }
+    }
+    all.dedup();
+    if all != at(&[], PORT) {
+        work.toml.set("listen", toml::list(&all), "listening-ip, listening-port, aux-server");
+    }
+}
+
+/// The second port. It is of use with a certificate, which `service` looks for.
+fn tls_listen(work: &mut Work, addresses: &[IpAddr], plain: u16) {
+    let port = port(work, "tls-listening-port").unwrap_or(TLS_PORT);
+    let is_served = work.last("cert").is_some() && !work.is_on("no-tls");
+    if !is_served {
+        if let Some(index) = work.last("tls-listening-port") {
+            let reason = "there is no certificate, or no-tls";
+            work.set(index, Fate::SameHere(reason.to_owned()));
+        }
+        return;
+    }
+    if port == plain {
+        // One port serves both.
+        work.toml.set("tls.listen", "[]".to_owned(), "tls-listening-port is listening-port");
+    } else if !addresses.is_empty() || port != TLS_PORT {
+        let all = at(addresses, port);
+        work.toml.set("tls.listen", toml::list(&all), "listening-ip, tls-listening-port");
+    }
+}
+
+/// A relay address with the one that clients are told.
+struct Pair {
+    public: IpAddr,
+    private: IpAddr,
+}
+
+fn relay(work: &mut Work, listening: &[IpAddr]) {
+    let mut addresses = ips(work, "relay-ip");
+    if addresses.is_empty() {
+        // As coturn does.
+        addresses.extend(listening);
+    }
+    let (mut single, mut pairs): (Vec<IpAddr>, Vec<Pair>) = (Vec::new(), Vec::new());
+    for index in work.all("external-ip") {
+        let value = syntax::word(work.value(index)).to_owned();
+        let read = |text: &str| text.parse::<IpAddr>().ok();
+        let pair = value.split_once('/').map(|(public, private)| (read(public), read(private)));
+        match (pair, read(&value)) {
+            (Some((Some(public), Some(private))), _) => pairs.push(Pair { public, private }),
+            (None, Some(public)) => single.push(public),
+            (Some(_) | None, _) => work.unreadable(index, "an address, or public/private,"),
+        }
+    }
+    if pairs.is_empty() {
+        external(work, &single);
+        if !addresses.is_empty() {
+            work.toml.set("relay.addresses", toml::list(&addresses), "relay-ip, or listening-ip");
+        }
+        return;
+    }
+    for pair in &pairs {
+        if !addresses.contains(&pair.private) {
+            addresses.push(pair.private);
+        }
+    }
+    let entry = |address: &IpAddr| match pairs.iter().find(|pair| pair.private == *address) {
+        Some(pair) => format!("{{ local = \"{address}\", public = \"{}\" }}", pair.public),
+        None => toml::text(&address.to_string()),
+    };
+    let entries: Vec<String> = addresses.iter().map(entry).collect();
+    let value = format!("[{}]", entries.join(", "));
+    work.toml.set("relay.addresses", value, "relay-ip, external-ip");
+}
+
+/// The first public address of each family.
+fn external(work: &mut Work, single: &[IpAddr]) {
+    let of = |is_ipv4| single.iter().find(|address| address.is_ipv4() == is_ipv4);
+    let both: Vec<String> =
+        [of(true), of(false)].into_iter().flatten().map(IpAddr::to_string).collect();
+    match both.as_slice() {
+        [] => {}
+        [one] => work.toml.set("relay.external", toml::text(one), "external-ip"),
+        more => work.toml.set("relay.external", toml::list(more), "external-ip"),
+    }
+}
+
+fn ports(work: &mut Work) {
+    const FIRST: u16 = 49_152;
+    /// Ports below are of other services.
+    const LEAST: u16 = 1024;
+    let (min, max) = (port(work, "min-port"), port(work, "max-port"));
+    if min.is_none() && max.is_none() {
+        return;
+    }
+    let (min, max) = (min.unwrap_or(FIRST), max.unwrap_or(u16::MAX));
+    let comment = if min < LEAST {
+        "min-port, max-port; ports below 1024 are not relayed from"
+    } else {
+        "min-port, max-port"
+    };
+    let range = format!("{}-{max}", min.max(LEAST));
+    work.toml.set("relay.ports", toml::text(&range), comment);
+}
+
+fn discovery(work: &mut Work, addresses: &[IpAddr], port_one: u16) {
+    let Some(index) = work.last("rfc5780") else {
+        if let Some(index) = work.last("alt-listening-port") {
+            work.set(index, Fate::SameHere("it is for rfc5780".to_owned()));
+        }
+        return;
+    };
+    let mut chosen: Vec<IpAddr> = Vec::new();
+    for is_ipv4 in [true, false] {
+        let family: Vec<_> = addresses.iter().filter(|one| one.is_ipv4() == is_ipv4).collect();
+        if let [first, second, ..] = family.as_slice() {
+            chosen.extend([**first, **second]);
+        }
+    }
+    if chosen.is_empty() {
+        let reason = "it takes two addresses of a family: name them in `discovery.addresses`";
+        work.set(index, Fate::Unsupported(reason.to_owned()));
+        return;
+    }
+    let other = port(work, "alt-listening-port").unwrap_or(port_one.wrapping_add(1));
+    work.toml.set("discovery.addresses", toml::list(&chosen), "rfc5780, listening-ip");
+    if (port_one, other) != (PORT, PORT + 1) {
+        work.toml.set("discovery.ports", format!("[{port_one}, {other}]"), "alt-listening-port");
+    }
+}
+
+fn redirect(work: &mut Work) {
+    let mut known = [false; 2];
+    for index in work.all("alternate-server") {
+        let value = syntax::word(work.value(index));
+        let server = value
+            .parse::<SocketAddr>()
+            .or_else(|_| value.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT)));
+        let Ok(server) = server else {
+            work.unreadable(index, "an address, with or without a port,");
+            continue;
+        };
+        let key = if server.is_ipv4() { "redirect.ipv4" } else { "redirect.ipv6" };
+        let family = &mut known[usize::from(server.is_ipv6())];
+        if std::mem::replace(family, true) {
+            let reason = "one server of each family; this one is left out";
+            work.set(index, Fate::Unsupported(reason.to_owned()));
+            continue;
+        }
+        work.toml.set(key, toml::text(&server.to_string()), "alternate-server");
+    }
+}

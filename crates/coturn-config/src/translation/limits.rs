@@ -1,0 +1,79 @@
+//! Quotas, lifetimes, buffers, workers.
+
+use super::{Fate, Work};
+use crate::toml;
+
+pub(super) fn translate(work: &mut Work) {
+    quota(work, "user-quota", "quotas.allocations_per_user");
+    quota(work, "total-quota", "quotas.allocations_total");
+    if let Some(bytes) = work.number("max-bps").filter(|bytes| *bytes > 0) {
+        work.toml.set("quotas.bytes_per_second", toml::text(&format!("{bytes} B")), "max-bps");
+    }
+    nonce(work);
+    lifetime(work, "max-allocate-lifetime", "lifetimes.allocation_max", (60, 86_400));
+    lifetime(work, "permission-lifetime", "lifetimes.permission", (300, 3600));
+    lifetime(work, "channel-lifetime", "lifetimes.channel", (600, 3600));
+    buffers(work);
+    workers(work);
+}
+
+fn quota(work: &mut Work, name: &str, key: &'static str) {
+    const MOST: u64 = 10_000_000;
+    if let Some(number) = work.number(name) {
+        work.toml.set(key, number.min(MOST).to_string(), name);
+    }
+}
+
+/// A time in seconds, within bounds.
+fn lifetime(work: &mut Work, name: &str, key: &'static str, (least, most): (u64, u64)) {
+    let Some(seconds) = work.number(name) else { return };
+    let taken = seconds.clamp(least, most);
+    let comment = if taken == seconds {
+        name.to_owned()
+    } else {
+        format!("{name}={seconds}; {least} to {most} s are possible")
+    };
+    work.toml.set(key, toml::text(&format!("{taken} s")), comment);
+}
+
+/// 0 is "never stale" in coturn.
+fn nonce(work: &mut Work) {
+    const BOUNDS: (u64, u64) = (60, 3600);
+    for index in work.all("stale-nonce") {
+        if work.value(index).is_empty() {
+            work.set(index, Fate::SameHere("a nonce lasts 10 minutes".to_owned()));
+        }
+    }
+    match work.number("stale-nonce") {
+        Some(0) => {
+            let comment = "stale-nonce=0; a nonce lasts an hour at most (RFC 8656 §5)";
+            work.toml.set("lifetimes.nonce", toml::text("1 h"), comment);
+        }
+        Some(_) => lifetime(work, "stale-nonce", "lifetimes.nonce", BOUNDS),
+        None => {}
+    }
+}
+
+fn buffers(work: &mut Work) {
+    const BOUNDS: (u64, u64) = (64 << 10, 256 << 20);
+    if let Some(bytes) = work.number("sock-buf-size").filter(|bytes| *bytes > 0) {
+        let value = toml::text(&format!("{} B", bytes.clamp(BOUNDS.0, BOUNDS.1)));
+        for key in ["sockets.receive_buffer", "sockets.send_buffer"] {
+            work.toml.set(key, value.clone(), "sock-buf-size");
+        }
+    }
+}
+
+fn workers(work: &mut Work) {
+    const MOST: u64 = 256;
+    let (Some(number), Some(index)) = (work.number("relay-threads"), work.last("relay-threads"))
+    else {
+        return;
+    };
+    if number == 0 {
+        let reason = "there is one worker at least";
+        work.set(index, Fate::Unsupported(reason.to_owned()));
+        return;
+    }
+    work.toml.set("workers.count", number.min(MOST).to_string(), "relay-threads");
+}

@@ -1,0 +1,198 @@
+//! Configurations of the wild, in their public documentation's shape: they import with nothing taken wrongly, and the result
+//! is a valid configuration.
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use coturn_config::{Fate, Import, OPTIONS, User, UserKey, import};
+use settings::{Environment, Settings};
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(test: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("coturn-config-{test}-{}", std::process::id()));
+        drop(fs::remove_dir_all(&path));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Imports a fixture, stores the secrets, and reads the result as the server would.
+fn imported(name: &str) -> (Import, Settings) {
+    let directory = Directory::new(name);
+    let fixture = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let text = fs::read_to_string(fixture.join(format!("{name}.conf"))).unwrap();
+    let import = import(&text, &[], &directory.0);
+    for (path, secret) in &import.secrets {
+        fs::write(path, secret).unwrap();
+    }
+    let file = directory.0.join("turnpike.toml");
+    let settings = settings::parse(&file, &import.toml, &Environment::empty());
+    let settings = settings.unwrap_or_else(|errors| panic!("{errors}\n{}", import.toml));
+    (import, settings)
+}
+
+/// Names of the options with a fate.
+fn names(import: &Import, is: impl Fn(&Fate) -> bool) -> Vec<&str> {
+    let lines = import.lines.iter().filter(|line| is(&line.fate));
+    lines.map(|line| line.text.split(['=', ' ']).next().unwrap()).collect()
+}
+
+fn unsupported(import: &Import) -> Vec<&str> {
+    names(import, |fate| matches!(fate, Fate::Unsupported(_)))
+}
+
+/// Lines that neither coturn nor this understands.
+fn strange(import: &Import) -> Vec<&str> {
+    names(import, |fate| matches!(fate, Fate::Unknown | Fate::Unreadable(_)))
+}
+
+fn networks(list: &[settings::value::Prefix]) -> Vec<String> {
+    list.iter().map(|prefix| prefix.0.to_string()).collect()
+}
+
+#[test]
+fn a_homeservers_relay() {
+    let (import, settings) = imported("synapse");
+    assert_eq!((unsupported(&import), strange(&import)), (vec![], vec![]));
+    assert_eq!(&*settings.realm, "turn.matrix.example.org");
+    assert_eq!((settings.secrets.len(), settings.auth.users), (1, false));
+    assert_eq!(networks(&settings.peers.allow), ["10.0.0.1/32"]);
+    let denied = networks(&settings.peers.deny);
+    assert!(
+        denied.contains(&"10.0.0.2/31".to_owned()) && denied.contains(&"192.168.0.0/16".to_owned())
+    );
+    assert!(!denied.contains(&"10.0.0.0/8".to_owned()), "an allowed peer is cut out");
+    let quotas = &settings.quotas;
+    assert_eq!((quotas.allocations_per_user.get(), quotas.allocations_total.get()), (12, 1200));
+    assert!(import.toml.contains("external = \"192.0.2.1\""));
+    assert!(!import.toml.contains("Gc9wQ7uTq1m3x0TtS2b8fYk4"), "a secret has a file of its own");
+    assert!(import.lines.iter().all(|line| !line.text.contains("Gc9w")));
+}
+
+#[test]
+fn a_relay_for_talk() {
+    let (import, settings) = imported("nextcloud-talk");
+    assert_eq!((unsupported(&import), strange(&import)), (vec!["bps-capacity"], vec![]));
+    let listen: Vec<String> = settings.listen().map(|at| at.to_string()).collect();
+    assert_eq!(listen, ["0.0.0.0:443", "[::]:443"]);
+    assert_eq!(settings.quotas.allocations_total.get(), 0);
+}
+
+#[test]
+fn relays_of_meeting_servers() {
+    let (import, settings) = imported("jitsi");
+    assert_eq!(unsupported(&import), ["keep-address-family", "cipher-list"]);
+    assert_eq!(strange(&import), [""; 0]);
+    assert!(!settings.tcp.enabled);
+
+    let (import, settings) = imported("bigbluebutton");
+    assert_eq!(unsupported(&import), ["cipher-list", "keep-address-family"]);
+    assert_eq!(strange(&import), [""; 0]);
+    assert_eq!(settings.tls_listen, ["198.51.100.20:443".parse().unwrap()]);
+    assert_eq!(settings.relay.ports.to_string(), "32769-65535");
+    assert_eq!(networks(&settings.peers.allow), ["198.51.100.30/32"]);
+}
+
+#[test]
+fn a_container_behind_nat_with_users() {
+    let (import, settings) = imported("cloud-image");
+    assert_eq!(unsupported(&import), ["userdb", "alternate-server"]);
+    assert_eq!(strange(&import), ["user", "verbos"]);
+    let pairs: Vec<String> = settings.relay.addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(pairs.len(), 2);
+    assert!(import.toml.contains("{ local = \"10.0.0.5\", public = \"203.0.113.5\" }"));
+    assert!(import.toml.contains("addresses = [\"10.0.0.5\", \"10.0.0.6\"]"), "discovery");
+    assert!(import.toml.contains("ports = [3478, 3480]"));
+    let key = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
+    let key: Vec<u8> = [key, key].concat();
+    assert_eq!(
+        import.users,
+        [
+            User { name: "alice".to_owned(), key: UserKey::Password("correct:horse".to_owned()) },
+            User { name: "bob".to_owned(), key: UserKey::Md5(key.try_into().unwrap()) },
+        ]
+    );
+    assert!(settings.auth.users && settings.mobility && settings.http.coturn_metrics);
+    assert_eq!(settings.http.listen.len(), 1);
+    assert_eq!(
+        settings.alternate_server().map(|server| (server.v4.is_some(), server.v6.is_some())),
+        Some((true, true))
+    );
+    assert!(import.toml.contains("nonce = \"1 h\""));
+    assert!(import.lines.iter().all(|line| !line.text.contains("horse")));
+}
+
+/// coturn relays for everyone without any authentication; that is not taken.
+#[test]
+fn an_open_relay_stays_behind() {
+    for text in ["realm=example.org\n", "no-auth\n", "realm=x\nuserdb=/var/lib/turndb\n"] {
+        let import = import(text, &[], &PathBuf::from("/etc/turnpike"));
+        assert!(import.notes.iter().any(|note| note.contains("relays for everyone")), "{text}");
+        assert!(!import.toml.contains("open_relay"), "{}", import.toml);
+    }
+}
+
+#[test]
+fn a_command_line_is_read_behind_the_file() {
+    let words = [
+        "-n",
+        "--log-file=stdout",
+        "--min-port",
+        "50000",
+        "-r",
+        "b.example",
+        "--static-auth-secret=0123456789abcdef",
+    ];
+    let import = import(
+        "realm=a.example\nmax-port=51000\n",
+        &words.map(str::to_owned),
+        &PathBuf::from("/x"),
+    );
+    assert!(import.toml.contains("realm = \"b.example\""), "{}", import.toml);
+    assert!(import.toml.contains("ports = \"50000-51000\""), "{}", import.toml);
+    assert_eq!(import.secrets, [("/x/secret".to_owned(), "0123456789abcdef".to_owned())]);
+    assert_eq!(import.realm.as_deref(), Some("b.example"));
+}
+
+#[test]
+fn a_short_secret_is_refused_with_the_way_out() {
+    let import = import("static-auth-secret=north\n", &[], &PathBuf::from("/x"));
+    let [line] = import.lines.as_slice() else { panic!("{:?}", import.lines) };
+    let Fate::Unsupported(why) = &line.fate else { panic!("{line:?}") };
+    assert!(why.contains("5 bytes") && why.contains("openssl rand"), "{why}");
+    assert!(import.secrets.is_empty() && !import.toml.contains("secret_file"));
+}
+
+/// Every option that coturn's own help lists is accounted for.
+#[test]
+fn the_options_of_an_installed_coturn_are_known() {
+    let installed = Command::new("turnserver").arg("-h").output();
+    let reason = |error| format!("turnserver is not installed: {error} (Debian package coturn)");
+    let Some(help) = test_support::require(installed.map_err(reason)) else { return };
+    let help = [help.stdout, help.stderr].concat();
+    let help = String::from_utf8_lossy(&help);
+    let options = help.split_whitespace().filter_map(|word| word.strip_prefix("--"));
+    let mut count = 0;
+    for name in options {
+        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c));
+        let name = &name[..end.unwrap_or(name.len())];
+        // A slip of the help, and what prints and ends.
+        if matches!(name, "" | "no_dtls" | "version" | "help") {
+            continue;
+        }
+        count += 1;
+        assert!(OPTIONS.iter().any(|option| option.name == name), "{name}");
+    }
+    assert!(count > 90, "{count} options in\n{help}");
+}
