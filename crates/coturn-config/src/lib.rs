@@ -5,9 +5,11 @@
 
 mod options;
 mod peers;
+mod reference;
 mod syntax;
 mod toml;
 mod translation;
 
 pub use options::{Counterpart, OPTIONS};
+pub use reference::reference_markdown;
 pub use translation::{Fate, Import, Line, User, UserKey, import};

@@ -1,5 +1,6 @@
 //! The command line: its syntax, without the commands.
 
+mod import;
 mod token;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::import::Import;
 pub(crate) use self::token::{Token, TokenAdd};
 
 /// A TURN and STUN server.
@@ -79,6 +81,9 @@ pub(crate) enum Command {
     /// Check and change host settings for high packet rates, or restore them
     #[command(subcommand)]
     Tune(Tune),
+    /// Translate the configuration of another server
+    #[command(subcommand)]
+    Import(Import),
     /// Print the reference of the configuration file
     Reference(Reference),
 }

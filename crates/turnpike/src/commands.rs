@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod credentials;
 pub(crate) mod demo;
 pub(crate) mod drain;
+pub(crate) mod import;
 pub(crate) mod probe;
 pub(crate) mod reference;
 pub(crate) mod reload;

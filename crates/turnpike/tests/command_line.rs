@@ -643,3 +643,46 @@ fn a_probe_of_nobody_fails_and_says_what_to_do() {
     let report = json(&run(&["probe", "--json", &format!("turn:{free}?transport=tcp")]));
     assert_eq!(report["steps"][1]["state"], "failed");
 }
+
+#[test]
+fn a_configuration_of_coturn_is_imported_and_nothing_is_replaced() {
+    let directory = Directory::new();
+    let theirs = directory.file(
+        "turnserver.conf",
+        "realm=example.org\nuser=alice:correct-horse\ncipher-list=HIGH\nverbos\n",
+    );
+    let ours = directory.0.join("turnpike.toml");
+    let data = directory.0.join("data");
+    // Without --output nothing is written.
+    let shown = run(&["import", "coturn", path(&theirs)]);
+    assert!(shown.status.success() && stdout(&shown).contains("realm = \"example.org\""));
+    assert!(stderr(&shown).contains("4 options: 2 taken, 1 not taken, 1 unknown"), "{shown:?}");
+    assert!(!ours.exists());
+
+    let import =
+        ["import", "coturn", path(&theirs), "--output", path(&ours), "--data", path(&data)];
+    let out = run(&import);
+    assert!(out.status.success(), "{out:?}");
+    assert!(stderr(&out).contains("user alice: added in realm example.org"), "{out:?}");
+    assert!(!format!("{out:?}").contains("correct-horse"));
+    let checked = run(&["check", path(&ours)]);
+    assert!(checked.status.success(), "{checked:?}");
+    let users =
+        json(&run(&["user", "list", "--json", "--config", path(&ours), "--data", path(&data)]));
+    assert_eq!(users[0]["username"], "alice");
+
+    let again = run(&import);
+    assert!(!again.status.success() && stderr(&again).contains("exists"), "{again:?}");
+
+    // A secret has a file of its own.
+    let theirs = directory.file("secret.conf", "static-auth-secret=0123456789abcdef\nrealm=x\n");
+    let ours = directory.0.join("second.toml");
+    let out = run(&["import", "coturn", path(&theirs), "--output", path(&ours), "--json"]);
+    assert_eq!(json(&out)["lines"][0]["fate"], "taken", "{out:?}");
+    assert!(!std::fs::read_to_string(&ours).unwrap().contains("0123456789abcdef"));
+    let secret = directory.0.join("secret");
+    assert_eq!(std::fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
+    let checked = run(&["check", path(&ours)]);
+    assert!(checked.status.success(), "{checked:?}");
+    assert!(!run(&["import", "coturn", path(&directory.0)]).status.success());
+}

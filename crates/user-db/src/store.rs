@@ -165,6 +165,23 @@ impl NewUser {
         })
     }
 
+    /// A user with a key that another server made, as MD5 of name, realm and password; its clients cannot use SHA-256.
+    ///
+    /// # Errors
+    /// As [`NewUser::new`].
+    pub fn with_md5(
+        realm: &str,
+        name: &str,
+        md5: Secret<[u8; 16]>,
+        allocations_max: Option<u32>,
+    ) -> Result<Self, StoreError> {
+        let realm = prepared(realm, REALM_BYTES_MAX).map_err(|what| StoreError::Realm { what })?;
+        let name = prepared_name(name)?;
+        let refused = |_| StoreError::Name { what: NOT_ALLOWED.to_owned() };
+        let userhash = userhash(&name, &realm).map_err(refused)?;
+        Ok(Self { keys: UserKeys { md5, sha256: None }, userhash, realm, name, allocations_max })
+    }
+
     /// The prepared name, as the user has to send it.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -180,7 +180,7 @@ fn discovery(work: &mut Work, addresses: &[IpAddr], port_one: u16) {
         work.set(index, Fate::Unsupported(reason.to_owned()));
         return;
     }
-    let other = port(work, "alt-listening-port").unwrap_or(port_one.wrapping_add(1));
+    let other = port(work, "alt-listening-port").unwrap_or_else(|| port_one.wrapping_add(1));
     work.toml.set("discovery.addresses", toml::list(&chosen), "rfc5780, listening-ip");
     if (port_one, other) != (PORT, PORT + 1) {
         work.toml.set("discovery.ports", format!("[{port_one}, {other}]"), "alt-listening-port");

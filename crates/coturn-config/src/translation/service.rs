@@ -1,6 +1,6 @@
 //! TLS, protocol switches, the log, metrics.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{Fate, Work};
 use crate::syntax;
@@ -123,7 +123,7 @@ fn metrics(work: &mut Work) {
             "prometheus; coturn serves it at every address, here at loopback: name an address that your monitoring reaches"
         }
     };
-    let address = address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
+    let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let listen = SocketAddr::new(address, port.unwrap_or(PORT)).to_string();
     work.toml.set("http.listen", toml::list(&[listen]), comment);
     work.toml.set("http.coturn_metrics", "true".to_owned(), "coturn's names, besides others");

@@ -53,6 +53,7 @@ const PERMITTED: &[Row] = &[
     ),
     row("settings", &["turn-types", "turn-proto"], &[]),
     row("acme", &["turn-session"], &[]),
+    row("coturn-config", &[], &["settings"]),
     row("user-db", &["turn-types", "stun-wire"], &[]),
     row("admin", &["turn-types", "turn-proto", "control"], &[]),
     row("host-tuning", &[], &[]),
@@ -72,6 +73,7 @@ const PERMITTED: &[Row] = &[
             "user-db",
             "acme",
             "admin",
+            "coturn-config",
             "host-tuning",
         ],
         &[],
@@ -113,7 +115,7 @@ const PERMITTED: &[Row] = &[
     ),
     row(TEST_SUPPORT, &[], &[]),
     row("turnpike-fuzz", &["turn-types", "stun-wire", "turn-proto", "turn-session"], &[]),
-    row("xtask", &["settings", "host-tuning", "admin"], &[]),
+    row("xtask", &["settings", "host-tuning", "admin", "coturn-config"], &[]),
 ];
 
 /// The crate that all tests may use.

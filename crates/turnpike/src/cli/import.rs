@@ -1,0 +1,32 @@
+//! Syntax of `turnpike import`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::Output;
+
+/// Another server's configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Import {
+    /// Translate the configuration of coturn, and account for each of its lines
+    ///
+    /// Without --output the configuration is printed on standard output, the account on standard error,
+    /// and nothing is written.
+    Coturn(ImportCoturn),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportCoturn {
+    /// coturn's configuration file
+    #[arg(default_value = "/etc/turnserver.conf")]
+    pub(crate) file: PathBuf,
+    /// Write the configuration to a new file, secrets to files beside it, and users into the database
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) format: Output,
+    /// Options of coturn's command line, behind `--`: they are read behind the file
+    #[arg(last = true, value_name = "OPTION")]
+    pub(crate) arguments: Vec<String>,
+}

@@ -1,0 +1,189 @@
+//! `turnpike import coturn`: a configuration of coturn, translated and accounted for line by line.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use anyhow::anyhow;
+use coturn_config::{Fate, Import, User, UserKey, import};
+use serde::Serialize;
+use turn_types::Secret;
+use user_db::{NewUser, StoreError};
+
+use crate::cli::{self, PathOptions};
+use crate::failure::{Failure, OrFail as _, Result};
+use crate::output;
+use crate::{escape, paths, users};
+
+/// Largest file that is read: configurations have some KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Directory of secrets when nothing is written.
+const USUAL_DIRECTORY: &str = "/etc/turnpike";
+
+/// The outcome, for programs.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    configuration: String,
+    lines: Vec<Line>,
+    notes: Vec<String>,
+    users: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    line: usize,
+    text: String,
+    fate: &'static str,
+    /// Keys, or the reason.
+    why: String,
+}
+
+pub(crate) fn run(paths: &PathOptions, cli::Import::Coturn(args): &cli::Import) -> Result<()> {
+    let text = read(&args.file)?;
+    let directory = args.output.as_deref().and_then(Path::parent).map_or_else(
+        || Path::new(USUAL_DIRECTORY).to_owned(),
+        |parent| std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned()),
+    );
+    let imported = import(&text, &args.arguments, &directory);
+    let added = match &args.output {
+        Some(file) => write(paths, file, &imported)?,
+        None => Vec::new(),
+    };
+    let lines: Vec<Line> = imported.lines.iter().map(line).collect();
+    if args.format.json {
+        let users = imported.users.iter().map(|user| user.name.clone()).collect();
+        let (configuration, notes) = (imported.toml, imported.notes);
+        return output::print_json(&Outcome { configuration, lines, notes, users });
+    }
+    eprintln!("{}", escape::lines(&account(&lines)));
+    for line in added {
+        eprintln!("{}", escape::line(&line));
+    }
+    match &args.output {
+        None => output::print(imported.toml.trim_end()),
+        Some(file) => output::print(&format!(
+            "{} is written; next: turnpike check {}",
+            file.display(),
+            file.display()
+        )),
+    }
+}
+
+fn read(file: &Path) -> Result<String> {
+    let named = |error: std::io::Error| anyhow!("{}: {error}", file.display());
+    let metadata = fs::metadata(file).map_err(|error| {
+        Failure::usage(named(error))
+            .hint("name coturn's configuration file: turnpike import coturn FILE")
+    })?;
+    if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+        return Err(Failure::usage(anyhow!("{} is not a configuration file", file.display())));
+    }
+    let bytes = fs::read(file).map_err(|error| Failure::failed(named(error)))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Writes the files and adds the users. Returns lines for the operator. Nothing that exists is replaced.
+fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<Vec<String>> {
+    if file.exists() {
+        return Err(Failure::usage(anyhow!("{} exists", file.display()))
+            .hint("name a new file with --output; nothing was written"));
+    }
+    for (path, _) in &imported.secrets {
+        if Path::new(path).exists() {
+            return Err(Failure::usage(anyhow!("{path} exists"))
+                .hint("it would hold a secret of coturn's: move it away; nothing was written"));
+        }
+    }
+    for (path, secret) in &imported.secrets {
+        create(Path::new(path), &format!("{secret}\n"), 0o600)?;
+    }
+    create(file, &imported.toml, 0o640)?;
+    let mut lines: Vec<String> =
+        imported.secrets.iter().map(|(path, _)| format!("secret: {path}")).collect();
+    if !imported.users.is_empty() {
+        lines.extend(add_users(paths, file, &imported.users)?);
+    }
+    Ok(lines)
+}
+
+fn create(path: &Path, text: &str, mode: u32) -> Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(|error| {
+            let exists = error.kind() == ErrorKind::AlreadyExists;
+            let failure = Failure::failed(anyhow!("cannot write {}: {error}", path.display()));
+            if exists {
+                failure
+            } else {
+                failure.hint("name a file in a directory that exists and belongs to you")
+            }
+        })?;
+    file.write_all(text.as_bytes()).or_fail("cannot write the file")
+}
+
+/// Adds users to the database of the new configuration.
+fn add_users(paths: &PathOptions, file: &Path, users: &[User]) -> Result<Vec<String>> {
+    let settings = paths::complete(paths, Some(file.to_owned())).map_err(|errors| {
+        Failure::failed(anyhow!("the new configuration is not valid:\n{errors}"))
+            .hint("correct it, and add the users with `turnpike user add`")
+    })?;
+    let database = settings.user_database();
+    let mut store = users::editor(&database).map_err(|error| {
+        Failure::failed(error)
+            .hint("name the server's data directory with --data; the configuration is written")
+    })?;
+    let mut lines = Vec::new();
+    for User { name, key } in users {
+        let user = match key {
+            UserKey::Password(password) => {
+                NewUser::new(&settings.realm, name, &Secret::new(password.clone()), None)
+            }
+            UserKey::Md5(key) => NewUser::with_md5(&settings.realm, name, Secret::new(*key), None),
+        };
+        let added = user.and_then(|user| store.add(&user));
+        lines.push(match added {
+            Ok(()) => format!("user {name}: added in realm {}", &*settings.realm),
+            Err(StoreError::Exists { .. }) => format!("user {name}: exists, and stays as it is"),
+            Err(error) => format!("user {name}: NOT added: {error}"),
+        });
+    }
+    lines.push(format!("users are in {database}"));
+    Ok(lines)
+}
+
+fn line(line: &coturn_config::Line) -> Line {
+    let (fate, why) = match &line.fate {
+        Fate::Taken(keys) => ("taken", keys.clone()),
+        Fate::SameHere(reason) => ("same here", reason.clone()),
+        Fate::Unsupported(reason) => ("not taken", reason.clone()),
+        Fate::Unknown => ("unknown", "coturn has no such option, and ignores it".to_owned()),
+        Fate::Unreadable(reason) => ("unreadable", reason.clone()),
+    };
+    Line { line: line.number, text: line.text.clone(), fate, why }
+}
+
+/// A line for each option, and a sum.
+fn account(lines: &[Line]) -> String {
+    let count = |fate: &str| lines.iter().filter(|line| line.fate == fate).count();
+    let mut text = String::new();
+    for fate in ["taken", "same here", "unknown", "unreadable", "not taken"] {
+        let mut of_fate = lines.iter().filter(|line| line.fate == fate).peekable();
+        if of_fate.peek().is_none() {
+            continue;
+        }
+        text.push_str(&format!("{fate}:\n"));
+        for Line { line, text: written, why, .. } in of_fate {
+            text.push_str(&format!("  {line:>4}  {written}\n"));
+            text.push_str(&output::wrapped(&format!("-> {why}"), 8, output::columns()));
+            text.push('\n');
+        }
+    }
+    let sums: Vec<String> = ["taken", "same here", "not taken", "unknown", "unreadable"]
+        .into_iter()
+        .filter(|fate| count(fate) > 0)
+        .map(|fate| format!("{} {fate}", count(fate)))
+        .collect();
+    text.push_str(&format!("{} options: {}", lines.len(), sums.join(", ")));
+    text
+}
