@@ -58,6 +58,49 @@ impl Certificates {
         }
     }
 
+    /// Makes `FILE.pem` and `FILE.key` with these lines of extensions, signed by another of the directory.
+    ///
+    /// # Panics
+    /// `openssl` fails.
+    pub fn sign(&self, file: &str, by: &str, extensions: &str, days: &str) {
+        let path = |end: &str| self.path(&format!("{file}.{end}"));
+        fs::write(path("ext"), extensions).expect("written");
+        let run = |command: &mut Command| {
+            let made = Tool::run(command, PATIENCE);
+            assert!(made.ok, "{}", made.output);
+        };
+        run(Command::new("openssl")
+            .args(["req", "-new", "-nodes"])
+            .args(ECDSA)
+            .args(["-subj", &format!("/CN={file}")])
+            .arg("-keyout")
+            .arg(path("key"))
+            .arg("-out")
+            .arg(path("csr")));
+        run(Command::new("openssl")
+            .args(["x509", "-req", "-sha256", "-CAcreateserial", "-days", days])
+            .arg("-in")
+            .arg(path("csr"))
+            .arg("-CA")
+            .arg(self.path(&format!("{by}.pem")))
+            .arg("-CAkey")
+            .arg(self.path(&format!("{by}.key")))
+            .arg("-extfile")
+            .arg(path("ext"))
+            .arg("-out")
+            .arg(path("pem")));
+    }
+
+    /// Makes a file of several certificates.
+    ///
+    /// # Panics
+    /// One of them cannot be read.
+    pub fn chain(&self, file: &str, of: &[&str]) {
+        let read = |name: &&str| fs::read_to_string(self.path(&format!("{name}.pem")));
+        let chain: Vec<String> = of.iter().map(|name| read(name).expect("read")).collect();
+        fs::write(self.path(&format!("{file}.pem")), chain.concat()).expect("written");
+    }
+
     /// One for `turn.example.org`, and the lines of a configuration that put it in force.
     #[must_use]
     pub fn simple(&self) -> String {

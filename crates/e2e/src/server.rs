@@ -135,6 +135,12 @@ impl Server {
         Self { process, directory, namespace }
     }
 
+    /// Path of the configuration file.
+    #[must_use]
+    pub fn config_file(&self) -> PathBuf {
+        self.directory.join("turnpike.toml")
+    }
+
     /// Rewrites the configuration file, without a reload.
     pub fn rewrite(&self, config: &Config) {
         write(&self.directory.join("turnpike.toml"), &config.text());

@@ -1,9 +1,13 @@
 //! The table of faults in `docs/operate/debugging.md`: each fault is seeded, then the command of its row has to print
 //! the line of its row.
 
+use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use e2e::{Account, Caller, Config, Host, Lab, Server, Tool, binary, repository, require};
+use e2e::certificates::ECDSA;
+use e2e::{
+    Account, Caller, Certificates, Config, Host, Lab, Server, Tool, binary, repository, require,
+};
 use turn_types::IpFamily;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -11,14 +15,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ALICE: Account = Account { name: "alice", password: "correct-horse-battery" };
 const SECRET: &str = "north-of-the-wall";
 
+/// Extensions of the server's certificate.
+const OWN: &str = "basicConstraints=critical,CA:FALSE\nsubjectAltName=DNS:turn.example.org\n";
+
 /// Faults of the table, in its order; each has a test below.
-const FAULTS: [&str; 6] = [
+const FAULTS: [&str; 10] = [
     "wrong password",
     "another secret",
     "expired credential",
     "forbidden peer",
     "quota",
     "no free port",
+    "expired certificate",
+    "missing intermediate",
+    "blocked UDP",
+    "PROXY sender not listed",
 ];
 
 /// One row of the table.
@@ -62,24 +73,34 @@ fn matches(text: &str, pattern: &str) -> bool {
     })
 }
 
-/// A server in a lab, with a user and a shared secret.
+/// A server in a lab, with a user, a shared secret and a certificate.
 struct Scene {
     lab: Lab,
     server: Server,
+    files: Certificates,
 }
 
 impl Scene {
     /// `None` where there can be no lab, after a report of the skip.
     fn new(change: impl FnOnce(&Lab, &mut Config)) -> Option<Self> {
         let lab = require(Lab::new())?;
+        let files = Certificates::new(&lab);
+        files.make("root", "root.test", ECDSA, "90");
+        files.sign("intermediate", "root", "basicConstraints=critical,CA:TRUE\n", "90");
+        files.sign("own", "intermediate", OWN, "90");
+        files.chain("turn", &["own", "intermediate"]);
         let mut config = Config::for_lab(&lab);
         // The probe is its own peer.
         config.relay = vec![lab.v4.listen];
         config.allow = vec![lab.v4.client.to_string()];
-        config.tables = format!("[auth]\nsecret = \"{SECRET}\"\n");
+        let (chain, key) = (files.path("turn.pem"), files.path("own.key"));
+        config.tables = format!(
+            "[auth]\nsecret = \"{SECRET}\"\n\
+             [tls]\ncertificates = [{{ chain = {chain:?}, key = {key:?} }}]\n"
+        );
         change(&lab, &mut config);
         let server = Server::start(&lab, &config);
-        Some(Self { lab, server })
+        Some(Self { lab, server, files })
     }
 
     /// Runs the probe as a client of the service.
@@ -99,20 +120,40 @@ impl Scene {
         Caller::allocate(socket, (self.lab.v4.listen, 3478).into(), user, IpFamily::V4)
     }
 
-    /// Output of a row's command.
+    /// A text of the table with the addresses of the lab. Its hosts trust the lab's authority, and know no names.
+    fn here(&self, text: &str) -> String {
+        let text = text.replace("CLIENT", &self.lab.v4.client.to_string());
+        text.replace("turn:turn.example.org", &format!("turn:{}", self.lab.v4.listen))
+    }
+
+    /// Output of a row's command: the probe's on the client's host, that of others on the server's.
     fn run(&self, row: &Row) -> String {
-        let client = self.lab.v4.client.to_string();
-        let command = row.command.replace("CLIENT", &client);
-        let words: Vec<&str> = command.split_whitespace().collect();
-        let ["turnpike", arguments @ ..] = &words[..] else { panic!("{command}") };
-        self.server.ask(arguments).output
+        let line = self.here(&row.command);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ["turnpike", command, arguments @ ..] = &words[..] else { panic!("{line}") };
+        let host = if *command == "probe" { Host::Client } else { Host::Server };
+        let trust = format!("SSL_CERT_FILE={}", self.files.path("root.pem").display());
+        let config = self.server.config_file();
+        let data = config.parent().expect("its directory");
+        let tool = Tool::run(
+            (self.lab.command(host, "env").arg(trust).arg(binary()).arg(command).args(arguments))
+                .arg("--config")
+                .arg(&config)
+                .arg("--data")
+                .arg(data),
+            PATIENCE,
+        );
+        tool.output
     }
 
     /// The command of the row does not print its line before the fault, and does afterwards.
     fn diagnoses(&self, fault: &str, seed: impl FnOnce()) {
         let row = find(fault);
         let before = self.run(&row);
-        assert!(!matches(&before, &row.prints), "{fault}, before it is seeded:\n{before}");
+        assert!(
+            !matches(&before, &self.here(&row.prints)),
+            "{fault}, before it is seeded:\n{before}"
+        );
         seed();
         self.prints(&row);
     }
@@ -121,7 +162,7 @@ impl Scene {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let output = self.run(row);
-            if matches(&output, &row.prints) {
+            if matches(&output, &self.here(&row.prints)) {
                 return;
             }
             let Row { fault, command, prints } = row;
@@ -192,9 +233,52 @@ fn quota() {
 #[test]
 fn no_free_port() {
     let narrow = |_: &Lab, config: &mut Config| {
-        config.through = vec!["env".into(), "TURNPIKE_RELAY__PORTS=50000-50001".into()];
+        config.relay_keys = "ports = \"50000-50001\"".to_owned();
     };
     let Some(scene) = Scene::new(narrow) else { return };
     let _calls = [scene.caller(ALICE), scene.caller(ALICE)];
     scene.diagnoses("no free port", || assert!(!scene.alice().ok));
+}
+
+#[test]
+fn expired_certificate() {
+    let Some(scene) = Scene::new(|_, _| ()) else { return };
+    scene.diagnoses("expired certificate", || {
+        scene.files.sign("own", "intermediate", OWN, "-1");
+        scene.files.chain("turn", &["own", "intermediate"]);
+    });
+}
+
+#[test]
+fn missing_intermediate() {
+    let Some(scene) = Scene::new(|_, _| ()) else { return };
+    scene.diagnoses("missing intermediate", || scene.files.chain("turn", &["own"]));
+}
+
+#[test]
+fn blocked_udp() {
+    let Some(scene) = Scene::new(|_, _| ()) else { return };
+    scene.diagnoses("blocked UDP", || {
+        for rule in [
+            &["add", "table", "inet", "test"][..],
+            &["add", "chain", "inet", "test", "in", "{ type filter hook input priority 0; }"],
+            &["add", "rule", "inet", "test", "in", "meta", "l4proto", "udp", "drop"],
+        ] {
+            scene.lab.run(Host::Server, "nft", rule);
+        }
+    });
+}
+
+#[test]
+fn proxy_sender_not_listed() {
+    let listed = |_: &Lab, config: &mut Config| {
+        config.tables.push_str("[tcp]\nproxy_protocol = [\"192.0.2.0/24\"]\n");
+    };
+    let Some(scene) = Scene::new(listed) else { return };
+    scene.diagnoses("PROXY sender not listed", || {
+        let server = (scene.lab.v4.listen, 3478).into();
+        let mut balancer = scene.lab.connect(Host::Client, server);
+        balancer.write_all(b"PROXY TCP4 198.51.100.9 203.0.113.7 5000 3478\r\n").expect("sent");
+        assert_eq!(balancer.read(&mut [0; 100]).unwrap_or(0), 0, "it is refused");
+    });
 }

@@ -148,52 +148,17 @@ fn failures_are_reported_with_their_status() {
     assert!(report.to_string().contains("whether the server listens"), "{report:#}");
 }
 
-/// Makes `FILE.key` and `FILE.pem`, signed by another of the directory.
-fn signed(files: &Certificates, file: &str, by: &str, extension: &str, days: &str) {
-    let path = |end: &str| files.path(&format!("{file}.{end}"));
-    std::fs::write(path("ext"), extension).expect("written");
-    let run = |command: &mut Command| {
-        let made = Tool::run(command, PATIENCE);
-        assert!(made.ok, "{}", made.output);
-    };
-    run(Command::new("openssl")
-        .args(["req", "-new", "-nodes"])
-        .args(ECDSA)
-        .args(["-subj", &format!("/CN={file}")])
-        .arg("-keyout")
-        .arg(path("key"))
-        .arg("-out")
-        .arg(path("csr")));
-    run(Command::new("openssl")
-        .args(["x509", "-req", "-sha256", "-CAcreateserial", "-days", days])
-        .arg("-in")
-        .arg(path("csr"))
-        .arg("-CA")
-        .arg(files.path(&format!("{by}.pem")))
-        .arg("-CAkey")
-        .arg(files.path(&format!("{by}.key")))
-        .arg("-extfile")
-        .arg(path("ext"))
-        .arg("-out")
-        .arg(path("pem")));
-}
-
 #[test]
 fn flaws_of_a_chain_are_named() {
     let Some(lab) = require(Lab::new()) else { return };
     let files = Certificates::new(&lab);
     files.make("root", "root.test", ECDSA, "90");
-    signed(&files, "intermediate", "root", "basicConstraints=critical,CA:TRUE\n", "90");
+    files.sign("intermediate", "root", "basicConstraints=critical,CA:TRUE\n", "90");
     let own = "basicConstraints=critical,CA:FALSE\nsubjectAltName=DNS:turn.test\n";
-    signed(&files, "turn", "intermediate", own, "90");
-    signed(&files, "expired", "intermediate", own, "-1");
-    let read = |name: &str| std::fs::read_to_string(files.path(name)).expect("read");
-    let chain = |name: &str| {
-        let chain = [read(&format!("{name}.pem")), read("intermediate.pem")].concat();
-        std::fs::write(files.path(&format!("{name}-chain.pem")), chain).expect("written");
-    };
-    chain("turn");
-    chain("expired");
+    files.sign("turn", "intermediate", own, "90");
+    files.sign("expired", "intermediate", own, "-1");
+    files.chain("turn-chain", &["turn", "intermediate"]);
+    files.chain("expired-chain", &["expired", "intermediate"]);
     let entry = |chain: &str, key: &str| {
         let (chain, key) = (files.path(chain), files.path(key));
         format!("[tls]\ncertificates = [{{ chain = {chain:?}, key = {key:?} }}]\n")
