@@ -503,4 +503,24 @@ mod tests {
                 .is_ok()
         );
     }
+
+    /// No page names a command or an option that does not exist.
+    #[test]
+    fn commands_of_the_documentation_exist() {
+        let commands = test_support::documented_commands("turnpike");
+        assert!(commands.len() > 10, "{commands:?}");
+        for command in commands {
+            let Err(error) = Cli::try_parse_from(&command.words) else { continue };
+            let kind = error.kind();
+            let asks = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
+            let stands_for_others = [
+                ErrorKind::MissingRequiredArgument,
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+                ErrorKind::InvalidValue,
+                ErrorKind::ValueValidation,
+            ];
+            let fine = asks.contains(&kind) || command.named && stands_for_others.contains(&kind);
+            assert!(fine, "{}: {}\n{error}", command.page.display(), command.words.join(" "));
+        }
+    }
 }

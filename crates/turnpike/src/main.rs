@@ -10,8 +10,6 @@ mod commands;
 mod confinement;
 mod control_group;
 mod cores;
-#[cfg(test)]
-mod documented;
 mod duration;
 mod escape;
 mod failure;
