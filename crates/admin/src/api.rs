@@ -13,22 +13,25 @@ mod tokens;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderValue, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
+use axum::{Json, Router};
 
 pub use self::access::Access;
 pub use self::tokens::{Token, TokenError, TokenFile};
 
 use crate::limits::REQUEST_BYTES_MAX;
+use crate::openapi;
+use crate::page;
 use crate::routes::Routes;
 
 /// The routes of the control socket: its callers are known to the kernel, and may do everything.
 pub fn control(routes: &Routes) -> Router {
-    routes.operations().route_layer(from_fn_with_state(None::<Arc<Access>>, guard::guard))
+    with_document(routes.operations())
+        .route_layer(from_fn_with_state(None::<Arc<Access>>, guard::guard))
 }
 
 /// The routes for the network, each behind [`guard`](guard::guard).
@@ -38,14 +41,19 @@ pub fn router(routes: &Routes, access: Access) -> Router {
         .route("/v1/me", get(sign_in::show))
         .route("/v1/sign-out", post(sign_in::sign_out))
         .with_state(Arc::clone(&access))
-        .merge(routes.operations())
+        .merge(with_document(routes.operations()))
         .route_layer(from_fn_with_state(Some(Arc::clone(&access)), guard::guard));
     Router::new()
         .route("/v1/sign-in", post(sign_in::sign_in))
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .with_state(access)
         .merge(known)
+        .merge(page::router())
         .layer(axum::middleware::map_response(harden))
+}
+
+fn with_document(operations: Router) -> Router {
+    operations.route("/v1/openapi.json", get(async || Json(&*openapi::DOCUMENT)))
 }
 
 /// Headers of every answer: nothing is kept, framed or taken for another type.

@@ -10,9 +10,13 @@ mod access;
 pub mod api;
 mod client;
 mod health;
+mod live;
 mod metrics;
 mod monitored;
 pub mod monitoring;
+mod openapi;
+mod overview;
+mod page;
 mod peer;
 mod problem;
 mod reasons_page;
@@ -26,6 +30,7 @@ pub use access::{AccessError, UnixSocket};
 pub use client::{Client, ClientError, SessionQuery};
 pub use health::{Answers, ListenerTest};
 pub use metrics::reference_markdown as metrics_markdown;
+pub use openapi::{json as openapi_json, markdown as api_markdown};
 pub use reasons_page::markdown as reasons_markdown;
 pub use role::Role;
 pub use server::{HttpListener, serve};
@@ -120,6 +125,33 @@ pub mod limits {
 
     /// Time for a TLS handshake.
     pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+
+    /// Interval of overviews for those that watch.
+    pub const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
+
+    /// Streams of overviews at the same time, of [`CONNECTIONS_MAX`]: more are answered with 503.
+    pub const VIEWERS_MAX: usize = 16;
+
+    /// Length of one stream: its viewer then opens another, which shows that its token is still valid.
+    pub const VIEWING: Duration = Duration::from_mins(1);
+
+    /// Overviews that wait for a viewer; one that does not read misses some.
+    pub const EVENTS_QUEUED: usize = 4;
+
+    /// Time that refusals and drops are counted over.
+    pub const HISTORY: Duration = Duration::from_mins(1);
+
+    /// Days before its expiry at which a certificate is a problem, as in the log.
+    pub const CERTIFICATE_DAYS: i64 = 14;
+
+    /// Load of a core from which a worker is a problem: bursts find no room.
+    pub const BUSY_PERCENT: u64 = 90;
+
+    /// Part of the relay ports in use that is a problem.
+    pub const PORTS_USED_PERCENT: u64 = 90;
+
+    /// Refusals on the timeline of a session.
+    pub const MOMENTS_MAX: usize = 50;
 
     /// Longest text of a query, in bytes: an address, or a user's name (RFC 8489 §14.3: below 509).
     pub const FILTER_BYTES_MAX: usize = 512;

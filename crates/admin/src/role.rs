@@ -1,9 +1,12 @@
 //! Rights of operators.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Rights of an operator; each has those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Sees everything, and changes nothing.

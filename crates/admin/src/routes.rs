@@ -1,14 +1,6 @@
 //! The table of routes.
 //!
-//! | method and path | effect |
-//! |---|---|
-//! | `GET /v1/status` | the state of the server: [`Status`](crate::types::Status) |
-//! | `GET /v1/sessions?user=&client=&filter=&sort=&rates=&limit=&after=` | live allocations: [`Sessions`](crate::types::Sessions) |
-//! | `DELETE /v1/sessions/{id}` | ends one allocation: [`Ended`](crate::types::Ended) |
-//! | `GET /v1/refusals?user=&client=&limit=` | recent refusals: [`Refusals`](crate::types::Refusals) |
-//! | `POST /v1/reload` | reads the configuration again: [`Reload`](crate::types::Reload) |
-//! | `POST /v1/drain` | no new allocations, stop when empty: [`Drain`](crate::types::Drain) |
-//! | `DELETE /v1/drain` | new allocations again: [`DrainCancelled`](crate::types::DrainCancelled) |
+//! The operations, with the rights and forms of each, stand in `routes/table.rs`.
 //!
 //! Every answer that is not 2xx is a [`Problem`](crate::types::Problem).
 
@@ -18,17 +10,20 @@ mod reload;
 mod sessions;
 mod status;
 pub(crate) mod table;
+mod views;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::routing::{delete, get, post};
-use control::{Handle, OffloadWatch};
+use axum::routing::{get, post};
+use control::{Handle, OffloadWatch, RecentLog};
 use turn_types::Instant;
 
 use crate::limits::REQUEST_BYTES_MAX;
+use crate::live::Live;
+use crate::monitored::Monitored;
 use crate::problem::Problem;
 use crate::roll::Roll;
 
@@ -42,6 +37,17 @@ pub(crate) struct App {
     pub(crate) offload: Option<Arc<dyn OffloadWatch>>,
     /// The sessions as they were last gathered.
     pub(crate) roll: Arc<Roll>,
+    /// The overview for those that watch.
+    pub(crate) live: Live,
+    /// Recent warnings and errors of the log.
+    pub(crate) log: RecentLog,
+}
+
+impl App {
+    pub(crate) fn monitored(&self) -> Monitored {
+        let Self { handle, clock, offload, .. } = self;
+        Monitored { handle: handle.clone(), clock: *clock, offload: offload.clone() }
+    }
 }
 
 /// The operations of version 1 on a running server.
@@ -52,14 +58,16 @@ pub struct Routes {
 
 impl Routes {
     /// `clock` is the clock that workers date allocations by; `offload` is the state of the kernel path, where one
-    /// runs.
+    /// runs; `log` has its recent warnings.
     #[must_use]
     pub fn new(
         handle: Handle,
         clock: fn() -> Instant,
         offload: Option<Arc<dyn OffloadWatch>>,
+        log: RecentLog,
     ) -> Self {
-        Self { app: App { handle, clock, offload, roll: Arc::default() } }
+        let (roll, live) = (Arc::default(), Live::default());
+        Self { app: App { handle, clock, offload, roll, live, log } }
     }
 
     /// The routes alone.
@@ -67,7 +75,12 @@ impl Routes {
         Router::new()
             .route("/v1/status", get(status::show))
             .route("/v1/sessions", get(sessions::list))
-            .route("/v1/sessions/{id}", delete(sessions::end))
+            .route("/v1/sessions/{id}", get(views::session).delete(sessions::end))
+            .route("/v1/overview", get(views::overview))
+            .route("/v1/events", get(views::events))
+            .route("/v1/users", get(views::users))
+            .route("/v1/configuration", get(views::configuration))
+            .route("/v1/warnings", get(views::warnings))
             .route("/v1/refusals", get(refusals::list))
             .route("/v1/reload", post(reload::reload))
             .route("/v1/drain", post(drain::drain).delete(drain::cancel))

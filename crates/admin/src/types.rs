@@ -4,16 +4,23 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::role::Role;
 
+mod overview;
 mod session;
 
+pub use self::overview::{
+    ActiveUser, ActiveUsers, BoundChannel, CertificateAge, Configuration, ConfiguredKey,
+    LoggedWarning, Moment, Overview, PermittedPeer, ProblemNow, ReasonCount, SessionDetails,
+    TrafficRates, Warnings, WorkerLoad,
+};
 pub use self::session::{Rate, Session, SessionOffload, SessionRates};
 
 /// `GET /v1/status`: the state of the server and its counters since the start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Version of the server.
     pub version: String,
@@ -81,7 +88,7 @@ pub struct Status {
 }
 
 /// Confinement of the server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Confinement {
     /// Files, by landlock.
     pub landlock: ConfinementLayer,
@@ -92,7 +99,7 @@ pub struct Confinement {
 }
 
 /// A layer of the confinement.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfinementLayer {
     /// True if it is in force.
     pub on: bool,
@@ -101,7 +108,7 @@ pub struct ConfinementLayer {
 }
 
 /// A capability of the server's process.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Capability {
     /// Its name: `CAP_BPF`.
     pub name: String,
@@ -110,7 +117,7 @@ pub struct Capability {
 }
 
 /// A certificate of the server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Certificate {
     /// The file that it was read from.
     pub file: String,
@@ -119,7 +126,7 @@ pub struct Certificate {
 }
 
 /// One address that is relayed from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RelayAddress {
     /// Address that relay sockets are bound to.
     pub local: String,
@@ -129,7 +136,7 @@ pub struct RelayAddress {
 
 /// Work of the kernel: batches of datagrams in one call, and relaying without the server (the kernel
 /// path).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Offload {
     /// Several datagrams in one call on receive (`UDP_GRO`).
     pub gro: bool,
@@ -174,7 +181,7 @@ pub struct Offload {
 }
 
 /// State of one network interface on the kernel path.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OffloadInterface {
     /// Its name.
     pub name: String,
@@ -186,7 +193,7 @@ pub struct OffloadInterface {
 }
 
 /// Numbers of allocations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Allocations {
     /// Live now.
     pub live: u64,
@@ -198,7 +205,7 @@ pub struct Allocations {
 }
 
 /// Connections of clients.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Connections {
     /// Live now.
     pub live: u64,
@@ -211,7 +218,7 @@ pub struct Connections {
 }
 
 /// DTLS associations of clients.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Associations {
     /// Live now.
     pub live: u64,
@@ -232,7 +239,7 @@ pub struct Associations {
 }
 
 /// Packets and bytes since the start. Bytes are of UDP payloads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
     /// From clients to the server.
     pub from_clients: Volume,
@@ -245,7 +252,7 @@ pub struct Traffic {
 }
 
 /// An amount of traffic in one direction on one leg.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Volume {
     /// Datagrams.
     pub packets: u64,
@@ -254,7 +261,7 @@ pub struct Volume {
 }
 
 /// One bucket of a histogram: how often a value was at most `up_to` and more than the bucket before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
     /// Upper bound, inclusive; absent in the last bucket, which has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -264,7 +271,7 @@ pub struct Bucket {
 }
 
 /// `GET /v1/sessions`: live allocations.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sessions {
     /// At most as many as asked for.
     pub sessions: Vec<Session>,
@@ -279,7 +286,7 @@ pub struct Sessions {
 }
 
 /// `POST /v1/reload`: outcome of each difference between the old and the new configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {
     /// In force now.
     pub applied: Vec<Change>,
@@ -291,7 +298,7 @@ pub struct Reload {
 }
 
 /// One difference between two configurations. Secrets are shown as `<secret>`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// The key, as in the configuration file: `quotas.allocations_per_user`.
     pub key: String,
@@ -302,7 +309,7 @@ pub struct Change {
 }
 
 /// Body of `POST /v1/drain`; it may be left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     /// Seconds after which allocations still live are ended, 604800 (7 days) at most. Without it
@@ -312,7 +319,7 @@ pub struct DrainRequest {
 }
 
 /// Answer to `POST /v1/drain`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drain {
     /// Seconds after which allocations still live are ended.
     pub deadline_seconds: u64,
@@ -324,21 +331,21 @@ pub struct Drain {
 }
 
 /// Answer to `DELETE /v1/drain`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DrainCancelled {
     /// Whole seconds that were left of the drain.
     pub seconds_left: u64,
 }
 
 /// Answer to `DELETE /v1/sessions/{id}`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ended {
     /// The id of the allocation that was ended.
     pub id: String,
 }
 
 /// `GET /v1/refusals`: recent refusals, the latest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusals {
     /// At most as many as asked for.
     pub refusals: Vec<Refusal>,
@@ -347,7 +354,7 @@ pub struct Refusals {
 }
 
 /// Requests of one user and network that were refused for one reason; the details are of the latest.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     /// Whole seconds since the latest.
     pub seconds_ago: u64,
@@ -386,7 +393,7 @@ pub struct Refusal {
 }
 
 /// `GET /healthz` and `GET /readyz`: whether the server serves.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// True if every worker and every listener answered in time.
     pub healthy: bool,
@@ -399,7 +406,7 @@ pub struct Health {
 }
 
 /// The answer of a listener to a Binding request.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListenerHealth {
     /// Its address.
     pub address: String,
@@ -413,7 +420,7 @@ pub struct ListenerHealth {
 }
 
 /// Body of `POST /v1/sign-in`.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignIn {
     /// The token.
@@ -427,7 +434,7 @@ impl std::fmt::Debug for SignIn {
 }
 
 /// `GET /v1/me`: the token of the caller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Me {
     /// Its name.
     pub token: String,
@@ -436,7 +443,7 @@ pub struct Me {
 }
 
 /// Every answer that is not 2xx.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// Error.
     pub error: String,

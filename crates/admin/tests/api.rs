@@ -11,6 +11,7 @@ use admin::Role;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use support::{Answer, Server, exchange};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -47,6 +48,11 @@ async fn a_role_permits_what_it_is_for() {
         ("GET", "/v1/sessions", [true, true, true]),
         ("GET", "/v1/refusals", [true, true, true]),
         ("GET", "/v1/me", [true, true, true]),
+        ("GET", "/v1/overview", [true, true, true]),
+        ("GET", SESSION, [true, true, true]),
+        ("GET", "/v1/users", [true, true, true]),
+        ("GET", "/v1/configuration", [true, true, true]),
+        ("GET", "/v1/warnings", [true, true, true]),
         ("DELETE", SESSION, [false, true, true]),
         ("POST", "/v1/reload", [false, true, true]),
         ("POST", "/v1/drain", [false, false, true]),
@@ -216,4 +222,38 @@ async fn idle_connections_leave_room() {
         idle.push(TcpStream::connect(server.address).await.unwrap());
     }
     assert_eq!(server.with(&token, "GET", "/v1/status").await.status, 200);
+}
+
+#[tokio::test]
+async fn viewers_are_bounded() {
+    let server = Server::start().await;
+    let token = server.token(Role::Read);
+    let request = format!(
+        "GET /v1/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n"
+    );
+    let mut viewers = Vec::new();
+    for _ in 0..admin::limits::VIEWERS_MAX {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200");
+        viewers.push(stream);
+    }
+    assert_eq!(server.with(&token, "GET", "/v1/events").await.status, 503);
+    assert_eq!(server.with(&token, "GET", "/v1/status").await.status, 200);
+    viewers.pop();
+    let mut status = 503;
+    for _ in 0..200 {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        status = if head.ends_with(b"200") { 200 } else { 503 };
+        if status == 200 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(status, 200, "a place is free again");
 }

@@ -70,7 +70,12 @@ impl Server {
         let socket = UnixSocket::control(&path, None).unwrap();
         tokio::spawn(serve(
             HttpListener::Control(socket),
-            api::control(&routes::Routes::new(handle, || NOW, offload)),
+            api::control(&routes::Routes::new(
+                handle,
+                || NOW,
+                offload,
+                control::RecentLog::default(),
+            )),
         ));
         Self { path, counters }
     }
@@ -98,6 +103,10 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
             reply(
                 sessions.iter().filter(|s| filter.takes(&s.record)).take(limit).cloned().collect(),
             );
+        }
+        Request::Show { id, reply } => {
+            let found = sessions.iter().find(|session| session.record.id == id);
+            reply(found.map(|session| (session.clone(), turn_proto::AllocationPeers::default())));
         }
         Request::End { id, reply } => {
             let before = sessions.len();

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use turn_types::Instant;
 
 use crate::limits::OPERATOR_QUEUE;
-use crate::{ControlError, OperatorRequest, ServerInfo, Workers};
+use crate::{ConfiguredKey, ControlError, OperatorRequest, ServerInfo, Workers};
 
 /// The workers, the facts about the server, and the door to the binary's main loop. Cheap to
 /// clone.
@@ -16,6 +16,7 @@ pub struct Handle {
     pub workers: Workers,
     info: Arc<Mutex<Arc<ServerInfo>>>,
     drain_deadline: Arc<Mutex<Option<Instant>>>,
+    configuration: Arc<Mutex<Arc<[ConfiguredKey]>>>,
     operator: mpsc::Sender<OperatorRequest>,
 }
 
@@ -25,7 +26,16 @@ impl Handle {
     pub fn new(workers: Workers, info: ServerInfo) -> (Self, mpsc::Receiver<OperatorRequest>) {
         let (operator, requests) = mpsc::channel(OPERATOR_QUEUE);
         let info = Arc::new(Mutex::new(Arc::new(info)));
-        (Self { workers, info, drain_deadline: Arc::default(), operator }, requests)
+        (
+            Self {
+                workers,
+                info,
+                drain_deadline: Arc::default(),
+                configuration: Arc::default(),
+                operator,
+            },
+            requests,
+        )
     }
 
     /// The facts about the server.
@@ -48,6 +58,17 @@ impl Handle {
     /// Sets the time at which a draining server ends live allocations, for queries.
     pub fn set_drain_deadline(&self, deadline: Option<Instant>) {
         *self.drain_deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+    }
+
+    /// The configuration in force; empty where nobody said it.
+    #[must_use]
+    pub fn configuration(&self) -> Arc<[ConfiguredKey]> {
+        Arc::clone(&self.configuration.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the configuration in force.
+    pub fn set_configuration(&self, keys: Vec<ConfiguredKey>) {
+        *self.configuration.lock().unwrap_or_else(PoisonError::into_inner) = keys.into();
     }
 
     /// Asks something of the server as a whole; the answer comes through the request itself.

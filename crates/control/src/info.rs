@@ -144,3 +144,16 @@ pub struct RelayInfo {
     /// Public address; differs behind 1:1 NAT.
     pub public: IpAddr,
 }
+
+/// A key of the configuration in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredKey {
+    /// Its name, such as `relay.ports`.
+    pub key: String,
+    /// Its value as in a file; secrets are `<secret>`.
+    pub value: String,
+    /// Place of the value: `FILE:LINE` or an environment variable; `None` for a default.
+    pub origin: Option<String>,
+    /// True if a reload changes it, false if only a restart does.
+    pub is_live: bool,
+}

@@ -15,6 +15,7 @@ mod info;
 mod mailbox;
 mod operator;
 pub mod reasons;
+mod recent_log;
 mod refused;
 mod registry;
 mod request;
@@ -29,11 +30,12 @@ pub use family::{Family, Kind, Label};
 pub use handle::Handle;
 pub use histogram::Histogram;
 pub use info::{
-    CertificateInfo, ConfinementInfo, ConfinementLayer, KeptCapability, MonitoringInfo,
-    OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
+    CertificateInfo, ConfiguredKey, ConfinementInfo, ConfinementLayer, KeptCapability,
+    MonitoringInfo, OffloadInfo, OffloadInterface, OffloadWatch, RelayInfo, ServerInfo,
 };
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{CancelReport, Change, DrainReport, OperatorRequest, ReloadReport};
+pub use recent_log::{RecentLog, Warning};
 pub use refused::{RefusalFilter, Refused, account};
 pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
@@ -63,6 +65,12 @@ pub mod limits {
     /// Allocations that a worker lists at a time, of all of them: a fraction of a millisecond between two batches of
     /// packets.
     pub const LIST_PAGE: usize = 512;
+
+    /// Warnings and errors of the log that are kept for operators.
+    pub const WARNINGS_MAX: usize = 100;
+
+    /// Longest text of one in bytes; lines of several sentences have some hundreds.
+    pub const WARNING_BYTES_MAX: usize = 2048;
 
     /// Operator requests that wait for the binary's main loop; they come one at a time.
     pub const OPERATOR_QUEUE: usize = 16;

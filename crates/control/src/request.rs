@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use turn_proto::{AllocationRecord, Policy, UserAnswer};
+use turn_proto::{AllocationPeers, AllocationRecord, Policy, UserAnswer};
 use turn_types::{AllocationId, PendingId};
 
 use crate::{RefusalFilter, Refused, Session};
@@ -29,6 +29,13 @@ pub enum Request {
         limit: usize,
         /// The answer.
         reply: Reply<Vec<Session>>,
+    },
+    /// Show an allocation with its peers.
+    Show {
+        /// Which.
+        id: AllocationId,
+        /// The answer; `None` without one of this id here.
+        reply: Reply<Option<(Session, AllocationPeers)>>,
     },
     /// End an allocation.
     End {
@@ -75,6 +82,7 @@ impl fmt::Debug for Request {
                 f.debug_struct("Refusals").field("filter", filter).field("limit", limit).finish()
             }
             Self::CountTraffic { .. } => f.write_str("CountTraffic"),
+            Self::Show { id, .. } => f.debug_tuple("Show").field(id).finish(),
             Self::End { id, .. } => f.debug_tuple("End").field(id).finish(),
             Self::Drain(on) => f.debug_tuple("Drain").field(on).finish(),
             Self::UserFound { pending, .. } => f.debug_tuple("UserFound").field(pending).finish(),

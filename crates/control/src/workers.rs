@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
-use turn_proto::Policy;
+use turn_proto::{AllocationPeers, Policy};
 use turn_types::{AllocationId, WorkerId};
 
 use crate::limits::{ANSWER_DEADLINE, LIST_PAGE};
@@ -157,6 +157,19 @@ impl Workers {
     /// [`ControlError`] when any worker does not answer: its sums are as of an earlier call.
     pub async fn count_traffic(&self) -> Result<(), ControlError> {
         self.ask_all(|done| Request::CountTraffic { done }).await.map(drop)
+    }
+
+    /// An allocation with its peers; `None` without one of this id.
+    ///
+    /// # Errors
+    /// [`ControlError`] when a worker does not answer.
+    pub async fn session(
+        &self,
+        id: AllocationId,
+    ) -> Result<Option<(Session, AllocationPeers)>, ControlError> {
+        // Its client may have taken it to any of them.
+        let found = self.ask_all(|reply| Request::Show { id, reply }).await?;
+        Ok(found.into_iter().flatten().next())
     }
 
     /// Ends an allocation; whether there was one.

@@ -56,7 +56,8 @@ fn with_sessions(worker: u16, sessions: &'static [(&'static str, u64)]) -> Box<S
             reply(sessions.map(|record| Session { record, offload }).collect());
         }
         Request::End { id, reply } => reply(id == AllocationId::new(WorkerId(worker), 0)),
-        Request::Refusals { .. }
+        Request::Show { .. }
+        | Request::Refusals { .. }
         | Request::CountTraffic { .. }
         | Request::Apply { .. }
         | Request::Drain(_)

@@ -4,6 +4,7 @@
 //! server. Each test makes its own lab; everything in it ends with the value.
 #![forbid(unsafe_code)]
 
+mod browser;
 mod caller;
 pub mod certificates;
 mod clients;
@@ -14,6 +15,7 @@ mod secure;
 mod server;
 mod tool;
 
+pub use browser::Browser;
 pub use caller::Caller;
 pub use certificates::Certificates;
 pub use clients::{aioice, chromium, coturn, pebble, pion, prometheus};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::check::ports::check_in_force;
-use crate::error::{Errors, SettingsErrors};
+use crate::error::{Errors, Place, SettingsErrors};
 use crate::keys::{Applied, Key, keys};
 use crate::reference::toml;
 use crate::section::Section as _;
@@ -37,6 +37,36 @@ impl Diff {
     pub fn is_empty(&self) -> bool {
         self.live.is_empty() && self.needs_restart.is_empty()
     }
+}
+
+/// A key of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInForce {
+    /// The key, such as `relay.ports`.
+    pub key: &'static str,
+    /// Its value, as in a file; `none` when it was left out; secrets are `<secret>`.
+    pub value: String,
+    /// Place of the value; `None` for a default.
+    pub place: Option<Place>,
+    /// True if a reload applies a change.
+    pub is_live: bool,
+}
+
+/// All keys with their values and places, in the order of the reference page.
+#[must_use]
+pub fn keys_in_force(settings: &Settings) -> Vec<KeyInForce> {
+    let file = values(settings);
+    let key = |key: &'static Key| {
+        let place = settings.places.keys.get(&*key.path).map(|place| place.key.clone());
+        let value = match key.path.as_str() {
+            // Both become an entry of auth.secrets.
+            "auth.secret" | "auth.secret_file" if place.is_some() => "<secret>".to_owned(),
+            "auth.secret" | "auth.secret_file" => "none".to_owned(),
+            _ => shown(key, settings, &file),
+        };
+        KeyInForce { key: &key.path, value, place, is_live: key.applied() == Applied::Live }
+    };
+    keys().map(key).collect()
 }
 
 /// Compares two configurations, in the order of the reference page.
@@ -73,6 +103,12 @@ impl Settings {
     pub fn reloaded(&self, new: &Self) -> Result<Self, SettingsErrors> {
         let mut merged = new.clone();
         merged.file.keep_restart_keys(&self.file);
+        for key in keys().filter(|key| key.applied() == Applied::Restart) {
+            merged.places.keys.remove(&*key.path);
+            if let Some((name, place)) = self.places.keys.get_key_value(&*key.path) {
+                merged.places.keys.insert(name, place.clone());
+            }
+        }
         merged.tls_listen.clone_from(&self.tls_listen);
         merged.discovery_sockets.clone_from(&self.discovery_sockets);
         merged.acme_challenge = self.acme_challenge;

@@ -37,7 +37,7 @@ pub mod value;
 use std::io::Read;
 use std::path::Path;
 
-pub use diff::{Change, Diff, diff};
+pub use diff::{Change, Diff, KeyInForce, diff, keys_in_force};
 pub use environment::Environment;
 pub use error::{Place, SettingsError, SettingsErrors};
 pub use file::{AcmeChallenge, File, LogFormat, LogLevel, OffloadMode};

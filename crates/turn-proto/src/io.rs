@@ -18,7 +18,8 @@ pub(crate) use self::allocate_request::{
 pub(crate) use self::command::{Command, TcpCommand, UserQuery};
 pub(crate) use self::event::{ConnectError, Event, IcmpReport, OpenRelayError, UserAnswer};
 pub(crate) use self::notice::{
-    AllocationRecord, Budget, EndReason, ForbiddenPeer, Notice, RefusedRequest, Traffic,
+    AllocationPeers, AllocationRecord, Budget, EndReason, ForbiddenPeer, Notice, RefusedRequest,
+    Traffic,
 };
 pub(crate) use self::queued_packet::QueuedPacket;
 pub(crate) use self::refusal::Refusal;

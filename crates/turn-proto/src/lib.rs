@@ -60,7 +60,8 @@ pub use io::allocate_request::AllocationAttributes;
 pub use io::command::{Command, TcpCommand, UserQuery};
 pub use io::event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer};
 pub use io::notice::{
-    AllocationRecord, Budget, EndReason, ForbiddenPeer, Notice, RefusedRequest, Traffic,
+    AllocationPeers, AllocationRecord, Budget, EndReason, ForbiddenPeer, Notice, RefusedRequest,
+    Traffic,
 };
 pub use io::queued_packet::QueuedPacket;
 pub use io::refusal::Refusal;

@@ -16,9 +16,9 @@ mod state;
 
 use self::state::State;
 use crate::io::{
-    AllocationRecord, Answer, BindRequest, Command, DropReason, EndReason, Event, Fetch,
-    HeaderBuffer, IcmpReport, Notice, PeerRefusal, Question, QueuedPacket, Refusal, ReplyBuffer,
-    Request, Traffic, UserAnswer, Verdict, WorkerAnswer,
+    AllocationPeers, AllocationRecord, Answer, BindRequest, Command, DropReason, EndReason, Event,
+    Fetch, HeaderBuffer, IcmpReport, Notice, PeerRefusal, Question, QueuedPacket, Refusal,
+    ReplyBuffer, Request, Traffic, UserAnswer, Verdict, WorkerAnswer,
 };
 use crate::method::classic::Classic;
 use crate::method::connect::Connected;
@@ -381,6 +381,14 @@ impl Server {
         after: Option<AllocationId>,
     ) -> impl Iterator<Item = AllocationRecord> {
         self.state.allocations.iter_after(after).map(|allocation| allocation.record(None))
+    }
+
+    /// An allocation and its peers, by its id.
+    #[must_use]
+    pub fn allocation(&self, id: AllocationId) -> Option<(AllocationRecord, AllocationPeers)> {
+        let allocations = &self.state.allocations;
+        let allocation = allocations.get(allocations.of_id(id)?);
+        Some((allocation.record(None), allocation.peers()))
     }
 
     /// The number of allocations.

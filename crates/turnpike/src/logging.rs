@@ -8,11 +8,14 @@ use std::fmt;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use control::RecentLog;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
 
@@ -79,6 +82,7 @@ impl<W: io::Write> io::Write for Gathered<W> {
 #[derive(Clone, Default)]
 pub(crate) struct LogLevel {
     handle: Option<reload::Handle<LevelFilter, Registry>>,
+    recent: RecentLog,
     _writer: Option<Arc<WorkerGuard>>,
 }
 
@@ -89,6 +93,46 @@ impl LogLevel {
             // Fails only when the subscriber is gone, and then nobody logs.
             let _ = handle.reload(level);
         }
+    }
+}
+
+impl LogLevel {
+    /// Recent warnings and errors.
+    pub(crate) fn recent(&self) -> RecentLog {
+        self.recent.clone()
+    }
+}
+
+/// Keeps warnings and errors for operators, at any level of the log.
+struct Keeper(RecentLog);
+
+impl<S: Subscriber> Layer<S> for Keeper {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let level = *event.metadata().level();
+        if level <= Level::WARN {
+            let mut line = Line::default();
+            event.record(&mut line);
+            let text = format!("{}{}", line.message, line.fields);
+            self.0.push(SystemTime::now(), level == Level::ERROR, text);
+        }
+    }
+}
+
+/// The text of a line.
+#[derive(Default)]
+struct Line {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        use fmt::Write as _;
+        // A string takes everything.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
     }
 }
 
@@ -109,8 +153,14 @@ pub(crate) fn start(format: LogFormat, level: LevelFilter) -> anyhow::Result<Log
         .buffered_lines_limit(QUEUED_LINES_MAX)
         .thread_name("log")
         .finish(Gathered { writer: io::stderr(), lines: Vec::new() });
-    tracing_subscriber::registry().with(filter).with(lines(format, writer)).try_init()?;
-    Ok(LogLevel { handle: Some(handle), _writer: Some(Arc::new(guard)) })
+    let recent = RecentLog::default();
+    let kept = Keeper(recent.clone());
+    tracing_subscriber::registry()
+        .with(filter)
+        .with(lines(format, writer))
+        .with(kept)
+        .try_init()?;
+    Ok(LogLevel { handle: Some(handle), recent, _writer: Some(Arc::new(guard)) })
 }
 
 type Filtered = tracing_subscriber::layer::Layered<reload::Layer<LevelFilter, Registry>, Registry>;
@@ -172,7 +222,7 @@ mod tests {
         let written = Lines::default();
         let writer = written.clone();
         let (filter, handle) = reload::Layer::new(LevelFilter::INFO);
-        let level = LogLevel { handle: Some(handle), _writer: None };
+        let level = LogLevel { handle: Some(handle), ..LogLevel::default() };
         let subscriber = tracing_subscriber::registry()
             .with(filter)
             .with(lines(LogFormat::Json, move || writer.clone()));

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use control::{Change, Handle, ReloadReport};
-use settings::{LogLevel, Settings, diff};
+use control::{Change, ConfiguredKey, Handle, ReloadReport};
+use settings::{KeyInForce, LogLevel, Settings, diff, keys_in_force};
 use tracing_subscriber::filter::LevelFilter;
 use turn_proto::Policy;
 
@@ -97,6 +97,8 @@ impl InForce {
         info.relay_ports = (kept.relay.ports.min, kept.relay.ports.max);
         handle.set_info(info);
 
+        handle.set_configuration(in_force(&kept));
+
         let changes = diff(&self.settings, &new);
         self.settings = kept;
         Ok(ReloadReport {
@@ -150,6 +152,17 @@ impl InForce {
         }
         self.own.is_current()
     }
+}
+
+/// The keys of the configuration in force, for operators.
+pub(crate) fn in_force(settings: &Settings) -> Vec<ConfiguredKey> {
+    let key = |key: KeyInForce| ConfiguredKey {
+        key: key.key.to_owned(),
+        value: key.value,
+        origin: key.place.map(|place| place.to_string()),
+        is_live: key.is_live,
+    };
+    keys_in_force(settings).into_iter().map(key).collect()
 }
 
 /// The level as the log knows it.

@@ -10,6 +10,8 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     for (name, text) in [
         ("docs/configuration.md", settings::reference_markdown()),
         ("docs/configuration.schema.json", settings::json_schema()),
+        ("docs/operate/api.json", admin::openapi_json()),
+        ("docs/operate/api.md", admin::api_markdown()),
         ("docs/operate/coturn-options.md", coturn_config::reference_markdown()),
         ("docs/operate/metrics.md", admin::metrics_markdown()),
         ("docs/operate/reasons.md", admin::reasons_markdown()),

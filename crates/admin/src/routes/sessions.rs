@@ -122,12 +122,7 @@ pub(super) async fn end(
     State(app): State<App>,
     Path(id): Path<String>,
 ) -> Result<Json<Ended>, Problem> {
-    let Some(allocation) = AllocationId::parse(&id) else {
-        return Err(Problem::bad_request(
-            format!("\"{id}\" is not the id of a session"),
-            "an id is 16 hexadecimal digits, as `turnpike sessions` shows it",
-        ));
-    };
+    let allocation = allocation_id(&id)?;
     if app.handle.workers.end_session(allocation).await.map_err(Problem::of_workers)? {
         app.roll.forget().await;
         return Ok(Json(Ended { id: allocation.to_string() }));
@@ -136,4 +131,14 @@ pub(super) async fn end(
         format!("there is no live session {allocation}"),
         "it may have ended already; `turnpike sessions` lists the live ones",
     ))
+}
+
+/// Reads the id of a session.
+pub(super) fn allocation_id(id: &str) -> Result<AllocationId, Problem> {
+    AllocationId::parse(id).ok_or_else(|| {
+        Problem::bad_request(
+            format!("\"{id}\" is not the id of a session"),
+            "an id is 16 hexadecimal digits, as `turnpike sessions` shows it",
+        )
+    })
 }

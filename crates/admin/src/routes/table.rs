@@ -1,38 +1,226 @@
-//! The operations of version 1: method, path and the rights that each needs. A route that is not here is refused.
+//! The operations of version 1: method, path, the rights that each needs, and its forms. A route that is not here is
+//! refused. The document of the interface (`openapi.rs`) is made from this table.
 
 use axum::http::Method;
+use schemars::{Schema, SchemaGenerator};
 
 use crate::role::Role;
+use crate::types;
+
+/// The schema of a type.
+type Form = fn(&mut SchemaGenerator) -> Schema;
 
 /// An operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operation {
     pub(crate) method: &'static str,
     pub(crate) path: &'static str,
-    pub(crate) role: Role,
+    /// `None` for those without a token.
+    pub(crate) role: Option<Role>,
+    pub(crate) summary: &'static str,
+    pub(crate) parameters: &'static [Parameter],
+    /// Body of the request.
+    pub(crate) body: Option<Form>,
+    pub(crate) answer: Answer,
 }
 
-const fn operation(method: &'static str, path: &'static str, role: Role) -> Operation {
-    Operation { method, path, role }
+/// A parameter of the query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) about: &'static str,
 }
+
+/// Body of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    Json(Form),
+    /// Server-sent events, each with such an object.
+    Events(Form),
+    /// The document of the interface.
+    Document,
+}
+
+const fn read(path: &'static str, summary: &'static str, answer: Form) -> Operation {
+    let (role, answer) = (Some(Role::Read), Answer::Json(answer));
+    Operation { method: "GET", path, role, summary, parameters: &[], body: None, answer }
+}
+
+const fn change(
+    method: &'static str,
+    path: &'static str,
+    role: Role,
+    summary: &'static str,
+    answer: Form,
+) -> Operation {
+    Operation { method, role: Some(role), ..read(path, summary, answer) }
+}
+
+const fn with(parameters: &'static [Parameter], operation: Operation) -> Operation {
+    Operation { parameters, ..operation }
+}
+
+const fn parameter(name: &'static str, kind: &'static str, about: &'static str) -> Parameter {
+    Parameter { name, kind, about }
+}
+
+const USER: Parameter =
+    parameter("user", "string", "Only of this user: the name as authenticated, or its account");
+const CLIENT: Parameter =
+    parameter("client", "string", "Only of clients at this IP address, at any port");
+const FILTER: Parameter = parameter(
+    "filter",
+    "string",
+    "Only with this text in a name, an address or the id; the case of letters does not count",
+);
+const LIMIT: Parameter = parameter("limit", "integer", "Most entries: 1 to 1000; 100 by default");
 
 pub(crate) const OPERATIONS: &[Operation] = &[
-    operation("GET", "/v1/status", Role::Read),
-    operation("GET", "/v1/sessions", Role::Read),
-    operation("DELETE", "/v1/sessions/{id}", Role::Operate),
-    operation("GET", "/v1/refusals", Role::Read),
-    operation("POST", "/v1/reload", Role::Operate),
-    operation("POST", "/v1/drain", Role::Admin),
-    operation("DELETE", "/v1/drain", Role::Admin),
-    operation("GET", "/v1/me", Role::Read),
-    operation("POST", "/v1/sign-out", Role::Read),
+    read(
+        "/v1/overview",
+        "The server of the last second, and what is wrong now",
+        SchemaGenerator::subschema_for::<types::Overview>,
+    ),
+    Operation {
+        answer: Answer::Events(SchemaGenerator::subschema_for::<types::Overview>),
+        ..read(
+            "/v1/events",
+            "The overview as server-sent events named `overview`, one each second; the stream ends after a minute, and is \
+             to be opened again",
+            SchemaGenerator::subschema_for::<types::Overview>,
+        )
+    },
+    read(
+        "/v1/status",
+        "State of the server, and its counters since the start",
+        SchemaGenerator::subschema_for::<types::Status>,
+    ),
+    with(
+        &[
+            USER,
+            CLIENT,
+            FILTER,
+            parameter(
+                "sort",
+                "string",
+                "`age` (the default: oldest first), `expires`, `rate`, `packets`, `traffic`, `dropped`, `user` or `client`; a \
+                 minus in front reverses it",
+            ),
+            parameter("rates", "boolean", "Adds rates; the first answer takes a second"),
+            LIMIT,
+            parameter("after", "string", "The `next` of the page before, with the same `sort`"),
+        ],
+        read(
+            "/v1/sessions",
+            "Live allocations, page by page",
+            SchemaGenerator::subschema_for::<types::Sessions>,
+        ),
+    ),
+    read(
+        "/v1/sessions/{id}",
+        "A live allocation with its peers and its past",
+        SchemaGenerator::subschema_for::<types::SessionDetails>,
+    ),
+    change(
+        "DELETE",
+        "/v1/sessions/{id}",
+        Role::Operate,
+        "Ends an allocation",
+        SchemaGenerator::subschema_for::<types::Ended>,
+    ),
+    with(
+        &[
+            FILTER,
+            parameter(
+                "sort",
+                "string",
+                "`rate` (the default: highest first), `sessions`, `traffic` or `user`",
+            ),
+            LIMIT,
+        ],
+        read(
+            "/v1/users",
+            "Users with live allocations",
+            SchemaGenerator::subschema_for::<types::ActiveUsers>,
+        ),
+    ),
+    with(
+        &[USER, CLIENT, LIMIT],
+        read(
+            "/v1/refusals",
+            "Recent refusals, the latest first",
+            SchemaGenerator::subschema_for::<types::Refusals>,
+        ),
+    ),
+    read(
+        "/v1/configuration",
+        "The configuration in force, with the place of each value",
+        SchemaGenerator::subschema_for::<types::Configuration>,
+    ),
+    read(
+        "/v1/warnings",
+        "Recent warnings and errors of the log",
+        SchemaGenerator::subschema_for::<types::Warnings>,
+    ),
+    change(
+        "POST",
+        "/v1/reload",
+        Role::Operate,
+        "Reads the configuration again",
+        SchemaGenerator::subschema_for::<types::Reload>,
+    ),
+    Operation {
+        body: Some(SchemaGenerator::subschema_for::<types::DrainRequest>),
+        ..change(
+            "POST",
+            "/v1/drain",
+            Role::Admin,
+            "Takes no new allocations, and stops the server when the last one has ended",
+            SchemaGenerator::subschema_for::<types::Drain>,
+        )
+    },
+    change(
+        "DELETE",
+        "/v1/drain",
+        Role::Admin,
+        "Cancels a drain",
+        SchemaGenerator::subschema_for::<types::DrainCancelled>,
+    ),
+    Operation {
+        role: None,
+        body: Some(SchemaGenerator::subschema_for::<types::SignIn>),
+        ..change(
+            "POST",
+            "/v1/sign-in",
+            Role::Read,
+            "Exchanges a token for the cookie of a browser; not on the control socket",
+            SchemaGenerator::subschema_for::<types::Me>,
+        )
+    },
+    change(
+        "POST",
+        "/v1/sign-out",
+        Role::Read,
+        "Ends the cookie of a browser; not on the control socket",
+        SchemaGenerator::subschema_for::<types::Me>,
+    ),
+    read(
+        "/v1/me",
+        "Name and role of the caller's token; not on the control socket",
+        SchemaGenerator::subschema_for::<types::Me>,
+    ),
+    Operation {
+        answer: Answer::Document,
+        ..read("/v1/openapi.json", "This document", SchemaGenerator::subschema_for::<types::Me>)
+    },
 ];
 
 /// The rights that a request needs; `None` for one that is not in the table.
 pub(crate) fn needed(method: &Method, path: &str) -> Option<Role> {
     let method = if method == Method::HEAD { "GET" } else { method.as_str() };
     let found = OPERATIONS.iter().find(|one| one.method == method && one.path == path);
-    found.map(|operation| operation.role)
+    found.and_then(|operation| operation.role)
 }
 
 /// All operations in a line.

@@ -1,12 +1,13 @@
 //! The JSON of a live allocation, and its making from the session of a worker.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use turn_types::Instant;
 
 use super::Volume;
 
 /// One live allocation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
     /// 16 hexadecimal digits, for `DELETE /v1/sessions/{id}`.
     pub id: String,
@@ -52,7 +53,7 @@ pub struct Session {
 }
 
 /// Rates of a session's payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionRates {
     /// From client to peers.
     pub to_peers: Rate,
@@ -61,7 +62,7 @@ pub struct SessionRates {
 }
 
 /// A rate of relayed payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rate {
     /// Datagrams per second.
     pub packets_per_second: u64,
@@ -70,7 +71,7 @@ pub struct Rate {
 }
 
 /// Relay of the data of a session's channels.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionOffload {
     /// `kernel`, when it relays one channel at least; otherwise `sockets`.
     pub by: String,

@@ -11,8 +11,8 @@ use admin::routes::Routes;
 use admin::{HttpListener, Role, serve};
 use control::{
     CancelReport, ConfinementInfo, DrainReport, Handle, MonitoringInfo, OffloadInfo,
-    OperatorRequest, ReloadReport, Request, ServerInfo, Session, SessionOffload, Wake, WhyNot,
-    WorkerCounters, Workers, mailbox,
+    OperatorRequest, RecentLog, ReloadReport, Request, ServerInfo, Session, SessionOffload, Wake,
+    WhyNot, WorkerCounters, Workers, mailbox,
 };
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -63,7 +63,10 @@ impl Server {
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("api-tokens.json");
-        let router = api::router(&Routes::new(handle(), || NOW, None), Access::new(path.clone()));
+        let router = api::router(
+            &Routes::new(handle(), || NOW, None, RecentLog::default()),
+            Access::new(path.clone()),
+        );
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(serve(HttpListener::Api(listener, tls), router));
@@ -87,6 +90,27 @@ impl Server {
              {length}\r\n\r\n{body}"
         ))
         .await
+    }
+
+    /// The beginning of an answer that goes on: until `end` has come `times` times.
+    #[allow(dead_code, reason = "not every test program watches a stream")]
+    pub(crate) async fn beginning(
+        &self,
+        path: &str,
+        headers: &str,
+        end: &str,
+        times: usize,
+    ) -> String {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost:9642\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let (mut bytes, mut text) = ([0; 4096], String::new());
+        while text.matches(end).count() < times {
+            let len = stream.read(&mut bytes).await.unwrap();
+            assert_ne!(len, 0, "it ended: {text}");
+            text.push_str(&String::from_utf8_lossy(&bytes[..len]));
+        }
+        text
     }
 
     pub(crate) async fn raw(&self, request: &str) -> Answer {
@@ -151,6 +175,10 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
         Request::List { filter, limit, reply } => {
             let taken = sessions.iter().filter(|one| filter.takes(&one.record)).take(limit);
             reply(taken.cloned().collect());
+        }
+        Request::Show { id, reply } => {
+            let found = sessions.iter().find(|session| session.record.id == id);
+            reply(found.map(|session| (session.clone(), turn_proto::AllocationPeers::default())));
         }
         Request::End { id, reply } => {
             let before = sessions.len();

@@ -1,7 +1,8 @@
 //! Requests of the control plane, between two batches.
 
 use control::{Request, Session, SessionFilter};
-use turn_proto::{AllocationRecord, Event};
+use turn_proto::{AllocationPeers, AllocationRecord, Event};
+use turn_types::AllocationId;
 
 use super::Worker;
 use crate::io::Net;
@@ -28,6 +29,7 @@ impl<N: Net> Worker<N> {
                 done(());
             }
             Request::List { filter, limit, reply } => reply(self.list(&filter, limit)),
+            Request::Show { id, reply } => reply(self.show(id)),
             Request::End { id, reply } => {
                 let ended = self.cx.server.end_for_operator(now, id);
                 self.settle();
@@ -52,19 +54,25 @@ impl<N: Net> Worker<N> {
 
     /// Returns sessions with the kernel's counters up to this moment.
     fn list(&mut self, filter: &SessionFilter, limit: usize) -> Vec<Session> {
-        let Self { cx, offload, .. } = self;
-        let taken = cx
-            .server
+        let server = &self.cx.server;
+        let taken = server
             .allocations_after(filter.after)
             .filter(|record| filter.takes(record))
             .take(limit);
         let records: Vec<AllocationRecord> = taken.collect();
-        let complete = |mut record: AllocationRecord| {
-            let counters = cx.observer.counters();
-            let traffic = offload.sweep_allocation(record.id, &mut cx.server, counters);
-            record.traffic.add(&traffic);
-            Session { offload: offload.of(&record), record }
-        };
-        records.into_iter().map(complete).collect()
+        records.into_iter().map(|record| self.complete(record)).collect()
+    }
+
+    fn show(&mut self, id: AllocationId) -> Option<(Session, AllocationPeers)> {
+        let (record, peers) = self.cx.server.allocation(id)?;
+        Some((self.complete(record), peers))
+    }
+
+    fn complete(&mut self, mut record: AllocationRecord) -> Session {
+        let Self { cx, offload, .. } = self;
+        let counters = cx.observer.counters();
+        let traffic = offload.sweep_allocation(record.id, &mut cx.server, counters);
+        record.traffic.add(&traffic);
+        Session { offload: offload.of(&record), record }
     }
 }

@@ -3,10 +3,13 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use stun_wire::Method;
-use turn_types::{AllocationId, ClientPath, FiveTuple, Instant, Prefix, Realm, RelayedAddr};
+use turn_types::{
+    AllocationId, ClientPath, FiveTuple, Instant, PeerAddr, Prefix, Realm, RelayedAddr,
+};
 
 use super::allocate_request::AllocationAttributes;
 use super::refusal::Refusal;
@@ -96,6 +99,17 @@ pub struct AllocationRecord {
     pub traffic: Traffic,
     /// Reason and time of its end, once it has ended.
     pub end: Option<(EndReason, Instant)>,
+}
+
+/// The peers of an allocation, with the time until which each may send.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocationPeers {
+    /// Permissions: address and end.
+    pub permissions: Vec<(IpAddr, Instant)>,
+    /// Channels: number, peer and end.
+    pub channels: Vec<(u16, PeerAddr, Instant)>,
+    /// Connections with peers (RFC 6062), including unfinished ones.
+    pub connections: Vec<PeerAddr>,
 }
 
 #[cfg(feature = "samples")]

@@ -10,13 +10,15 @@ use turn_types::{
 };
 
 use super::bandwidth::{Bucket, with_headers};
-use super::channel::Channels;
+use super::channel::{Channel, Channels};
 use super::connection::PeerConnections;
 use super::mobility::{Mobility, Next};
-use super::permission::Permissions;
+use super::permission::{Permission, Permissions};
 use super::registry::QuotaLease;
 use crate::credentials::Grant;
-use crate::io::{AllocationAttributes, AllocationRecord, EndReason, Refusal, Traffic};
+use crate::io::{
+    AllocationAttributes, AllocationPeers, AllocationRecord, EndReason, Refusal, Traffic,
+};
 use crate::policy::PortLease;
 
 /// One relay socket, hence one relayed address. Dropping it frees the port.
@@ -137,6 +139,17 @@ impl Allocation {
         };
         *count += bytes;
         bucket.carry(now, bytes)
+    }
+
+    /// Its peers.
+    pub(crate) fn peers(&self) -> AllocationPeers {
+        let permission = |one: &Permission| (one.ip, one.expires);
+        let channel = |one: &Channel| (one.number.get(), one.peer, one.expires);
+        AllocationPeers {
+            permissions: self.permissions.iter().map(permission).collect(),
+            channels: self.channels.iter().map(channel).collect(),
+            connections: self.connections.iter().map(|one| one.peer).collect(),
+        }
     }
 
     /// The record of its life so far, or of all of it.

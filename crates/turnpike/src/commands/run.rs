@@ -99,7 +99,8 @@ async fn serve(
 
     let (handle, requests) = Handle::new(running.workers, running.info);
     let (clock, offload) = (|| Clock::now().instant, running.kernel_path.watch());
-    let routes = admin::routes::Routes::new(handle.clone(), clock, offload.clone());
+    handle.set_configuration(reload::in_force(&settings));
+    let routes = admin::routes::Routes::new(handle.clone(), clock, offload.clone(), log.recent());
     tokio::spawn(admin::serve(HttpListener::Control(socket), admin::api::control(&routes)));
     if !api.is_empty() {
         let authorities = settings.api_client_authorities();

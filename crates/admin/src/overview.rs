@@ -1,0 +1,226 @@
+//! The overview: counters of now and of a moment ago, and what is wrong.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use control::reasons::{Subject, of};
+use control::{CertificateInfo, CounterTotals, Leg, Series, Volume};
+use tokio::time::Instant;
+
+use crate::limits::{BUSY_PERCENT, CERTIFICATE_DAYS, HISTORY, PORTS_USED_PERCENT};
+use crate::monitored::Monitored;
+use crate::roll::per_second;
+use crate::types::{
+    CertificateAge, Overview, ProblemNow, Rate, ReasonCount, TrafficRates, WorkerLoad,
+};
+
+/// Clock ticks of `/proc` in a second: `USER_HZ`, which is 100 on every architecture that Linux has today.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Fields of a thread's `stat` behind its name: proc_pid_stat(5) counts from 1, and the first behind the name is the third.
+const USER_TICKS: usize = 14 - 3;
+const SYSTEM_TICKS: usize = 15 - 3;
+
+/// The counters of the last minute.
+pub(crate) struct History {
+    samples: VecDeque<Sample>,
+}
+
+struct Sample {
+    at: Instant,
+    totals: CounterTotals,
+    /// Processor time of each worker, in ticks.
+    ticks: BTreeMap<u64, u64>,
+}
+
+impl Sample {
+    fn of(monitored: &Monitored) -> Self {
+        let totals = monitored.handle.workers.totals();
+        Self { at: Instant::now(), totals, ticks: ticks() }
+    }
+}
+
+impl History {
+    pub(crate) fn new(monitored: &Monitored) -> Self {
+        Self { samples: VecDeque::from([Sample::of(monitored)]) }
+    }
+
+    /// The overview of now, with rates since the one before.
+    pub(crate) fn overview(&mut self, monitored: &Monitored) -> Overview {
+        let now = Sample::of(monitored);
+        let is_old = |sample: &Sample| now.at.duration_since(sample.at) > HISTORY;
+        while self.samples.len() > 1 && self.samples.front().is_some_and(is_old) {
+            self.samples.pop_front();
+        }
+        // There is always one.
+        let (first, last) =
+            (self.samples.front().unwrap_or(&now), self.samples.back().unwrap_or(&now));
+        let mut overview = facts(monitored, &now.totals);
+        let seconds = now.at.duration_since(last.at).as_secs_f64().max(0.001);
+        overview.rates = rates(&last.totals, &now.totals, seconds);
+        overview.kernel_share_percent = kernel_share(&last.totals, &now.totals);
+        overview.workers = load(&last.ticks, &now.ticks, seconds);
+        let counts = |subject, of: fn(&CounterTotals) -> BTreeMap<&'static str, u64>| {
+            counts(subject, &of(&first.totals), &of(&now.totals))
+        };
+        overview.refusals = counts(Subject::Request, |totals| totals.refusals().collect());
+        overview.drops = counts(Subject::Packet, |totals| totals.drops().collect());
+        let lost = now.totals.kernel_drops().saturating_sub(first.totals.kernel_drops());
+        overview.problems = problems(monitored, &overview, lost);
+        self.samples.push_back(now);
+        overview
+    }
+}
+
+fn facts(monitored: &Monitored, totals: &CounterTotals) -> Overview {
+    let info = monitored.handle.info();
+    let now = SystemTime::now();
+    let left = |deadline: turn_types::Instant| deadline.saturating_since((monitored.clock)());
+    Overview {
+        time_unix: now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        version: info.version.clone(),
+        realm: info.realm.clone(),
+        uptime_seconds: now.duration_since(info.started).unwrap_or_default().as_secs(),
+        draining: monitored.handle.workers.is_draining(),
+        drain_seconds_left: monitored.handle.drain_deadline().map(|at| left(at).as_secs()),
+        allocations: totals.allocations_live(),
+        connections: totals.value(Series::StreamsLive),
+        dtls_sessions: totals.value(Series::AssociationsLive),
+        certificates: info.certificates.iter().map(|one| age(one, now)).collect(),
+        ..Overview::default()
+    }
+}
+
+fn age(certificate: &CertificateInfo, now: SystemTime) -> CertificateAge {
+    let days = |time: Duration| i64::try_from(time.as_secs() / 86_400).unwrap_or(i64::MAX);
+    let days_left = match certificate.expires.duration_since(now) {
+        Ok(left) => days(left),
+        Err(error) => -1 - days(error.duration()),
+    };
+    CertificateAge { file: certificate.file.clone(), days_left }
+}
+
+fn rates(old: &CounterTotals, new: &CounterTotals, seconds: f64) -> TrafficRates {
+    let rate = |leg| {
+        let (old, new) = (old.whole(leg), new.whole(leg));
+        Rate {
+            packets_per_second: per_second((old.packets, new.packets), 1.0, seconds),
+            bits_per_second: per_second((old.bytes, new.bytes), 8.0, seconds),
+        }
+    };
+    TrafficRates {
+        from_clients: rate(Leg::FromClients),
+        to_clients: rate(Leg::ToClients),
+        from_peers: rate(Leg::FromPeers),
+        to_peers: rate(Leg::ToPeers),
+    }
+}
+
+/// Percentage of packets to peers and clients that the kernel path sent.
+fn kernel_share(old: &CounterTotals, new: &CounterTotals) -> Option<u64> {
+    let sent = |of: fn(&CounterTotals, Leg) -> Volume| {
+        let packets = |leg| of(new, leg).packets.saturating_sub(of(old, leg).packets);
+        packets(Leg::ToPeers) + packets(Leg::ToClients)
+    };
+    let (kernel, all) = (sent(CounterTotals::offloaded), sent(CounterTotals::whole));
+    (kernel * 100).checked_div(all)
+}
+
+fn counts(
+    subject: Subject,
+    old: &BTreeMap<&'static str, u64>,
+    new: &BTreeMap<&'static str, u64>,
+) -> Vec<ReasonCount> {
+    let mut counts: Vec<ReasonCount> = of(subject)
+        .into_iter()
+        .filter_map(|reason| {
+            let total = new.get(reason.name).copied().filter(|total| *total > 0)?;
+            let before = old.get(reason.name).copied().unwrap_or_default();
+            Some(ReasonCount {
+                reason: reason.name.to_owned(),
+                total,
+                last_minute: total.saturating_sub(before),
+                meaning: reason.meaning.to_owned(),
+                advice: reason.advice.to_owned(),
+            })
+        })
+        .collect();
+    counts.sort_by_key(|one| std::cmp::Reverse((one.last_minute, one.total)));
+    counts
+}
+
+fn load(old: &BTreeMap<u64, u64>, new: &BTreeMap<u64, u64>, seconds: f64) -> Vec<WorkerLoad> {
+    let load = |(&worker, &ticks): (&u64, &u64)| {
+        let before = old.get(&worker).copied().unwrap_or(ticks);
+        let cpu_percent = per_second((before, ticks), 100.0 / TICKS_PER_SECOND, seconds);
+        WorkerLoad { worker, cpu_percent }
+    };
+    new.iter().map(load).collect()
+}
+
+/// Processor time of each worker's thread so far.
+fn ticks() -> BTreeMap<u64, u64> {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return BTreeMap::new() };
+    let of = |thread: fs::DirEntry| {
+        let stat = fs::read_to_string(thread.path().join("stat")).ok()?;
+        let (head, fields) = stat.rsplit_once(") ")?;
+        let worker = head.split_once("(worker-")?.1.parse().ok()?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some((worker, ticks(USER_TICKS)? + ticks(SYSTEM_TICKS)?))
+    };
+    threads.flatten().filter_map(of).collect()
+}
+
+/// What is wrong now, the severe first.
+fn problems(monitored: &Monitored, overview: &Overview, kernel_drops: u64) -> Vec<ProblemNow> {
+    let mut problems = Vec::new();
+    let mut problem = |is_severe, text: String| problems.push(ProblemNow { is_severe, text });
+    for certificate in &overview.certificates {
+        let CertificateAge { file, days_left } = certificate;
+        if *days_left < 0 {
+            problem(true, format!("The certificate {file} has expired: clients refuse it."));
+        } else if *days_left < CERTIFICATE_DAYS {
+            problem(false, format!("The certificate {file} expires in {days_left} days."));
+        }
+    }
+    if kernel_drops > 0 {
+        let text = format!(
+            "The kernel dropped {kernel_drops} datagrams in the last minute because receive buffers were full: `turnpike tune \
+             check` tells what to change."
+        );
+        problem(true, text);
+    }
+    for WorkerLoad { worker, cpu_percent } in &overview.workers {
+        if *cpu_percent >= BUSY_PERCENT {
+            problem(true, format!("Worker {worker} takes {cpu_percent} % of its core."));
+        }
+    }
+    let info = monitored.handle.info();
+    let (first, last) = info.relay_ports;
+    let ports = u64::from(last.saturating_sub(first)) + 1;
+    if overview.allocations * 100 >= ports * PORTS_USED_PERCENT {
+        let text =
+            format!("{} of {ports} relay ports are in use (relay.ports).", overview.allocations);
+        problem(true, text);
+    }
+    // Those without advice are the first steps of every client.
+    let refused =
+        overview.refusals.iter().filter(|one| one.last_minute > 0 && !one.advice.is_empty());
+    for ReasonCount { reason, last_minute, meaning, .. } in refused.take(3) {
+        let requests = if *last_minute == 1 { "request was" } else { "requests were" };
+        problem(
+            false,
+            format!("{last_minute} {requests} refused in the last minute, {reason}: {meaning}"),
+        );
+    }
+    if overview.draining {
+        problem(
+            false,
+            "The server drains: it refuses new allocations, and ends with the last one.".to_owned(),
+        );
+    }
+    problems.sort_by_key(|problem| !problem.is_severe);
+    problems
+}

@@ -1,0 +1,54 @@
+// Live allocations: filtered, sorted and cut by the server.
+import { ask, query } from "./api.js";
+import { h, replace, table } from "./dom.js";
+import * as format from "./format.js";
+
+const PAGE = 100;
+const EVERY = 2000;
+
+const rate = (of) => (session) => (session.rates ? format.bits(session.rates[of].bits_per_second) : "–");
+
+const COLUMNS = [
+  { name: "User", sort: "user", kind: "name", cell: (one) => h("a", { href: `#/session/${one.id}` }, one.user || "(open relay)") },
+  { name: "Client", sort: "client", cell: (one) => `${one.transport} ${one.client}` },
+  { name: "Relayed", cell: (one) => one.relayed.join(" ") },
+  { name: "Age", sort: "age", number: true, cell: (one) => format.duration(one.age_seconds) },
+  { name: "To peers", sort: "rate", number: true, cell: rate("to_peers") },
+  { name: "To client", number: true, cell: rate("to_client") },
+  { name: "Traffic", sort: "traffic", number: true, cell: (one) => format.bytes(one.to_peers.bytes + one.to_client.bytes) },
+  { name: "Dropped", sort: "dropped", number: true, cell: (one) => format.number(one.dropped_packets) },
+  { name: "Path", cell: (one) => one.offload.by === "kernel" ? `kernel ${one.offload.channels}/${one.channels}` : one.offload.by },
+];
+
+export function show(place, { guarded, every }) {
+  const filter = h("input", { type: "search", id: "filter", autocomplete: "off", maxlength: "200", oninput: () => { pages = [undefined]; refresh(); } });
+  const list = h("div", { id: "list" });
+  const count = h("p", { class: "quiet", id: "count", role: "status" });
+  const before = h("button", { type: "button", onclick: () => { pages.pop(); refresh(); } }, "Previous page");
+  const after = h("button", { type: "button", onclick: () => { pages.push(next); refresh(); } }, "Next page");
+  let order = "rate";
+  let pages = [undefined];
+  let next;
+  let asked = 0;
+  place.append(
+    h("h1", { tabindex: "-1" }, "Sessions"),
+    h("form", { class: "line", role: "search", onsubmit: (event) => event.preventDefault() },
+      h("div", {}, h("label", { for: "filter" }, "Filter by user, address or id"), filter), before, after),
+    count, list);
+  const sort = (by) => {
+    order = order === by ? `-${by}` : by;
+    pages = [undefined];
+    refresh();
+  };
+  const refresh = guarded(async () => {
+    const number = asked += 1;
+    const page = await ask(query("/v1/sessions", { rates: "true", sort: order, filter: filter.value, limit: PAGE, after: pages.at(-1) }));
+    if (number !== asked) return; // a later question is under way
+    next = page.next;
+    before.disabled = pages.length === 1;
+    after.disabled = next === undefined;
+    count.textContent = page.total === 0 ? "No live sessions." : `${format.number(page.total)} sessions, page ${pages.length}`;
+    replace(list, page.sessions.length === 0 ? [] : table("Live sessions", COLUMNS, page.sessions, { order, onsort: sort }));
+  });
+  return every(refresh, EVERY);
+}

@@ -1,0 +1,257 @@
+//! The views of the page: overview, one session, users, configuration, recent log.
+
+use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use control::{RefusalFilter, reasons};
+use serde::Deserialize;
+use turn_types::Instant;
+
+use super::sessions::allocation_id;
+use crate::limits::{MOMENTS_MAX, SESSIONS_DEFAULT, SESSIONS_MAX};
+use crate::problem::Problem;
+use crate::routes::App;
+use crate::types::{
+    ActiveUser, ActiveUsers, BoundChannel, Configuration, ConfiguredKey, LoggedWarning, Moment,
+    Overview, PermittedPeer, Rate, Session, SessionDetails, Warnings,
+};
+
+/// `GET /v1/overview`.
+pub(super) async fn overview(State(app): State<App>) -> Result<Json<Overview>, Problem> {
+    let overview = app.live.next(&app.monitored()).await.ok_or_else(Problem::timed_out)?;
+    Ok(Json((*overview).clone()))
+}
+
+/// `GET /v1/events`.
+pub(super) async fn events(State(app): State<App>) -> Result<Response, Problem> {
+    let stream = app.live.watch(&app.monitored()).ok_or_else(|| {
+        Problem::new(
+            axum::http::StatusCode::SERVICE_UNAVAILABLE,
+            "too many viewers watch already",
+            "close a page that is not needed, or ask for /v1/overview",
+        )
+    })?;
+    let kind = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    Ok((kind, axum::body::Body::new(stream)).into_response())
+}
+
+/// `GET /v1/sessions/{id}`.
+pub(super) async fn session(
+    State(app): State<App>,
+    Path(id): Path<String>,
+) -> Result<Json<SessionDetails>, Problem> {
+    let id = allocation_id(&id)?;
+    let workers = &app.handle.workers;
+    let found = workers.session(id).await.map_err(Problem::of_workers)?;
+    let (live, peers) = found.ok_or_else(|| {
+        Problem::not_found(
+            format!("there is no live session {id}"),
+            "it may have ended already; the log has its reason",
+        )
+    })?;
+    let rates = app.roll.take(workers).await.map_err(Problem::of_workers)?.rates(id);
+    let now = (app.clock)();
+    let left = |end: Instant| end.saturating_since(now).as_secs();
+    let session = Session { rates, ..Session::of(&live, now) };
+    let timeline = timeline(&app, &live, &session, now).await?;
+    Ok(Json(SessionDetails {
+        path: path(&app, &session),
+        session,
+        permissions: peers
+            .permissions
+            .iter()
+            .map(|(ip, end)| PermittedPeer { peer: ip.to_string(), expires_in_seconds: left(*end) })
+            .collect(),
+        channels: peers
+            .channels
+            .iter()
+            .map(|(number, peer, end)| BoundChannel {
+                number: format!("{number:#06x}"),
+                peer: peer.to_string(),
+                expires_in_seconds: left(*end),
+            })
+            .collect(),
+        connected_peers: peers.connections.iter().map(ToString::to_string).collect(),
+        timeline,
+    }))
+}
+
+/// What relays a session's data, and why.
+fn path(app: &App, session: &Session) -> String {
+    let offload = &session.offload;
+    let why = match offload.reason.as_deref() {
+        None => {
+            let interfaces = match &app.offload {
+                Some(watch) => watch.interfaces(),
+                None => app.handle.info().offload.interfaces.clone(),
+            };
+            let hooks: Vec<_> = interfaces
+                .into_iter()
+                .filter_map(|one| Some(format!("{} by {}", one.name, one.hook?)))
+                .collect();
+            return format!(
+                "The kernel relays {} of {} channels ({}).",
+                offload.channels,
+                session.channels,
+                hooks.join(", ")
+            );
+        }
+        Some("off") => "there is no kernel path on this server",
+        Some("no_channel") => "no channel is bound, and the kernel relays channels alone",
+        Some("full") => "the kernel path has as many channels as it may (offload.flows)",
+        Some("transport") => "the client does not come over UDP",
+        Some(_) => "the kernel refused its channels",
+    };
+    format!("Sockets relay everything: {why}.")
+}
+
+/// What is known of a session's past: its refusals, and the dates of its record.
+async fn timeline(
+    app: &App,
+    live: &control::Session,
+    session: &Session,
+    now: Instant,
+) -> Result<Vec<Moment>, Problem> {
+    let five_tuple = &live.record.five_tuple;
+    let filter = RefusalFilter { client: Some(five_tuple.client.ip()), user: None };
+    let refused = app.handle.workers.refusals(filter, MOMENTS_MAX).await;
+    let mut moments: Vec<Moment> = refused
+        .map_err(Problem::of_workers)?
+        .iter()
+        .filter(|one| one.latest.path.five_tuple.client == five_tuple.client)
+        .map(|one| {
+            let reason = reasons::of_refusal(one.latest.reason);
+            let method = one.latest.method.name().unwrap_or("a request");
+            let times =
+                if one.count == 1 { String::new() } else { format!(" {} times", one.count) };
+            let peer = one.latest.peer.map(|peer| format!(" for peer {}", peer.address));
+            let peer = peer.unwrap_or_default();
+            let text = format!(
+                "{method}{peer} refused{times} with {}, {}: {} {}",
+                one.latest.reason.code(),
+                reason.name,
+                reason.meaning,
+                reason.advice
+            );
+            let seconds_ago = now.saturating_since(one.last).as_secs();
+            Moment { seconds_ago, text: text.trim_end().to_owned() }
+        })
+        .collect();
+    if let Some(seconds_ago) = session.offload.last_seen_seconds_ago {
+        let text = "The kernel relayed its last packet.".to_owned();
+        moments.push(Moment { seconds_ago, text });
+    }
+    let text = format!(
+        "Allocated {} for {} over {}.",
+        session.relayed.join(" and "),
+        session.client,
+        session.transport
+    );
+    moments.push(Moment { seconds_ago: session.age_seconds, text });
+    moments.sort_by_key(|moment| moment.seconds_ago);
+    Ok(moments)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Which {
+    filter: Option<String>,
+    sort: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `GET /v1/users`.
+pub(super) async fn users(
+    State(app): State<App>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<ActiveUsers>, Problem> {
+    let hint =
+        "the parameters are filter, sort (rate, sessions, traffic or user) and limit (1 to 1000)";
+    let Query(which) =
+        which.map_err(|rejection| Problem::bad_request(rejection.body_text(), hint))?;
+    let limit = which.limit.unwrap_or(SESSIONS_DEFAULT);
+    if !(1..=SESSIONS_MAX).contains(&limit) {
+        return Err(Problem::bad_request(format!("limit is {limit}"), hint));
+    }
+    let mut users = by_user(&app, &which.filter.unwrap_or_default().to_lowercase()).await?;
+    match which.sort.as_deref().unwrap_or("rate") {
+        "rate" => users.sort_by_key(|user| {
+            let rates = &user.rates;
+            std::cmp::Reverse(rates.to_peers.bits_per_second + rates.to_client.bits_per_second)
+        }),
+        "sessions" => users.sort_by_key(|user| std::cmp::Reverse(user.sessions)),
+        "traffic" => {
+            users.sort_by_key(|user| std::cmp::Reverse(user.to_peers.bytes + user.to_client.bytes));
+        }
+        "user" => {} // as they are
+        other => {
+            return Err(Problem::bad_request(
+                format!("\"{other}\" is not an order of users"),
+                hint,
+            ));
+        }
+    }
+    let (total, more) = (users.len() as u64, users.len() > limit);
+    users.truncate(limit);
+    Ok(Json(ActiveUsers { users, more, total }))
+}
+
+/// The users of live allocations, by name.
+async fn by_user(app: &App, part: &str) -> Result<Vec<ActiveUser>, Problem> {
+    let gathered = app.roll.take(&app.handle.workers).await.map_err(Problem::of_workers)?;
+    let mut users: BTreeMap<(&str, &str), ActiveUser> = BTreeMap::new();
+    for session in &gathered.sessions {
+        let record = &session.record;
+        let (account, realm) = (&*record.account, record.realm.as_ref());
+        let user = users.entry((account, realm)).or_default();
+        user.sessions += 1;
+        user.to_peers.packets += record.traffic.to_peer_packets;
+        user.to_peers.bytes += record.traffic.to_peer_bytes;
+        user.to_client.packets += record.traffic.to_client_packets;
+        user.to_client.bytes += record.traffic.to_client_bytes;
+        if let Some(rates) = gathered.rates(record.id) {
+            add(&mut user.rates.to_peers, rates.to_peers);
+            add(&mut user.rates.to_client, rates.to_client);
+        }
+    }
+    let selected =
+        users.into_iter().filter(|((account, _), _)| account.to_lowercase().contains(part));
+    let named = |((account, realm), user): ((&str, &str), ActiveUser)| ActiveUser {
+        account: account.to_owned(),
+        realm: realm.to_owned(),
+        ..user
+    };
+    Ok(selected.map(named).collect())
+}
+
+const fn add(sum: &mut Rate, rate: Rate) {
+    sum.packets_per_second = sum.packets_per_second.saturating_add(rate.packets_per_second);
+    sum.bits_per_second = sum.bits_per_second.saturating_add(rate.bits_per_second);
+}
+
+/// `GET /v1/configuration`.
+pub(super) async fn configuration(State(app): State<App>) -> Json<Configuration> {
+    let key = |key: &control::ConfiguredKey| ConfiguredKey {
+        key: key.key.clone(),
+        value: key.value.clone(),
+        origin: key.origin.clone(),
+        is_live: key.is_live,
+    };
+    Json(Configuration { keys: app.handle.configuration().iter().map(key).collect() })
+}
+
+/// `GET /v1/warnings`.
+pub(super) async fn warnings(State(app): State<App>) -> Json<Warnings> {
+    let warning = |one: control::Warning| LoggedWarning {
+        time_unix: one.at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        level: if one.is_error { "error" } else { "warn" }.to_owned(),
+        text: one.text,
+        count: one.count,
+    };
+    Json(Warnings { warnings: app.log.list().into_iter().map(warning).collect() })
+}

@@ -1,0 +1,204 @@
+//! The page for operators, in a real browser, of a server with calls going on.
+
+use std::process::Command;
+
+use e2e::certificates::{Certificates, ECDSA};
+use e2e::{Browser, Config, Host, Lab, Running, Server, chromium, coturn, echo_peer, require};
+use serde_json::json;
+
+/// A name that would be a script if it were taken for markup.
+const EVIL: &str = "<img-src=x-onerror=alert(1)>";
+
+const PORT: u16 = 9642;
+
+struct Scene {
+    server: Server,
+    browser: Browser,
+    url: String,
+    _calls: Vec<Running>,
+    _lab: Lab,
+}
+
+/// A server with two calls of two users, and a browser at `host`: on loopback, or over TLS.
+fn scene(host: Host) -> Option<Scene> {
+    require(coturn())?;
+    let program = require(chromium())?;
+    let lab = require(Lab::new())?;
+    let mut config = Config::for_lab(&lab);
+    config.accounts.push(e2e::Account { name: EVIL, password: "correct-horse-battery" });
+    let over_tls = host == Host::Client;
+    let address = if over_tls { lab.v4.listen.to_string() } else { "127.0.0.1".to_owned() };
+    config.tables = format!("[api]\nlisten = [\"{address}:{PORT}\"]\n");
+    let certificates = Certificates::new(&lab);
+    if over_tls {
+        certificates.make("page", "turn.test", ECDSA, "30");
+        let path = |end: &str| certificates.path(&format!("page.{end}")).display().to_string();
+        let (chain, key) = (path("pem"), path("key"));
+        config.tables +=
+            &format!("[tls]\ncertificates = [{{ chain = {chain:?}, key = {key:?} }}]\n");
+    }
+    let server = Server::start(&lab, &config);
+    let peer = lab.v4.peer.to_string();
+    let mut calls = vec![echo_peer(&lab, lab.v4.peer)];
+    for user in ["alice", EVIL] {
+        calls.push(Running::start(
+            lab.command(Host::Client, "turnutils_uclient")
+                .args(["-u", user, "-w", "correct-horse-battery", "-e", &peer, "-r", "3480"])
+                .args(["-c", "-m", "1", "-n", "100000", "-z", "5", &lab.v4.listen.to_string()]),
+        ));
+    }
+    let browser = Browser::start(&lab, host, program);
+    let scheme = if over_tls { "https" } else { "http" };
+    let url = format!("{scheme}://{address}:{PORT}/");
+    Some(Scene { server, browser, url, _calls: calls, _lab: lab })
+}
+
+impl Scene {
+    fn token(&self, role: &str) -> String {
+        let added = self.server.json(&["token", "add", role, "--role", role]);
+        added["token"].as_str().expect("a token").to_owned()
+    }
+
+    /// Signs in by the keyboard alone.
+    fn sign_in(&mut self, token: &str) {
+        let url = self.url.clone();
+        let Self { browser, .. } = self;
+        browser.open(&url);
+        browser.wait("document.activeElement.id === 'token'");
+        browser.type_text(token);
+        browser.press("Enter");
+    }
+
+    /// Saves a picture of the page where `PAGE_PICTURES` names a directory, for people.
+    fn picture(&mut self, name: &str) {
+        let picture = self.browser.picture();
+        assert!(picture.len() > 4000, "{name}: an empty picture");
+        let Ok(directory) = std::env::var("PAGE_PICTURES") else { return };
+        let path = format!("{directory}/{name}.png.base64");
+        std::fs::write(&path, picture).expect("written");
+        drop(
+            Command::new("sh")
+                .arg("-c")
+                .arg(format!("base64 -d {path} > {directory}/{name}.png; rm {path}"))
+                .status(),
+        );
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let sessions = self.server.json(&["sessions"]);
+        let sessions = sessions["sessions"].as_array().cloned().unwrap_or_default();
+        sessions.iter().filter_map(|one| Some(one["id"].as_str()?.to_owned())).collect()
+    }
+}
+
+#[test]
+fn the_page_shows_the_server_and_ends_a_session_by_keyboard() {
+    let Some(mut scene) = scene(Host::Server) else { return };
+    let token = scene.token("operate");
+    scene.sign_in("turnpike_wrong");
+    scene.browser.wait("document.body.innerText.includes('the token is wrong')");
+    scene.picture("sign-in");
+    scene.sign_in(&token);
+
+    // Live numbers.
+    scene.browser.wait("document.querySelector('#from_clients')?.textContent.includes('bit/s')");
+    scene.browser.wait("Number(document.querySelector('#allocations').textContent) >= 2");
+    scene.browser.eval("window.seen = new Set()");
+    scene.browser.wait(
+        "seen.add(document.querySelector('#from_clients').parentElement.textContent).size >= 3",
+    );
+    // Views, in both schemes and at the width of a phone.
+    for (view, text) in [
+        ("overview", "From clients"),
+        ("sessions", "alice"),
+        ("users", "alice"),
+        ("refusals", "Refusals"),
+        ("configuration", "api.listen"),
+        ("log", "relay.external"),
+    ] {
+        scene.browser.eval(&format!("location.hash = '#/{view}'"));
+        scene.browser.wait(&format!("document.querySelector('main').innerText.includes('{text}')"));
+        for (width, scheme) in [(1200, "light"), (390, "dark")] {
+            scene.browser.look(width, 800, scheme);
+            scene.picture(&format!("{view}-{width}-{scheme}"));
+            let wide = scene.browser.eval("document.documentElement.scrollWidth > innerWidth");
+            assert_eq!(wide, json!(false), "{view} is wider than {width}");
+        }
+    }
+    scene.browser.look(1200, 800, "light");
+
+    // The user's name is text.
+    scene.browser.eval("location.hash = '#/sessions'");
+    scene.browser.wait(&format!("document.querySelector('table')?.innerText.includes('{EVIL}')"));
+    assert_eq!(scene.browser.eval("document.querySelectorAll('main img').length"), json!(0));
+
+    // By the keyboard alone: the filter, the session, its end.
+    let before = scene.ids();
+    scene.browser.tab_to("document.activeElement.id === 'filter'");
+    scene.browser.type_text("alice");
+    scene.browser.wait(
+        "document.querySelectorAll('tbody tr').length > 0 && !document.querySelector('table').innerText.includes('onerror')",
+    );
+    scene.browser.tab_to("document.activeElement.getAttribute('href')?.startsWith('#/session/')");
+    scene.browser.press("Enter");
+    scene.browser.wait("location.hash.startsWith('#/session/')");
+    let id = scene.browser.eval("location.hash.split('/')[2]");
+    let id = id.as_str().expect("an id").to_owned();
+    scene.browser.wait("document.querySelector('main').innerText.includes('Timeline')");
+    scene.picture("session-1200-light");
+    scene.browser.look(390, 800, "dark");
+    scene.picture("session-390-dark");
+    assert!(before.contains(&id), "{before:?} {id}");
+    scene.browser.tab_to("document.activeElement.id === 'end'");
+    scene.browser.press("Enter");
+    scene.browser.tab_to("document.activeElement.id === 'really'");
+    scene.picture("dialog-390-dark");
+    scene.browser.press("Enter");
+    scene.browser.wait("document.body.innerText.includes('was ended')");
+    assert!(!scene.ids().contains(&id), "{id} is still there");
+
+    // Another site's page gets nothing done with the cookie, and a removed token signs out.
+    // The browser's own lines about status 401 of the sign-in.
+    scene.browser.errors.retain(|error| !error.contains("status of 401"));
+    assert_eq!(scene.browser.errors, Vec::<String>::new());
+    let removed = scene.server.ask(&["token", "remove", "operate"]);
+    assert!(removed.ok, "{}", removed.output);
+    scene.browser.wait("document.activeElement.id === 'token'");
+}
+
+#[test]
+fn over_tls_from_another_host_and_not_from_another_site() {
+    let Some(mut scene) = scene(Host::Client) else { return };
+    let token = scene.token("read");
+    scene.sign_in(&token);
+    scene.browser.wait("document.querySelector('#from_clients')?.textContent.includes('bit/s')");
+    // A reader may not end a session.
+    let id = scene.ids().pop().expect("a session");
+    scene.browser.eval(&format!("location.hash = '#/session/{id}'"));
+    scene.browser.wait("document.querySelector('#end')?.disabled");
+    assert_eq!(
+        scene.browser.eval(&format!(
+            "fetch('/v1/sessions/{id}', {{ method: 'DELETE' }}).then((a) => a.status)"
+        )),
+        json!(403)
+    );
+    assert_eq!(scene.browser.eval("document.cookie"), json!(""), "out of reach of script");
+    assert_eq!(
+        scene.browser.eval("Object.keys(localStorage).length + Object.keys(sessionStorage).length"),
+        json!(0)
+    );
+    // A page of another origin, in the same browser.
+    scene.browser.open("data:text/html,<title>elsewhere</title>");
+    let url = scene.url.clone();
+    let reached = format!(
+        "fetch('{url}v1/status', {{ credentials: 'include' }}).then((answer) => answer.status, () => 'refused')"
+    );
+    assert_eq!(scene.browser.eval(&reached), json!("refused"));
+    let blind = format!(
+        "fetch('{url}v1/sessions/{id}', {{ method: 'POST', mode: 'no-cors', credentials: 'include' }}).then(() => 'sent', () => 'refused')"
+    );
+    scene.browser.eval(&blind);
+    assert!(scene.ids().contains(&id));
+    let log = scene.server.process.output();
+    assert!(!log.contains(&token), "a token is in the log");
+}
