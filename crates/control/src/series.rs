@@ -80,6 +80,8 @@ turn_types::labels! {
         NoProxyHeader => "no_proxy_header",
         /// A PROXY header from an address that is no known load balancer's.
         ProxyNotListed => "proxy_not_listed",
+        /// STUN without TLS, where only TLS is served.
+        TcpNotServed => "tcp_not_served",
         /// A message took too long.
         TooSlow => "too_slow",
         /// Neither STUN nor ChannelData: where the next message begins cannot be known.

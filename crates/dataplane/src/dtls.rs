@@ -37,6 +37,8 @@ use used_cookies::UsedCookies;
 pub struct DtlsSettings {
     /// DTLS configuration; `None`: DTLS is not served.
     pub config: Option<DtlsConfig>,
+    /// Serves DTLS alone: other datagrams of clients are dropped.
+    pub only: bool,
     /// Limits of sessions, of all workers together.
     pub admission: Arc<Admission>,
 }
@@ -100,6 +102,11 @@ impl Dtls {
     /// Returns true if handshakes wait for a turn with time.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// Returns true if nothing else is served over UDP.
+    pub(crate) const fn is_alone(&self) -> bool {
+        self.settings.only
     }
 
     /// Returns the list for deferred datagrams; `None`: DTLS is not served.

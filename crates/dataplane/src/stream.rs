@@ -35,6 +35,8 @@ pub struct StreamSettings {
     pub proxies: Vec<Prefix>,
     /// TLS configuration; `None`: TLS is not served.
     pub tls: Option<TlsConfig>,
+    /// Serves STUN without TLS as well.
+    pub plain: bool,
     /// URL to which certificate authorities are redirected, before the token of the challenge (RFC 8555 §8.3).
     pub acme_redirect: Option<String>,
     /// Limits of connections, of all workers together.

@@ -255,7 +255,12 @@ impl<N: Net> Worker<N> {
 
     fn receive_from_clients(&mut self, listener: SocketId) -> bool {
         self.make_room_to_receive();
-        let more = receive_from_clients(&mut self.cx, listener, self.dtls.deferred());
+        let more = receive_from_clients(
+            &mut self.cx,
+            listener,
+            self.dtls.is_alone(),
+            self.dtls.deferred(),
+        );
         self.settle();
         if self.dtls.has_deferred() {
             self.dtls.serve_deferred(&mut self.cx);

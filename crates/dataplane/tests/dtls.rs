@@ -373,3 +373,14 @@ fn a_worker_that_stops_says_so() {
     assert_eq!(alice.read(), None);
     assert_eq!(totals.value(Series::AssociationsEnded(AssociationEnd::Shutdown)), 1);
 }
+
+#[test]
+fn plain_clients_are_dropped_where_only_dtls_is_served() {
+    let world = World::start(Start { dtls: Some(config()), only_secure: true, ..Start::default() });
+    let plain = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+    let binding = [&[0, 1, 0, 0, 0x21, 0x12, 0xA4, 0x42][..], &[7; 12]].concat();
+    plain.send_to(&binding, world.server).unwrap();
+    eventually("counted", || world.count(Series::Drop(DropReason::UdpNotServed)) == 1);
+    DtlsUser::allocated(world.server);
+    world.assert_adds_up();
+}

@@ -75,10 +75,11 @@ impl Server {
                 streams: StreamSettings {
                     proxies: vec![],
                     tls: None,
+                    plain: true,
                     acme_redirect: None,
                     admission: Arc::clone(&admission),
                 },
-                dtls: DtlsSettings { config: None, admission: Arc::clone(&admission) },
+                dtls: DtlsSettings { config: None, only: false, admission: Arc::clone(&admission) },
                 policy: Arc::clone(&policy),
                 registry: Arc::clone(&registry),
                 seed: [id as u8; 32],

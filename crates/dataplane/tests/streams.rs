@@ -257,3 +257,12 @@ fn one_address_has_so_many_connections_and_gets_others_when_they_end() {
     eventually("its place is free", || world.count(Series::StreamsLive) == 1);
     StreamUser::allocated(world.server);
 }
+
+#[test]
+fn plain_clients_are_refused_where_only_tls_is_served() {
+    let world = World::start(Start { only_secure: true, ..Start::default() });
+    let mut alice = StreamUser::connect(world.server);
+    alice.write(&binding(1));
+    assert_eq!(alice.socket.read(&mut [0; 64]).unwrap_or(0), 0, "closed without an answer");
+    eventually("counted", || world.count(Series::StreamsEnded(StreamEnd::TcpNotServed)) == 1);
+}

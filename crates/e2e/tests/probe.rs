@@ -242,6 +242,52 @@ fn the_own_host_behind_nat_is_no_failure() {
     }
 }
 
+#[test]
+fn transports_have_switches() {
+    let Some(lab) = require(Lab::new()) else { return };
+    let files = Certificates::new(&lab);
+    files.make("turn", "turn.test", ECDSA, "90");
+    let host = lab.v4.listen;
+    let works = |uri: &str| {
+        let report = probe(&lab, &[uri, "--insecure"]);
+        steps(&report).contains(&"binding ok".to_owned())
+    };
+    let uris = |port: u16| {
+        [
+            "turn:HOST?transport=udp",
+            "turn:HOST?transport=tcp",
+            "turns:HOST?transport=tcp",
+            "turns:HOST?transport=udp",
+        ]
+        .map(|uri| uri.replace("HOST", &format!("{host}:{port}")))
+    };
+    for (tables, answered) in [
+        ("", [true, true, true, true]),
+        (
+            "[udp]\nenabled = false\n[tcp]\nenabled = false\n[dtls]\nenabled = false",
+            [false, false, true, false],
+        ),
+        ("[udp]\nenabled = false\n[tcp]\nenabled = false", [false, false, true, true]),
+    ] {
+        let mut config = Config::for_lab(&lab);
+        config.listen = Vec::new();
+        let tls = format!(
+            "[tls]\nlisten = [\"{host}:5349\"]\ncertificates = [{}]\n",
+            files.entry("turn")
+        );
+        config.tables = format!("{tables}\n{tls}");
+        let _server = Server::start(&lab, &config);
+        let found = uris(5349).map(|uri| works(&uri));
+        assert_eq!(found, answered, "{tables}");
+    }
+    let mut config = Config::for_lab(&lab);
+    config.relay_keys = "enabled = false".to_owned();
+    config.tables = "[auth]\nusers = false\n".to_owned();
+    let _server = Server::start(&lab, &config);
+    let report = probe(&lab, &[&[&format!("turn:{host}")[..]][..], &ALICE].concat());
+    assert_eq!(steps(&report)[2..], ["binding ok", "allocate failed"], "STUN alone: {report:#}");
+}
+
 /// The NAT in front of the probe, of every kind.
 #[test]
 fn a_nat_is_known_by_its_behaviour() {

@@ -38,7 +38,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     let acme_challenge = acme::check(&file, document, errors);
     let settings = Settings {
         acme_challenge,
-        secrets: auth::check(&file.auth, document, errors),
+        secrets: auth::check(&file, document, errors),
         token_keys: tokens::check(&file.auth, document, errors),
         tls_listen: tls::listeners(&file),
         discovery_sockets: discovery::check(&file, document, errors),
@@ -52,8 +52,13 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
 
 fn listeners(file: &File, document: &Document, errors: &mut Errors) {
     const KEY: &str = "listen";
-    if file.listen.is_empty() && !document.is_refused(KEY) {
-        let help = "name an address and port, such as \"0.0.0.0:3478\", or leave the key out for port 3478 everywhere";
+    let refused = [KEY, TLS_LISTEN, "tls.certificates", "udp.enabled", "tcp.enabled"];
+    let tls = tls::listeners(file);
+    let plain = !file.listen.is_empty() && (file.udp.enabled || file.tcp.enabled);
+    let secure = !tls.is_empty() && (file.tls.enabled || file.dtls.enabled);
+    if !plain && !secure && !refused.iter().any(|key| document.is_refused(key)) {
+        let help = "name an address and port, such as \"0.0.0.0:3478\", or leave the key out for port 3478 everywhere; \
+                    for TLS alone name tls.listen and tls.certificates";
         errors.add(document.place(KEY), KEY, "there is nothing to listen on", help);
     }
     for (index, Endpoint(listener)) in file.listen.iter().enumerate() {
@@ -64,7 +69,16 @@ fn listeners(file: &File, document: &Document, errors: &mut Errors) {
     }
     let plain: Vec<SocketAddr> = file.listen.iter().map(|endpoint| endpoint.0).collect();
     covered(KEY, &plain, (KEY, &plain), document, errors);
-    let tls = tls::listeners(file);
+    for (index, Endpoint(listener)) in file.tls.listen.iter().enumerate() {
+        let both =
+            file.udp.enabled && !file.tcp.enabled && file.listen.contains(&Endpoint(*listener));
+        if both && document.is_written(TLS_LISTEN) {
+            let what =
+                format!("\"{listener}\" is in listen too, which tcp.enabled = false leaves to UDP");
+            let help = "name another port here, or take it out of listen";
+            errors.add(document.entry_place(TLS_LISTEN, index), TLS_LISTEN, what, help);
+        }
+    }
     covered(TLS_LISTEN, &tls, (TLS_LISTEN, &tls), document, errors);
     covered(TLS_LISTEN, &tls, (KEY, &plain), document, errors);
     covered(KEY, &plain, (TLS_LISTEN, &tls), document, errors);

@@ -19,7 +19,7 @@ pub use host::{Confinement, Offload, OffloadMode, Sockets, Workers};
 pub use operation::{Api, Control, Data, Http, Log, LogFormat, LogLevel, Shutdown, Users};
 pub use quotas::{Lifetimes, Quotas};
 pub use relay::{Peers, Relay};
-pub use streams::{CertificateEntry, Dtls, Tcp, Tls};
+pub use streams::{CertificateEntry, Dtls, Tcp, Tls, Udp};
 
 use crate::section::section;
 use crate::value::{Endpoint, Text};
@@ -31,8 +31,8 @@ section! {
         /// added under another realm have to be added again.
         #[schemars(example = &"example.org")]
         live realm: Text<1, 127> = Text::fixed("turnpike");
-        /// Addresses and ports to listen at, for UDP and (see `[tcp]`) TCP. A wildcard (`0.0.0.0`, `[::]`)
-        /// is every address of its family, and `[::]` is IPv6 alone.
+        /// Addresses and ports to listen at, for UDP (see `[udp]`) and TCP (see `[tcp]`). A wildcard (`0.0.0.0`, `[::]`)
+        /// is every address of its family, and `[::]` is IPv6 alone. An empty list leaves `tls.listen`.
         #[schemars(example = serde_json::json!(["203.0.113.7:3478"]))]
         restart listen: Vec<Endpoint> = Endpoint::everywhere(3478);
         /// SOFTWARE attribute of responses to authenticated clients; others never get one. None by default.
@@ -53,6 +53,7 @@ section! {
         discovery: Discovery,
         redirect: Redirect,
         workers: Workers,
+        udp: Udp,
         tcp: Tcp,
         tls: Tls,
         dtls: Dtls,

@@ -118,6 +118,7 @@ impl Settings {
             mobility: self.mobility,
             rfc5766_clients: self.compatibility.rfc5766_clients,
             tcp_relaying: self.tcp.relaying,
+            stun_only: !self.relay.enabled,
             rfc3489_clients: self.compatibility.rfc3489_clients,
             discovery: self.discovery_sockets.clone(),
         })

@@ -207,6 +207,12 @@ impl Settings {
         self.dtls.enabled && self.tls.client_authorities.is_none()
     }
 
+    /// Returns whether users of the database may relay, so that a server needs it.
+    #[must_use]
+    pub fn needs_users(&self) -> bool {
+        self.auth.users && self.relay.enabled
+    }
+
     /// Returns whether `tls.listen` is set and not used, for want of a certificate.
     #[must_use]
     pub fn tls_listen_is_unused(&self) -> bool {

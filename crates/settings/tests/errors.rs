@@ -254,7 +254,14 @@ fn keys_that_do_not_go_together() {
         (
             "listen = []",
             "turnpike.toml:1: listen: there is nothing to listen on\n    \
-             name an address and port, such as \"0.0.0.0:3478\", or leave the key out for port 3478 everywhere",
+             name an address and port, such as \"0.0.0.0:3478\", or leave the key out for port 3478 everywhere; \
+             for TLS alone name tls.listen and tls.certificates",
+        ),
+        (
+            "tcp.enabled = false\nlisten = ['0.0.0.0:443']\n[tls]\nlisten = ['0.0.0.0:443']\n\
+             certificates = [{ chain = 'c', key = 'k' }]",
+            "turnpike.toml:4: tls.listen: \"0.0.0.0:443\" is in listen too, which tcp.enabled = false leaves to UDP\n    \
+             name another port here, or take it out of listen",
         ),
         (
             "listen = [\n'0.0.0.0:3478',\n'0.0.0.0:3478',\n]",
@@ -360,7 +367,7 @@ fn who_may_relay() {
             "[auth]\nusers = false",
             "turnpike.toml:2: auth.users: no client could relay: there is no shared secret, and users of the database are \
              turned off\n    \
-             set auth.secret_file, or users = true",
+             set auth.secret_file, or users = true; for a STUN server alone relay.enabled = false",
         ),
         (
             "[auth]\nsecret = 'hunter2'",

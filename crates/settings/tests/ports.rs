@@ -41,7 +41,7 @@ fn a_listener_for_tls_counts_by_the_protocols_it_speaks() {
         format!("{ports}{listen}"), // without a certificate nobody listens there
         format!("{ports}{TLS}{listen}dtls.enabled = false\n"),
         format!(
-            "{ports}{TLS}{listen}dtls.enabled = false\ntcp = {{ relaying = true, enabled = false }}\n"
+            "{ports}{TLS}{listen}dtls.enabled = false\ntls.enabled = false\ntcp.relaying = true\n"
         ),
         format!("{ports}{TLS}tls.listen = ['0.0.0.0:443']\ntcp.relaying = true\n"),
     ] {

@@ -170,11 +170,12 @@ impl ServerHost {
         let streams = StreamSettings {
             proxies: plan.proxies,
             tls: plan.tls,
+            plain: true,
             acme_redirect: None,
             admission: Arc::new(Admission::new(plan.limits)),
         };
         let admission = Arc::new(Admission::new(plan.limits));
-        let dtls = DtlsSettings { config: plan.dtls, admission };
+        let dtls = DtlsSettings { config: plan.dtls, only: false, admission };
         let mut workers = Vec::new();
         for (id, (mailbox, endpoint, wait)) in (0..).zip(ends) {
             let udp =

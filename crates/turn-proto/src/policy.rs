@@ -48,6 +48,8 @@ pub struct Policy {
     pub rfc5766_clients: bool,
     /// Relay TCP for clients over TCP and TLS (RFC 6062). Live allocations stay when it is turned off.
     pub tcp_relaying: bool,
+    /// Serve Binding alone: requests of TURN are not answered.
+    pub stun_only: bool,
     /// Answer Binding requests without the magic cookie as well (RFC 5389 §12.2), over UDP.
     pub rfc3489_clients: bool,
     /// Sockets of NAT behaviour discovery (RFC 5780): at most one entry per family.
@@ -292,6 +294,7 @@ impl Policy {
             mobility: false,
             rfc5766_clients: false,
             tcp_relaying: false,
+            stun_only: false,
             rfc3489_clients: false,
             discovery: Vec::new(),
         }

@@ -78,8 +78,14 @@ pub(crate) async fn start(
     // Where others are heard, TLS is known by its first bytes.
     let tls: Vec<SocketAddr> =
         settings.tls_listen.iter().copied().filter(|at| !listeners.contains(at)).collect();
-    let (workers, tcp, dtls) = (cores.len(), settings.tcp.enabled, settings.serves_dtls());
-    let bound = sockets::bind(&listeners, &tls, Served { workers, tcp, dtls }, &net)?;
+    let served = Served {
+        workers: cores.len(),
+        udp: settings.udp.enabled,
+        tcp: settings.tcp.enabled,
+        tls: settings.tls.enabled,
+        dtls: settings.serves_dtls(),
+    };
+    let bound = sockets::bind(&listeners, &tls, served, &net)?;
     let certificates = CertificateReloader::new(settings)?;
     let limits = ConnectionLimits {
         total: settings.tcp.connections.get(),
@@ -87,7 +93,8 @@ pub(crate) async fn start(
     };
     let streams = StreamSettings {
         proxies: settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect(),
-        tls: Some(certificates.config()),
+        tls: settings.tls.enabled.then(|| certificates.config()),
+        plain: settings.tcp.enabled,
         acme_redirect: settings.tcp.acme_redirect.as_ref().map(|url| url.as_str().to_owned()),
         admission: Arc::new(Admission::new(limits)),
     };
@@ -100,6 +107,7 @@ pub(crate) async fn start(
             .serves_dtls()
             .then(|| certificates.dtls_config(&random_bytes()))
             .transpose()?,
+        only: !settings.udp.enabled,
         admission: Arc::new(Admission::new(limits)),
     };
 
@@ -271,7 +279,8 @@ pub(crate) fn relayed_most(settings: &Settings, relay_addresses: usize) -> u64 {
 
 /// Connections of clients that may be there at once.
 pub(crate) fn connections_most(settings: &Settings) -> u64 {
-    if settings.tcp.enabled { settings.tcp.connections.get().into() } else { 0 }
+    let any = settings.tcp.enabled || settings.tls.enabled && settings.has_certificates();
+    if any { settings.tcp.connections.get().into() } else { 0 }
 }
 
 /// Descriptors for so many relayed addresses and connections: each is a socket.

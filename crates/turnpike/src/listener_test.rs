@@ -32,6 +32,7 @@ const RESPONSE_MAX: usize = 576;
 #[derive(Debug)]
 pub(crate) struct OwnListeners {
     addresses: Vec<SocketAddr>,
+    udp: bool,
     tcp: bool,
     /// Sources whose connections begin with a PROXY header.
     proxies: Vec<Prefix>,
@@ -40,7 +41,12 @@ pub(crate) struct OwnListeners {
 impl OwnListeners {
     pub(crate) fn new(settings: &Settings, listeners: &[SocketAddr]) -> Self {
         let proxies = settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect();
-        Self { addresses: listeners.to_vec(), tcp: settings.tcp.enabled, proxies }
+        Self {
+            addresses: listeners.to_vec(),
+            udp: settings.udp.enabled,
+            tcp: settings.tcp.enabled,
+            proxies,
+        }
     }
 }
 
@@ -49,9 +55,11 @@ impl ListenerTest for OwnListeners {
         Box::pin(async {
             let mut asked = JoinSet::new();
             for (index, &address) in self.addresses.iter().enumerate() {
-                asked.spawn(
-                    async move { (index, ask("udp", address, over_udp(here(address))).await) },
-                );
+                if self.udp {
+                    asked.spawn(async move {
+                        (index, ask("udp", address, over_udp(here(address))).await)
+                    });
+                }
                 if self.tcp {
                     let proxies = self.proxies.clone();
                     asked.spawn(async move {

@@ -33,12 +33,14 @@ pub(crate) struct Bound {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Workers, and the transports that they serve beside UDP.
+/// Workers, and the transports that they serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Served {
     /// Their number.
     pub(crate) workers: usize,
+    pub(crate) udp: bool,
     pub(crate) tcp: bool,
+    pub(crate) tls: bool,
     pub(crate) dtls: bool,
 }
 
@@ -49,80 +51,74 @@ pub(crate) fn bind(
     served: Served,
     net: &NetOptions,
 ) -> Result<Bound> {
-    let Served { workers, tcp, dtls } = served;
     let mut bound = Bound {
-        workers: (0..workers).map(|_| (Vec::new(), Vec::new())).collect(),
+        workers: (0..served.workers).map(|_| (Vec::new(), Vec::new())).collect(),
         addresses: Vec::new(),
         tls: Vec::new(),
         gro: true,
         warnings: Vec::new(),
     };
     let mut granted = None;
-    for &wanted in wanted {
-        match is_free(wanted) {
-            Ok(()) => {}
-            Err(error) if dispensable(wanted, &error) => {
+    for &wanted in wanted.iter().filter(|_| served.udp || served.tcp) {
+        match bound.bind_one(wanted, (served.udp, served.tcp), net, &mut granted)? {
+            Some(address) => bound.addresses.push(address),
+            None => {
                 bound.warnings.push(format!("not listening on {wanted}: this host has no IPv6"));
-                continue;
             }
-            Err(error) => return Err(cannot_bind("udp", wanted, error)),
+        }
+    }
+    for &wanted in tls.iter().filter(|_| served.tls || served.dtls) {
+        let address = bound.bind_one(wanted, (served.dtls, served.tls), net, &mut granted)?;
+        bound.tls.extend(address);
+    }
+    if bound.addresses.is_empty() && bound.tls.is_empty() {
+        return Err(Failure::failed(anyhow!("there is no address left to listen on"))
+            .hint("name one that this host has under `listen` in the configuration"));
+    }
+    if let Some(granted) = granted {
+        bound.gro = granted.gro;
+        bound.warnings.extend(small_buffers(net, granted));
+        bound.warnings.extend(silent_losses(granted));
+    }
+    Ok(bound)
+}
+
+impl Bound {
+    /// Binds an address for each worker, over UDP, TCP or both; `None` on a host without its family.
+    fn bind_one(
+        &mut self,
+        wanted: SocketAddr,
+        (udp, tcp): (bool, bool),
+        net: &NetOptions,
+        granted: &mut Option<Applied>,
+    ) -> Result<Option<SocketAddr>> {
+        let free =
+            [("udp", udp.then(|| is_free(wanted))), ("tcp", tcp.then(|| is_free_for_tcp(wanted)))];
+        for (protocol, free) in free {
+            match free {
+                Some(Err(error)) if dispensable(wanted, &error) => return Ok(None),
+                Some(Err(error)) => return Err(cannot_bind(protocol, wanted, error)),
+                Some(Ok(())) | None => {}
+            }
         }
         let mut address = wanted;
-        if tcp {
-            is_free_for_tcp(wanted).map_err(|error| cannot_bind("tcp", wanted, error))?;
-        }
-        for (listeners, acceptors) in &mut bound.workers {
-            let (listener, applied) =
-                Listener::bind(address, net).map_err(|error| cannot_bind("udp", address, error))?;
-            // Port 0 is decided by the first; the others share it.
-            address = listener.local_addr();
-            listeners.push(listener);
-            granted = Some(applied);
+        for (listeners, acceptors) in &mut self.workers {
+            if udp {
+                let (listener, applied) = Listener::bind(address, net)
+                    .map_err(|error| cannot_bind("udp", address, error))?;
+                // Port 0 is decided by the first; the others share it.
+                address = listener.local_addr();
+                listeners.push(listener);
+                *granted = Some(applied);
+            }
             if tcp {
                 let acceptor = TcpListener::bind(address, &tcp_options(true))
                     .map_err(|error| cannot_bind("tcp", address, error))?;
                 acceptors.push(acceptor);
             }
         }
-        bound.addresses.push(address);
+        Ok(Some(address))
     }
-    for &wanted in tls.iter().filter(|_| tcp || dtls) {
-        if dtls {
-            match is_free(wanted) {
-                Ok(()) => {}
-                Err(error) if dispensable(wanted, &error) => continue,
-                Err(error) => return Err(cannot_bind("udp", wanted, error)),
-            }
-            for (listeners, _) in &mut bound.workers {
-                let (listener, _) = Listener::bind(wanted, net)
-                    .map_err(|error| cannot_bind("udp", wanted, error))?;
-                listeners.push(listener);
-            }
-        }
-        if !tcp {
-            bound.tls.push(wanted);
-            continue;
-        }
-        match is_free_for_tcp(wanted) {
-            Ok(()) => {}
-            Err(error) if dispensable(wanted, &error) => continue,
-            Err(error) => return Err(cannot_bind("tcp", wanted, error)),
-        }
-        for (_, acceptors) in &mut bound.workers {
-            let acceptor = TcpListener::bind(wanted, &tcp_options(true))
-                .map_err(|error| cannot_bind("tcp", wanted, error))?;
-            acceptors.push(acceptor);
-        }
-        bound.tls.push(wanted);
-    }
-    let Some(granted) = granted else {
-        return Err(Failure::failed(anyhow!("there is no address left to listen on"))
-            .hint("name one that this host has under `listen` in the configuration"));
-    };
-    bound.gro = granted.gro;
-    bound.warnings.extend(small_buffers(net, granted));
-    bound.warnings.extend(silent_losses(granted));
-    Ok(bound)
 }
 
 /// Refuses addresses that relay sockets could not be bound to.
@@ -250,7 +246,7 @@ mod tests {
     const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
     fn bind_one(address: SocketAddr, workers: usize) -> Result<Bound> {
-        let served = Served { workers, tcp: true, dtls: true };
+        let served = Served { workers, udp: true, tcp: true, tls: true, dtls: true };
         bind(&[address], &[], served, &NetOptions::default())
     }
 

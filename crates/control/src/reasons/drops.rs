@@ -55,6 +55,9 @@ pub(super) const fn advice(reason: DropReason) -> &'static str {
         DropReason::TooLong => "A peer sends larger datagrams than can be relayed.",
         DropReason::IcmpIgnored => "",
         DropReason::Checksum => "A network device or a driver damages packets: see `ethtool -S`.",
+        DropReason::UdpNotServed => {
+            "`udp.enabled` is false: clients have to use DTLS, TLS or TCP. Otherwise set it to true."
+        }
         DropReason::Truncated => "A datagram larger than any that is relayed.",
         DropReason::SendBufferFull => {
             "The interface is slower than the traffic: raise `sockets.send_buffer`, see `turnpike tune`."

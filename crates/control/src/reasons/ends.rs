@@ -55,6 +55,9 @@ pub(super) const fn connection(reason: StreamEnd) -> &'static str {
         StreamEnd::ProxyNotListed => {
             "Add the load balancer's address, which the log has, to `tcp.proxy_protocol`; or have it send no PROXY header."
         }
+        StreamEnd::TcpNotServed => {
+            "`tcp.enabled` is false: clients have to use TLS (`turns:` URIs). Otherwise set it to true."
+        }
         StreamEnd::TooSlow => {
             "The client's network is very slow, or somebody holds connections open."
         }

@@ -144,6 +144,11 @@ impl<N: Net> Streams<N> {
             (State::Ending | State::Answering | State::Held | State::Data(_), _) => {}
             (State::New, Some(StreamProtocol::Http)) => self.answer_http(cx, id, unread),
             (State::New, Some(StreamProtocol::Tls)) if !is_tls => self.begin_tls(cx, id, unread),
+            (State::Proxied | State::New | State::Open, Some(_))
+                if !is_tls && !self.settings.plain =>
+            {
+                self.close(cx, id, StreamEnd::TcpNotServed);
+            }
             (State::Proxied | State::New | State::Open, _) => {
                 let taken = self.take_messages(cx, &path, unread);
                 self.took_messages(cx, id, unread, &taken);

@@ -24,11 +24,13 @@ pub(crate) struct DtlsDatagram {
     pub(crate) datagram: Datagram,
 }
 
-/// Receives one batch at a listener. Datagrams for DTLS are appended to `dtls`, if there is one. Returns true if more
+/// Receives one batch at a listener. Datagrams for DTLS are appended to `dtls`, if there is one; others
+/// are dropped where `only_dtls` is served. Returns true if more
 /// may wait.
 pub(crate) fn receive_from_clients<N: Net>(
     cx: &mut Context<N>,
     id: SocketId,
+    only_dtls: bool,
     mut dtls: Option<&mut Vec<DtlsDatagram>>,
 ) -> bool {
     let Context { rx, egress, server, sockets, observer, now, .. } = cx;
@@ -45,6 +47,10 @@ pub(crate) fn receive_from_clients<N: Net>(
         for (start, packet) in message.segments() {
             if message.truncated {
                 egress.dropped(DropReason::Truncated);
+                continue;
+            }
+            if only_dtls && !is_dtls(packet) {
+                egress.dropped(DropReason::UdpNotServed);
                 continue;
             }
             egress.make_room(rx, sockets);

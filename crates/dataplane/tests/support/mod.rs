@@ -75,6 +75,8 @@ pub(crate) struct Start {
     pub(crate) dtls: Option<turn_session::dtls::DtlsConfig>,
     pub(crate) proxies: Vec<turn_types::Prefix>,
     pub(crate) acme_redirect: Option<String>,
+    /// Serves TLS and DTLS alone.
+    pub(crate) only_secure: bool,
 }
 
 impl Default for Start {
@@ -90,6 +92,7 @@ impl Default for Start {
             dtls: None,
             proxies: vec![],
             acme_redirect: None,
+            only_secure: false,
         }
     }
 }
@@ -126,11 +129,12 @@ impl World {
         let streams = StreamSettings {
             proxies: start.proxies,
             tls: start.tls,
+            plain: !start.only_secure,
             acme_redirect: start.acme_redirect,
             admission: Arc::new(Admission::new(start.limits)),
         };
         let admission = Arc::new(Admission::new(start.limits));
-        let dtls = DtlsSettings { config: start.dtls, admission };
+        let dtls = DtlsSettings { config: start.dtls, only: start.only_secure, admission };
         let start_one = |(id, (mailbox, endpoint)): (u16, (Mailbox, WorkerEndpoint))| {
             let (listener, acceptor) = both_on_a_port(start.listen, &net, &options);
             let server = listener.local_addr();

@@ -5,7 +5,7 @@ use turn_proto::SharedSecret;
 use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
-use crate::file;
+use crate::file::{self, File};
 use crate::limits::SECRETS_MAX;
 
 /// Name of the secret of `auth.secret` or `auth.secret_file`.
@@ -15,7 +15,7 @@ const SECRETS: &str = "auth.secrets";
 const WORDS: [&str; 2] = ["secret", "secret_file"];
 
 pub(super) fn check(
-    auth: &file::Auth,
+    File { auth, relay, .. }: &File,
     document: &Document,
     errors: &mut Errors,
 ) -> Vec<SharedSecret> {
@@ -67,11 +67,11 @@ pub(super) fn check(
         let help = format!("keep at most {SECRETS_MAX}: each is tried for every new credential");
         errors.add(document.place(SECRETS), SECRETS, what, help);
     }
-    contradictions(auth, document, errors);
+    contradictions(auth, relay.enabled, document, errors);
     secrets
 }
 
-fn contradictions(auth: &file::Auth, document: &Document, errors: &mut Errors) {
+fn contradictions(auth: &file::Auth, relays: bool, document: &Document, errors: &mut Errors) {
     let open_relay = auth.open_relay.is_open();
     let refused =
         ["auth.secret", "auth.secret_file", SECRETS, "auth.token_keys", "auth.open_relay"];
@@ -96,12 +96,12 @@ fn contradictions(auth: &file::Auth, document: &Document, errors: &mut Errors) {
             "remove auth.open_relay, or auth.token_keys",
         );
     }
-    if !open_relay && !secrets && !tokens && !auth.users {
+    if relays && !open_relay && !secrets && !tokens && !auth.users {
         errors.add(
             document.place("auth.users"),
             "auth.users",
             "no client could relay: there is no shared secret, and users of the database are turned off",
-            "set auth.secret_file, or users = true",
+            "set auth.secret_file, or users = true; for a STUN server alone relay.enabled = false",
         );
     }
 }

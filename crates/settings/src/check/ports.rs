@@ -24,7 +24,7 @@ struct Overlap {
 /// Every listener of a configuration whose port is one of `relay.ports`. Relayed addresses are of UDP,
 /// and of TCP where `tcp.relaying` is on.
 fn overlaps(settings: &Settings) -> Vec<Overlap> {
-    let tcp = settings.tcp.enabled && settings.tcp.relaying;
+    let tcp = settings.tls.enabled && settings.tcp.relaying;
     // All but those for TLS alone are of UDP.
     let tls = match (settings.serves_dtls(), tcp) {
         (true, _) => Some("UDP, for DTLS"),
@@ -32,7 +32,8 @@ fn overlaps(settings: &Settings) -> Vec<Overlap> {
         (false, false) => None,
     };
     let udp = |key, listener| Overlap { key, listener, protocol: "UDP" };
-    let plain = settings.listen().map(|at| udp(LISTEN, at));
+    // Sockets of the kernel's choice for TCP relays avoid ports of listeners.
+    let plain = settings.listen().filter(|_| settings.udp.enabled).map(|at| udp(LISTEN, at));
     let discovery =
         settings.discovery_sockets.iter().flat_map(|sockets| sockets.local.as_flattened());
     let discovery = discovery.map(|at| udp(DISCOVERY, *at));

@@ -6,6 +6,9 @@ use crate::value::{External, PortRange, Prefix, RelayEntry};
 section! {
     /// The addresses and ports that are allocated to clients.
     Relay {
+        /// Relays. Off is a STUN server: clients learn their address, and requests of TURN are not answered.
+        /// No user or secret is needed then.
+        restart enabled: bool = true;
         /// Addresses of this host to allocate relayed addresses from: `"auto"` (of each family, the address
         /// of the default route), an address, or `{ local, public }` where clients reach the host at another
         /// address than its own.

@@ -11,7 +11,8 @@ use crate::value::{Count, Endpoint, Prefix, Text, WebPrefix};
 section! {
     /// Clients over TCP, as in networks that block UDP.
     Tcp {
-        /// Accepts clients over TCP, at the addresses and ports of `listen`.
+        /// Accepts clients over TCP, at the addresses and ports of `listen`. Off leaves TLS at `tls.listen`,
+        /// where connections without TLS are refused then.
         restart enabled: bool = true;
         /// Connections at a time; 0 is no limit. More are closed at once. Each is an open file.
         restart connections: Count<0, 1_000_000> = Count::new(20_000);
@@ -35,10 +36,21 @@ section! {
 }
 
 section! {
+    /// Clients over UDP, as most are.
+    Udp {
+        /// Accepts clients over UDP, at the addresses and ports of `listen`. Off leaves DTLS at `tls.listen`,
+        /// where datagrams without DTLS are dropped then.
+        restart enabled: bool = true;
+    }
+}
+
+section! {
     /// TLS, for clients in networks that block everything else; on once there is a certificate.
     Tls {
+        /// Accepts clients over TLS, once there is a certificate.
+        restart enabled: bool = true;
         /// More addresses and ports, for TLS over TCP and (see `[dtls]`) DTLS over UDP: both are served at
-        /// `listen` as well. Not used without a certificate. Port 443 passes most firewalls.
+        /// `listen` as well, where `tcp.enabled` and `udp.enabled` are on. Not used without a certificate. Port 443 passes most firewalls.
         #[schemars(example = serde_json::json!(["203.0.113.7:443"]))]
         restart listen: Vec<Endpoint> = Endpoint::everywhere(5349); // RFC 8489 §8.1
         /// Certificates, each with its key. A client gets the one for the name that it requests, of a kind

@@ -86,6 +86,14 @@ pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
         "dataplane/tests/dtls.rs::a_cookie_begins_one_association",
     ),
     (
+        Series::StreamsEnded(StreamEnd::TcpNotServed),
+        "dataplane/tests/streams.rs::plain_clients_are_refused_where_only_tls_is_served",
+    ),
+    (
+        Series::Drop(DropReason::UdpNotServed),
+        "dataplane/tests/dtls.rs::plain_clients_are_dropped_where_only_dtls_is_served",
+    ),
+    (
         Series::StreamsEnded(StreamEnd::ProxyNotListed),
         "dataplane/tests/proxy.rs::a_header_of_an_unlisted_sender_is_named",
     ),

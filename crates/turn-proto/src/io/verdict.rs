@@ -184,6 +184,8 @@ turn_types::labels! {
         Checksum => "checksum",
         /// The kernel handed over only part of a datagram.
         Truncated => "truncated",
+        /// Over UDP without DTLS, where only DTLS is served.
+        UdpNotServed => "udp_not_served",
         /// The socket's send buffer was full.
         SendBufferFull => "send_buffer_full",
         /// The kernel refused to send: no route, forbidden by a firewall, unreachable.

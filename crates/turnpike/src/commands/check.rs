@@ -190,8 +190,18 @@ fn describe(name: &str, settings: &Settings, examined: &Examined) -> String {
     };
     let mut lines = vec![format!("{name} is valid{but}"), row("realm", &settings.realm)];
     let listeners: Vec<String> = settings.listeners().iter().map(ToString::to_string).collect();
-    let transports = if settings.tcp.enabled { "udp, tcp" } else { "udp" };
-    lines.push(row("listeners", &format!("{}  ({transports})", listeners.join("  "))));
+    let transports: Vec<&str> = [("udp", settings.udp.enabled), ("tcp", settings.tcp.enabled)]
+        .into_iter()
+        .filter_map(|(name, on)| on.then_some(name))
+        .collect();
+    lines.push(row(
+        "listeners",
+        &if listeners.is_empty() || transports.is_empty() {
+            "for TLS and DTLS alone".to_owned()
+        } else {
+            format!("{}  ({})", listeners.join("  "), transports.join(", "))
+        },
+    ));
     lines.push(row("tls", &tls(settings)));
     for Served { file, names, expires } in &examined.certificates {
         let left = expires.duration_since(SystemTime::now());
@@ -236,11 +246,11 @@ fn tls(settings: &Settings) -> String {
     if !settings.has_certificates() {
         return "off: there is no certificate".to_owned();
     }
-    let served = match (settings.tcp.enabled, settings.serves_dtls()) {
+    let served = match (settings.tls.enabled, settings.serves_dtls()) {
         (true, true) => "TLS and DTLS",
         (true, false) => "TLS",
         (false, true) => "DTLS",
-        (false, false) => return "off: tcp.enabled and dtls.enabled are false".to_owned(),
+        (false, false) => return "off: tls.enabled and dtls.enabled are false".to_owned(),
     };
     let more: Vec<String> = settings.tls_listen.iter().map(ToString::to_string).collect();
     if more.is_empty() {
@@ -251,6 +261,9 @@ fn tls(settings: &Settings) -> String {
 
 /// Clients that may relay.
 fn clients(settings: &Settings) -> String {
+    if !settings.relay.enabled {
+        return "everyone, for STUN alone".to_owned();
+    }
     if settings.auth.open_relay.is_open() {
         return "EVERYONE: it is an open relay".to_owned();
     }

@@ -62,23 +62,21 @@ async fn serve(
         UnixSocket::control(&settings.control_socket(), group).map_err(control_socket_failed)?;
     let monitoring = listeners::monitoring(&settings).await?;
     let api = listeners::api(&settings).await?;
-    let mut store = users::editor(&settings.user_database()).map_err(|error| {
-        Failure::failed(error)
-            .hint("name a directory of the server's own with --data, or set users.database")
-    })?;
-    let relays_for_users_only = settings.auth.users
+    let mut store = open_users(&settings)?;
+    let relays_for_users_only = settings.needs_users()
         && settings.secrets.is_empty()
         && settings.token_keys.is_empty()
         && !settings.auth.open_relay.is_open();
-    let first_user = if file.is_none() && relays_for_users_only {
-        first_start::prepare(&settings, &mut *store)?
-    } else {
-        None
-    };
-    let warning = if relays_for_users_only { without_users(&settings, &mut *store)? } else { None };
+    let (mut first_user, mut warning) = (None, None);
+    if let Some(store) = store.as_mut().filter(|_| relays_for_users_only) {
+        if file.is_none() {
+            first_user = first_start::prepare(&settings, &mut **store)?;
+        }
+        warning = without_users(&settings, &mut **store)?;
+    }
 
     let order = renewal::order(&settings).map_err(Failure::usage)?;
-    let starting = boot::start(&settings, Some(store), Some(&mut confinement));
+    let starting = boot::start(&settings, store, Some(&mut confinement));
     let Some(mut running) = unless_told_to_end(starting, &mut signals).await? else {
         tracing::info!("told to end during the start");
         return Ok(());
@@ -189,6 +187,21 @@ fn control_socket_failed(error: AccessError) -> Failure {
     }
 }
 
+/// Opens the user database; `None` if it cannot be opened and nobody needs it, as on a read-only file system.
+fn open_users(settings: &Settings) -> Result<Option<Box<dyn UserEditor>>> {
+    match users::editor(&settings.user_database()) {
+        Ok(store) => Ok(Some(store)),
+        Err(error) if !settings.needs_users() => {
+            tracing::info!("no user database ({error}): auth.users = true needs a restart");
+            Ok(None)
+        }
+        Err(error) => Err(Failure::failed(error).hint(
+            "the data directory has to be writable for the server; name another with --data or data.directory, set \
+             users.database, or auth.users = false for a server without users",
+        )),
+    }
+}
+
 /// Warning for a realm without users: other realms that have some.
 fn without_users(settings: &Settings, store: &mut dyn UserEditor) -> Result<Option<String>> {
     let any = Page { realm: Some(settings.realm.to_string()), after: None, limit: 1 };
@@ -217,12 +230,16 @@ fn announce(file: Option<&Path>, settings: &Settings, info: &ServerInfo) {
         info.version,
         settings.data.directory.display()
     );
-    let transports = if settings.tcp.enabled { "udp and tcp" } else { "udp" };
+    let transports = match (settings.udp.enabled, settings.tcp.enabled) {
+        (true, true) => "udp and tcp",
+        (true, false) => "udp",
+        (false, _) => "tcp",
+    };
     for listener in &info.listeners {
         tracing::info!("listening on {transports} {listener}");
     }
     for listener in &info.tls_listeners {
-        let spoken = match (settings.tcp.enabled, settings.serves_dtls()) {
+        let spoken = match (settings.tls.enabled, settings.serves_dtls()) {
             (true, true) => "tcp and udp, for TLS and DTLS,",
             (true, false) => "tcp, for TLS,",
             (false, _) => "udp, for DTLS,",

@@ -70,18 +70,16 @@ impl Named {
         sockets.extend(settings.http_sockets().map(directory));
         let database = settings.user_database().file().map(Path::to_owned);
         let users = database.as_deref().map(directory);
-        for directory in iter::once(&data).chain(&sockets).chain(&users) {
-            if !directory.exists() {
-                let mut builder = DirBuilder::new();
-                let made = builder.recursive(true).mode(0o700).create(directory);
-                made.or_fail("cannot make a directory of the server's own").map_err(|failure| {
-                    failure.hint(format!(
-                        "{}: name a directory that belongs to you with --data, --socket, users.database or http.listen",
-                        directory.display()
-                    ))
-                })?;
-            }
+        for directory in &sockets {
+            make(directory)?;
         }
+        let own = iter::once(&data).chain(&users).try_for_each(|directory| make(directory));
+        let (data, database, users) = match own {
+            Ok(()) => (data, database, users),
+            // Nothing has to be written there.
+            Err(_) if !settings.needs_users() => (sockets[0].clone(), None, None),
+            Err(failure) => return Err(failure),
+        };
         let file = configuration.file.as_deref();
         let read = settings::named_files(file, &paths::environment());
         let readable = settings.readable_directories();
@@ -108,6 +106,20 @@ impl Named {
         all.dedup();
         all
     }
+}
+
+/// Makes a directory of the server's own, for its user alone.
+fn make(directory: &Path) -> Result<()> {
+    if directory.exists() {
+        return Ok(());
+    }
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.or_fail("cannot make a directory of the server's own").map_err(|failure| {
+        failure.hint(format!(
+            "{}: name a directory that belongs to you with --data, --socket, users.database or http.listen",
+            directory.display()
+        ))
+    })
 }
 
 /// The directory that a path names a file in.

@@ -95,9 +95,10 @@ fn running_listeners(settings: &Settings) -> Vec<SocketAddr> {
 
 fn ports(settings: &Settings, running: &[SocketAddr], report: &mut HostReport) {
     let plain = settings.listeners();
-    let (tcp, dtls) = (settings.tcp.enabled, settings.serves_dtls());
-    let listeners = plain.iter().map(|at| (*at, true, tcp));
-    let tls = settings.tls_listen.iter().map(|at| (*at, dtls, tcp));
+    let (udp, tcp) = (settings.udp.enabled, settings.tcp.enabled);
+    let listeners = plain.iter().map(|at| (*at, udp, tcp));
+    let (tls, dtls) = (settings.tls.enabled, settings.serves_dtls());
+    let tls = settings.tls_listen.iter().map(|at| (*at, dtls, tls));
     let mut free = Vec::new();
     for (at, udp, tcp) in listeners.chain(tls) {
         if running.contains(&at) {
@@ -257,15 +258,15 @@ fn needed_ports(settings: &Settings) -> String {
         ports.dedup();
         ports.iter().map(u16::to_string).collect::<Vec<_>>()
     };
-    let plain = settings.listeners();
-    let tls = || settings.tls_listen.iter().copied();
-    let dtls = settings.serves_dtls();
-    let mut udp = listed(&mut plain.iter().copied().chain(tls().filter(|_| dtls)));
-    udp.push(settings.relay.ports.to_string());
-    let mut needed = format!("udp {}", udp.join(","));
-    if settings.tcp.enabled {
-        let tcp = listed(&mut plain.iter().copied().chain(tls()));
-        needed = format!("{needed} and tcp {}", tcp.join(","));
+    let plain = |on: bool| settings.listeners().into_iter().filter(move |_| on);
+    let tls = |on: bool| settings.tls_listen.iter().copied().filter(move |_| on);
+    let mut udp = listed(&mut plain(settings.udp.enabled).chain(tls(settings.serves_dtls())));
+    if settings.relay.enabled {
+        udp.push(settings.relay.ports.to_string());
     }
-    needed
+    let tcp = listed(&mut plain(settings.tcp.enabled).chain(tls(settings.tls.enabled)));
+    let needed = [("udp", udp), ("tcp", tcp)].into_iter().filter(|(_, ports)| !ports.is_empty());
+    let needed: Vec<String> =
+        needed.map(|(name, ports)| format!("{name} {}", ports.join(","))).collect();
+    needed.join(" and ")
 }

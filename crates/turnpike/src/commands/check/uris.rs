@@ -22,16 +22,18 @@ pub(super) fn uris(settings: &Settings, relays: &[RelayPair], names: &[String]) 
             }
         }
     };
-    for listener in settings.listen() {
+    for listener in settings.listen().filter(|_| settings.udp.enabled) {
         add("stun", listener, "");
     }
-    for listener in settings.listen() {
+    let relays_clients = settings.relay.enabled;
+    let (udp, tcp) = (settings.udp.enabled, settings.tcp.enabled);
+    for listener in settings.listen().filter(|_| relays_clients && udp) {
         add("turn", listener, "?transport=udp");
     }
-    for listener in settings.listen().filter(|_| settings.tcp.enabled) {
+    for listener in settings.listen().filter(|_| relays_clients && tcp) {
         add("turn", listener, "?transport=tcp");
     }
-    if tls && settings.tcp.enabled {
+    if tls && settings.tls.enabled && relays_clients {
         // Without listeners of its own, TLS is at the others.
         let more = settings.tls_listen.is_empty().then(|| settings.listen());
         for listener in settings.tls_listen.iter().copied().chain(more.into_iter().flatten()) {
