@@ -116,9 +116,16 @@ pub mod limits {
     /// Addresses that wrong tokens are counted for; of others each is one too many.
     pub const WRONG_SOURCES_MAX: usize = 1024;
 
+    /// Connections over the network served at the same time: so many addresses have to work together to take all that
+    /// no token was shown on.
+    pub const API_CONNECTIONS_MAX: usize = 256;
+
     /// Connections over the network served at the same time from one address, or /64 of IPv6, of
-    /// [`CONNECTIONS_MAX`]: a browser opens six.
+    /// [`API_CONNECTIONS_MAX`]: a browser opens six.
     pub const CONNECTIONS_PER_ADDRESS_MAX: usize = 12;
+
+    /// Time that a connection over the network stays without a token: enough to load the page and to sign in.
+    pub const UNKNOWN_CONNECTION: Duration = Duration::from_secs(20);
 
     /// Time that a connection over the network stays once a token was shown: a page that is left open connects anew.
     pub const API_CONNECTION: Duration = Duration::from_hours(1);
@@ -129,7 +136,7 @@ pub mod limits {
     /// Interval of overviews for those that watch.
     pub const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
 
-    /// Streams of overviews at the same time, of [`CONNECTIONS_MAX`]: more are answered with 503.
+    /// Streams of overviews at the same time, of [`API_CONNECTIONS_MAX`]: more are answered with 503.
     pub const VIEWERS_MAX: usize = 16;
 
     /// Length of one stream: its viewer then opens another, which shows that its token is still valid.

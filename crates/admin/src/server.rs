@@ -26,8 +26,9 @@ use tower_service::Service;
 
 use crate::access::UnixSocket;
 use crate::limits::{
-    API_CONNECTION, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, HANDSHAKE_DEADLINE,
-    HEAD_BYTES_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE,
+    API_CONNECTION, API_CONNECTIONS_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX,
+    HANDSHAKE_DEADLINE, HEAD_BYTES_MAX, HEAD_DEADLINE, MONITORING_CONNECTION, ROUTE_DEADLINE,
+    UNKNOWN_CONNECTION,
 };
 use crate::peer::{Peer, network};
 use crate::problem::Problem;
@@ -62,11 +63,8 @@ struct Place {
 }
 
 impl Places {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            free: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            by_source: Mutex::default(),
-        })
+    fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { free: Arc::new(Semaphore::new(most)), by_source: Mutex::default() })
     }
 
     fn sources(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
@@ -105,7 +103,10 @@ impl Drop for Place {
 /// Serves `routes` on a listener until the future is dropped. Connections in progress end
 /// with the runtime.
 pub async fn serve(listener: HttpListener, routes: Router) -> Infallible {
-    let places = Places::new();
+    let places = Places::new(match listener {
+        HttpListener::Api(..) => API_CONNECTIONS_MAX,
+        HttpListener::Control(_) | HttpListener::Unix(_) | HttpListener::Tcp(_) => CONNECTIONS_MAX,
+    });
     loop {
         // The semaphore is never closed, so there is always a permit to wait for.
         let Ok(permit) = Arc::clone(&places.free).acquire_owned().await else { continue };
@@ -178,12 +179,15 @@ enum Stay {
 
 impl Stay {
     async fn over(self, peer: &Peer) {
-        if self == Self::Unbounded {
-            return pending().await;
-        }
-        sleep(MONITORING_CONNECTION).await;
-        if self == Self::Known && peer.is_known() {
-            sleep(API_CONNECTION).await;
+        match self {
+            Self::Unbounded => pending().await,
+            Self::Short => sleep(MONITORING_CONNECTION).await,
+            Self::Known => {
+                sleep(UNKNOWN_CONNECTION).await;
+                if peer.is_known() {
+                    sleep(API_CONNECTION).await;
+                }
+            }
         }
     }
 }
@@ -236,7 +240,7 @@ mod tests {
 
     #[test]
     fn one_address_does_not_take_all_places() {
-        let places = Places::new();
+        let places = Places::new(CONNECTIONS_MAX);
         let place = |source: &str| {
             let permit = Arc::clone(&places.free).try_acquire_owned().ok()?;
             places.of(permit, source.parse().ok()?)

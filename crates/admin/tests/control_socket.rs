@@ -534,6 +534,13 @@ async fn whatever_is_wrong_is_answered_with_an_error_and_a_hint() {
     let cases = [
         (format!("GET /nothing HTTP/1.1\r\n{end}\r\n"), "404"),
         (format!("POST /v1/status HTTP/1.1\r\n{end}\r\n"), "405"),
+        // A browser that was led through a tunnel to the socket.
+        (
+            "GET /v1/status HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n".into(),
+            "403",
+        ),
+        (format!("POST /v1/reload HTTP/1.1\r\n{end}Origin: https://evil.example\r\n\r\n"), "403"),
+        (format!("GET /v1/status HTTP/1.1\r\n{end}Sec-Fetch-Site: cross-site\r\n\r\n"), "403"),
         (format!("GET /v1/sessions?limit=many HTTP/1.1\r\n{end}\r\n"), "400"),
         (format!("GET /v1/sessions?usr=bob HTTP/1.1\r\n{end}\r\n"), "400"),
         (format!("POST /v1/drain HTTP/1.1\r\n{end}Content-Length: 3\r\n\r\n{{a}}"), "400"),

@@ -56,7 +56,7 @@ fn admit(gate: &Gate, request: &Request, peer: &Peer) -> Result<Holder, Problem>
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     match table::needed(request.method(), path) {
         Some(needed) if caller.role < needed => {
-            tracing::warn!(by = caller.name, %peer, "api: {} {} refused", request.method(), request.uri().path());
+            tracing::info!(by = caller.name, %peer, "api: {} {} refused", request.method(), request.uri().path());
             Err(Problem::new(
                 StatusCode::FORBIDDEN,
                 format!("the token \"{}\" has the role {}", caller.name, caller.role.name()),
@@ -72,8 +72,9 @@ fn admit(gate: &Gate, request: &Request, peer: &Peer) -> Result<Holder, Problem>
 pub(crate) fn is_of_this_site(headers: &HeaderMap, peer: &Peer) -> bool {
     let host = match peer {
         Peer::Tcp { is_encrypted: false, .. } => origin::is_host_of_loopback(headers),
-        // The certificate is for the name; on a Unix socket there is none.
-        Peer::Tcp { is_encrypted: true, .. } | Peer::Unix(_) => true,
+        // The certificate is for the name.
+        Peer::Tcp { is_encrypted: true, .. } => true,
+        Peer::Unix(_) => origin::is_host_of_socket(headers),
     };
     host && origin::is_own(headers)
 }
@@ -105,7 +106,8 @@ fn identify(access: &Access, request: &Request, peer: &Peer) -> Result<Holder, P
 pub(crate) fn wrong(why: Unknown, peer: &Peer) -> Problem {
     match why {
         Unknown::Wrong => {
-            tracing::warn!(%peer, "api: a wrong or expired token");
+            // Not a warning: strangers must not push the warnings of the server out of the page.
+            tracing::info!(%peer, "api: a wrong or expired token");
             unauthorized("the token is wrong or has expired")
         }
         Unknown::TooMany => Problem::new(

@@ -37,6 +37,13 @@ pub(crate) fn is_host_of_loopback(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
+/// Returns whether the `Host` is nobody's domain: what a client of the control socket sends, such as `localhost` or
+/// `turnpike`. A domain comes from a browser that was led here, through a tunnel to the socket.
+pub(crate) fn is_host_of_socket(headers: &HeaderMap) -> bool {
+    let is_domain = text(headers, header::HOST.as_str()).is_some_and(|host| host.contains('.'));
+    !is_domain || is_host_of_loopback(headers)
+}
+
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
@@ -87,5 +94,13 @@ mod tests {
             assert_eq!(is_host_of_loopback(&headers(&[("host", host)])), good, "{host}");
         }
         assert!(!is_host_of_loopback(&HeaderMap::new()));
+        for (host, good) in [
+            ("turnpike", true),
+            ("localhost:8080", true),
+            ("127.0.0.1:8080", true),
+            ("evil.example:8080", false),
+        ] {
+            assert_eq!(is_host_of_socket(&headers(&[("host", host)])), good, "{host}");
+        }
     }
 }

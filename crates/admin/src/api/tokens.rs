@@ -3,9 +3,9 @@
 //! The hash is one round of SHA-256. A slow hash protects passwords, which can be guessed from it; a token is 256 random
 //! bits, which cannot, and each request would have to wait for a slow one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -185,7 +185,7 @@ impl TokenFile {
         let directory = self.directory();
         let open = || {
             if !directory.exists() {
-                fs::create_dir_all(directory)?;
+                DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             }
             let file = File::open(directory)?;
             file.lock()?;
@@ -303,7 +303,8 @@ mod tests {
         assert!(text.starts_with(PREFIX) && text.len() == PREFIX.len() + 43 && text != other);
         let kept = fs::read_to_string(file.path()).unwrap();
         assert!(!kept.contains(&text[PREFIX.len()..]), "{kept}");
-        assert_eq!(fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(file.path()), mode(&directory.0)), (0o600, 0o700));
 
         let tokens = file.read().unwrap();
         assert_eq!(find(&tokens, &text).unwrap().name, "page");
