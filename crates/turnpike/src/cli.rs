@@ -86,6 +86,13 @@ pub(crate) enum Command {
     Import(Import),
     /// Print the reference of the configuration file
     Reference(Reference),
+    /// Print completions for a shell
+    ///
+    /// For bash: turnpike completions bash > ~/.local/share/bash-completion/completions/turnpike
+    Completions(Completions),
+    /// Write manual pages, for packages
+    #[command(hide = true)]
+    Manual(Manual),
 }
 
 /// Output format.
@@ -395,6 +402,19 @@ pub(crate) struct TuneRevert {
     pub(crate) state: PathBuf,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// Directory for the pages, created if it does not exist
+    pub(crate) directory: PathBuf,
 }
 
 #[derive(Debug, Args)]

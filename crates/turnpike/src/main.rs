@@ -73,6 +73,8 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
         Command::Tune(args) => commands::tune::run(paths, &args),
         Command::Import(args) => commands::import::run(paths, &args),
         Command::Reference(args) => commands::reference::run(&args),
+        Command::Completions(args) => commands::manual::completions(&args),
+        Command::Manual(args) => commands::manual::pages(&args),
     }
     .map(|()| ExitCode::SUCCESS)
 }

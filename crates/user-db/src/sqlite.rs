@@ -3,11 +3,11 @@
 //! WAL mode lets the server read while a command writes. The file is its owner's alone; so are the
 //! `-wal` and `-shm` files beside it, which SQLite gives the same permissions.
 
-use std::fmt;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use std::{fmt, io};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use turn_types::Secret;
@@ -309,14 +309,7 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(slip(directory))?;
     }
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path);
-    let metadata = file.and_then(|file| file.metadata()).map_err(slip(path))?;
+    let metadata = open_or_create(path).and_then(|file| file.metadata()).map_err(slip(path))?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o007 != 0 {
         return Err(failed(
@@ -328,6 +321,25 @@ fn prepare_file(path: &Path) -> Result<FileId, StoreError> {
         ));
     }
     Ok(file_id(&metadata))
+}
+
+/// Opens the file, or creates it for the owner of its directory: root adds users before the server, which runs as
+/// another user, has started.
+fn open_or_create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    // Only a new file changes its owner: an existing name may be a link to any file.
+    let created = match options.clone().create_new(true).mode(0o600).open(path) {
+        Ok(created) => created,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return options.open(path),
+        Err(error) => return Err(error),
+    };
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let owner = fs::metadata(directory.unwrap_or_else(|| Path::new(".")))?;
+    if created.metadata()?.uid() == 0 && owner.uid() != 0 {
+        fchown(&created, Some(owner.uid()), Some(owner.gid()))?;
+    }
+    Ok(created)
 }
 
 fn file_id(metadata: &fs::Metadata) -> FileId {

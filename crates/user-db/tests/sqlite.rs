@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use stun_wire::{long_term_key_md5, long_term_key_sha256, userhash};
@@ -306,4 +306,26 @@ fn realms_are_counted_the_largest_first() {
     }
     let realms = [("c", 2), ("a", 1), ("b", 1)].map(|(realm, n)| (realm.to_owned(), n));
     assert_eq!(store.realms().unwrap(), realms);
+}
+
+/// Root adds users before the server, which runs as another user, has started.
+#[test]
+fn a_database_that_root_creates_belongs_to_the_owner_of_its_directory() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return test_support::skip("only root creates files for others");
+    }
+    let dir = TempDir::new();
+    let directory = dir.database().parent().unwrap().to_owned();
+    fs::create_dir_all(&directory).unwrap();
+    chown(&directory, Some(12_345), Some(54_321)).unwrap();
+    let mut store = SqliteStore::open(&dir.database()).unwrap();
+    store.add(&user("alice", "a password")).unwrap();
+    for file in fs::read_dir(&directory).unwrap() {
+        let metadata = file.unwrap().metadata().unwrap();
+        assert_eq!((metadata.uid(), metadata.gid()), (12_345, 54_321));
+    }
+    // One that is there already stays whose it is: its name may be a link to any file.
+    chown(dir.database(), Some(1), Some(1)).unwrap();
+    drop(SqliteStore::open(&dir.database()).unwrap());
+    assert_eq!(fs::metadata(dir.database()).unwrap().uid(), 1);
 }

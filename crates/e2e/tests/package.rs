@@ -1,0 +1,188 @@
+//! The Debian package in a Debian 12 machine with systemd: installed, used, upgraded, removed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use e2e::{Machine, Tool, binary, repository, require, skip};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The address of the machine.
+const SERVER: &str = "203.0.113.7";
+
+/// Builds the package from the server that Cargo has built.
+fn package(version: &str, output: &Path) -> PathBuf {
+    let built = Tool::run(
+        Command::new(repository().join("scripts/build-package"))
+            .args(["deb", "--version", version, "--binary"])
+            .arg(binary())
+            .arg("--output")
+            .arg(output)
+            .env("PACKAGE_COMPRESSION", "0"),
+        PATIENCE,
+    );
+    assert!(built.ok, "{}", built.output);
+    PathBuf::from(built.output.trim())
+}
+
+/// The word behind `label` in the output of a command.
+fn word_after<'a>(output: &'a str, label: &str) -> &'a str {
+    let line = output.lines().find_map(|line| line.trim().strip_prefix(label));
+    line.unwrap_or_else(|| panic!("no {label} in {output}")).trim()
+}
+
+#[test]
+fn the_package_is_installed_upgraded_and_removed() {
+    let Some(machine) = require(Machine::boot("package")) else { return };
+    let install = |version: &str| {
+        let package = package(version, &machine.path("/srv"));
+        let file =
+            format!("/srv/{}", package.file_name().and_then(|name| name.to_str()).expect("a name"));
+        machine.succeed(&["apt-get", "install", "-q", "-y", &file])
+    };
+
+    // The commands of docs/operate/install.md.
+    install("0.1.0");
+    let added = machine.succeed(&["turnpike", "user", "add", "alice"]);
+    let password = word_after(&added, "password");
+    let server = format!("turn:{SERVER}");
+    let demo = ["turnpike", "demo", "--server", &server, "--user", "alice", "--password", password];
+    let call = machine.succeed(&[&demo[..], &["--seconds", "2", "--json"]].concat());
+    let call: serde_json::Value = serde_json::from_str(&call).expect("JSON");
+    let flows = call["flows"].as_array().expect("flows");
+    assert!(
+        !flows.is_empty() && flows.iter().all(|flow| flow["relayed"].as_u64() > Some(50)),
+        "{call}"
+    );
+
+    // The service, under its sandbox and its own.
+    let show =
+        |properties: &str| machine.succeed(&["systemctl", "show", "turnpike", "-p", properties]);
+    let state = show("ActiveState,UnitFileState,StatusText,NRestarts,User");
+    for said in
+        ["ActiveState=active", "UnitFileState=enabled", "allocations are live", "NRestarts=0"]
+    {
+        assert!(state.contains(said), "no {said} in {state}");
+    }
+    let status = machine.succeed(&["turnpike", "status"]);
+    assert!(status.contains("landlock on; seccomp on"), "{status}");
+    let off =
+        ["off, ", "cannot"].iter().any(|word| word_after(&status, "kernel path").starts_with(word));
+    assert!(!off, "the unit lets the kernel path run: {status}");
+    assert!(!machine.journal().contains("ERROR"), "{}", machine.journal());
+    open_to_its_group_alone(&machine);
+    a_refused_reload_fails(&machine);
+
+    // An upgrade keeps the administrator's changes and the users, and runs the new server.
+    let file = machine.path("/etc/turnpike/turnpike.toml");
+    let text = fs::read_to_string(&file).expect("the conffile");
+    let changed = text.replace("[quotas]\n", "[quotas]\nallocations_per_user = 7\n");
+    assert_ne!(text, changed);
+    fs::write(&file, &changed).expect("written");
+    let before = show("MainPID");
+    install("0.1.1");
+    assert_eq!(fs::read_to_string(&file).expect("the conffile"), changed);
+    assert_ne!(show("MainPID"), before);
+    let owner = machine.succeed(&[
+        "stat",
+        "-c",
+        "%a %U:%G",
+        "/etc/turnpike",
+        "/etc/turnpike/turnpike.toml",
+    ]);
+    assert_eq!(owner, "750 root:turnpike\n640 root:turnpike\n");
+    assert!(machine.succeed(&["turnpike", "user", "list"]).contains("alice"));
+    machine.succeed(&[&demo[..], &["--seconds", "1"]].concat());
+
+    machine.succeed(&["apt-get", "remove", "-q", "-y", "turnpike"]);
+    assert!(!machine.run(&["systemctl", "is-active", "turnpike"]).ok);
+    assert!(file.exists() && machine.path("/var/lib/turnpike/users.sqlite").exists());
+    fs::write(machine.path("/etc/turnpike/secret"), "mine\n").expect("written");
+    machine.succeed(&["apt-get", "purge", "-q", "-y", "turnpike"]);
+    assert!(!file.exists() && !machine.path("/var/lib/turnpike").exists());
+    assert!(machine.path("/etc/turnpike/secret").exists(), "not the package's");
+    let left = machine.run(&["find", "/etc/systemd", "-name", "turnpike*"]);
+    assert_eq!(left.output, "");
+}
+
+/// Members of the group use the control socket, other users do not; neither reads the users' keys.
+fn open_to_its_group_alone(machine: &Machine) {
+    machine.succeed(&["useradd", "--groups", "turnpike", "olga"]);
+    machine.succeed(&["useradd", "mallory"]);
+    let status = |user: &str| machine.run(&["runuser", "-u", user, "--", "turnpike", "status"]);
+    assert!(status("olga").ok, "{}", status("olga").output);
+    assert!(!status("mallory").ok);
+    for user in ["olga", "mallory"] {
+        let read = machine.run(&["runuser", "-u", user, "--", "ls", "/var/lib/turnpike"]);
+        assert!(!read.ok, "{}", read.output);
+    }
+}
+
+fn a_refused_reload_fails(machine: &Machine) {
+    let file = machine.path("/etc/turnpike/turnpike.toml");
+    let text = fs::read_to_string(&file).expect("the conffile");
+    machine.succeed(&["systemctl", "reload", "turnpike"]);
+    fs::write(&file, format!("relm = 1\n{text}")).expect("written");
+    assert!(!machine.run(&["systemctl", "reload", "turnpike"]).ok);
+    fs::write(&file, text).expect("written");
+    machine.succeed(&["systemctl", "reload", "turnpike"]);
+    assert!(machine.run(&["systemctl", "is-active", "turnpike"]).ok);
+}
+
+/// The configuration of the package is valid and opens nothing to clients without credentials.
+#[test]
+fn the_conffile_is_checked_as_it_is_and_with_each_key() {
+    let shipped =
+        fs::read_to_string(repository().join("dist/turnpike.toml")).expect("the conffile");
+    let check = |text: &str, name: &str| {
+        let file = std::env::temp_dir().join(format!("tp{}-{name}.toml", std::process::id()));
+        // This host has no such group.
+        fs::write(&file, text.replace("group = \"turnpike\"", "group = \"0\"")).expect("written");
+        let out = Tool::run(Command::new(binary()).args(["check", "--json"]).arg(&file), PATIENCE);
+        drop(fs::remove_file(&file));
+        let out = &out.output[..=out.output.rfind('}').expect("JSON")];
+        serde_json::from_str::<serde_json::Value>(out)
+            .unwrap_or_else(|error| panic!("{error}: {out}"))
+    };
+    let as_it_is = check(&shipped, "shipped");
+    assert_eq!(as_it_is["valid"], true, "{as_it_is}");
+    // Each key that is commented out is a key.
+    let is_key = |line: &&str| {
+        line.strip_prefix('#')
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()))
+    };
+    assert!(shipped.lines().filter(is_key).count() > 8);
+    let all: String = shipped
+        .lines()
+        .map(|line| if is_key(&line) { &line[1..] } else { line })
+        // The files that they name are not here.
+        .filter(|line| !line.starts_with("certificates") && !line.starts_with("secret_file"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let all = check(&all, "all");
+    assert_eq!(all["valid"], true, "{all}");
+}
+
+#[test]
+fn the_unit_is_confined_and_valid() {
+    let unit = repository().join("dist/systemd/turnpike.service");
+    let analyze = |arguments: &[&str]| {
+        Tool::run(Command::new("systemd-analyze").args(arguments).arg(&unit), PATIENCE)
+    };
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        return skip("systemd-analyze is not installed");
+    }
+    // In tenths: 2.0 at most.
+    let security = analyze(&["security", "--offline=yes", "--threshold=20"]);
+    assert!(security.ok, "{}", security.output);
+    let verified = analyze(&["verify", "--man=no"]);
+    // The server is not installed here.
+    let slips: Vec<_> = verified
+        .output
+        .lines()
+        .filter(|line| !line.contains("/usr/bin/turnpike is not executable"))
+        .collect();
+    assert_eq!(slips, [""; 0]);
+}
