@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use crate::repository;
 
@@ -25,6 +26,31 @@ pub fn pion() -> Result<PathBuf, String> {
             "pion's client does not build: {}",
             String::from_utf8_lossy(&out.stderr).trim()
         )),
+        Err(error) => Err(format!("Go is not installed: {error}")),
+    }
+}
+
+/// Version of helm.
+const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.16.4";
+
+/// Kubernetes' package manager, built with the Go toolchain: once, since it takes minutes.
+///
+/// # Errors
+/// A reason to skip the test.
+pub fn helm() -> Result<PathBuf, String> {
+    static BUILT: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let target = crate::binary().ancestors().nth(2).map(|target| target.join("tools"));
+    let tools = target.unwrap_or_default();
+    let helm = tools.join("helm");
+    if helm.exists() {
+        return Ok(helm);
+    }
+    match Command::new("go").args(["install", HELM]).env("GOBIN", &tools).output() {
+        Ok(out) if out.status.success() => Ok(helm),
+        Ok(out) => {
+            Err(format!("helm does not build: {}", String::from_utf8_lossy(&out.stderr).trim()))
+        }
         Err(error) => Err(format!("Go is not installed: {error}")),
     }
 }

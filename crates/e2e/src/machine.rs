@@ -139,22 +139,42 @@ fn wait_for_init(unshare: &mut Running) -> Result<u32, String> {
     Err("the machine does not start".to_owned())
 }
 
-/// Unpacks a fresh Debian 12 to `root`. The packed one is made once, and kept with what is built.
+/// Unpacks a fresh Debian 12 to `root`.
 fn debian(root: &Path) -> Result<(), String> {
-    let packed = crate::binary().with_file_name("debian-12.tar");
-    let run = |command: &mut Command| match Tool::run(command, ROOT_PATIENCE) {
-        Tool { ok: true, .. } => Ok(()),
-        Tool { output, .. } => Err(format!("a Debian root cannot be made here: {output}")),
-    };
-    if !packed.exists() {
-        let part = packed.with_extension(format!("{}.tar", std::process::id()));
-        let include = format!("--include={PACKAGES}");
-        run(Command::new("mmdebstrap")
-            .args(["--quiet", "--variant=minbase", &include, "bookworm"])
-            .arg(&part))?;
-        fs::rename(&part, &packed).map_err(|error| error.to_string())?;
-    }
+    let packed = debian_packed()?;
     drop(fs::remove_dir_all(root));
     fs::create_dir_all(root).map_err(|error| error.to_string())?;
-    run(Command::new("tar").arg("-xf").arg(&packed).arg("-C").arg(root))
+    make(Command::new("tar").arg("-xf").arg(&packed).arg("-C").arg(root))
+}
+
+/// The archive of a Debian 12 root. It is made once, and kept with what is built.
+///
+/// # Errors
+/// A reason to skip the test.
+pub fn debian_packed() -> Result<PathBuf, String> {
+    let packed = crate::binary().with_file_name("debian-12.tar");
+    // One test makes it, and the others wait.
+    let lock = fs::File::create(packed.with_extension("lock")).and_then(|file| {
+        file.lock()?;
+        Ok(file)
+    });
+    let _lock = lock.map_err(|error| format!("{}: {error}", packed.display()))?;
+    if !packed.exists() {
+        let part = packed.with_extension("part.tar");
+        let include = format!("--include={PACKAGES}");
+        let options = ["--quiet", "--variant=minbase", &include, "bookworm"];
+        make(Command::new("mmdebstrap").args(options).arg(&part))?;
+        fs::rename(&part, &packed).map_err(|error| error.to_string())?;
+    }
+    Ok(packed)
+}
+
+fn make(command: &mut Command) -> Result<(), String> {
+    if Command::new("mmdebstrap").arg("--version").output().is_err() {
+        return Err("mmdebstrap is not installed".to_owned());
+    }
+    match Tool::run(command, ROOT_PATIENCE) {
+        Tool { ok: true, .. } => Ok(()),
+        Tool { output, .. } => Err(format!("a Debian root cannot be made here: {output}")),
+    }
 }
