@@ -34,7 +34,7 @@ pub fn control(routes: &Routes) -> Router {
         .route_layer(from_fn_with_state(None::<Arc<Access>>, guard::guard))
 }
 
-/// The routes for the network, each behind [`guard`](guard::guard).
+/// The routes for the network: each asks for a token.
 pub fn router(routes: &Routes, access: Access) -> Router {
     let access = Arc::new(access);
     let known = Router::new()

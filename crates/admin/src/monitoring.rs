@@ -19,7 +19,7 @@ use crate::metrics;
 use crate::monitored::Monitored;
 use crate::problem::Problem;
 
-/// The routes for monitoring. `clock` and `offload` as in [`router`](crate::routes::router); `listeners` sends a
+/// The routes for monitoring. `clock` and `offload` as in [`Routes`](crate::routes::Routes); `listeners` sends a
 /// request to each listener.
 pub fn router(
     handle: Handle,
