@@ -21,7 +21,8 @@ use tokio::time::timeout;
 
 use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE, SESSIONS_DEFAULT};
 use crate::types::{
-    Drain, DrainCancelled, DrainRequest, Ended, Problem, Refusals, Reload, Sessions, Status,
+    Drain, DrainCancelled, DrainRequest, Ended, Problem, Refusals, Reload, Sessions, Status, Trace,
+    Traces,
 };
 
 /// Selection and order of a page of sessions; the default selects the first of all, oldest first.
@@ -229,6 +230,30 @@ impl Client {
     /// [`ClientError::Refused`] with status 409 when it does not drain, or a signal told it to end.
     pub async fn cancel_drain(&mut self) -> Result<DrainCancelled, ClientError> {
         self.ask(Method::DELETE, "/v1/drain", None::<&()>).await
+    }
+
+    /// Clients and users that are logged in detail.
+    ///
+    /// # Errors
+    /// As of [`Self::status`].
+    pub async fn traces(&mut self) -> Result<Traces, ClientError> {
+        self.ask(Method::GET, "/v1/traces", None::<&()>).await
+    }
+
+    /// Logs one more client or user in detail, for a time.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with status 400 when there are too many.
+    pub async fn add_trace(&mut self, trace: &Trace) -> Result<Traces, ClientError> {
+        self.ask(Method::POST, "/v1/traces", Some(trace)).await
+    }
+
+    /// Ends all traces.
+    ///
+    /// # Errors
+    /// As of [`Self::status`].
+    pub async fn clear_traces(&mut self) -> Result<Traces, ClientError> {
+        self.ask(Method::DELETE, "/v1/traces", None::<&()>).await
     }
 
     async fn ask<T: DeserializeOwned>(

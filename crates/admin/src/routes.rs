@@ -10,6 +10,7 @@ mod reload;
 mod sessions;
 mod status;
 pub(crate) mod table;
+mod traces;
 mod views;
 
 use std::sync::Arc;
@@ -83,6 +84,7 @@ impl Routes {
             .route("/v1/warnings", get(views::warnings))
             .route("/v1/refusals", get(refusals::list))
             .route("/v1/reload", post(reload::reload))
+            .route("/v1/traces", get(traces::list).post(traces::add).delete(traces::clear))
             .route("/v1/drain", post(drain::drain).delete(drain::cancel))
             .fallback(async || {
                 Problem::not_found("there is nothing at this path", "see the routes under /v1")

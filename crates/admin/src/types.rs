@@ -308,6 +308,27 @@ pub struct Change {
     pub new: String,
 }
 
+/// A client or user whose events are logged in detail; body of `POST /v1/traces`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    /// Only clients of this address or network; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Only this user, by name or account; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Seconds until it ends, 1..=86400.
+    pub seconds: u64,
+}
+
+/// `GET /v1/traces`: all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Traces {
+    /// The traces.
+    pub traces: Vec<Trace>,
+}
+
 /// Body of `POST /v1/drain`; it may be left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -382,6 +403,12 @@ pub struct Refusal {
     /// The rule that forbids it: `never`, `peers_deny`, `own_address` or `special_purpose`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_by: Option<String>,
+    /// The entry of `peers.deny`, where that is the rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Place of the rule: file and line, or `built in`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule_at: Option<String>,
     /// The reason; `docs/operate/reasons.md` has all.
     pub reason: String,
     /// The STUN error code that the client was told.
@@ -410,7 +437,7 @@ pub struct Health {
 pub struct ListenerHealth {
     /// Its address.
     pub address: String,
-    /// `udp` or `tcp`.
+    /// `udp`, `tcp` or `tls`.
     pub transport: String,
     /// Time that the answer took.
     pub microseconds: u64,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
-use admin::types::{Bucket, DrainRequest, Volume};
+use admin::types::{Bucket, DrainRequest, Trace, Volume};
 use admin::{Client, ClientError, HttpListener, SessionQuery, UnixSocket, api, routes, serve};
 use control::{
     CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg,
@@ -129,7 +129,11 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
 
 /// Refusals of two users.
 fn refusals() -> Vec<Refused> {
-    let peer = ForbiddenPeer { address: "10.1.1.2".parse().unwrap(), by: DeniedBy::SpecialPurpose };
+    let peer = ForbiddenPeer {
+        address: "10.1.1.2".parse().unwrap(),
+        by: DeniedBy::SpecialPurpose,
+        rule: None,
+    };
     let forbidden = RefusedRequest {
         user: Some("1800000000:bob".into()),
         peer: Some(peer),
@@ -337,6 +341,32 @@ async fn a_session_tells_what_relays_for_it() {
     let sockets = &listed[1].offload;
     assert_eq!((sockets.by.as_str(), sockets.reason.as_deref()), ("sockets", Some("full")));
     assert_eq!((sockets.channels, sockets.last_seen_seconds_ago), (0, None));
+}
+
+#[tokio::test]
+async fn traces_are_added_listed_bounded_and_ended() {
+    let server = Server::start(Vec::new());
+    let mut client = server.client().await;
+    let alice = Trace { client: None, user: Some("alice".into()), seconds: 600 };
+    let network = Trace { client: Some("192.0.2.0/24".into()), user: None, seconds: 60 };
+    client.add_trace(&alice).await.unwrap();
+    let both = client.add_trace(&network).await.unwrap();
+    assert_eq!(both.traces, [alice.clone(), network.clone()]);
+    for wrong in [
+        Trace { client: Some("192.0.2.1/24".into()), ..network.clone() },
+        Trace { seconds: 0, ..alice.clone() },
+        Trace { seconds: 86_401, ..alice.clone() },
+    ] {
+        let refused = client.add_trace(&wrong).await.unwrap_err().to_string();
+        assert!(!refused.is_empty() && client.traces().await.unwrap() == both, "{wrong:?}");
+    }
+    for number in 2..control::limits::TRACES_MAX {
+        let user = Some(number.to_string());
+        client.add_trace(&Trace { user, ..alice.clone() }).await.unwrap();
+    }
+    let user = Some("one more".to_owned());
+    assert!(client.add_trace(&Trace { user, ..alice }).await.is_err());
+    assert_eq!(client.clear_traces().await.unwrap().traces, []);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use turn_types::Instant;
 
 use crate::limits::OPERATOR_QUEUE;
-use crate::{ConfiguredKey, ControlError, OperatorRequest, ServerInfo, Workers};
+use crate::{ConfiguredKey, ControlError, OperatorRequest, ServerInfo, Traces, Workers};
 
 /// The workers, the facts about the server, and the door to the binary's main loop. Cheap to
 /// clone.
@@ -18,6 +18,8 @@ pub struct Handle {
     drain_deadline: Arc<Mutex<Option<Instant>>>,
     configuration: Arc<Mutex<Arc<[ConfiguredKey]>>>,
     operator: mpsc::Sender<OperatorRequest>,
+    /// Clients and users whose events are logged in detail.
+    pub traces: Arc<Traces>,
 }
 
 impl Handle {
@@ -33,9 +35,16 @@ impl Handle {
                 drain_deadline: Arc::default(),
                 configuration: Arc::default(),
                 operator,
+                traces: Arc::default(),
             },
             requests,
         )
+    }
+
+    /// Uses the traces that the workers have.
+    #[must_use]
+    pub fn with_traces(self, traces: Arc<Traces>) -> Self {
+        Self { traces, ..self }
     }
 
     /// The facts about the server.

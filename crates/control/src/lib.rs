@@ -22,6 +22,7 @@ mod request;
 mod series;
 mod session;
 mod totals;
+mod traces;
 mod users;
 mod workers;
 
@@ -45,6 +46,7 @@ pub use series::{
 };
 pub use session::{Session, SessionOffload, WhyNot};
 pub use totals::{CounterTotals, Volume};
+pub use traces::{TooManyTraces, Trace, Traces};
 pub use users::{Asked, UserDirectory, UserLookup};
 pub use workers::{ControlError, Workers};
 
@@ -71,6 +73,12 @@ pub mod limits {
 
     /// Longest text of one in bytes; lines of several sentences have some hundreds.
     pub const WARNING_BYTES_MAX: usize = 2048;
+
+    /// Traces at one time: each is compared with each event while there is any.
+    pub const TRACES_MAX: usize = 16;
+
+    /// Longest time of a trace: a day, so that a forgotten one ends.
+    pub const TRACE_MAX: Duration = Duration::from_secs(86_400);
 
     /// Operator requests that wait for the binary's main loop; they come one at a time.
     pub const OPERATOR_QUEUE: usize = 16;

@@ -107,7 +107,8 @@ impl<N: Net> Context<N> {
             NoTime::Customer => "this client network has used its share",
         };
         let now = self.now.instant;
-        self.observer.warn(now, Condition::Handshakes, &format_args!("{customer}: {reason}"));
+        let shown = self.observer.network(&customer);
+        self.observer.warn(now, Condition::Handshakes, &format_args!("{shown}: {reason}"));
     }
 
     /// Records the time of a user look-up that has been answered or is overdue.

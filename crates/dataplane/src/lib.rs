@@ -39,6 +39,7 @@ mod workers;
 
 pub use admission::{Admission, ConnectionLimits};
 pub use dtls::DtlsSettings;
+pub use report::{LogAddresses, LogOptions, TRACED};
 pub use sockets::{Listener, NetOptions};
 pub use spawn::{mailbox, spawn};
 pub use stream::StreamSettings;

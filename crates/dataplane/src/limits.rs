@@ -190,6 +190,9 @@ pub const REFUSAL_LINE_EVERY: Duration = Duration::from_secs(60);
 /// Log lines about refused requests, per second and worker: clients can cause any number of them.
 pub const REFUSAL_LINES_PER_SECOND: u32 = 10;
 
+/// Log lines about traced clients, per second and worker: enough to follow a client that fails again and again.
+pub const TRACED_LINES_PER_SECOND: u32 = 50;
+
 /// Interval of the sweeps, which read the kernel's counters. Statistics lag behind by as much, and the lease of a
 /// worker's routes ([`xdp_relay::limits::LEASE`]) is renewed several times before it ends.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(1);

@@ -1,9 +1,14 @@
 //! Counters and log lines of a worker.
 
 mod accounting;
+mod addresses;
+mod condition;
 mod observer;
 mod refusals;
 mod throttle;
 
 pub(crate) use accounting::{BatchSums, Sent, Tag};
-pub(crate) use observer::{Condition, Observer};
+pub use addresses::LogAddresses;
+pub(crate) use condition::Condition;
+pub(crate) use observer::Observer;
+pub use observer::{LogOptions, TRACED};

@@ -25,7 +25,7 @@ use crate::limits::{
     RING_ROUNDS_PER_TURN, SOCKETS_PER_TURN,
 };
 use crate::offload::Offload;
-use crate::report::Observer;
+use crate::report::{LogOptions, Observer};
 use crate::sockets::{Listener, NetOptions, Sockets};
 use crate::stream::{ReadNext, StreamSettings, Streams};
 use crate::tcp_relay::TcpRelay;
@@ -64,6 +64,8 @@ pub struct WorkerSpec<N: Net = Kernel> {
     pub routes: Option<N::Routes>,
     /// Options of all sockets.
     pub net: NetOptions,
+    /// Settings of its log.
+    pub log: LogOptions,
 }
 
 /// A worker. It shares nothing that a relayed packet touches.
@@ -144,7 +146,7 @@ impl<N: Net> Worker<N> {
                 sockets: Sockets::new(&net, spec.listeners, spec.net)?,
                 rx: RxBatch::new(MESSAGES_PER_GATHERING + MESSAGES_PER_RECEIVE),
                 egress: Egress::new(tx, Arc::clone(&spec.counters)),
-                observer: Observer::new(spec.id, spec.counters),
+                observer: Observer::new(spec.id, spec.counters, spec.log),
                 handshakes: HandshakeBudget::new(hasher),
                 reply: Box::new([0; REPLY_MAX]),
                 scratch: vec![0; CIPHERTEXT_PER_READ],

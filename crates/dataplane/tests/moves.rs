@@ -14,7 +14,7 @@ use control::{
     WorkerCounters,
 };
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, Listener, NetOptions, StreamSettings,
+    Admission, ConnectionLimits, DtlsSettings, Listener, LogOptions, NetOptions, StreamSettings,
     WorkerChannels, WorkerSpec, mailbox, spawn,
 };
 use stun_wire::{
@@ -89,6 +89,7 @@ impl Server {
                 workers: workers.clone(),
                 routes: None,
                 net,
+                log: LogOptions::default(),
             };
             threads.push(spawn(spec, None).unwrap());
         }

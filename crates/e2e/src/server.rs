@@ -39,6 +39,8 @@ pub struct Config {
     pub through: Vec<String>,
     /// Addresses and networks that clients may reach: the lab's addresses are private, and refused by default.
     pub allow: Vec<String>,
+    /// Addresses and networks that clients may not reach.
+    pub deny: Vec<String>,
     /// Further lines at the top level of the configuration.
     pub top: String,
     /// Further tables after it.
@@ -57,6 +59,7 @@ impl Config {
             relay_keys: String::new(),
             through: Vec::new(),
             allow: vec![lab.v4.peer.to_string(), lab.v6.peer.to_string()],
+            deny: Vec::new(),
             top: "compatibility.rfc5766_clients = true\n".to_owned(),
             tables: String::new(),
         }
@@ -66,12 +69,13 @@ impl Config {
         format!(
             "realm = \"turn.test\"\nlisten = [{}]\n{}\n\
              [relay]\naddresses = [{}]\n{}\n\
-             [peers]\nallow = [{}]\n{}\n",
+             [peers]\nallow = [{}]\ndeny = [{}]\n{}\n",
             quoted(&self.listen),
             self.top,
             quoted(&self.relay),
             self.relay_keys,
             quoted(&self.allow),
+            quoted(&self.deny),
             self.tables,
         )
     }

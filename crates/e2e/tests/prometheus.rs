@@ -230,6 +230,7 @@ fn a_server_under_load_fills_every_panel() {
         assert!(names.contains(family), "{family} is not among {names:?}");
     }
     alerts_are_evaluated(&scene);
+    every_listener_is_asked(&scene);
     text_is_as_prometheus_wants_it(&scene);
     let status = scene.server.ask(&["status"]);
     assert!(status.ok, "{}", status.output);
@@ -242,6 +243,14 @@ fn alerts_are_evaluated(scene: &Scene) {
         assert_eq!(rule["health"], "ok", "{rule}");
         assert_eq!(rule["state"], "inactive", "{rule}");
     }
+}
+
+fn every_listener_is_asked(scene: &Scene) {
+    let health: Value = serde_json::from_str(&scene.get(METRICS, "/healthz")).expect("JSON");
+    assert_eq!(health["healthy"], true, "{health:#}");
+    let listeners = health["listeners"].as_array().cloned().unwrap_or_default();
+    let transports: Vec<_> = listeners.iter().filter_map(|one| one["transport"].as_str()).collect();
+    assert_eq!(transports, ["tcp", "udp", "tcp", "udp", "tls", "tls"], "{health:#}");
 }
 
 fn text_is_as_prometheus_wants_it(scene: &Scene) {

@@ -16,7 +16,9 @@ pub use acme::{Acme, AcmeChallenge};
 pub use auth::{Auth, SecretEntry, TokenCipher, TokenKeyEntry};
 pub use clients::{Compatibility, Discovery, ExternalEndpoint, Redirect};
 pub use host::{Confinement, Offload, OffloadMode, Sockets, Workers};
-pub use operation::{Api, Control, Data, Http, Log, LogFormat, LogLevel, Shutdown, Users};
+pub use operation::{
+    Api, Control, Data, Http, Log, LogAddresses, LogFormat, LogLevel, Shutdown, Users,
+};
 pub use quotas::{Lifetimes, Quotas};
 pub use relay::{Peers, Relay};
 pub use streams::{CertificateEntry, Dtls, Tcp, Tls, Udp};

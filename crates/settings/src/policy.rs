@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use turn_proto::{
-    AuthPolicy, NonceKey, PeerRules, Policy, RelayAddress, RelayPorts, TokenAuthority,
+    AuthPolicy, NonceKey, PeerRules, PlacedRule, Policy, RelayAddress, RelayPorts, TokenAuthority,
     UnauthenticatedBudget,
 };
 use turn_types::{IpFamily, Prefix};
@@ -135,7 +135,11 @@ impl Settings {
         let own: Vec<Prefix> = own.iter().copied().chain(told.map(Prefix::host)).collect();
         let [allow, deny] = [&self.peers.allow, &self.peers.deny]
             .map(|list| list.iter().map(|prefix| prefix.0).collect::<Vec<_>>());
-        PeerRules::with_own_prefixes(&allow, &deny, &own)
+        let places = deny.iter().enumerate().map(|(index, prefix)| PlacedRule {
+            prefix: *prefix,
+            place: self.places.of_entry("peers.deny", index).to_string().into(),
+        });
+        PeerRules::with_own_prefixes(&allow, &deny, &own).with_places(places)
     }
 
     /// Public addresses of `relay.external`.

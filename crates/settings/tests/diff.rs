@@ -35,6 +35,7 @@ fn each_key_is_reported_once_with_both_values() {
             "listen = ['203.0.113.7:3478']",
             "restart listen: [\"0.0.0.0:3478\", \"[::]:3478\"] -> [\"203.0.113.7:3478\"]",
         ),
+        ("", "log.addresses = 'truncated'", "restart log.addresses: \"whole\" -> \"truncated\""),
         ("", "mobility = true", "live mobility: false -> true"),
         ("", "software = 'Turnpike'", "live software: none -> \"Turnpike\""),
         (

@@ -162,3 +162,17 @@ fn discovery_listens_where_nobody_does() {
         assert_eq!(policy.peer_rules.judge(own.parse().unwrap()), PeerAccess::OwnAddress);
     }
 }
+
+#[test]
+fn a_denied_peer_is_told_with_the_line_of_its_rule() {
+    let text = "[peers]\ndeny = [\n  \"198.51.0.0/16\",\n  \"198.51.100.0/24\",\n]\n";
+    let rules = good(text).peer_rules(&[], &[]);
+    let rule = rules.denying_rule("198.51.100.7".parse().unwrap()).unwrap();
+    assert_eq!(rule.prefix, "198.51.100.0/24".parse().unwrap());
+    assert!(rule.place.ends_with(":4"), "{}", rule.place);
+    assert_eq!(
+        rules.denying_rule("::ffff:198.51.1.1".parse().unwrap()).unwrap().prefix.to_string(),
+        "198.51.0.0/16"
+    );
+    assert_eq!(rules.denying_rule("203.0.113.1".parse().unwrap()), None);
+}

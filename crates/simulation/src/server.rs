@@ -11,8 +11,8 @@ use control::{
     SessionFilter, UserDirectory, UserLookup, WorkerCounters,
 };
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, Listener, NetOptions, StreamSettings, Worker,
-    WorkerChannels, WorkerEndpoint, WorkerSpec,
+    Admission, ConnectionLimits, DtlsSettings, Listener, LogOptions, NetOptions, StreamSettings,
+    Worker, WorkerChannels, WorkerEndpoint, WorkerSpec,
 };
 use netsim::{Chance, Outbox, Packet, Rng};
 use turn_proto::{
@@ -200,6 +200,7 @@ impl ServerHost {
                 workers: channels.clone(),
                 routes: Some(routes),
                 net: NetOptions::default(),
+                log: LogOptions::default(),
             };
             let worker = Worker::new(spec).expect("nothing of it can fail");
             workers.push(SimWorker { worker, wait, mailbox, counters });

@@ -71,7 +71,7 @@ pub use io::verdict::{
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
 pub use mobility::handover::{Departure, Renamed};
-pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, canonical, is_tunnel};
+pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, PlacedRule, canonical, is_tunnel};
 pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub use policy::{
     AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas,

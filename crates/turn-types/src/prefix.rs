@@ -119,6 +119,16 @@ impl Prefix {
         self.bits
     }
 
+    /// The first address.
+    #[must_use]
+    pub const fn first(&self) -> IpAddr {
+        let ip = Ipv6Addr::from_bits(self.bits);
+        match ip.to_ipv4_mapped() {
+            Some(v4) if self.v4 => IpAddr::V4(v4),
+            _ => IpAddr::V6(ip),
+        }
+    }
+
     /// The length in the 128-bit form, 0..=128 (an IPv4 `/8` is 104).
     #[must_use]
     pub const fn len_128(&self) -> u8 {
@@ -165,6 +175,7 @@ mod tests {
         ] {
             let ip: IpAddr = ip.parse().unwrap();
             assert_eq!(Prefix::customer(ip), customer.parse().unwrap());
+            assert!(network.starts_with(&Prefix::network(ip).first().to_string()), "{network}");
             assert_eq!(Prefix::network(ip), network.parse().unwrap());
         }
     }

@@ -7,12 +7,12 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use control::{
-    ConfinementInfo, LockedRegistry, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo,
+    ConfinementInfo, LockedRegistry, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces,
     UserDirectory, WorkerCounters, Workers,
 };
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, NetOptions, StreamSettings, WorkerChannels,
-    WorkerSpec,
+    Admission, ConnectionLimits, DtlsSettings, LogAddresses, LogOptions, NetOptions,
+    StreamSettings, WorkerChannels, WorkerSpec,
 };
 use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
 use settings::{OffloadMode, Settings, SettingsErrors};
@@ -40,6 +40,8 @@ pub(crate) struct Running {
     /// The rules in force.
     pub(crate) policy: Arc<Policy>,
     pub(crate) info: ServerInfo,
+    /// Clients and users whose events are logged in detail.
+    pub(crate) traces: Arc<Traces>,
     pub(crate) kernel_path: KernelPath,
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself, as the rules know them.
@@ -136,6 +138,7 @@ pub(crate) async fn start(
     } else {
         Arc::new(NoUsers)
     };
+    let log = LogOptions { addresses: log_addresses(settings), traces: Arc::default() };
     let channels = WorkerChannels::to(&endpoints);
     let mut threads = Vec::new();
     let parts = cores.into_iter().zip(bound.workers).zip(endpoints).zip(counters);
@@ -157,6 +160,7 @@ pub(crate) async fn start(
             workers: channels.clone(),
             routes: routes.pop().flatten(),
             net,
+            log: log.clone(),
         };
         threads.push(dataplane::spawn(spec, core).or_fail("cannot start a worker")?);
         tokio::task::yield_now().await; // signals are heard
@@ -174,12 +178,22 @@ pub(crate) async fn start(
         threads,
         policy,
         info,
+        traces: log.traces,
         kernel_path,
         certificates,
         own,
         monitor,
         warnings,
     })
+}
+
+/// Form of clients' addresses in the log. Pseudonyms have a key of this process.
+fn log_addresses(settings: &Settings) -> LogAddresses {
+    match settings.log.addresses {
+        settings::LogAddresses::Whole => LogAddresses::Whole,
+        settings::LogAddresses::Truncated => LogAddresses::Truncated,
+        settings::LogAddresses::Pseudonym => LogAddresses::Pseudonym(Secret::new(random_bytes())),
+    }
 }
 
 /// The rules that each of `workers` goes by.

@@ -71,6 +71,11 @@ pub(crate) enum Command {
     Session(Session),
     /// Explain recent refusals: reason, rule and remedy
     Why(Why),
+    /// Log the events of one client or user in detail, for a time
+    ///
+    /// The lines are of level DEBUG and come whatever log.level is, 50 a second at most from each worker.
+    /// Nothing else changes, and the server ends it when the time is over.
+    LogLevel(LogLevel),
     /// Reload the configuration of the running server
     Reload(Output),
     /// Refuse new allocations, and stop the server when the last one has ended
@@ -296,6 +301,33 @@ pub(crate) struct Why {
     pub(crate) limit: usize,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogLevel {
+    /// "debug" begins, "configured" ends all [default: list them]
+    #[arg(value_enum)]
+    pub(crate) level: Option<Level>,
+    /// Only clients of this address or network
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) client: Option<turn_types::Prefix>,
+    /// Only this user; of a time-limited name the part behind the time
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Time until it ends, 1 d at most
+    #[arg(long = "for", value_name = "TIME", default_value = "10 min", value_parser = crate::duration::parse_trace)]
+    pub(crate) time: Duration,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Level of the lines about clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Level {
+    /// In detail
+    Debug,
+    /// As log.level is configured
+    Configured,
 }
 
 #[derive(Debug, Subcommand)]

@@ -26,6 +26,15 @@ pub(crate) fn parse_deadline(text: &str) -> Result<Duration, String> {
     Ok(deadline)
 }
 
+/// Reads the time of a trace.
+pub(crate) fn parse_trace(text: &str) -> Result<Duration, String> {
+    let time = parse(text)?;
+    if time > control::limits::TRACE_MAX {
+        return Err("it must be at most 1 d".to_owned());
+    }
+    Ok(time)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

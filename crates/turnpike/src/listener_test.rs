@@ -1,11 +1,14 @@
 //! Binding requests to the server's own listeners, as a client sends them, for `/healthz`.
 
+mod tls;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use admin::types::ListenerHealth;
 use admin::{Answers, ListenerTest};
+use control::ServerInfo;
 use linux_net::random_bytes;
 use settings::Settings;
 use stun_wire::{Class, Message, MessageBuilder, Method, TransactionId};
@@ -28,10 +31,12 @@ const LOCAL: [u8; 16] = *b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 /// Longest response that is read: a Binding response has at most a few addresses.
 const RESPONSE_MAX: usize = 576;
 
-/// The server's listeners for STUN. Listeners for TLS alone are not asked: their workers are watched by their turns.
+/// The server's listeners.
 #[derive(Debug)]
 pub(crate) struct OwnListeners {
     addresses: Vec<SocketAddr>,
+    /// Listeners for TLS alone.
+    tls: Vec<SocketAddr>,
     udp: bool,
     tcp: bool,
     /// Sources whose connections begin with a PROXY header.
@@ -39,14 +44,11 @@ pub(crate) struct OwnListeners {
 }
 
 impl OwnListeners {
-    pub(crate) fn new(settings: &Settings, listeners: &[SocketAddr]) -> Self {
+    pub(crate) fn new(settings: &Settings, info: &ServerInfo) -> Self {
         let proxies = settings.tcp.proxy_protocol.iter().map(|prefix| prefix.0).collect();
-        Self {
-            addresses: listeners.to_vec(),
-            udp: settings.udp.enabled,
-            tcp: settings.tcp.enabled,
-            proxies,
-        }
+        let (udp, tcp) = (settings.udp.enabled, settings.tcp.enabled);
+        let tls = if settings.tls.enabled { info.tls_listeners.clone() } else { Vec::new() };
+        Self { addresses: info.listeners.clone(), tls, udp, tcp, proxies }
     }
 }
 
@@ -63,9 +65,15 @@ impl ListenerTest for OwnListeners {
                 if self.tcp {
                     let proxies = self.proxies.clone();
                     asked.spawn(async move {
-                        (index, ask("tcp", address, over_tcp(here(address), proxies)).await)
+                        (index, ask("tcp", address, over_tcp(here(address), proxies, false)).await)
                     });
                 }
+            }
+            for (index, &address) in self.tls.iter().enumerate() {
+                let (index, proxies) = (self.addresses.len() + index, self.proxies.clone());
+                asked.spawn(async move {
+                    (index, ask("tls", address, over_tcp(here(address), proxies, true)).await)
+                });
             }
             let mut answers = asked.join_all().await;
             answers.sort_by_key(|(index, answer)| (*index, answer.transport.clone()));
@@ -126,13 +134,16 @@ async fn over_udp(server: SocketAddr) -> io::Result<()> {
     Err(unanswered())
 }
 
-async fn over_tcp(server: SocketAddr, proxies: Vec<Prefix>) -> io::Result<()> {
+async fn over_tcp(server: SocketAddr, proxies: Vec<Prefix>, in_tls: bool) -> io::Result<()> {
     let request = Request::new()?;
     let exchange = async {
         let mut stream = TcpStream::connect(server).await?;
         let source = stream.local_addr()?.ip();
         if proxies.iter().any(|proxy| proxy.contains(source)) {
             stream.write_all(&LOCAL).await?;
+        }
+        if in_tls {
+            return tls::exchange(&mut stream, &request).await;
         }
         stream.write_all(&request.bytes).await?;
         let (mut response, mut len) = ([0; RESPONSE_MAX], 0);
@@ -204,7 +215,7 @@ mod tests {
         drop(socket);
         let answer = ask("udp", address, over_udp(address)).await;
         assert!(answer.error.is_some(), "{answer:?}");
-        let answer = ask("tcp", address, over_tcp(address, Vec::new())).await;
+        let answer = ask("tcp", address, over_tcp(address, Vec::new(), false)).await;
         assert!(answer.error.is_some(), "{answer:?}");
     }
 }

@@ -11,10 +11,11 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use control::RecentLog;
+use dataplane::TRACED;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
@@ -81,7 +82,7 @@ impl<W: io::Write> io::Write for Gathered<W> {
 /// Changes the level while the server runs. Queued lines are written when the last one is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct LogLevel {
-    handle: Option<reload::Handle<LevelFilter, Registry>>,
+    handle: Option<reload::Handle<Targets, Registry>>,
     recent: RecentLog,
     _writer: Option<Arc<WorkerGuard>>,
 }
@@ -91,7 +92,7 @@ impl LogLevel {
     pub(crate) fn set(&self, level: LevelFilter) {
         if let Some(handle) = &self.handle {
             // Fails only when the subscriber is gone, and then nobody logs.
-            let _ = handle.reload(level);
+            let _ = handle.reload(lines_of(level));
         }
     }
 }
@@ -147,7 +148,7 @@ impl fmt::Debug for LogLevel {
 /// # Errors
 /// A logger was started before.
 pub(crate) fn start(format: LogFormat, level: LevelFilter) -> anyhow::Result<LogLevel> {
-    let (filter, handle) = reload::Layer::new(level);
+    let (filter, handle) = reload::Layer::new(lines_of(level));
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(QUEUED_LINES_MAX)
@@ -163,7 +164,12 @@ pub(crate) fn start(format: LogFormat, level: LevelFilter) -> anyhow::Result<Log
     Ok(LogLevel { handle: Some(handle), recent, _writer: Some(Arc::new(guard)) })
 }
 
-type Filtered = tracing_subscriber::layer::Layered<reload::Layer<LevelFilter, Registry>, Registry>;
+type Filtered = tracing_subscriber::layer::Layered<reload::Layer<Targets, Registry>, Registry>;
+
+/// Lines of a level, and all about traced clients: they arise only while there is a trace.
+fn lines_of(level: LevelFilter) -> Targets {
+    Targets::new().with_default(level).with_target(TRACED, LevelFilter::DEBUG)
+}
 
 /// The layer that writes lines to `writer`.
 fn lines<W>(format: LogFormat, writer: W) -> Box<dyn Layer<Filtered> + Send + Sync>
@@ -221,21 +227,23 @@ mod tests {
     fn json_lines_are_flat_and_the_level_changes() {
         let written = Lines::default();
         let writer = written.clone();
-        let (filter, handle) = reload::Layer::new(LevelFilter::INFO);
+        let (filter, handle) = reload::Layer::new(lines_of(LevelFilter::INFO));
         let level = LogLevel { handle: Some(handle), ..LogLevel::default() };
         let subscriber = tracing_subscriber::registry()
             .with(filter)
             .with(lines(LogFormat::Json, move || writer.clone()));
         tracing::subscriber::with_default(subscriber, || {
             tracing::debug!("not yet");
+            tracing::debug!(target: TRACED, "traced");
             tracing::info!(client = %"192.0.2.1:5", "allocation ended");
             level.set(LevelFilter::DEBUG);
             tracing::debug!("now");
         });
         let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-        let lines: Vec<serde_json::Value> =
+        let mut lines: Vec<serde_json::Value> =
             written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines.len(), 2, "{written}");
+        assert_eq!(lines.len(), 3, "{written}");
+        assert_eq!(lines.remove(0)["message"], "traced");
         assert_eq!(lines[0]["message"], "allocation ended");
         assert_eq!(lines[0]["client"], "192.0.2.1:5");
         assert_eq!(lines[0]["level"], "INFO");

@@ -68,6 +68,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
         Command::Sessions(args) => commands::sessions::list(paths, &args),
         Command::Session(args) => commands::sessions::act(paths, &args),
         Command::Why(args) => commands::why::run(paths, &args),
+        Command::LogLevel(args) => commands::log_level::run(paths, &args),
         Command::Reload(args) => commands::reload::run(paths, args),
         Command::Drain(args) => commands::drain::run(paths, &args),
         Command::Tune(args) => commands::tune::run(paths, &args),

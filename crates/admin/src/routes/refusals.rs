@@ -49,6 +49,8 @@ fn refusal(refused: &Refused, now: Instant) -> Refusal {
     let Refused { latest, first, last, count } = refused;
     let five_tuple = &latest.path.five_tuple;
     let reason = reasons::of_refusal(latest.reason);
+    let peer = latest.peer.as_ref();
+    let rule = peer.and_then(|peer| peer.rule.as_ref());
     Refusal {
         seconds_ago: now.saturating_since(*last).as_secs(),
         first_seconds_ago: now.saturating_since(*first).as_secs(),
@@ -59,8 +61,10 @@ fn refusal(refused: &Refused, now: Instant) -> Refusal {
         method: latest.method.name().unwrap_or("unknown").to_owned(),
         user: latest.user.as_deref().map(str::to_owned),
         claimed_user: latest.claimed.as_deref().map(str::to_owned),
-        peer: latest.peer.map(|peer| peer.address.to_string()),
-        denied_by: latest.peer.map(|peer| peer.by.label().to_owned()),
+        peer: peer.map(|peer| peer.address.to_string()),
+        denied_by: peer.map(|peer| peer.by.label().to_owned()),
+        rule: rule.map(|rule| rule.prefix.to_string()),
+        rule_at: peer.map(|_| rule.map_or("built in", |rule| &*rule.place).to_owned()),
         reason: reason.name.to_owned(),
         code: latest.reason.code(),
         meaning: reason.meaning.to_owned(),

@@ -170,6 +170,28 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "Reads the configuration again",
         SchemaGenerator::subschema_for::<types::Reload>,
     ),
+    read(
+        "/v1/traces",
+        "Clients and users that are logged in detail",
+        SchemaGenerator::subschema_for::<types::Traces>,
+    ),
+    Operation {
+        body: Some(SchemaGenerator::subschema_for::<types::Trace>),
+        ..change(
+            "POST",
+            "/v1/traces",
+            Role::Operate,
+            "Logs the events of a client or user in detail, for a time",
+            SchemaGenerator::subschema_for::<types::Traces>,
+        )
+    },
+    change(
+        "DELETE",
+        "/v1/traces",
+        Role::Operate,
+        "Logs no client in detail any more",
+        SchemaGenerator::subschema_for::<types::Traces>,
+    ),
     Operation {
         body: Some(SchemaGenerator::subschema_for::<types::DrainRequest>),
         ..change(

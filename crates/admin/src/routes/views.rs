@@ -129,7 +129,7 @@ async fn timeline(
             let method = one.latest.method.name().unwrap_or("a request");
             let times =
                 if one.count == 1 { String::new() } else { format!(" {} times", one.count) };
-            let peer = one.latest.peer.map(|peer| format!(" for peer {}", peer.address));
+            let peer = one.latest.peer.as_ref().map(|peer| format!(" for peer {}", peer.address));
             let peer = peer.unwrap_or_default();
             let text = format!(
                 "{method}{peer} refused{times} with {}, {}: {} {}",

@@ -61,7 +61,7 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         }
         Refusal::NoCookie => "The client is older than RFC 5389: it cannot be served over DTLS.",
         Refusal::BadRequest => {
-            "The client breaks the protocol; `log.level = \"debug\"` shows its address and method."
+            "The client breaks the protocol; `turnpike log-level debug` shows its address and method."
         }
         Refusal::ChannelNumber => "Set `compatibility.rfc5766_clients` for such clients.",
         Refusal::NoAllocation => {

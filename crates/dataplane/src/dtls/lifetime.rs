@@ -75,7 +75,7 @@ impl Dtls {
         let Some(session) = self.sessions.remove(id) else { return };
         let FiveTuple { client, server, .. } = session.path.five_tuple;
         let seconds = cx.now.instant.saturating_since(session.began).as_secs();
-        cx.observer.dtls_session_ended((client, server), end, seconds);
+        cx.observer.dtls_session_ended(cx.now.instant, (client, server), end, seconds);
         cx.server.close(cx.now, &session.path.five_tuple);
     }
 }

@@ -1,11 +1,12 @@
 //! Events of a worker as counters and log lines.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use control::{
-    AssociationEnd, Histogram, RefusalFilter, Refused, Series, StreamEnd, WorkerCounters,
+    AssociationEnd, Histogram, RefusalFilter, Refused, Series, StreamEnd, Traces, WorkerCounters,
 };
 use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
@@ -17,96 +18,35 @@ use turn_types::{
     ClientAddr, Direction, Instant, IpFamily, Prefix, RelayedAddr, ServerAddr, Transport, WorkerId,
 };
 
+use super::addresses::LogAddresses;
+use super::condition::Condition;
 use super::refusals::RecentRefusals;
 use super::throttle::LogThrottle;
-use crate::limits::{REFUSAL_LINES_PER_SECOND, STREAM_LINES_PER_SECOND, WARNING_EVERY};
+use crate::limits::{
+    REFUSAL_LINES_PER_SECOND, STREAM_LINES_PER_SECOND, TRACED_LINES_PER_SECOND, WARNING_EVERY,
+};
 
-/// Condition that needs an operator. Each is logged at most once in [`WARNING_EVERY`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Condition {
-    /// No relay port is free.
-    PortsExhausted,
-    /// The user database does not answer.
-    UserDatabase,
-    /// `quotas.allocations_per_user` is reached.
-    UserQuota,
-    /// `quotas.allocations_per_address` is reached.
-    AddressQuota,
-    /// `quotas.allocations_total` is reached.
-    TotalQuota,
-    /// `quotas.new_peers_per_second` is reached.
-    NewPeers,
-    /// A relay socket cannot be opened, though its port is free.
-    RelaySocket,
-    /// A socket cannot be received from.
-    Receive,
-    /// A receive buffer was full.
-    KernelDrops,
-    /// A channel cannot be relayed by the kernel.
-    KernelPath,
-    /// Connections cannot be accepted.
-    Accept,
-    /// A load balancer sends no PROXY header.
-    Proxy,
-    /// A PROXY header from an address that is no known load balancer's.
-    ProxyNotListed,
-    /// A worker's message queue is full.
-    Move,
-    /// There is no processor time for a client's handshake.
-    Handshakes,
+/// Target of lines about traced clients, which are written whatever the level of the log.
+pub const TRACED: &str = "turnpike_traced";
+
+/// Settings of the log of a worker.
+#[derive(Clone, Debug, Default)]
+pub struct LogOptions {
+    /// Form of addresses of clients and peers.
+    pub addresses: LogAddresses,
+    /// Clients and users whose events are logged in detail.
+    pub traces: Arc<Traces>,
 }
 
-impl Condition {
-    const COUNT: usize = 15;
-
-    const fn text(self) -> &'static str {
-        match self {
-            Self::PortsExhausted => {
-                "no relay port is free: clients are refused; widen relay.ports, add relay \
-                 addresses, or lower the quotas"
-            }
-            Self::UserDatabase => "the user database does not answer: users cannot log in",
-            Self::UserQuota => {
-                "a user has no allocation left: their clients are refused (quotas.allocations_per_user)"
-            }
-            Self::AddressQuota => {
-                "an address has no allocation left: its clients are refused \
-                 (quotas.allocations_per_address)"
-            }
-            Self::TotalQuota => {
-                "no allocation is left: clients are refused (quotas.allocations_total)"
-            }
-            Self::NewPeers => {
-                "the clients of an address begin to send to too many peers: they are refused \
-                 (quotas.new_peers_per_second)"
-            }
-            Self::RelaySocket => "a relay socket cannot be opened: clients are refused",
-            Self::Receive => "a socket cannot be received from",
-            Self::KernelDrops => {
-                "datagrams were lost because a receive buffer was full; raise \
-                 sockets.receive_buffer, or give the server more workers"
-            }
-            Self::Handshakes => {
-                "too many DTLS or TLS handshakes: some wait, or are dropped until the client sends again"
-            }
-            Self::Move => "a worker takes no messages: clients cannot move to it for now",
-            Self::Proxy => {
-                "a connection from tcp.proxy_protocol does not begin with a PROXY header: have the load \
-                 balancer send one (version 1 or 2), or take its address out"
-            }
-            Self::ProxyNotListed => {
-                "a connection begins with a PROXY header, and its address is not in tcp.proxy_protocol: if \
-                 it is your load balancer, add it there"
-            }
-            Self::Accept => {
-                "connections cannot be accepted: clients over TCP are refused; raise the limit of open \
-                 files (LimitNOFILE)"
-            }
-            Self::KernelPath => {
-                "the kernel does not take a channel: sockets relay it, at several times the cost"
-            }
+/// A line at DEBUG: of its own target where its client is traced.
+macro_rules! debug_line {
+    ($traced:expr, $($field:tt)*) => {
+        if $traced {
+            tracing::event!(target: TRACED, Level::DEBUG, $($field)*)
+        } else {
+            tracing::event!(Level::DEBUG, $($field)*)
         }
-    }
+    };
 }
 
 /// Counts, and writes log lines within bounds.
@@ -114,19 +54,32 @@ impl Condition {
 pub(crate) struct Observer {
     worker: WorkerId,
     counters: Arc<WorkerCounters>,
+    log: LogOptions,
     refusals: LogThrottle,
+    traced: LogThrottle,
     recent: RecentRefusals,
     streams: LogThrottle,
     warnings: [LogThrottle; Condition::COUNT],
 }
 
 impl Observer {
-    pub(crate) fn new(worker: WorkerId, counters: Arc<WorkerCounters>) -> Self {
+    pub(crate) fn new(worker: WorkerId, counters: Arc<WorkerCounters>, log: LogOptions) -> Self {
         let refusals = LogThrottle::new(REFUSAL_LINES_PER_SECOND, Duration::from_secs(1));
+        let traced = LogThrottle::new(TRACED_LINES_PER_SECOND, Duration::from_secs(1));
         let warnings = [const { LogThrottle::new(1, WARNING_EVERY) }; Condition::COUNT];
         let streams = LogThrottle::new(STREAM_LINES_PER_SECOND, Duration::from_secs(1));
         let recent = RecentRefusals::default();
-        Self { worker, counters, refusals, recent, streams, warnings }
+        Self { worker, counters, log, refusals, traced, recent, streams, warnings }
+    }
+
+    /// The address as it is written to the log.
+    pub(crate) fn shown(&self, ip: IpAddr) -> impl fmt::Display {
+        self.log.addresses.show_ip(ip)
+    }
+
+    /// Returns whether a line about a client is written in any case: it is traced, and there are not too many lines.
+    fn is_traced(&mut self, now: Instant, client: ClientAddr, user: Option<&str>) -> bool {
+        self.log.traces.selects(now, client.ip(), user) && self.traced.take(now).is_some()
     }
 
     pub(crate) fn counters(&self) -> &WorkerCounters {
@@ -184,20 +137,25 @@ impl Observer {
     /// Counts and logs a notice of the server.
     pub(crate) fn note(&mut self, now: Instant, notice: &Notice) {
         match notice {
-            Notice::AllocationCreated(record) => self.created(record),
+            Notice::AllocationCreated(record) => self.created(now, record),
             Notice::AllocationEnded(record) => self.ended(record),
             Notice::AllocationMoved { id, from, to } => {
                 self.count(Series::AllocationsMoved, 1);
-                tracing::debug!(
+                let traced =
+                    self.is_traced(now, from.client, None) || self.is_traced(now, to.client, None);
+                let addresses = &self.log.addresses;
+                debug_line!(
+                    traced,
                     worker = self.worker.0,
                     id = %id,
-                    from = %from.client,
-                    client = %to.client,
+                    from = %addresses.show(from.client.0),
+                    client = %addresses.show(to.client.0),
                     "client moved"
                 );
             }
             // At most one a minute for each budget.
             Notice::BudgetSpent { budget, source } => {
+                let source = self.network(source);
                 tracing::warn!(
                     worker = self.worker.0,
                     %source,
@@ -218,6 +176,8 @@ impl Observer {
         seconds: u64,
     ) {
         self.count(Series::StreamsEnded(end), 1);
+        let traced = self.is_traced(now, client, None);
+        let client = self.log.addresses.show(client.0);
         let worker = self.worker.0;
         let is_usual = matches!(
             end,
@@ -228,8 +188,9 @@ impl Observer {
                 | StreamEnd::PeerBroken
                 | StreamEnd::AllocationEnded
         );
-        if is_usual {
-            tracing::debug!(worker, %client, %server, reason = end.label(), seconds, "connection ended");
+        if is_usual || traced {
+            let reason = end.label();
+            debug_line!(traced, worker, %client, %server, reason, seconds, "connection ended");
         } else if let Some(left_out) = self.streams.take(now) {
             let reason = end.label();
             tracing::info!(worker, %client, %server, reason, seconds, left_out, "connection closed");
@@ -239,20 +200,24 @@ impl Observer {
     /// Logs a TLS failure: a client without trust in the certificate, or a scanner.
     pub(crate) fn tls_refused(&mut self, now: Instant, client: ClientAddr, why: &dyn fmt::Display) {
         if let Some(left_out) = self.streams.take(now) {
+            let client = self.log.addresses.show(client.0);
             tracing::info!(worker = self.worker.0, %client, %why, left_out, "TLS failed");
         }
     }
 
     /// Counts the end of a DTLS session.
     pub(crate) fn dtls_session_ended(
-        &self,
+        &mut self,
+        now: Instant,
         (client, server): (ClientAddr, ServerAddr),
         end: AssociationEnd,
         seconds: u64,
     ) {
         self.count(Series::AssociationsEnded(end), 1);
+        let traced = self.is_traced(now, client, None);
         let (worker, reason) = (self.worker.0, end.label());
-        tracing::debug!(worker, %client, %server, reason, seconds, "DTLS session ended");
+        let client = self.log.addresses.show(client.0);
+        debug_line!(traced, worker, %client, %server, reason, seconds, "DTLS session ended");
     }
 
     /// Logs a condition, throttled.
@@ -287,14 +252,17 @@ impl Observer {
         }
     }
 
-    fn created(&self, record: &AllocationRecord) {
+    fn created(&mut self, now: Instant, record: &AllocationRecord) {
         self.count(Series::AllocationsCreated, 1);
-        tracing::debug!(
+        let client = record.five_tuple.client;
+        let traced = self.is_traced(now, client, Some(&record.user));
+        debug_line!(
+            traced,
             worker = self.worker.0,
             id = %record.id,
             user = &*record.user,
             realm = &*record.realm,
-            client = %record.five_tuple.client,
+            client = %self.log.addresses.show(client.0),
             server = %record.five_tuple.server,
             relayed = %Relayed(&record.relayed),
             "allocation made"
@@ -316,7 +284,7 @@ impl Observer {
             reason = EndReason::label(reason),
             user = &*record.user,
             realm = &*record.realm,
-            client = %record.five_tuple.client,
+            client = %self.log.addresses.show(record.five_tuple.client.0),
             relayed = %Relayed(&record.relayed),
             seconds = lived.as_secs(),
             to_peer_packets = traffic.to_peer_packets,
@@ -331,6 +299,10 @@ impl Observer {
     fn refused(&mut self, now: Instant, refused: &RefusedRequest) {
         let reason = refused.reason;
         self.count(Series::Refusal(reason), 1);
+        let user = refused.user.as_deref().or(refused.claimed.as_deref());
+        if self.is_traced(now, refused.path.five_tuple.client, user) {
+            self.log_refusal(refused, Line::Traced, (1, 0));
+        }
         // The first steps of every client, and of one that stays.
         if matches!(reason, Refusal::NoCredentials | Refusal::StaleNonce) {
             return;
@@ -344,13 +316,13 @@ impl Observer {
             || matches!(reason, Refusal::IncompleteCredentials | Refusal::InvalidNonce);
         let due = if is_unproved { None } else { self.recent.note(now, refused) };
         let line = match due {
-            Some(times) if !is_usual => Some((Level::INFO, times)),
-            Some(_) | None => tracing::enabled!(Level::DEBUG).then_some((Level::DEBUG, 1)),
+            Some(times) if !is_usual => Some((Line::Info, times)),
+            Some(_) | None => tracing::enabled!(Level::DEBUG).then_some((Line::Debug, 1)),
         };
-        if let Some((level, times)) = line
+        if let Some((line, times)) = line
             && let Some(left_out) = self.refusals.take(now)
         {
-            self.log_refusal(refused, level, times, left_out);
+            self.log_refusal(refused, line, (times, left_out));
         }
     }
 
@@ -372,25 +344,33 @@ impl Observer {
         if let Some((_, condition)) = warnings.into_iter().find(|(refusal, _)| *refusal == reason) {
             let source = Prefix::customer(refused.path.five_tuple.client.ip());
             let user = refused.user.as_deref().unwrap_or_default();
-            let details = format_args!("{}: user {user:?} at {source}", reason.label());
+            let source = self.network(&source);
+            let details = format!("{}: user {user:?} at {source}", reason.label());
             self.warn(now, condition, &details);
         }
     }
 
     /// `times`: refusals of this kind since the last line about them at INFO.
-    fn log_refusal(&self, refused: &RefusedRequest, level: Level, times: u64, left_out: u64) {
+    fn log_refusal(&self, refused: &RefusedRequest, line: Line, (times, left_out): (u64, u64)) {
+        let addresses = &self.log.addresses;
+        let rule = refused.peer.as_ref().and_then(|peer| peer.rule.as_ref());
         macro_rules! line {
-            ($level:expr) => {
+            ($($kind:tt)*) => {
                 tracing::event!(
-                    $level,
+                    $($kind)*,
                     worker = self.worker.0,
-                    client = %refused.path.five_tuple.client,
+                    client = %addresses.show(refused.path.five_tuple.client.0),
                     transport = refused.path.five_tuple.transport.label(),
                     method = refused.method.name().unwrap_or("unknown"),
                     user = refused.user.as_deref(),
                     claimed_user = refused.claimed.as_deref(),
-                    peer = refused.peer.map(|peer| tracing::field::display(peer.address)),
-                    denied_by = refused.peer.map(|peer| peer.by.label()),
+                    peer = refused
+                        .peer
+                        .as_ref()
+                        .map(|peer| tracing::field::display(addresses.show_ip(peer.address))),
+                    denied_by = refused.peer.as_ref().map(|peer| peer.by.label()),
+                    rule = rule.map(|rule| tracing::field::display(rule.prefix)),
+                    rule_at = rule.map(|rule| &*rule.place),
                     reason = refused.reason.label(),
                     code = refused.reason.code(),
                     times,
@@ -399,8 +379,29 @@ impl Observer {
                 )
             };
         }
-        if level == Level::INFO { line!(Level::INFO) } else { line!(Level::DEBUG) }
+        match line {
+            Line::Info => line!(Level::INFO),
+            Line::Debug => line!(Level::DEBUG),
+            Line::Traced => line!(target: TRACED, Level::DEBUG),
+        }
     }
+
+    /// A network as it is written to the log.
+    pub(crate) fn network(&self, network: &Prefix) -> String {
+        let addresses = &self.log.addresses;
+        if matches!(addresses, LogAddresses::Whole) {
+            return network.to_string();
+        }
+        addresses.show_ip(network.first()).to_string()
+    }
+}
+
+/// Kind of a line about a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Info,
+    Debug,
+    Traced,
 }
 
 /// Relayed addresses of an allocation, one or two.
@@ -460,7 +461,7 @@ mod tests {
 
     fn logged(work: impl FnOnce(&mut Observer)) -> (Vec<String>, Arc<WorkerCounters>) {
         let counters = Arc::new(WorkerCounters::new());
-        let mut observer = Observer::new(WorkerId(3), Arc::clone(&counters));
+        let mut observer = Observer::new(WorkerId(3), Arc::clone(&counters), LogOptions::default());
         let lines = Arc::default();
         tracing::subscriber::with_default(Lines(Arc::clone(&lines)), || work(&mut observer));
         let lines = lines.lock().unwrap().clone();

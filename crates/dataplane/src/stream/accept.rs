@@ -106,7 +106,8 @@ impl<N: Net> Streams<N> {
                 return None;
             }
             Err(error) => {
-                let proxy = stream.path.five_tuple.client;
+                let proxy = stream.path.five_tuple.client.ip();
+                let proxy = cx.observer.shown(proxy).to_string();
                 let details = format_args!("{proxy}: {error}");
                 cx.observer.warn(cx.now.instant, Condition::Proxy, &details);
                 self.close(cx, id, StreamEnd::NoProxyHeader);
@@ -126,6 +127,7 @@ impl<N: Net> Streams<N> {
     pub(super) fn refuse_proxy_header(&mut self, cx: &mut Context<N>, id: SocketId) {
         if let Some(stream) = self.table.get_mut(id) {
             let from = stream.path.five_tuple.client.0.ip();
+            let from = cx.observer.shown(from).to_string();
             cx.observer.warn(cx.now.instant, Condition::ProxyNotListed, &from);
         }
         self.close(cx, id, StreamEnd::ProxyNotListed);

@@ -21,7 +21,7 @@ use control::{
 };
 use dataplane::limits::REQUESTS_PER_TURN;
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, Listener, NetOptions, StreamSettings,
+    Admission, ConnectionLimits, DtlsSettings, Listener, LogOptions, NetOptions, StreamSettings,
     WorkerChannels, WorkerEndpoint, WorkerSpec, mailbox, spawn,
 };
 use linux_net::{TcpListener, TcpOptions};
@@ -161,6 +161,7 @@ impl World {
                 workers: workers.clone(),
                 routes: None,
                 net,
+                log: LogOptions::default(),
             };
             let thread = spawn(spec, None).unwrap();
             let policy = Policy::clone(&policy);

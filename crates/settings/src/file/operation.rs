@@ -19,6 +19,11 @@ section! {
         /// each worker at most. `trace` adds nothing yet.
         #[schemars(example = &"debug")]
         live level: LogLevel = LogLevel::Info;
+        /// Addresses of clients and peers in the log: `whole`; `truncated` to the network of 24 bits (IPv4) or 48
+        /// (IPv6), without the port; or a `pseudonym` such as `~1f3a5b7c9d0e`, the same for an address until the
+        /// server is started again. `turnpike sessions` and `turnpike why` show whole addresses.
+        #[schemars(example = &"truncated")]
+        restart addresses: LogAddresses = LogAddresses::Whole;
     }
 }
 
@@ -31,6 +36,19 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// Form of addresses of clients and peers in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum LogAddresses {
+    /// As they are.
+    Whole,
+    /// Their networks.
+    Truncated,
+    /// Keyed hashes.
+    Pseudonym,
 }
 
 /// Lowest level that is logged.

@@ -13,7 +13,7 @@ use turn_types::{
 
 use super::allocate_request::AllocationAttributes;
 use super::refusal::Refusal;
-use crate::policy::peer_rules::DeniedBy;
+use crate::policy::peer_rules::{DeniedBy, PlacedRule};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,12 +60,14 @@ pub struct RefusedRequest {
 }
 
 /// A peer that the rules forbid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForbiddenPeer {
     /// Its address, as the client named it.
     pub address: IpAddr,
     /// The rule that decided.
     pub by: DeniedBy,
+    /// The operator's rule, where [`DeniedBy::Rule`] decided.
+    pub rule: Option<PlacedRule>,
 }
 
 /// Session record of an allocation.

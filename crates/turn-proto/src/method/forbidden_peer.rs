@@ -20,7 +20,9 @@ pub(crate) fn find(own: &Authenticated<'_>) -> Option<ForbiddenPeer> {
     let (local, address) = forbidden.next()?;
     let public = to_public(policy, PeerAddr(SocketAddr::new(local.ip(), 0))).ip();
     let forms = [local.ip(), address, public];
-    let by = forms.into_iter().find_map(|ip| rules.peer_rules.ruling(ip).err());
+    let denied = |ip| rules.peer_rules.ruling(ip).err().map(|by| (ip, by));
     // All its forms are allowed where it is an address of this host without a relay.
-    Some(ForbiddenPeer { address, by: by.unwrap_or(DeniedBy::OwnAddress) })
+    let (ip, by) = forms.into_iter().find_map(denied).unwrap_or((address, DeniedBy::OwnAddress));
+    let rule = (by == DeniedBy::Rule).then(|| rules.peer_rules.denying_rule(ip).cloned());
+    Some(ForbiddenPeer { address, by, rule: rule.flatten() })
 }

@@ -15,6 +15,7 @@
 //! Not recognised, because nothing in the address tells: NAT64 prefixes that a network chose for
 //! itself (RFC 6052 §2.2). Where such a translator is in reach, its prefix belongs into the deny rules.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -57,6 +58,17 @@ pub struct PeerRules {
     rules: [PrefixMap<Rule>; 2],
     /// Addresses that this host delivers to itself, IPv4 and IPv6.
     own: [PrefixMap<()>; 2],
+    /// Places of the deny rules, for reports.
+    places: Arc<[PlacedRule]>,
+}
+
+/// An operator's rule and its place in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedRule {
+    /// The rule.
+    pub prefix: Prefix,
+    /// Its place, such as `/etc/turnpike/turnpike.toml:12`.
+    pub place: Arc<str>,
 }
 
 impl Default for PeerRules {
@@ -102,7 +114,25 @@ impl PeerRules {
         Self {
             rules: [of_family(true), of_family(false)],
             own: [own_of_family(true), own_of_family(false)],
+            places: Arc::default(),
         }
+    }
+
+    /// Adds the places of the deny rules, for [`Self::denying_rule`].
+    #[must_use]
+    pub fn with_places(mut self, places: impl IntoIterator<Item = PlacedRule>) -> Self {
+        self.places = places.into_iter().collect();
+        self
+    }
+
+    /// The deny rule that decides about `ip`, or about the address inside it, with its place if that is known.
+    #[must_use]
+    pub fn denying_rule(&self, ip: IpAddr) -> Option<&PlacedRule> {
+        let longest = |ip| {
+            let rules = self.places.iter().filter(move |rule| rule.prefix.contains(ip));
+            rules.max_by_key(|rule| rule.prefix.len_128())
+        };
+        longest(ip).or_else(|| longest(canonical(ip)))
     }
 
     /// Judges `ip` as a peer.

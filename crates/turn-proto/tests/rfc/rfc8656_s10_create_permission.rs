@@ -72,7 +72,7 @@ fn a_refusal_names_the_peer_and_the_rule() {
         let address = peer.parse::<SocketAddr>().unwrap().ip();
         client.permit(&mut world, &[PEER, peer]).refused(403);
         let Some(Notice::Refused(refused)) = world.notices.last() else { panic!("{peer}") };
-        let forbidden = ForbiddenPeer { address, by };
+        let forbidden = ForbiddenPeer { address, by, rule: None };
         assert_eq!(refused.peer, Some(forbidden), "{peer}");
         assert_eq!((refused.user.as_deref(), refused.claimed.as_deref()), (Some("alice"), None));
     }

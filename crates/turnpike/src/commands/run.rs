@@ -96,6 +96,7 @@ async fn serve(
     }
 
     let (handle, requests) = Handle::new(running.workers, running.info);
+    let handle = handle.with_traces(running.traces);
     let (clock, offload) = (|| Clock::now().instant, running.kernel_path.watch());
     handle.set_configuration(reload::in_force(&settings));
     let routes = admin::routes::Routes::new(handle.clone(), clock, offload.clone(), log.recent());
@@ -117,7 +118,7 @@ async fn serve(
             running.certificates.in_force(),
         ));
     }
-    let listeners = Arc::new(OwnListeners::new(&settings, &handle.info().listeners));
+    let listeners = Arc::new(OwnListeners::new(&settings, &handle.info()));
     let routes = admin::monitoring::router(handle.clone(), clock, offload, listeners);
     for listener in monitoring {
         tokio::spawn(admin::serve(listener, routes.clone()));

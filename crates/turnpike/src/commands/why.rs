@@ -88,18 +88,24 @@ fn times(refusal: &Refusal) -> String {
     }
 }
 
-/// The forbidden peer, and whether a rule can allow it.
+/// The forbidden peer, the rule, and whether another can allow it.
 fn peer(refusal: &Refusal) -> Option<String> {
+    const BUILT_IN: &str = "The rule is built in.";
     let peer = refusal.peer.as_ref()?;
     Some(match refusal.denied_by.as_deref()? {
-        "peers_deny" => format!("The peer is {peer}, and `peers.deny` has it."),
-        "never" => format!("The peer is {peer}, which no rule can allow."),
+        "peers_deny" => match (&refusal.rule, &refusal.rule_at) {
+            (Some(rule), Some(place)) => {
+                format!("The peer is {peer}, and `peers.deny` has it: \"{rule}\" at {place}.")
+            }
+            _ => format!("The peer is {peer}, and `peers.deny` has it."),
+        },
+        "never" => format!("The peer is {peer}, which no rule can allow. {BUILT_IN}"),
         "own_address" => format!(
-            "The peer is {peer}, an address of this host; to allow it, write `peers.allow = [\"{peer}\"]`."
+            "The peer is {peer}, an address of this host; to allow it, write `peers.allow = [\"{peer}\"]`. {BUILT_IN}"
         ),
         _ => format!(
             "The peer is {peer}, of a private or otherwise special network; to allow it, write \
-             `peers.allow = [\"{peer}\"]`."
+             `peers.allow = [\"{peer}\"]`. {BUILT_IN}"
         ),
     })
 }
@@ -159,7 +165,24 @@ mod tests {
              and last 20 s ago"
         );
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.contains("write `peers.allow = [\"10.1.1.2\"]`. Add it."), "{text}");
+        assert!(
+            words.contains("write `peers.allow = [\"10.1.1.2\"]`. The rule is built in. Add it."),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_rule_of_the_operator_comes_with_its_place() {
+        let text = one(Refusal {
+            peer: Some("198.51.100.7".into()),
+            denied_by: Some("peers_deny".into()),
+            rule: Some("198.51.100.0/24".into()),
+            rule_at: Some("/etc/turnpike/turnpike.toml:12".into()),
+            ..refusal("peer_forbidden")
+        });
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let rule = "`peers.deny` has it: \"198.51.100.0/24\" at /etc/turnpike/turnpike.toml:12.";
+        assert!(words.contains(rule), "{text}");
     }
 
     #[test]

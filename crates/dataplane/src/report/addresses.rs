@@ -1,0 +1,99 @@
+//! Addresses of clients and peers in the log: whole, truncated, or as pseudonyms.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use sha2::Sha256;
+use turn_types::Secret;
+
+/// Form of addresses of clients and peers in the log.
+#[derive(Clone, Debug, Default)]
+pub enum LogAddresses {
+    /// As they are, with the port.
+    #[default]
+    Whole,
+    /// The network of 24 bits (IPv4) or 48 bits (IPv6).
+    Truncated,
+    /// A number of 48 bits, the same for an address with the same key: `~1f3a5b7c9d0e`.
+    Pseudonym(Secret<[u8; 32]>),
+}
+
+/// An address to be logged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown<'a> {
+    form: &'a LogAddresses,
+    ip: IpAddr,
+    port: Option<u16>,
+}
+
+impl LogAddresses {
+    pub(crate) const fn show(&self, address: SocketAddr) -> Shown<'_> {
+        Shown { form: self, ip: address.ip(), port: Some(address.port()) }
+    }
+
+    pub(crate) const fn show_ip(&self, ip: IpAddr) -> Shown<'_> {
+        Shown { form: self, ip, port: None }
+    }
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.form, self.ip, self.port) {
+            (LogAddresses::Whole, ip, Some(port)) => SocketAddr::new(ip, port).fmt(f),
+            (LogAddresses::Whole, ip, None) => ip.fmt(f),
+            (LogAddresses::Truncated, IpAddr::V4(ip), _) => {
+                write!(f, "{}/24", Ipv4Addr::from_bits(ip.to_bits() & (u32::MAX << 8)))
+            }
+            (LogAddresses::Truncated, IpAddr::V6(ip), _) => {
+                write!(f, "{}/48", Ipv6Addr::from_bits(ip.to_bits() & (u128::MAX << 80)))
+            }
+            (LogAddresses::Pseudonym(key), ip, _) => {
+                f.write_str("~")?;
+                pseudonym(key, ip).iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+/// Of a keyed hash, since the addresses of IPv4 can be tried out without the key.
+fn pseudonym(key: &Secret<[u8; 32]>, ip: IpAddr) -> [u8; 6] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key.expose()).expect("a key of any length");
+    match ip {
+        IpAddr::V4(ip) => mac.update(&ip.octets()),
+        IpAddr::V6(ip) => mac.update(&ip.octets()),
+    }
+    let hash: [u8; 32] = mac.finalize().into_bytes().into();
+    [hash[0], hash[1], hash[2], hash[3], hash[4], hash[5]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(form: &LogAddresses, address: &str) -> String {
+        form.show(address.parse().unwrap()).to_string()
+    }
+
+    #[test]
+    fn whole_and_truncated() {
+        for (address, truncated) in
+            [("192.0.2.77:5000", "192.0.2.0/24"), ("[2001:db8:1:2::3]:5000", "2001:db8:1::/48")]
+        {
+            assert_eq!(shown(&LogAddresses::Whole, address), address);
+            assert_eq!(shown(&LogAddresses::Truncated, address), truncated);
+        }
+        assert_eq!(LogAddresses::Whole.show_ip([192, 0, 2, 1].into()).to_string(), "192.0.2.1");
+    }
+
+    #[test]
+    fn a_pseudonym_is_of_the_address_and_the_key() {
+        let [one, other] = [1, 2].map(|byte| LogAddresses::Pseudonym(Secret::new([byte; 32])));
+        let name = shown(&one, "192.0.2.77:5000");
+        assert_eq!((name.len(), &name[..1]), (13, "~"));
+        assert_eq!(name, shown(&one, "192.0.2.77:5001"), "of any port");
+        assert_ne!(name, shown(&one, "192.0.2.78:5000"));
+        assert_ne!(name, shown(&other, "192.0.2.77:5000"));
+    }
+}

@@ -1,0 +1,111 @@
+//! A Binding request through TLS, to a listener of this server.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{AlertDescription, ClientConfig, ClientConnection, DigitallySignedStruct, Error};
+use rustls::{ProtocolVersion, SignatureScheme};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::{RESPONSE_MAX, Request};
+
+/// Accepts every certificate: the connection is to an address of this host, and `turnpike check` judges certificates.
+#[derive(Debug)]
+struct OwnCertificate(Vec<SignatureScheme>);
+
+impl ServerCertVerifier for OwnCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
+    }
+}
+
+fn client() -> io::Result<ClientConnection> {
+    let provider = aws_lc_rs::default_provider();
+    let schemes = provider.signature_verification_algorithms.supported_schemes();
+    let config = ClientConfig::builder_with_provider(Arc::new(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(OwnCertificate(schemes)))
+        .with_no_client_auth();
+    // A server without a certificate of this name answers with its first one.
+    let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
+    ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)
+}
+
+/// Sends a request and waits for its response. That a client certificate is missing is an answer as well.
+pub(super) async fn exchange(stream: &mut TcpStream, request: &Request) -> io::Result<()> {
+    let mut tls = client()?;
+    let (mut response, mut len) = ([0; RESPONSE_MAX], 0);
+    // Sent behind the handshake.
+    io::Write::write_all(&mut tls.writer(), &request.bytes)?;
+    loop {
+        let mut output = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut output)?;
+        }
+        stream.write_all(&output).await?;
+        let mut input = [0; RESPONSE_MAX];
+        let read = stream.read(&mut input).await?;
+        if read == 0 {
+            return Err(io::Error::other("the connection was closed"));
+        }
+        let mut input = &input[..read];
+        while !input.is_empty() {
+            tls.read_tls(&mut input)?;
+            match tls.process_new_packets() {
+                Ok(_) => {}
+                Err(error) if wants_client_certificate(&tls, &error) => return Ok(()),
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        match io::Read::read(&mut tls.reader(), &mut response[len..]) {
+            Ok(more) => len += more,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+        if request.is_answered_by(&response[..len]) {
+            return Ok(());
+        }
+    }
+}
+
+/// TLS 1.2 has no alert of its own for it.
+fn wants_client_certificate(tls: &ClientConnection, error: &Error) -> bool {
+    let is_tls12 = tls.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+    *error == Error::AlertReceived(AlertDescription::CertificateRequired)
+        || is_tls12 && *error == Error::AlertReceived(AlertDescription::HandshakeFailure)
+}
