@@ -44,6 +44,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         discovery_sockets: discovery::check(&file, document, errors),
         directory: document.directory().to_owned(),
         places: document.places(),
+        found: Vec::new(),
         file,
     };
     ports::check(&settings, document, errors);

@@ -110,6 +110,7 @@ impl Settings {
             }
         }
         merged.tls_listen.clone_from(&self.tls_listen);
+        merged.found.clone_from(&self.found);
         merged.discovery_sockets.clone_from(&self.discovery_sockets);
         merged.acme_challenge = self.acme_challenge;
         let mut errors = Errors::default();

@@ -42,10 +42,9 @@ pub use environment::Environment;
 pub use error::{Place, SettingsError, SettingsErrors};
 pub use file::{AcmeChallenge, File, LogAddresses, LogFormat, LogLevel, OffloadMode};
 pub use paths::{Paths, named_files, paths};
-pub use policy::RelayPair;
 pub use reference::{json_schema, reference_markdown};
 pub use settings::{CONTROL_SOCKET, CertificateFiles, Settings};
-pub use value::{Database, OpenRelay, PortRange, RelayEntry, WorkerCount};
+pub use value::{Database, OpenRelay, PortRange, RelayEntry, RelayPair, WorkerCount};
 
 use document::Document;
 use error::Errors;

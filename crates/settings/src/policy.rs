@@ -11,16 +11,7 @@ use turn_types::{IpFamily, Prefix};
 
 use crate::error::{Errors, SettingsErrors};
 use crate::settings::Settings;
-use crate::value::RelayEntry;
-
-/// An address that relay sockets bind to, and its public one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RelayPair {
-    /// The address of this host.
-    pub local: IpAddr,
-    /// The address in front of it; the same where there is no NAT.
-    pub public: IpAddr,
-}
+use crate::value::{RelayEntry, RelayPair};
 
 impl Settings {
     /// The relay addresses on a host that has `host_addresses`, the ones it reaches others from
@@ -35,9 +26,9 @@ impl Settings {
     ) -> Result<Vec<RelayPair>, SettingsErrors> {
         let mut pairs: Vec<RelayPair> = Vec::new();
         let mut add = |local: IpAddr, public: Option<IpAddr>| {
-            let external =
-                self.external().iter().find(|ip| IpFamily::of(**ip) == IpFamily::of(local));
-            let public = public.or_else(|| external.copied()).unwrap_or(local);
+            let Some(public) = public.or_else(|| self.public_of(local)) else {
+                return; // not found yet
+            };
             if pairs.iter().all(|pair| pair.local != local) {
                 pairs.push(RelayPair { local, public });
             }
@@ -52,7 +43,14 @@ impl Settings {
             automatic(host_addresses).for_each(|local| add(local, None));
         }
         let mut errors = Errors::default();
-        if pairs.is_empty() {
+        if pairs.is_empty() && self.is_external_auto() {
+            errors.add(
+                self.place("relay.external"),
+                "relay.external",
+                "\"auto\" has found no public address of this host",
+                "see that UDP to the servers of relay.external_stun passes, or write the address here",
+            );
+        } else if pairs.is_empty() {
             errors.add(
                 self.place("relay.addresses"),
                 "relay.addresses",
@@ -140,6 +138,34 @@ impl Settings {
             place: self.places.of_entry("peers.deny", index).to_string().into(),
         });
         PeerRules::with_own_prefixes(&allow, &deny, &own).with_places(places)
+    }
+
+    /// Addresses that `relay.external` = `"auto"` finds public ones for, on a host with these addresses.
+    #[must_use]
+    pub fn addresses_behind_nat(&self, host_addresses: &[IpAddr]) -> Vec<IpAddr> {
+        if !self.is_external_auto() {
+            return Vec::new();
+        }
+        let mut all: Vec<IpAddr> = Vec::new();
+        for entry in &self.relay.addresses {
+            match entry {
+                RelayEntry::Auto => all.extend(automatic(host_addresses)),
+                RelayEntry::Address { local, public: None } => all.push(*local),
+                RelayEntry::Address { public: Some(_), .. } => {}
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The public address of a local one; `None` while it is not found.
+    fn public_of(&self, local: IpAddr) -> Option<IpAddr> {
+        if self.is_external_auto() {
+            return self.found.iter().find(|pair| pair.local == local).map(|pair| pair.public);
+        }
+        let external = self.external().iter().find(|ip| IpFamily::of(**ip) == IpFamily::of(local));
+        Some(external.copied().unwrap_or(local))
     }
 
     /// Public addresses of `relay.external`.

@@ -9,7 +9,7 @@ use turn_proto::{AlternateServer, DiscoverySockets, SharedSecret, TokenKey};
 use crate::error::Place;
 use crate::file::{AcmeChallenge, File, Tls};
 use crate::places::Places;
-use crate::value::{Database, HttpListen};
+use crate::value::{Database, External, HttpListen, RelayPair};
 
 /// Name of the control socket in the data directory.
 pub const CONTROL_SOCKET: &str = "control.sock";
@@ -26,6 +26,8 @@ pub struct Settings {
     /// Directory of the configuration file, which paths in it are relative to.
     pub(crate) directory: PathBuf,
     pub(crate) places: Places,
+    /// Public addresses that were found, where `relay.external` is `"auto"`.
+    pub(crate) found: Vec<RelayPair>,
     /// Shared secrets of `auth`; names and secrets differ.
     pub secrets: Vec<SharedSecret>,
     /// Keys of access tokens; names differ.
@@ -205,6 +207,23 @@ impl Settings {
     #[must_use]
     pub fn serves_dtls(&self) -> bool {
         self.dtls.enabled && self.tls.client_authorities.is_none()
+    }
+
+    /// Returns whether public addresses are to be found.
+    #[must_use]
+    pub fn is_external_auto(&self) -> bool {
+        self.relay.enabled && self.relay.external.as_ref().is_some_and(External::is_auto)
+    }
+
+    /// Public addresses that were found, where they are to be.
+    #[must_use]
+    pub fn found_external(&self) -> &[RelayPair] {
+        &self.found
+    }
+
+    /// Puts found public addresses in force.
+    pub fn put_found_external(&mut self, found: Vec<RelayPair>) {
+        self.found = found;
     }
 
     /// Returns whether users of the database may relay, so that a server needs it.

@@ -11,6 +11,7 @@ mod interface;
 mod peers;
 mod quantity;
 mod relay;
+mod stun_server;
 mod words;
 
 use std::collections::BTreeMap;
@@ -27,7 +28,8 @@ pub use http_listen::HttpListen;
 pub use interface::InterfaceName;
 pub use peers::Prefix;
 pub use quantity::{Bytes, Count, Duration};
-pub use relay::{External, RelayEntry};
+pub use relay::{External, RelayEntry, RelayPair};
+pub use stun_server::StunServer;
 pub use words::{OpenRelay, SecretText, Text, WebPrefix, WorkerCount};
 
 /// A value with a form of its own in the file.

@@ -166,6 +166,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("listen", "['0.0.0.0:1']", ""),
     ("relay.addresses", "['10.0.0.6']", ""),
     ("relay.external", "'203.0.113.7'", ""),
+    ("relay.external_stun", "['stun.example.org']", ""),
     ("relay.ports", "'50000-50001'", ""),
     ("auth.secrets", "[{ name = 'n', secret = '0123456789abcdef' }]", ""),
     ("auth.users", "false", "auth.secret = '0123456789abcdef'"),
@@ -303,7 +304,8 @@ fn the_keys_with_secrets_are_those_that_a_difference_hides() {
 }
 
 /// Live keys that are no rules of the server: log, monitoring, certificates, shutdown.
-const NO_RULES: [&str; 5] = [
+const NO_RULES: [&str; 6] = [
+    "relay.external_stun",
     "log.level",
     "http.coturn_metrics",
     "http.ready_while_draining",

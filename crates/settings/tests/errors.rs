@@ -129,7 +129,7 @@ fn values_that_cannot_be() {
         (
             "[relay]\nexternal = 'eth0'",
             "turnpike.toml:2: relay.external: \"eth0\" is a name, and an IP address is needed\n    \
-             write the public address, such as \"203.0.113.7\", or a list of one per family, \
+             write \"auto\", the public address, such as \"203.0.113.7\", or a list of one per family, \
              [\"203.0.113.7\", \"2001:db8::7\"]",
         ),
         (
@@ -706,5 +706,17 @@ fn listeners_for_operators() {
              a certificate\n    \
              add an address that is not loopback to api.listen, or remove the key",
         ),
+    ]);
+}
+
+#[test]
+fn a_public_address_to_be_found_needs_a_server_to_ask() {
+    check(&[
+        (
+            "relay.external = 'auto'",
+            "turnpike.toml:1: relay.external: \"auto\" has no server to ask\n    \
+             add external_stun = [\"stun.example.org\"], with a STUN server that you trust",
+        ),
+        ("relay.external = 'auto'\nrelay.external_stun = ['stun.example.org']", ""),
     ]);
 }

@@ -12,6 +12,7 @@ mod control_group;
 mod cores;
 mod duration;
 mod escape;
+mod external;
 mod failure;
 mod findings;
 mod first_start;

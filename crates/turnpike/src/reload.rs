@@ -1,19 +1,22 @@
 //! Reading the configuration again: one function behind two doors, SIGHUP and the control socket.
 //! Either everything that can be applied is, or nothing is.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::anyhow;
 use control::{Change, ConfiguredKey, Handle, ReloadReport};
-use settings::{KeyInForce, LogLevel, Settings, diff, keys_in_force};
+use settings::{KeyInForce, LogLevel, RelayPair, Settings, diff, keys_in_force};
 use tracing_subscriber::filter::LevelFilter;
 use turn_proto::Policy;
 
 use crate::boot;
 use crate::certificates::CertificateReloader;
 use crate::confinement::Confinement;
+use crate::external::{self, Answers};
 use crate::failure::{Failure, Result};
+use crate::host;
 use crate::logging;
 use crate::own_addresses::OwnAddresses;
 use crate::sockets;
@@ -32,6 +35,8 @@ pub(crate) struct InForce {
     pub(crate) own: OwnAddresses,
     /// Files that this process may read.
     pub(crate) confinement: Option<Confinement>,
+    /// No STUN server has answered at the last attempt, which was logged.
+    pub(crate) external_is_silent: bool,
 }
 
 impl InForce {
@@ -62,9 +67,10 @@ impl InForce {
         self.own.refresh();
         let nonce_key = self.policy.auth.nonce_key;
         let workers = handle.workers.count();
-        let kept = self.settings.reloaded(&new).map_err(|errors| {
+        let mut kept = self.settings.reloaded(&new).map_err(|errors| {
             Failure::usage(anyhow!("what would be in force does not go together:\n{errors}"))
         })?;
+        self.find_new_addresses(&mut kept).await?;
         let policy = boot::rules(&kept, &self.own, nonce_key, Some(&self.policy), workers)?;
         for relay in &policy.relay {
             if self.policy.relay.iter().all(|known| known.local != relay.local) {
@@ -110,6 +116,71 @@ impl InForce {
 }
 
 impl InForce {
+    /// Finds public addresses of addresses that have none yet.
+    async fn find_new_addresses(&self, settings: &mut Settings) -> Result<()> {
+        let found = settings.found_external();
+        let has = |local: &IpAddr| found.iter().any(|pair| pair.local == *local);
+        if settings.addresses_behind_nat(&host::addresses()?).iter().all(has) {
+            return Ok(());
+        }
+        let answers = external::ask(settings).await?;
+        let found = external::kept(settings.found_external(), &answers);
+        settings.put_found_external(found);
+        Ok(())
+    }
+
+    /// Puts changed public addresses in force, for new allocations.
+    pub(crate) async fn follow_external(&mut self, handle: &Handle, answers: &Answers) {
+        let known = self.settings.found_external();
+        let is_silent = !answers.failed.is_empty();
+        if is_silent && !self.external_is_silent {
+            let (local, why) = &answers.failed[0];
+            tracing::warn!(
+                "no server of relay.external_stun answers for {local} ({why}): its last public address stays in force"
+            );
+        }
+        let found = external::kept(known, answers);
+        let changed: Vec<RelayPair> =
+            found.iter().filter(|pair| !known.contains(pair)).copied().collect();
+        self.external_is_silent = is_silent;
+        if changed.is_empty() {
+            return;
+        }
+        let mut settings = self.settings.clone();
+        settings.put_found_external(found);
+        match self.apply_external(handle, settings).await {
+            Ok(()) => {
+                for RelayPair { local, public } in changed {
+                    tracing::warn!(
+                        "the public address of {local} is {public} now, for new allocations"
+                    );
+                }
+            }
+            Err(failure) => tracing::error!(
+                "the public address has changed and cannot be put in force: {}",
+                failure.reason()
+            ),
+        }
+    }
+
+    async fn apply_external(&mut self, handle: &Handle, settings: Settings) -> Result<()> {
+        let (nonce_key, workers) = (self.policy.auth.nonce_key, handle.workers.count());
+        let policy = boot::rules(&settings, &self.own, nonce_key, Some(&self.policy), workers)?;
+        for relay in &policy.relay {
+            if self.policy.relay.iter().all(|known| known.local != relay.local) {
+                sockets::check_relay(relay.local)?;
+            }
+        }
+        let policy = Arc::new(policy);
+        self.policy = Arc::clone(&policy);
+        self.settings = settings;
+        handle.workers.apply(Arc::clone(&policy)).await.map_err(Failure::failed)?;
+        let mut info = (*handle.info()).clone();
+        info.relay = boot::relay_info(&policy);
+        handle.set_info(info);
+        Ok(())
+    }
+
     /// Looks whether there are new certificates.
     pub(crate) fn watch_certificates(&mut self, handle: &Handle) {
         if self.certificates.watch(&self.settings) {
@@ -263,6 +334,7 @@ mod tests {
             certificates,
             own: OwnAddresses::read().unwrap(),
             confinement: None,
+            external_is_silent: false,
         }
     }
 
@@ -284,7 +356,7 @@ mod tests {
             settings::parse(Path::new("t"), elsewhere, &Environment::empty()).unwrap();
         assert!(in_force.follow_own_addresses(&handle).await);
         let policy = applied.lock().unwrap().take().unwrap();
-        for ip in crate::host::addresses().unwrap() {
+        for ip in host::addresses().unwrap() {
             assert_ne!(policy.peer_rules.judge(ip), turn_proto::PeerAccess::Allowed, "{ip}");
         }
         assert!(in_force.follow_own_addresses(&handle).await);

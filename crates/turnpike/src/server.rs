@@ -9,9 +9,10 @@ use control::{CancelReport, DrainReport, Handle, OperatorRequest};
 use linux_net::{Clock, HostChanges};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use crate::cli::PathOptions;
+use crate::external::{self, ASKED_EVERY, Answers};
 use crate::failure::{Failure, Result};
 use crate::host_watch::HostWatch;
 use crate::offload::KernelPath;
@@ -107,6 +108,8 @@ impl Server {
     /// Runs until the server was told to end and has ended.
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut drain: Option<Draining> = None;
+        let mut external: JoinSet<Result<Answers>> = JoinSet::new();
+        let mut external_look = interval_at(Instant::now() + ASKED_EVERY, ASKED_EVERY);
         let mut certificates_look = tokio::time::interval(CERTIFICATES_LOOK);
         let mut watchdog = Watchdog::default();
         let mut watch = tokio::time::interval(watchdog::LOOK_EVERY);
@@ -158,7 +161,17 @@ impl Server {
                     return Err(Failure::failed(anyhow!("a worker has ended unexpectedly"))
                         .hint("this is a fault of the program: report it with the log"));
                 }
-                changes = self.host.next() => self.follow_host(changes).await,
+                changes = self.host.next() => {
+                    if changes.own_addresses {
+                        external_look.reset_immediately();
+                    }
+                    self.follow_host(changes).await;
+                }
+                _ = external_look.tick(), if external.is_empty() => self.ask_for_external(&mut external),
+                Some(Ok(answers)) = external.join_next() => match answers {
+                    Ok(answers) => self.in_force.follow_external(&self.handle, &answers).await,
+                    Err(failure) => tracing::warn!("{}", failure.reason()),
+                },
                 _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
                 _ = watch.tick() => {
                     let looked = watchdog.look(&self.handle.workers);
@@ -172,6 +185,14 @@ impl Server {
             }
         }
         self.stop().await
+    }
+
+    /// Asks for the public addresses of this host, where they are to be found.
+    fn ask_for_external(&self, external: &mut JoinSet<Result<Answers>>) {
+        if self.in_force.settings.is_external_auto() {
+            let settings = self.in_force.settings.clone();
+            external.spawn(async move { external::ask(&settings).await });
+        }
     }
 
     /// Looks at parts of the host that may have changed.

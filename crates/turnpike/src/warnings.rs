@@ -51,6 +51,13 @@ pub(crate) fn warnings(settings: &Settings) -> Vec<Finding> {
         wide(settings, &prefix.0).map(|finding| finding.at(place))
     }));
     all.extend(private_externals(settings));
+    if !settings.relay.external_stun.is_empty() && !settings.is_external_auto() {
+        all.push(warning(
+            "relay.external_stun",
+            "not used: relay.external is not \"auto\"",
+            "set relay.external = \"auto\", or remove it",
+        ));
+    }
     all
 }
 

@@ -9,9 +9,15 @@ use crate::value::{External, RelayEntry};
 
 const ADDRESSES: &str = "relay.addresses";
 const EXTERNAL: &str = "relay.external";
+const STUN: &str = "relay.external_stun";
 
 pub(super) fn check(relay: &file::Relay, document: &Document, errors: &mut Errors) {
-    let external = relay.external.clone().unwrap_or_default();
+    let external = relay.external.clone().unwrap_or_else(|| External(Vec::new()));
+    let is_auto = relay.external.as_ref().is_some_and(External::is_auto);
+    if is_auto && relay.external_stun.is_empty() && !document.is_refused(STUN) {
+        let help = "add external_stun = [\"stun.example.org\"], with a STUN server that you trust";
+        errors.add(document.place(EXTERNAL), EXTERNAL, "\"auto\" has no server to ask", help);
+    }
     if relay.addresses.is_empty() && !document.is_refused(ADDRESSES) {
         let help = "write [\"auto\"], or leave the key out";
         errors.add(document.place(ADDRESSES), ADDRESSES, "there is no address to relay from", help);

@@ -1,7 +1,7 @@
 //! Relayed addresses, and the peers they may be used with.
 
 use crate::section::section;
-use crate::value::{External, PortRange, Prefix, RelayEntry};
+use crate::value::{External, PortRange, Prefix, RelayEntry, StunServer};
 
 section! {
     /// The addresses and ports that are allocated to clients.
@@ -18,9 +18,15 @@ section! {
         )]
         live addresses: Vec<RelayEntry> = vec![RelayEntry::Auto];
         /// Public address, or one per family, of a host behind 1:1 NAT (as in most clouds): it replaces the
-        /// host's own address in responses. Leave it out where the host has its public address.
+        /// host's own address in responses. Leave it out where the host has its public address. `"auto"` asks the
+        /// servers of `external_stun` at the start, each minute, and when an address of the host changes; new
+        /// allocations get the new address. Without any answer the server does not start.
         #[schemars(example = &"203.0.113.7")]
         live external: Option<External> = None;
+        /// STUN servers of others, which are asked over UDP for the public address where `external` is `"auto"`.
+        /// If they disagree, the first of the list counts.
+        #[schemars(example = serde_json::json!(["stun.example.org", "203.0.113.9:3478"]))]
+        live external_stun: Vec<StunServer> = Vec::new();
         /// UDP ports (inclusive) to allocate relayed addresses from. A firewall has to let them in.
         #[schemars(example = &"50000-59999")]
         live ports: PortRange = PortRange { min: 49_152, max: 65_535 }; // RFC 8656 §7.2: the dynamic ports

@@ -22,9 +22,26 @@ pub enum RelayEntry {
     },
 }
 
-/// Public addresses, in the order of the file: one, or a list of one per family.
+/// An address that relay sockets bind to, and its public one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayPair {
+    /// The address of this host.
+    pub local: IpAddr,
+    /// The address in front of it; the same where there is no NAT.
+    pub public: IpAddr,
+}
+
+/// Public addresses, in the order of the file: one, or a list of one per family; none is `"auto"`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct External(pub Vec<IpAddr>);
+
+impl External {
+    /// True if the addresses are to be found.
+    #[must_use]
+    pub const fn is_auto(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 impl fmt::Display for RelayEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,22 +113,28 @@ impl Written for External {
     const KIND: &'static str = "address or list of addresses";
 
     fn forms() -> String {
-        "write the public address, such as \"203.0.113.7\", or a list of one per family, \
+        "write \"auto\", the public address, such as \"203.0.113.7\", or a list of one per family, \
          [\"203.0.113.7\", \"2001:db8::7\"]"
             .to_owned()
     }
 
     fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self(Vec::new()));
+        }
         Ok(Self(vec![Host::read(text)?.0]))
     }
 
     fn parse_list(texts: Vec<String>) -> Option<Result<Self, String>> {
+        if texts.is_empty() {
+            return Some(Err("the list has no address".to_owned()));
+        }
         let hosts = texts.iter().map(|text| Host::read(text).map(|host| host.0));
         Some(hosts.collect::<Result<_, _>>().map(Self))
     }
 
     fn written(&self) -> Value {
-        json!(self.0)
+        if self.is_auto() { json!("auto") } else { json!(self.0) }
     }
 
     fn describe(schema: &mut Map<String, Value>) {

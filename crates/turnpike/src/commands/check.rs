@@ -20,7 +20,7 @@ use crate::cli::{self, PathOptions};
 use crate::failure::{Failure, Result};
 use crate::findings::{Finding, Severity};
 use crate::warnings::warnings;
-use crate::{certificates, control_group, output, paths};
+use crate::{certificates, control_group, external, output, paths};
 use host::HostReport;
 
 /// The outcome for programs.
@@ -128,6 +128,8 @@ fn examine(settings: &Settings, host: bool, now: SystemTime) -> Examined {
         }
     }
     let addresses = crate::host::addresses().unwrap_or_default();
+    let found = host.then(|| found_external(settings, &mut findings)).flatten();
+    let settings = found.as_ref().unwrap_or(settings);
     let relays = relays(settings, &addresses, &mut findings);
     let notes = if host {
         let report = host::examine(settings, &relays, &addresses, &names);
@@ -151,12 +153,37 @@ fn line(finding: &Finding) -> Option<usize> {
     }
 }
 
+/// The settings with public addresses that STUN servers tell now, where they are to be found.
+fn found_external(settings: &Settings, findings: &mut Vec<Finding>) -> Option<Settings> {
+    const KEY: &str = "relay.external";
+    if !settings.is_external_auto() {
+        return None;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let answers = runtime.block_on(external::ask(settings)).ok()?;
+    findings.extend(answers.failed.into_iter().map(|(local, why)| {
+        let what = format!("\"auto\" finds no public address for {local}: {why}");
+        Finding::problem(
+            settings,
+            KEY,
+            what,
+            "see that UDP to the servers of relay.external_stun passes",
+        )
+    }));
+    let mut settings = settings.clone();
+    settings.put_found_external(answers.found);
+    Some(settings)
+}
+
 /// Relay addresses on this host; an error of them is a finding.
 fn relays(
     settings: &Settings,
     addresses: &[IpAddr],
     findings: &mut Vec<Finding>,
 ) -> Vec<RelayPair> {
+    if settings.is_external_auto() && settings.found_external().is_empty() {
+        return Vec::new(); // they are found at the start
+    }
     settings.relay_addresses(addresses).unwrap_or_else(|errors| {
         findings.extend(errors.0.into_iter().map(|error| Finding {
             severity: Severity::Problem,
@@ -222,7 +249,12 @@ fn describe(name: &str, settings: &Settings, examined: &Examined) -> String {
         .push(row("relays from", &format!("{}, ports {}", relay.join(", "), settings.relay.ports)));
     if let Some(external) = &settings.relay.external {
         let external: Vec<String> = external.0.iter().map(ToString::to_string).collect();
-        lines.push(row("external", &external.join(", ")));
+        let external = if settings.is_external_auto() {
+            "found at the start".to_owned()
+        } else {
+            external.join(", ")
+        };
+        lines.push(row("external", &external));
     }
     lines.push(row("clients", &clients(settings)));
     lines.extend(examined.notes.iter().map(|note| match note.split_once(": ") {

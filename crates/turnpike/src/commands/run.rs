@@ -24,7 +24,7 @@ use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
-use crate::{boot, control_group, first_start, listeners, output, renewal, users};
+use crate::{boot, control_group, external, first_start, listeners, output, renewal, users};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
     let configuration = paths::load(paths)?;
@@ -56,7 +56,7 @@ async fn serve(
     log: LogLevel,
     (manager, group): (ServiceManager, Option<u32>),
 ) -> Result<()> {
-    let Configuration { file, settings } = configuration;
+    let Configuration { file, mut settings } = configuration;
     let mut signals = Signals::new()?;
     let socket =
         UnixSocket::control(&settings.control_socket(), group).map_err(control_socket_failed)?;
@@ -76,6 +76,17 @@ async fn serve(
     }
 
     let order = renewal::order(&settings).map_err(Failure::usage)?;
+    if settings.is_external_auto() {
+        let finding = external::find(&settings);
+        let Some(found) = unless_told_to_end(finding, &mut signals).await? else {
+            tracing::info!("told to end during the start");
+            return Ok(());
+        };
+        for pair in &found {
+            tracing::info!("the public address of {} is {}", pair.local, pair.public);
+        }
+        settings.put_found_external(found);
+    }
     let starting = boot::start(&settings, store, Some(&mut confinement));
     let Some(mut running) = unless_told_to_end(starting, &mut signals).await? else {
         tracing::info!("told to end during the start");
@@ -144,6 +155,7 @@ async fn serve(
             certificates: running.certificates,
             own: running.own,
             confinement: Some(confinement),
+            external_is_silent: false,
         },
         handle,
         requests,

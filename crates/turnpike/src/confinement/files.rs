@@ -83,7 +83,8 @@ impl Named {
         let file = configuration.file.as_deref();
         let read = settings::named_files(file, &paths::environment());
         let readable = settings.readable_directories();
-        let resolves = settings.acme_challenge.is_some();
+        let resolves =
+            settings.acme_challenge.is_some() || !settings.relay.external_stun.is_empty();
         Ok(Self { data, sockets, database, users, read, readable, resolves })
     }
 

@@ -1,0 +1,233 @@
+//! Public addresses in front of this host, asked of STUN servers that the operator has named (`relay.external = "auto"`).
+//!
+//! An answer is never made up: an address that no server has answered for keeps the last answer, and without one the
+//! server does not relay from it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use linux_net::random_bytes;
+use settings::value::StunServer;
+use settings::{RelayPair, Settings};
+use stun_wire::{AttributeType, Class, Message, MessageBuilder, Method, TransactionId, value};
+use tokio::net::{UdpSocket, lookup_host};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::failure::{Failure, Result};
+use crate::{host, warnings};
+
+/// Waits for an answer, each behind a request.
+const WAITS: [Duration; 3] =
+    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2)];
+
+/// Time for the resolution of a name.
+const RESOLVED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Time that a start waits for the first answers: a host that has just booted may have no network yet.
+const FOUND_WITHIN: Duration = Duration::from_secs(30);
+
+/// Pause between two attempts of a start.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Interval at which a running server asks again.
+pub(crate) const ASKED_EVERY: Duration = Duration::from_secs(60);
+
+/// Longest response that is read: a Binding response has a few addresses.
+const RESPONSE_MAX: usize = 576;
+
+/// Asks for the public address of each local address that `settings` relay from, at the start. Waits for answers, for a
+/// bounded time.
+///
+/// # Errors
+/// There is no answer for any of them.
+pub(crate) async fn find(settings: &Settings) -> Result<Vec<RelayPair>> {
+    let deadline = Instant::now() + FOUND_WITHIN;
+    let mut told = false;
+    loop {
+        let Answers { found, failed } = ask(settings).await?;
+        if !found.is_empty() {
+            // The other family may have no way to the servers.
+            for (local, why) in failed {
+                tracing::warn!(
+                    "no public address is known for {local} ({why}): it is not relayed from until a server of \
+                     relay.external_stun answers"
+                );
+            }
+            return Ok(found);
+        }
+        let why = failed.into_iter().map(|(local, why)| format!("{local}: {why}"));
+        let why = why.collect::<Vec<_>>().join("; ");
+        if Instant::now() >= deadline {
+            return Err(Failure::failed(anyhow!(
+                "relay.external is \"auto\", and no public address was found within {} s: {why}",
+                FOUND_WITHIN.as_secs()
+            ))
+            .hint(
+                "see that UDP to the servers of relay.external_stun passes, name others, or write the public \
+                 address in relay.external",
+            ));
+        }
+        if !told {
+            tracing::warn!("waiting for the public address of this host: {why}");
+            told = true;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Answers, and why there is none for an address.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) found: Vec<RelayPair>,
+    pub(crate) failed: Vec<(IpAddr, String)>,
+}
+
+/// Asks once, for all local addresses at a time.
+///
+/// # Errors
+/// The addresses of this host cannot be listed.
+pub(crate) async fn ask(settings: &Settings) -> Result<Answers> {
+    let mut asked = JoinSet::new();
+    for local in settings.addresses_behind_nat(&host::addresses()?) {
+        let servers = settings.relay.external_stun.clone();
+        asked.spawn(async move { (local, ask_all(local, &servers).await) });
+    }
+    let mut answers = Answers::default();
+    for (local, answer) in asked.join_all().await {
+        match answer {
+            Ok(public) => answers.found.push(RelayPair { local, public }),
+            // A host that has its public address needs no answer.
+            Err(_) if !warnings::is_private(local) => {
+                answers.found.push(RelayPair { local, public: local });
+            }
+            Err(why) => answers.failed.push((local, why)),
+        }
+    }
+    answers.found.sort_by_key(|pair| pair.local);
+    Ok(answers)
+}
+
+/// The first answer in the order of the servers.
+async fn ask_all(local: IpAddr, servers: &[StunServer]) -> Result<IpAddr, String> {
+    let mut asked = JoinSet::new();
+    for (index, server) in servers.iter().cloned().enumerate() {
+        asked.spawn(async move { (index, ask_one(local, &server).await) });
+    }
+    let mut answers = asked.join_all().await;
+    answers.sort_by_key(|(index, _)| *index);
+    let mut first: Option<(usize, IpAddr)> = None;
+    let mut why = "no server of relay.external_stun has an address of its family".to_owned();
+    for (index, answer) in answers {
+        match (answer, first) {
+            (Ok(ip), None) => first = Some((index, ip)),
+            (Ok(ip), Some((other, known))) if ip != known => tracing::warn!(
+                "{} and {} disagree about the public address of {local}: {known} and {ip}; the first counts",
+                servers[other],
+                servers[index]
+            ),
+            (Ok(_), Some(_)) => {}
+            (Err(error), _) => why = format!("{}: {error}", servers[index]),
+        }
+    }
+    first.map(|(_, ip)| ip).ok_or(why)
+}
+
+async fn ask_one(local: IpAddr, server: &StunServer) -> io::Result<IpAddr> {
+    let found = timeout(RESOLVED_WITHIN, lookup_host((server.host(), server.port())));
+    let found =
+        found.await.map_err(|_| io::Error::other("its name does not resolve in time"))??;
+    let server = found.into_iter().find(|at| at.is_ipv4() == local.is_ipv4());
+    let server = server.ok_or_else(|| io::Error::other("it has no address of this family"))?;
+    let socket = UdpSocket::bind(SocketAddr::new(local, 0)).await?;
+    // From no other source.
+    socket.connect(server).await?;
+    let (id, request) = request()?;
+    let mut response = [0; RESPONSE_MAX];
+    for wait in WAITS {
+        socket.send(&request).await?;
+        let answered = timeout(wait, async {
+            loop {
+                let len = socket.recv(&mut response).await?;
+                if let Some(ip) = mapped(&response[..len], id) {
+                    return io::Result::Ok(ip);
+                }
+            }
+        });
+        if let Ok(answered) = answered.await {
+            return answered;
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"))
+}
+
+fn request() -> io::Result<(TransactionId, Vec<u8>)> {
+    let seed: [u8; 32] = random_bytes();
+    let mut id = TransactionId::default();
+    id.0.copy_from_slice(&seed[..12]);
+    let mut bytes = vec![0; 64];
+    let builder = MessageBuilder::new(&mut bytes, Class::Request, Method::BINDING, id);
+    let len = builder.finish().ok_or_else(|| io::Error::other("a request is too long"))?;
+    bytes.truncate(len);
+    Ok((id, bytes))
+}
+
+/// The mapped address of the response to a request, if that is what it is and peers can send to it.
+fn mapped(bytes: &[u8], id: TransactionId) -> Option<IpAddr> {
+    let message = Message::parse(bytes).ok().filter(|message| message.transaction_id() == id)?;
+    if message.class() != Class::Success {
+        return None;
+    }
+    let mapped = value::xor_address(message.first(AttributeType::XOR_MAPPED_ADDRESS)?, id).ok()?;
+    let ip = mapped.ip();
+    (!ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback()).then_some(ip)
+}
+
+/// Public addresses of a running server: the answers of now, and the last one for addresses without.
+pub(crate) fn kept(known: &[RelayPair], answers: &Answers) -> Vec<RelayPair> {
+    let mut all = answers.found.clone();
+    let without = answers
+        .failed
+        .iter()
+        .filter_map(|(local, _)| known.iter().find(|pair| pair.local == *local));
+    all.extend(without);
+    all.sort_by_key(|pair| pair.local);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(local: &str, public: &str) -> RelayPair {
+        RelayPair { local: local.parse().unwrap(), public: public.parse().unwrap() }
+    }
+
+    #[test]
+    fn an_address_without_an_answer_keeps_its_last_one() {
+        let known = [pair("10.0.0.5", "203.0.113.7"), pair("10.0.0.6", "203.0.113.8")];
+        let answers = Answers {
+            found: vec![pair("10.0.0.5", "203.0.113.9")],
+            failed: vec![
+                ("10.0.0.6".parse().unwrap(), String::new()),
+                ("10.0.0.7".parse().unwrap(), String::new()),
+            ],
+        };
+        let expected = [pair("10.0.0.5", "203.0.113.9"), pair("10.0.0.6", "203.0.113.8")];
+        assert_eq!(kept(&known, &answers), expected);
+    }
+
+    #[test]
+    fn only_the_response_to_the_request_counts() {
+        let (id, _) = request().unwrap();
+        let mut bytes = vec![0; 128];
+        let mut builder = MessageBuilder::new(&mut bytes, Class::Success, Method::BINDING, id);
+        builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, "203.0.113.7:4000".parse().unwrap());
+        let len = builder.finish().unwrap();
+        assert_eq!(mapped(&bytes[..len], id), Some("203.0.113.7".parse().unwrap()));
+        assert_eq!(mapped(&bytes[..len], TransactionId([1; 12])), None);
+        assert_eq!(mapped(&bytes[..len - 1], id), None);
+    }
+}
