@@ -12,11 +12,15 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The address of the machine.
 const SERVER: &str = "203.0.113.7";
 
-/// Builds the package from the server that Cargo has built.
+/// Builds the Debian package from the server that Cargo has built.
 fn package(version: &str, output: &Path) -> PathBuf {
+    build("deb", version, output)
+}
+
+fn build(kind: &str, version: &str, output: &Path) -> PathBuf {
     let built = Tool::run(
         Command::new(repository().join("scripts/build-package"))
-            .args(["deb", "--version", version, "--binary"])
+            .args([kind, "--version", version, "--binary"])
             .arg(binary())
             .arg("--output")
             .arg(output)
@@ -129,6 +133,37 @@ fn a_refused_reload_fails(machine: &Machine) {
     fs::write(&file, text).expect("written");
     machine.succeed(&["systemctl", "reload", "turnpike"]);
     assert!(machine.run(&["systemctl", "is-active", "turnpike"]).ok);
+}
+
+#[test]
+fn the_rpm_has_the_same_files() {
+    if Command::new("rpmbuild").arg("--version").output().is_err() {
+        return skip("rpmbuild is not installed");
+    }
+    let output = std::env::temp_dir().join(format!("tp{}-rpm", std::process::id()));
+    let built = build("rpm", "0.1.0", &output);
+    let query = |what: &str| {
+        let out = Tool::run(Command::new("rpm").args(["-qp", what]).arg(&built), PATIENCE);
+        assert!(out.ok, "{}", out.output);
+        out.output
+    };
+    assert_eq!(query("--configfiles").trim(), "/etc/turnpike/turnpike.toml");
+    let files = query("--list");
+    for file in
+        ["/usr/bin/turnpike", "/usr/lib/systemd/system/turnpike.service", "/turnpike-drain.1.gz"]
+    {
+        assert!(files.contains(file), "no {file} in {files}");
+    }
+    assert!(query("--requires").contains("libssl.so.3"));
+    assert!(query("--scripts").contains("systemd-sysusers turnpike.conf"));
+    let root = output.join("root");
+    let root_of = root.display().to_string();
+    let unpack = ["--root", &root_of, "--nodeps", "--noscripts", "--install"];
+    let unpacked = Tool::run(Command::new("rpm").args(unpack).arg(&built), PATIENCE);
+    assert!(unpacked.ok, "{}", unpacked.output);
+    let runs = Tool::run(Command::new(root.join("usr/bin/turnpike")).arg("--version"), PATIENCE);
+    drop(fs::remove_dir_all(&output));
+    assert!(runs.ok && runs.output.starts_with("turnpike "), "{}", runs.output);
 }
 
 /// The configuration of the package is valid and opens nothing to clients without credentials.
