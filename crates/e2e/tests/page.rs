@@ -127,6 +127,17 @@ fn the_page_shows_the_server_and_ends_a_session_by_keyboard() {
     }
     scene.browser.look(1200, 800, "light");
 
+    // Lines of the last seconds, and the share of the kernel where it relays.
+    scene.browser.eval("location.hash = '#/overview'");
+    scene
+        .browser
+        .wait("document.querySelector('.spark')?.getAttribute('points').split(' ').length > 3");
+    let by_kernel = &scene.server.json(&["status"])["offload"]["by_kernel"]["to_peers"]["packets"];
+    if by_kernel.as_u64() > Some(0) {
+        scene.browser.wait("parseInt(document.querySelector('#kernel').textContent, 10) > 0");
+    }
+    scene.picture("overview-later-1200-light");
+
     // The user's name is text.
     scene.browser.eval("location.hash = '#/sessions'");
     scene.browser.wait(&format!("document.querySelector('table')?.innerText.includes('{EVIL}')"));
