@@ -173,7 +173,7 @@ fn a_reload_reads_new_files_where_it_may_and_reports_others() {
     }
 
     // A user added now: the server reads the database and its log of changes.
-    let bob = Account { name: "bob", password: "of-bob" };
+    let bob = Account { name: "bob", password: "of-bob-alone" };
     let added = server.ask(&["user", "add", bob.name, "--password", bob.password]);
     assert!(added.ok && added.output.contains("realm turn.test"), "{}", added.output);
     let call = Tool::run(

@@ -158,14 +158,16 @@ impl Call {
         let place = ["--config", path(&file), "--data", &data];
         let server = Server::start(turnpike(&[&["run"][..], &place].concat()));
         // A running server finds users that are added to its database.
-        let add = run(&[&["user", "add", "bob", "--password", "of-bob"][..], &place].concat());
+        let add =
+            run(&[&["user", "add", "bob", "--password", "of-bob-alone"][..], &place].concat());
         assert!(add.status.success(), "{add:?}");
         let uri = format!("turn:127.0.0.1:{port}");
-        let demo = turnpike(&["demo", "--server", &uri, "--user", "bob", "--password", "of-bob"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let demo =
+            turnpike(&["demo", "--server", &uri, "--user", "bob", "--password", "of-bob-alone"])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
         let call = Self { server, demo, data, _directory: directory };
         wait_until("both ends of the call send", || {
             let sessions = call.sessions();
@@ -475,10 +477,13 @@ fn users_are_added_listed_and_deleted() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    piped.stdin.take().unwrap().write_all(b"of-bob\n").unwrap();
+    piped.stdin.take().unwrap().write_all(b"of-bob-alone\n").unwrap();
     let output = piped.wait_with_output().unwrap();
     assert!(stdout(&output).contains("bob has a new password"), "{output:?}");
-    assert!(!stdout(&output).contains("of-bob"), "{output:?}");
+    assert!(!stdout(&output).contains("of-bob-alone"), "{output:?}");
+    let short = ask(&["user", "password", "bob", "--password", "x"]);
+    assert_eq!(short.status.code(), Some(2));
+    assert!(stderr(&short).contains("the password has 1 character, and needs 8"), "{short:?}");
     let set = stdout(&ask(&["user", "set", "bob", "--allocations-max", "5"]));
     assert!(set.contains("bob in realm turnpike: allocations 5") && !set.contains("password"));
     assert_eq!(json(&ask(&["user", "list", "--json"]))[0]["allocations_max"], 5);

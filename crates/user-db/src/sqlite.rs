@@ -352,12 +352,37 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        write_ahead(&connection)?;
-        // A user who was added stays added when the power fails.
-        connection.pragma_update(None, "synchronous", "FULL")?;
         Ok(connection)
     };
-    open().map_err(|error| slip(path, &error))
+    let prepare = |connection: &Connection| {
+        write_ahead(connection)?;
+        // A user who was added stays added when the power fails.
+        connection.pragma_update(None, "synchronous", "FULL")
+    };
+    let connection = open().map_err(|error| slip(path, &error))?;
+    refuse_foreign(path, &connection)?;
+    prepare(&connection).map_err(|error| slip(path, &error))?;
+    Ok(connection)
+}
+
+/// Refuses the database of another program, before anything in it is changed.
+fn refuse_foreign(path: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let tables = || -> rusqlite::Result<Vec<String>> {
+        let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name LIMIT 8";
+        connection.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+    };
+    let tables = tables().map_err(|error| slip(path, &error))?;
+    if tables.is_empty() || tables.iter().any(|name| name == "schema_version") {
+        return Ok(());
+    }
+    Err(failed(
+        path,
+        format_args!(
+            "it belongs to another program (its tables: {}) and was not changed; name another file in \
+             users.database, or another directory",
+            tables.join(", ")
+        ),
+    ))
 }
 
 /// Sets WAL mode. When several processes set it for a new file at once, SQLite reports busy to some without

@@ -329,3 +329,18 @@ fn a_database_that_root_creates_belongs_to_the_owner_of_its_directory() {
     drop(SqliteStore::open(&dir.database()).unwrap());
     assert_eq!(fs::metadata(dir.database()).unwrap().uid(), 1);
 }
+
+#[test]
+fn the_database_of_another_program_is_refused_and_not_changed() {
+    let dir = TempDir::new();
+    let path = dir.database();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE bookmarks (url TEXT)").unwrap();
+    drop(other);
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    let before = fs::read(&path).unwrap();
+    let error = SqliteStore::open(&path).unwrap_err().to_string();
+    assert!(error.contains("another program (its tables: bookmarks)"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}

@@ -16,6 +16,9 @@ use crate::{first_start, output};
 /// no more is read.
 const PASSWORD_READ_MAX: u64 = user_db::PASSWORD_BYTES_MAX as u64 + 3;
 
+/// Characters of a password: clients send a hash of it, which anyone on the way can try passwords against.
+const PASSWORD_CHARS_MIN: usize = 8;
+
 #[derive(Debug, Serialize)]
 struct Added {
     realm: String,
@@ -43,15 +46,32 @@ struct Password {
 impl Password {
     fn of(options: cli::Password) -> Result<Self> {
         if let Some(password) = options.password {
-            return Ok(Self { secret: Secret::new(password), generated: None });
+            return Self::chosen(password);
         }
         if options.password_stdin {
-            return Ok(Self { secret: Secret::new(read_password()?), generated: None });
+            return Self::chosen(read_password()?);
         }
         let made = Credentials::generate()
             .map_err(|error| Failure::failed(anyhow!("no random numbers: {error}")))?;
         let generated = Some(made.password.expose().clone());
         Ok(Self { secret: made.password, generated })
+    }
+}
+
+impl Password {
+    /// A password that an operator has chosen; an empty one is refused with the name.
+    fn chosen(password: String) -> Result<Self> {
+        let chars = password.chars().count();
+        if (1..PASSWORD_CHARS_MIN).contains(&chars) {
+            let s = if chars == 1 { "" } else { "s" };
+            return Err(Failure::usage(anyhow!(
+                "the password has {chars} character{s}, and needs {PASSWORD_CHARS_MIN} or more"
+            ))
+            .hint(
+                "leave it out, and one is made; whoever sees a client's packets can try short ones",
+            ));
+        }
+        Ok(Self { secret: Secret::new(password), generated: None })
     }
 }
 
