@@ -223,7 +223,7 @@ fn the_demo_relays() {
 }
 
 #[test]
-fn a_first_start_can_be_tried_and_a_second_shows_the_same_user() {
+fn a_first_start_can_be_tried_and_a_second_names_the_file_of_its_password() {
     let directory = Directory::new();
     let port = free_port();
     let server = first_start(&directory, port);
@@ -255,10 +255,14 @@ fn a_first_start_can_be_tried_and_a_second_shows_the_same_user() {
     assert_eq!(wrong.status.code(), Some(1));
     assert!(stderr(&wrong).contains("user or password is wrong"), "{wrong:?}");
 
-    assert_eq!(server.stop(), printed, "the same user, and the same line to try it");
+    let file = directory.0.join("first-user.json");
+    let again = server.stop();
+    assert!(again.contains(&format!("user {} is in {}", words[5], file.display())), "{again}");
+    assert!(!again.contains(words[7]), "journals keep what is printed: {again}");
+    assert!(std::fs::read_to_string(&file).unwrap().contains(words[7]));
 
     assert!(run(&["user", "delete", words[5], "--data", path(&directory.0)]).status.success());
-    assert!(!directory.0.join("first-user.json").exists());
+    assert!(!file.exists());
 }
 
 #[test]
