@@ -1,6 +1,7 @@
 //! The command line: its syntax, without the commands.
 
 mod import;
+mod sessions;
 mod token;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::import::Import;
+pub(crate) use self::sessions::{Session, Sessions};
 pub(crate) use self::token::{Token, TokenAdd};
 
 /// A TURN and STUN server.
@@ -281,18 +283,6 @@ pub(crate) struct Status {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Sessions {
-    /// Only sessions of one user
-    #[arg(long)]
-    pub(crate) user: Option<String>,
-    /// Maximum number of sessions
-    #[arg(long, value_name = "N", default_value = "100", value_parser = session_limit)]
-    pub(crate) limit: usize,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Why {
     /// A user, or the IP address of a client [default: all]
     pub(crate) who: Option<String>,
@@ -328,17 +318,6 @@ pub(crate) enum Level {
     Debug,
     /// As log.level is configured
     Configured,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Session {
-    /// End one allocation
-    End {
-        /// Its id, as `turnpike sessions` shows it
-        id: String,
-        #[command(flatten)]
-        output: Output,
-    },
 }
 
 #[derive(Debug, Args)]
@@ -524,7 +503,7 @@ mod tests {
         let Some(Command::Sessions(sessions)) = cli.command else { panic!("sessions") };
         assert_eq!(sessions.user.as_deref(), Some("bob"));
         assert!(sessions.output.json);
-        assert_eq!(sessions.limit, admin::limits::SESSIONS_DEFAULT);
+        assert_eq!(sessions.limit as usize, admin::limits::SESSIONS_DEFAULT);
     }
 
     #[test]
@@ -542,7 +521,8 @@ mod tests {
             "turnpike drain --cancel --deadline 1min",
             "turnpike session end",
             "turnpike sessions --limit 0",
-            "turnpike sessions --limit 1001",
+            "turnpike session end 0000000000000001 --user bob",
+            "turnpike sessions --client bob",
             "turnpike tune",
             "turnpike tune check --only net.core.nothing",
         ] {

@@ -1,33 +1,101 @@
 //! `turnpike sessions` and `turnpike session end`.
 
+use std::collections::HashSet;
+use std::result;
 use std::time::Duration;
 
-use admin::types::{Session, Sessions};
+use admin::limits::SESSIONS_MAX;
+use admin::types::{Ended, Session, Sessions};
+use admin::{Client, ClientError, SessionQuery};
 
 use crate::cli::{self, PathOptions};
-use crate::commands::ask;
+use crate::commands::{ask, failed};
 use crate::failure::Result;
 use crate::output::{self, Align, Table};
 
 pub(crate) fn list(paths: &PathOptions, args: &cli::Sessions) -> Result<()> {
-    let sessions =
-        ask(paths, async |client| client.sessions(args.user.as_deref(), args.limit).await)?;
+    let query = SessionQuery {
+        user: args.user.clone(),
+        client: args.client,
+        sort: args.sort.clone(),
+        ..SessionQuery::default()
+    };
+    let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let sessions = ask(paths, async |client| pages(client, query, most).await)?;
     if args.output.json {
         return output::print_json(&sessions);
     }
     output::print(&describe(&sessions))
 }
 
+/// The first sessions of a selection, `most` at most, page by page.
+async fn pages(
+    client: &mut Client,
+    mut query: SessionQuery,
+    most: usize,
+) -> result::Result<Sessions, ClientError> {
+    query.limit = most.min(SESSIONS_MAX);
+    let mut all = client.session_page(&query).await?;
+    // One whose rate or traffic changes meanwhile may be on two pages.
+    let mut seen: HashSet<String> = all.sessions.iter().map(|one| one.id.clone()).collect();
+    while let Some(next) = all.next.take_if(|_| all.sessions.len() < most) {
+        query.limit = (most - all.sessions.len()).min(SESSIONS_MAX);
+        query.after = Some(next);
+        let page = client.session_page(&query).await?;
+        all.sessions.extend(page.sessions.into_iter().filter(|one| seen.insert(one.id.clone())));
+        (all.more, all.next, all.total) = (page.more, page.next, page.total);
+    }
+    Ok(all)
+}
+
 pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
-    match args {
-        cli::Session::End { id, output } => {
-            let ended = ask(paths, async |client| client.end_session(id).await)?;
-            if output.json {
-                return output::print_json(&ended);
-            }
-            output::print(&format!("session {} was ended", ended.id))
+    let cli::Session::End { ids, user, client: at, output } = args;
+    let is_selection = ids.is_empty();
+    let (ended, refused) = ask(paths, async |client| {
+        if !is_selection {
+            return end_all(client, ids).await;
+        }
+        let query = SessionQuery { user: user.clone(), client: *at, ..SessionQuery::default() };
+        let found = pages(client, query, usize::MAX).await?;
+        let found: Vec<_> = found.sessions.into_iter().map(|session| session.id).collect();
+        end_all(client, &found).await
+    })?;
+    // Of a selection some may have ended by themselves.
+    let refused = refused.filter(|error| {
+        !(is_selection && matches!(error, ClientError::Refused { status: 404, .. }))
+    });
+    if refused.is_none() || !ended.is_empty() {
+        print_ended(&ended, ids.len() == 1, output.json)?;
+    }
+    refused.map_or(Ok(()), |error| Err(failed(error, None)))
+}
+
+fn print_ended(ended: &[Ended], is_one: bool, as_json: bool) -> Result<()> {
+    match ended {
+        [one] if as_json && is_one => output::print_json(one),
+        all if as_json => output::print_json(&all),
+        [] => output::print("no live session matches"),
+        all => {
+            let line = |one: &Ended| format!("session {} was ended", one.id);
+            output::print(&all.iter().map(line).collect::<Vec<_>>().join("\n"))
         }
     }
+}
+
+/// Ends each session, also behind one that is refused; returns the last refusal.
+async fn end_all(
+    client: &mut Client,
+    ids: &[String],
+) -> result::Result<(Vec<Ended>, Option<ClientError>), ClientError> {
+    let (mut ended, mut refused) = (Vec::new(), None);
+    for id in ids {
+        match client.end_session(id).await {
+            Ok(one) => ended.push(one),
+            Err(error @ ClientError::Refused { .. }) => refused = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((ended, refused))
 }
 
 fn describe(sessions: &Sessions) -> String {
@@ -51,7 +119,11 @@ fn describe(sessions: &Sessions) -> String {
     }
     let mut text = table.render();
     if sessions.more {
-        text.push_str("\nthere are more; see them with --limit or --user");
+        let shown = output::grouped(sessions.sessions.len() as u64);
+        let total = output::grouped(sessions.total);
+        let more =
+            format!("\n{shown} of {total} sessions; see more with --limit, --user or --client");
+        text.push_str(&more);
     }
     text
 }
@@ -116,7 +188,7 @@ mod tests {
             ..Session::default()
         };
         let text =
-            describe(&Sessions { sessions: vec![session], more: true, ..Sessions::default() });
+            describe(&Sessions { sessions: vec![session], more: true, total: 2, next: None });
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         let words: Vec<&str> = lines[1].split("  ").filter(|word| !word.is_empty()).collect();

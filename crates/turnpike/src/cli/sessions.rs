@@ -1,0 +1,43 @@
+//! Arguments of `turnpike sessions` and `turnpike session`.
+
+use std::net::IpAddr;
+
+use clap::{Args, Subcommand};
+
+use super::Output;
+
+#[derive(Debug, Args)]
+pub(crate) struct Sessions {
+    /// Only sessions of one user
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// Only clients at this address
+    #[arg(long, value_name = "IP")]
+    pub(crate) client: Option<IpAddr>,
+    /// Order: age, expires, rate, packets, traffic, dropped, user or client; a minus in front reverses it
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub(crate) sort: Option<String>,
+    /// Maximum number of sessions
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// End allocations
+    End {
+        /// Their ids, as `turnpike sessions` shows them
+        #[arg(value_name = "ID", required_unless_present_any = ["user", "client"])]
+        ids: Vec<String>,
+        /// All of one user
+        #[arg(long, value_name = "NAME", conflicts_with = "ids")]
+        user: Option<String>,
+        /// All of clients at this address
+        #[arg(long, value_name = "IP", conflicts_with = "ids")]
+        client: Option<IpAddr>,
+        #[command(flatten)]
+        output: Output,
+    },
+}
