@@ -21,8 +21,8 @@ use tokio::time::timeout;
 
 use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE, SESSIONS_DEFAULT};
 use crate::types::{
-    Drain, DrainCancelled, DrainRequest, Ended, Problem, Refusals, Reload, Sessions, Status, Trace,
-    Traces,
+    Drain, DrainCancelled, DrainRequest, Ended, Problem, Refusals, Reload, SessionDetails,
+    Sessions, Status, Trace, Traces,
 };
 
 /// Selection and order of a page of sessions; the default selects the first of all, oldest first.
@@ -174,6 +174,15 @@ impl Client {
                 let _ = write!(path, "&{name}={}", percent_encoded(&value));
             }
         }
+        self.ask(Method::GET, &path, None::<&()>).await
+    }
+
+    /// A live allocation, with its peers and its past.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with status 404 when there is none with this id.
+    pub async fn session(&mut self, id: &str) -> Result<SessionDetails, ClientError> {
+        let path = format!("/v1/sessions/{}", percent_encoded(id));
         self.ask(Method::GET, &path, None::<&()>).await
     }
 

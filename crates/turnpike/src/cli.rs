@@ -68,10 +68,10 @@ pub(crate) enum Command {
     Status(Status),
     /// List live allocations
     Sessions(Sessions),
-    /// Act on one allocation
+    /// Act on allocations
     #[command(subcommand)]
     Session(Session),
-    /// Explain recent refusals: reason, rule and remedy
+    /// Explain recent refusals (reason, rule and remedy) or one live session
     Why(Why),
     /// Log the events of one client or user in detail, for a time
     ///
@@ -284,7 +284,7 @@ pub(crate) struct Status {
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// A user, or the IP address of a client [default: all]
+    /// A user, the IP address of a client, or the id of a live session [default: all refusals]
     pub(crate) who: Option<String>,
     /// Maximum number of kinds of refusals
     #[arg(long, value_name = "N", default_value = "20", value_parser = session_limit)]

@@ -330,8 +330,16 @@ fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
     let mut call = Call::through("[shutdown]\ndrain = \"10 min\"\n");
 
     let id = call.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let why = stdout(&call.ask(&["why", &id]));
+    assert!(why.starts_with(&format!("session {id} of bob\n")), "{why}");
+    assert!(
+        why.contains("  permissions  127.0.0.1 (") && why.contains(" ago: Allocated "),
+        "{why}"
+    );
+    assert_eq!(json(&call.ask(&["why", &id, "--json"]))["session"]["user"], "bob");
     assert_eq!(json(&call.ask(&["session", "end", &id, "--json"]))["id"], id.as_str());
     wait_until("one is left", || call.sessions().len() == 1);
+    assert!(stdout(&call.ask(&["why", &id])).starts_with(&format!("no live session {id}")));
     call.server.wait_for("ended_by_operator");
 
     call.server.signal("TERM");

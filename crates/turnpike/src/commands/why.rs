@@ -1,9 +1,13 @@
-//! `turnpike why`: recent refusals, each with its meaning and a remedy.
+//! `turnpike why`: recent refusals, each with its meaning and a remedy; or one session with its peers and past.
+
+mod session;
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use admin::types::{Refusal, Refusals};
+use admin::types::{Refusal, Refusals, SessionDetails};
+use admin::{Client, ClientError};
+use turn_types::AllocationId;
 
 use crate::cli::{self, PathOptions};
 use crate::commands::ask;
@@ -12,6 +16,15 @@ use crate::failure::Result;
 use crate::output;
 
 pub(crate) fn run(paths: &PathOptions, args: &cli::Why) -> Result<()> {
+    if let Some(id) = args.who.as_deref().filter(|who| AllocationId::parse(who).is_some())
+        && let Some(live) = ask(paths, async |server| live_session(server, id).await)?
+    {
+        return if args.output.json {
+            output::print_json(&live)
+        } else {
+            output::print(&session::describe(&live, output::columns()))
+        };
+    }
     let client = args.who.as_deref().and_then(|who| who.parse::<IpAddr>().ok());
     let user = args.who.as_deref().filter(|_| client.is_none());
     let refusals = ask(paths, async |server| server.refusals(user, client, args.limit).await)?;
@@ -22,8 +35,25 @@ pub(crate) fn run(paths: &PathOptions, args: &cli::Why) -> Result<()> {
     output::print(&describe(&refusals, args.who.as_deref(), now))
 }
 
+/// The session of an id; none has it where it has ended, or is a user's name that looks like one.
+async fn live_session(
+    server: &mut Client,
+    id: &str,
+) -> std::result::Result<Option<SessionDetails>, ClientError> {
+    match server.session(id).await {
+        Err(ClientError::Refused { status: 404, .. }) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 fn describe(refusals: &Refusals, who: Option<&str>, now: Duration) -> String {
     if refusals.refusals.is_empty() {
+        if let Some(id) = who.filter(|who| AllocationId::parse(who).is_some()) {
+            return format!(
+                "no live session {id}, and no recent refusals of a user with this name\n\
+                 a session that has ended is in the log, with its reason"
+            );
+        }
         let whose = who.map(|who| format!(" of {who}")).unwrap_or_default();
         return format!(
             "no recent refusals{whose}\n\
@@ -201,5 +231,7 @@ mod tests {
         let text = describe(&Refusals::default(), Some("bob"), NOW);
         assert!(text.starts_with("no recent refusals of bob\n"), "{text}");
         assert!(text.contains("turnpike probe"), "{text}");
+        let ended = describe(&Refusals::default(), Some("0000000000000001"), NOW);
+        assert!(ended.starts_with("no live session 0000000000000001") && ended.contains("the log"));
     }
 }

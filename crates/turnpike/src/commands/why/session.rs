@@ -1,0 +1,157 @@
+//! `turnpike why SESSION`: a live session, its peers, and its past.
+
+use std::time::Duration;
+
+use admin::types::{Session, SessionDetails, Volume};
+
+use crate::escape;
+use crate::output;
+
+/// The session in prose of so many columns.
+pub(super) fn describe(details: &SessionDetails, columns: usize) -> String {
+    let session = &details.session;
+    let mut text = heading(session);
+    for (name, value) in facts(details) {
+        text.push_str(&format!("\n  {name:<12} "));
+        text.push_str(output::wrapped(&value, 15, columns).trim_start());
+    }
+    if let Some(doubt) = doubt(session) {
+        text.push_str(&format!("\n\n{}", output::wrapped(&doubt, 0, columns)));
+    }
+    if !details.timeline.is_empty() {
+        text.push_str("\n\nits past, the latest first");
+        for moment in &details.timeline {
+            let line = format!("{} ago: {}", seconds(moment.seconds_ago), moment.text);
+            text.push_str(&format!("\n{}", output::wrapped(&line, 2, columns)));
+        }
+    }
+    text
+}
+
+fn heading(session: &Session) -> String {
+    let owner = if session.user.is_empty() {
+        String::new()
+    } else {
+        format!(" of {}", escape::line(&session.user))
+    };
+    format!("session {}{owner}", session.id)
+}
+
+fn facts(details: &SessionDetails) -> Vec<(&'static str, String)> {
+    let session = &details.session;
+    let left = |time| format!("({} left)", seconds(time));
+    let permissions = details
+        .permissions
+        .iter()
+        .map(|one| format!("{} {}", one.peer, left(one.expires_in_seconds)));
+    let channels = details
+        .channels
+        .iter()
+        .map(|one| format!("{} {} {}", one.number, one.peer, left(one.expires_in_seconds)));
+    let mut facts = vec![
+        ("client", format!("{} over {}", session.client, session.transport)),
+        ("server", session.server.clone()),
+        ("relayed", session.relayed.join(" ")),
+        ("age", seconds(session.age_seconds)),
+        ("expires in", format!("{} unless refreshed", seconds(session.expires_in_seconds))),
+        ("to peers", volume(session.to_peers)),
+        ("to client", volume(session.to_client)),
+        ("dropped", format!("{} packets", output::grouped(session.dropped_packets))),
+        ("permissions", list(permissions)),
+        ("channels", list(channels)),
+    ];
+    if session.relays == "tcp" {
+        facts.push(("connections", list(details.connected_peers.iter().cloned())));
+    }
+    facts.push(("path", details.path.clone()));
+    facts
+}
+
+/// The likely reason for silence in a direction.
+fn doubt(session: &Session) -> Option<String> {
+    let is_silent = |volume: Volume| volume.packets == 0;
+    let text = match (is_silent(session.to_peers), is_silent(session.to_client)) {
+        _ if session.relays == "tcp" => return None,
+        _ if session.permissions == 0 => {
+            "The client has permitted no peer yet: no packet of a peer reaches it. Either it has \
+             another path by now, or it does not know an address of the other side."
+        }
+        (false, true) => {
+            "Packets go to the peers, and none comes back: the peer is silent or unreachable, \
+             comes from an address without a permission (counted as dropped), or the relay ports \
+             are closed inwards by a firewall."
+        }
+        (true, false) => "Packets of peers reach the client, and it sends none.",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+fn seconds(time: u64) -> String {
+    output::duration(Duration::from_secs(time))
+}
+
+fn volume(volume: Volume) -> String {
+    format!("{} packets, {}", output::grouped(volume.packets), output::bytes(volume.bytes))
+}
+
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<_> = items.collect();
+    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use admin::types::{Moment, PermittedPeer};
+
+    use super::*;
+
+    fn details(to_client: u64) -> SessionDetails {
+        let session = Session {
+            id: "0000000000000001".into(),
+            user: "bob\u{1b}".into(),
+            transport: "udp".into(),
+            client: "192.0.2.9:4000".into(),
+            relayed: vec!["203.0.113.7:50000".into()],
+            to_peers: Volume { packets: 1234, bytes: 2048 },
+            to_client: Volume { packets: to_client, bytes: 0 },
+            permissions: 1,
+            ..Session::default()
+        };
+        SessionDetails {
+            session,
+            permissions: vec![PermittedPeer {
+                peer: "198.51.100.7".into(),
+                expires_in_seconds: 200,
+            }],
+            path: "Sockets relay everything.".into(),
+            timeline: vec![Moment { seconds_ago: 70, text: "ChannelBind refused.".into() }],
+            ..SessionDetails::default()
+        }
+    }
+
+    #[test]
+    fn a_session_comes_with_its_peers_and_its_past() {
+        let text = describe(&details(7), 100);
+        for line in [
+            "session 0000000000000001 of bob\\u{1b}",
+            "  client       192.0.2.9:4000 over udp",
+            "  to peers     1,234 packets, 2.00 KiB",
+            "  permissions  198.51.100.7 (3 min 20 s left)",
+            "  channels     none",
+            "  path         Sockets relay everything.",
+            "  1 min 10 s ago: ChannelBind refused.",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line:?} in\n{text}");
+        }
+        assert!(!text.contains("none comes back"), "{text}");
+    }
+
+    #[test]
+    fn silence_of_the_peers_comes_with_its_likely_reasons() {
+        assert!(describe(&details(0), 1000).contains("none comes back"));
+        let mut details = details(0);
+        details.session.permissions = 0;
+        assert!(describe(&details, 1000).contains("permitted no peer"));
+    }
+}
