@@ -1,6 +1,7 @@
 //! The command line: its syntax, without the commands.
 
 mod import;
+mod init;
 mod sessions;
 mod token;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::import::Import;
+pub(crate) use self::init::Init;
 pub(crate) use self::sessions::{Session, Sessions};
 pub(crate) use self::token::{Token, TokenAdd};
 
@@ -45,6 +47,8 @@ pub(crate) struct PathOptions {
 pub(crate) enum Command {
     /// Run the server (the default)
     Run,
+    /// Write a configuration: asks five questions on a terminal, or takes flags; replaces nothing
+    Init(Init),
     /// Check a configuration file, its certificates and the modes of its files, and show the URIs for clients
     ///
     /// Exit status: 0 valid, perhaps with warnings; 1 valid, with problems that keep clients away or show

@@ -5,6 +5,7 @@ pub(crate) mod credentials;
 pub(crate) mod demo;
 pub(crate) mod drain;
 pub(crate) mod import;
+pub(crate) mod init;
 pub(crate) mod log_level;
 pub(crate) mod manual;
 pub(crate) mod probe;

@@ -21,6 +21,7 @@ mod host_watch;
 mod listener_test;
 mod listeners;
 mod logging;
+mod new_files;
 mod offload;
 mod output;
 mod own_addresses;
@@ -59,6 +60,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
     let paths = &cli.paths;
     match cli.command.unwrap_or(Command::Run) {
         Command::Run => commands::run::run(paths),
+        Command::Init(args) => commands::init::run(paths, &args),
         Command::Check(args) => return commands::check::run(paths, &args),
         Command::User(args) => commands::user::run(paths, args),
         Command::Token(args) => commands::token::run(paths, args),

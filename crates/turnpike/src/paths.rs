@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 use crate::renewal;
 
 /// The configuration file of a packaged server.
-const CONFIG: &str = "/etc/turnpike/turnpike.toml";
+pub(crate) const CONFIG: &str = "/etc/turnpike/turnpike.toml";
 
 /// The data directory of a packaged server, and the default in a configuration file.
 const DATA: &str = "/var/lib/turnpike";
@@ -122,7 +122,7 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
 
 /// Error of a realm: clients prepare it as an OpaqueString (RFC 8489 §9.2.2) before they
 /// make their keys of it, so that one which is not in that form already would be two realms.
-fn realm_slip(realm: &str) -> Option<(String, String)> {
+pub(crate) fn realm_slip(realm: &str) -> Option<(String, String)> {
     match stun_wire::opaque_string(realm) {
         Ok(prepared) if prepared == realm => None,
         Ok(prepared) => Some((

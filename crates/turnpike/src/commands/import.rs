@@ -1,8 +1,6 @@
 //! `turnpike import coturn`: a configuration of coturn, translated and accounted for line by line.
 
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -12,7 +10,8 @@ use turn_types::Secret;
 use user_db::{NewUser, StoreError};
 
 use crate::cli::{self, PathOptions};
-use crate::failure::{Failure, OrFail as _, Result};
+use crate::failure::{Failure, Result};
+use crate::new_files::{self, NewFile};
 use crate::output;
 use crate::{escape, paths, users};
 
@@ -86,40 +85,19 @@ fn read(file: &Path) -> Result<String> {
 
 /// Writes the files and adds the users. Returns lines for the operator. Nothing that exists is replaced.
 fn write(paths: &PathOptions, file: &Path, imported: &Import) -> Result<Vec<String>> {
-    if file.exists() {
-        return Err(Failure::usage(anyhow!("{} exists", file.display()))
-            .hint("name a new file with --output; nothing was written"));
-    }
-    for (path, _) in &imported.secrets {
-        if Path::new(path).exists() {
-            return Err(Failure::usage(anyhow!("{path} exists"))
-                .hint("it would hold a secret of coturn's: move it away; nothing was written"));
-        }
-    }
-    for (path, secret) in &imported.secrets {
-        create(Path::new(path), &format!("{secret}\n"), 0o600)?;
-    }
-    create(file, &imported.toml, 0o640)?;
+    let mut files: Vec<NewFile> = imported
+        .secrets
+        .iter()
+        .map(|(path, secret)| NewFile::secret(Path::new(path), secret))
+        .collect();
+    files.push(NewFile::configuration(file, imported.toml.clone()));
+    new_files::write(&files)?;
     let mut lines: Vec<String> =
         imported.secrets.iter().map(|(path, _)| format!("secret: {path}")).collect();
     if !imported.users.is_empty() {
         lines.extend(add_users(paths, file, &imported.users)?);
     }
     Ok(lines)
-}
-
-fn create(path: &Path, text: &str, mode: u32) -> Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(|error| {
-            let exists = error.kind() == ErrorKind::AlreadyExists;
-            let failure = Failure::failed(anyhow!("cannot write {}: {error}", path.display()));
-            if exists {
-                failure
-            } else {
-                failure.hint("name a file in a directory that exists and belongs to you")
-            }
-        })?;
-    file.write_all(text.as_bytes()).or_fail("cannot write the file")
 }
 
 /// Adds users to the database of the new configuration.

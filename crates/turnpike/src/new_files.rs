@@ -1,0 +1,119 @@
+//! New configurations and their secrets: nothing that exists is replaced, and all are written or none.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use anyhow::anyhow;
+
+use crate::failure::{Failure, Result};
+
+/// Mode of a configuration: the server's group reads it.
+const CONFIGURATION: u32 = 0o640;
+
+/// Mode of a secret; in a directory of the server's group that of a configuration.
+const SECRET: u32 = 0o600;
+
+/// A file to write.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    path: PathBuf,
+    text: String,
+    is_secret: bool,
+}
+
+impl NewFile {
+    /// A configuration.
+    pub(crate) fn configuration(path: &Path, text: String) -> Self {
+        Self { path: path.to_owned(), text, is_secret: false }
+    }
+
+    /// A secret, which ends its line in the file.
+    pub(crate) fn secret(path: &Path, secret: &str) -> Self {
+        Self { path: path.to_owned(), text: format!("{secret}\n"), is_secret: true }
+    }
+}
+
+/// Writes all files, or none: an error takes back the ones before it.
+pub(crate) fn write(files: &[NewFile]) -> Result<()> {
+    for NewFile { path, is_secret, .. } in files {
+        // A symbolic link that leads nowhere is there, too.
+        if fs::symlink_metadata(path).is_ok() {
+            let hint = if *is_secret {
+                "a new secret would be written there: move this one away; nothing was written"
+            } else {
+                "move it away, or name a new file with --output; nothing was written"
+            };
+            return Err(Failure::usage(anyhow!("{} exists", path.display())).hint(hint));
+        }
+    }
+    for (index, file) in files.iter().enumerate() {
+        if let Err(error) = create(file) {
+            for written in &files[..index] {
+                let _ = fs::remove_file(&written.path);
+            }
+            return Err(Failure::failed(anyhow!("cannot write {}: {error}", file.path.display()))
+                .hint("name a file in a directory that exists and belongs to you with --output"));
+        }
+    }
+    Ok(())
+}
+
+fn create(NewFile { path, text, is_secret }: &NewFile) -> io::Result<()> {
+    let mode = if *is_secret { SECRET } else { CONFIGURATION };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    let written = share(&file, path).and_then(|()| file.write_all(text.as_bytes()));
+    if written.is_err() {
+        let _ = fs::remove_file(path);
+    }
+    written
+}
+
+/// Lets the server read a file that root made.
+fn share(file: &File, path: &Path) -> io::Result<()> {
+    let Some(group) = group_of_service(path) else { return Ok(()) };
+    fchown(file, None, Some(group))?;
+    file.set_permissions(Permissions::from_mode(CONFIGURATION))
+}
+
+/// The group of a service that reads its configuration in the directory of this file: one that root has given the
+/// directory to, as packages do with `/etc/turnpike`. `None` for other users, whose servers are their own.
+pub(crate) fn group_of_service(path: &Path) -> Option<u32> {
+    let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    let directory = fs::metadata(path.parent()?).ok()?;
+    (root && directory.uid() == 0 && directory.gid() != 0).then(|| directory.gid())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+    use crate::testing::Directory;
+
+    #[test]
+    fn an_error_takes_back_the_files_before_it() {
+        let directory = Directory::new("new-files");
+        let secret = NewFile::secret(&directory.path().join("secret"), "s");
+        let file =
+            NewFile::configuration(&directory.path().join("none/turnpike.toml"), String::new());
+        assert!(write(&[secret, file]).is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_service_reads_the_files_that_root_makes_in_its_directory() {
+        let directory = Directory::new("shared");
+        let path = directory.path().join("secret");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+        write(&[NewFile::secret(&path, "s")]).unwrap();
+        assert_eq!((mode(), group_of_service(&path)), (SECRET, None));
+        fs::remove_file(&path).unwrap();
+        // Only root can give a directory to another group.
+        if chown(directory.path(), None, Some(12_345)).is_ok() {
+            write(&[NewFile::secret(&path, "s")]).unwrap();
+            assert_eq!((mode(), fs::metadata(&path).unwrap().gid()), (CONFIGURATION, 12_345));
+        }
+    }
+}
