@@ -25,6 +25,27 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Columns and lines of the terminal; none where the output is not one.
+pub(crate) fn screen() -> Option<(usize, usize)> {
+    let (columns, lines) = terminal_size::terminal_size_of(io::stdout())?;
+    Some((usize::from(columns.0), usize::from(lines.0)))
+}
+
+/// Replaces all that the terminal shows by as much of a text as fits it.
+pub(crate) fn repaint(text: &str, screen: (usize, usize)) -> Result<()> {
+    const CLEAR: &str = "\x1b[H\x1b[2J\x1b[3J";
+    let mut out = io::stdout().lock();
+    out.write_all(format!("{CLEAR}{}", screenful(text, screen)).as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// The part of a text that fits; nothing in it steers the terminal.
+fn screenful(text: &str, (columns, lines): (usize, usize)) -> String {
+    let text = escape::lines(text);
+    let fitting = text.lines().take(lines).map(|line| line.chars().take(columns).collect());
+    fitting.collect::<Vec<String>>().join("\n")
+}
+
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -194,6 +215,12 @@ mod tests {
         assert_eq!(wrapped("one two  three", 2, 9), "  one two\n  three");
         assert_eq!(wrapped("a-word-too-long b", 1, 8), " a-word-too-long\n b");
         assert_eq!(wrapped("", 4, 8), "");
+    }
+
+    #[test]
+    fn a_screen_is_neither_overrun_nor_steered() {
+        assert_eq!(screenful("abcd\nef\ng", (3, 2)), "abc\nef");
+        assert_eq!(screenful("\x1b[2J", (80, 25)), "\\u{1b}[2J");
     }
 
     #[test]

@@ -352,7 +352,7 @@ fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
 }
 
 /// Makes an allocation of an open relay, from a client at this address.
-fn allocate(client: Ipv4Addr, server: (&str, u16)) {
+fn allocate(client: Ipv4Addr, server: (&str, u16)) -> UdpSocket {
     let socket = UdpSocket::bind((client, 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     // Allocate with REQUESTED-TRANSPORT for UDP (RFC 8656 §14.7).
@@ -363,6 +363,7 @@ fn allocate(client: Ipv4Addr, server: (&str, u16)) {
         socket.recv(&mut [0; 1500]).is_ok()
     });
     assert!(answered, "no answer to {client}");
+    socket
 }
 
 #[test]
@@ -382,9 +383,11 @@ fn thousands_of_sessions_are_listed_and_those_of_a_client_are_ended() {
     let data = path(&directory.0).to_owned();
     let _server = Server::start(turnpike(&["run", "--config", path(&file), "--data", &data]));
     let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
-    for number in 0..SESSIONS {
-        let [high, low] = (number / 3).to_be_bytes();
-        allocate(Ipv4Addr::new(127, 1, high, low), ("127.0.0.1", port));
+    for client in 0..SESSIONS / 3 {
+        let [high, low] = client.to_be_bytes();
+        let client = Ipv4Addr::new(127, 1, high, low);
+        // Held together, so that none has the port of another.
+        let _sockets = [(); 3].map(|()| allocate(client, ("127.0.0.1", port)));
     }
 
     let all = json(&ask(&["sessions", "--limit", "100000", "--json"]));
@@ -397,6 +400,10 @@ fn thousands_of_sessions_are_listed_and_those_of_a_client_are_ended() {
     assert!(table.lines().nth(1).unwrap().contains("udp 127.1.2."), "{table}");
     let unsorted = ask(&["sessions", "--sort", "weather"]);
     assert!(stderr(&unsorted).contains("dropped"), "it names the orders: {unsorted:?}");
+
+    let unseen = ask(&["sessions", "--watch"]);
+    assert_eq!(unseen.status.code(), Some(2), "{unseen:?}");
+    assert!(stderr(&unseen).contains("--json"), "no terminal, nothing to repaint: {unseen:?}");
 
     let at = ["--client", "127.1.0.9"];
     let [first, others @ ..] =

@@ -20,6 +20,9 @@ pub(crate) struct Sessions {
     /// Maximum number of sessions
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
+    /// Repaint the terminal each second, with rates, until Ctrl-C; as many sessions as it has lines
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }

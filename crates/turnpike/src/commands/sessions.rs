@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::result;
+use std::thread;
 use std::time::Duration;
 
 use admin::limits::SESSIONS_MAX;
@@ -10,7 +11,7 @@ use admin::{Client, ClientError, SessionQuery};
 
 use crate::cli::{self, PathOptions};
 use crate::commands::{ask, failed};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 
 pub(crate) fn list(paths: &PathOptions, args: &cli::Sessions) -> Result<()> {
@@ -21,11 +22,30 @@ pub(crate) fn list(paths: &PathOptions, args: &cli::Sessions) -> Result<()> {
         ..SessionQuery::default()
     };
     let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    if args.watch {
+        return watch(paths, &SessionQuery { rates: true, ..query }, most);
+    }
     let sessions = ask(paths, async |client| pages(client, query, most).await)?;
     if args.output.json {
         return output::print_json(&sessions);
     }
     output::print(&describe(&sessions))
+}
+
+/// Shows them again and again, until the terminal or the server is gone.
+fn watch(paths: &PathOptions, query: &SessionQuery, most: usize) -> Result<()> {
+    /// The heading, and a line for the number of those left out.
+    const OTHER_LINES: usize = 2;
+    loop {
+        let Some(screen) = output::screen() else {
+            let error = anyhow::anyhow!("--watch repaints a terminal, and the output is none");
+            return Err(Failure::usage(error).hint("for programs there is --json"));
+        };
+        let most = most.min(screen.1.saturating_sub(OTHER_LINES)).max(1);
+        let sessions = ask(paths, async |client| pages(client, query.clone(), most).await)?;
+        output::repaint(&describe(&sessions), screen)?;
+        thread::sleep(Duration::from_secs(1));
+    }
 }
 
 /// The first sessions of a selection, `most` at most, page by page.
@@ -102,7 +122,7 @@ fn describe(sessions: &Sessions) -> String {
     if sessions.sessions.is_empty() {
         return "no live sessions".to_owned();
     }
-    let mut table = Table::new(&[
+    let mut columns = vec![
         ("id", Align::Left),
         ("user", Align::Left),
         ("client", Align::Left),
@@ -113,7 +133,11 @@ fn describe(sessions: &Sessions) -> String {
         ("to client", Align::Right),
         ("dropped", Align::Right),
         ("kernel", Align::Left),
-    ]);
+    ];
+    if sessions.sessions.iter().any(|session| session.rates.is_some()) {
+        columns.push(("Mbit/s", Align::Right));
+    }
+    let mut table = Table::new(&columns);
     for session in &sessions.sessions {
         table.row(row(session));
     }
@@ -128,7 +152,7 @@ fn describe(sessions: &Sessions) -> String {
     text
 }
 
-fn row(session: &Session) -> [String; 10] {
+fn row(session: &Session) -> [String; 11] {
     let time = |seconds| output::duration(Duration::from_secs(seconds));
     let user = if session.user.is_empty() { "-".to_owned() } else { session.user.clone() };
     [
@@ -142,7 +166,15 @@ fn row(session: &Session) -> [String; 10] {
         output::bytes(session.to_client.bytes),
         output::grouped(session.dropped_packets),
         kernel_path(session),
+        megabits(session),
     ]
+}
+
+/// Its rate in both directions together.
+fn megabits(session: &Session) -> String {
+    let Some(rates) = session.rates else { return String::new() };
+    let bits = rates.to_peers.bits_per_second.saturating_add(rates.to_client.bits_per_second);
+    format!("{:.3}", bits as f64 / 1e6)
 }
 
 /// Its relayed addresses, and that they are for TCP if they are.
@@ -163,7 +195,7 @@ fn kernel_path(session: &Session) -> String {
 
 #[cfg(test)]
 mod tests {
-    use admin::types::{SessionOffload, Volume};
+    use admin::types::{Rate, SessionOffload, SessionRates, Volume};
 
     use super::*;
 
@@ -231,6 +263,21 @@ mod tests {
         };
         assert_eq!(of("tcp"), "tcp 203.0.113.7:50000");
         assert_eq!(of("udp"), "203.0.113.7:50000");
+    }
+
+    #[test]
+    fn rates_are_shown_where_they_are_known() {
+        let mut sessions = vec![Session::default(); 2];
+        let list = |sessions: &Vec<Session>| {
+            describe(&Sessions { sessions: sessions.clone(), ..Sessions::default() })
+        };
+        assert!(!list(&sessions).contains("Mbit/s"));
+        let rate = |bits_per_second| Rate { bits_per_second, packets_per_second: 1 };
+        sessions[0].rates =
+            Some(SessionRates { to_peers: rate(1_200_000), to_client: rate(34_000) });
+        let text = list(&sessions);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].ends_with("  Mbit/s") && lines[1].ends_with("   1.234"), "{text}");
     }
 
     #[test]
