@@ -261,6 +261,11 @@ fn time_limited_credentials() {
         &listen,
     );
     assert!(!wrong.ok, "a wrong secret must not allocate:\n{}", wrong.output);
+
+    // The log has the user part of "time:bob".
+    let log = scene.server.process.output();
+    assert!(log.contains("allocation ended") && log.contains("bob"), "{log}");
+    assert!(!log.contains(":bob"), "{log}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use control::{
     AssociationEnd, Histogram, RefusalFilter, Refused, Series, StreamEnd, Traces, WorkerCounters,
+    account,
 };
 use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
@@ -260,7 +261,7 @@ impl Observer {
             traced,
             worker = self.worker.0,
             id = %record.id,
-            user = &*record.user,
+            user = shown(record),
             realm = &*record.realm,
             client = %self.log.addresses.show(client.0),
             server = %record.five_tuple.server,
@@ -282,7 +283,7 @@ impl Observer {
             worker = self.worker.0,
             id = %record.id,
             reason = EndReason::label(reason),
-            user = &*record.user,
+            user = shown(record),
             realm = &*record.realm,
             client = %self.log.addresses.show(record.five_tuple.client.0),
             relayed = %Relayed(&record.relayed),
@@ -362,8 +363,8 @@ impl Observer {
                     client = %addresses.show(refused.path.five_tuple.client.0),
                     transport = refused.path.five_tuple.transport.label(),
                     method = refused.method.name().unwrap_or("unknown"),
-                    user = refused.user.as_deref(),
-                    claimed_user = refused.claimed.as_deref(),
+                    user = refused.user.as_deref().map(account),
+                    claimed_user = refused.claimed.as_deref().map(account),
                     peer = refused
                         .peer
                         .as_ref()
@@ -402,6 +403,11 @@ enum Line {
     Info,
     Debug,
     Traced,
+}
+
+/// The user of an allocation, for the log: without the time of a time-limited name, unless it is nothing but a time.
+fn shown(record: &AllocationRecord) -> &str {
+    if record.account.is_empty() { &record.user } else { &record.account }
 }
 
 /// Relayed addresses of an allocation, one or two.
