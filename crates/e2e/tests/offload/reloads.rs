@@ -29,9 +29,9 @@ fn change(config: &mut Config, certificates: &Certificates, mode: &str, n: u32) 
     let certificate = certificates.entry(if is_odd { "other" } else { "turn" });
     // Unlimited, and far more than the call takes.
     let bandwidth = if is_odd { "100 MiB" } else { "0 B" };
+    config.deny = vec![format!("192.0.2.{n}")];
     config.tables = format!(
-        "deny = [\"192.0.2.{n}\"]\n\
-         [auth]\nsecret = \"the secret of reload number {n}\"\n\
+        "[auth]\nsecret = \"the secret of reload number {n}\"\n\
          [quotas]\nallocations_per_user = {}\nchannels = {}\nbytes_per_second = \"{bandwidth}\"\n\
          [lifetimes]\nchannel = \"{} min\"\n\
          [tls]\ncertificates = [{certificate}]\n\
