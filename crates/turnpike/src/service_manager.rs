@@ -149,7 +149,8 @@ impl Connection {
 
     fn send(&self, message: &[u8]) {
         let sent = self.socket.send(message).or_else(|error| {
-            if error.kind() == ErrorKind::ConnectionRefused {
+            // The second is what the kernel says from then on.
+            if matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotConnected) {
                 // The manager has made its socket again, under the same path.
                 return connected(&self.address)?.send(message);
             }
@@ -247,6 +248,7 @@ mod tests {
         std::fs::create_dir_all(directory.path()).unwrap();
         let receive = |socket: &UnixDatagram| {
             let mut bytes = [0; 64];
+            socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let length = socket.recv(&mut bytes).unwrap();
             String::from_utf8_lossy(&bytes[..length]).into_owned()
         };
