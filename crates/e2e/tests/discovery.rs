@@ -86,9 +86,8 @@ fn padding_passes_in_fragments() {
     let Some(_nat) = require(Nat::start(&lab, Dependence::Nowhere, Dependence::AtPort)) else {
         return;
     };
-    let output = discover(&lab, INSIDE, &["-m", "-f", "-P"]);
-    assert_says(&output, "NAT with Endpoint Independent Mapping!");
-    assert_says(&output, "NAT with Address and Port Dependent Filtering!");
+    assert_discovers(&lab, &["-m", "-P"], "NAT with Endpoint Independent Mapping!");
+    assert_discovers(&lab, &["-f", "-P"], "NAT with Address and Port Dependent Filtering!");
     assert!(server.stop());
 }
 
