@@ -173,7 +173,7 @@ fn ticks() -> BTreeMap<u64, u64> {
     threads.flatten().filter_map(of).collect()
 }
 
-/// What is wrong now, the severe first.
+/// Present faults, the severe first.
 fn problems(monitored: &Monitored, overview: &Overview, kernel_drops: u64) -> Vec<ProblemNow> {
     let mut problems = Vec::new();
     let mut problem = |is_severe, text: String| problems.push(ProblemNow { is_severe, text });

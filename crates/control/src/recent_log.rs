@@ -15,7 +15,7 @@ pub struct Warning {
     pub is_error: bool,
     /// The message and its fields.
     pub text: String,
-    /// How often it came without another one between.
+    /// Number of occurrences without another line between.
     pub count: u64,
 }
 

@@ -81,7 +81,7 @@ pub(super) async fn session(
     }))
 }
 
-/// What relays a session's data, and why.
+/// The path of a session's data, and the reason for it.
 fn path(app: &App, session: &Session) -> String {
     let offload = &session.offload;
     let why = match offload.reason.as_deref() {
@@ -110,7 +110,7 @@ fn path(app: &App, session: &Session) -> String {
     format!("Sockets relay everything: {why}.")
 }
 
-/// What is known of a session's past: its refusals, and the dates of its record.
+/// Known events of a session's past: its refusals, and the dates of its record.
 async fn timeline(
     app: &App,
     live: &control::Session,

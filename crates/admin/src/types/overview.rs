@@ -41,7 +41,7 @@ pub struct Overview {
     pub workers: Vec<WorkerLoad>,
     /// The certificates in force.
     pub certificates: Vec<CertificateAge>,
-    /// What is wrong now; empty where nothing is.
+    /// Present faults, as sentences; empty without any.
     pub problems: Vec<ProblemNow>,
 }
 
@@ -58,7 +58,7 @@ pub struct TrafficRates {
     pub to_peers: Rate,
 }
 
-/// How often something happened for one reason.
+/// Number of occurrences for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReasonCount {
     /// The reason.
@@ -111,9 +111,9 @@ pub struct SessionDetails {
     pub channels: Vec<BoundChannel>,
     /// Peers that it has connections with, of a session that relays TCP.
     pub connected_peers: Vec<String>,
-    /// What relays its data, and why: a sentence.
+    /// The path of its data and the reason for it, as a sentence.
     pub path: String,
-    /// What is known of its past, the latest first.
+    /// Known events of its past, the latest first.
     pub timeline: Vec<Moment>,
 }
 
@@ -211,6 +211,6 @@ pub struct LoggedWarning {
     pub level: String,
     /// The message and its fields.
     pub text: String,
-    /// How often it came without another one between.
+    /// Number of occurrences without another line between.
     pub count: u64,
 }

@@ -3,63 +3,21 @@
 use std::io;
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{AlertDescription, ClientConfig, ClientConnection, DigitallySignedStruct, Error};
-use rustls::{ProtocolVersion, SignatureScheme};
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, ClientConfig, ClientConnection, Error, ProtocolVersion};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{RESPONSE_MAX, Request};
-
-/// Accepts every certificate: the connection is to an address of this host, and `turnpike check` judges certificates.
-#[derive(Debug)]
-struct OwnCertificate(Vec<SignatureScheme>);
-
-impl ServerCertVerifier for OwnCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.clone()
-    }
-}
+use crate::any_certificate::{AnyCertificate, provider};
 
 fn client() -> io::Result<ClientConnection> {
-    let provider = aws_lc_rs::default_provider();
-    let schemes = provider.signature_verification_algorithms.supported_schemes();
-    let config = ClientConfig::builder_with_provider(Arc::new(provider))
+    let provider = provider();
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(OwnCertificate(schemes)))
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
         .with_no_client_auth();
     // A server without a certificate of this name answers with its first one.
     let name = ServerName::try_from("localhost").map_err(io::Error::other)?;

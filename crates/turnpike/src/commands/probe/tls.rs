@@ -11,7 +11,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::limits::CONNECT_WITHIN;
 use super::report::{Report, Step};
-use super::trust::{AnyCertificate, Distrust, Trust, provider};
+use super::trust::{Distrust, Trust};
+use crate::any_certificate::{AnyCertificate, provider};
 
 const NAME: &str = "tls";
 
