@@ -4,6 +4,7 @@ mod import;
 mod init;
 mod sessions;
 mod token;
+mod user;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,9 @@ pub(crate) use self::import::Import;
 pub(crate) use self::init::Init;
 pub(crate) use self::sessions::{Session, Sessions};
 pub(crate) use self::token::{Token, TokenAdd};
+pub(crate) use self::user::{
+    AllocationsMax, Password, User, UserAdd, UserCommand, UserExport, UserPassword, UserSet,
+};
 
 /// A TURN and STUN server.
 ///
@@ -121,91 +125,6 @@ pub(crate) struct Check {
     /// Examine this host as well: ports, addresses, names, limits, firewall
     #[arg(long)]
     pub(crate) host: bool,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct User {
-    /// The users' realm [default: the realm of the configuration named with --config, else of the running
-    /// server, else of the usual configuration]
-    #[arg(long, global = true, value_name = "REALM")]
-    pub(crate) realm: Option<String>,
-    #[command(subcommand)]
-    pub(crate) command: UserCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum UserCommand {
-    /// Add a user
-    Add(UserAdd),
-    /// Change the limits of a user; the password stays
-    Set(UserSet),
-    /// Give a user a new password; the rest stays
-    Password(UserPassword),
-    /// List the users
-    List {
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Delete a user; its allocations end at their next refresh; to end them now: turnpike session
-    /// end ID
-    Delete {
-        /// The user's name
-        name: String,
-        #[command(flatten)]
-        output: Output,
-    },
-}
-
-/// Source of a password.
-#[derive(Debug, Args)]
-pub(crate) struct Password {
-    /// The password; other users of this host can see it in the list of processes
-    #[arg(long, conflicts_with = "password_stdin")]
-    pub(crate) password: Option<String>,
-    /// Read the password from standard input [default: generate one and print it]
-    #[arg(long)]
-    pub(crate) password_stdin: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UserAdd {
-    /// The user's name
-    pub(crate) name: String,
-    #[command(flatten)]
-    pub(crate) password: Password,
-    /// Live allocations this user may have, instead of the configured quota; 0: no limit
-    #[arg(long, value_name = "N")]
-    pub(crate) allocations_max: Option<u32>,
-    /// Replace a user of this name: another password, and the limit of this command
-    #[arg(long)]
-    pub(crate) replace: bool,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UserSet {
-    /// The user's name
-    pub(crate) name: String,
-    /// Live allocations this user may have; 0: no limit; default: the configured quota
-    #[arg(long, value_name = "N|default", value_parser = allocations_max)]
-    pub(crate) allocations_max: AllocationsMax,
-    #[command(flatten)]
-    pub(crate) output: Output,
-}
-
-/// A user's limit of live allocations; `None` is the configured quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AllocationsMax(pub(crate) Option<u32>);
-
-#[derive(Debug, Args)]
-pub(crate) struct UserPassword {
-    /// The user's name
-    pub(crate) name: String,
-    #[command(flatten)]
-    pub(crate) password: Password,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -456,15 +375,6 @@ fn session_limit(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("write a whole number from 1 to {most}"))
 }
 
-/// A limit of allocations, or the word for none of its own.
-fn allocations_max(text: &str) -> Result<AllocationsMax, String> {
-    if text == "default" {
-        return Ok(AllocationsMax(None));
-    }
-    let number = text.parse().map_err(|_| "write a whole number, or \"default\"".to_owned())?;
-    Ok(AllocationsMax(Some(number)))
-}
-
 /// An item of the host by its name.
 fn tune_item(name: &str) -> Result<&'static host_tuning::Entry, String> {
     host_tuning::find(name)
@@ -518,6 +428,12 @@ mod tests {
             "turnpike demo --seconds 0",
             "turnpike user add bob --password x --password-stdin",
             "turnpike user set bob",
+            "turnpike user set --stdin bob",
+            "turnpike user set --stdin --allocations-max 5",
+            "turnpike user add",
+            "turnpike user add --stdin bob",
+            "turnpike user add --stdin --password x",
+            "turnpike user show",
             "turnpike user set bob --allocations-max all",
             "turnpike credentials --ttl 10",
             "turnpike drain --deadline 8d",

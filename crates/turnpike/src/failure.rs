@@ -46,7 +46,7 @@ impl Failure {
     }
 
     /// The error and its causes, without repetitions.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for cause in self.error.chain().map(ToString::to_string) {
             if text.is_empty() {

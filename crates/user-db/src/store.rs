@@ -175,11 +175,24 @@ impl NewUser {
         md5: Secret<[u8; 16]>,
         allocations_max: Option<u32>,
     ) -> Result<Self, StoreError> {
+        Self::with_keys(realm, name, UserKeys { md5, sha256: None }, allocations_max)
+    }
+
+    /// A user with keys that exist already, made from this name and realm.
+    ///
+    /// # Errors
+    /// As [`NewUser::new`].
+    pub fn with_keys(
+        realm: &str,
+        name: &str,
+        keys: UserKeys,
+        allocations_max: Option<u32>,
+    ) -> Result<Self, StoreError> {
         let realm = prepared(realm, REALM_BYTES_MAX).map_err(|what| StoreError::Realm { what })?;
         let name = prepared_name(name)?;
         let refused = |_| StoreError::Name { what: NOT_ALLOWED.to_owned() };
         let userhash = userhash(&name, &realm).map_err(refused)?;
-        Ok(Self { keys: UserKeys { md5, sha256: None }, userhash, realm, name, allocations_max })
+        Ok(Self { keys, userhash, realm, name, allocations_max })
     }
 
     /// The prepared name, as the user has to send it.
@@ -192,6 +205,12 @@ impl NewUser {
     #[must_use]
     pub const fn keys(&self) -> &UserKeys {
         &self.keys
+    }
+
+    /// Limit of allocations, as in [`UserRecord`].
+    #[must_use]
+    pub const fn allocations_max(&self) -> Option<u32> {
+        self.allocations_max
     }
 
     /// The prepared realm.

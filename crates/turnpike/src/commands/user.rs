@@ -1,7 +1,11 @@
 //! `turnpike user`: users of the database. A running server sees a change within a second.
 
+mod bulk;
 mod change;
+mod lines;
+mod password;
 pub(crate) mod realm;
+mod show;
 
 use std::path::PathBuf;
 
@@ -61,6 +65,8 @@ pub(crate) fn run(paths: &PathOptions, args: cli::User) -> Result<()> {
         cli::UserCommand::Add(args) => change::add(&mut database, args),
         cli::UserCommand::Set(args) => change::set(&mut database, &args),
         cli::UserCommand::Password(args) => change::password(&mut database, args),
+        cli::UserCommand::Show { name, output } => show::show(&mut database, &name, output),
+        cli::UserCommand::Export(args) => show::export(&mut database, &args),
         cli::UserCommand::List { output } => list(&mut database, output),
         cli::UserCommand::Delete { name, output } => delete(&mut database, &name, output),
     }
@@ -149,7 +155,8 @@ fn delete(database: &mut Database, name: &str, output: cli::Output) -> Result<()
         return output::print_json(&Deleted { realm, username: name });
     }
     output::print(&format!(
-        "user {name} was deleted; its allocations end at their next refresh; to end them now: \
-         `turnpike session end ID`"
+        "user {name} was deleted in realm {}; its allocations end at their next refresh; to end them now: \
+         `turnpike session end --user {name}`",
+        database.realm
     ))
 }

@@ -1,0 +1,62 @@
+//! Passwords that an operator chooses, or that are generated.
+
+use std::io::Read as _;
+
+use anyhow::anyhow;
+use turn_types::Secret;
+use user_db::Credentials;
+
+use crate::cli;
+use crate::failure::{Failure, OrFail as _, Result};
+
+/// Bytes read as a password: one and a line end more than it may have, so that too much is seen and
+/// no more is read.
+const PASSWORD_READ_MAX: u64 = user_db::PASSWORD_BYTES_MAX as u64 + 3;
+
+/// Characters of a password: clients send a hash of it, which anyone on the way can try passwords against.
+const PASSWORD_CHARS_MIN: usize = 8;
+
+/// A password, and the same once more when it was generated and is to be shown.
+pub(super) struct Password {
+    pub(super) secret: Secret<String>,
+    pub(super) generated: Option<String>,
+}
+
+impl Password {
+    pub(super) fn of(options: cli::Password) -> Result<Self> {
+        if let Some(password) = options.password {
+            return Ok(Self { secret: chosen(password)?, generated: None });
+        }
+        if options.password_stdin {
+            return Ok(Self { secret: chosen(read_password()?)?, generated: None });
+        }
+        let made = Credentials::generate()
+            .map_err(|error| Failure::failed(anyhow!("no random numbers: {error}")))?;
+        let generated = Some(made.password.expose().clone());
+        Ok(Self { secret: made.password, generated })
+    }
+}
+
+/// A password that an operator has chosen; an empty one is refused with the name.
+pub(super) fn chosen(password: String) -> Result<Secret<String>> {
+    let chars = password.chars().count();
+    if (1..PASSWORD_CHARS_MIN).contains(&chars) {
+        let s = if chars == 1 { "" } else { "s" };
+        return Err(Failure::usage(anyhow!(
+            "the password has {chars} character{s}, and needs {PASSWORD_CHARS_MIN} or more"
+        ))
+        .hint(
+            "leave it out, and one is made; whoever sees a client's packets can try short ones",
+        ));
+    }
+    Ok(Secret::new(password))
+}
+
+fn read_password() -> Result<String> {
+    let mut text = String::new();
+    std::io::stdin()
+        .take(PASSWORD_READ_MAX)
+        .read_to_string(&mut text)
+        .or_fail("cannot read the password from standard input")?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}

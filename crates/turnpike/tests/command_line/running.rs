@@ -1,0 +1,137 @@
+//! Commands about a running server: status, reload, drain, and its signals.
+
+use std::process::Stdio;
+
+use crate::support::*;
+
+#[test]
+fn an_operator_sees_reloads_and_drains_a_server() {
+    let directory = Directory::new();
+    let port = free_port();
+    let base = format!(
+        "realm = \"test.example\"\nlisten = [\"127.0.0.1:{port}\"]\n[relay]\n\
+         addresses = [\"127.0.0.1\"]\n[auth]\nsecret = \"north-of-the-wall\"\n"
+    );
+    let file = directory.file("turnpike.toml", &base);
+    let data = path(&directory.0).to_owned();
+    let mut server = Server::start(turnpike(&["run", "--config", path(&file), "--data", &data]));
+    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
+
+    let status = json(&ask(&["status", "--json"]));
+    assert_eq!(status["realm"], "test.example");
+    assert_eq!(status["listeners"][0], format!("127.0.0.1:{port}"));
+    assert_eq!(status["allocations"]["live"], 0);
+    assert!(stdout(&ask(&["status"])).contains("relays from  127.0.0.1, ports 49152-65535"));
+    assert_eq!(stdout(&ask(&["sessions"])), "no live sessions\n");
+    let unknown = ask(&["session", "end", "0000000000000001"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(stderr(&unknown).contains("turnpike sessions"), "{unknown:?}");
+
+    directory.file("turnpike.toml", &format!("{base}[quotas]\nallocations_per_user = 7\n"));
+    let reload = json(&ask(&["reload", "--json"]));
+    assert_eq!(reload["applied"][0]["key"], "quotas.allocations_per_user");
+    directory.file("turnpike.toml", &format!("{base}[workers]\ncount = 3\npin = 5\n"));
+    let refused = ask(&["reload"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("turnpike.toml:9"), "{refused:?}");
+    // Who is mending the configuration still finds the server that it names.
+    let elsewhere = directory
+        .file("broken.toml", &format!("relm = 5\n[control]\nsocket = \"{data}/control.sock\"\n"));
+    let status = json(&run(&["status", "--json", "--config", path(&elsewhere)]));
+    assert_eq!(status["realm"], "test.example");
+    let elsewhere = directory.file("broken.toml", "[control\n");
+    let nowhere = format!("{data}/nowhere");
+    let lost = run(&["status", "--config", path(&elsewhere), "--data", &nowhere]);
+    assert_eq!(lost.status.code(), Some(1));
+    assert!(stderr(&lost).contains("could not be read") && stderr(&lost).contains("broken.toml:1"));
+    directory.file("turnpike.toml", &base);
+    server.signal("HUP");
+    server.wait_for("quotas.allocations_per_user");
+
+    let second = run(&["run", "--config", path(&file), "--data", &format!("{data}/other")]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains(&format!("sport = :{port}")), "{second:?}");
+
+    let drain = json(&ask(&["drain", "--deadline", "5 s", "--json"]));
+    assert_eq!((&drain["deadline_seconds"], &drain["allocations_live"]), (&5.into(), &0.into()));
+    server.wait_for("stopped");
+    assert!(server.process.wait().unwrap().success());
+    assert!(!directory.0.join("control.sock").exists());
+    let gone = ask(&["status"]);
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(stderr(&gone).contains("start it with"), "{gone:?}");
+}
+
+#[test]
+fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
+    let mut call = Call::through("[shutdown]\ndrain = \"10 min\"\n");
+
+    let id = call.sessions()[0]["id"].as_str().unwrap().to_owned();
+    let why = stdout(&call.ask(&["why", &id]));
+    assert!(why.starts_with(&format!("session {id} of bob\n")), "{why}");
+    assert!(
+        why.contains("  permissions  127.0.0.1 (") && why.contains(" ago: Allocated "),
+        "{why}"
+    );
+    assert_eq!(json(&call.ask(&["why", &id, "--json"]))["session"]["user"], "bob");
+    assert_eq!(json(&call.ask(&["session", "end", &id, "--json"]))["id"], id.as_str());
+    wait_until("one is left", || call.sessions().len() == 1);
+    assert!(stdout(&call.ask(&["why", &id])).starts_with(&format!("no live session {id}")));
+    call.server.wait_for("ended_by_operator");
+
+    call.server.signal("TERM");
+    call.server.wait_for("draining");
+    assert_eq!(json(&call.ask(&["status", "--json"]))["draining"], true);
+    call.server.signal("TERM");
+    assert!(call.server.wait_for("reason=").contains("shutdown"));
+    call.server.wait_for("stopped");
+    assert!(call.server.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_drain_without_a_deadline_waits_for_the_last_call() {
+    let mut call = Call::through("");
+
+    let said = stdout(&call.ask(&["drain"]));
+    assert!(said.contains("2 allocations are live") && said.contains("in 7 d"), "{said}");
+    call.server.wait_for("draining");
+    let [first, second] = &call.sessions()[..] else { panic!("a call was cut") };
+    call.end(first);
+    wait_until("one is left", || call.sessions().len() == 1);
+    call.end(second);
+    call.server.wait_for("stopped");
+    assert!(call.server.process.wait().unwrap().success());
+}
+
+#[test]
+fn sigterm_during_a_drain_keeps_its_deadline() {
+    let mut call = Call::through("");
+
+    assert_eq!(call.ask(&["drain", "--cancel"]).status.code(), Some(1), "nothing to cancel");
+    let first = json(&call.ask(&["drain", "--deadline", "1 h", "--json"]));
+    assert_eq!(first.get("replaced_seconds_left"), None, "{first}");
+    assert!(call.ask(&["drain", "--cancel"]).status.success());
+    let status = json(&call.ask(&["status", "--json"]));
+    assert_eq!((&status["draining"], status.get("drain_seconds_left")), (&false.into(), None));
+
+    assert!(call.ask(&["drain", "--deadline", "2 h"]).status.success());
+    let second = json(&call.ask(&["drain", "--deadline", "1 h", "--json"]));
+    assert!(second["replaced_seconds_left"].as_u64().unwrap() > 3600, "{second}");
+    call.server.wait_for("SIGTERM twice");
+    call.server.signal("TERM");
+    call.server.wait_for("SIGTERM again");
+    let status = json(&call.ask(&["status", "--json"]));
+    assert!(status["drain_seconds_left"].as_u64().unwrap() > 0, "{status}");
+    assert!(stdout(&call.ask(&["status"])).contains("2 left; the server stops in"), "{status}");
+    assert_eq!(call.sessions().len(), 2, "SIGTERM cut no call");
+    assert!(stderr(&call.ask(&["drain", "--cancel"])).contains("signal told the server to end"));
+
+    let waits = turnpike(&["drain", "--wait", "--data", &call.data]).stdout(Stdio::piped()).spawn();
+    let waits = waits.unwrap();
+    call.server.wait_for("SIGTERM again");
+    for session in call.sessions() {
+        call.end(&session);
+    }
+    call.server.wait_for("stopped");
+    assert!(waits.wait_with_output().unwrap().status.success(), "the last call ended by itself");
+}

@@ -1,0 +1,83 @@
+//! `turnpike sessions` and `turnpike session end`.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
+
+use crate::support::*;
+
+/// Makes an allocation of an open relay, from a client at this address.
+fn allocate(client: Ipv4Addr, server: (&str, u16)) -> UdpSocket {
+    let socket = UdpSocket::bind((client, 0)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    // Allocate with REQUESTED-TRANSPORT for UDP (RFC 8656 §14.7).
+    let header = [0x00, 0x03, 0x00, 0x08, 0x21, 0x12, 0xa4, 0x42];
+    let request = [&header[..], &[7; 12], &[0x00, 0x19, 0x00, 0x04, 17, 0, 0, 0]].concat();
+    let answered = (0..20).any(|_| {
+        socket.send_to(&request, server).unwrap();
+        socket.recv(&mut [0; 1500]).is_ok()
+    });
+    assert!(answered, "no answer to {client}");
+    socket
+}
+
+#[test]
+fn thousands_of_sessions_are_listed_and_those_of_a_client_are_ended() {
+    // More than two pages.
+    const SESSIONS: u16 = 2_100;
+    let directory = Directory::new();
+    let port = free_port();
+    let file = directory.file(
+        "turnpike.toml",
+        &format!(
+            "listen = [\"127.0.0.1:{port}\"]\n[relay]\naddresses = [\"127.0.0.1\"]\n\
+             [quotas]\nallocations_per_user = 0\n\
+             [auth]\nusers = false\nopen_relay = \"yes, relay for anyone\"\n"
+        ),
+    );
+    let data = path(&directory.0).to_owned();
+    let _server = Server::start(turnpike(&["run", "--config", path(&file), "--data", &data]));
+    let ask = |arguments: &[&str]| run(&[arguments, &["--data", &data]].concat());
+    for client in 0..SESSIONS / 3 {
+        let [high, low] = client.to_be_bytes();
+        let client = Ipv4Addr::new(127, 1, high, low);
+        // Held together, so that none has the port of another.
+        let _sockets = [(); 3].map(|()| allocate(client, ("127.0.0.1", port)));
+    }
+
+    let all = json(&ask(&["sessions", "--limit", "100000", "--json"]));
+    let ids: HashSet<&str> =
+        all["sessions"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    assert_eq!((ids.len(), &all["more"]), (usize::from(SESSIONS), &false.into()));
+    let table = stdout(&ask(&["sessions", "--limit", "1500", "--sort", "-client"]));
+    assert_eq!(table.lines().count(), 1502, "a heading, and that there are more");
+    assert!(table.contains("\n1,500 of 2,100 sessions; "), "{:?}", table.lines().last());
+    assert!(table.lines().nth(1).unwrap().contains("udp 127.1.2."), "{table}");
+    let unsorted = ask(&["sessions", "--sort", "weather"]);
+    assert!(stderr(&unsorted).contains("dropped"), "it names the orders: {unsorted:?}");
+
+    let unseen = ask(&["sessions", "--watch"]);
+    assert_eq!(unseen.status.code(), Some(2), "{unseen:?}");
+    assert!(stderr(&unseen).contains("--json"), "no terminal, nothing to repaint: {unseen:?}");
+
+    let at = ["--client", "127.1.0.9"];
+    let [first, others @ ..] =
+        &*json(&ask(&[&["sessions", "--json"][..], &at].concat()))["sessions"]
+            .as_array()
+            .unwrap()
+            .clone()
+    else {
+        panic!("none of the client")
+    };
+    assert_eq!(others.len(), 2);
+    // One that is gone does not keep the others.
+    let first = first["id"].as_str().unwrap();
+    let some = ask(&["session", "end", "00ff000000000001", first]);
+    assert_eq!(some.status.code(), Some(1), "{some:?}");
+    assert_eq!(stdout(&some), format!("session {first} was ended\n"));
+    let rest = ask(&[&["session", "end"][..], &at].concat());
+    assert!(rest.status.success() && stdout(&rest).lines().count() == 2, "{rest:?}");
+    let none = ask(&[&["session", "end"][..], &at].concat());
+    assert_eq!(stdout(&none), "no live session matches\n");
+    assert_eq!(json(&ask(&["status", "--json"]))["allocations"]["live"], SESSIONS - 3);
+}
