@@ -15,7 +15,7 @@ mod session;
 pub use self::overview::{
     ActiveUser, ActiveUsers, BoundChannel, CertificateAge, Configuration, ConfiguredKey,
     LoggedWarning, Moment, Overview, PermittedPeer, ProblemNow, ReasonCount, SessionDetails,
-    TrafficRates, Warnings, WorkerLoad,
+    SessionReason, TrafficRates, Warnings, WorkerLoad,
 };
 pub use self::session::{Rate, Session, SessionOffload, SessionRates};
 

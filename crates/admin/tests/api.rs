@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use admin::Role;
+use admin::types::{SessionDetails, SessionReason};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use support::{Answer, Server, exchange};
@@ -211,6 +212,19 @@ async fn over_tls_the_cookie_is_for_tls_alone() {
     assert!(!set.contains("Domain"), "{set}");
     let plain = server.raw("GET /v1/status HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     assert_eq!(plain.status, 0, "no HTTP without TLS");
+}
+
+#[tokio::test]
+async fn a_session_has_its_refusals_and_drops_by_reason() {
+    let server = Server::start().await;
+    let answer = server.with(&server.token(Role::Read), "GET", SESSION).await;
+    let session: SessionDetails = serde_json::from_str(&answer.body).unwrap();
+    let counts = |all: &[SessionReason]| -> Vec<_> {
+        all.iter().map(|one| (one.reason.clone(), one.count)).collect()
+    };
+    assert_eq!(counts(&session.refusals), [("peer_forbidden".to_owned(), 2)]);
+    assert_eq!(counts(&session.drops), [("no_permission".to_owned(), 3)]);
+    assert!(session.drops[0].meaning.contains("permission") && !session.drops[0].advice.is_empty());
 }
 
 #[tokio::test]

@@ -51,16 +51,21 @@ pub const fn of_refusal(refusal: Refusal) -> Reason {
     refusals::reason(refusal)
 }
 
+/// The reason of a dropped packet.
+#[must_use]
+pub fn of_drop(drop: DropReason) -> Reason {
+    let subject = Subject::Packet;
+    let (name, meaning) = (drop.label(), drop.meaning());
+    Reason { subject, name, code: None, meaning, advice: drops::advice(drop) }
+}
+
 /// The reasons of a subject.
 #[must_use]
 pub fn of(subject: Subject) -> Vec<Reason> {
     let reason = |name, meaning, advice| Reason { subject, name, code: None, meaning, advice };
     match subject {
         Subject::Request => Refusal::ALL.iter().map(|&one| refusals::reason(one)).collect(),
-        Subject::Packet => DropReason::ALL
-            .iter()
-            .map(|&one| reason(one.label(), one.meaning(), drops::advice(one)))
-            .collect(),
+        Subject::Packet => DropReason::ALL.iter().map(|&one| of_drop(one)).collect(),
         Subject::Allocation => EndReason::ALL
             .iter()
             .map(|&one| reason(one.label(), one.meaning(), ends::allocation(one)))

@@ -223,6 +223,10 @@ pub const COALESCING_FOR: Duration = Duration::from_mins(1);
 /// calls, and under load a message may always wait.
 pub const STOP_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
+/// Reasons that the line of an ended allocation names, of its refusals and of its drops: the most frequent ones. Most
+/// allocations have one or two.
+pub const LOGGED_REASONS_MAX: usize = 4;
+
 /// Interval of log lines about one condition.
 pub const WARNING_EVERY: Duration = Duration::from_secs(60);
 

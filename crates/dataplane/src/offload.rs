@@ -248,7 +248,7 @@ impl<N: Net> Offload<N> {
     /// Adds the kernel's last counters to the record of an allocation that has ended, and returns them.
     pub(crate) fn complete(&mut self, record: &mut AllocationRecord) -> Option<Traffic> {
         let traffic = self.last.remove(&record.id)?;
-        record.traffic.add(&traffic);
+        record.credit(&traffic);
         Some(traffic)
     }
 }

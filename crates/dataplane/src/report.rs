@@ -3,6 +3,7 @@
 mod accounting;
 mod addresses;
 mod condition;
+mod ended_session;
 mod observer;
 mod refusals;
 mod throttle;

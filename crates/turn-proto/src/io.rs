@@ -3,6 +3,7 @@
 pub(crate) mod allocate_request;
 pub(crate) mod command;
 pub(crate) mod event;
+pub(crate) mod history;
 pub(crate) mod notice;
 pub(crate) mod queued_packet;
 pub(crate) mod refusal;
@@ -17,9 +18,10 @@ pub(crate) use self::allocate_request::{
 };
 pub(crate) use self::command::{Command, TcpCommand, UserQuery};
 pub(crate) use self::event::{ConnectError, Event, IcmpReport, OpenRelayError, UserAnswer};
+pub(crate) use self::history::{ServedRequests, SessionHistory};
 pub(crate) use self::notice::{
-    AllocationPeers, AllocationRecord, Budget, EndReason, ForbiddenPeer, Notice, RefusedRequest,
-    Traffic,
+    AllocationPeers, AllocationRecord, Budget, EndReason, FAST_PATH_DROPS, ForbiddenPeer, Notice,
+    RefusedRequest, Traffic,
 };
 pub(crate) use self::queued_packet::QueuedPacket;
 pub(crate) use self::refusal::Refusal;

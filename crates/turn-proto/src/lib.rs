@@ -59,6 +59,7 @@ pub use credentials::grant::UserKeys;
 pub use io::allocate_request::AllocationAttributes;
 pub use io::command::{Command, TcpCommand, UserQuery};
 pub use io::event::{ConnectError, Event, IcmpReport, OpenRelayError, User, UserAnswer};
+pub use io::history::{ServedRequests, SessionHistory};
 pub use io::notice::{
     AllocationPeers, AllocationRecord, Budget, EndReason, ForbiddenPeer, Notice, RefusedRequest,
     Traffic,

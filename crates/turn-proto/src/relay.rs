@@ -161,8 +161,9 @@ fn unpermitted(allocations: &mut Allocations, relay: RelayId) -> DropReason {
     let Some(slot) = allocations.of_relay(relay) else {
         return DropReason::RelayClosed;
     };
-    allocations.get_mut(slot).traffic.dropped_packets += 1;
-    DropReason::NoPermission
+    let reason = DropReason::NoPermission;
+    allocations.get_mut(slot).count_drop(reason);
+    reason
 }
 
 fn relays_datagrams(allocation: &Allocation) -> Result<(), DropReason> {
@@ -178,8 +179,8 @@ fn counted(
     relay: impl FnOnce(&mut Allocation) -> Result<Verdict, DropReason>,
 ) -> Result<Verdict, DropReason> {
     let verdict = relay(allocation);
-    if verdict.is_err() {
-        allocation.traffic.dropped_packets += 1;
+    if let Err(reason) = verdict {
+        allocation.count_drop(reason);
     }
     verdict
 }

@@ -444,6 +444,7 @@ fn what_was_carried_is_in_the_record() {
         dropped_packets: 10,
     };
     assert_eq!(world.record().traffic, expected);
+    assert_eq!(world.record().history.drops, [(DropReason::Bandwidth, 10)]);
     world.server.end_allocation(world.now, id, EndReason::EndedByOperator);
     assert!(!world.server.credit(id, CARRIED));
     assert!(!world.server.credit(AllocationId(0), CARRIED));

@@ -54,6 +54,7 @@ function details(all) {
       fact("Age", `${format.duration(one.age_seconds)}; expires in ${format.duration(one.expires_in_seconds)} unless refreshed`),
       fact("To peers", volume("to_peers")), fact("To client", volume("to_client")),
       fact("Dropped", `${format.number(one.dropped_packets)} packets`), fact("Path", all.path)),
+    ...reasons("Dropped packets", all.drops), ...reasons("Refused requests", all.refusals),
     h("h2", {}, "Peers"),
     all.channels.length === 0 ? h("p", { class: "quiet" }, "No channel is bound.") : table("Channels", [
       { name: "Number", cell: (channel) => h("code", {}, channel.number) },
@@ -71,4 +72,12 @@ function details(all) {
       { name: "Event", kind: "text", cell: (moment) => moment.text },
     ], all.timeline),
   ];
+}
+
+function reasons(name, counts) {
+  return counts.length === 0 ? [] : [h("h2", {}, name), table(`${name} by reason`, [
+    { name: "Reason", cell: (one) => h("code", {}, one.reason) },
+    { name: "Number", number: true, cell: (one) => format.number(one.count) },
+    { name: "Meaning and advice", kind: "text", cell: (one) => `${one.meaning} ${one.advice}` },
+  ], counts)];
 }

@@ -8,7 +8,8 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use control::{RefusalFilter, reasons};
+use control::RefusalFilter;
+use control::reasons::{self, Reason};
 use serde::Deserialize;
 use turn_types::Instant;
 
@@ -18,7 +19,7 @@ use crate::problem::Problem;
 use crate::routes::App;
 use crate::types::{
     ActiveUser, ActiveUsers, BoundChannel, Configuration, ConfiguredKey, LoggedWarning, Moment,
-    Overview, PermittedPeer, Rate, Session, SessionDetails, Warnings,
+    Overview, PermittedPeer, Rate, Session, SessionDetails, SessionReason, Warnings,
 };
 
 /// `GET /v1/overview`.
@@ -76,9 +77,25 @@ pub(super) async fn session(
                 expires_in_seconds: left(*end),
             })
             .collect(),
+        refusals: counted(&live.record.history.refusals, reasons::of_refusal),
+        drops: counted(&live.record.history.drops, reasons::of_drop),
         connected_peers: peers.connections.iter().map(ToString::to_string).collect(),
         timeline,
     }))
+}
+
+/// Counts of a session by reason.
+fn counted<R: Copy>(counts: &[(R, u64)], reason: impl Fn(R) -> Reason) -> Vec<SessionReason> {
+    let with_meaning = |&(one, count): &(R, u64)| {
+        let Reason { name, meaning, advice, .. } = reason(one);
+        SessionReason {
+            reason: name.to_owned(),
+            count,
+            meaning: meaning.to_owned(),
+            advice: advice.to_owned(),
+        }
+    };
+    counts.iter().map(with_meaning).collect()
 }
 
 /// The path of a session's data, and the reason for it.

@@ -113,8 +113,28 @@ pub struct SessionDetails {
     pub connected_peers: Vec<String>,
     /// The path of its data and the reason for it, as a sentence.
     pub path: String,
+    /// Its refused requests by reason, the most frequent first; without the first steps of every client
+    /// (`no_credentials`, `stale_nonce`).
+    #[serde(default)]
+    pub refusals: Vec<SessionReason>,
+    /// Its dropped packets by reason, the most frequent first.
+    #[serde(default)]
+    pub drops: Vec<SessionReason>,
     /// Known events of its past, the latest first.
     pub timeline: Vec<Moment>,
+}
+
+/// Refused requests, or dropped packets, of a session for one reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionReason {
+    /// The reason; `docs/operate/reasons.md` has all.
+    pub reason: String,
+    /// Their number since the session began.
+    pub count: u64,
+    /// Meaning of the reason.
+    pub meaning: String,
+    /// Advice; empty where nothing is to be done.
+    pub advice: String,
 }
 
 /// A peer that may send to the client.

@@ -17,7 +17,7 @@ use control::{
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use turn_proto::AllocationRecord;
+use turn_proto::{AllocationRecord, DropReason, Refusal, SessionHistory};
 use turn_types::{AllocationId, Instant, WorkerId};
 
 pub(crate) const NOW: Instant = Instant::from_nanos(100_000_000_000);
@@ -197,6 +197,11 @@ pub(crate) fn session() -> Session {
     let record = AllocationRecord {
         id: AllocationId::new(WorkerId(0), 1),
         user: "<img src=x onerror=alert(1)>".into(),
+        history: SessionHistory {
+            refusals: vec![(Refusal::PeerForbidden, 2)],
+            drops: vec![(DropReason::NoPermission, 3)],
+            ..SessionHistory::default()
+        },
         ..AllocationRecord::sample()
     };
     Session { record, offload: SessionOffload::Sockets(WhyNot::NoChannel) }

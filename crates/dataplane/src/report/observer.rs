@@ -12,15 +12,14 @@ use control::{
 use linux_net::{Occupancy, Warning};
 use stun_wire::Method;
 use tracing::Level;
-use turn_proto::{
-    AllocationRecord, CarriedTraffic, EndReason, Notice, Population, Refusal, RefusedRequest,
-};
+use turn_proto::{AllocationRecord, CarriedTraffic, Notice, Population, Refusal, RefusedRequest};
 use turn_types::{
-    ClientAddr, Direction, Instant, IpFamily, Prefix, RelayedAddr, ServerAddr, Transport, WorkerId,
+    ClientAddr, Direction, Instant, IpFamily, Prefix, ServerAddr, Transport, WorkerId,
 };
 
 use super::addresses::LogAddresses;
 use super::condition::Condition;
+use super::ended_session::{self, Relayed, shown};
 use super::refusals::RecentRefusals;
 use super::throttle::LogThrottle;
 use crate::limits::{
@@ -279,22 +278,7 @@ impl Observer {
         self.record_time(Histogram::SessionDuration, lived);
         let bytes = traffic.to_peer_bytes.saturating_add(traffic.to_client_bytes);
         self.counters.record(Histogram::SessionBytes, bytes);
-        tracing::info!(
-            worker = self.worker.0,
-            id = %record.id,
-            reason = EndReason::label(reason),
-            user = shown(record),
-            realm = &*record.realm,
-            client = %self.log.addresses.show(record.five_tuple.client.0),
-            relayed = %Relayed(&record.relayed),
-            seconds = lived.as_secs(),
-            to_peer_packets = traffic.to_peer_packets,
-            to_peer_bytes = traffic.to_peer_bytes,
-            to_client_packets = traffic.to_client_packets,
-            to_client_bytes = traffic.to_client_bytes,
-            dropped_packets = traffic.dropped_packets,
-            "allocation ended"
-        );
+        ended_session::log(self.worker, &self.log.addresses, record, reason, lived);
     }
 
     fn refused(&mut self, now: Instant, refused: &RefusedRequest) {
@@ -405,25 +389,6 @@ enum Line {
     Traced,
 }
 
-/// The user of an allocation, for the log: without the time of a time-limited name, unless it is nothing but a time.
-fn shown(record: &AllocationRecord) -> &str {
-    if record.account.is_empty() { &record.user } else { &record.account }
-}
-
-/// Relayed addresses of an allocation, one or two.
-struct Relayed<'a>(&'a [Option<RelayedAddr>; 2]);
-
-impl fmt::Display for Relayed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for address in self.0.iter().flatten() {
-            write!(f, "{separator}{address}")?;
-            separator = " ";
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
@@ -431,8 +396,10 @@ mod tests {
 
     use tracing::field::{Field, Visit};
     use tracing::span;
-    use turn_proto::Traffic;
-    use turn_types::{AllocationId, ClientPath, FiveTuple, ServerAddr, SocketId, Transport};
+    use turn_proto::{DropReason, EndReason, SessionHistory, Traffic};
+    use turn_types::{
+        AllocationId, ClientPath, FiveTuple, RelayedAddr, ServerAddr, SocketId, Transport,
+    };
 
     use super::*;
 
@@ -506,6 +473,11 @@ mod tests {
                 to_client_bytes: 4,
                 dropped_packets: 5,
             },
+            history: SessionHistory {
+                refusals: vec![(Refusal::PeerForbidden, 2)],
+                drops: vec![(DropReason::NoPermission, 4), (DropReason::Bandwidth, 1)],
+                ..SessionHistory::default()
+            },
             end: Some((EndReason::Expired, at(75))),
             ..AllocationRecord::sample()
         };
@@ -516,7 +488,8 @@ mod tests {
             ["INFO message=allocation ended worker=3 id=0003000000000001 reason=\"expired\" \
               user=\"alice\" realm=\"example.org\" client=192.0.2.7:5000 \
               relayed=203.0.113.1:50000 [2001:db8::1]:50001 seconds=65 to_peer_packets=1 \
-              to_peer_bytes=2 to_client_packets=3 to_client_bytes=4 dropped_packets=5"]
+              to_peer_bytes=2 to_client_packets=3 to_client_bytes=4 dropped_packets=5 \
+              drops=no_permission:4 bandwidth:1 refusals=peer_forbidden:2"]
         );
         assert_eq!(counters.value(Series::AllocationsEnded(EndReason::Expired)), 1);
     }

@@ -72,7 +72,7 @@ impl<N: Net> Worker<N> {
         let Self { cx, offload, .. } = self;
         let counters = cx.observer.counters();
         let traffic = offload.sweep_allocation(record.id, &mut cx.server, counters);
-        record.traffic.add(&traffic);
+        record.credit(&traffic);
         Session { offload: offload.of(&record), record }
     }
 }

@@ -12,8 +12,13 @@ use turn_types::{
 };
 
 use super::allocate_request::AllocationAttributes;
+use super::history::SessionHistory;
 use super::refusal::Refusal;
+use super::verdict::DropReason;
 use crate::policy::peer_rules::{DeniedBy, PlacedRule};
+
+/// The only reason for which a fast path drops packets: others go to the sockets.
+pub(crate) const FAST_PATH_DROPS: DropReason = DropReason::Bandwidth;
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +104,8 @@ pub struct AllocationRecord {
     pub connections: u32,
     /// Relayed and dropped traffic.
     pub traffic: Traffic,
+    /// Refusals, drops and served requests.
+    pub history: SessionHistory,
     /// Reason and time of its end, once it has ended.
     pub end: Option<(EndReason, Instant)>,
 }
@@ -112,6 +119,14 @@ pub struct AllocationPeers {
     pub channels: Vec<(u16, PeerAddr, Instant)>,
     /// Connections with peers (RFC 6062), including unfinished ones.
     pub connections: Vec<PeerAddr>,
+}
+
+impl AllocationRecord {
+    /// Adds traffic that a fast path carried since the record was made.
+    pub fn credit(&mut self, carried: &Traffic) {
+        self.traffic.add(carried);
+        self.history.add_drops(FAST_PATH_DROPS, carried.dropped_packets);
+    }
 }
 
 #[cfg(feature = "samples")]
@@ -156,6 +171,7 @@ impl AllocationRecord {
             attributes: AllocationAttributes::default(),
             connections: 0,
             traffic: Traffic::default(),
+            history: SessionHistory::default(),
             end: None,
         }
     }

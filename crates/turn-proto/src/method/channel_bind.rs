@@ -54,6 +54,7 @@ impl Permit<'_> {
         let expires = now + policy.lifetimes.channel;
         let channel = Channel { number, peer, expires, own: ports, route: None };
         self.allocations.bind(slot, channel, self.outbox);
+        self.allocations.get_mut(slot).history.bound(now);
         self.allocations.arm(slot);
         Ok(responder.success(policy, reply, |_| ()))
     }

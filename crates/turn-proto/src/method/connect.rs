@@ -110,6 +110,7 @@ impl Connect<'_> {
             self.outbox.tcp(TcpCommand::Close { connection });
         }
         let reason = Refusal::ConnectionFailed;
+        self.allocations.count_refusal(&responder.path.five_tuple, reason);
         self.outbox.refused(&responder, reason);
         let verdict = responder.error(policy, reply, reason, |_| ());
         Some((responder, verdict))

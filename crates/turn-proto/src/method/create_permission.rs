@@ -52,6 +52,7 @@ impl Permit<'_> {
         for permission in permissions {
             self.allocations.permit(slot, permission);
         }
+        self.allocations.get_mut(slot).history.permitted(now);
         self.allocations.arm(slot);
         Ok(responder.success(policy, reply, |_| ()))
     }

@@ -12,8 +12,8 @@ use crate::io::{Command, OpenRelayError, Refusal, ReplyBuffer, Responder, Traffi
 use crate::limits::PORT_ATTEMPTS_MAX;
 use crate::policy::{Policy, PortRequirement};
 use crate::store::{
-    Allocation, Bucket, Channels, ClaimedPort, Mobility, PeerConnections, PendingAllocation,
-    Permissions, RelaySocket, Reservation, SocketState, Waiting,
+    Allocation, Bucket, Channels, ClaimedPort, History, Mobility, PeerConnections,
+    PendingAllocation, Permissions, RelaySocket, Reservation, SocketState, Waiting,
 };
 
 /// The answer to [`Command::OpenRelay`].
@@ -252,6 +252,7 @@ impl Allocate<'_> {
             attributes: wanted.kept,
             connections: PeerConnections::default(),
             traffic: Traffic::default(),
+            history: History::default(),
             to_peer: Bucket::new(rate, now),
             to_client: Bucket::new(rate, now),
         };

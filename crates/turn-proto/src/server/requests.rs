@@ -251,6 +251,7 @@ impl State {
     ) -> Verdict {
         let Authenticated { request, responder, .. } = *own;
         let Request { policy, path, .. } = request;
+        self.allocations.count_refusal(&path.five_tuple, reason);
         let peer = (reason == Refusal::PeerForbidden).then(|| forbidden_peer::find(own));
         let peer = peer.flatten();
         self.outbox.notice(Notice::Refused(RefusedRequest { peer, ..responder.refused(reason) }));
@@ -279,6 +280,7 @@ impl State {
         let claimed = message.first(AttributeType::USERNAME);
         let claimed = claimed.and_then(|name| value::username(name).ok()).map(Arc::from);
         let claimed = claimed.filter(|_| responder.user.is_none());
+        self.allocations.count_refusal(&path.five_tuple, reason);
         let refused = RefusedRequest { claimed, ..responder.refused(reason) };
         self.outbox.notice(Notice::Refused(refused));
         responder.error(policy, reply, reason, |builder| {

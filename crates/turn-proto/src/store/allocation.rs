@@ -12,12 +12,14 @@ use turn_types::{
 use super::bandwidth::{Bucket, with_headers};
 use super::channel::{Channel, Channels};
 use super::connection::PeerConnections;
+use super::history::History;
 use super::mobility::{Mobility, Next};
 use super::permission::{Permission, Permissions};
 use super::registry::QuotaLease;
 use crate::credentials::Grant;
 use crate::io::{
-    AllocationAttributes, AllocationPeers, AllocationRecord, EndReason, Refusal, Traffic,
+    AllocationAttributes, AllocationPeers, AllocationRecord, DropReason, EndReason,
+    FAST_PATH_DROPS, Refusal, Traffic,
 };
 use crate::policy::PortLease;
 
@@ -59,6 +61,7 @@ pub(crate) struct Allocation {
     pub(crate) attributes: AllocationAttributes,
     pub(crate) connections: PeerConnections,
     pub(crate) traffic: Traffic,
+    pub(crate) history: History,
     pub(crate) to_peer: Bucket,
     pub(crate) to_client: Bucket,
 }
@@ -117,13 +120,25 @@ impl Allocation {
     /// Counts traffic that a fast path carried, also against its rate.
     pub(crate) fn credit(&mut self, carried: &Traffic) {
         self.traffic.add(carried);
-        let Traffic { to_peer_packets, to_peer_bytes, to_client_packets, to_client_bytes, .. } =
-            *carried;
+        let Traffic {
+            to_peer_packets,
+            to_peer_bytes,
+            to_client_packets,
+            to_client_bytes,
+            dropped_packets,
+        } = *carried;
+        self.history.drop_packets(FAST_PATH_DROPS, dropped_packets);
         // The sums of a dual allocation do not name the family of its peers.
         let peers = if self.sockets[1].is_some() { IpFamily::V6 } else { IpFamily::V4 };
         let client = self.path.five_tuple.client.family();
         self.to_peer.draw(with_headers(peers, to_peer_packets, to_peer_bytes));
         self.to_client.draw(with_headers(client, to_client_packets, to_client_bytes));
+    }
+
+    /// Counts a dropped packet.
+    pub(crate) fn count_drop(&mut self, reason: DropReason) {
+        self.traffic.dropped_packets += 1;
+        self.history.drop_packets(reason, 1);
     }
 
     /// Counts bytes of a connection, and returns until when that direction is to pause.
@@ -169,6 +184,7 @@ impl Allocation {
             attributes: self.attributes,
             connections: u32::try_from(self.connections.len()).unwrap_or(u32::MAX),
             traffic: self.traffic,
+            history: self.history.record(),
             end,
         }
     }

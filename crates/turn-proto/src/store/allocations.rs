@@ -24,7 +24,7 @@ use super::outbox::Outbox;
 use super::permission::Permission;
 use super::population::Population;
 use super::timers::Timers;
-use crate::io::{TcpCommand, Traffic};
+use crate::io::{Refusal, TcpCommand, Traffic};
 use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ALLOCATION_MAX};
 use crate::policy::peers::OwnPorts;
 use crate::random::Random;
@@ -320,6 +320,13 @@ impl Allocations {
         self.by_relay.remove(&socket.relay);
         self.population.relayed[family.index()] -= 1;
         Some(socket)
+    }
+
+    /// Counts a refused request for the allocation of its 5-tuple, if there is one.
+    pub(crate) fn count_refusal(&mut self, five_tuple: &FiveTuple, reason: Refusal) {
+        if let Some(slot) = self.of_client(five_tuple) {
+            self.get_mut(slot).history.refuse(reason);
+        }
     }
 
     /// Makes a permission or gives it a new end. The allocation must have a relay socket of its family.

@@ -105,6 +105,7 @@ impl Allocations {
         let lifetime = grant.at_most(policy.lifetimes.granted(request.lifetime), now.unix);
         let allocation = self.get_mut(slot);
         allocation.grant.renew(grant);
+        allocation.history.refreshed(now.instant);
         for (family, socket) in IpFamily::ALL.into_iter().zip(&mut allocation.sockets) {
             let meant = request.family.is_none_or(|only| only == family);
             if let Some(socket) = socket

@@ -16,6 +16,7 @@ use super::allocation::{Allocation, RelaySocket};
 use super::bandwidth::Bucket;
 use super::channel::{Channel, Channels};
 use super::connection::{PeerConnection, PeerConnections};
+use super::history::History;
 use super::mobility::{Answered, Mobility, Next};
 use super::permission::{Permission, Permissions};
 use super::registry::{LocationLease, QuotaLease};
@@ -25,7 +26,7 @@ use crate::policy::PortLease;
 use crate::policy::peers::OwnPorts;
 
 /// Version of [`Snapshot`]: another one for each change of its fields or their meaning.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The data of an allocation.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +48,7 @@ pub(crate) struct Snapshot {
     attributes: AllocationAttributes,
     connections: Vec<PeerConnection>,
     traffic: Traffic,
+    history: History,
     to_peer: Bucket,
     to_client: Bucket,
 }
@@ -140,6 +142,7 @@ impl Allocation {
             attributes: self.attributes,
             connections,
             traffic: self.traffic,
+            history: self.history,
             to_peer: self.to_peer,
             to_client: self.to_client,
         };
@@ -206,6 +209,7 @@ impl Allocation {
             attributes: snapshot.attributes,
             connections,
             traffic: snapshot.traffic,
+            history: snapshot.history,
             to_peer: snapshot.to_peer,
             to_client: snapshot.to_client,
         })
@@ -277,6 +281,8 @@ mod tests {
         connections.add(PeerConnection::unbound(ConnectionId(4), peer(1), Instant::ZERO));
         let mut to_peer = Bucket::new(1000, Instant::ZERO);
         to_peer.draw(10);
+        let mut history = History::default();
+        history.refuse(Refusal::PeerForbidden);
         Allocation {
             id,
             path,
@@ -295,6 +301,7 @@ mod tests {
             attributes: AllocationAttributes::default(),
             connections,
             traffic: Traffic { to_peer_bytes: 11, ..Traffic::default() },
+            history,
             to_peer,
             to_client: Bucket::new(1000, END),
         }

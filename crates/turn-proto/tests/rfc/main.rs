@@ -22,5 +22,6 @@ mod rfc8656_s12_channels;
 mod rfc8656_s13_15_ip_header;
 mod rfc8656_s18_attributes;
 mod rfc8656_s21_security;
+mod session_history;
 #[path = "../support/mod.rs"]
 mod support;

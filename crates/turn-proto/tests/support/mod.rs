@@ -674,5 +674,9 @@ impl World {
             let listed = records.iter().filter(|one| one.five_tuple.transport == *transport);
             assert_eq!(population.transports[transport.index()] as usize, listed.count());
         }
+        for record in &records {
+            let by_reason: u64 = record.history.drops.iter().map(|(_, count)| count).sum();
+            assert_eq!(by_reason, record.traffic.dropped_packets, "each drop has a reason");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admin::types::{Session, SessionDetails, Volume};
+use admin::types::{Session, SessionDetails, SessionReason, Volume};
 
 use crate::escape;
 use crate::output;
@@ -17,6 +17,10 @@ pub(super) fn describe(details: &SessionDetails, columns: usize) -> String {
     }
     if let Some(doubt) = doubt(session) {
         text.push_str(&format!("\n\n{}", output::wrapped(&doubt, 0, columns)));
+    }
+    for one in details.refusals.iter().chain(&details.drops) {
+        let meaning = format!("{}: {} {}", one.reason, one.meaning, one.advice);
+        text.push_str(&format!("\n\n{}", output::wrapped(meaning.trim_end(), 0, columns)));
     }
     if !details.timeline.is_empty() {
         text.push_str("\n\nits past, the latest first");
@@ -56,7 +60,11 @@ fn facts(details: &SessionDetails) -> Vec<(&'static str, String)> {
         ("expires in", format!("{} unless refreshed", seconds(session.expires_in_seconds))),
         ("to peers", volume(session.to_peers)),
         ("to client", volume(session.to_client)),
-        ("dropped", format!("{} packets", output::grouped(session.dropped_packets))),
+        ("dropped", counted(session.dropped_packets, "packets", &details.drops)),
+        ("refused", {
+            let total = details.refusals.iter().map(|one| one.count).sum();
+            counted(total, "requests", &details.refusals)
+        }),
         ("permissions", list(permissions)),
         ("channels", list(channels)),
     ];
@@ -95,6 +103,13 @@ fn volume(volume: Volume) -> String {
     format!("{} packets, {}", output::grouped(volume.packets), output::bytes(volume.bytes))
 }
 
+/// `12 packets: 10 no_permission, 2 bandwidth`.
+fn counted(total: u64, of: &str, reasons: &[SessionReason]) -> String {
+    let total = format!("{} {of}", output::grouped(total));
+    let named = reasons.iter().map(|one| format!("{} {}", output::grouped(one.count), one.reason));
+    if reasons.is_empty() { total } else { format!("{total}: {}", list(named)) }
+}
+
 fn list(items: impl Iterator<Item = String>) -> String {
     let items: Vec<_> = items.collect();
     if items.is_empty() { "none".to_owned() } else { items.join(", ") }
@@ -116,6 +131,7 @@ mod tests {
             to_peers: Volume { packets: 1234, bytes: 2048 },
             to_client: Volume { packets: to_client, bytes: 0 },
             permissions: 1,
+            dropped_packets: 1,
             ..Session::default()
         };
         SessionDetails {
@@ -123,6 +139,12 @@ mod tests {
             permissions: vec![PermittedPeer {
                 peer: "198.51.100.7".into(),
                 expires_in_seconds: 200,
+            }],
+            drops: vec![SessionReason {
+                reason: "no_permission".into(),
+                count: 1,
+                meaning: "No permission.".into(),
+                advice: "Look.".into(),
             }],
             path: "Sockets relay everything.".into(),
             timeline: vec![Moment { seconds_ago: 70, text: "ChannelBind refused.".into() }],
@@ -138,6 +160,9 @@ mod tests {
             "  client       192.0.2.9:4000 over udp",
             "  to peers     1,234 packets, 2.00 KiB",
             "  permissions  198.51.100.7 (3 min 20 s left)",
+            "  dropped      1 packets: 1 no_permission",
+            "  refused      0 requests",
+            "no_permission: No permission. Look.",
             "  channels     none",
             "  path         Sockets relay everything.",
             "  1 min 10 s ago: ChannelBind refused.",

@@ -1,0 +1,48 @@
+//! Refusals, drops and served requests of one allocation, for its session record.
+
+use alloc::vec::Vec;
+
+use turn_types::Instant;
+
+use super::refusal::Refusal;
+use super::verdict::DropReason;
+
+/// Requests of one method that an allocation was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServedRequests {
+    /// Their number.
+    pub count: u32,
+    /// Time of the latest, in whole seconds.
+    pub latest: Instant,
+}
+
+/// Refusals, drops and served requests of one allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionHistory {
+    /// Refresh requests.
+    pub refreshes: Option<ServedRequests>,
+    /// CreatePermission requests.
+    pub permissions: Option<ServedRequests>,
+    /// ChannelBind requests.
+    pub channels: Option<ServedRequests>,
+    /// Refused requests by reason, the most frequent first. Without the first steps of every client
+    /// ([`Refusal::NoCredentials`], [`Refusal::StaleNonce`]).
+    pub refusals: Vec<(Refusal, u64)>,
+    /// The packets of [`Traffic::dropped_packets`](super::notice::Traffic::dropped_packets) by reason, the most frequent
+    /// first.
+    pub drops: Vec<(DropReason, u64)>,
+}
+
+impl SessionHistory {
+    /// Adds dropped packets that a fast path has counted.
+    pub(super) fn add_drops(&mut self, reason: DropReason, packets: u64) {
+        if packets == 0 {
+            return;
+        }
+        match self.drops.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count = count.saturating_add(packets),
+            None => self.drops.push((reason, packets)),
+        }
+        self.drops.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
+    }
+}

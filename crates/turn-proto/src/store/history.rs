@@ -1,0 +1,153 @@
+//! Refusals, drops and served requests of an allocation, in 16 bytes while there are none.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use turn_types::Instant;
+
+use crate::io::{DropReason, Refusal, ServedRequests, SessionHistory};
+
+/// History of an allocation. It allocates at the first permission, channel, refusal and drop, and again for a few
+/// reasons more: there are at most as many entries as reasons.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct History {
+    refreshes: Served,
+    more: Option<Box<More>>,
+}
+
+/// The part that an idle allocation does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct More {
+    permissions: Served,
+    channels: Served,
+    reasons: Vec<(Reason, u64)>,
+}
+
+/// Served requests of a method. Narrow, as there is one in every allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Served {
+    count: u32,
+    /// Time of the latest, in seconds on the monotonic clock.
+    latest: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Refused(Refusal),
+    Dropped(DropReason),
+}
+
+// Each live allocation has one.
+const _: () = assert!(size_of::<History>() <= 16);
+
+impl History {
+    /// Counts a Refresh that was served.
+    pub(crate) fn refreshed(&mut self, now: Instant) {
+        self.refreshes.add(now);
+    }
+
+    /// Counts a CreatePermission that was served.
+    pub(crate) fn permitted(&mut self, now: Instant) {
+        self.more().permissions.add(now);
+    }
+
+    /// Counts a ChannelBind that was served.
+    pub(crate) fn bound(&mut self, now: Instant) {
+        self.more().channels.add(now);
+    }
+
+    /// Counts a request that was refused.
+    pub(crate) fn refuse(&mut self, reason: Refusal) {
+        // The first steps of every client, and of one that stays.
+        if !matches!(reason, Refusal::NoCredentials | Refusal::StaleNonce) {
+            self.count(Reason::Refused(reason), 1);
+        }
+    }
+
+    /// Counts dropped packets.
+    pub(crate) fn drop_packets(&mut self, reason: DropReason, packets: u64) {
+        if packets > 0 {
+            self.count(Reason::Dropped(reason), packets);
+        }
+    }
+
+    /// The history for a record.
+    pub(crate) fn record(&self) -> SessionHistory {
+        let mut record =
+            SessionHistory { refreshes: self.refreshes.record(), ..SessionHistory::default() };
+        let Some(more) = &self.more else { return record };
+        record.permissions = more.permissions.record();
+        record.channels = more.channels.record();
+        for &(reason, count) in &more.reasons {
+            match reason {
+                Reason::Refused(reason) => record.refusals.push((reason, count)),
+                Reason::Dropped(reason) => record.drops.push((reason, count)),
+            }
+        }
+        record.refusals.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
+        record.drops.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
+        record
+    }
+
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    fn count(&mut self, reason: Reason, n: u64) {
+        let reasons = &mut self.more().reasons;
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count = count.saturating_add(n),
+            None => reasons.push((reason, n)),
+        }
+    }
+}
+
+impl Served {
+    fn add(&mut self, now: Instant) {
+        self.count = self.count.saturating_add(1);
+        self.latest = u32::try_from((now - Instant::ZERO).as_secs()).unwrap_or(u32::MAX);
+    }
+
+    fn record(self) -> Option<ServedRequests> {
+        let latest = Instant::ZERO + Duration::from_secs(self.latest.into());
+        (self.count > 0).then_some(ServedRequests { count: self.count, latest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn an_idle_allocation_that_is_refreshed_needs_no_memory() {
+        let mut history = History::default();
+        history.refreshed(at(60));
+        history.refreshed(at(120));
+        history.refuse(Refusal::StaleNonce);
+        history.drop_packets(DropReason::Bandwidth, 0);
+        assert!(history.more.is_none());
+        let refreshes = Some(ServedRequests { count: 2, latest: at(120) });
+        assert_eq!(history.record(), SessionHistory { refreshes, ..SessionHistory::default() });
+    }
+
+    #[test]
+    fn reasons_are_counted_and_the_most_frequent_come_first() {
+        let mut history = History::default();
+        history.permitted(at(1));
+        history.bound(at(2));
+        history.refuse(Refusal::PeerForbidden);
+        history.drop_packets(DropReason::NoPermission, 1);
+        history.drop_packets(DropReason::Bandwidth, 5);
+        history.drop_packets(DropReason::NoPermission, 1);
+        let record = history.record();
+        assert_eq!(record.permissions.map(|served| served.latest), Some(at(1)));
+        assert_eq!(record.channels.map(|served| served.count), Some(1));
+        assert_eq!(record.refusals, [(Refusal::PeerForbidden, 1)]);
+        assert_eq!(record.drops, [(DropReason::Bandwidth, 5), (DropReason::NoPermission, 2)]);
+    }
+}
