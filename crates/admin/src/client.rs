@@ -21,8 +21,8 @@ use tokio::time::timeout;
 
 use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE, SESSIONS_DEFAULT};
 use crate::types::{
-    Drain, DrainCancelled, DrainRequest, Ended, Problem, Refusals, Reload, SessionDetails,
-    Sessions, Status, Trace, Traces,
+    Drain, DrainCancelled, DrainRequest, Ended, Overview, Problem, Refusals, Reload,
+    SessionDetails, Sessions, Status, Trace, Traces,
 };
 
 /// Selection and order of a page of sessions; the default selects the first of all, oldest first.
@@ -139,6 +139,14 @@ impl Client {
     /// [`ClientError`].
     pub async fn status(&mut self) -> Result<Status, ClientError> {
         self.ask(Method::GET, "/v1/status", None::<&()>).await
+    }
+
+    /// Rates of the last seconds, and present faults.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn overview(&mut self) -> Result<Overview, ClientError> {
+        self.ask(Method::GET, "/v1/overview", None::<&()>).await
     }
 
     /// Live allocations: of `user` or all, at most `limit`

@@ -142,6 +142,12 @@ pub mod limits {
     /// Length of one stream: its viewer then opens another, which shows that its token is still valid.
     pub const VIEWING: Duration = Duration::from_mins(1);
 
+    /// Interval of samples of the counters while nobody watches: a first look has rates of the last seconds.
+    pub const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+
+    /// Least time that a rate is of: [`SNAPSHOT_EVERY`], but for a tick that comes early after a late one.
+    pub const RATE_OVER: Duration = Duration::from_millis(900);
+
     /// Overviews that wait for a viewer; one that does not read misses some.
     pub const EVENTS_QUEUED: usize = 4;
 

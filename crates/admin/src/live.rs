@@ -1,57 +1,66 @@
-//! The overview, made once a second for all that watch, and not at all while nobody does.
+//! The overview, made once a second for all that watch. Without viewers the counters alone are kept, less often.
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::body::{Bytes, HttpBody};
 use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use crate::limits::{EVENTS_QUEUED, ROUTE_DEADLINE, SNAPSHOT_EVERY, VIEWERS_MAX, VIEWING};
+use crate::limits::{EVENTS_QUEUED, SAMPLE_EVERY, SNAPSHOT_EVERY, VIEWERS_MAX, VIEWING};
 use crate::monitored::Monitored;
 use crate::overview::History;
 use crate::types::Overview;
 
-/// An overview, and its event.
-#[derive(Clone, Debug)]
-struct Snapshot {
-    overview: Arc<Overview>,
-    event: Bytes,
-}
-
 /// The latest overview and its viewers.
-#[derive(Clone, Debug)]
-pub(crate) struct Live {
-    latest: watch::Sender<Option<Snapshot>>,
-    is_running: Arc<Mutex<bool>>,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Live(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// Its event.
+    latest: watch::Sender<Option<Bytes>>,
+    /// Made when the first routes are served.
+    history: OnceLock<Mutex<History>>,
     viewers: Arc<Semaphore>,
 }
 
-impl Default for Live {
+impl Default for Inner {
     fn default() -> Self {
         let viewers = Arc::new(Semaphore::new(VIEWERS_MAX));
-        Self { latest: watch::Sender::new(None), is_running: Arc::default(), viewers }
+        Self { latest: watch::Sender::new(None), history: OnceLock::new(), viewers }
     }
 }
 
 impl Live {
-    /// The next overview; `None` when there is none in time.
-    pub(crate) async fn next(&self, monitored: &Monitored) -> Option<Arc<Overview>> {
-        let mut latest = self.subscribe(monitored);
-        latest.mark_unchanged();
-        timeout(ROUTE_DEADLINE, latest.changed()).await.ok()?.ok()?;
-        let snapshot = latest.borrow().clone();
-        snapshot.map(|snapshot| snapshot.overview)
+    /// Starts the task that keeps the counters of the last minute, unless it runs; within a runtime, with which it
+    /// ends.
+    pub(crate) fn start(&self, monitored: &Monitored) {
+        if self.0.history.set(Mutex::new(History::new(monitored))).is_ok() {
+            tokio::spawn(self.clone().run(monitored.clone()));
+        }
+    }
+
+    /// The overview of now.
+    pub(crate) fn now(&self, monitored: &Monitored) -> Overview {
+        let history = self.0.history.get_or_init(|| Mutex::new(History::new(monitored)));
+        history.lock().unwrap_or_else(PoisonError::into_inner).overview(monitored)
+    }
+
+    fn sample(&self, monitored: &Monitored) {
+        if let Some(history) = self.0.history.get() {
+            history.lock().unwrap_or_else(PoisonError::into_inner).sample(monitored);
+        }
     }
 
     /// A stream of overviews; `None` if there are as many as there may be.
-    pub(crate) fn watch(&self, monitored: &Monitored) -> Option<Events> {
-        let place = Arc::clone(&self.viewers).try_acquire_owned().ok()?;
+    pub(crate) fn watch(&self) -> Option<Events> {
+        let place = Arc::clone(&self.0.viewers).try_acquire_owned().ok()?;
         let (events, queue) = mpsc::channel(EVENTS_QUEUED);
-        let latest = self.subscribe(monitored);
+        let latest = self.0.latest.subscribe();
         tokio::spawn(async move {
             // The next stream shows that the token is still valid.
             let _ = timeout(VIEWING, pass_on(latest, events)).await;
@@ -59,47 +68,35 @@ impl Live {
         Some(Events { queue, _place: place })
     }
 
-    /// Subscribes, and starts the task that makes overviews unless it runs.
-    fn subscribe(&self, monitored: &Monitored) -> watch::Receiver<Option<Snapshot>> {
-        let receiver = self.latest.subscribe();
-        let mut is_running = self.is_running.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*is_running {
-            *is_running = true;
-            tokio::spawn(self.clone().run(monitored.clone()));
-        }
-        receiver
-    }
-
     async fn run(self, monitored: Monitored) {
-        let mut history = History::new(&monitored);
         let mut every = interval(SNAPSHOT_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        every.tick().await;
+        let mut sampled = Instant::now();
         loop {
             every.tick().await;
-            {
-                let mut is_running = self.is_running.lock().unwrap_or_else(PoisonError::into_inner);
-                if self.latest.receiver_count() == 0 {
-                    *is_running = false;
-                    // Of a time when nobody watched: the next viewer waits for a new one.
-                    self.latest.send_replace(None);
-                    return;
+            if self.0.latest.receiver_count() == 0 {
+                // The next viewer waits for a new one.
+                self.0.latest.send_replace(None);
+                if sampled.elapsed() >= SAMPLE_EVERY {
+                    self.sample(&monitored);
+                    sampled = Instant::now();
                 }
+                continue;
             }
-            let overview = history.overview(&monitored);
+            let overview = self.now(&monitored);
             let json = serde_json::to_string(&overview).unwrap_or_default();
             let event = format!("retry: 500\nevent: overview\ndata: {json}\n\n").into();
-            self.latest.send_replace(Some(Snapshot { overview: Arc::new(overview), event }));
+            self.0.latest.send_replace(Some(event));
         }
     }
 }
 
-async fn pass_on(mut latest: watch::Receiver<Option<Snapshot>>, events: mpsc::Sender<Bytes>) {
+async fn pass_on(mut latest: watch::Receiver<Option<Bytes>>, events: mpsc::Sender<Bytes>) {
     loop {
-        let snapshot = latest.borrow_and_update().clone();
-        if let Some(snapshot) = snapshot {
+        let event = latest.borrow_and_update().clone();
+        if let Some(event) = event {
             // A viewer that does not read misses some.
-            match events.try_send(snapshot.event) {
+            match events.try_send(event) {
                 Ok(()) | Err(mpsc::error::TrySendError::Full(_)) => {}
                 Err(mpsc::error::TrySendError::Closed(_)) => return,
             }

@@ -8,7 +8,7 @@ use control::reasons::{Subject, of};
 use control::{CertificateInfo, CounterTotals, Leg, Series, Volume};
 use tokio::time::Instant;
 
-use crate::limits::{BUSY_PERCENT, CERTIFICATE_DAYS, HISTORY, PORTS_USED_PERCENT};
+use crate::limits::{BUSY_PERCENT, CERTIFICATE_DAYS, HISTORY, PORTS_USED_PERCENT, RATE_OVER};
 use crate::monitored::Monitored;
 use crate::roll::per_second;
 use crate::types::{
@@ -23,10 +23,12 @@ const USER_TICKS: usize = 14 - 3;
 const SYSTEM_TICKS: usize = 15 - 3;
 
 /// The counters of the last minute.
+#[derive(Debug)]
 pub(crate) struct History {
     samples: VecDeque<Sample>,
 }
 
+#[derive(Debug)]
 struct Sample {
     at: Instant,
     totals: CounterTotals,
@@ -46,16 +48,29 @@ impl History {
         Self { samples: VecDeque::from([Sample::of(monitored)]) }
     }
 
-    /// The overview of now, with rates since the one before.
-    pub(crate) fn overview(&mut self, monitored: &Monitored) -> Overview {
-        let now = Sample::of(monitored);
-        let is_old = |sample: &Sample| now.at.duration_since(sample.at) > HISTORY;
-        while self.samples.len() > 1 && self.samples.front().is_some_and(is_old) {
+    /// Keeps the counters of now.
+    pub(crate) fn sample(&mut self, monitored: &Monitored) {
+        self.keep(Sample::of(monitored));
+    }
+
+    /// Keeps a sample, and those of [`HISTORY`] before; of two that are close together one is enough.
+    fn keep(&mut self, now: Sample) {
+        let age = |sample: &Sample| now.at.duration_since(sample.at);
+        while self.samples.len() > 1 && self.samples.front().is_some_and(|one| age(one) > HISTORY) {
             self.samples.pop_front();
         }
-        // There is always one.
-        let (first, last) =
-            (self.samples.front().unwrap_or(&now), self.samples.back().unwrap_or(&now));
+        if self.samples.back().is_none_or(|last| age(last) >= RATE_OVER) {
+            self.samples.push_back(now);
+        }
+    }
+
+    /// The overview of now, with rates since the last sample of which a rate can be made.
+    pub(crate) fn overview(&mut self, monitored: &Monitored) -> Overview {
+        let now = Sample::of(monitored);
+        let age = |sample: &&Sample| now.at.duration_since(sample.at);
+        let is_recent = |sample: &&Sample| age(sample) <= HISTORY;
+        let first = self.samples.iter().find(is_recent).unwrap_or(&now);
+        let last = self.samples.iter().rev().find(|one| age(one) >= RATE_OVER).unwrap_or(first);
         let mut overview = facts(monitored, &now.totals);
         let seconds = now.at.duration_since(last.at).as_secs_f64().max(0.001);
         overview.rates = rates(&last.totals, &now.totals, seconds);
@@ -68,7 +83,7 @@ impl History {
         overview.drops = counts(Subject::Packet, |totals| totals.drops().collect());
         let lost = now.totals.kernel_drops().saturating_sub(first.totals.kernel_drops());
         overview.problems = problems(monitored, &overview, lost);
-        self.samples.push_back(now);
+        self.keep(now);
         overview
     }
 }

@@ -71,8 +71,9 @@ impl Routes {
         Self { app: App { handle, clock, offload, roll, live, log } }
     }
 
-    /// The routes alone.
+    /// The routes alone; within a runtime.
     pub(crate) fn operations(&self) -> Router {
+        self.app.live.start(&self.app.monitored());
         Router::new()
             .route("/v1/status", get(status::show))
             .route("/v1/sessions", get(sessions::list))

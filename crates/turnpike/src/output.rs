@@ -165,6 +165,11 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{value:.decimals$} {}", UNITS[power])
 }
 
+/// A rate in Mbit/s, of bits per second.
+pub(crate) fn megabits(bits_per_second: u64) -> String {
+    format!("{:.3}", bits_per_second as f64 / 1e6)
+}
+
 /// A duration as people say it, in at most two units: `3 d 4 h`, `5 min 10 s`, `42 s`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs();

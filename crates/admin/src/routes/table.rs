@@ -79,7 +79,7 @@ const LIMIT: Parameter = parameter("limit", "integer", "Most entries: 1 to 1000;
 pub(crate) const OPERATIONS: &[Operation] = &[
     read(
         "/v1/overview",
-        "The server of the last second, and what is wrong now",
+        "The server of the last seconds, and what is wrong now",
         SchemaGenerator::subschema_for::<types::Overview>,
     ),
     Operation {

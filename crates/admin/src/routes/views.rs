@@ -23,14 +23,13 @@ use crate::types::{
 };
 
 /// `GET /v1/overview`.
-pub(super) async fn overview(State(app): State<App>) -> Result<Json<Overview>, Problem> {
-    let overview = app.live.next(&app.monitored()).await.ok_or_else(Problem::timed_out)?;
-    Ok(Json((*overview).clone()))
+pub(super) async fn overview(State(app): State<App>) -> Json<Overview> {
+    Json(app.live.now(&app.monitored()))
 }
 
 /// `GET /v1/events`.
 pub(super) async fn events(State(app): State<App>) -> Result<Response, Problem> {
-    let stream = app.live.watch(&app.monitored()).ok_or_else(|| {
+    let stream = app.live.watch().ok_or_else(|| {
         Problem::new(
             axum::http::StatusCode::SERVICE_UNAVAILABLE,
             "too many viewers watch already",

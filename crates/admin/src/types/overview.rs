@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::Volume;
 use super::session::{Rate, Session, SessionRates};
 
-/// `GET /v1/overview`, and each event of `GET /v1/events`: the server of the last second.
+/// `GET /v1/overview`, and each event of `GET /v1/events`: the server of the last seconds: one while it is watched, five at
+/// most else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Overview {
     /// The server's clock, in seconds since 1970.
@@ -65,7 +66,7 @@ pub struct ReasonCount {
     pub reason: String,
     /// Since the start of the server.
     pub total: u64,
-    /// In the last minute, as far as it was watched.
+    /// In the last minute.
     pub last_minute: u64,
     /// Meaning of the reason.
     pub meaning: String,

@@ -174,7 +174,7 @@ fn row(session: &Session) -> [String; 11] {
 fn megabits(session: &Session) -> String {
     let Some(rates) = session.rates else { return String::new() };
     let bits = rates.to_peers.bits_per_second.saturating_add(rates.to_client.bits_per_second);
-    format!("{:.3}", bits as f64 / 1e6)
+    output::megabits(bits)
 }
 
 /// Its relayed addresses, and that they are for TCP if they are.

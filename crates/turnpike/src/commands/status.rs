@@ -5,25 +5,53 @@ use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use admin::types::{
-    Bucket, Certificate, Confinement, ConfinementLayer, Offload, OffloadInterface, RelayAddress,
-    Status, Traffic,
+    Bucket, Certificate, Confinement, ConfinementLayer, Offload, OffloadInterface, Overview,
+    ProblemNow, RelayAddress, Status, Traffic, TrafficRates, WorkerLoad,
 };
+use serde::Serialize;
 
 use crate::cli::{self, PathOptions};
 use crate::commands::ask;
 use crate::failure::Result;
 use crate::output::{self, Align, Table, grouped};
 
-pub(crate) fn run(paths: &PathOptions, args: &cli::Status) -> Result<()> {
-    let status = ask(paths, async |client| client.status().await)?;
-    if args.output.json {
-        return output::print_json(&status);
-    }
-    output::print(&describe(&status, args.verbose))
+/// The state for programs.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    status: &'a Status,
+    now: Now<'a>,
 }
 
-fn describe(status: &Status, verbose: bool) -> String {
-    let mut parts = vec![facts(status, output::columns()), traffic(status)];
+/// The part of the overview that the state has not.
+#[derive(Debug, Serialize)]
+struct Now<'a> {
+    rates: TrafficRates,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_share_percent: Option<u64>,
+    workers: &'a [WorkerLoad],
+    problems: &'a [ProblemNow],
+}
+
+pub(crate) fn run(paths: &PathOptions, args: &cli::Status) -> Result<()> {
+    let (status, overview) =
+        ask(paths, async |client| Ok((client.status().await?, client.overview().await?)))?;
+    if args.output.json {
+        let Overview { rates, kernel_share_percent, workers, problems, .. } = &overview;
+        let (rates, kernel_share_percent) = (*rates, *kernel_share_percent);
+        let now = Now { rates, kernel_share_percent, workers, problems };
+        return output::print_json(&Report { status: &status, now });
+    }
+    output::print(&describe(&status, &overview, args.verbose))
+}
+
+fn describe(status: &Status, overview: &Overview, verbose: bool) -> String {
+    let columns = output::columns();
+    let mut parts = vec![
+        facts(status, columns),
+        problems(&overview.problems, columns),
+        traffic(status, &overview.rates),
+    ];
     for (heading, counts) in [
         ("packets, by fate", &status.fates),
         ("dropped packets, by reason", &status.drops),
@@ -45,6 +73,20 @@ fn describe(status: &Status, verbose: bool) -> String {
         }
     }
     parts.join("\n\n")
+}
+
+/// The sentences of the page about present faults.
+fn problems(problems: &[ProblemNow], columns: usize) -> String {
+    if problems.is_empty() {
+        return "nothing is wrong now".to_owned();
+    }
+    let line = |problem: &ProblemNow| {
+        let label = if problem.is_severe { "  SEVERE  " } else { "          " };
+        let text = output::wrapped(&problem.text, label.len(), columns);
+        format!("{label}{}", text.trim_start())
+    };
+    let lines: Vec<String> = problems.iter().map(line).collect();
+    format!("wrong now\n{}", lines.join("\n"))
 }
 
 fn facts(status: &Status, columns: usize) -> String {
@@ -209,22 +251,33 @@ fn relay(relay: &RelayAddress) -> String {
     format!("{} (here {})", relay.public, relay.local)
 }
 
-fn traffic(status: &Status) -> String {
-    let mut columns =
-        vec![("traffic", Align::Left), ("packets", Align::Right), ("bytes", Align::Right)];
+fn traffic(status: &Status, rates: &TrafficRates) -> String {
+    let mut columns = vec![
+        ("traffic", Align::Left),
+        ("packets", Align::Right),
+        ("bytes", Align::Right),
+        ("packets/s", Align::Right),
+        ("Mbit/s", Align::Right),
+    ];
     let (all, kernel) = (&status.traffic, &status.offload.by_kernel);
     if *kernel != Traffic::default() {
         columns.push(("by the kernel", Align::Right));
     }
     let mut table = Table::new(&columns);
-    for (name, all, kernel) in [
-        ("  from clients", all.from_clients, kernel.from_clients),
-        ("  to peers", all.to_peers, kernel.to_peers),
-        ("  from peers", all.from_peers, kernel.from_peers),
-        ("  to clients", all.to_clients, kernel.to_clients),
+    for (name, all, kernel, rate) in [
+        ("  from clients", all.from_clients, kernel.from_clients, rates.from_clients),
+        ("  to peers", all.to_peers, kernel.to_peers, rates.to_peers),
+        ("  from peers", all.from_peers, kernel.from_peers, rates.from_peers),
+        ("  to clients", all.to_clients, kernel.to_clients, rates.to_clients),
     ] {
-        let share = format!("{:.1} %", percent(kernel.packets, all.packets));
-        table.row([name.to_owned(), grouped(all.packets), output::bytes(all.bytes), share]);
+        table.row([
+            name.to_owned(),
+            grouped(all.packets),
+            output::bytes(all.bytes),
+            grouped(rate.packets_per_second),
+            output::megabits(rate.bits_per_second),
+            format!("{:.1} %", percent(kernel.packets, all.packets)),
+        ]);
     }
     table.render()
 }
@@ -298,7 +351,7 @@ mod tests {
             .into(),
             ..Status::default()
         };
-        let text = describe(&status, false);
+        let text = describe(&status, &Overview::default(), false);
         assert!(text.starts_with("turnpike 1.2.3, up 1 h 1 min, draining\n"), "{text}");
         let left = "draining     0 left; the server stops in 1 min 30 s at the latest";
         assert!(text.contains(left), "{text}");
@@ -307,9 +360,32 @@ mod tests {
         assert!(!text.contains("refused requests"), "nothing was refused: {text}");
         assert!(!text.contains("segments"), "{text}");
         assert!(!text.contains("kernel drops"), "{text}");
-        let verbose = describe(&status, true);
+        let verbose = describe(&status, &Overview::default(), true);
         assert!(verbose.contains("received segments\n  <= 1"), "{verbose}");
         assert!(verbose.contains("75.0 %"), "{verbose}");
+    }
+
+    #[test]
+    fn rates_and_present_faults_are_those_of_the_page() {
+        use admin::types::Rate;
+        let fault = |is_severe, text: &str| ProblemNow { is_severe, text: text.into() };
+        let mut now = Overview {
+            problems: vec![
+                fault(true, "Worker 0 takes 97 % of its core."),
+                fault(false, "It drains."),
+            ],
+            ..Overview::default()
+        };
+        now.rates.to_peers = Rate { packets_per_second: 51_200, bits_per_second: 64_500_000 };
+        let text = describe(&Status::default(), &now, false);
+        let faults =
+            "\n\nwrong now\n  SEVERE  Worker 0 takes 97 % of its core.\n          It drains.\n\n";
+        assert!(text.contains(faults), "{text}");
+        let line = text.lines().find(|line| line.starts_with("  to peers")).unwrap();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words, ["to", "peers", "0", "0", "B", "51,200", "64.500"]);
+        now.problems.clear();
+        assert!(describe(&Status::default(), &now, false).contains("\n\nnothing is wrong now\n\n"));
     }
 
     #[test]
@@ -371,11 +447,14 @@ mod tests {
         let mut status = Status::default();
         status.traffic.from_clients = Volume { packets: 2000, bytes: 300_000 };
         status.traffic.to_peers = Volume { packets: 1900, bytes: 290_000 };
-        assert!(!describe(&status, false).contains("kernel"), "nothing to tell");
+        assert!(
+            !describe(&status, &Overview::default(), false).contains("kernel"),
+            "nothing to tell"
+        );
 
         status.offload.by_kernel.from_clients = Volume { packets: 1500, bytes: 200_000 };
         status.offload.passed = [("refresh".to_owned(), 7)].into();
-        let text = describe(&status, false);
+        let text = describe(&status, &Overview::default(), false);
         let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
         assert!(line("traffic ").ends_with("by the kernel"), "{text}");
         assert!(line("from clients").ends_with("75.0 %"), "{text}");
@@ -383,7 +462,7 @@ mod tests {
         assert!(text.contains("left to the sockets, by reason\n  refresh "), "{text}");
         assert!(!text.contains("lost by XDP"), "{text}");
         status.offload.redirects_lost = Some(1234);
-        let text = describe(&status, false);
+        let text = describe(&status, &Overview::default(), false);
         assert!(text.contains("lost by XDP  1,234 (frames that no interface took"), "{text}");
     }
 }

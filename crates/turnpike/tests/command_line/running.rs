@@ -66,6 +66,15 @@ fn an_operator_sees_reloads_and_drains_a_server() {
 fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
     let mut call = Call::through("[shutdown]\ndrain = \"10 min\"\n");
 
+    // The samples of a server that nobody watches are seconds apart.
+    wait_until("the call has a rate", || {
+        let now = json(&call.ask(&["status", "--json"]))["now"].clone();
+        now["rates"]["to_peers"]["packets_per_second"].as_u64().unwrap() > 10
+            && now["rates"]["from_clients"]["bits_per_second"].as_u64().unwrap() > 10_000
+    });
+    let status = call.ask(&["status"]);
+    assert!(stdout(&status).contains("\nnothing is wrong now\n"), "{status:?}");
+
     let id = call.sessions()[0]["id"].as_str().unwrap().to_owned();
     let why = stdout(&call.ask(&["why", &id]));
     assert!(why.starts_with(&format!("session {id} of bob\n")), "{why}");
@@ -122,7 +131,9 @@ fn sigterm_during_a_drain_keeps_its_deadline() {
     call.server.wait_for("SIGTERM again");
     let status = json(&call.ask(&["status", "--json"]));
     assert!(status["drain_seconds_left"].as_u64().unwrap() > 0, "{status}");
-    assert!(stdout(&call.ask(&["status"])).contains("2 left; the server stops in"), "{status}");
+    let shown = stdout(&call.ask(&["status"]));
+    assert!(shown.contains("2 left; the server stops in"), "{shown}");
+    assert!(shown.contains("wrong now\n          The server drains: "), "{shown}");
     assert_eq!(call.sessions().len(), 2, "SIGTERM cut no call");
     assert!(stderr(&call.ask(&["drain", "--cancel"])).contains("signal told the server to end"));
 
