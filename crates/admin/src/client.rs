@@ -38,6 +38,8 @@ pub struct SessionQuery {
     pub sort: Option<String>,
     /// With the rates of each; the first answer takes a second.
     pub rates: bool,
+    /// With the peers of each; an answer has fewer sessions then.
+    pub peers: bool,
     /// Most sessions: 1..=[`SESSIONS_MAX`](crate::limits::SESSIONS_MAX).
     pub limit: usize,
     /// The [`next`](Sessions::next) of the page before.
@@ -47,7 +49,8 @@ pub struct SessionQuery {
 impl Default for SessionQuery {
     fn default() -> Self {
         let (user, client, filter, sort, after) = (None, None, None, None, None);
-        Self { user, client, filter, sort, rates: false, limit: SESSIONS_DEFAULT, after }
+        let limit = SESSIONS_DEFAULT;
+        Self { user, client, filter, sort, rates: false, peers: false, limit, after }
     }
 }
 
@@ -168,7 +171,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`].
     pub async fn session_page(&mut self, query: &SessionQuery) -> Result<Sessions, ClientError> {
-        let SessionQuery { user, client, filter, sort, rates, limit, after } = query;
+        let SessionQuery { user, client, filter, sort, rates, peers, limit, after } = query;
         let mut path = format!("/v1/sessions?limit={limit}");
         for (name, value) in [
             ("user", user.clone()),
@@ -176,6 +179,7 @@ impl Client {
             ("filter", filter.clone()),
             ("sort", sort.clone()),
             ("rates", rates.then(|| "true".to_owned())),
+            ("peers", peers.then(|| "true".to_owned())),
             ("after", after.clone()),
         ] {
             if let Some(value) = value {

@@ -45,6 +45,12 @@ pub mod limits {
     /// Most sessions in one answer: about 500 KiB of JSON. `after` leads to the next.
     pub const SESSIONS_MAX: usize = 1000;
 
+    /// Sessions in one answer with their peers: each is looked up on its own, in a turn of its worker.
+    pub const SESSIONS_WITH_PEERS_MAX: usize = 200;
+
+    /// Peers in one answer, but for those of its last session: with them it stays below [`ANSWER_BYTES_MAX`].
+    pub const PEERS_MAX: usize = 40_000;
+
     /// The longest drain: the bound of `shutdown.drain`, a week.
     pub const DRAIN_MAX: Duration = Duration::from_secs(7 * 86_400);
 

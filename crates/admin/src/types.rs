@@ -13,11 +13,13 @@ mod overview;
 mod session;
 
 pub use self::overview::{
-    ActiveUser, ActiveUsers, BoundChannel, CertificateAge, Configuration, ConfiguredKey,
-    LoggedWarning, Moment, Overview, PermittedPeer, ProblemNow, ReasonCount, SessionDetails,
-    SessionReason, TrafficRates, Warnings, WorkerLoad,
+    ActiveUser, ActiveUsers, CertificateAge, Configuration, ConfiguredKey, LoggedWarning, Moment,
+    Overview, ProblemNow, ReasonCount, SessionDetails, SessionReason, TrafficRates, Warnings,
+    WorkerLoad,
 };
-pub use self::session::{Rate, Session, SessionOffload, SessionRates};
+pub use self::session::{
+    BoundChannel, PermittedPeer, Rate, Session, SessionOffload, SessionPeers, SessionRates,
+};
 
 /// `GET /v1/status`: the state of the server and its counters since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

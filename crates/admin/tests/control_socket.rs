@@ -476,6 +476,8 @@ async fn sessions_are_sorted_and_filtered_by_the_server() {
         vec![session(1, "bob", "bob"), session(2, "éva", "éva"), session(3, "al", "al")];
     sessions[1].record.traffic.to_peer_bytes = 9_000;
     sessions[2].record.five_tuple.client = ClientAddr("[2001:db8::1]:7".parse().unwrap());
+    // As a number before the others, as a text behind them.
+    sessions[1].record.five_tuple.client = ClientAddr("9.0.0.1:5".parse().unwrap());
     let server = Server::start(sessions);
     let one = |query: SessionQuery| pages(&server, SessionQuery { limit: 1, ..query });
     for (sort, users) in [
@@ -483,7 +485,8 @@ async fn sessions_are_sorted_and_filtered_by_the_server() {
         ("user", ["al", "bob", "éva"]),
         ("-user", ["éva", "bob", "al"]),
         ("traffic", ["éva", "bob", "al"]),
-        ("client", ["bob", "éva", "al"]),
+        ("client", ["éva", "bob", "al"]),
+        ("-client", ["al", "bob", "éva"]),
         ("rate", ["bob", "éva", "al"]),
     ] {
         assert_eq!(one(query(sort)).await.0, users, "{sort}");

@@ -9,6 +9,7 @@ mod certificates;
 mod cli;
 mod commands;
 mod confinement;
+mod confirmation;
 mod control_group;
 mod cores;
 mod duration;

@@ -12,10 +12,12 @@ use serde::Deserialize;
 use turn_types::AllocationId;
 
 use self::order::{Cursor, Order};
-use crate::limits::{FILTER_BYTES_MAX, SESSIONS_DEFAULT, SESSIONS_MAX};
+use crate::limits::{
+    FILTER_BYTES_MAX, PEERS_MAX, SESSIONS_DEFAULT, SESSIONS_MAX, SESSIONS_WITH_PEERS_MAX,
+};
 use crate::problem::Problem;
 use crate::routes::App;
-use crate::types::{Ended, Session, SessionRates, Sessions};
+use crate::types::{Ended, Session, SessionPeers, SessionRates, Sessions};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +32,9 @@ pub(super) struct Which {
     /// Adds rates, whatever the order.
     #[serde(default)]
     rates: bool,
+    /// Adds peers; an answer has fewer sessions then.
+    #[serde(default)]
+    peers: bool,
     limit: Option<usize>,
     after: Option<String>,
 }
@@ -45,8 +50,8 @@ pub(super) async fn list(
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<Sessions>, Problem> {
     let Query(which) = which.map_err(|rejection| {
-        let hint = "the parameters are user, client (an IP address), filter, sort, rates (true or false), limit and \
-                    after";
+        let hint = "the parameters are user, client (an IP address), filter, sort, rates and peers (true or \
+                    false), limit and after";
         Problem::bad_request(rejection.body_text(), hint)
     })?;
     let limit = which.limit.unwrap_or(SESSIONS_DEFAULT);
@@ -68,19 +73,49 @@ pub(super) async fn list(
         .map(|row| (order.place(&row.session, row.rates.as_ref()), row))
         .filter(|(place, _)| after.as_ref().is_none_or(|after| place > after))
         .collect();
-    let more = keyed.len() > limit;
+    let limit = if which.peers { limit.min(SESSIONS_WITH_PEERS_MAX) } else { limit };
+    let mut more = keyed.len() > limit;
     if more {
         keyed.select_nth_unstable_by(limit, |(one, _), (other, _)| one.cmp(other));
         keyed.truncate(limit);
     }
     keyed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let mut peers = Vec::new();
+    if which.peers {
+        peers = peers_of(&app, &keyed).await?;
+        more |= peers.len() < keyed.len();
+        keyed.truncate(peers.len());
+    }
     let next = keyed.last().filter(|_| more).map(|(place, _)| place.to_string());
     let now = (app.clock)();
+    let mut peers = peers.into_iter();
     let sessions = keyed
         .iter()
-        .map(|(_, row)| Session { rates: row.rates, ..Session::of(&row.session, now) })
+        .map(|(_, row)| {
+            let peers = peers.next().flatten();
+            Session { rates: row.rates, peers, ..Session::of(&row.session, now) }
+        })
         .collect();
     Ok(Json(Sessions { sessions, more, total, next }))
+}
+
+/// Peers of the first sessions, as many as an answer has room for; `None` of one that has ended meanwhile.
+async fn peers_of(
+    app: &App,
+    keyed: &[(Cursor, Row)],
+) -> Result<Vec<Option<SessionPeers>>, Problem> {
+    let (mut all, mut number) = (Vec::new(), 0);
+    for (_, row) in keyed {
+        let found = app.handle.workers.session(row.session.record.id).await;
+        let found = found.map_err(Problem::of_workers)?;
+        let peers = found.map(|(_, peers)| SessionPeers::of(&peers, (app.clock)()));
+        number += peers.as_ref().map_or(0, SessionPeers::len);
+        all.push(peers);
+        if number >= PEERS_MAX {
+            break;
+        }
+    }
+    Ok(all)
 }
 
 /// All sessions that the workers select. With rates they are up to a second old.

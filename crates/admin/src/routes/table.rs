@@ -108,6 +108,11 @@ pub(crate) const OPERATIONS: &[Operation] = &[
                  minus in front reverses it",
             ),
             parameter("rates", "boolean", "Adds rates; the first answer takes a second"),
+            parameter(
+                "peers",
+                "boolean",
+                "Adds the peers of each; an answer has 200 sessions at most then",
+            ),
             LIMIT,
             parameter("after", "string", "The `next` of the page before, with the same `sort`"),
         ],

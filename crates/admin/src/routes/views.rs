@@ -18,8 +18,8 @@ use crate::limits::{MOMENTS_MAX, SESSIONS_DEFAULT, SESSIONS_MAX};
 use crate::problem::Problem;
 use crate::routes::App;
 use crate::types::{
-    ActiveUser, ActiveUsers, BoundChannel, Configuration, ConfiguredKey, LoggedWarning, Moment,
-    Overview, PermittedPeer, Rate, Session, SessionDetails, SessionReason, Warnings,
+    ActiveUser, ActiveUsers, Configuration, ConfiguredKey, LoggedWarning, Moment, Overview, Rate,
+    Session, SessionDetails, SessionPeers, SessionReason, Warnings,
 };
 
 /// `GET /v1/overview`.
@@ -56,29 +56,17 @@ pub(super) async fn session(
     })?;
     let rates = app.roll.take(workers).await.map_err(Problem::of_workers)?.rates(id);
     let now = (app.clock)();
-    let left = |end: Instant| end.saturating_since(now).as_secs();
     let session = Session { rates, ..Session::of(&live, now) };
+    let peers = SessionPeers::of(&peers, now);
     let timeline = timeline(&app, &live, &session, now).await?;
     Ok(Json(SessionDetails {
         path: path(&app, &session),
         session,
-        permissions: peers
-            .permissions
-            .iter()
-            .map(|(ip, end)| PermittedPeer { peer: ip.to_string(), expires_in_seconds: left(*end) })
-            .collect(),
-        channels: peers
-            .channels
-            .iter()
-            .map(|(number, peer, end)| BoundChannel {
-                number: format!("{number:#06x}"),
-                peer: peer.to_string(),
-                expires_in_seconds: left(*end),
-            })
-            .collect(),
+        permissions: peers.permissions,
+        channels: peers.channels,
         refusals: counted(&live.record.history.refusals, reasons::of_refusal),
         drops: counted(&live.record.history.drops, reasons::of_drop),
-        connected_peers: peers.connections.iter().map(ToString::to_string).collect(),
+        connected_peers: peers.connected_peers,
         timeline,
     }))
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Volume;
-use super::session::{Rate, Session, SessionRates};
+use super::session::{BoundChannel, PermittedPeer, Rate, Session, SessionRates};
 
 /// `GET /v1/overview`, and each event of `GET /v1/events`: the server of the last seconds: one while it is watched, five at
 /// most else.
@@ -136,26 +136,6 @@ pub struct SessionReason {
     pub meaning: String,
     /// Advice; empty where nothing is to be done.
     pub advice: String,
-}
-
-/// A peer that may send to the client.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PermittedPeer {
-    /// Its address; every port is permitted.
-    pub peer: String,
-    /// Seconds until the permission ends unless it is refreshed.
-    pub expires_in_seconds: u64,
-}
-
-/// A channel binding.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct BoundChannel {
-    /// Its number: `0x4000`.
-    pub number: String,
-    /// Address and port of the peer.
-    pub peer: String,
-    /// Seconds until it ends unless it is refreshed.
-    pub expires_in_seconds: u64,
 }
 
 /// Something that happened.

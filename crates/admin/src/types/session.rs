@@ -1,8 +1,11 @@
 //! The JSON of a live allocation, and its making from the session of a worker.
 
+use std::net::IpAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use turn_types::Instant;
+use turn_proto::AllocationPeers;
+use turn_types::{Instant, PeerAddr};
 
 use super::Volume;
 
@@ -50,6 +53,40 @@ pub struct Session {
     /// for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<SessionRates>,
+    /// Its peers; absent unless `peers` was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<SessionPeers>,
+}
+
+/// Peers of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionPeers {
+    /// Its permissions.
+    pub permissions: Vec<PermittedPeer>,
+    /// Its channels.
+    pub channels: Vec<BoundChannel>,
+    /// Peers that it has connections with, of a session that relays TCP.
+    pub connected_peers: Vec<String>,
+}
+
+/// A peer that may send to the client.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PermittedPeer {
+    /// Its address; every port is permitted.
+    pub peer: String,
+    /// Seconds until the permission ends unless it is refreshed.
+    pub expires_in_seconds: u64,
+}
+
+/// A channel binding.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BoundChannel {
+    /// Its number: `0x4000`.
+    pub number: String,
+    /// Address and port of the peer.
+    pub peer: String,
+    /// Seconds until it ends unless it is refreshed.
+    pub expires_in_seconds: u64,
 }
 
 /// Rates of a session's payload.
@@ -119,7 +156,34 @@ impl Session {
             dropped_packets: traffic.dropped_packets,
             offload: SessionOffload::of(session.offload, now),
             rates: None,
+            peers: None,
         }
+    }
+}
+
+impl SessionPeers {
+    /// The format of peers, with times left by the clock of their worker.
+    pub(crate) fn of(peers: &AllocationPeers, now: Instant) -> Self {
+        let left = |end: Instant| end.saturating_since(now).as_secs();
+        let permission = |(ip, end): &(IpAddr, Instant)| PermittedPeer {
+            peer: ip.to_string(),
+            expires_in_seconds: left(*end),
+        };
+        let channel = |(number, peer, end): &(u16, PeerAddr, Instant)| BoundChannel {
+            number: format!("{number:#06x}"),
+            peer: peer.to_string(),
+            expires_in_seconds: left(*end),
+        };
+        Self {
+            permissions: peers.permissions.iter().map(permission).collect(),
+            channels: peers.channels.iter().map(channel).collect(),
+            connected_peers: peers.connections.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.permissions.len() + self.channels.len() + self.connected_peers.len()
     }
 }
 

@@ -17,6 +17,9 @@ pub(crate) struct Sessions {
     /// Order: age, expires, rate, packets, traffic, dropped, user or client; a minus in front reverses it
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     pub(crate) sort: Option<String>,
+    /// Show the peers of each: its permissions, channels and connections, with the time left
+    #[arg(long)]
+    pub(crate) peers: bool,
     /// Maximum number of sessions
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) limit: u32,
@@ -30,6 +33,9 @@ pub(crate) struct Sessions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Session {
     /// End allocations
+    ///
+    /// All of a user or a client are counted first, and ended once that was agreed to on the terminal, or with
+    /// --yes.
     End {
         /// Their ids, as `turnpike sessions` shows them
         #[arg(value_name = "ID", required_unless_present_any = ["user", "client"])]
@@ -40,6 +46,9 @@ pub(crate) enum Session {
         /// All of clients at this address
         #[arg(long, value_name = "IP", conflicts_with = "ids")]
         client: Option<IpAddr>,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
         #[command(flatten)]
         output: Output,
     },

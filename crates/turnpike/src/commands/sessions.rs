@@ -6,11 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use admin::limits::SESSIONS_MAX;
-use admin::types::{Ended, Session, Sessions};
+use admin::types::{Ended, Session, SessionPeers, Sessions};
 use admin::{Client, ClientError, SessionQuery};
 
 use crate::cli::{self, PathOptions};
 use crate::commands::{ask, failed};
+use crate::confirmation;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 
@@ -19,6 +20,7 @@ pub(crate) fn list(paths: &PathOptions, args: &cli::Sessions) -> Result<()> {
         user: args.user.clone(),
         client: args.client,
         sort: args.sort.clone(),
+        peers: args.peers,
         ..SessionQuery::default()
     };
     let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
@@ -69,17 +71,19 @@ async fn pages(
 }
 
 pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
-    let cli::Session::End { ids, user, client: at, output } = args;
+    let cli::Session::End { ids, user, client: at, yes, output } = args;
     let is_selection = ids.is_empty();
-    let (ended, refused) = ask(paths, async |client| {
-        if !is_selection {
-            return end_all(client, ids).await;
-        }
+    let found = if is_selection {
         let query = SessionQuery { user: user.clone(), client: *at, ..SessionQuery::default() };
-        let found = pages(client, query, usize::MAX).await?;
-        let found: Vec<_> = found.sessions.into_iter().map(|session| session.id).collect();
-        end_all(client, &found).await
-    })?;
+        let found = ask(paths, async |client| pages(client, query, usize::MAX).await)?;
+        if !found.sessions.is_empty() && !yes && !agreed(found.sessions.len(), output.json)? {
+            return output::print("no session was ended");
+        }
+        &found.sessions.into_iter().map(|session| session.id).collect()
+    } else {
+        ids
+    };
+    let (ended, refused) = ask(paths, async |client| end_all(client, found).await)?;
     // Of a selection some may have ended by themselves.
     let refused = refused.filter(|error| {
         !(is_selection && matches!(error, ClientError::Refused { status: 404, .. }))
@@ -88,6 +92,19 @@ pub(crate) fn act(paths: &PathOptions, args: &cli::Session) -> Result<()> {
         print_ended(&ended, ids.len() == 1, output.json)?;
     }
     refused.map_or(Ok(()), |error| Err(failed(error, None)))
+}
+
+/// Says how many a selection is, and asks on a terminal.
+fn agreed(number: usize, as_json: bool) -> Result<bool> {
+    let s = if number == 1 { "" } else { "s" };
+    let number = output::grouped(number as u64);
+    if as_json || !confirmation::is_possible() {
+        let error = anyhow::anyhow!(
+            "this would end {number} live session{s}; it asks first, and there is no terminal to ask"
+        );
+        return Err(Failure::usage(error).hint("--yes ends them without a question"));
+    }
+    confirmation::ask(&format!("end {number} live session{s}?"))
 }
 
 fn print_ended(ended: &[Ended], is_one: bool, as_json: bool) -> Result<()> {
@@ -142,6 +159,15 @@ fn describe(sessions: &Sessions) -> String {
         table.row(row(session));
     }
     let mut text = table.render();
+    if sessions.sessions.iter().any(|session| session.peers.is_some()) {
+        let mut lines = text.lines();
+        let mut with_peers = vec![lines.next().unwrap_or_default().to_owned()];
+        for (line, session) in lines.zip(&sessions.sessions) {
+            with_peers.push(line.to_owned());
+            with_peers.extend(session.peers.as_ref().map(peers));
+        }
+        text = with_peers.join("\n");
+    }
     if sessions.more {
         let shown = output::grouped(sessions.sessions.len() as u64);
         let total = output::grouped(sessions.total);
@@ -150,6 +176,23 @@ fn describe(sessions: &Sessions) -> String {
         text.push_str(&more);
     }
     text
+}
+
+/// The peers below the line of their session.
+fn peers(peers: &SessionPeers) -> String {
+    const INDENT: usize = 4;
+    let left = |seconds| output::duration(Duration::from_secs(seconds));
+    let permissions = peers
+        .permissions
+        .iter()
+        .map(|one| format!("permission {} ({})", one.peer, left(one.expires_in_seconds)));
+    let channels = peers.channels.iter().map(|one| {
+        format!("channel {} to {} ({})", one.number, one.peer, left(one.expires_in_seconds))
+    });
+    let connected = peers.connected_peers.iter().map(|peer| format!("connection with {peer}"));
+    let all: Vec<String> = permissions.chain(channels).chain(connected).collect();
+    let text = if all.is_empty() { "no peers".to_owned() } else { all.join(", ") };
+    output::wrapped(&text, INDENT, output::columns())
 }
 
 fn row(session: &Session) -> [String; 11] {
@@ -263,6 +306,28 @@ mod tests {
         };
         assert_eq!(of("tcp"), "tcp 203.0.113.7:50000");
         assert_eq!(of("udp"), "203.0.113.7:50000");
+    }
+
+    #[test]
+    fn peers_stand_below_their_session() {
+        use admin::types::{BoundChannel, PermittedPeer};
+        let of = |peers| Session { id: "1".into(), peers: Some(peers), ..Session::default() };
+        let permission = PermittedPeer { peer: "192.0.2.9".into(), expires_in_seconds: 290 };
+        let (number, peer) = ("0x4000".into(), "192.0.2.9:5000".into());
+        let channel = BoundChannel { number, peer, expires_in_seconds: 600 };
+        let some = SessionPeers {
+            permissions: vec![permission],
+            channels: vec![channel],
+            connected_peers: Vec::new(),
+        };
+        let sessions = vec![of(some), of(SessionPeers::default())];
+        let text = describe(&Sessions { sessions, ..Sessions::default() });
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[2],
+            "    permission 192.0.2.9 (4 min 50 s), channel 0x4000 to 192.0.2.9:5000 (10 min)"
+        );
+        assert!(lines[3].starts_with('1') && lines[4] == "    no peers", "{text}");
     }
 
     #[test]

@@ -82,6 +82,8 @@ fn a_call_is_seen_and_ended_and_a_second_sigterm_does_not_wait_for_the_other() {
         why.contains("  permissions  127.0.0.1 (") && why.contains(" ago: Allocated "),
         "{why}"
     );
+    let peers = stdout(&call.ask(&["sessions", "--peers", "--user", "bob"]));
+    assert_eq!(peers.matches("    permission 127.0.0.1 (").count(), 2, "{peers}");
     assert_eq!(json(&call.ask(&["why", &id, "--json"]))["session"]["user"], "bob");
     assert_eq!(json(&call.ask(&["session", "end", &id, "--json"]))["id"], id.as_str());
     wait_until("one is left", || call.sessions().len() == 1);

@@ -49,6 +49,16 @@ fn thousands_of_sessions_are_listed_and_those_of_a_client_are_ended() {
     let ids: HashSet<&str> =
         all["sessions"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert_eq!((ids.len(), &all["more"]), (usize::from(SESSIONS), &false.into()));
+    let peers = json(&ask(&["sessions", "--limit", "450", "--peers", "--json"]));
+    let peers = peers["sessions"].as_array().unwrap();
+    assert_eq!(peers.len(), 450, "page by page");
+    assert!(peers.iter().all(|one| one["peers"]["permissions"].is_array()));
+    let sorted = json(&ask(&["sessions", "--limit", "2100", "--sort", "client", "--json"]));
+    let clients =
+        sorted["sessions"].as_array().unwrap().iter().map(|one| one["client"].as_str().unwrap());
+    let clients: Vec<std::net::SocketAddr> =
+        clients.map(|client| client.parse().unwrap()).collect();
+    assert!(clients.is_sorted(), "as numbers");
     let table = stdout(&ask(&["sessions", "--limit", "1500", "--sort", "-client"]));
     assert_eq!(table.lines().count(), 1502, "a heading, and that there are more");
     assert!(table.contains("\n1,500 of 2,100 sessions; "), "{:?}", table.lines().last());
@@ -75,7 +85,10 @@ fn thousands_of_sessions_are_listed_and_those_of_a_client_are_ended() {
     let some = ask(&["session", "end", "00ff000000000001", first]);
     assert_eq!(some.status.code(), Some(1), "{some:?}");
     assert_eq!(stdout(&some), format!("session {first} was ended\n"));
-    let rest = ask(&[&["session", "end"][..], &at].concat());
+    let unasked = ask(&[&["session", "end"][..], &at].concat());
+    assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
+    assert!(stderr(&unasked).contains("would end 2 live sessions"), "{unasked:?}");
+    let rest = ask(&[&["session", "end", "--yes"][..], &at].concat());
     assert!(rest.status.success() && stdout(&rest).lines().count() == 2, "{rest:?}");
     let none = ask(&[&["session", "end"][..], &at].concat());
     assert_eq!(stdout(&none), "no live session matches\n");

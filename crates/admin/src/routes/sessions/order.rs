@@ -5,6 +5,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::fmt;
+use std::net::SocketAddr;
 
 use control::Session;
 use turn_types::AllocationId;
@@ -54,6 +55,8 @@ enum By {
 enum Key {
     Number(u64),
     Text(String),
+    /// IPv4 first; address, then port, as numbers.
+    Address(SocketAddr),
 }
 
 /// The place of a session in an order.
@@ -86,6 +89,7 @@ impl fmt::Display for Cursor {
         match &self.key {
             Key::Number(number) => write!(f, "{}.{number}", self.id),
             Key::Text(text) => write!(f, "{}.{text}", self.id),
+            Key::Address(address) => write!(f, "{}.{address}", self.id),
         }
     }
 }
@@ -134,7 +138,7 @@ impl Order {
             By::Traffic => most(traffic.to_peer_bytes.saturating_add(traffic.to_client_bytes)),
             By::Dropped => most(traffic.dropped_packets),
             By::User => Key::Text(record.user.to_string()),
-            By::Client => Key::Text(record.five_tuple.client.to_string()),
+            By::Client => Key::Address(record.five_tuple.client.0),
         };
         Cursor { key, id: record.id, reverse: self.reverse }
     }
@@ -144,7 +148,8 @@ impl Order {
         let parts = text.split_once('.');
         let read = parts.and_then(|(id, key)| {
             let key = match self.by {
-                By::User | By::Client => Key::Text(key.to_owned()),
+                By::User => Key::Text(key.to_owned()),
+                By::Client => Key::Address(key.parse().ok()?),
                 By::Age | By::Expires | By::Rate | By::Packets | By::Traffic | By::Dropped => {
                     Key::Number(key.parse().ok()?)
                 }

@@ -1,6 +1,5 @@
 //! `turnpike tune apply`: shows the changes, asks, makes them, and reports the outcome.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -9,7 +8,8 @@ use serde::Serialize;
 
 use super::{counted, need_privilege, survey, unusable, wants};
 use crate::cli::{self, PathOptions};
-use crate::failure::{Failure, OrFail as _, Result};
+use crate::confirmation;
+use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 
 /// The outcome for programs.
@@ -95,8 +95,7 @@ fn agreed(args: &cli::TuneApply, found: &Survey, to_set: &[&Item]) -> Result<boo
     if args.yes {
         return Ok(true);
     }
-    let there = io::stdin().is_terminal() && io::stdout().is_terminal();
-    if args.output.json || !there {
+    if args.output.json || !confirmation::is_possible() {
         return Err(Failure::usage(anyhow!("apply asks before it changes this host, and there is no terminal to ask")).hint(
             "`turnpike tune check` shows what would be changed; --yes changes it without a question",
         ));
@@ -111,11 +110,7 @@ fn agreed(args: &cli::TuneApply, found: &Survey, to_set: &[&Item]) -> Result<boo
              for them is looked at again then",
         )?;
     }
-    print!("\nset {}? [y/N] ", counted(to_set.len(), "item"));
-    io::stdout().flush().or_fail("cannot ask")?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).or_fail("cannot read the answer")?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    confirmation::ask(&format!("\nset {}?", counted(to_set.len(), "item")))
 }
 
 fn plan(to_set: &[&Item]) -> String {
