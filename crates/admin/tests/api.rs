@@ -215,7 +215,7 @@ async fn over_tls_the_cookie_is_for_tls_alone() {
 }
 
 #[tokio::test]
-async fn a_session_has_its_refusals_and_drops_by_reason() {
+async fn a_session_has_its_reasons_and_its_latest_requests() {
     let server = Server::start().await;
     let answer = server.with(&server.token(Role::Read), "GET", SESSION).await;
     let session: SessionDetails = serde_json::from_str(&answer.body).unwrap();
@@ -224,6 +224,9 @@ async fn a_session_has_its_refusals_and_drops_by_reason() {
     };
     assert_eq!(counts(&session.refusals), [("peer_forbidden".to_owned(), 2)]);
     assert_eq!(counts(&session.drops), [("no_permission".to_owned(), 3)]);
+    let latest = &session.timeline[0];
+    assert_eq!(latest.seconds_ago, 5);
+    assert!(latest.text.contains("Refresh") && latest.text.contains("last of 3"), "{latest:?}");
     assert!(session.drops[0].meaning.contains("permission") && !session.drops[0].advice.is_empty());
 }
 

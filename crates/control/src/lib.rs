@@ -37,7 +37,7 @@ pub use info::{
 pub use mailbox::{Inbox, Mailbox, PostError, Wake, mailbox};
 pub use operator::{CancelReport, Change, DrainReport, OperatorRequest, ReloadReport};
 pub use recent_log::{RecentLog, Warning};
-pub use refused::{RefusalFilter, Refused, account};
+pub use refused::{RefusalFilter, Refused, RefusedSubject, account};
 pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
 pub use series::{

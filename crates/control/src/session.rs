@@ -16,9 +16,9 @@ pub struct Session {
 /// over the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionOffload {
-    /// The kernel, for some of its channels at least.
+    /// The kernel has routes for some of its channels at least.
     Kernel {
-        /// Channels that the kernel relays, 1 or more, of [`AllocationRecord::channels`] bound.
+        /// Channels with a route in the kernel, 1 or more, of [`AllocationRecord::channels`] bound.
         channels: u32,
         /// Packets that it relayed on them, both directions together; part of
         /// [`AllocationRecord::traffic`].

@@ -133,7 +133,7 @@ impl Workers {
         Ok(all)
     }
 
-    /// Recent refusals, the latest first, at most `limit`.
+    /// Recent refusals, the latest first, at most `limit`: of all workers together.
     ///
     /// # Errors
     /// [`ControlError`] when any worker does not answer.
@@ -142,11 +142,11 @@ impl Workers {
         filter: RefusalFilter,
         limit: usize,
     ) -> Result<Vec<Refused>, ControlError> {
-        let lists = self
-            .ask_all(|reply| Request::Refusals { filter: filter.clone(), limit, reply })
-            .await?;
-        let mut refusals: Vec<_> = lists.into_iter().flatten().collect();
-        refusals.sort_by_key(|refused| std::cmp::Reverse(refused.last));
+        // All of them, which are bounded: what is old at one worker may be part of the latest of another.
+        let limit_of_each = usize::MAX;
+        let ask = |reply| Request::Refusals { filter: filter.clone(), limit: limit_of_each, reply };
+        let lists = self.ask_all(ask).await?;
+        let mut refusals = Refused::merge(lists.into_iter().flatten());
         refusals.truncate(limit);
         Ok(refusals)
     }

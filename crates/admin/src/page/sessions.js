@@ -17,7 +17,7 @@ const COLUMNS = [
   { name: "To client", number: true, cell: rate("to_client") },
   { name: "Traffic", sort: "traffic", number: true, cell: (one) => format.bytes(one.to_peers.bytes + one.to_client.bytes) },
   { name: "Dropped", sort: "dropped", number: true, cell: (one) => format.number(one.dropped_packets) },
-  { name: "Path", cell: (one) => one.offload.by === "kernel" ? `kernel ${one.offload.channels}/${one.channels}` : one.offload.by },
+  { name: "Path", cell: path },
 ];
 
 export function show(place, { guarded, every }) {
@@ -51,4 +51,10 @@ export function show(place, { guarded, every }) {
     replace(list, page.sessions.length === 0 ? [] : table("Live sessions", COLUMNS, page.sessions, { order, onsort: sort }));
   });
   return every(refresh, EVERY);
+}
+
+// A route alone relays nothing.
+function path({ offload, channels }) {
+  if (offload.by !== "kernel") return offload.by;
+  return `kernel ${offload.channels}/${channels}${offload.packets === 0 ? ", unused" : ""}`;
 }

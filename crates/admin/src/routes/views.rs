@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use control::RefusalFilter;
 use control::reasons::{self, Reason};
 use serde::Deserialize;
+use turn_proto::{AllocationRecord, SessionHistory};
 use turn_types::Instant;
 
 use super::sessions::allocation_id;
@@ -98,12 +99,7 @@ fn path(app: &App, session: &Session) -> String {
                 .into_iter()
                 .filter_map(|one| Some(format!("{} by {}", one.name, one.hook?)))
                 .collect();
-            return format!(
-                "The kernel relays {} of {} channels ({}).",
-                offload.channels,
-                session.channels,
-                hooks.join(", ")
-            );
+            return kernel_path(session, &hooks.join(", "));
         }
         Some("off") => "there is no kernel path on this server",
         Some("no_channel") => "no channel is bound, and the kernel relays channels alone",
@@ -114,7 +110,21 @@ fn path(app: &App, session: &Session) -> String {
     format!("Sockets relay everything: {why}.")
 }
 
-/// Known events of a session's past: its refusals, and the dates of its record.
+/// The routes of a session in the kernel, and their use: a route alone relays nothing.
+fn kernel_path(session: &Session, hooks: &str) -> String {
+    let Session { offload, channels, to_peers, to_client, .. } = session;
+    let routes = format!("The kernel has routes for {} of {channels} channels", offload.channels);
+    if offload.packets == 0 {
+        return format!(
+            "{routes} ({hooks}), and has relayed no packet by them yet: sockets relay all. It begins when it has seen \
+             that the host's rules forward the packets; `turnpike status` has the reasons for packets left to sockets."
+        );
+    }
+    let all = to_peers.packets + to_client.packets;
+    format!("{routes} ({hooks}), and has relayed {} of {all} packets by them.", offload.packets)
+}
+
+/// Known events of a session's past: its refusals, served requests, and the dates of its record.
 async fn timeline(
     app: &App,
     live: &control::Session,
@@ -150,6 +160,7 @@ async fn timeline(
         let text = "The kernel relayed its last packet.".to_owned();
         moments.push(Moment { seconds_ago, text });
     }
+    moments.extend(served(&live.record, now));
     let text = format!(
         "Allocated {} for {} over {}.",
         session.relayed.join(" and "),
@@ -159,6 +170,26 @@ async fn timeline(
     moments.push(Moment { seconds_ago: session.age_seconds, text });
     moments.sort_by_key(|moment| moment.seconds_ago);
     Ok(moments)
+}
+
+/// The latest of each kind of request that keeps a session alive.
+fn served(record: &AllocationRecord, now: Instant) -> impl Iterator<Item = Moment> {
+    let SessionHistory { refreshes, permissions, channels, .. } = &record.history;
+    let kinds = [
+        (refreshes, "Refresh", "keeps the allocation"),
+        (permissions, "CreatePermission", "lets peers send"),
+        (channels, "ChannelBind", "binds channels"),
+    ];
+    kinds.into_iter().filter_map(move |(served, method, effect)| {
+        let served = served.as_ref()?;
+        // Its time is in whole seconds, and no earlier than the Allocate.
+        let seconds_ago = now.saturating_since(served.latest.max(record.created)).as_secs();
+        let text = match served.count {
+            1 => format!("{method}, which {effect}, was served once."),
+            count => format!("{method}, which {effect}, was served for the last of {count} times."),
+        };
+        Some(Moment { seconds_ago, text })
+    })
 }
 
 #[derive(Debug, Deserialize)]
@@ -258,4 +289,25 @@ pub(super) async fn warnings(State(app): State<App>) -> Json<Warnings> {
         count: one.count,
     };
     Json(Warnings { warnings: app.log.list().into_iter().map(warning).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{SessionOffload, Volume};
+
+    #[test]
+    fn a_route_that_carried_nothing_is_not_told_as_relaying() {
+        let with = |packets| {
+            let offload = SessionOffload { channels: 2, packets, ..SessionOffload::default() };
+            let to_peers = Volume { packets: 9, bytes: 9 };
+            let session = Session { offload, channels: 2, to_peers, ..Session::default() };
+            kernel_path(&session, "eth0 by tc")
+        };
+        assert!(with(0).contains("no packet by them yet: sockets relay all"), "{}", with(0));
+        assert_eq!(
+            with(7),
+            "The kernel has routes for 2 of 2 channels (eth0 by tc), and has relayed 7 of 9 packets by them."
+        );
+    }
 }

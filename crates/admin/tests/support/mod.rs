@@ -17,7 +17,7 @@ use control::{
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use turn_proto::{AllocationRecord, DropReason, Refusal, SessionHistory};
+use turn_proto::{AllocationRecord, DropReason, Refusal, ServedRequests, SessionHistory};
 use turn_types::{AllocationId, Instant, WorkerId};
 
 pub(crate) const NOW: Instant = Instant::from_nanos(100_000_000_000);
@@ -200,6 +200,10 @@ pub(crate) fn session() -> Session {
         history: SessionHistory {
             refusals: vec![(Refusal::PeerForbidden, 2)],
             drops: vec![(DropReason::NoPermission, 3)],
+            refreshes: Some(ServedRequests {
+                count: 3,
+                latest: Instant::from_nanos(95_000_000_000),
+            }),
             ..SessionHistory::default()
         },
         ..AllocationRecord::sample()

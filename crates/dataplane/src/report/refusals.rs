@@ -1,30 +1,12 @@
 //! Recent refusals of a worker: for its log, and for an operator who asks why.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
-use control::{RefusalFilter, Refused, account};
-use turn_proto::{Refusal, RefusedRequest};
-use turn_types::{Instant, Prefix};
+use control::{RefusalFilter, Refused, RefusedSubject};
+use turn_proto::RefusedRequest;
+use turn_types::Instant;
 
 use crate::limits::{REFUSAL_LINE_EVERY, REFUSALS_KEPT};
-
-/// Refusals of one user (or of clients that proved to be none), network and reason belong together.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    user: Option<Arc<str>>,
-    customer: Prefix,
-    reason: Refusal,
-}
-
-impl Key {
-    fn of(refused: &RefusedRequest) -> Self {
-        // A claimed name is none: anybody may write any number of them.
-        let user = refused.user.as_deref().map(|name| Arc::from(account(name)));
-        let customer = Prefix::customer(refused.path.five_tuple.client.ip());
-        Self { user, customer, reason: refused.reason }
-    }
-}
 
 #[derive(Debug)]
 struct Entry {
@@ -38,16 +20,16 @@ struct Entry {
 /// The recent refusals, [`REFUSALS_KEPT`] kinds at most: the oldest makes room.
 #[derive(Debug, Default)]
 pub(crate) struct RecentRefusals {
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<RefusedSubject, Entry>,
     /// The keys, oldest first.
-    order: VecDeque<Key>,
+    order: VecDeque<RefusedSubject>,
 }
 
 impl RecentRefusals {
     /// Adds a refusal. Returns the number of them since the last line when a line is due: at the first, and
     /// then not before [`REFUSAL_LINE_EVERY`] has passed.
     pub(crate) fn note(&mut self, now: Instant, request: &RefusedRequest) -> Option<u64> {
-        let key = Key::of(request);
+        let key = RefusedSubject::of(request);
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.refused.latest.clone_from(request);
             entry.refused.last = now;
@@ -85,6 +67,7 @@ impl RecentRefusals {
 mod tests {
     use std::net::SocketAddr;
 
+    use turn_proto::Refusal;
     use turn_types::ClientAddr;
 
     use super::*;

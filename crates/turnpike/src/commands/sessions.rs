@@ -226,12 +226,16 @@ fn relayed(session: &Session) -> String {
     if session.relays == "tcp" { format!("tcp {addresses}") } else { addresses }
 }
 
-/// Number of its channels that the kernel relays, or the reason for none.
+/// Number of its channels with a route in the kernel, or the reason for none.
 fn kernel_path(session: &Session) -> String {
     let offload = &session.offload;
     match &offload.reason {
         Some(reason) => reason.replace('_', " "),
-        None if offload.by == "kernel" => format!("{} of {}", offload.channels, session.channels),
+        None if offload.by == "kernel" => {
+            // A route alone relays nothing: the first packets pass the host's rules at the sockets.
+            let unused = if offload.packets == 0 { ", unused" } else { "" };
+            format!("{} of {}{unused}", offload.channels, session.channels)
+        }
         None => "-".to_owned(), // a server that does not tell
     }
 }
