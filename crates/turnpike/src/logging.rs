@@ -1,8 +1,10 @@
-//! The log: to standard error, as text or as JSON, with a level that a reload may
+//! The log: to standard error, as text, logfmt or JSON, with a level that a reload may
 //! change. Nothing else in the process writes there once the server runs.
 //!
 //! Lines are handed to a thread that writes them, through a bounded queue that drops lines when it
 //! is full: a reader of the log may stall, and no worker waits for it.
+
+mod logfmt;
 
 use std::fmt;
 use std::io::{self, IsTerminal as _};
@@ -25,6 +27,8 @@ use tracing_subscriber::{Layer, Registry, reload};
 pub(crate) enum LogFormat {
     /// For people.
     Text,
+    /// For both: `key=value` pairs.
+    Logfmt,
     /// For programs: one JSON object per line.
     Json,
 }
@@ -33,6 +37,7 @@ impl From<settings::LogFormat> for LogFormat {
     fn from(format: settings::LogFormat) -> Self {
         match format {
             settings::LogFormat::Text => Self::Text,
+            settings::LogFormat::Logfmt => Self::Logfmt,
             settings::LogFormat::Json => Self::Json,
         }
     }
@@ -179,6 +184,7 @@ where
     let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
     match format {
         LogFormat::Text => layer.with_ansi(io::stderr().is_terminal()).boxed(),
+        LogFormat::Logfmt => layer.event_format(logfmt::Logfmt).boxed(),
         // One flat object: what log collectors take without being taught.
         LogFormat::Json => {
             layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
@@ -221,6 +227,18 @@ mod tests {
         assert_eq!(len(), 8, "nothing is written twice");
         gathered.write_all(&[b'.'; GATHERED_BYTES_MAX + 1]).unwrap();
         assert_eq!(len(), 8 + GATHERED_BYTES_MAX + 1);
+    }
+
+    /// The text of what `events` logs.
+    pub(super) fn written(format: LogFormat, events: impl FnOnce()) -> String {
+        let written = Lines::default();
+        let writer = written.clone();
+        let (filter, _handle) = reload::Layer::new(lines_of(LevelFilter::INFO));
+        let subscriber =
+            tracing_subscriber::registry().with(filter).with(lines(format, move || writer.clone()));
+        tracing::subscriber::with_default(subscriber, events);
+        let text = written.0.lock().unwrap().clone();
+        String::from_utf8(text).unwrap()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::value::{Database, Duration, Endpoint, HttpListen, Text};
 section! {
     /// The log, on standard error.
     Log {
-        /// Lines for people (`text`) or one JSON object per line for machines (`json`).
+        /// Lines for people (`text`), `key=value` pairs (`logfmt`), or one JSON object per line (`json`).
         restart format: LogFormat = LogFormat::Text;
         /// Lowest level that is logged: `info` has one line at the end of each allocation, and for each user (or
         /// network) and reason one a minute while requests are refused; `debug` one for each refused request,
@@ -34,6 +34,8 @@ section! {
 pub enum LogFormat {
     /// Lines for people.
     Text,
+    /// Lines of `key=value` pairs, with values in quotes where they need them.
+    Logfmt,
     /// One JSON object per line.
     Json,
 }
