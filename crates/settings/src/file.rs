@@ -17,7 +17,8 @@ pub use auth::{Auth, SecretEntry, TokenCipher, TokenKeyEntry};
 pub use clients::{Compatibility, Discovery, ExternalEndpoint, Redirect};
 pub use host::{Confinement, Offload, OffloadMode, Sockets, Workers};
 pub use operation::{
-    Api, Control, Data, Http, Log, LogAddresses, LogFormat, LogLevel, Shutdown, Users,
+    Api, Control, Data, Http, Log, LogAddresses, LogFormat, LogLevel, Shutdown, SignalAction,
+    Signals, Users,
 };
 pub use quotas::{Lifetimes, Quotas};
 pub use relay::{Peers, Relay};
@@ -70,5 +71,6 @@ section! {
         data: Data,
         users: Users,
         shutdown: Shutdown,
+        signals: Signals,
     }
 }

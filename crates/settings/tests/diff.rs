@@ -100,6 +100,7 @@ fn each_key_is_reported_once_with_both_values() {
             "restart data.directory: \"/var/lib/turnpike\" -> \"/srv\"",
         ),
         ("", "shutdown.drain = '1 h'", "live shutdown.drain: \"0 s\" -> \"1 h\""),
+        ("", "signals.usr1 = 'ignore'", "live signals.usr1: \"drain\" -> \"ignore\""),
     ] {
         assert_eq!(changes(old, new), [expected]);
     }
@@ -303,14 +304,16 @@ fn the_keys_with_secrets_are_those_that_a_difference_hides() {
     assert_eq!(secret, ["auth.secret", "auth.secrets", "auth.token_keys"]);
 }
 
-/// Live keys that are no rules of the server: log, monitoring, certificates, shutdown.
-const NO_RULES: [&str; 6] = [
+/// Live keys that are no rules of the server: log, monitoring, certificates, shutdown, signals.
+const NO_RULES: [&str; 8] = [
     "relay.external_stun",
     "log.level",
     "http.coturn_metrics",
     "http.ready_while_draining",
     "tls.certificates",
     "shutdown.drain",
+    "signals.usr1",
+    "signals.usr2",
 ];
 
 /// The rules of the server on a host with two addresses.

@@ -11,6 +11,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
+use settings::SignalAction;
+
 use crate::cli::PathOptions;
 use crate::external::{self, ASKED_EVERY, Answers};
 use crate::failure::{Failure, Result};
@@ -128,14 +130,8 @@ impl Server {
                         let next = Draining::told_to_end(drain, self.configured_drain(), Instant::now());
                         drain = Some(self.drain(next));
                     }
-                    // Again: the deadline stays.
-                    Signal::Drain if drain.is_some() => {}
-                    Signal::Drain => {
-                        let deadline = asked_for(self.configured_drain());
-                        let next = Draining::asked_for(drain, deadline, Instant::now());
-                        drain = Some(self.drain(next));
-                    }
-                    Signal::Certificates => self.in_force.reload_certificates(&self.handle),
+                    Signal::User1 => self.act(self.in_force.settings.signals.usr1, &mut drain),
+                    Signal::User2 => self.act(self.in_force.settings.signals.usr2, &mut drain),
                 },
                 Some(request) = self.requests.recv() => match request {
                     OperatorRequest::Reload(reply) => {
@@ -185,6 +181,21 @@ impl Server {
             }
         }
         self.stop().await
+    }
+
+    /// Does as a signal is configured to.
+    fn act(&mut self, action: SignalAction, drain: &mut Option<Draining>) {
+        match action {
+            // Again: the deadline stays.
+            SignalAction::Drain if drain.is_some() => {}
+            SignalAction::Drain => {
+                let deadline = asked_for(self.configured_drain());
+                let next = Draining::asked_for(*drain, deadline, Instant::now());
+                *drain = Some(self.drain(next));
+            }
+            SignalAction::Certificates => self.in_force.reload_certificates(&self.handle),
+            SignalAction::Ignore => {}
+        }
     }
 
     /// Asks for the public addresses of this host, where they are to be found.

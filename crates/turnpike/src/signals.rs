@@ -11,10 +11,10 @@ pub(crate) enum Signal {
     Reload,
     /// SIGTERM or SIGINT: drain and end; the second of them ends at once.
     End,
-    /// SIGUSR1, as of coturn: drain, as `turnpike drain` does.
-    Drain,
-    /// SIGUSR2, as of coturn: read the certificates again.
-    Certificates,
+    /// SIGUSR1: as configured in `signals.usr1`.
+    User1,
+    /// SIGUSR2: as configured in `signals.usr2`.
+    User2,
 }
 
 /// The handled signals. Once it exists they no longer end the process.
@@ -44,8 +44,8 @@ impl Signals {
             _ = self.hangup.recv() => Signal::Reload,
             _ = self.terminate.recv() => Signal::End,
             _ = self.interrupt.recv() => Signal::End,
-            _ = self.user1.recv() => Signal::Drain,
-            _ = self.user2.recv() => Signal::Certificates,
+            _ = self.user1.recv() => Signal::User1,
+            _ = self.user2.recv() => Signal::User2,
         }
     }
 }

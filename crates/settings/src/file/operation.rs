@@ -151,3 +151,29 @@ section! {
         live drain: Duration<0, 604_800> = Duration::seconds(0);
     }
 }
+
+section! {
+    /// Signals for other purposes than the end of the server and reloads.
+    Signals {
+        /// Effect of SIGUSR1: `drain` as `turnpike drain`, `certificates` reads them again, `ignore` has none. The
+        /// default is coturn's.
+        #[schemars(example = &"ignore")]
+        live usr1: SignalAction = SignalAction::Drain;
+        /// Effect of SIGUSR2, as of SIGUSR1.
+        #[schemars(example = &"ignore")]
+        live usr2: SignalAction = SignalAction::Certificates;
+    }
+}
+
+/// Effect of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum SignalAction {
+    /// Drain.
+    Drain,
+    /// Read the certificates again.
+    Certificates,
+    /// None.
+    Ignore,
+}

@@ -9,7 +9,7 @@ use admin::{AccessError, HttpListener, UnixSocket};
 use anyhow::anyhow;
 use control::{Handle, ServerInfo};
 use linux_net::Clock;
-use settings::Settings;
+use settings::{Settings, SignalAction};
 use user_db::{Page, UserEditor};
 
 use crate::cli::PathOptions;
@@ -75,10 +75,11 @@ async fn serve(
         warning = without_users(&settings, &mut **store)?;
     }
 
+    let meanings = [settings.signals.usr1, settings.signals.usr2];
     let order = renewal::order(&settings).map_err(Failure::usage)?;
     if settings.is_external_auto() {
         let finding = external::find(&settings);
-        let Some(found) = unless_told_to_end(finding, &mut signals).await? else {
+        let Some(found) = unless_told_to_end(finding, &mut signals, meanings).await? else {
             tracing::info!("told to end during the start");
             return Ok(());
         };
@@ -88,7 +89,7 @@ async fn serve(
         settings.put_found_external(found);
     }
     let starting = boot::start(&settings, store, Some(&mut confinement));
-    let Some(mut running) = unless_told_to_end(starting, &mut signals).await? else {
+    let Some(mut running) = unless_told_to_end(starting, &mut signals, meanings).await? else {
         tracing::info!("told to end during the start");
         return Ok(());
     };
@@ -173,16 +174,19 @@ async fn serve(
 async fn unless_told_to_end<T>(
     starting: impl Future<Output = Result<T>>,
     signals: &mut Signals,
+    [usr1, usr2]: [SignalAction; 2],
 ) -> Result<Option<T>> {
     let mut starting = pin!(starting);
     loop {
         tokio::select! {
             biased;
             signal = signals.next() => match signal {
+                Signal::End => return Ok(None),
                 // Nothing is served yet: a drain has nothing to wait for.
-                Signal::End | Signal::Drain => return Ok(None),
+                Signal::User1 if usr1 == SignalAction::Drain => return Ok(None),
+                Signal::User2 if usr2 == SignalAction::Drain => return Ok(None),
                 // The files are being read for the first time.
-                Signal::Reload | Signal::Certificates => {}
+                Signal::Reload | Signal::User1 | Signal::User2 => {}
             },
             started = &mut starting => return started.map(Some),
         }

@@ -148,3 +148,16 @@ fn sigterm_during_a_drain_keeps_its_deadline() {
     call.server.wait_for("stopped");
     assert!(waits.wait_with_output().unwrap().status.success(), "the last call ended by itself");
 }
+
+#[test]
+fn signals_do_as_configured() {
+    let mut call = Call::through("[signals]\nusr1 = \"ignore\"\nusr2 = \"drain\"\n");
+    call.server.signal("USR1");
+    // A reload behind it: the signal before was taken.
+    call.server.signal("HUP");
+    call.server.wait_for("reloaded");
+    assert_eq!(json(&call.ask(&["status", "--json"]))["draining"], false);
+    call.server.signal("USR2");
+    call.server.wait_for("draining");
+    assert_eq!(json(&call.ask(&["status", "--json"]))["draining"], true);
+}
