@@ -39,7 +39,7 @@ mod workers;
 
 pub use admission::{Admission, ConnectionLimits};
 pub use dtls::DtlsSettings;
-pub use report::{LogAddresses, LogOptions, TRACED};
+pub use report::{LogAddresses, LogOptions, PseudonymKey, TRACED};
 pub use sockets::{Listener, NetOptions};
 pub use spawn::{mailbox, spawn};
 pub use stream::StreamSettings;

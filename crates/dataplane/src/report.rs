@@ -9,7 +9,7 @@ mod refusals;
 mod throttle;
 
 pub(crate) use accounting::{BatchSums, Sent, Tag};
-pub use addresses::LogAddresses;
+pub use addresses::{LogAddresses, PseudonymKey};
 pub(crate) use condition::Condition;
 pub(crate) use observer::Observer;
 pub use observer::{LogOptions, TRACED};

@@ -5,6 +5,7 @@ mod api;
 mod auth;
 mod discovery;
 mod http;
+mod log;
 pub(crate) mod ports;
 mod relay;
 mod secret;
@@ -39,6 +40,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     let settings = Settings {
         acme_challenge,
         secrets: auth::check(&file, document, errors),
+        address_key: log::check(&file.log, document, errors),
         token_keys: tokens::check(&file.auth, document, errors),
         tls_listen: tls::listeners(&file),
         discovery_sockets: discovery::check(&file, document, errors),

@@ -78,6 +78,7 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
         let same = match key.path.as_str() {
             "auth.secrets" => old.secrets == new.secrets,
             "auth.token_keys" => old.token_keys == new.token_keys,
+            "log.address_key_file" => old.address_key == new.address_key,
             _ => true,
         };
         let old = shown(key, old, &before);
@@ -85,6 +86,8 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
         if same && old == new {
             continue;
         }
+        let is_other_content = old == new && key.path == "log.address_key_file";
+        let new = if is_other_content { format!("{new}, with another key") } else { new };
         let list = match key.applied() {
             Applied::Live => &mut diff.live,
             Applied::Restart => &mut diff.needs_restart,

@@ -45,7 +45,8 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
     let secrets = auth.secrets.iter().map(|entry| &entry.secret_file);
     let keys = auth.token_keys.iter().map(|entry| &entry.key_file);
     let certificates = file.tls.certificates.iter().flat_map(|entry| [&entry.chain, &entry.key]);
-    let all = [&auth.secret_file].into_iter().chain(secrets).chain(keys).chain(certificates);
+    let single = [&auth.secret_file, &file.log.address_key_file];
+    let all = single.into_iter().chain(secrets).chain(keys).chain(certificates);
     let named = all.flatten().map(PathBuf::as_path);
     let tls = file.tls.client_authorities.iter().chain(&file.acme.authorities);
     let authorities = tls.chain(&file.api.client_authorities).map(|path| Path::new(&**path));

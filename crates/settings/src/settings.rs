@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use turn_proto::{AlternateServer, DiscoverySockets, SharedSecret, TokenKey};
+use turn_types::Secret;
 
 use crate::error::Place;
 use crate::file::{AcmeChallenge, File, Tls};
@@ -32,6 +34,8 @@ pub struct Settings {
     pub secrets: Vec<SharedSecret>,
     /// Keys of access tokens; names differ.
     pub token_keys: Vec<TokenKey>,
+    /// Key of pseudonyms in the log; `None` without a file of it.
+    pub address_key: Option<Secret<Arc<[u8]>>>,
     /// Listeners for TLS and DTLS besides `listen`; none without a certificate.
     pub tls_listen: Vec<SocketAddr>,
     /// Listeners of NAT behaviour discovery: at most one entry per family.
@@ -76,7 +80,7 @@ impl Settings {
         self.places.file.as_deref()
     }
 
-    /// Files of shared secrets and token keys, each with its key and its place.
+    /// Files of shared secrets, token keys and the key of pseudonyms, each with its key and its place.
     #[must_use]
     pub fn secret_files(&self) -> Vec<(&'static str, Place, PathBuf)> {
         let auth = &self.auth;
@@ -94,6 +98,9 @@ impl Settings {
         };
         of("auth.secrets", secrets.collect());
         of("auth.token_keys", keys.collect());
+        let key = "log.address_key_file";
+        let pseudonyms = self.log.address_key_file.iter();
+        all.extend(pseudonyms.map(|file| (key, self.place(key), self.beside(file))));
         all
     }
 

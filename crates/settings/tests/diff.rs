@@ -198,6 +198,8 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("users.database", "'/srv/users.sqlite'", ""),
     ("http.listen", "['127.0.0.1:9641']", ""),
     ("api.listen", "['127.0.0.1:9642']", ""),
+    // A file of one line on every host.
+    ("log.address_key_file", "'/proc/version'", "log.addresses = 'pseudonym'"),
     (
         "api.client_authorities",
         "'/ca.pem'",
@@ -305,9 +307,10 @@ fn the_keys_with_secrets_are_those_that_a_difference_hides() {
 }
 
 /// Live keys that are no rules of the server: log, monitoring, certificates, shutdown, signals.
-const NO_RULES: [&str; 8] = [
+const NO_RULES: [&str; 9] = [
     "relay.external_stun",
     "log.level",
+    "log.address_key_file",
     "http.coturn_metrics",
     "http.ready_while_draining",
     "tls.certificates",

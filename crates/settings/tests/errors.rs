@@ -52,7 +52,7 @@ fn keys_that_do_not_exist() {
         (
             "[log]\ncolour = true",
             "turnpike.toml:2: log.colour: there is no such key\n    \
-             the keys of [log] are format, level, addresses",
+             the keys of [log] are format, level, addresses, address_key_file",
         ),
         (
             "static-auth-secret = 'x'",

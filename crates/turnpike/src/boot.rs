@@ -11,7 +11,7 @@ use control::{
     UserDirectory, WorkerCounters, Workers,
 };
 use dataplane::{
-    Admission, ConnectionLimits, DtlsSettings, LogAddresses, LogOptions, NetOptions,
+    Admission, ConnectionLimits, DtlsSettings, LogAddresses, LogOptions, NetOptions, PseudonymKey,
     StreamSettings, WorkerChannels, WorkerSpec,
 };
 use linux_net::{HostMonitor, capabilities, raise_open_files, random_bytes};
@@ -42,6 +42,8 @@ pub(crate) struct Running {
     pub(crate) info: ServerInfo,
     /// Clients and users whose events are logged in detail.
     pub(crate) traces: Arc<Traces>,
+    /// Key of pseudonyms in the log.
+    pub(crate) pseudonyms: PseudonymKey,
     pub(crate) kernel_path: KernelPath,
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself, as the rules know them.
@@ -138,7 +140,10 @@ pub(crate) async fn start(
     } else {
         Arc::new(NoUsers)
     };
-    let log = LogOptions { addresses: log_addresses(settings), traces: Arc::default() };
+    let pseudonyms = PseudonymKey::new(Secret::new(random_bytes()));
+    pseudonyms.put_in_force(settings.address_key.as_ref());
+    let addresses = log_addresses(settings, &pseudonyms);
+    let log = LogOptions { addresses, traces: Arc::default() };
     let channels = WorkerChannels::to(&endpoints);
     let mut threads = Vec::new();
     let parts = cores.into_iter().zip(bound.workers).zip(endpoints).zip(counters);
@@ -179,6 +184,7 @@ pub(crate) async fn start(
         policy,
         info,
         traces: log.traces,
+        pseudonyms,
         kernel_path,
         certificates,
         own,
@@ -187,12 +193,12 @@ pub(crate) async fn start(
     })
 }
 
-/// Form of clients' addresses in the log. Pseudonyms have a key of this process.
-fn log_addresses(settings: &Settings) -> LogAddresses {
+/// Form of clients' addresses in the log.
+fn log_addresses(settings: &Settings, pseudonyms: &PseudonymKey) -> LogAddresses {
     match settings.log.addresses {
         settings::LogAddresses::Whole => LogAddresses::Whole,
         settings::LogAddresses::Truncated => LogAddresses::Truncated,
-        settings::LogAddresses::Pseudonym => LogAddresses::Pseudonym(Secret::new(random_bytes())),
+        settings::LogAddresses::Pseudonym => LogAddresses::Pseudonym(pseudonyms.clone()),
     }
 }
 

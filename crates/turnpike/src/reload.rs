@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use control::{Change, ConfiguredKey, Handle, ReloadReport};
+use dataplane::PseudonymKey;
 use settings::{KeyInForce, LogLevel, RelayPair, Settings, diff, keys_in_force};
 use tracing_subscriber::filter::LevelFilter;
 use turn_proto::Policy;
@@ -29,6 +30,8 @@ pub(crate) struct InForce {
     pub(crate) policy: Arc<Policy>,
     /// Changes the level of the log.
     pub(crate) log: logging::LogLevel,
+    /// Key of pseudonyms in the log.
+    pub(crate) pseudonyms: PseudonymKey,
     /// The certificates.
     pub(crate) certificates: CertificateReloader,
     /// Addresses that this host delivers to itself.
@@ -95,6 +98,7 @@ impl InForce {
             }
         }
         self.log.set(level(kept.log.level));
+        self.pseudonyms.put_in_force(kept.address_key.as_ref());
         let mut info = (*handle.info()).clone();
         info.realm = policy.realm.to_string();
         info.relay = boot::relay_info(&policy);
@@ -331,6 +335,7 @@ mod tests {
             settings,
             policy,
             log: logging::LogLevel::default(),
+            pseudonyms: PseudonymKey::new(Secret::new([7; 32])),
             certificates,
             own: OwnAddresses::read().unwrap(),
             confinement: None,

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 use turn_types::Secret;
 
 /// Form of addresses of clients and peers in the log.
@@ -17,7 +18,41 @@ pub enum LogAddresses {
     /// The network of 24 bits (IPv4) or 48 bits (IPv6).
     Truncated,
     /// A number of 48 bits, the same for an address with the same key: `~1f3a5b7c9d0e`.
-    Pseudonym(Secret<[u8; 32]>),
+    Pseudonym(PseudonymKey),
+}
+
+/// Key of pseudonyms, shared by all workers. Its lock is taken for each logged address, and by a reload.
+#[derive(Clone, Debug)]
+pub struct PseudonymKey {
+    of_process: Secret<[u8; 32]>,
+    in_force: Arc<RwLock<Secret<[u8; 32]>>>,
+}
+
+impl PseudonymKey {
+    /// A key that is in force until another one is.
+    #[must_use]
+    pub fn new(of_process: Secret<[u8; 32]>) -> Self {
+        Self { of_process, in_force: Arc::new(RwLock::new(of_process)) }
+    }
+
+    /// Puts the key of an operator in force, or without one that of the process.
+    pub fn put_in_force(&self, key: Option<&Secret<Arc<[u8]>>>) {
+        let hashed = |key: &Secret<Arc<[u8]>>| Secret::new(Sha256::digest(key.expose()).into());
+        let key = key.map_or(self.of_process, hashed);
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = key;
+    }
+
+    /// Of a keyed hash, since the addresses of IPv4 can be tried out without the key.
+    fn pseudonym(&self, ip: IpAddr) -> [u8; 6] {
+        let key = *self.in_force.read().unwrap_or_else(PoisonError::into_inner);
+        let mut mac = Hmac::<Sha256>::new_from_slice(key.expose()).expect("a key of any length");
+        match ip {
+            IpAddr::V4(ip) => mac.update(&ip.octets()),
+            IpAddr::V6(ip) => mac.update(&ip.octets()),
+        }
+        let hash: [u8; 32] = mac.finalize().into_bytes().into();
+        [hash[0], hash[1], hash[2], hash[3], hash[4], hash[5]]
+    }
 }
 
 /// An address to be logged.
@@ -51,21 +86,10 @@ impl fmt::Display for Shown<'_> {
             }
             (LogAddresses::Pseudonym(key), ip, _) => {
                 f.write_str("~")?;
-                pseudonym(key, ip).iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                key.pseudonym(ip).iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
         }
     }
-}
-
-/// Of a keyed hash, since the addresses of IPv4 can be tried out without the key.
-fn pseudonym(key: &Secret<[u8; 32]>, ip: IpAddr) -> [u8; 6] {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key.expose()).expect("a key of any length");
-    match ip {
-        IpAddr::V4(ip) => mac.update(&ip.octets()),
-        IpAddr::V6(ip) => mac.update(&ip.octets()),
-    }
-    let hash: [u8; 32] = mac.finalize().into_bytes().into();
-    [hash[0], hash[1], hash[2], hash[3], hash[4], hash[5]]
 }
 
 #[cfg(test)]
@@ -89,11 +113,26 @@ mod tests {
 
     #[test]
     fn a_pseudonym_is_of_the_address_and_the_key() {
-        let [one, other] = [1, 2].map(|byte| LogAddresses::Pseudonym(Secret::new([byte; 32])));
+        let [one, other] =
+            [1, 2].map(|byte| LogAddresses::Pseudonym(PseudonymKey::new(Secret::new([byte; 32]))));
         let name = shown(&one, "192.0.2.77:5000");
         assert_eq!((name.len(), &name[..1]), (13, "~"));
         assert_eq!(name, shown(&one, "192.0.2.77:5001"), "of any port");
         assert_ne!(name, shown(&one, "192.0.2.78:5000"));
         assert_ne!(name, shown(&other, "192.0.2.77:5000"));
+    }
+
+    #[test]
+    fn an_operators_key_makes_the_same_pseudonyms_at_each_start() {
+        let starts = [1, 2].map(|byte| PseudonymKey::new(Secret::new([byte; 32])));
+        let name =
+            |key: &PseudonymKey| shown(&LogAddresses::Pseudonym(key.clone()), "192.0.2.77:5000");
+        let before = name(&starts[0]);
+        let key = Secret::new(Arc::from(*b"north-of-the-wall"));
+        starts.iter().for_each(|start| start.put_in_force(Some(&key)));
+        assert_eq!(name(&starts[0]), name(&starts[1]));
+        assert_ne!(name(&starts[0]), before);
+        starts[0].put_in_force(None);
+        assert_eq!(name(&starts[0]), before);
     }
 }

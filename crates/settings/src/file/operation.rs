@@ -21,9 +21,14 @@ section! {
         live level: LogLevel = LogLevel::Info;
         /// Addresses of clients and peers in the log: `whole`; `truncated` to the network of 24 bits (IPv4) or 48
         /// (IPv6), without the port; or a `pseudonym` such as `~1f3a5b7c9d0e`, the same for an address until the
-        /// server is started again. `turnpike sessions` and `turnpike why` show whole addresses.
+        /// server is started again, or with `address_key_file` as long as its key. `turnpike sessions` and `turnpike why` show whole addresses.
         #[schemars(example = &"truncated")]
         restart addresses: LogAddresses = LogAddresses::Whole;
+        /// File that holds the key of pseudonyms, one line: an address has the same pseudonym after a restart, and on
+        /// every server with this key. Whoever has the key can find the addresses. Without it each start makes a key.
+        /// Relative to the configuration file. A reload reads it again.
+        #[schemars(example = &"/etc/turnpike/log-key")]
+        live address_key_file: Option<PathBuf> = None;
     }
 }
 

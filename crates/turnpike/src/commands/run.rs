@@ -153,6 +153,7 @@ async fn serve(
             settings,
             policy: running.policy,
             log,
+            pseudonyms: running.pseudonyms,
             certificates: running.certificates,
             own: running.own,
             confinement: Some(confinement),
