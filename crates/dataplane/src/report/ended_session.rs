@@ -66,7 +66,8 @@ impl fmt::Display for Relayed<'_> {
     }
 }
 
-/// Counts by reason, the most frequent ones by name: `no_permission:12 bandwidth:3 others:2`.
+/// Counts by reason, the most frequent ones by name: `no_permission:12,bandwidth:3,others:2`. Without blanks, as logs
+/// of `key=value` pairs are cut at them.
 struct Counts<'a>(&'a [(&'static str, u64)]);
 
 impl fmt::Display for Counts<'_> {
@@ -77,7 +78,7 @@ impl fmt::Display for Counts<'_> {
         let mut separator = "";
         for (reason, count) in named.iter().copied().chain(others) {
             write!(f, "{separator}{reason}:{count}")?;
-            separator = " ";
+            separator = ",";
         }
         Ok(())
     }
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn few_reasons_are_named_and_the_others_are_summed() {
         let counts = [("a", 9), ("b", 8), ("c", 7), ("d", 6), ("e", 5), ("f", 4)];
-        assert_eq!(Counts(&counts[..2]).to_string(), "a:9 b:8");
-        assert_eq!(Counts(&counts).to_string(), "a:9 b:8 c:7 d:6 others:9");
+        assert_eq!(Counts(&counts[..2]).to_string(), "a:9,b:8");
+        assert_eq!(Counts(&counts).to_string(), "a:9,b:8,c:7,d:6,others:9");
     }
 }

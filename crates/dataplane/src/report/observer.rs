@@ -489,7 +489,7 @@ mod tests {
               user=\"alice\" realm=\"example.org\" client=192.0.2.7:5000 \
               relayed=203.0.113.1:50000 [2001:db8::1]:50001 seconds=65 to_peer_packets=1 \
               to_peer_bytes=2 to_client_packets=3 to_client_bytes=4 dropped_packets=5 \
-              drops=no_permission:4 bandwidth:1 refusals=peer_forbidden:2"]
+              drops=no_permission:4,bandwidth:1 refusals=peer_forbidden:2"]
         );
         assert_eq!(counters.value(Series::AllocationsEnded(EndReason::Expired)), 1);
     }
