@@ -1,5 +1,6 @@
 //! `relay.external = "auto"`: the public address by a STUN server, at the start and when it changes.
 
+use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,6 +12,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A STUN server in the client's host, which tells everyone the address in `told`; with none it is silent.
 fn stun_server(lab: &Lab, told: Arc<Mutex<Option<IpAddr>>>) -> SocketAddr {
+    stun_server_that_tells(lab, move |_| *told.lock().expect("a lock"))
+}
+
+/// A STUN server in the client's host, which tells each sender the address that `told` has for it.
+fn stun_server_that_tells(
+    lab: &Lab,
+    told: impl Fn(IpAddr) -> Option<IpAddr> + Send + 'static,
+) -> SocketAddr {
     let socket = lab.socket(Host::Client, (lab.v4.client, 3478));
     socket.set_read_timeout(None).expect("a timeout");
     let at = socket.local_addr().expect("an address");
@@ -18,7 +27,7 @@ fn stun_server(lab: &Lab, told: Arc<Mutex<Option<IpAddr>>>) -> SocketAddr {
         let mut bytes = [0; 600];
         while let Ok((len, from)) = socket.recv_from(&mut bytes) {
             let Ok(message) = Message::parse(&bytes[..len]) else { continue };
-            let Some(ip) = *told.lock().expect("a lock") else { continue };
+            let Some(ip) = told(from.ip()) else { continue };
             let mut answer = [0; 128];
             let id = message.transaction_id();
             let mut builder = MessageBuilder::new(&mut answer, Class::Success, Method::BINDING, id);
@@ -73,4 +82,88 @@ fn the_public_address_is_found_and_followed() {
         std::thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(relay(), "198.51.100.8");
+}
+
+/// The metadata service of a host in EC2 with two addresses, of which the second is public: it takes requests with a
+/// token alone.
+fn metadata_service(lab: &Lab) {
+    let device = Lab::end_towards(Host::Server);
+    lab.run(Host::Client, "ip", &["addr", "add", "169.254.169.254/32", "dev", &device]);
+    let device = Lab::end_towards(Host::Client);
+    lab.run(Host::Server, "ip", &["route", "add", "169.254.169.254/32", "dev", &device]);
+    let listener = lab.listener(Host::Client, ("169.254.169.254".parse().expect("an address"), 80));
+    let local = lab.v4.listen;
+    let macs = "/latest/meta-data/network/interfaces/macs/";
+    let answer = move |request: &str| -> Option<String> {
+        let path = request.split(' ').nth(1)?;
+        if request.starts_with("PUT /latest/api/token ") {
+            let has_ttl = request.contains("X-aws-ec2-metadata-token-ttl-seconds: ");
+            return has_ttl.then(|| "dG9rZW4=".to_owned());
+        }
+        if !request.contains("\r\nX-aws-ec2-metadata-token: dG9rZW4=\r\n") {
+            return None;
+        }
+        match path.strip_prefix(macs)? {
+            "" => Some("02:00:00:00:00:01/\n02:00:00:00:00:02/".to_owned()),
+            "02:00:00:00:00:02/ipv4-associations/" => Some("198.51.100.6\n198.51.100.7".to_owned()),
+            "02:00:00:00:00:02/ipv4-associations/198.51.100.6" => Some("10.9.9.9".to_owned()),
+            "02:00:00:00:00:02/ipv4-associations/198.51.100.7" => Some(local.to_string()),
+            _ => None,
+        }
+    };
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut bytes, mut len) = ([0; 2048], 0);
+            while !bytes[..len].ends_with(b"\r\n\r\n") {
+                match stream.read(&mut bytes[len..]) {
+                    Ok(0) | Err(_) => break,
+                    Ok(more) => len += more,
+                }
+            }
+            let request = String::from_utf8_lossy(&bytes[..len]);
+            let response = match answer(&request) {
+                Some(body) => {
+                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+                }
+                None => "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            };
+            drop(stream.write_all(response.as_bytes()));
+        }
+    });
+}
+
+#[test]
+fn the_cloud_knows_the_public_address_of_each_local_one() {
+    let Some(lab) = require(Lab::new()) else { return };
+    metadata_service(&lab);
+    let mut config = Config::for_lab(&lab);
+    config.listen = vec![format!("{}:3478", lab.v4.listen)];
+    config.relay = vec![lab.v4.listen];
+    config.relay_keys = "external = \"auto\"\nexternal_metadata = \"aws\"".to_owned();
+    let server = Server::start(&lab, &config);
+    assert_eq!(server.json(&["status"])["relay"][0]["public"], "198.51.100.7");
+}
+
+#[test]
+fn a_public_address_in_front_of_a_nat_is_found() {
+    let Some(lab) = require(Lab::new()) else { return };
+    // All that leaves towards the STUN server is translated, and what comes back.
+    let at = stun_server_that_tells(&lab, Some);
+    lab.run(
+        Host::Client,
+        "ip",
+        &["route", "add", "198.51.100.7/32", "via", &lab.v4.listen.to_string()],
+    );
+    let rules = format!(
+        "add table ip nat; add chain ip nat out {{ type nat hook postrouting priority 100 ; }}; \
+         add rule ip nat out ip daddr {} snat to 198.51.100.7",
+        lab.v4.client
+    );
+    lab.run(Host::Server, "nft", &[&rules]);
+    let mut config = Config::for_lab(&lab);
+    config.listen = vec![format!("{}:3478", lab.v4.listen)];
+    config.relay = vec![lab.v4.listen];
+    config.relay_keys = format!("external = \"auto\"\nexternal_stun = [\"{at}\"]");
+    let server = Server::start(&lab, &config);
+    assert_eq!(server.json(&["status"])["relay"][0]["public"], "198.51.100.7");
 }

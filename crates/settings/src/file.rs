@@ -21,7 +21,7 @@ pub use operation::{
     Signals, Users,
 };
 pub use quotas::{Lifetimes, Quotas};
-pub use relay::{Peers, Relay};
+pub use relay::{CloudMetadata, Peers, Relay};
 pub use streams::{CertificateEntry, Dtls, Tcp, Tls, Udp};
 
 use crate::section::section;

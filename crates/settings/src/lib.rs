@@ -40,7 +40,10 @@ use std::path::Path;
 pub use diff::{Change, Diff, KeyInForce, diff, keys_in_force};
 pub use environment::Environment;
 pub use error::{Place, SettingsError, SettingsErrors};
-pub use file::{AcmeChallenge, File, LogAddresses, LogFormat, LogLevel, OffloadMode, SignalAction};
+pub use file::{
+    AcmeChallenge, CloudMetadata, File, LogAddresses, LogFormat, LogLevel, OffloadMode,
+    SignalAction,
+};
 pub use paths::{Paths, named_files, paths};
 pub use reference::{json_schema, reference_markdown};
 pub use settings::{CONTROL_SOCKET, CertificateFiles, Settings};

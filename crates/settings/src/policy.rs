@@ -48,7 +48,8 @@ impl Settings {
                 self.place("relay.external"),
                 "relay.external",
                 "\"auto\" has found no public address of this host",
-                "see that UDP to the servers of relay.external_stun passes, or write the address here",
+                "see that UDP to the servers of relay.external_stun passes, or the cloud of relay.external_metadata is \
+                 right, or write the address here",
             );
         } else if pairs.is_empty() {
             errors.add(

@@ -307,8 +307,9 @@ fn the_keys_with_secrets_are_those_that_a_difference_hides() {
 }
 
 /// Live keys that are no rules of the server: log, monitoring, certificates, shutdown, signals.
-const NO_RULES: [&str; 9] = [
+const NO_RULES: [&str; 10] = [
     "relay.external_stun",
+    "relay.external_metadata",
     "log.level",
     "log.address_key_file",
     "http.coturn_metrics",

@@ -715,8 +715,9 @@ fn a_public_address_to_be_found_needs_a_server_to_ask() {
         (
             "relay.external = 'auto'",
             "turnpike.toml:1: relay.external: \"auto\" has no server to ask\n    \
-             add external_stun = [\"stun.example.org\"], with a STUN server that you trust",
+             add external_stun = [\"stun.example.org\"], with a STUN server that you trust, or external_metadata with your cloud",
         ),
         ("relay.external = 'auto'\nrelay.external_stun = ['stun.example.org']", ""),
+        ("relay.external = 'auto'\nrelay.external_metadata = 'aws'", ""),
     ]);
 }

@@ -1,7 +1,10 @@
-//! Public addresses in front of this host, asked of STUN servers that the operator has named (`relay.external = "auto"`).
+//! Public addresses in front of this host, asked of STUN servers, or of the metadata service of a cloud, that the
+//! operator has named (`relay.external = "auto"`).
 //!
 //! An answer is never made up: an address that no server has answered for keeps the last answer, and without one the
 //! server does not relay from it.
+
+mod metadata;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +13,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use linux_net::random_bytes;
 use settings::value::StunServer;
-use settings::{RelayPair, Settings};
+use settings::{CloudMetadata, RelayPair, Settings};
 use stun_wire::{AttributeType, Class, Message, MessageBuilder, Method, TransactionId, value};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::task::JoinSet;
@@ -52,8 +55,7 @@ pub(crate) async fn find(settings: &Settings) -> Result<Vec<RelayPair>> {
             // The other family may have no way to the servers.
             for (local, why) in failed {
                 tracing::warn!(
-                    "no public address is known for {local} ({why}): it is not relayed from until a server of \
-                     relay.external_stun answers"
+                    "no public address is known for {local} ({why}): it is not relayed from until one is found"
                 );
             }
             return Ok(found);
@@ -66,8 +68,8 @@ pub(crate) async fn find(settings: &Settings) -> Result<Vec<RelayPair>> {
                 FOUND_WITHIN.as_secs()
             ))
             .hint(
-                "see that UDP to the servers of relay.external_stun passes, name others, or write the public \
-                 address in relay.external",
+                "see that UDP to the servers of relay.external_stun passes, name others or the cloud \
+                 (relay.external_metadata), or write the public address in relay.external",
             ));
         }
         if !told {
@@ -93,7 +95,8 @@ pub(crate) async fn ask(settings: &Settings) -> Result<Answers> {
     let mut asked = JoinSet::new();
     for local in settings.addresses_behind_nat(&host::addresses()?) {
         let servers = settings.relay.external_stun.clone();
-        asked.spawn(async move { (local, ask_all(local, &servers).await) });
+        let cloud = settings.relay.external_metadata;
+        asked.spawn(async move { (local, ask_cloud_or_servers(local, cloud, &servers).await) });
     }
     let mut answers = Answers::default();
     for (local, answer) in asked.join_all().await {
@@ -108,6 +111,23 @@ pub(crate) async fn ask(settings: &Settings) -> Result<Answers> {
     }
     answers.found.sort_by_key(|pair| pair.local);
     Ok(answers)
+}
+
+/// The answer of the cloud, which knows; without one that of the servers.
+async fn ask_cloud_or_servers(
+    local: IpAddr,
+    cloud: CloudMetadata,
+    servers: &[StunServer],
+) -> Result<IpAddr, String> {
+    if cloud == CloudMetadata::Off {
+        return ask_all(local, servers).await;
+    }
+    match metadata::ask(local, cloud).await {
+        Err(why) if !servers.is_empty() => {
+            ask_all(local, servers).await.map_err(|error| format!("{why}; {error}"))
+        }
+        answer => answer,
+    }
 }
 
 /// The first answer in the order of the servers.

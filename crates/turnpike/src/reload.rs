@@ -140,7 +140,7 @@ impl InForce {
         if is_silent && !self.external_is_silent {
             let (local, why) = &answers.failed[0];
             tracing::warn!(
-                "no server of relay.external_stun answers for {local} ({why}): its last public address stays in force"
+                "no public address is found for {local} now ({why}): its last public address stays in force"
             );
         }
         let found = external::kept(known, answers);

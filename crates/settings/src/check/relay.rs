@@ -4,7 +4,7 @@ use turn_types::IpFamily;
 
 use crate::document::Document;
 use crate::error::Errors;
-use crate::file;
+use crate::file::{self, CloudMetadata};
 use crate::value::{External, RelayEntry};
 
 const ADDRESSES: &str = "relay.addresses";
@@ -14,8 +14,10 @@ const STUN: &str = "relay.external_stun";
 pub(super) fn check(relay: &file::Relay, document: &Document, errors: &mut Errors) {
     let external = relay.external.clone().unwrap_or_else(|| External(Vec::new()));
     let is_auto = relay.external.as_ref().is_some_and(External::is_auto);
-    if is_auto && relay.external_stun.is_empty() && !document.is_refused(STUN) {
-        let help = "add external_stun = [\"stun.example.org\"], with a STUN server that you trust";
+    let asks = !relay.external_stun.is_empty() || relay.external_metadata != CloudMetadata::Off;
+    if is_auto && !asks && !document.is_refused(STUN) {
+        let help = "add external_stun = [\"stun.example.org\"], with a STUN server that you trust, or \
+                    external_metadata with your cloud";
         errors.add(document.place(EXTERNAL), EXTERNAL, "\"auto\" has no server to ask", help);
     }
     if relay.addresses.is_empty() && !document.is_refused(ADDRESSES) {

@@ -1,5 +1,8 @@
 //! Relayed addresses, and the peers they may be used with.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::section::section;
 use crate::value::{External, PortRange, Prefix, RelayEntry, StunServer};
 
@@ -19,7 +22,7 @@ section! {
         live addresses: Vec<RelayEntry> = vec![RelayEntry::Auto];
         /// Public address, or one per family, of a host behind 1:1 NAT (as in most clouds): it replaces the
         /// host's own address in responses. Leave it out where the host has its public address. `"auto"` asks the
-        /// servers of `external_stun` at the start, each minute, and when an address of the host changes; new
+        /// servers of `external_stun`, or the cloud of `external_metadata`, at the start, each minute, and when an address of the host changes; new
         /// allocations get the new address. Without any answer the server does not start.
         #[schemars(example = &"203.0.113.7")]
         live external: Option<External> = None;
@@ -27,10 +30,33 @@ section! {
         /// If they disagree, the first of the list counts.
         #[schemars(example = serde_json::json!(["stun.example.org", "203.0.113.9:3478"]))]
         live external_stun: Vec<StunServer> = Vec::new();
+        /// Cloud whose metadata service is asked for the public address of IPv4 where `external` is `"auto"`: `aws`,
+        /// `gcp`, `azure` or `hetzner`, over HTTP at 169.254.169.254. Its answer counts before those of
+        /// `external_stun`, which may be left out then. Name the cloud that the host is in: elsewhere anything may
+        /// answer at that address.
+        #[schemars(example = &"aws")]
+        live external_metadata: CloudMetadata = CloudMetadata::Off;
         /// UDP ports (inclusive) to allocate relayed addresses from. A firewall has to let them in.
         #[schemars(example = &"50000-59999")]
         live ports: PortRange = PortRange { min: 49_152, max: 65_535 }; // RFC 8656 §7.2: the dynamic ports
     }
+}
+
+/// Cloud with a metadata service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum CloudMetadata {
+    /// None is asked.
+    Off,
+    /// Amazon EC2, by IMDSv2.
+    Aws,
+    /// Google Compute Engine.
+    Gcp,
+    /// Azure, also behind its load balancer.
+    Azure,
+    /// Hetzner Cloud, where hosts have their public addresses.
+    Hetzner,
 }
 
 section! {
