@@ -7,6 +7,7 @@ mod discovery;
 mod http;
 mod log;
 pub(crate) mod ports;
+mod realms;
 mod relay;
 mod secret;
 mod tls;
@@ -41,6 +42,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         acme_challenge,
         secrets: auth::check(&file, document, errors),
         address_key: log::check(&file.log, document, errors),
+        tenants: realms::check(&file, document, errors),
         token_keys: tokens::check(&file.auth, document, errors),
         tls_listen: tls::listeners(&file),
         discovery_sockets: discovery::check(&file, document, errors),

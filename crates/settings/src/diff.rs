@@ -79,15 +79,22 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
             "auth.secrets" => old.secrets == new.secrets,
             "auth.token_keys" => old.token_keys == new.token_keys,
             "log.address_key_file" => old.address_key == new.address_key,
+            "realms" => old.realms == new.realms && old.tenants == new.tenants,
             _ => true,
         };
         let old = shown(key, old, &before);
-        let new = shown(key, new, &after);
+        let mut new = shown(key, new, &after);
         if same && old == new {
             continue;
         }
-        let is_other_content = old == new && key.path == "log.address_key_file";
-        let new = if is_other_content { format!("{new}, with another key") } else { new };
+        let other = match key.path.as_str() {
+            "log.address_key_file" => ", with another key",
+            "realms" => " with other rules",
+            _ => "",
+        };
+        if old == new {
+            new.push_str(other);
+        }
         let list = match key.applied() {
             Applied::Live => &mut diff.live,
             Applied::Restart => &mut diff.needs_restart,
@@ -143,6 +150,12 @@ fn shown(key: &Key, settings: &Settings, file: &Value) -> String {
         // Both become an entry of auth.secrets.
         "auth.secret" | "auth.secret_file" => String::new(),
         "auth.secrets" => named(&mut settings.secrets.iter().map(|secret| secret.name.as_str())),
+        // Their names: the rest of an entry may be long, and holds secrets.
+        "realms" => {
+            let names: Vec<_> =
+                settings.realms.iter().filter_map(|realm| realm.name.as_deref()).collect();
+            toml(&json!(names))
+        }
         "auth.token_keys" => named(&mut settings.token_keys.iter().map(|key| &*key.kid)),
         // A certificate that comes or goes changes it as well.
         "tls.listen" => toml(&json!(settings.tls_listen)),

@@ -24,7 +24,7 @@ use crate::suggest::nearest;
 
 mod kinds;
 
-use kinds::{forms, kind_of, right_kind, value_of_variable};
+use kinds::{forms, kind_of, right_kind, unknown_part, value_of_variable};
 
 /// The written keys, each with its place.
 #[derive(Debug, Default)]
@@ -314,6 +314,12 @@ fn check(key: &Key, given: &Given, errors: &mut Errors) -> bool {
         };
         if tables && !entry.is_table() {
             errors.add(place.clone(), &key.path, format!("{which}is not a table"), forms(key));
+            good = false;
+            continue;
+        }
+        let entries = key.schema.get("items").filter(|_| tables);
+        if let Some((what, help)) = entries.and_then(|schema| unknown_part(schema, entry, "")) {
+            errors.add(place.clone(), &key.path, format!("{which}{what}"), help);
             good = false;
             continue;
         }

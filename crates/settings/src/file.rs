@@ -9,6 +9,7 @@ mod clients;
 mod host;
 mod operation;
 mod quotas;
+mod realms;
 mod relay;
 mod streams;
 
@@ -21,6 +22,7 @@ pub use operation::{
     Signals, Users,
 };
 pub use quotas::{Lifetimes, Quotas};
+pub use realms::{RealmEntry, RealmLifetimes, RealmPeers, RealmQuotas, RealmRedirect};
 pub use relay::{CloudMetadata, Peers, Relay};
 pub use streams::{CertificateEntry, Dtls, Tcp, Tls, Udp};
 
@@ -34,6 +36,14 @@ section! {
         /// added under another realm have to be added again.
         #[schemars(example = &"example.org")]
         live realm: Text<1, 127> = Text::fixed("turnpike");
+        /// More realms, for organisations that share this server: each has users, secrets, rules and limits of its own, and
+        /// nothing of one is of use in another. A client gets the realm that it names; before it has named one, that
+        /// of its web page, of the server name that it asked for over TLS, or of the listener that it came to;
+        /// otherwise `realm`.
+        #[schemars(
+            example = serde_json::json!([{ "name": "b.example.org", "origins": ["https://meet.b.example.org"] }])
+        )]
+        live realms: Vec<RealmEntry> = Vec::new();
         /// Addresses and ports to listen at, for UDP (see `[udp]`) and TCP (see `[tcp]`). A wildcard (`0.0.0.0`, `[::]`)
         /// is every address of its family, and `[::]` is IPv6 alone. An empty list leaves `tls.listen`.
         #[schemars(example = serde_json::json!(["203.0.113.7:3478"]))]

@@ -28,6 +28,7 @@ mod limits;
 mod paths;
 mod places;
 mod policy;
+mod realms;
 mod reference;
 mod section;
 mod settings;
@@ -46,7 +47,7 @@ pub use file::{
 };
 pub use paths::{Paths, named_files, paths};
 pub use reference::{json_schema, reference_markdown};
-pub use settings::{CONTROL_SOCKET, CertificateFiles, Settings};
+pub use settings::{CONTROL_SOCKET, CertificateFiles, Settings, Tenant};
 pub use value::{Database, OpenRelay, PortRange, RelayEntry, RelayPair, WorkerCount};
 
 use document::Document;

@@ -19,6 +19,9 @@ pub(crate) const LIST_ENTRIES_MAX: usize = 4096;
 /// Shared secrets: each is tried in turn for every new credential.
 pub(crate) const SECRETS_MAX: usize = 8;
 
+/// Realms beside the server's own: each holds its rules in memory, some kilobytes.
+pub(crate) const REALMS_MAX: usize = 4096;
+
 /// Listeners for HTTP: an address of each family and a socket, for some networks of an operator's own.
 pub(crate) const HTTP_LISTENERS_MAX: usize = 16;
 

@@ -42,7 +42,8 @@ pub fn paths(path: Option<&Path>, environment: &Environment) -> Result<Paths, Se
 pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBuf> {
     let (file, document) = read(path, environment, &mut Errors::default());
     let auth = &file.auth;
-    let secrets = auth.secrets.iter().map(|entry| &entry.secret_file);
+    let realms = file.realms.iter().flat_map(|realm| &realm.secrets);
+    let secrets = auth.secrets.iter().chain(realms).map(|entry| &entry.secret_file);
     let keys = auth.token_keys.iter().map(|entry| &entry.key_file);
     let certificates = file.tls.certificates.iter().flat_map(|entry| [&entry.chain, &entry.key]);
     let single = [&auth.secret_file, &file.log.address_key_file];

@@ -91,8 +91,10 @@ impl Settings {
         let pairs = self.relay_addresses(host_addresses)?;
         let relay: Vec<RelayAddress> =
             pairs.into_iter().map(|pair| relay_address(pair, previous)).collect();
+        let realms = self.realm_policies(own, &relay, nonce_key, previous);
         Ok(Policy {
             realm: (*self.realm).into(),
+            realms,
             software: self.software.as_deref().map(Into::into),
             auth: AuthPolicy {
                 open: self.auth.open_relay.is_open(),
@@ -127,17 +129,34 @@ impl Settings {
     /// are no peers unless a rule allows them.
     #[must_use]
     pub fn peer_rules(&self, own: &[Prefix], relay: &[RelayAddress]) -> PeerRules {
+        self.peer_rules_of(None, own, relay)
+    }
+
+    /// The peer rules of the server, or of an entry of `realms` beside them.
+    pub(crate) fn peer_rules_of(
+        &self,
+        realm: Option<usize>,
+        own: &[Prefix],
+        relay: &[RelayAddress],
+    ) -> PeerRules {
         let discovery =
             self.discovery_sockets.iter().flat_map(|sockets| sockets.public.as_flattened());
         let told = relay.iter().flat_map(|relay| [relay.local, relay.public]);
         let told = told.chain(discovery.map(std::net::SocketAddr::ip));
         let own: Vec<Prefix> = own.iter().copied().chain(told.map(Prefix::host)).collect();
-        let [allow, deny] = [&self.peers.allow, &self.peers.deny]
-            .map(|list| list.iter().map(|prefix| prefix.0).collect::<Vec<_>>());
-        let places = deny.iter().enumerate().map(|(index, prefix)| PlacedRule {
-            prefix: *prefix,
-            place: self.places.of_entry("peers.deny", index).to_string().into(),
-        });
+        let [mut allow, mut deny] = [&self.peers.allow, &self.peers.deny].map(prefixes);
+        let mut places: Vec<PlacedRule> = deny
+            .iter()
+            .enumerate()
+            .map(|(index, prefix)| placed(*prefix, &self.places.of_entry("peers.deny", index)))
+            .collect();
+        if let Some(index) = realm {
+            let peers = &self.realms[index].peers;
+            allow.extend(prefixes(&peers.allow));
+            let place = self.places.of_entry("realms", index);
+            places.extend(prefixes(&peers.deny).into_iter().map(|prefix| placed(prefix, &place)));
+            deny.extend(prefixes(&peers.deny));
+        }
         PeerRules::with_own_prefixes(&allow, &deny, &own).with_places(places)
     }
 
@@ -182,6 +201,14 @@ impl Settings {
             coturn_clients: self.compatibility.coturn_tokens,
         })
     }
+}
+
+fn prefixes(list: &Vec<crate::value::Prefix>) -> Vec<Prefix> {
+    list.iter().map(|prefix| prefix.0).collect()
+}
+
+fn placed(prefix: Prefix, place: &crate::error::Place) -> PlacedRule {
+    PlacedRule { prefix, place: place.to_string().into() }
 }
 
 fn relay_address(pair: RelayPair, previous: Option<&Policy>) -> RelayAddress {

@@ -136,10 +136,19 @@ fn write_key(page: &mut String, key: &Key) {
 
 /// Parts of the tables in a list.
 fn write_parts(page: &mut String, key: &Key) {
-    for (name, schema) in key.schema.get("items").and_then(crate::keys::parts).into_iter().flatten()
-    {
+    if let Some(entry) = key.schema.get("items") {
+        write_parts_of(page, entry, "");
+    }
+}
+
+/// Parts of a table, each after the name of the table within its entry.
+fn write_parts_of(page: &mut String, table: &Value, within: &str) {
+    for (name, schema) in crate::keys::parts(table).into_iter().flatten() {
+        let name = format!("{within}{name}");
         let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
         let _ = writeln!(page, "- In an entry, `{name}`: {}", joined(text));
+        let inner = schema.get("items").unwrap_or(schema);
+        write_parts_of(page, inner, &format!("{name}."));
     }
 }
 
@@ -187,7 +196,8 @@ pub(crate) fn toml(value: &Value) -> String {
         return format!("[{}]", list.iter().map(toml).collect::<Vec<_>>().join(", "));
     }
     if let Some(table) = value.as_object() {
-        let fields = table.iter().map(|(name, value)| format!("{name} = {}", toml(value)));
+        let fields = table.iter().filter(|(_, value)| !value.is_null());
+        let fields = fields.map(|(name, value)| format!("{name} = {}", toml(value)));
         return format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "));
     }
     value.to_string()

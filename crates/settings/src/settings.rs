@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use turn_proto::{AlternateServer, DiscoverySockets, SharedSecret, TokenKey};
+use turn_proto::{AlternateServer, DiscoverySockets, Origin, SharedSecret, TokenKey};
 use turn_types::Secret;
 
 use crate::error::Place;
@@ -32,6 +32,8 @@ pub struct Settings {
     pub(crate) found: Vec<RelayPair>,
     /// Shared secrets of `auth`; names and secrets differ.
     pub secrets: Vec<SharedSecret>,
+    /// Values of the entries of `realms`, in their order.
+    pub tenants: Vec<Tenant>,
     /// Keys of access tokens; names differ.
     pub token_keys: Vec<TokenKey>,
     /// Key of pseudonyms in the log; `None` without a file of it.
@@ -50,6 +52,19 @@ impl Deref for Settings {
     fn deref(&self) -> &File {
         &self.file
     }
+}
+
+/// Values of an entry of `realms` that were made of several, or read from files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Origins of web pages that choose it.
+    pub origins: Vec<Origin>,
+    /// Names of this server that choose it, in lower case.
+    pub server_names: Vec<String>,
+    /// Listeners that choose it.
+    pub listeners: Vec<SocketAddr>,
+    /// Its shared secrets.
+    pub secrets: Vec<SharedSecret>,
 }
 
 /// Files of a certificate.
@@ -101,6 +116,12 @@ impl Settings {
         let key = "log.address_key_file";
         let pseudonyms = self.log.address_key_file.iter();
         all.extend(pseudonyms.map(|file| (key, self.place(key), self.beside(file))));
+        for (index, realm) in self.realms.iter().enumerate() {
+            let files = realm.secrets.iter().filter_map(|entry| entry.secret_file.as_ref());
+            all.extend(
+                files.map(|file| ("realms", self.entry_place("realms", index), self.beside(file))),
+            );
+        }
         all
     }
 
@@ -110,6 +131,7 @@ impl Settings {
         let auth = &self.auth;
         auth.secret.is_some()
             || auth.secrets.iter().any(|entry| entry.secret.is_some())
+            || self.realms.iter().any(|realm| realm.secrets.iter().any(|one| one.secret.is_some()))
             || auth.token_keys.iter().any(|entry| entry.key.is_some())
     }
 

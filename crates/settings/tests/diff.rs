@@ -70,6 +70,17 @@ fn each_key_is_reported_once_with_both_values() {
             "compatibility.rfc3489_clients = true",
             "live compatibility.rfc3489_clients: false -> true",
         ),
+        ("", "realms = [{ name = 'b' }]", "live realms: [] -> [\"b\"]"),
+        (
+            "realms = [{ name = 'b' }]",
+            "realms = [{ name = 'b', quotas.channels = 5 }]",
+            "live realms: [\"b\"] -> [\"b\"] with other rules",
+        ),
+        (
+            "realms = [{ name = 'b', secrets = [{ name = 'n', secret = '0123456789abcdef' }] }]",
+            "realms = [{ name = 'b', secrets = [{ name = 'n', secret = 'fedcba9876543210' }] }]",
+            "live realms: [\"b\"] -> [\"b\"] with other rules",
+        ),
         ("", "workers.count = 2", "restart workers.count: \"auto\" -> 2"),
         ("", "tcp.enabled = false", "restart tcp.enabled: true -> false"),
         ("", "tcp.connections = 5", "restart tcp.connections: 20000 -> 5"),
@@ -164,6 +175,7 @@ const TOKEN_KEYS: &str =
 /// Keys whose value cannot be made up from their schema, each with one that is not its default, and other keys
 /// that it needs.
 const VALUES: &[(&str, &str, &str)] = &[
+    ("realms", "[{ name = 'b.example.org' }]", ""),
     ("listen", "['0.0.0.0:1']", ""),
     ("relay.addresses", "['10.0.0.6']", ""),
     ("relay.external", "'203.0.113.7'", ""),
@@ -303,7 +315,7 @@ fn the_keys_with_secrets_are_those_that_a_difference_hides() {
     let mut secret = keys_with_parts();
     secret.retain(|(_, schema)| holds_secret(schema));
     let secret: Vec<_> = secret.iter().map(|(key, _)| key.as_str()).collect();
-    assert_eq!(secret, ["auth.secret", "auth.secrets", "auth.token_keys"]);
+    assert_eq!(secret, ["realms", "auth.secret", "auth.secrets", "auth.token_keys"]);
 }
 
 /// Live keys that are no rules of the server: log, monitoring, certificates, shutdown, signals.

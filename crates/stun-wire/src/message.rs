@@ -125,6 +125,11 @@ impl<'a> Message<'a> {
         self.attributes().find(|attribute| attribute.kind == kind).map(|found| found.value)
     }
 
+    /// The values of all attributes of this type, in order; none of the integrity attributes and FINGERPRINT.
+    pub fn all(&self, kind: AttributeType) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.attributes().filter(move |attribute| attribute.kind == kind).map(|found| found.value)
+    }
+
     /// The comprehension-required types that `known` does not know, each once, in order: the list that
     /// goes into UNKNOWN-ATTRIBUTES (RFC 8489 §6.3.1). Ends after [`UNKNOWN_REQUIRED_MAX`] of them.
     pub fn unknown_required<F>(&self, known: F) -> impl Iterator<Item = AttributeType> + use<'a, F>

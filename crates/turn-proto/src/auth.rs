@@ -30,7 +30,7 @@ use turn_types::{ClientAddr, Now, UnixSeconds};
 
 use crate::credentials::{Grant, Integrity, Keys};
 use crate::io::{Refusal, UserAnswer, UserQuery};
-use crate::policy::{AuthPolicy, Policy};
+use crate::policy::{AuthPolicy, RealmRules};
 
 mod claim;
 mod nonce;
@@ -65,7 +65,7 @@ pub(crate) enum AuthStep {
 /// A request and all that it is judged by.
 #[derive(Clone, Copy)]
 struct Case<'a> {
-    policy: &'a Policy,
+    rules: RealmRules<'a>,
     now: Now,
     message: &'a Message<'a>,
     claim: Claim<'a>,
@@ -76,24 +76,25 @@ struct Case<'a> {
 /// password now, or a removed shared secret, stays no longer than granted, and an outage of the user
 /// database ends nothing. Unless it `may_verify`, only the keys of `known` are tried.
 pub(crate) fn authenticate(
-    policy: &Policy,
+    rules: RealmRules<'_>,
     now: Now,
     from: ClientAddr,
     message: &Message<'_>,
     known: Option<&Grant>,
     may_verify: bool,
 ) -> AuthStep {
-    if policy.auth.open {
-        let step = known.and_then(|known| still_known(policy, now, from, message, known));
-        let anybody = || AuthStep::Granted(Grant::anonymous(policy.realm.clone()), None);
+    if rules.auth.open {
+        let step = known.and_then(|known| still_known(rules, now, from, message, known));
+        let anybody = || AuthStep::Granted(Grant::anonymous(rules.name.clone()), None);
         return step.unwrap_or_else(anybody);
     }
-    let claim = match Claim::read(policy, now, from, message) {
+    let claim = match Claim::read(rules, now, from, message) {
         Ok(claim) => claim,
         Err(reason) => return refuse(reason),
     };
-    let case = Case { policy, now, message, claim };
-    let known = known.filter(|known| claim.user.is(&known.user, &policy.realm));
+    let case = Case { rules, now, message, claim };
+    let known =
+        known.filter(|known| known.realm == *rules.name && claim.user.is(&known.user, rules.name));
     if !may_verify && known.is_none() {
         return AuthStep::BudgetSpent;
     }
@@ -108,7 +109,7 @@ pub(crate) fn authenticate(
         }
         if let Keys::Token(token) = &known.keys {
             // A key that was taken away refreshes nothing.
-            let kept = policy.auth.tokens.as_ref().and_then(|tokens| tokens.key(&token.kid));
+            let kept = rules.auth.tokens.as_ref().and_then(|tokens| tokens.key(&token.kid));
             return match kept {
                 Some(_) => case.accept(known.clone(), integrity),
                 None => refuse(Refusal::UnknownTokenKey),
@@ -133,23 +134,28 @@ pub(crate) fn authenticate(
 /// Authenticates the client of an allocation that was made before the relay was opened: it goes on to use
 /// MESSAGE-INTEGRITY, and expects it in responses. `None` for any other.
 fn still_known(
-    policy: &Policy,
+    rules: RealmRules<'_>,
     now: Now,
     from: ClientAddr,
     message: &Message<'_>,
     known: &Grant,
 ) -> Option<AuthStep> {
-    let claim = Claim::read(policy, now, from, message).ok()?;
-    let case = Case { policy, now, message, claim };
-    let integrity =
-        case.verify(&known.keys).filter(|_| claim.user.is(&known.user, &policy.realm))?;
+    let claim = Claim::read(rules, now, from, message).ok()?;
+    let case = Case { rules, now, message, claim };
+    let integrity = case
+        .verify(&known.keys)
+        .filter(|_| known.realm == *rules.name && claim.user.is(&known.user, rules.name))?;
     // Expiry does not matter where no credentials are needed.
     Some(case.accept(Grant { expires: None, ..known.clone() }, integrity))
 }
 
 /// The number of verifications that a refused request has cost: one for each shared secret that its name
 /// may have been made with.
-pub(crate) fn failed_verifications(policy: &Policy, message: &Message<'_>, reason: Refusal) -> u32 {
+pub(crate) fn failed_verifications(
+    rules: RealmRules<'_>,
+    message: &Message<'_>,
+    reason: Refusal,
+) -> u32 {
     let failed = matches!(
         reason,
         Refusal::UnknownUser
@@ -162,7 +168,7 @@ pub(crate) fn failed_verifications(policy: &Policy, message: &Message<'_>, reaso
     // Whether there is a time in it does not depend on what time it is.
     let limited = |name| TimeLimitedName::parse(name, UnixSeconds(0));
     let secrets = match name.and_then(limited) {
-        Some(_) => u32::try_from(policy.auth.secrets.len()).unwrap_or(u32::MAX),
+        Some(_) => u32::try_from(rules.auth.secrets.len()).unwrap_or(u32::MAX),
         None => 0,
     };
     if failed { secrets.max(1) } else { 0 }
@@ -170,18 +176,18 @@ pub(crate) fn failed_verifications(policy: &Policy, message: &Message<'_>, reaso
 
 /// Authenticates a request that [`authenticate`] could not without its user. `known` is as it was there.
 pub(crate) fn authenticate_found(
-    policy: &Policy,
+    rules: RealmRules<'_>,
     now: Now,
     from: ClientAddr,
     message: &Message<'_>,
     known: Option<&Grant>,
     answer: &UserAnswer,
 ) -> AuthStep {
-    let claim = match Claim::read(policy, now, from, message) {
+    let claim = match Claim::read(rules, now, from, message) {
         Ok(claim) => claim,
         Err(reason) => return refuse(reason),
     };
-    let case = Case { policy, now, message, claim };
+    let case = Case { rules, now, message, claim };
     let user = match answer {
         UserAnswer::Known(user) => user,
         UserAnswer::Unknown => {
@@ -190,7 +196,9 @@ pub(crate) fn authenticate_found(
             return refuse(case.unknown_user());
         }
         UserAnswer::Unavailable => {
-            let known = known.filter(|known| claim.user.is(&known.user, &policy.realm));
+            let known = known.filter(|known| {
+                known.realm == *rules.name && claim.user.is(&known.user, rules.name)
+            });
             let known = known.filter(|known| !known.keys.are_of_token());
             return match known.and_then(|known| Some((known, case.verify(&known.keys)?))) {
                 Some((known, integrity)) => case.accept(known.clone(), integrity),
@@ -201,7 +209,7 @@ pub(crate) fn authenticate_found(
     let keys = Keys::LongTerm(user.keys);
     let Some(integrity) = case.verify(&keys) else { return refuse(Refusal::WrongPassword) };
     let grant = Grant {
-        realm: policy.realm.clone(),
+        realm: rules.name.clone(),
         user: Arc::clone(&user.name),
         account: Arc::clone(&user.name),
         keys,
@@ -216,20 +224,20 @@ pub(crate) fn authenticate_found(
 /// are taken, a 401 has the server's name for them as well (RFC 7635 §5).
 pub(crate) fn challenge(
     builder: &mut MessageBuilder<'_>,
-    policy: &Policy,
+    rules: RealmRules<'_>,
     now: Now,
     from: ClientAddr,
     reason: Refusal,
 ) {
     if matches!(reason.code(), 401 | 438) {
-        let nonce = nonce::mint(&policy.auth.nonce_key, now.unix, from, features(policy));
-        builder.realm(&policy.realm);
+        let nonce = nonce::mint(claim::issuer(rules), now.unix, from, features(rules));
+        builder.realm(rules.name);
         builder.attribute(AttributeType::NONCE, nonce.as_bytes());
-        if policy.auth.sha256 {
+        if rules.auth.sha256 {
             builder.password_algorithms(&claim::OFFERED);
         }
     }
-    if let Some(tokens) = &policy.auth.tokens
+    if let Some(tokens) = &rules.auth.tokens
         && reason.code() == 401
     {
         builder.third_party_authorization(&tokens.server_name);
@@ -237,8 +245,8 @@ pub(crate) fn challenge(
 }
 
 /// The security features that nonces announce.
-fn features(policy: &Policy) -> SecurityFeatures {
-    let AuthPolicy { sha256, userhash, .. } = policy.auth;
+fn features(rules: RealmRules<'_>) -> SecurityFeatures {
+    let &AuthPolicy { sha256, userhash, .. } = rules.auth;
     SecurityFeatures { password_algorithms: sha256, username_anonymity: userhash }
 }
 
@@ -251,7 +259,7 @@ impl Case<'_> {
     /// taken, in Allocate and Refresh (RFC 7635 §9) and in ConnectionBind, which has a connection of its own
     /// (RFC 6062).
     fn by_token(&self) -> Option<AuthStep> {
-        let authority = self.policy.auth.tokens.as_ref()?;
+        let authority = self.rules.auth.tokens.as_ref()?;
         let counts = [Method::ALLOCATE, Method::REFRESH, Method::CONNECTION_BIND];
         if !counts.contains(&self.message.method()) {
             return None;
@@ -260,7 +268,7 @@ impl Case<'_> {
         let ClaimedUser::Name(kid) = self.claim.user else {
             return Some(refuse(Refusal::UnknownTokenKey));
         };
-        let opened = token::open(&self.policy.realm, authority, kid, token, self.now.unix);
+        let opened = token::open(self.rules.name, authority, kid, token, self.now.unix);
         let grant = match opened {
             Ok(grant) => grant,
             Err(reason) => return Some(refuse(reason)),
@@ -277,11 +285,11 @@ impl Case<'_> {
             return None;
         };
         let limited = TimeLimitedName::parse(name, self.now.unix)?;
-        self.policy.auth.secrets.iter().find_map(|secret| {
-            let keys = Keys::LongTerm(time_limited::keys(secret, name, &self.policy.realm)?);
+        self.rules.auth.secrets.iter().find_map(|secret| {
+            let keys = Keys::LongTerm(time_limited::keys(secret, name, self.rules.name)?);
             let integrity = self.verify(&keys)?;
             let grant = Grant {
-                realm: self.policy.realm.clone(),
+                realm: self.rules.name.clone(),
                 user: name.into(),
                 account: limited.account.into(),
                 keys,
@@ -296,19 +304,19 @@ impl Case<'_> {
     /// was most likely made with another one.
     fn unknown_user(&self) -> Refusal {
         let limited = matches!(self.claim.user, ClaimedUser::Name(name)
-            if !self.policy.auth.secrets.is_empty()
+            if !self.rules.auth.secrets.is_empty()
                 && TimeLimitedName::parse(name, self.now.unix).is_some());
         if limited { Refusal::WrongSecret } else { Refusal::UnknownUser }
     }
 
     /// Asks the user database, if there is one, when nothing at hand proves the claim.
     fn ask(&self, known: bool) -> AuthStep {
-        if !self.policy.auth.users {
+        if !self.rules.auth.users {
             return refuse(self.unknown_user());
         }
         let user = match self.claim.user {
             ClaimedUser::Name(name) => UserQuery::Name(name.into()),
-            ClaimedUser::Hash(hash) if self.policy.auth.userhash => UserQuery::Hash(hash),
+            ClaimedUser::Hash(hash) if self.rules.auth.userhash => UserQuery::Hash(hash),
             // Never offered, so that it names no user.
             ClaimedUser::Hash(_) => return refuse(Refusal::UnknownUser),
         };
@@ -331,7 +339,7 @@ impl Case<'_> {
     /// Returns true if an expired credential no longer counts for this request: always for Allocate; for
     /// Refresh by choice, or if it is a token. An allocation can always be given back.
     fn is_bound_by_expiry(&self, keys: &Keys) -> bool {
-        let at_refresh = self.policy.auth.expiry_at_refresh || keys.are_of_token();
+        let at_refresh = self.rules.auth.expiry_at_refresh || keys.are_of_token();
         self.message.method() == Method::ALLOCATE || (at_refresh && self.is_refresh())
     }
 
@@ -372,7 +380,7 @@ impl Case<'_> {
 
     /// The key of the request's integrity, if it is that of the token.
     fn session_key(&self, mac_key: &[u8]) -> Option<IntegrityKey> {
-        let coturn = self.policy.auth.tokens.as_ref().is_some_and(|tokens| tokens.coturn_clients);
+        let coturn = self.rules.auth.tokens.as_ref().is_some_and(|tokens| tokens.coturn_clients);
         let first = mac_key.get(..token::COTURN_KEY_LEN).filter(|_| coturn);
         let mut keys =
             [Some(mac_key), first].into_iter().flatten().map(IntegrityKey::for_one_exchange);

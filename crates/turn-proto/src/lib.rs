@@ -72,8 +72,10 @@ pub use io::verdict::{
 };
 pub use io::worker::{BindRequest, Fetch, Question, WorkerAnswer};
 pub use mobility::handover::{Departure, Renamed};
+pub use policy::origin::{NotAnOrigin, Origin};
 pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, PlacedRule, canonical, is_tunnel};
 pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
+pub use policy::realms::{RealmPolicy, Realms};
 pub use policy::{
     AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas,
     RelayAddress, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey, UnauthenticatedBudget,

@@ -132,6 +132,12 @@ pub const QUEUED_BYTES_MAX: usize = 16 << 20;
 /// Memory charged for each waiting packet besides its bytes: its path and its place in the queue.
 pub const QUEUED_PACKET_OVERHEAD: usize = 128;
 
+/// Longest ORIGIN that is read, in bytes: scheme, a name of 253 bytes is not sent in practice, and coturn reads as many.
+pub const ORIGIN_BYTES_MAX: usize = 127;
+
+/// ORIGIN attributes of one request that are read: a browser sends one, or one for each enclosing page.
+pub const ORIGINS_READ_MAX: usize = 4;
+
 /// Longest ACCESS-TOKEN that is decrypted, in bytes: one with a session key of 64 bytes has 106.
 pub const TOKEN_BYTES_MAX: usize = 512;
 

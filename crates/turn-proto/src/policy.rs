@@ -9,20 +9,26 @@ use core::time::Duration;
 use turn_types::{IpFamily, Realm, Secret};
 
 pub(crate) mod discovery;
+pub(crate) mod origin;
 pub(crate) mod peer_rules;
 pub(crate) mod peers;
 pub(crate) mod ports;
+pub(crate) mod realms;
 
 pub(crate) use self::peer_rules::is_tunnel;
 pub(crate) use self::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
+pub(crate) use self::realms::{Entry, RealmRules};
 
 use self::peer_rules::PeerRules;
+use self::realms::Realms;
 
 /// All settings of the rules, checked by `settings`; the core trusts them.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// The one realm. It is in every challenge, which a short name keeps small.
+    /// The realm of requests that choose none. It is in their challenges, which a short name keeps small.
     pub realm: Realm,
+    /// The other realms, with rules of their own.
+    pub realms: Realms,
     /// SOFTWARE in answers to authenticated requests; `None` leaves it out (RFC 8489 §16.1.2).
     pub software: Option<Arc<str>>,
     /// Ways to authenticate.
@@ -268,20 +274,13 @@ impl TokenAuthority {
     }
 }
 
-/// The rules of one realm, looked up once for a request, for an allocation that is made or arrives, and after a
-/// reload. Packets do not need them: an allocation keeps its rate, and its peers are judged in advance.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RealmRules<'a> {
-    pub(crate) quotas: &'a Quotas,
-    pub(crate) peer_rules: &'a PeerRules,
-}
-
 impl Policy {
     /// A policy with the defaults of the configuration and without a relay address, so that it serves no client yet.
     #[must_use]
     pub fn new(realm: Realm, auth: AuthPolicy) -> Self {
         Self {
             realm,
+            realms: Realms::default(),
             software: None,
             auth,
             relay: Vec::new(),
@@ -298,11 +297,6 @@ impl Policy {
             rfc3489_clients: false,
             discovery: Vec::new(),
         }
-    }
-
-    /// The rules of a realm. There is one today; an allocation made under its former name has its rules, too.
-    pub(crate) const fn of(&self, _realm: &Realm) -> RealmRules<'_> {
-        RealmRules { quotas: &self.quotas, peer_rules: &self.peer_rules }
     }
 
     /// Relay addresses of one family.

@@ -26,7 +26,7 @@ use crate::method::connection_attempt::{self, PeerArrival};
 use crate::method::connection_bind;
 use crate::method::open_relay::Opened;
 use crate::mobility::handover::{Departure, Renamed};
-use crate::policy::Policy;
+use crate::policy::{Entry, Policy};
 use crate::relay::{self, FromClient, FromPeer, SendIndication, icmp};
 use crate::store::carried::CarriedTraffic;
 use crate::store::population::Population;
@@ -93,6 +93,12 @@ impl Server {
         fate.unwrap_or_else(Verdict::Drop)
     }
 
+    /// Tells the name that a client asked for in its handshake of TLS or DTLS (SNI): it may choose a realm.
+    /// [`Server::close`] forgets it.
+    pub fn set_server_name(&mut self, five_tuple: FiveTuple, name: &str) {
+        self.state.set_server_name(&self.policy, five_tuple, name);
+    }
+
     /// Takes a datagram of `len` bytes that came to a relay socket. Its header is written to
     /// `header`.
     pub fn handle_peer(
@@ -150,7 +156,7 @@ impl Server {
             }
             Event::WorkerAnswered(answer) => {
                 let (responder, verdict) =
-                    state.moves().worker_answered(policy, now.instant, *answer, reply)?;
+                    state.moves().worker_answered(now.instant, *answer, reply)?;
                 (responder.path, verdict)
             }
             Event::FetchFailed(fetch) => {
@@ -166,7 +172,7 @@ impl Server {
             Event::PeerConnected { pending, connection, result } => {
                 let connected = Connected { pending, connection, result };
                 let (responder, verdict) =
-                    state.connect().peer_connected(policy, now.instant, connected, reply)?;
+                    state.connect().peer_connected(now.instant, connected, reply)?;
                 (responder.path, verdict)
             }
         };
@@ -202,8 +208,7 @@ impl Server {
         reply: &mut ReplyBuffer,
     ) -> Option<Answer> {
         let State { allocations, outbox, .. } = &mut self.state;
-        let (policy, now) = (&*self.policy, now.instant);
-        connection_bind::bind(policy, now, allocations, outbox, request, reply)
+        connection_bind::bind(now.instant, allocations, outbox, request, reply)
     }
 
     /// Refuses a ConnectionBind that cannot be taken to the worker of its connection: it is too busy.
@@ -214,7 +219,7 @@ impl Server {
         reply: &mut ReplyBuffer,
     ) -> Option<Answer> {
         let (outbox, reason) = (&mut self.state.outbox, Refusal::SystemExhausted);
-        connection_bind::refuse(&self.policy, outbox, request, reason, reply)
+        connection_bind::refuse(outbox, request, reason, reply)
     }
 
     /// Bytes have gone through a connection. If its allocation has had more than its rate, that direction
@@ -434,7 +439,11 @@ fn user_found(
     let message = Message::parse(&deferred.bytes).ok()?;
     let held = message.method() == Method::CONNECTION_BIND;
     let arrived = deferred.arrived;
-    let request = Request { policy, now, arrived, path: &deferred.path, message };
+    // It named its realm.
+    let entry =
+        Entry { five_tuple: &deferred.path.five_tuple, server_name: None, message: &message };
+    let rules = policy.of_request(&entry);
+    let request = Request { policy, rules, now, arrived, path: &deferred.path, message };
     let verdict = state.resume_request(&request, answer, reply);
     state.moves().review_queue(&deferred.path.five_tuple, now.instant);
     Some((verdict, held))
@@ -489,7 +498,9 @@ fn handle_message(
     match message.class() {
         Class::Request => {
             let arrived = now.instant;
-            let request = Request { policy: from.policy, now, arrived, path: from.path, message };
+            let &FromClient { policy, path, .. } = from;
+            let rules = state.rules_for(policy, path, &message);
+            let request = Request { policy, rules, now, arrived, path, message };
             Ok(state.handle_request(&request, reply))
         }
         Class::Indication if message.method() == Method::SEND => handle_send(state, from, &message),

@@ -247,6 +247,12 @@ impl Tls {
         self.has_ended
     }
 
+    /// The name that the client asked for (SNI, RFC 6066 §3), in lower case; none before its first flight was read.
+    #[must_use]
+    pub fn server_name(&self) -> Option<&str> {
+        self.connection.server_name()
+    }
+
     /// True if the handshake is complete.
     #[must_use]
     pub fn is_agreed(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The name of a realm.
 
 use alloc::sync::Arc;
+use core::borrow::Borrow;
 use core::fmt;
 use core::ops::Deref;
 
@@ -17,6 +18,13 @@ impl From<&str> for Realm {
 impl From<Realm> for Arc<str> {
     fn from(realm: Realm) -> Self {
         realm.0
+    }
+}
+
+/// Compares and hashes as its text.
+impl Borrow<str> for Realm {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

@@ -71,6 +71,10 @@ pub(crate) async fn start(
     let has_users = editor.is_some();
     if let Some(mut editor) = editor {
         policy.auth.sha256 = !editor.has_md5_only(&settings.realm)?;
+        let md5_only = policy.realms.iter().map(|realm| editor.has_md5_only(&realm.name));
+        let mut md5_only = md5_only.collect::<Result<Vec<_>, _>>()?.into_iter();
+        policy.realms =
+            policy.realms.map(|realm| realm.auth.sha256 = md5_only.next() == Some(false));
     }
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;
@@ -216,7 +220,9 @@ pub(crate) fn rules(
         UnauthenticatedBudget { per_second: share(policy.unauthenticated.per_second, workers) };
     let new_peers_per_second = share(policy.quotas.new_peers_per_second, workers);
     let quotas = Quotas { new_peers_per_second, ..policy.quotas };
-    Ok(Policy { unauthenticated, quotas, ..policy })
+    let realms =
+        policy.realms.map(|realm| realm.quotas.new_peers_per_second = new_peers_per_second);
+    Ok(Policy { unauthenticated, quotas, realms, ..policy })
 }
 
 /// A worker's part of a rate. Each worker counts for itself and the kernel spreads clients over all of

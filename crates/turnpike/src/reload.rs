@@ -216,7 +216,14 @@ impl InForce {
         self.own.refresh();
         if self.own.is_waiting() {
             let peer_rules = self.settings.peer_rules(self.own.prefixes(), &self.policy.relay);
-            self.policy = Arc::new(Policy { peer_rules, ..(*self.policy).clone() });
+            let (own, relay) = (self.own.prefixes(), &self.policy.relay);
+            let mut rules = self.settings.realm_peer_rules(own, relay).into_iter();
+            let realms = self.policy.realms.clone().map(|realm| {
+                if let Some(rules) = rules.next() {
+                    realm.peer_rules = rules;
+                }
+            });
+            self.policy = Arc::new(Policy { peer_rules, realms, ..(*self.policy).clone() });
             match handle.workers.apply(Arc::clone(&self.policy)).await {
                 Ok(()) => self.own.put_in_force(),
                 Err(error) => tracing::error!(

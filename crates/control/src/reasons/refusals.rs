@@ -108,6 +108,7 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
         Refusal::AddressQuota => {
             "Many clients behind one NAT: raise `quotas.allocations_per_address`. Otherwise somebody tries to take all ports."
         }
+        Refusal::RealmQuota => "Raise `quotas.allocations_total` of this entry of `realms`.",
         Refusal::TotalQuota => "Raise `quotas.allocations_total`, or add a server.",
         Refusal::PermissionLimit => "Raise `quotas.permissions` for clients with so many peers.",
         Refusal::NewPeerLimit => {

@@ -110,6 +110,11 @@ impl Dtls {
             session.last_record = cx.now.instant;
         }
         if session.engine.is_established() && self.sessions.establish(id) {
+            if let Some(session) = self.sessions.get_mut(id)
+                && let Some(name) = session.engine.server_name()
+            {
+                cx.server.set_server_name(path.five_tuple, name);
+            }
             cx.observer.count(Series::AssociationsEstablished, 1);
             cx.observer
                 .record_time(Histogram::DtlsHandshake, cx.now.instant.saturating_since(began));

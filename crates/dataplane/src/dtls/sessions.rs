@@ -208,6 +208,9 @@ mod tests {
             Ok(())
         }
         fn close(&mut self, _: &mut Exchange) {}
+        fn server_name(&self) -> Option<&str> {
+            None
+        }
         fn is_established(&self) -> bool {
             false
         }

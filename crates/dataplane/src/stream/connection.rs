@@ -180,6 +180,11 @@ impl<N: Net> Stream<N> {
         self.tls.as_ref().is_some_and(|tls| !tls.is_agreed())
     }
 
+    /// The name that the client asked for in its TLS handshake.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        self.tls.as_ref()?.server_name()
+    }
+
     /// Returns true if TLS records of the handshake, or an alert, are to be written.
     pub(crate) fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(Tls::wants_write)

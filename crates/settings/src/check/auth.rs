@@ -12,7 +12,7 @@ use crate::limits::SECRETS_MAX;
 const DEFAULT_NAME: &str = "default";
 const SECRETS: &str = "auth.secrets";
 /// The two keys of a shared secret.
-const WORDS: [&str; 2] = ["secret", "secret_file"];
+pub(super) const WORDS: [&str; 2] = ["secret", "secret_file"];
 
 pub(super) fn check(
     File { auth, relay, .. }: &File,
@@ -30,13 +30,27 @@ pub(super) fn check(
             secrets.push(SharedSecret { name: DEFAULT_NAME.to_owned(), secret });
         }
     }
-    for (index, entry) in auth.secrets.iter().enumerate() {
-        let source = Source {
-            key: SECRETS,
-            which: format!("entry {}: ", index + 1),
-            place: document.entry_place(SECRETS, index),
-            words: WORDS,
-        };
+    let source = |index: usize| Source {
+        key: SECRETS,
+        which: format!("entry {}: ", index + 1),
+        place: document.entry_place(SECRETS, index),
+        words: WORDS,
+    };
+    entries(&auth.secrets, source, &mut secrets, document, errors);
+    contradictions(auth, relay.enabled, document, errors);
+    secrets
+}
+
+/// Adds the shared secrets of a list to `secrets`; names and secrets differ.
+pub(super) fn entries(
+    list: &[file::SecretEntry],
+    source: impl Fn(usize) -> Source,
+    secrets: &mut Vec<SharedSecret>,
+    document: &Document,
+    errors: &mut Errors,
+) {
+    for (index, entry) in list.iter().enumerate() {
+        let source = source(index);
         let Some(name) = entry.name.as_deref() else {
             source.refuse("there is no name", "add name = \"...\", for the logs", errors);
             continue;
@@ -65,10 +79,9 @@ pub(super) fn check(
     if secrets.len() > SECRETS_MAX {
         let what = format!("there are {} secrets", secrets.len());
         let help = format!("keep at most {SECRETS_MAX}: each is tried for every new credential");
-        errors.add(document.place(SECRETS), SECRETS, what, help);
+        let source = source(SECRETS_MAX.min(list.len() - 1));
+        errors.add(source.place, source.key, what, help);
     }
-    contradictions(auth, relay.enabled, document, errors);
-    secrets
 }
 
 fn contradictions(auth: &file::Auth, relays: bool, document: &Document, errors: &mut Errors) {

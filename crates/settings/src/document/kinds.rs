@@ -52,6 +52,27 @@ pub(super) fn right_kind(key: &Key, value: &toml::Value) -> Result<(), (String, 
     }
 }
 
+/// The first name in a table that is none of its parts, or of a table within it, with advice.
+pub(super) fn unknown_part(
+    schema: &serde_json::Value,
+    table: &toml::Value,
+    within: &str,
+) -> Option<(String, String)> {
+    let (parts, table) = (crate::keys::parts(schema)?, table.as_table()?);
+    table.iter().find_map(|(name, value)| {
+        let path = format!("{within}{name}");
+        let Some(part) = parts.get(name) else {
+            let names = || parts.keys().map(String::as_str);
+            let help = match nearest(name, names()) {
+                Some(near) => format!("did you mean {within}{near}?"),
+                None => format!("write {}", names().collect::<Vec<_>>().join(", ")),
+            };
+            return Some((format!("there is no {path}"), help));
+        };
+        unknown_part(part, value, &format!("{path}."))
+    })
+}
+
 /// Advice on the form of a key's value.
 pub(super) fn forms(key: &Key) -> String {
     let name = key.path.rsplit('.').next().unwrap_or_default();

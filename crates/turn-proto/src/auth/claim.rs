@@ -3,9 +3,9 @@
 use stun_wire::{AttributeType, Message, Method, PasswordAlgorithm, userhash, value};
 use turn_types::{ClientAddr, Now};
 
-use super::nonce::{self, NonceState, Ports};
+use super::nonce::{self, Issuer, NonceState, Ports};
 use crate::io::Refusal;
-use crate::policy::Policy;
+use crate::policy::RealmRules;
 
 /// The password algorithms we offer, preferred first: MD5 is for old clients (RFC 8489 §16.1.3).
 pub(super) const OFFERED: [PasswordAlgorithm; 2] =
@@ -17,6 +17,11 @@ const OFFERED_BYTES: [u8; 8] = {
     let [[a0, a1], [b0, b1]] = [OFFERED[0].0.to_be_bytes(), OFFERED[1].0.to_be_bytes()];
     [a0, a1, 0, 0, b0, b1, 0, 0]
 };
+
+/// The issuer of the nonces of a realm.
+pub(super) fn issuer(rules: RealmRules<'_>) -> Issuer<'_> {
+    Issuer { key: &rules.auth.nonce_key, realm: rules.name }
+}
 
 /// The claimed user of a request with a nonce that was given to its address.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +44,7 @@ pub(super) enum ClaimedUser<'a> {
 impl<'a> Claim<'a> {
     /// Reads the claims of a request, and refuses the impossible ones.
     pub(super) fn read(
-        policy: &Policy,
+        rules: RealmRules<'_>,
         now: Now,
         from: ClientAddr,
         message: &Message<'a>,
@@ -50,13 +55,12 @@ impl<'a> Claim<'a> {
         let user = ClaimedUser::read(message)?;
         let realm = message.first(AttributeType::REALM).ok_or(Refusal::IncompleteCredentials)?;
         let nonce = message.first(AttributeType::NONCE).ok_or(Refusal::IncompleteCredentials)?;
-        let auth = &policy.auth;
-        let lifetime = policy.lifetimes.nonce;
         // What the client was given on the connection that has its allocation is good on those for data,
         // where libraries in the field take 438 for a final word (RFC 6062 §4.3).
         let ports =
             if message.method() == Method::CONNECTION_BIND { Ports::Any } else { Ports::Own };
-        let judged = nonce::judge(&auth.nonce_key, now.unix, lifetime, from, ports, nonce);
+        let judged =
+            nonce::judge(issuer(rules), now.unix, rules.lifetimes.nonce, from, ports, nonce);
         let (features, nonce_is_stale) = match judged {
             NonceState::Fresh(features) => (features, false),
             NonceState::Stale(features) => (features, true),
@@ -64,7 +68,7 @@ impl<'a> Claim<'a> {
         };
         // The nonce tells what was offered with it, whatever is offered by now.
         let algorithm = algorithm(message, features.password_algorithms)?;
-        if realm != policy.realm.as_bytes() {
+        if realm != rules.name.as_bytes() {
             return Err(Refusal::WrongRealm);
         }
         Ok(Self { user, algorithm, nonce_is_stale })

@@ -1,8 +1,8 @@
 //! Nonces that need no memory (RFC 8489 §§9.2, 16; RFC 7616 §5).
 //!
 //! A nonce is the cookie that names the security features, the time it was made, the client's port, and an
-//! HMAC over that and over the client's address. So a nonce given to one client is of no use to another, it
-//! cannot be made up or made younger, and its features cannot be argued away. The port is in it for
+//! HMAC over that, the client's address and the realm. So a nonce given to one client is of no use to another, nor in
+//! another realm, it cannot be made up or made younger, and its features cannot be argued away. The port is in it for
 //! clients that come from another port with it: a connection that ConnectionBind
 //! is for (RFC 6062) has a port of its own.
 //!
@@ -71,9 +71,17 @@ pub(crate) enum Ports {
     Any,
 }
 
+/// The issuer of a nonce.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Issuer<'a> {
+    pub(crate) key: &'a NonceKey,
+    /// The name of the realm that it is for.
+    pub(crate) realm: &'a str,
+}
+
 /// A nonce for `client`.
 pub(crate) fn mint(
-    key: &NonceKey,
+    issuer: Issuer<'_>,
     now: UnixSeconds,
     client: ClientAddr,
     features: SecurityFeatures,
@@ -83,7 +91,7 @@ pub(crate) fn mint(
     let (front, tag) = body.split_at_mut(HEAD_LEN);
     front[..TIME_LEN].copy_from_slice(&seconds(now).to_be_bytes());
     front[TIME_LEN..].copy_from_slice(&client.port().to_be_bytes());
-    tag.copy_from_slice(&hmac(key, client.ip(), &cookie, front));
+    tag.copy_from_slice(&hmac(issuer, client.ip(), &cookie, front));
     let mut nonce = [0; NONCE_LEN];
     let (head, rest) = nonce.split_at_mut(NONCE_COOKIE_LEN);
     head.copy_from_slice(&cookie);
@@ -94,7 +102,7 @@ pub(crate) fn mint(
 
 /// Judges the nonce in a request of `client`. Nonces are valid for `lifetime`.
 pub(crate) fn judge(
-    key: &NonceKey,
+    issuer: Issuer<'_>,
     now: UnixSeconds,
     lifetime: Duration,
     client: ClientAddr,
@@ -105,7 +113,7 @@ pub(crate) fn judge(
         Ports::Own => port == client.port(),
         Ports::Any => true,
     };
-    read(key, client.ip(), nonce).filter(of_client).map_or(
+    read(issuer, client.ip(), nonce).filter(of_client).map_or(
         NonceState::Invalid,
         |(time, _, features)| {
             // One from the future was made before the clock was set back: its age is unknown.
@@ -120,23 +128,23 @@ pub(crate) fn judge(
 }
 
 /// The time and port of an authentic nonce, and the features it names.
-fn read(key: &NonceKey, client: IpAddr, nonce: &[u8]) -> Option<(u32, u16, SecurityFeatures)> {
+fn read(issuer: Issuer<'_>, client: IpAddr, nonce: &[u8]) -> Option<(u32, u16, SecurityFeatures)> {
     let nonce: &[u8; NONCE_LEN] = nonce.try_into().ok()?;
     let (cookie, encoded) = nonce.split_first_chunk::<NONCE_COOKIE_LEN>()?;
     let mut body = [0; HEAD_LEN + TAG_LEN];
     // Refuses bits behind the last byte, so that no nonce has two spellings.
     BASE64_STANDARD_NO_PAD.decode_slice(encoded, &mut body).ok()?;
     let (front, tag) = body.split_first_chunk::<HEAD_LEN>()?;
-    let authentic: bool = hmac(key, client, cookie, front).ct_eq(tag).into();
+    let authentic: bool = hmac(issuer, client, cookie, front).ct_eq(tag).into();
     let [a, b, c, d, port @ ..] = *front;
     let features = SecurityFeatures::of_nonce(core::str::from_utf8(nonce).ok()?)?;
     let time = u32::from_be_bytes([a, b, c, d]);
     authentic.then_some((time, u16::from_be_bytes(port), features))
 }
 
-/// The tag that binds a nonce to its features, its time and port, and its client.
+/// The tag that binds a nonce to its features, its time and port, its client, and its realm.
 fn hmac(
-    key: &NonceKey,
+    issuer: Issuer<'_>,
     client: IpAddr,
     cookie: &[u8; NONCE_COOKIE_LEN],
     front: &[u8],
@@ -147,10 +155,11 @@ fn hmac(
     };
     // HMAC fills its key up to a block with zeros itself (RFC 2104 §2); a whole block cannot fail.
     let mut block = Zeroizing::new([0; 64]);
-    block[..32].copy_from_slice(key.expose());
+    block[..32].copy_from_slice(issuer.key.expose());
     let mut mac = <Hmac<Sha256>>::new((&*block).into());
-    for part in [cookie, front, &ip.octets()] {
-        mac.update(part); // each of fixed length, so that no two inputs are the same bytes
+    // All but the last are of fixed length, so that no two inputs are the same bytes.
+    for part in [cookie, front, &ip.octets(), issuer.realm.as_bytes()] {
+        mac.update(part);
     }
     let mut tag = [0; TAG_LEN];
     tag.copy_from_slice(&mac.finalize().into_bytes()[..TAG_LEN]);

@@ -2,7 +2,7 @@ use super::nonce::mint;
 use super::*;
 use crate::credentials::UserKeys;
 use crate::io::event::User;
-use crate::policy::{AuthPolicy, Lifetimes, SharedSecret};
+use crate::policy::{AuthPolicy, Lifetimes, Policy, SharedSecret};
 use core::time::Duration;
 use std::string::{String, ToString};
 use std::vec::Vec;
@@ -53,7 +53,12 @@ struct Ask {
 impl Ask {
     /// A plain RFC 5389 request of `user`.
     fn by(user: &str, password: &str, policy: &Policy) -> Self {
-        let nonce = mint(&policy.auth.nonce_key, NOW.unix, client(), features(policy));
+        let nonce = mint(
+            claim::issuer(policy.own_rules()),
+            NOW.unix,
+            client(),
+            features(policy.own_rules()),
+        );
         Self {
             method: Method::ALLOCATE,
             user: Some(user.to_string()),
@@ -137,16 +142,23 @@ fn ann() -> UserAnswer {
 }
 
 fn first(policy: &Policy, ask: &Ask) -> AuthStep {
-    authenticate(policy, NOW, client(), &Message::parse(&ask.bytes()).unwrap(), None, true)
+    authenticate(
+        policy.own_rules(),
+        NOW,
+        client(),
+        &Message::parse(&ask.bytes()).unwrap(),
+        None,
+        true,
+    )
 }
 
 /// Both steps; the database answers the look-up with `answer`.
 fn both(policy: &Policy, now: Now, ask: &Ask, answer: &UserAnswer) -> AuthStep {
     let bytes = ask.bytes();
     let message = Message::parse(&bytes).unwrap();
-    match authenticate(policy, now, client(), &message, None, true) {
+    match authenticate(policy.own_rules(), now, client(), &message, None, true) {
         AuthStep::NeedUser { .. } => {
-            authenticate_found(policy, now, client(), &message, None, answer)
+            authenticate_found(policy.own_rules(), now, client(), &message, None, answer)
         }
         step @ (AuthStep::Granted(..) | AuthStep::BudgetSpent | AuthStep::Refuse { .. }) => step,
     }
@@ -194,10 +206,14 @@ fn the_first_rule_that_is_broken_decides() {
     let sound = || Ask::by("ann", "right", &policy);
     let old = Now { unix: UnixSeconds(NOW.unix.0 - 3601), ..NOW };
     let stale =
-        mint(&policy.auth.nonce_key, old.unix, client(), features(&policy)).as_bytes().to_vec();
+        mint(claim::issuer(policy.own_rules()), old.unix, client(), features(policy.own_rules()))
+            .as_bytes()
+            .to_vec();
     let stranger = ClientAddr("198.51.100.7:4322".parse().unwrap());
     let foreign =
-        mint(&policy.auth.nonce_key, NOW.unix, stranger, features(&policy)).as_bytes().to_vec();
+        mint(claim::issuer(policy.own_rules()), NOW.unix, stranger, features(policy.own_rules()))
+            .as_bytes()
+            .to_vec();
     let shortened = Some(Vec::from([PasswordAlgorithm::MD5]));
     // Each row breaks its own rule and all that come later.
     let broken = |from: usize| {
@@ -347,7 +363,8 @@ fn whom_the_database_does_not_know_is_refused_and_an_outage_is_no_refusal() {
     let len =
         builder.integrity(IntegrityKind::Sha1, &IntegrityKey::new(&[0; 32])).finish().unwrap();
     let message = Message::parse(&out[..len]).unwrap();
-    let step = authenticate_found(&policy, NOW, client(), &message, None, &UserAnswer::Unknown);
+    let step =
+        authenticate_found(policy.own_rules(), NOW, client(), &message, None, &UserAnswer::Unknown);
     assert_eq!(refused(&step), Refusal::UnknownUser);
 }
 
@@ -385,7 +402,14 @@ fn the_user_of_the_allocation_is_not_looked_up_again() {
     };
     let step = |policy: &Policy, ask: &Ask| {
         let bytes = ask.bytes();
-        authenticate(policy, NOW, client(), &Message::parse(&bytes).unwrap(), Some(&known), true)
+        authenticate(
+            policy.own_rules(),
+            NOW,
+            client(),
+            &Message::parse(&bytes).unwrap(),
+            Some(&known),
+            true,
+        )
     };
     let (grant, _) = accepted(step(&policy, &Ask::by("ann", "right", &policy)));
     assert_eq!((&*grant.user, &*grant.account), ("ann", "acc"));
@@ -453,7 +477,12 @@ fn a_time_limited_credential_ends_with_its_time() {
     policy.auth.users = false;
     assert_eq!(refused(&first(&policy, &Ask::by(name, "guess", &policy))), Refusal::WrongSecret);
     let before = Now { unix: UnixSeconds(NOW.unix.0 - 1), ..NOW };
-    let fresh = mint(&policy.auth.nonce_key, before.unix, client(), features(&policy));
+    let fresh = mint(
+        claim::issuer(policy.own_rules()),
+        before.unix,
+        client(),
+        features(policy.own_rules()),
+    );
     let ask =
         Ask::by(name, &password, &policy).with(|ask| ask.nonce = Some(fresh.as_bytes().to_vec()));
     accepted(both(&policy, before, &ask, &UserAnswer::Unknown));
@@ -500,7 +529,7 @@ fn a_challenge_has_what_the_next_try_needs() {
         let mut out = [0; 548];
         let mut builder =
             MessageBuilder::new(&mut out, Class::Error, Method::ALLOCATE, TransactionId([9; 12]));
-        challenge(&mut builder, &policy, NOW, client(), reason);
+        challenge(&mut builder, policy.own_rules(), NOW, client(), reason);
         let len = builder.finish().unwrap();
         let message = Message::parse(&out[..len]).unwrap();
         let kinds: Vec<_> = message.attributes().map(|attribute| attribute.kind).collect();
@@ -538,7 +567,7 @@ fn where_only_md5_keys_are_known_only_they_are_asked_for() {
     let mut out = [0; 548];
     let mut builder =
         MessageBuilder::new(&mut out, Class::Error, Method::ALLOCATE, TransactionId([9; 12]));
-    challenge(&mut builder, &policy, NOW, client(), Refusal::NoCredentials);
+    challenge(&mut builder, policy.own_rules(), NOW, client(), Refusal::NoCredentials);
     let len = builder.finish().unwrap();
     let message = Message::parse(&out[..len]).unwrap();
     assert_eq!(message.first(AttributeType::PASSWORD_ALGORITHMS), None);
@@ -550,7 +579,8 @@ fn where_only_md5_keys_are_known_only_they_are_asked_for() {
     let chosen = ask.choosing(PasswordAlgorithm::MD5);
     assert_eq!(refused(&both(&policy, NOW, &chosen, &md5_only)), Refusal::PasswordAlgorithms);
     // A nonce from before goes on as it was given.
-    let nonce = mint(&before.auth.nonce_key, NOW.unix, client(), features(&before));
+    let nonce =
+        mint(claim::issuer(before.own_rules()), NOW.unix, client(), features(before.own_rules()));
     let ask = Ask::by("ann", "right", &policy)
         .choosing(PasswordAlgorithm::SHA256)
         .with(|ask| ask.nonce = Some(nonce.as_bytes().to_vec()));

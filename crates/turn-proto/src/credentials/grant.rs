@@ -83,14 +83,15 @@ impl Grant {
         self.user.is_empty()
     }
 
-    /// Returns true if both are of one user (RFC 8656 §5). A token does not name its user, and the next
-    /// token of a session may have another key, so that any token matches any other.
+    /// Returns true if both are of one user (RFC 8656 §5), and so of one realm. A token does not name its user, and the
+    /// next token of a session may have another key, so that any token of a realm matches any other.
     pub(crate) fn is_same_user(&self, other: &Self) -> bool {
-        match (&self.keys, &other.keys) {
+        let same = match (&self.keys, &other.keys) {
             (Keys::Token(_), Keys::Token(_)) => true,
             (Keys::LongTerm(_), Keys::LongTerm(_)) => self.user == other.user,
             (Keys::Token(_), Keys::LongTerm(_)) | (Keys::LongTerm(_), Keys::Token(_)) => false,
-        }
+        };
+        same && self.realm == other.realm
     }
 
     /// Returns true if `other` may take the allocation of this grant to another 5-tuple. A token has to be

@@ -71,6 +71,8 @@ turn_types::labels! {
         UserQuota => "user_quota",
         /// The customer's clients have as many allocations as allowed.
         AddressQuota => "address_quota",
+        /// The realm has as many allocations as allowed.
+        RealmQuota => "realm_quota",
         /// The server has as many allocations as allowed.
         TotalQuota => "total_quota",
         /// The allocation has as many permissions as allowed.
@@ -131,7 +133,7 @@ impl Refusal {
             Self::PeerFamilyMismatch => 443,
             Self::ConnectionExists => 446,
             Self::ConnectionFailed => 447,
-            Self::UserQuota | Self::AddressQuota => 486,
+            Self::UserQuota | Self::AddressQuota | Self::RealmQuota => 486,
             Self::UserDatabaseUnavailable | Self::NoCookie | Self::MoveUnavailable => 500,
             Self::TotalQuota
             | Self::BadReservationToken

@@ -16,6 +16,8 @@ use crate::policy::{Policy, RealmRules};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) policy: &'a Policy,
+    /// The rules of its realm.
+    pub(crate) rules: RealmRules<'a>,
     pub(crate) now: Now,
     /// Earlier than `now` if it has waited for its user.
     pub(crate) arrived: Instant,
@@ -28,8 +30,6 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Authenticated<'a> {
     pub(crate) request: Request<'a>,
     pub(crate) grant: &'a Grant,
-    /// The rules of its realm.
-    pub(crate) rules: RealmRules<'a>,
     pub(crate) responder: &'a Responder,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Request<'a> {
 /// among them (RFC 8656 §18), nor is anything of ICE; ACCESS-TOKEN is where tokens are taken (RFC 7635).
 pub(crate) fn is_understood(policy: &Policy, kind: AttributeType) -> bool {
     if kind == AttributeType::ACCESS_TOKEN {
-        return policy.auth.tokens.is_some();
+        return policy.takes_tokens();
     }
     matches!(
         kind,

@@ -13,7 +13,7 @@ use super::notice::RefusedRequest;
 use super::refusal::Refusal;
 use super::verdict::{DropReason, ReplyBuffer, Verdict};
 use crate::credentials::Integrity;
-use crate::policy::{AlternateServer, Policy};
+use crate::policy::{AlternateServer, RealmRules};
 
 /// The parts of a request that its response needs; outlives the request while it waits.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Responder {
     pub(crate) user: Option<Arc<str>>,
     /// MESSAGE-INTEGRITY, for an authenticated request.
     integrity: Option<Integrity>,
+    /// SOFTWARE, for an authenticated request.
+    software: Option<Arc<str>>,
 }
 
 impl Responder {
@@ -37,6 +39,7 @@ impl Responder {
             fingerprint: message.has_fingerprint(),
             user: None,
             integrity: None,
+            software: None,
         }
     }
 
@@ -46,9 +49,15 @@ impl Responder {
         self
     }
 
-    /// Gives the responses MESSAGE-INTEGRITY.
-    pub(crate) fn authenticated(mut self, user: Arc<str>, integrity: Option<Integrity>) -> Self {
+    /// Gives the responses MESSAGE-INTEGRITY, and with it SOFTWARE.
+    pub(crate) fn authenticated(
+        mut self,
+        user: Arc<str>,
+        integrity: Option<Integrity>,
+        software: Option<&Arc<str>>,
+    ) -> Self {
         self.user = Some(user);
+        self.software = software.filter(|_| integrity.is_some()).cloned();
         self.integrity = integrity;
         self
     }
@@ -67,19 +76,17 @@ impl Responder {
     /// A success response with the attributes that `write` appends.
     pub(crate) fn success(
         &self,
-        policy: &Policy,
         reply: &mut ReplyBuffer,
         write: impl FnOnce(&mut MessageBuilder<'_>),
     ) -> Verdict {
         let mut builder = MessageBuilder::new(reply, Class::Success, self.method, self.transaction);
         write(&mut builder);
-        self.finish(policy, builder, false)
+        self.finish(builder, false)
     }
 
     /// An error response with the attributes that `write` appends to ERROR-CODE.
     pub(crate) fn error(
         &self,
-        policy: &Policy,
         reply: &mut ReplyBuffer,
         reason: Refusal,
         write: impl FnOnce(&mut MessageBuilder<'_>),
@@ -87,14 +94,11 @@ impl Responder {
         let mut builder = MessageBuilder::new(reply, Class::Error, self.method, self.transaction);
         builder.error_code(reason.code(), reason_phrase(reason.code()));
         write(&mut builder);
-        self.finish(policy, builder, true)
+        self.finish(builder, true)
     }
 
-    /// SOFTWARE is for authenticated requests only.
-    fn finish(&self, policy: &Policy, mut builder: MessageBuilder<'_>, error: bool) -> Verdict {
-        if self.has_integrity()
-            && let Some(software) = &policy.software
-        {
+    fn finish(&self, mut builder: MessageBuilder<'_>, error: bool) -> Verdict {
+        if let Some(software) = &self.software {
             builder.software(software);
         }
         let len = match (&self.integrity, self.fingerprint) {
@@ -119,8 +123,8 @@ pub(crate) fn whole_seconds(lifetime: Duration) -> u32 {
 
 /// The alternate server for clients of a family: the first ALTERNATE-SERVER must be of the request's own
 /// family (RFC 8489 §10).
-pub(crate) fn alternate_for(policy: &Policy, family: IpFamily) -> Option<&AlternateServer> {
-    policy.alternate.as_ref().filter(|alternate| alternate_of(alternate, family).is_some())
+pub(crate) fn alternate_for(rules: RealmRules<'_>, family: IpFamily) -> Option<&AlternateServer> {
+    rules.alternate.filter(|alternate| alternate_of(alternate, family).is_some())
 }
 
 /// ALTERNATE-SERVER of the request's family, then of the other; ALTERNATE-DOMAIN where there is a

@@ -12,7 +12,7 @@ use stun_wire::{AttributeType, MessageBuilder, reason_phrase};
 use turn_types::{Instant, Prefix, RelayProtocol};
 
 use crate::io::{
-    AllocateRequest, Authenticated, Refusal, ReplyBuffer, RequestedAddresses, Verdict,
+    AllocateRequest, Authenticated, Refusal, ReplyBuffer, Request, RequestedAddresses, Verdict,
     alternate_for, whole_seconds,
 };
 use crate::policy::is_tunnel;
@@ -44,7 +44,7 @@ impl Allocate<'_> {
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
         let Authenticated { request, grant, responder, .. } = *own;
-        let (policy, now, path) = (request.policy, request.now, request.path);
+        let Request { policy, rules, now, path, .. } = request;
         let client = path.five_tuple.client;
         if let Some(slot) = self.allocations.live_slot(now.instant, &path.five_tuple, self.outbox) {
             return self.answer_again(own, slot, reply);
@@ -60,7 +60,7 @@ impl Allocate<'_> {
         }
         let wanted = AllocateRequest::read(policy, path, &request.message)?;
         // Only under integrity (RFC 8489 §14.8): an open relay does not redirect.
-        if responder.has_integrity() && alternate_for(policy, client.family()).is_some() {
+        if responder.has_integrity() && alternate_for(rules, client.family()).is_some() {
             return Err(Refusal::Redirected);
         }
         if draining {
@@ -75,7 +75,7 @@ impl Allocate<'_> {
         if wanted.mobile && !(may_move && responder.has_integrity()) {
             return Err(Refusal::MobilityForbidden);
         }
-        let lifetime = grant.at_most(policy.lifetimes.granted(wanted.lifetime), now.unix);
+        let lifetime = grant.at_most(rules.lifetimes.granted(wanted.lifetime), now.unix);
         let mut allocation = PendingAllocation {
             responder: responder.clone(),
             arrived: request.arrived,
@@ -88,7 +88,7 @@ impl Allocate<'_> {
         };
         match wanted.relayed {
             RequestedAddresses::Reserved(token) => {
-                let reservation = self.registry.redeem(token, now.instant);
+                let reservation = self.registry.redeem(token, &grant.realm, now.instant);
                 let reservation = reservation.ok_or(Refusal::BadReservationToken)?;
                 let family = reservation.relayed.family();
                 let port = self.claim_reserved(policy, reservation)?;
@@ -107,12 +107,13 @@ impl Allocate<'_> {
     }
 
     fn take_quota(&self, own: &Authenticated<'_>) -> Result<QuotaLease, Refusal> {
-        let Authenticated { request, grant, rules, .. } = *own;
-        let quotas = rules.quotas;
+        let Authenticated { request, grant, .. } = *own;
+        let Request { policy, rules, .. } = request;
         let quota = AllocationQuota {
-            per_account: grant.allocations_max.unwrap_or(quotas.allocations_per_user),
-            per_customer: quotas.allocations_per_customer,
-            total: quotas.allocations_total,
+            per_account: grant.allocations_max.unwrap_or(rules.quotas.allocations_per_user),
+            per_realm: rules.allocations_max,
+            per_customer: policy.quotas.allocations_per_customer,
+            total: policy.quotas.allocations_total,
         };
         let account = Account { realm: grant.realm.clone(), name: Arc::clone(&grant.account) };
         let customer = Prefix::customer(request.path.five_tuple.client.ip());
@@ -135,7 +136,7 @@ impl Allocate<'_> {
         }
         let now = request.now.instant;
         let left = allocation.expires().unwrap_or(now).saturating_since(now);
-        Ok(responder.success(request.policy, reply, |builder| {
+        Ok(responder.success(reply, |builder| {
             write_allocation(builder, allocation, left);
         }))
     }

@@ -21,7 +21,7 @@ pub(crate) fn handle(
     }
     let refuse = |reason, outbox: &mut Outbox, reply: &mut ReplyBuffer| {
         outbox.refused(&responder, reason);
-        responder.error(policy, reply, reason, |builder| {
+        responder.error(reply, reason, |builder| {
             if reason == Refusal::UnknownAttributes {
                 builder.unknown_attributes(&request.unknown_listed());
             }
@@ -34,7 +34,7 @@ pub(crate) fn handle(
         let answered = discovery::answer(request, &responder, socket, reply);
         return answered.unwrap_or_else(|reason| refuse(reason, outbox, reply));
     }
-    responder.success(policy, reply, |builder| {
+    responder.success(reply, |builder| {
         builder.xor_address(AttributeType::XOR_MAPPED_ADDRESS, path.five_tuple.client.0);
     })
 }

@@ -6,7 +6,7 @@ use stun_wire::{AttributeType, ChannelNumber, value};
 use turn_types::RelayProtocol;
 
 use super::create_permission::Permit;
-use crate::io::{Authenticated, Refusal, ReplyBuffer, Verdict};
+use crate::io::{Authenticated, Refusal, ReplyBuffer, Request, Verdict};
 use crate::policy::peers::{is_reachable, judge, read_peer};
 use crate::store::{Channel, Permission, Slot};
 
@@ -17,8 +17,9 @@ impl Permit<'_> {
         slot: Slot,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, rules, responder, .. } = *own;
-        let (policy, now, message) = (request.policy, request.now.instant, &request.message);
+        let Authenticated { request, responder, .. } = *own;
+        let Request { policy, rules, message, .. } = request;
+        let now = request.now.instant;
         let number = message
             .first(AttributeType::CHANNEL_NUMBER)
             .and_then(|value| value::channel_number(value).ok())
@@ -49,13 +50,13 @@ impl Permit<'_> {
             return Err(Refusal::ChannelLimit);
         }
 
-        let expires = now + policy.lifetimes.permission;
+        let expires = now + rules.lifetimes.permission;
         self.allocations.permit(slot, Permission { ip: peer.ip(), expires, own: ports.clone() });
-        let expires = now + policy.lifetimes.channel;
+        let expires = now + rules.lifetimes.channel;
         let channel = Channel { number, peer, expires, own: ports, route: None };
         self.allocations.bind(slot, channel, self.outbox);
         self.allocations.get_mut(slot).history.bound(now);
         self.allocations.arm(slot);
-        Ok(responder.success(policy, reply, |_| ()))
+        Ok(responder.success(reply, |_| ()))
     }
 }

@@ -7,9 +7,8 @@ use stun_wire::AttributeType;
 use turn_types::{ConnectionId, Instant, PendingId, RelayProtocol, WorkerId};
 
 use crate::io::{
-    Authenticated, ConnectError, Refusal, ReplyBuffer, Responder, TcpCommand, Verdict,
+    Authenticated, ConnectError, Refusal, ReplyBuffer, Request, Responder, TcpCommand, Verdict,
 };
-use crate::policy::Policy;
 use crate::policy::peers::{is_reachable_by_tcp, judge, read_peer};
 use crate::random::Random;
 use crate::store::{
@@ -41,8 +40,9 @@ impl Connect<'_> {
         own: &Authenticated<'_>,
         slot: Slot,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, rules, responder, .. } = *own;
-        let (policy, now, message) = (request.policy, request.now.instant, &request.message);
+        let Authenticated { request, responder, .. } = *own;
+        let Request { policy, rules, message, .. } = request;
+        let now = request.now.instant;
         let allocation = self.allocations.get(slot);
         if allocation.attributes.protocol != RelayProtocol::Tcp {
             return Err(Refusal::RelayProtocol);
@@ -82,7 +82,6 @@ impl Connect<'_> {
     /// Handles a connection that was made, or was not. Returns the verdict of the Connect.
     pub(crate) fn peer_connected(
         &mut self,
-        policy: &Policy,
         now: Instant,
         connected: Connected,
         reply: &mut ReplyBuffer,
@@ -99,7 +98,7 @@ impl Connect<'_> {
         debug_assert_eq!(wanted, connection, "each command is answered by its own event");
         let made = result.is_ok() && self.allocations.connected(connection, now);
         if made {
-            let verdict = responder.success(policy, reply, |builder| {
+            let verdict = responder.success(reply, |builder| {
                 builder.connection_id(connection.0);
             });
             return Some((responder, verdict));
@@ -112,7 +111,7 @@ impl Connect<'_> {
         let reason = Refusal::ConnectionFailed;
         self.allocations.count_refusal(&responder.path.five_tuple, reason);
         self.outbox.refused(&responder, reason);
-        let verdict = responder.error(policy, reply, reason, |_| ());
+        let verdict = responder.error(reply, reason, |_| ());
         Some((responder, verdict))
     }
 }

@@ -8,7 +8,6 @@ use stun_wire::{AttributeType, value};
 use turn_types::{ConnectionId, Instant, Transport};
 
 use crate::io::{Answer, Authenticated, BindRequest, Refusal, ReplyBuffer, TcpCommand, Verdict};
-use crate::policy::Policy;
 use crate::store::{Allocations, Outbox, Phase};
 
 /// Passes an authentic ConnectionBind on to the worker of its connection. `is_control`: its own connection has an
@@ -41,7 +40,6 @@ pub(crate) fn handle(
 
 /// Answers a ConnectionBind at the worker of its connection.
 pub(crate) fn bind(
-    policy: &Policy,
     now: Instant,
     allocations: &mut Allocations,
     outbox: &mut Outbox,
@@ -49,21 +47,20 @@ pub(crate) fn bind(
     reply: &mut ReplyBuffer,
 ) -> Option<Answer> {
     match join(now, allocations, request) {
-        Ok(()) => answer(request, request.responder.success(policy, reply, |_| ())),
-        Err(reason) => refuse(policy, outbox, request, reason, reply),
+        Ok(()) => answer(request, request.responder.success(reply, |_| ())),
+        Err(reason) => refuse(outbox, request, reason, reply),
     }
 }
 
 /// Refuses a ConnectionBind.
 pub(crate) fn refuse(
-    policy: &Policy,
     outbox: &mut Outbox,
     request: &BindRequest,
     reason: Refusal,
     reply: &mut ReplyBuffer,
 ) -> Option<Answer> {
     outbox.refused(&request.responder, reason);
-    answer(request, request.responder.error(policy, reply, reason, |_| ()))
+    answer(request, request.responder.error(reply, reason, |_| ()))
 }
 
 fn answer(request: &BindRequest, verdict: Verdict) -> Option<Answer> {
@@ -78,7 +75,7 @@ fn join(now: Instant, allocations: &mut Allocations, request: &BindRequest) -> R
         return Err(Refusal::UnknownConnection);
     }
     let owner = &allocation.grant;
-    if !owner.is_same_user(grant) || owner.realm != grant.realm {
+    if !owner.is_same_user(grant) {
         return Err(Refusal::WrongUser);
     }
     // A client of an open relay has no name, and a token does not name its user: there the number of a

@@ -27,14 +27,14 @@ impl Permit<'_> {
         slot: Slot,
         reply: &mut ReplyBuffer,
     ) -> Result<Verdict, Refusal> {
-        let Authenticated { request, rules, responder, .. } = *own;
-        let (policy, now) = (request.policy, request.now.instant);
+        let Authenticated { request, responder, .. } = *own;
+        let (policy, rules, now) = (request.policy, request.rules, request.now.instant);
         let peers = named_peers(&request)?;
         let allocation = self.allocations.get(slot);
         if peers.iter().any(|peer| allocation.socket(IpFamily::of(peer.local), now).is_none()) {
             return Err(Refusal::PeerFamilyMismatch);
         }
-        let expires = now + policy.lifetimes.permission;
+        let expires = now + rules.lifetimes.permission;
         let permissions = peers
             .iter()
             .map(|peer| {
@@ -54,7 +54,7 @@ impl Permit<'_> {
         }
         self.allocations.get_mut(slot).history.permitted(now);
         self.allocations.arm(slot);
-        Ok(responder.success(policy, reply, |_| ()))
+        Ok(responder.success(reply, |_| ()))
     }
 
     /// Makes room for permissions of these distinct addresses within the limit, by removing expired ones, and

@@ -28,7 +28,7 @@ pub(super) fn answer(
     socket: DiscoverySocket<'_>,
     reply: &mut ReplyBuffer,
 ) -> Result<Verdict, Refusal> {
-    let Request { policy, path, message, .. } = *request;
+    let Request { path, message, .. } = *request;
     let wanted = read(&message, path.five_tuple.transport)?;
     let client = path.five_tuple.client;
     let origin = socket.changed(wanted.change);
@@ -47,7 +47,7 @@ pub(super) fn answer(
             None => Verdict::Drop(DropReason::TooLong),
         });
     }
-    let verdict = responder.success(policy, reply, write);
+    let verdict = responder.success(reply, write);
     if let Verdict::Reply { len, .. } = verdict
         && wanted != ResponseChange::default()
     {

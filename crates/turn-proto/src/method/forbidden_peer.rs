@@ -11,12 +11,12 @@ use crate::policy::peers::{judge, read_peer, to_public};
 
 /// The first peer of a request that the rules forbid.
 pub(crate) fn find(own: &Authenticated<'_>) -> Option<ForbiddenPeer> {
-    let Authenticated { request, rules, .. } = own;
-    let (policy, message) = (request.policy, &request.message);
+    let request = &own.request;
+    let (policy, rules, message) = (request.policy, request.rules, &request.message);
     let peers = message.attributes().filter(|one| one.kind == AttributeType::XOR_PEER_ADDRESS);
     let named = peers.filter_map(|one| read_peer(policy, one.value, message.transaction_id()));
     let mut forbidden =
-        named.filter(|(local, named)| judge(policy, *rules, local.ip(), *named).is_none());
+        named.filter(|(local, named)| judge(policy, rules, local.ip(), *named).is_none());
     let (local, address) = forbidden.next()?;
     let public = to_public(policy, PeerAddr(SocketAddr::new(local.ip(), 0))).ip();
     let forms = [local.ip(), address, public];

@@ -178,7 +178,7 @@ impl Allocate<'_> {
         let verdict = match self.make_allocation(policy, now, pending) {
             Ok((allocation, lifetime)) => {
                 self.outbox.created(&allocation);
-                let verdict = responder.success(policy, reply, |builder| {
+                let verdict = responder.success(reply, |builder| {
                     write_allocation(builder, &allocation, lifetime);
                 });
                 self.allocations.insert(allocation);
@@ -186,7 +186,7 @@ impl Allocate<'_> {
             }
             Err(reason) => {
                 self.outbox.refused(&responder, reason);
-                responder.error(policy, reply, reason, |_| ())
+                responder.error(reply, reason, |_| ())
             }
         };
         (responder, verdict)
@@ -272,7 +272,7 @@ impl Allocate<'_> {
         });
         let Some((at, lease)) = next else { return Ok(None) };
         let relayed = RelayedAddr(SocketAddr::new(at.ip(), lease.port()));
-        let expires = now + policy.lifetimes.reservation;
+        let expires = now + policy.of(&pending.grant.realm).lifetimes.reservation;
         let token = self.random.u64().to_be_bytes();
         let account = pending.quota.account().clone();
         let customer = pending.quota.customer();

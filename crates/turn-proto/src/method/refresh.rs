@@ -16,7 +16,7 @@ pub(crate) fn handle(
     let wanted = RefreshRequest::read(&request.message)?;
     let (policy, now) = (request.policy, request.now);
     let lifetime = allocations.refresh(policy, now, slot, grant, wanted, outbox)?;
-    Ok(responder.success(policy, reply, |builder| {
+    Ok(responder.success(reply, |builder| {
         builder.lifetime(whole_seconds(lifetime));
     }))
 }

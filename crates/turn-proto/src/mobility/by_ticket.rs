@@ -39,7 +39,7 @@ impl Moves<'_> {
         if granted.ticket.is_some() {
             self.allocations.expect_at(slot, Next::Here(*request.path));
         }
-        Ok(respond(request.policy, responder, granted, reply))
+        Ok(respond(responder, granted, reply))
     }
 
     /// Handles a Refresh by ticket on the 5-tuple of an allocation, which must be that of the ticket.
@@ -58,7 +58,7 @@ impl Moves<'_> {
         let refresh = read(own, ticket)?;
         let (policy, now) = (request.policy, request.now);
         let (_, granted) = claim(policy, now, &refresh, self.allocations, self.outbox)?;
-        Ok(respond(request.policy, responder, granted, reply))
+        Ok(respond(responder, granted, reply))
     }
 
     /// Answers a retransmission of a Refresh by ticket on the 5-tuple of an allocation again.
@@ -72,7 +72,7 @@ impl Moves<'_> {
         let five_tuple = &request.path.five_tuple;
         let allocation = self.allocations.get(slot);
         let granted = answered(allocation, five_tuple, responder.transaction)?;
-        Some(respond(request.policy, responder, granted, reply))
+        Some(respond(responder, granted, reply))
     }
 
     /// Handles an authenticated request on a 5-tuple where a client is expected, or may be: a retransmission
@@ -90,7 +90,7 @@ impl Moves<'_> {
                 return Some(Err(Refusal::WrongUser));
             }
             if client.transaction == responder.transaction {
-                return Some(Ok(respond(request.policy, responder, client.granted, reply)));
+                return Some(Ok(respond(responder, client.granted, reply)));
             }
         } else if !self.pending.is_moving(five_tuple) {
             return None;

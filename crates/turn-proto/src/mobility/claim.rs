@@ -61,13 +61,8 @@ pub(super) fn answered(
 }
 
 /// Writes the response to a Refresh by ticket.
-pub(super) fn respond(
-    policy: &Policy,
-    responder: &Responder,
-    granted: Granted,
-    reply: &mut ReplyBuffer,
-) -> Verdict {
-    responder.success(policy, reply, |builder| {
+pub(super) fn respond(responder: &Responder, granted: Granted, reply: &mut ReplyBuffer) -> Verdict {
+    responder.success(reply, |builder| {
         builder.lifetime(granted.lifetime);
         if let Some(ticket) = &granted.ticket {
             builder.mobility_ticket(ticket.as_bytes());

@@ -121,7 +121,6 @@ impl Moves<'_> {
     /// Answers the client after the other worker has answered.
     pub(crate) fn worker_answered(
         &mut self,
-        policy: &Policy,
         now: Instant,
         answer: WorkerAnswer,
         reply: &mut ReplyBuffer,
@@ -139,7 +138,7 @@ impl Moves<'_> {
             Ok(promise) => promise,
             Err(reason) => {
                 self.outbox.refused(&responder, reason);
-                let verdict = responder.error(policy, reply, reason, |_| ());
+                let verdict = responder.error(reply, reason, |_| ());
                 self.review_queue(&path.five_tuple, now);
                 return Some((responder, verdict));
             }
@@ -159,7 +158,7 @@ impl Moves<'_> {
             }
         }
         self.review_queue(&path.five_tuple, now);
-        let verdict = respond(policy, &responder, granted, reply);
+        let verdict = respond(&responder, granted, reply);
         Some((responder, verdict))
     }
 

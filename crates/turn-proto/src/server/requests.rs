@@ -35,7 +35,7 @@ impl State {
         request: &Request<'_>,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let Request { policy, now, path, message, .. } = *request;
+        let Request { policy, rules, now, path, message, .. } = *request;
         if !is_request_method(policy, message.method()) {
             return Verdict::Drop(DropReason::UnexpectedMethod);
         }
@@ -55,7 +55,7 @@ impl State {
         let client = path.five_tuple.client;
         let may_verify = self.budgets.may_verify(Source::of(request));
         let known = self.known(now.instant, &path.five_tuple);
-        let step = auth::authenticate(policy, now, client, &message, known, may_verify);
+        let step = auth::authenticate(rules, now, client, &message, known, may_verify);
         self.after_authentication(request, step, Charged::No, reply)
     }
 
@@ -66,10 +66,10 @@ impl State {
         answer: &UserAnswer,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let Request { policy, now, path, message, .. } = *request;
+        let Request { rules, now, path, message, .. } = *request;
         let client = path.five_tuple.client;
         let known = self.known(now.instant, &path.five_tuple);
-        let step = auth::authenticate_found(policy, now, client, &message, known, answer);
+        let step = auth::authenticate_found(rules, now, client, &message, known, answer);
         self.after_authentication(request, step, Charged::Yes, reply)
     }
 
@@ -93,19 +93,17 @@ impl State {
         let responder = Responder::new(request.path, &request.message);
         match step {
             AuthStep::Granted(grant, integrity) => {
-                let responder = responder.authenticated(Arc::clone(&grant.user), integrity);
+                let responder = responder.authenticated(
+                    Arc::clone(&grant.user),
+                    integrity,
+                    request.rules.software,
+                );
                 if !responder.has_integrity()
                     && let Err(spent) = self.charge(request, Source::of(request))
                 {
                     return Verdict::Drop(spent);
                 }
-                let rules = request.policy.of(&grant.realm);
-                let own = Authenticated {
-                    request: *request,
-                    grant: &grant,
-                    rules,
-                    responder: &responder,
-                };
+                let own = Authenticated { request: *request, grant: &grant, responder: &responder };
                 match self.handle_authenticated(&own, charged, reply) {
                     Ok(verdict) => verdict,
                     Err(reason) => self.refuse(&own, reason, reply),
@@ -124,7 +122,7 @@ impl State {
             }
             AuthStep::Refuse { reason, user } => {
                 let source = Source::of(request);
-                let failed = auth::failed_verifications(request.policy, &request.message, reason);
+                let failed = auth::failed_verifications(request.rules, &request.message, reason);
                 self.budgets.charge_verifications(source, failed);
                 // Everything else is judged behind a nonce that was given to this address.
                 let before_nonce = matches!(
@@ -237,7 +235,7 @@ impl State {
         }
         let key = (path.five_tuple, message.transaction_id());
         let pending = self.pending.insert(now.instant, key, Waiting::User(lookup));
-        let realm = policy.realm.clone();
+        let realm = request.rules.name.clone();
         self.outbox.command(Command::FindUser { pending, realm, user });
         if message.method() == Method::CONNECTION_BIND { Verdict::Hold } else { Verdict::Wait }
     }
@@ -250,18 +248,19 @@ impl State {
         reply: &mut ReplyBuffer,
     ) -> Verdict {
         let Authenticated { request, responder, .. } = *own;
-        let Request { policy, path, .. } = request;
+        let Request { path, .. } = request;
         self.allocations.count_refusal(&path.five_tuple, reason);
         let peer = (reason == Refusal::PeerForbidden).then(|| forbidden_peer::find(own));
         let peer = peer.flatten();
         self.outbox.notice(Notice::Refused(RefusedRequest { peer, ..responder.refused(reason) }));
-        responder.error(policy, reply, reason, |builder| {
+        responder.error(reply, reason, |builder| {
             if reason == Refusal::UnknownAttributes {
                 builder.unknown_attributes(&request.unknown_listed());
             } else if reason == Refusal::DontFragment {
                 builder.unknown_attributes(&[AttributeType::DONT_FRAGMENT]);
             } else if reason == Refusal::Redirected
-                && let Some(alternate) = alternate_for(policy, path.five_tuple.client.family())
+                && let Some(alternate) =
+                    alternate_for(request.rules, path.five_tuple.client.family())
             {
                 write_alternate(builder, alternate, path);
             }
@@ -276,15 +275,15 @@ impl State {
         reason: Refusal,
         reply: &mut ReplyBuffer,
     ) -> Verdict {
-        let Request { policy, now, path, message, .. } = *request;
+        let Request { rules, now, path, message, .. } = *request;
         let claimed = message.first(AttributeType::USERNAME);
         let claimed = claimed.and_then(|name| value::username(name).ok()).map(Arc::from);
         let claimed = claimed.filter(|_| responder.user.is_none());
         self.allocations.count_refusal(&path.five_tuple, reason);
         let refused = RefusedRequest { claimed, ..responder.refused(reason) };
         self.outbox.notice(Notice::Refused(refused));
-        responder.error(policy, reply, reason, |builder| {
-            auth::challenge(builder, policy, now, path.five_tuple.client, reason);
+        responder.error(reply, reason, |builder| {
+            auth::challenge(builder, rules, now, path.five_tuple.client, reason);
         })
     }
 

@@ -1,15 +1,18 @@
 //! All stores of a server, lent to the methods in the parts that each needs.
 
+use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::sync::Arc;
 
-use turn_types::{FiveTuple, Instant, WorkerId};
+use stun_wire::Message;
+use turn_types::{ClientPath, FiveTuple, Instant, WorkerId};
 
 use crate::io::{Command, EndReason};
 use crate::method::allocate::Allocate;
 use crate::method::connect::Connect;
 use crate::method::create_permission::Permit;
 use crate::mobility::{Moves, path};
-use crate::policy::Policy;
+use crate::policy::{Entry, Policy, RealmRules};
 use crate::random::Random;
 use crate::store::{
     Allocations, Budgets, ExpectedClients, Ids, MoveQueues, NewPeers, Outbox, Pending,
@@ -28,6 +31,8 @@ pub(super) struct State {
     pub(super) queues: MoveQueues,
     pub(super) budgets: Budgets,
     pub(super) new_peers: NewPeers,
+    /// Names that clients over TLS and DTLS asked for, where names choose realms; as many as connections at most.
+    server_names: BTreeMap<FiveTuple, String>,
     /// No new allocations.
     pub(super) draining: bool,
     /// Time to ask workers without an answer again.
@@ -54,6 +59,7 @@ impl State {
             queues: MoveQueues::new(random.hasher()),
             budgets: Budgets::new(&mut random),
             new_peers: NewPeers::new(&mut random),
+            server_names: BTreeMap::new(),
             draining: false,
             repeat_at: None,
             sweep_at: None,
@@ -104,6 +110,25 @@ impl State {
             outbox: &mut self.outbox,
             ids: &mut self.ids,
         }
+    }
+
+    /// Keeps the name that the client of a connection asked for, where names choose realms.
+    pub(super) fn set_server_name(&mut self, policy: &Policy, five_tuple: FiveTuple, name: &str) {
+        if policy.realms.have_server_names() {
+            self.server_names.insert(five_tuple, name.to_ascii_lowercase());
+        }
+    }
+
+    /// The rules that a request is judged by.
+    pub(super) fn rules_for<'a>(
+        &self,
+        policy: &'a Policy,
+        path: &ClientPath,
+        message: &Message<'_>,
+    ) -> RealmRules<'a> {
+        let five_tuple = &path.five_tuple;
+        let server_name = self.server_names.get(five_tuple).map(String::as_str);
+        policy.of_request(&Entry { five_tuple, server_name, message })
     }
 
     /// The allocation of a 5-tuple, unless it has expired.
@@ -159,6 +184,7 @@ impl State {
     /// cannot refresh it or receive a response. (A policy: the RFC leaves it open.) A client that may move
     /// may do so from elsewhere.
     pub(super) fn close(&mut self, policy: &Policy, five_tuple: &FiveTuple, now: Instant) {
+        self.server_names.remove(five_tuple);
         while let Some(waiting) = self.pending.take_of(five_tuple) {
             self.abandon(waiting);
         }

@@ -102,7 +102,8 @@ impl Allocations {
             self.delete(slot, now.instant, request.family, outbox);
             return Ok(Duration::ZERO);
         }
-        let lifetime = grant.at_most(policy.lifetimes.granted(request.lifetime), now.unix);
+        let lifetimes = policy.of(&grant.realm).lifetimes;
+        let lifetime = grant.at_most(lifetimes.granted(request.lifetime), now.unix);
         let allocation = self.get_mut(slot);
         allocation.grant.renew(grant);
         allocation.history.refreshed(now.instant);

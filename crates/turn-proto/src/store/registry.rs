@@ -28,6 +28,8 @@ pub struct Registry {
     accounts: BTreeMap<Account, u32>,
     /// Live allocations of each customer that has any.
     customers: BTreeMap<Prefix, u32>,
+    /// Live allocations of each realm that has any; as many entries as realms have been configured at most.
+    realms: BTreeMap<Realm, u32>,
     /// Live allocations of all accounts.
     total: u32,
     /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
@@ -57,6 +59,8 @@ pub(crate) struct Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AllocationQuota {
     pub(crate) per_account: u32,
+    /// Of all accounts of one realm.
+    pub(crate) per_realm: u32,
     /// Of one customer, over all its accounts.
     pub(crate) per_customer: u32,
     /// Of all accounts.
@@ -81,6 +85,7 @@ impl Registry {
         Self {
             accounts: BTreeMap::new(),
             customers: BTreeMap::new(),
+            realms: BTreeMap::new(),
             total: 0,
             reservations: BTreeMap::new(),
             locations: BTreeMap::new(),
@@ -90,6 +95,12 @@ impl Registry {
     /// Live allocations of an account.
     pub(crate) fn allocations_of(&self, account: &Account) -> u32 {
         self.accounts.get(account).copied().unwrap_or(0)
+    }
+
+    /// Live allocations of a realm.
+    #[must_use]
+    pub fn allocations_in(&self, realm: &Realm) -> u32 {
+        self.realms.get(realm).copied().unwrap_or(0)
     }
 
     /// Live allocations of all accounts.
@@ -118,11 +129,15 @@ impl Registry {
         if full(of_customer, quota.per_customer) {
             return Err(Refusal::AddressQuota);
         }
+        if full(self.allocations_in(&account.realm), quota.per_realm) {
+            return Err(Refusal::RealmQuota);
+        }
         if full(self.total, quota.total) {
             return Err(Refusal::TotalQuota);
         }
         *self.accounts.entry(account.clone()).or_insert(0) += 1;
         *self.customers.entry(customer).or_insert(0) += 1;
+        *self.realms.entry(account.realm.clone()).or_insert(0) += 1;
         self.total += 1;
         Ok(())
     }
@@ -132,6 +147,7 @@ impl Registry {
         debug_assert!(was_held, "a quota was given back twice");
         if was_held {
             one_less(&mut self.customers, &customer);
+            one_less(&mut self.realms, &account.realm);
             self.total -= 1;
         }
     }
@@ -185,8 +201,8 @@ impl RegistryHandle {
     /// Takes a place for one allocation.
     ///
     /// # Errors
-    /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`] or [`Refusal::TotalQuota`] when the quota is used
-    /// up; nothing is taken then.
+    /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`], [`Refusal::RealmQuota`] or [`Refusal::TotalQuota`] when the
+    /// quota is used up; nothing is taken then.
     pub(crate) fn take_quota(
         &self,
         account: Account,
@@ -223,10 +239,16 @@ impl RegistryHandle {
     }
 
     /// Takes out the reservation with this token, which is good for one Allocate. `None` if it is unknown,
-    /// used or expired.
-    pub(crate) fn redeem(&self, token: [u8; 8], now: Instant) -> Option<Reservation> {
+    /// used, expired, or of another realm.
+    pub(crate) fn redeem(
+        &self,
+        token: [u8; 8],
+        realm: &Realm,
+        now: Instant,
+    ) -> Option<Reservation> {
         self.with(|registry| {
             registry.sweep(now);
+            registry.reservations.get(&token).filter(|held| held.account.realm == *realm)?;
             registry.reservations.remove(&token)
         })
     }

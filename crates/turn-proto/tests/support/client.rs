@@ -29,6 +29,9 @@ pub struct Client {
     pub path: ClientPath,
     pub user: &'static str,
     pub password: &'static str,
+    pub realm: &'static str,
+    /// ORIGIN of its requests.
+    pub origin: Option<&'static str>,
     pub sealing: Sealing,
     pub fingerprint: bool,
     pub nonce: Option<String>,
@@ -58,6 +61,8 @@ impl Client {
             },
             user: "alice",
             password: "wonderland",
+            realm: REALM,
+            origin: None,
             sealing: Sealing::Md5,
             fingerprint: false,
             nonce: None,
@@ -94,7 +99,7 @@ impl Client {
         if let Some(token) = &self.token {
             return IntegrityKey::new(&token.mac_key);
         }
-        let keys = LongTermKeys::new(self.user, REALM, self.password).unwrap();
+        let keys = LongTermKeys::new(self.user, self.realm, self.password).unwrap();
         match self.sealing {
             Sealing::Md5 => IntegrityKey::new(&keys.md5),
             Sealing::Sha256 => IntegrityKey::new(&keys.sha256),
@@ -109,11 +114,29 @@ impl Client {
         TransactionId(id)
     }
 
+    /// Of another realm, where it has the same name and password.
+    pub fn of_realm(mut self, realm: &'static str) -> Self {
+        self.realm = realm;
+        self
+    }
+
+    pub fn from_page(mut self, origin: &'static str) -> Self {
+        self.origin = Some(origin);
+        self
+    }
+
+    fn write_origin(&self, builder: &mut MessageBuilder<'_>) {
+        if let Some(origin) = self.origin {
+            builder.attribute(AttributeType::ORIGIN, origin.as_bytes());
+        }
+    }
+
     /// A request without credentials.
     pub fn bare(&mut self, method: Method, write: impl FnOnce(&mut MessageBuilder<'_>)) -> Vec<u8> {
         let mut out = vec![0; 2048];
         let mut builder =
             MessageBuilder::new(&mut out, Class::Request, method, self.next_transaction());
+        self.write_origin(&mut builder);
         write(&mut builder);
         let len = if self.fingerprint { builder.fingerprint() } else { builder.finish() };
         out.truncate(len.unwrap());
@@ -133,13 +156,14 @@ impl Client {
         let mut out = vec![0; 4096];
         let mut builder =
             MessageBuilder::new(&mut out, Class::Request, method, self.next_transaction());
+        self.write_origin(&mut builder);
         write(&mut builder);
         if let Some(token) = &self.token
             && matches!(method, Method::ALLOCATE | Method::REFRESH | Method::CONNECTION_BIND)
         {
             builder.attribute(AttributeType::ACCESS_TOKEN, &token.bytes);
         }
-        builder.username(self.user).realm(REALM).nonce(self.nonce.as_ref().unwrap());
+        builder.username(self.user).realm(self.realm).nonce(self.nonce.as_ref().unwrap());
         let kind = match self.sealing {
             Sealing::Md5 => IntegrityKind::Sha1,
             Sealing::Sha256 => {

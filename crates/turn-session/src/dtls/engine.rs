@@ -79,6 +79,9 @@ pub trait DtlsEngine: fmt::Debug + Send {
     /// Sends close_notify.
     fn close(&mut self, exchange: &mut Exchange);
 
+    /// The name that the client asked for (SNI, RFC 6066 §3).
+    fn server_name(&self) -> Option<&str>;
+
     /// True if the handshake is complete.
     fn is_established(&self) -> bool;
 }

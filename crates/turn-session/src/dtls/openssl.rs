@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::mem;
 
 use ::openssl::error::ErrorStack;
-use ::openssl::ssl::{Error, ErrorCode, Ssl, SslContext, SslStream};
+use ::openssl::ssl::{Error, ErrorCode, NameType, Ssl, SslContext, SslStream};
 
 use super::PLAINTEXT_MAX;
 use super::engine::{DtlsEnd, DtlsEngine, Exchange, NotSent, Refused};
@@ -146,6 +146,10 @@ impl DtlsEngine for OpenSsl {
             let _said = self.with(exchange, SslStream::shutdown);
         }
         self.end(DtlsEnd::ByClient);
+    }
+
+    fn server_name(&self) -> Option<&str> {
+        self.stream.ssl().servername(NameType::HOST_NAME)
     }
 
     fn is_established(&self) -> bool {

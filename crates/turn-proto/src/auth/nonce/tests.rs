@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use turn_types::Secret;
 
 const KEY: NonceKey = Secret::new([7; 32]);
+const ISSUER: Issuer<'static> = Issuer { key: &KEY, realm: "example.org" };
 const LIFETIME: Duration = Duration::from_secs(600);
 const FEATURES: SecurityFeatures =
     SecurityFeatures { password_algorithms: true, username_anonymity: false };
@@ -16,7 +17,7 @@ fn client(text: &str) -> ClientAddr {
 }
 
 fn judged(nonce: &[u8], seconds_later: u64, from: ClientAddr) -> NonceState {
-    judge(&KEY, UnixSeconds(BORN.0 + seconds_later), LIFETIME, from, Ports::Own, nonce)
+    judge(ISSUER, UnixSeconds(BORN.0 + seconds_later), LIFETIME, from, Ports::Own, nonce)
 }
 
 #[test]
@@ -27,7 +28,7 @@ fn it_begins_with_the_cookie_and_is_plain_text() {
         (BOTH, "obMatJos2wAAA"),
         (SecurityFeatures::default(), "obMatJos2AAAA"),
     ] {
-        let nonce = mint(&KEY, BORN, at, features);
+        let nonce = mint(ISSUER, BORN, at, features);
         let text = core::str::from_utf8(nonce.as_bytes()).unwrap();
         assert!(text.starts_with(cookie), "{text}");
         assert!(
@@ -41,15 +42,15 @@ fn it_begins_with_the_cookie_and_is_plain_text() {
 #[test]
 fn it_lives_as_long_as_it_may() {
     let at = client("[2001:db8::7]:4321");
-    let nonce = mint(&KEY, BORN, at, FEATURES);
+    let nonce = mint(ISSUER, BORN, at, FEATURES);
     assert_eq!(judged(nonce.as_bytes(), 600, at), NonceState::Fresh(FEATURES));
     assert_eq!(judged(nonce.as_bytes(), 601, at), NonceState::Stale(FEATURES));
-    let before = judge(&KEY, UnixSeconds(BORN.0 - 1), LIFETIME, at, Ports::Own, nonce.as_bytes());
+    let before = judge(ISSUER, UnixSeconds(BORN.0 - 1), LIFETIME, at, Ports::Own, nonce.as_bytes());
     assert_eq!(before, NonceState::Stale(FEATURES), "from the future");
-    let wrapped = mint(&KEY, UnixSeconds(u64::from(u32::MAX)), at, FEATURES);
+    let wrapped = mint(ISSUER, UnixSeconds(u64::from(u32::MAX)), at, FEATURES);
     let after = UnixSeconds(u64::from(u32::MAX) + 5);
     assert_eq!(
-        judge(&KEY, after, LIFETIME, at, Ports::Own, wrapped.as_bytes()),
+        judge(ISSUER, after, LIFETIME, at, Ports::Own, wrapped.as_bytes()),
         NonceState::Fresh(FEATURES)
     );
 }
@@ -57,7 +58,7 @@ fn it_lives_as_long_as_it_may() {
 #[test]
 fn it_is_for_one_address_and_port() {
     let at = client("198.51.100.7:4321");
-    let nonce = mint(&KEY, BORN, at, FEATURES);
+    let nonce = mint(ISSUER, BORN, at, FEATURES);
     for other in
         ["198.51.100.7:4322", "198.51.100.8:4321", "[2001:db8::1]:4321", "[::c633:6407]:4321"]
     {
@@ -67,14 +68,14 @@ fn it_is_for_one_address_and_port() {
         .flat_map(|port| {
             [[198, 51, 100, 7], [198, 51, 100, 8]].map(|ip| ClientAddr((ip, port).into()))
         })
-        .map(|client| mint(&KEY, BORN, client, FEATURES).0)
+        .map(|client| mint(ISSUER, BORN, client, FEATURES).0)
         .collect();
     assert_eq!(nonces.len(), 40);
 }
 
 #[test]
 fn where_any_port_will_do_the_address_still_counts() {
-    let nonce = mint(&KEY, BORN, client("198.51.100.7:4321"), FEATURES);
+    let nonce = mint(ISSUER, BORN, client("198.51.100.7:4321"), FEATURES);
     for (other, state) in [
         ("198.51.100.7:4321", NonceState::Fresh(FEATURES)),
         ("198.51.100.7:4322", NonceState::Fresh(FEATURES)),
@@ -82,7 +83,7 @@ fn where_any_port_will_do_the_address_still_counts() {
     ] {
         let from = client(other);
         assert_eq!(
-            judge(&KEY, BORN, LIFETIME, from, Ports::Any, nonce.as_bytes()),
+            judge(ISSUER, BORN, LIFETIME, from, Ports::Any, nonce.as_bytes()),
             state,
             "{other}"
         );
@@ -90,21 +91,23 @@ fn where_any_port_will_do_the_address_still_counts() {
 }
 
 #[test]
-fn another_key_or_another_time_makes_another_one() {
+fn another_key_realm_or_time_makes_another_one() {
     let at = client("198.51.100.7:4321");
-    let nonce = mint(&KEY, BORN, at, FEATURES);
+    let nonce = mint(ISSUER, BORN, at, FEATURES);
     let other = Secret::new([8; 32]);
-    assert_eq!(
-        judge(&other, BORN, LIFETIME, at, Ports::Own, nonce.as_bytes()),
-        NonceState::Invalid
-    );
-    assert_ne!(mint(&KEY, UnixSeconds(BORN.0 + 1), at, FEATURES), nonce);
+    for issuer in [Issuer { key: &other, ..ISSUER }, Issuer { realm: "example.net", ..ISSUER }] {
+        assert_eq!(
+            judge(issuer, BORN, LIFETIME, at, Ports::Own, nonce.as_bytes()),
+            NonceState::Invalid
+        );
+    }
+    assert_ne!(mint(ISSUER, UnixSeconds(BORN.0 + 1), at, FEATURES), nonce);
 }
 
 #[test]
 fn one_changed_character_makes_it_foreign() {
     let at = client("198.51.100.7:4321");
-    let nonce = mint(&KEY, BORN, at, BOTH);
+    let nonce = mint(ISSUER, BORN, at, BOTH);
     for place in 0..NONCE_LEN {
         for character in 0..=u8::MAX {
             let mut changed = nonce.0;
@@ -123,7 +126,7 @@ fn one_changed_character_makes_it_foreign() {
 #[test]
 fn other_lengths_are_foreign() {
     let at = client("198.51.100.7:4321");
-    let nonce = mint(&KEY, BORN, at, FEATURES);
+    let nonce = mint(ISSUER, BORN, at, FEATURES);
     for len in 0..NONCE_LEN {
         assert_eq!(judged(&nonce.as_bytes()[..len], 0, at), NonceState::Invalid);
     }

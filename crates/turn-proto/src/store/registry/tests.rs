@@ -17,8 +17,12 @@ fn shared() -> RegistryHandle {
     RegistryHandle::new(Arc::new(Locked(Mutex::new(Registry::new()))))
 }
 
+fn realm() -> Realm {
+    "example.org".into()
+}
+
 fn account(name: &str) -> Account {
-    Account { realm: "example.org".into(), name: name.into() }
+    Account { realm: realm(), name: name.into() }
 }
 
 fn customer(last: u8) -> Prefix {
@@ -39,7 +43,7 @@ fn read<T>(registry: &RegistryHandle, f: impl Fn(&Registry) -> T) -> T {
 }
 
 const fn quota(per_account: u32, total: u32) -> AllocationQuota {
-    AllocationQuota { per_account, per_customer: 0, total }
+    AllocationQuota { per_account, per_realm: 0, per_customer: 0, total }
 }
 
 fn at(seconds: u64) -> Instant {
@@ -101,6 +105,22 @@ fn realms_keep_accounts_of_one_name_apart() {
 }
 
 #[test]
+fn a_realm_has_a_total_of_its_own() {
+    let registry = shared();
+    let quota = AllocationQuota { per_account: 0, per_realm: 2, per_customer: 0, total: 3 };
+    let elsewhere = |name: &str| Account { realm: "example.net".into(), name: name.into() };
+    let mut held: Vec<_> =
+        ["a", "b"].map(|name| take_quota(&registry, account(name), quota).unwrap()).into();
+    assert_eq!(take_quota(&registry, account("c"), quota).unwrap_err(), Refusal::RealmQuota);
+    held.push(take_quota(&registry, elsewhere("a"), quota).unwrap());
+    assert_eq!(take_quota(&registry, elsewhere("b"), quota).unwrap_err(), Refusal::TotalQuota);
+    held.remove(0);
+    held.push(take_quota(&registry, account("c"), quota).unwrap());
+    drop(held);
+    assert_eq!(read(&registry, |registry| registry.realms.len()), 0, "nothing is left behind");
+}
+
+#[test]
 fn the_total_counts_all_accounts() {
     let registry = shared();
     let leases: Vec<_> = (0..3)
@@ -147,16 +167,17 @@ fn a_token_is_good_once_until_it_expires() {
     let kept = reservation(&ports, at(30));
     let relayed = kept.relayed;
     registry.reserve([1; 8], kept, at(0)).unwrap();
-    assert_eq!(registry.redeem([2; 8], at(1)), None, "another token");
+    assert_eq!(registry.redeem([2; 8], &realm(), at(1)), None, "another token");
     assert_eq!(ports.used(), 1, "the port is held meanwhile");
-    let redeemed = registry.redeem([1; 8], at(29)).unwrap();
+    assert_eq!(registry.redeem([1; 8], &"example.net".into(), at(29)), None, "another realm");
+    let redeemed = registry.redeem([1; 8], &realm(), at(29)).unwrap();
     assert_eq!((redeemed.relayed, redeemed.lease.port()), (relayed, relayed.port()));
-    assert_eq!(registry.redeem([1; 8], at(29)), None, "used");
+    assert_eq!(registry.redeem([1; 8], &realm(), at(29)), None, "used");
     drop(redeemed);
     assert_eq!(ports.used(), 0);
 
     registry.reserve([3; 8], reservation(&ports, at(30)), at(0)).unwrap();
-    assert_eq!(registry.redeem([3; 8], at(30)), None, "expired");
+    assert_eq!(registry.redeem([3; 8], &realm(), at(30)), None, "expired");
     assert_eq!(ports.used(), 0, "and its port is free");
 }
 
@@ -249,7 +270,7 @@ fn workers_together_keep_the_quota() {
 #[test]
 fn a_customer_has_its_quota_whichever_accounts_it_uses() {
     let registry = shared();
-    let quota = AllocationQuota { per_account: 0, per_customer: 2, total: 0 };
+    let quota = AllocationQuota { per_account: 0, per_realm: 0, per_customer: 2, total: 0 };
     let take = |name: &str, last| registry.take_quota(account(name), customer(last), quota);
     // Bare time stamps: an account each.
     let first = take("1900000000", 1).unwrap();

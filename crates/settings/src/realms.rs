@@ -1,0 +1,106 @@
+//! From the entries of `realms` to the rules of each.
+
+use turn_proto::{
+    AlternateServer, AuthPolicy, Lifetimes, NonceKey, PeerRules, Policy, Quotas, RealmPolicy,
+    Realms, RelayAddress,
+};
+use turn_types::Prefix;
+
+use crate::file::{self, RealmEntry};
+use crate::settings::{Settings, Tenant};
+
+impl Settings {
+    /// The rules of the realms beside the server's own. `own` and `relay` are as for [`Settings::peer_rules`].
+    #[must_use]
+    pub fn realm_policies(
+        &self,
+        own: &[Prefix],
+        relay: &[RelayAddress],
+        nonce_key: NonceKey,
+        previous: Option<&Policy>,
+    ) -> Realms {
+        let entries = self.realms.iter().zip(&self.tenants).enumerate();
+        let realm = |(index, (entry, tenant)): (usize, (&RealmEntry, &Tenant))| {
+            let name = entry.name.as_deref().unwrap_or_default();
+            RealmPolicy {
+                name: name.into(),
+                origins: tenant.origins.clone(),
+                server_names: tenant.server_names.clone(),
+                listeners: tenant.listeners.clone(),
+                software: entry.software.as_deref().or(self.software.as_deref()).map(Into::into),
+                auth: self.realm_auth(entry, tenant, nonce_key, previous),
+                lifetimes: entry.lifetimes(&self.lifetimes),
+                quotas: entry.quotas(&self.quotas),
+                peer_rules: self.peer_rules_of(Some(index), own, relay),
+                alternate: entry.alternate_server().or_else(|| self.alternate_server()),
+            }
+        };
+        Realms::new(entries.map(realm).collect())
+    }
+
+    /// The peer rules of each of them, in the order of their entries.
+    #[must_use]
+    pub fn realm_peer_rules(&self, own: &[Prefix], relay: &[RelayAddress]) -> Vec<PeerRules> {
+        (0..self.realms.len()).map(|index| self.peer_rules_of(Some(index), own, relay)).collect()
+    }
+
+    fn realm_auth(
+        &self,
+        entry: &RealmEntry,
+        tenant: &Tenant,
+        nonce_key: NonceKey,
+        previous: Option<&Policy>,
+    ) -> AuthPolicy {
+        let users = entry.users.unwrap_or(self.auth.users);
+        let name = entry.name.as_deref().unwrap_or_default();
+        let known =
+            |previous: &Policy| previous.realms.named(name).is_some_and(|old| old.auth.sha256);
+        AuthPolicy {
+            users,
+            secrets: tenant.secrets.clone(),
+            expiry_at_refresh: self.auth.expiry_at_refresh,
+            // Known from the user store at the start; a realm that is new since may have users with MD5 keys alone.
+            sha256: previous.is_none_or(known),
+            userhash: self.auth.userhash && users && tenant.secrets.is_empty(),
+            ..AuthPolicy::new(nonce_key)
+        }
+    }
+}
+
+impl RealmEntry {
+    /// Its lifetimes over those of the server.
+    pub(crate) fn lifetimes(&self, server: &file::Lifetimes) -> Lifetimes {
+        let (own, server) = (&self.lifetimes, Lifetimes::from(server));
+        Lifetimes {
+            allocation_default: own
+                .allocation_default
+                .map_or(server.allocation_default, |it| it.get()),
+            allocation_max: own.allocation_max.map_or(server.allocation_max, |it| it.get()),
+            nonce: own.nonce.map_or(server.nonce, |it| it.get()),
+            ..server
+        }
+    }
+
+    fn quotas(&self, server: &file::Quotas) -> Quotas {
+        let (own, server) = (&self.quotas, Quotas::from(server));
+        Quotas {
+            allocations_per_user: own
+                .allocations_per_user
+                .map_or(server.allocations_per_user, |it| it.get()),
+            allocations_total: own.allocations_total.map_or(0, |it| it.get()),
+            permissions: own.permissions.map_or(server.permissions, |it| it.get()),
+            channels: own.channels.map_or(server.channels, |it| it.get()),
+            bytes_per_second: own.bytes_per_second.map_or(server.bytes_per_second, |it| it.get()),
+            ..server
+        }
+    }
+
+    fn alternate_server(&self) -> Option<AlternateServer> {
+        let (v4, v6) = (self.redirect.ipv4, self.redirect.ipv6);
+        (v4.is_some() || v6.is_some()).then(|| AlternateServer {
+            v4: v4.map(|endpoint| endpoint.0),
+            v6: v6.map(|endpoint| endpoint.0),
+            domain: self.redirect.domain.as_deref().map(str::to_owned),
+        })
+    }
+}
