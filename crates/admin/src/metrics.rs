@@ -101,7 +101,7 @@ fn gather(
     offload: Option<&dyn OffloadWatch>,
 ) -> Vec<Metric> {
     let mut metrics = server::metrics(info, live);
-    metrics.extend(workers::metrics(totals, &info.realm));
+    metrics.extend(workers::metrics(totals));
     metrics.extend(kernel_path::metrics(&info.offload, offload));
     metrics.extend(process::metrics());
     if info.monitoring.coturn_metrics {

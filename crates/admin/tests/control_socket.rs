@@ -180,6 +180,7 @@ fn info() -> ServerInfo {
         version: "1.2.3".into(),
         started: SystemTime::now() - Duration::from_secs(3600),
         realm: "example.org".into(),
+        realms: Vec::new(),
         listeners: vec!["0.0.0.0:3478".parse().unwrap()],
         relay: vec![RelayInfo {
             local: "10.0.0.5".parse().unwrap(),

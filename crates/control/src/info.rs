@@ -10,8 +10,10 @@ pub struct ServerInfo {
     pub version: String,
     /// Start time.
     pub started: SystemTime,
-    /// The realm that users belong to.
+    /// The realm of requests that choose none.
     pub realm: String,
+    /// The other realms.
+    pub realms: Vec<String>,
     /// Addresses that clients talk to.
     pub listeners: Vec<SocketAddr>,
     /// Addresses that are relayed from.

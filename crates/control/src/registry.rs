@@ -19,6 +19,14 @@ impl LockedRegistry {
     }
 }
 
+impl LockedRegistry {
+    /// Live allocations of a realm.
+    #[must_use]
+    pub fn allocations_in(&self, realm: &str) -> u32 {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner).allocations_in(realm)
+    }
+}
+
 impl SharedRegistry for LockedRegistry {
     fn with(&self, f: &mut dyn FnMut(&mut Registry)) {
         // A worker that panicked in here takes the process with it (the binary watches); until

@@ -10,6 +10,7 @@ use turn_proto::{AllocationPeers, Policy};
 use turn_types::{AllocationId, WorkerId};
 
 use crate::limits::{ANSWER_DEADLINE, LIST_PAGE};
+use crate::registry::LockedRegistry;
 use crate::{
     CounterTotals, Mailbox, PostError, RefusalFilter, Refused, Reply, Request, Session,
     SessionFilter, WorkerCounters,
@@ -41,13 +42,20 @@ impl std::error::Error for ControlError {}
 pub struct Workers {
     workers: Arc<[(Mailbox, Arc<WorkerCounters>)]>,
     draining: Arc<AtomicBool>,
+    registry: Arc<LockedRegistry>,
 }
 
 impl Workers {
     /// The mailbox and the counters of each worker; the position is the worker's id.
     #[must_use]
     pub fn new(workers: Vec<(Mailbox, Arc<WorkerCounters>)>) -> Self {
-        Self { workers: workers.into(), draining: Arc::default() }
+        Self { workers: workers.into(), draining: Arc::default(), registry: Arc::default() }
+    }
+
+    /// The registry that they share.
+    #[must_use]
+    pub fn registry(&self) -> &Arc<LockedRegistry> {
+        &self.registry
     }
 
     /// Their number.

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 
 use control::{
-    ConfinementInfo, LockedRegistry, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces,
-    UserDirectory, WorkerCounters, Workers,
+    ConfinementInfo, MonitoringInfo, OffloadInfo, RelayInfo, ServerInfo, Traces, UserDirectory,
+    WorkerCounters, Workers,
 };
 use dataplane::{
     Admission, ConnectionLimits, DtlsSettings, LogAddresses, LogOptions, NetOptions, PseudonymKey,
@@ -128,7 +128,7 @@ pub(crate) async fn start(
     }
     let counters: Vec<_> = posts.iter().map(|(_, counters)| Arc::clone(counters)).collect();
     let workers = Workers::new(posts);
-    let registry: Arc<dyn SharedRegistry> = Arc::new(LockedRegistry::new());
+    let registry = Arc::clone(workers.registry()) as Arc<dyn SharedRegistry>;
 
     let relays = policy.relay.iter().map(|relay| relay.local).collect();
     let (kernel_path, mut offload) = KernelPath::start(settings, &bound.addresses, relays);
@@ -249,6 +249,7 @@ pub(crate) fn info(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started: SystemTime::now(),
         realm: policy.realm.to_string(),
+        realms: realm_names(policy),
         listeners,
         relay: relay_info(policy),
         relay_ports: (settings.relay.ports.min, settings.relay.ports.max),
@@ -262,6 +263,11 @@ pub(crate) fn info(
         confinement: ConfinementInfo::default(),
         monitoring: monitoring(settings),
     }
+}
+
+/// Names of the realms beside the server's own.
+pub(crate) fn realm_names(policy: &Policy) -> Vec<String> {
+    policy.realms.iter().map(|realm| realm.name.to_string()).collect()
 }
 
 /// Answers for monitoring.

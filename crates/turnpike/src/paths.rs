@@ -96,6 +96,12 @@ pub(crate) fn read(file: Option<&Path>) -> Result<Settings, SettingsErrors> {
     if let Some((what, help)) = realm_slip(&settings.realm) {
         errors.push(error(settings.place("realm"), "realm", what, help));
     }
+    for (index, realm) in settings.realms.iter().enumerate() {
+        if let Some((what, help)) = realm.name.as_deref().and_then(realm_slip) {
+            let what = format!("entry {}: {what}", index + 1);
+            errors.push(error(settings.entry_place("realms", index), "realms", what, help));
+        }
+    }
     const CERTIFICATES: &str = "tls.certificates";
     for (index, files) in settings.certificates().iter().enumerate() {
         if let Err(Unusable { what, help }) = certificates::read_one(files) {

@@ -101,6 +101,7 @@ impl InForce {
         self.pseudonyms.put_in_force(kept.address_key.as_ref());
         let mut info = (*handle.info()).clone();
         info.realm = policy.realm.to_string();
+        info.realms = boot::realm_names(&policy);
         info.relay = boot::relay_info(&policy);
         info.certificates = self.certificates.infos().to_vec();
         info.monitoring = boot::monitoring(&kept);

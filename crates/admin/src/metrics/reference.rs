@@ -54,6 +54,7 @@ fn examples() -> Vec<Metric> {
         wall: SystemTime::UNIX_EPOCH,
         drain_left_seconds: 0,
         turns: vec![0],
+        realms: vec![(String::new(), 0)],
     };
     super::gather(&info(), &live, &CounterTotals::of([]), Some(&Interface))
 }
@@ -64,6 +65,7 @@ fn info() -> ServerInfo {
         version: String::new(),
         started,
         realm: String::new(),
+        realms: Vec::new(),
         listeners: Vec::new(),
         relay: Vec::new(),
         relay_ports: (0, 0),

@@ -16,6 +16,8 @@ pub(super) struct Live {
     pub(super) drain_left_seconds: u64,
     /// Turns of each worker's loop.
     pub(super) turns: Vec<u64>,
+    /// Live allocations of each realm.
+    pub(super) realms: Vec<(String, u32)>,
 }
 
 impl Live {
@@ -28,6 +30,7 @@ impl Live {
             wall: SystemTime::now(),
             drain_left_seconds: deadline.map_or(0, left),
             turns: workers.turns().collect(),
+            realms: live_by_realm(monitored),
         }
     }
 }
@@ -57,9 +60,26 @@ pub(super) fn metrics(info: &ServerInfo, live: &Live) -> Vec<Metric> {
         .with(live.drain_left_seconds),
         Metric::gauge("turnpike_workers", "Worker threads").with(info.workers as u64),
         turns,
+        by_realm(live),
         relayed_addresses(info),
         certificates(info),
     ]
+}
+
+/// Live allocations of each realm that is served.
+fn live_by_realm(monitored: &Monitored) -> Vec<(String, u32)> {
+    let info = monitored.handle.info();
+    let registry = monitored.handle.workers.registry();
+    let names = std::iter::once(&info.realm).chain(&info.realms);
+    names.map(|name| (name.clone(), registry.allocations_in(name))).collect()
+}
+
+fn by_realm(live: &Live) -> Metric {
+    let mut metric = Metric::gauge("turnpike_realm_allocations", "Live allocations of each realm");
+    for (realm, count) in &live.realms {
+        metric = metric.labelled([("realm", realm)], (*count).into());
+    }
+    metric
 }
 
 fn relayed_addresses(info: &ServerInfo) -> Metric {

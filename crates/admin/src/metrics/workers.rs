@@ -7,18 +7,8 @@ use super::{Metric, Sample, Spread, Value};
 /// Prefix of every name.
 const PREFIX: &str = "turnpike";
 
-/// Families of clients that have proved a user, or tried to. They are labelled with the realm.
-const OF_A_REALM: [&str; 6] = [
-    "refusals",
-    "allocations",
-    "allocations_created",
-    "allocations_ended",
-    "session_duration_seconds",
-    "session_bytes",
-];
-
 /// One metric for each family of [`Series`].
-pub(super) fn metrics(totals: &CounterTotals, realm: &str) -> Vec<Metric> {
+pub(super) fn metrics(totals: &CounterTotals) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for (series, value) in totals.iter() {
         let family = series.family();
@@ -42,16 +32,13 @@ pub(super) fn metrics(totals: &CounterTotals, realm: &str) -> Vec<Metric> {
         if let Series::Refusal(refusal) = series {
             labels.push(("code", refusal.code().to_string()));
         }
-        if OF_A_REALM.contains(&family.name) {
-            labels.push(("realm", realm.to_owned()));
-        }
         metric.samples.push(Sample { labels, value: Value::Whole(value) });
     }
-    metrics.extend(Histogram::ALL.iter().map(|&histogram| spread(totals, histogram, realm)));
+    metrics.extend(Histogram::ALL.iter().map(|&histogram| spread(totals, histogram)));
     metrics
 }
 
-fn spread(totals: &CounterTotals, histogram: Histogram, realm: &str) -> Metric {
+fn spread(totals: &CounterTotals, histogram: Histogram) -> Metric {
     // Bounds are decimal this way: 0.00025, not 0.00025000000000000006.
     let in_metric = |value: u64| value as f64 / histogram.units() as f64;
     let bound = |bound: Option<u64>| bound.map_or(f64::INFINITY, in_metric);
@@ -60,9 +47,5 @@ fn spread(totals: &CounterTotals, histogram: Histogram, realm: &str) -> Metric {
     let family = histogram.family();
     let metric = Metric::histogram(&format!("{PREFIX}_{}", family.name), family.help);
     let value = Value::Spread(Spread { buckets, sum });
-    if OF_A_REALM.contains(&family.name) {
-        metric.sample([("realm", realm)], value)
-    } else {
-        metric.sample([], value)
-    }
+    metric.sample([], value)
 }

@@ -216,6 +216,7 @@ fn info() -> ServerInfo {
         version: "1.2.3".into(),
         started: SystemTime::now(),
         realm: "example.org".into(),
+        realms: Vec::new(),
         listeners: vec!["192.0.2.1:3478".parse().unwrap()],
         relay: Vec::new(),
         relay_ports: (49_152, 65_535),

@@ -99,7 +99,7 @@ impl Registry {
 
     /// Live allocations of a realm.
     #[must_use]
-    pub fn allocations_in(&self, realm: &Realm) -> u32 {
+    pub fn allocations_in(&self, realm: &str) -> u32 {
         self.realms.get(realm).copied().unwrap_or(0)
     }
 

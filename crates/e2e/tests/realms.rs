@@ -1,0 +1,129 @@
+//! Realms of one server, with coturn's client and OpenSSL: each lets in its own users to its own peers.
+
+use std::time::Duration;
+
+use e2e::{Certificates, Config, ECDSA, Host, Lab, Running, Server, Tool, coturn, echo_peer, require};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const PAGE: &str = "https://meet.tenant.test";
+
+/// An Allocate without credentials.
+const ALLOCATE: &str = r"\000\003\000\010\041\022\244\102abcdefghijkl\000\031\000\004\021\000\000\000";
+
+struct Scene {
+    lab: Lab,
+    config: Config,
+    files: Certificates,
+    server: Server,
+    _peers: [Running; 2],
+}
+
+impl Scene {
+    fn new() -> Option<Self> {
+        require(coturn())?;
+        let lab = require(Lab::new())?;
+        let files = Certificates::new(&lab);
+        files.make("turn", "turn.test", ECDSA, "90");
+        files.make("tenant", "turn.tenant.test", ECDSA, "90");
+        let mut config = Config::for_lab(&lab);
+        config.listen.push(format!("{}:7000", lab.v4.listen));
+        config.tables = tenant(&lab, &files, "");
+        let server = Server::start(&lab, &config);
+        let peers = [lab.v4.peer, lab.v6.peer].map(|ip| echo_peer(&lab, ip));
+        Some(Self { lab, config, files, server, _peers: peers })
+    }
+
+    /// Runs uclient through a permission for the peer to which it sends ten messages.
+    fn uclient(&self, (name, password): (&str, &str), options: &[&str]) -> Tool {
+        let peer = self.lab.v4.peer.to_string();
+        let mut command = self.lab.command(Host::Client, "turnutils_uclient");
+        command.args(["-u", name, "-w", password, "-e", &peer, "-r", "3480", "-n", "10", "-c"]);
+        command.args(options).arg(self.lab.v4.listen.to_string());
+        Tool::run(&mut command, PATIENCE)
+    }
+
+    /// The answer to an Allocate over TLS from a client that asks for this server name.
+    fn challenge_over_tls(&self, server_name: &str) -> String {
+        let to = format!("{}:3478", self.lab.v4.listen);
+        let script = format!(
+            "(printf '{ALLOCATE}'; sleep 2) | openssl s_client -quiet -servername {server_name} -connect {to} | strings"
+        );
+        let mut command = self.lab.command(Host::Client, "sh");
+        Tool::run(command.args(["-c", &script]), PATIENCE).output
+    }
+
+    fn reload(&mut self, more: &str) {
+        self.config.tables = tenant(&self.lab, &self.files, more);
+        self.server.rewrite(&self.config);
+        let reloaded = self.server.ask(&["reload"]);
+        assert!(reloaded.ok, "{}", reloaded.output);
+    }
+}
+
+/// The tables of a server with certificates for two names and one tenant.
+fn tenant(lab: &Lab, files: &Certificates, more: &str) -> String {
+    format!(
+        "[tls]\ncertificates = [{}, {}]\n\
+         [[realms]]\nname = \"tenant.test\"\norigins = [\"{PAGE}\"]\n\
+         server_names = [\"turn.tenant.test\"]\nlisten = [\"{}:7000\"]\n{more}\n",
+        files.entry("turn"),
+        files.entry("tenant"),
+        lab.v4.listen
+    )
+}
+
+fn is_relayed(tool: &Tool) -> bool {
+    tool.ok && tool.output.contains("tot_recv_msgs=10")
+}
+
+#[test]
+fn a_realm_lets_in_its_own_users_by_page_and_by_listener() {
+    let Some(scene) = Scene::new() else { return };
+    let tenant = ("bob", "builder-of-tenants");
+    let add = ["user", "add", tenant.0, "--password", tenant.1, "--realm", "tenant.test"];
+    assert!(scene.server.ask(&add).ok);
+
+    let by_page = scene.uclient(tenant, &["-p", "3478", "-o", PAGE]);
+    assert!(is_relayed(&by_page), "{}", by_page.output);
+    let by_listener = scene.uclient(tenant, &["-p", "7000"]);
+    assert!(is_relayed(&by_listener), "{}", by_listener.output);
+    let elsewhere = scene.uclient(tenant, &["-p", "3478"]);
+    assert!(!is_relayed(&elsewhere), "the server's own realm has no bob:\n{}", elsewhere.output);
+
+    let alice = ("alice", "correct-horse-battery");
+    let own = scene.uclient(alice, &["-p", "3478"]);
+    assert!(is_relayed(&own), "{}", own.output);
+    let in_tenant = scene.uclient(alice, &["-p", "3478", "-o", PAGE]);
+    assert!(!is_relayed(&in_tenant), "the tenant has no alice:\n{}", in_tenant.output);
+}
+
+#[test]
+fn a_server_name_chooses_the_realm_over_tls() {
+    let Some(scene) = Scene::new() else { return };
+    let tenant = scene.challenge_over_tls("turn.tenant.test");
+    assert!(tenant.contains("tenant.test") && !tenant.contains("turn.test"), "{tenant}");
+    let own = scene.challenge_over_tls("turn.test");
+    assert!(own.contains("turn.test") && !own.contains("tenant.test"), "{own}");
+}
+
+#[test]
+fn a_reload_changes_the_rules_of_one_realm() {
+    let Some(mut scene) = Scene::new() else { return };
+    let tenant = ("bob", "builder-of-tenants");
+    let add = ["user", "add", tenant.0, "--password", tenant.1, "--realm", "tenant.test"];
+    assert!(scene.server.ask(&add).ok);
+    let peer = scene.lab.v4.peer;
+    let by_page = ["-p", "3478", "-o", PAGE];
+    assert!(is_relayed(&scene.uclient(tenant, &by_page)));
+
+    scene.reload(&format!("peers = {{ deny = [\"{peer}\"] }}"));
+    assert!(!is_relayed(&scene.uclient(tenant, &by_page)), "its peer is denied now");
+    let why = scene.server.ask(&["why", "bob"]);
+    assert!(why.output.contains("tenant.test") || why.output.contains("turnpike.toml:"), "{}", why.output);
+    let alice = ("alice", "correct-horse-battery");
+    assert!(is_relayed(&scene.uclient(alice, &["-p", "3478"])), "others keep theirs");
+
+    scene.reload("");
+    assert!(is_relayed(&scene.uclient(tenant, &by_page)), "and back");
+}
