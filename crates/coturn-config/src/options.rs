@@ -181,7 +181,13 @@ pub const OPTIONS: &[CoturnOption] = &[
         Switch,
         Unsupported("Binding is answered without credentials, within a budget"),
     ),
-    option("check-origin-consistency", Switch, Unsupported("ORIGIN selects nothing here")),
+    option(
+        "check-origin-consistency",
+        Switch,
+        Unsupported(
+            "ORIGIN chooses the realm of the first request; from then on nonce and key are of one realm",
+        ),
+    ),
     option("no-auth-pings", Switch, Always(NO_POLL)),
     option("no-dynamic-ip-list", Switch, Always(NO_POLL)),
     option("no-dynamic-realms", Switch, Always(NO_POLL)),

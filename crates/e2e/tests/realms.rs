@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use e2e::{Certificates, Config, ECDSA, Host, Lab, Running, Server, Tool, coturn, echo_peer, require};
+use e2e::certificates::ECDSA;
+use e2e::{Certificates, Config, Host, Lab, Running, Server, Tool, coturn, echo_peer, require};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const PAGE: &str = "https://meet.tenant.test";
 
 /// An Allocate without credentials.
-const ALLOCATE: &str = r"\000\003\000\010\041\022\244\102abcdefghijkl\000\031\000\004\021\000\000\000";
+const ALLOCATE: &str =
+    r"\000\003\000\010\041\022\244\102abcdefghijkl\000\031\000\004\021\000\000\000";
 
 struct Scene {
     lab: Lab,
@@ -47,7 +49,7 @@ impl Scene {
     fn challenge_over_tls(&self, server_name: &str) -> String {
         let to = format!("{}:3478", self.lab.v4.listen);
         let script = format!(
-            "(printf '{ALLOCATE}'; sleep 2) | openssl s_client -quiet -servername {server_name} -connect {to} | strings"
+            "(printf '{ALLOCATE}'; sleep 2) | timeout 4 openssl s_client -quiet -servername {server_name} -connect {to} | tr -cd '[:print:]'"
         );
         let mut command = self.lab.command(Host::Client, "sh");
         Tool::run(command.args(["-c", &script]), PATIENCE).output
@@ -120,7 +122,11 @@ fn a_reload_changes_the_rules_of_one_realm() {
     scene.reload(&format!("peers = {{ deny = [\"{peer}\"] }}"));
     assert!(!is_relayed(&scene.uclient(tenant, &by_page)), "its peer is denied now");
     let why = scene.server.ask(&["why", "bob"]);
-    assert!(why.output.contains("tenant.test") || why.output.contains("turnpike.toml:"), "{}", why.output);
+    assert!(
+        why.output.contains("tenant.test") || why.output.contains("turnpike.toml:"),
+        "{}",
+        why.output
+    );
     let alice = ("alice", "correct-horse-battery");
     assert!(is_relayed(&scene.uclient(alice, &["-p", "3478"])), "others keep theirs");
 

@@ -144,7 +144,8 @@ impl Settings {
         let told = relay.iter().flat_map(|relay| [relay.local, relay.public]);
         let told = told.chain(discovery.map(std::net::SocketAddr::ip));
         let own: Vec<Prefix> = own.iter().copied().chain(told.map(Prefix::host)).collect();
-        let [mut allow, mut deny] = [&self.peers.allow, &self.peers.deny].map(prefixes);
+        let [mut allow, mut deny] =
+            [&self.peers.allow, &self.peers.deny].map(|list| prefixes(list));
         let mut places: Vec<PlacedRule> = deny
             .iter()
             .enumerate()
@@ -203,7 +204,7 @@ impl Settings {
     }
 }
 
-fn prefixes(list: &Vec<crate::value::Prefix>) -> Vec<Prefix> {
+fn prefixes(list: &[crate::value::Prefix]) -> Vec<Prefix> {
     list.iter().map(|prefix| prefix.0).collect()
 }
 

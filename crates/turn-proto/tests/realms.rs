@@ -1,5 +1,7 @@
 //! Realms as tenants: the choice of one for a request, rules of its own, and nothing of one of use in another.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod support;
 
 use std::sync::Arc;
