@@ -3,6 +3,7 @@
 mod acme;
 mod api;
 mod auth;
+mod database;
 mod discovery;
 mod http;
 mod log;
@@ -43,6 +44,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         secrets: auth::check(&file, document, errors),
         address_key: log::check(&file.log, document, errors),
         tenants: realms::check(&file, document, errors),
+        database_of_file: database::check(&file.users, document, errors),
         token_keys: tokens::check(&file.auth, document, errors),
         tls_listen: tls::listeners(&file),
         discovery_sockets: discovery::check(&file, document, errors),

@@ -80,6 +80,9 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
             "auth.token_keys" => old.token_keys == new.token_keys,
             "log.address_key_file" => old.address_key == new.address_key,
             "realms" => old.realms == new.realms && old.tenants == new.tenants,
+            // A password in it is not shown, and a change of it counts.
+            "users.database" => old.users.database == new.users.database,
+            "users.database_file" => old.database_of_file == new.database_of_file,
             _ => true,
         };
         let old = shown(key, old, &before);
@@ -119,6 +122,7 @@ impl Settings {
                 merged.places.keys.insert(name, place.clone());
             }
         }
+        merged.database_of_file.clone_from(&self.database_of_file);
         merged.tls_listen.clone_from(&self.tls_listen);
         merged.found.clone_from(&self.found);
         merged.discovery_sockets.clone_from(&self.discovery_sockets);

@@ -103,7 +103,11 @@ impl Settings {
                 expiry_at_refresh: self.auth.expiry_at_refresh,
                 // Known from the user store, by the caller.
                 sha256: previous.is_none_or(|previous| previous.auth.sha256),
-                userhash: self.auth.userhash && self.auth.users && self.secrets.is_empty(),
+                userhash: self.auth.userhash
+                    && self.auth.users
+                    && self.secrets.is_empty()
+                    // Coturn's layout has no hashes of names to find them by.
+                    && self.user_database().file().is_some(),
                 tokens: self.tokens(),
                 nonce_key,
             },

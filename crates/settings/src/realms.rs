@@ -61,7 +61,10 @@ impl Settings {
             expiry_at_refresh: self.auth.expiry_at_refresh,
             // Known from the user store at the start; a realm that is new since may have users with MD5 keys alone.
             sha256: previous.is_none_or(known),
-            userhash: self.auth.userhash && users && tenant.secrets.is_empty(),
+            userhash: self.auth.userhash
+                && users
+                && tenant.secrets.is_empty()
+                && self.user_database().file().is_some(),
             ..AuthPolicy::new(nonce_key)
         }
     }

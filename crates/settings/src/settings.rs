@@ -28,6 +28,8 @@ pub struct Settings {
     /// Directory of the configuration file, which paths in it are relative to.
     pub(crate) directory: PathBuf,
     pub(crate) places: Places,
+    /// The user database of `users.database_file`.
+    pub(crate) database_of_file: Option<Database>,
     /// Public addresses that were found, where `relay.external` is `"auto"`.
     pub(crate) found: Vec<RelayPair>,
     /// Shared secrets of `auth`; names and secrets differ.
@@ -104,6 +106,9 @@ impl Settings {
             .iter()
             .map(|file| ("auth.secret_file", self.place("auth.secret_file"), self.beside(file)));
         let mut all: Vec<_> = one.collect();
+        let key = "users.database_file";
+        let database = self.users.database_file.iter();
+        all.extend(database.map(|file| (key, self.place(key), self.beside(file))));
         let secrets = auth.secrets.iter().map(|entry| entry.secret_file.as_ref());
         let keys = auth.token_keys.iter().map(|entry| entry.key_file.as_ref());
         let mut of = |key, files: Vec<Option<&PathBuf>>| {
@@ -129,7 +134,8 @@ impl Settings {
     #[must_use]
     pub fn holds_secrets(&self) -> bool {
         let auth = &self.auth;
-        auth.secret.is_some()
+        self.users.database.as_ref().is_some_and(Database::holds_secret)
+            || auth.secret.is_some()
             || auth.secrets.iter().any(|entry| entry.secret.is_some())
             || self.realms.iter().any(|realm| realm.secrets.iter().any(|one| one.secret.is_some()))
             || auth.token_keys.iter().any(|entry| entry.key.is_some())
@@ -190,7 +196,7 @@ impl Settings {
     /// The user database: as configured, or in the data directory.
     #[must_use]
     pub fn user_database(&self) -> Database {
-        match &self.users.database {
+        match self.users.database.as_ref().or(self.database_of_file.as_ref()) {
             Some(database) => database.beside(&self.directory),
             None => Database::in_directory(&self.data.directory),
         }

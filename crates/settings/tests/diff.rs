@@ -219,8 +219,8 @@ const VALUES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Both become an entry of `auth.secrets`.
-const PARTS: [&str; 2] = ["auth.secret", "auth.secret_file"];
+/// They become an entry of `auth.secrets`, or are read from a file that has to be there.
+const PARTS: [&str; 3] = ["auth.secret", "auth.secret_file", "users.database_file"];
 
 /// Each key but [`PARTS`], with its schema.
 fn keys() -> Vec<(String, Value)> {

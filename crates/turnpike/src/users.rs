@@ -22,6 +22,7 @@ const WARNING_EVERY: Duration = Duration::from_secs(60);
 fn reader(database: &Database) -> Result<Box<dyn UserReader>, StoreError> {
     match database {
         Database::Sqlite(path) => Ok(Box::new(SqliteReader::open(path)?)),
+        Database::Server(url) => user_db::server_reader(url.expose()),
     }
 }
 
@@ -29,6 +30,7 @@ fn reader(database: &Database) -> Result<Box<dyn UserReader>, StoreError> {
 pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreError> {
     match database {
         Database::Sqlite(path) => Ok(Box::new(SqliteStore::open(path)?)),
+        Database::Server(url) => user_db::server_editor(url.expose()),
     }
 }
 

@@ -21,38 +21,67 @@ pub(crate) struct Question {
 pub(crate) struct Cache {
     known: Generations<Question, UserRecord>,
     unknown: Generations<Question, ()>,
-    known_for: Duration,
-    unknown_for: Duration,
+    times: Times,
+}
+
+/// Times that answers are good for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// A user.
+    pub(crate) known_for: Duration,
+    /// A name without a user.
+    pub(crate) unknown_for: Duration,
 }
 
 impl Cache {
-    pub(crate) fn new(known_for: Duration, unknown_for: Duration) -> Self {
+    pub(crate) fn new(times: Times) -> Self {
         Self {
             known: Generations::new(CACHE_KNOWN_MAX),
             unknown: Generations::new(CACHE_UNKNOWN_MAX),
-            known_for,
-            unknown_for,
+            times,
         }
+    }
+
+    /// Sets the times, for old answers as well.
+    pub(crate) fn set_times(&mut self, times: Times) {
+        self.times = times;
     }
 
     /// `None`: the store has to look. `Some(None)`: there is no such user.
     pub(crate) fn find(&mut self, now: Instant, question: &Question) -> Option<Option<UserRecord>> {
-        if let Some(user) = self.known.find(now, question) {
+        if let Some(user) = self.known.find(now, question, self.times.known_for) {
             return Some(Some(user));
         }
-        self.unknown.find(now, question).map(|()| None)
+        self.unknown.find(now, question, self.times.unknown_for).map(|()| None)
+    }
+
+    /// A user whom the store has confirmed within `within`: for a store that fails.
+    pub(crate) fn last_known(
+        &mut self,
+        now: Instant,
+        question: &Question,
+        within: Duration,
+    ) -> Option<UserRecord> {
+        self.known.last(now, question, within)
     }
 
     pub(crate) fn keep(&mut self, now: Instant, question: Question, answer: Option<&UserRecord>) {
         match answer {
-            Some(user) => self.known.keep(question, user.clone(), now + self.known_for),
-            None => self.unknown.keep(question, (), now + self.unknown_for),
+            Some(user) => {
+                self.unknown.forget(&question);
+                self.known.keep(question, user.clone(), now);
+            }
+            None => {
+                self.known.forget(&question);
+                self.unknown.keep(question, (), now);
+            }
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.known.clear();
-        self.unknown.clear();
+    /// Takes no answer from before for good any more: users have changed. They stay the last known ones.
+    pub(crate) fn outdate(&mut self) {
+        self.known.era += 1;
+        self.unknown.era += 1;
     }
 }
 
@@ -64,39 +93,62 @@ struct Generations<K, V> {
     young: HashMap<K, Entry<V>>,
     old: HashMap<K, Entry<V>>,
     half: usize,
+    /// Number of times that all entries became outdated.
+    era: u64,
 }
 
 #[derive(Debug)]
 struct Entry<V> {
     value: V,
-    until: Instant,
+    kept: Instant,
+    era: u64,
+}
+
+impl<V> Entry<V> {
+    fn is_good(&self, now: Instant, good_for: Duration) -> bool {
+        now.saturating_duration_since(self.kept) < good_for
+    }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Generations<K, V> {
     fn new(max: usize) -> Self {
-        Self { young: HashMap::new(), old: HashMap::new(), half: (max / 2).max(1) }
+        Self { young: HashMap::new(), old: HashMap::new(), half: (max / 2).max(1), era: 0 }
     }
 
-    fn find(&mut self, now: Instant, key: &K) -> Option<V> {
-        if let Some(entry) = self.young.get(key) {
-            return (now < entry.until).then(|| entry.value.clone());
+    fn find(&mut self, now: Instant, key: &K, good_for: Duration) -> Option<V> {
+        let era = self.era;
+        let entry = self.used(key)?;
+        (entry.era == era && entry.is_good(now, good_for)).then(|| entry.value.clone())
+    }
+
+    /// The last value, though it may be outdated.
+    fn last(&mut self, now: Instant, key: &K, good_for: Duration) -> Option<V> {
+        let entry = self.used(key)?;
+        entry.is_good(now, good_for).then(|| entry.value.clone())
+    }
+
+    /// An entry that is asked for, and stays: if too old, it may be the last that is known.
+    fn used(&mut self, key: &K) -> Option<&Entry<V>> {
+        if let Some(entry) = self.old.remove(key) {
+            self.put(key.clone(), entry);
         }
-        let entry = self.old.remove(key).filter(|entry| now < entry.until)?;
-        let value = entry.value.clone();
-        self.keep(key.clone(), entry.value, entry.until);
-        Some(value)
+        self.young.get(key)
     }
 
-    fn keep(&mut self, key: K, value: V, until: Instant) {
+    fn keep(&mut self, key: K, value: V, kept: Instant) {
+        self.put(key, Entry { value, kept, era: self.era });
+    }
+
+    fn put(&mut self, key: K, entry: Entry<V>) {
         if self.young.len() >= self.half && !self.young.contains_key(&key) {
             self.old = mem::take(&mut self.young);
         }
-        self.young.insert(key, Entry { value, until });
+        self.young.insert(key, entry);
     }
 
-    fn clear(&mut self) {
-        self.young.clear();
-        self.old.clear();
+    fn forget(&mut self, key: &K) {
+        self.young.remove(key);
+        self.old.remove(key);
     }
 }
 
@@ -107,36 +159,41 @@ mod tests {
     #[test]
     fn an_answer_is_good_until_its_time_is_over() {
         let begin = Instant::now(); // any instant: only differences count
-        let mut cache = Cache::new(Duration::from_secs(60), Duration::from_secs(10));
+        let times =
+            Times { known_for: Duration::from_secs(60), unknown_for: Duration::from_secs(10) };
+        let mut cache = Cache::new(times);
         let question = Question { realm: "r".into(), user: UserQuery::Name("nobody".into()) };
         assert_eq!(cache.find(begin, &question), None);
         cache.keep(begin, question.clone(), None);
         assert_eq!(cache.find(begin + Duration::from_millis(9_999), &question), Some(None));
         assert_eq!(cache.find(begin + Duration::from_secs(10), &question), None);
         cache.keep(begin, question.clone(), None);
-        cache.clear();
+        cache.outdate();
         assert_eq!(cache.find(begin, &question), None);
+        cache.keep(begin, question.clone(), None);
+        assert_eq!(cache.find(begin, &question), Some(None));
     }
 
     #[test]
     fn it_never_holds_more_than_its_bound_and_keeps_what_is_asked_for() {
         let now = Instant::now();
-        let until = now + Duration::from_secs(1);
+        let good_for = Duration::from_secs(1);
         let mut cache = Generations::new(100);
-        cache.keep(0, "asked for all the time", until);
+        cache.keep(0, "asked for all the time", now);
         for key in 1..10_000 {
-            cache.keep(key, "asked for once", until);
-            assert!(cache.find(now, &0).is_some(), "after {key} others");
+            cache.keep(key, "asked for once", now);
+            assert!(cache.find(now, &0, good_for).is_some(), "after {key} others");
             assert!(cache.young.len() + cache.old.len() <= 100);
         }
-        assert_eq!(cache.find(now, &1), None);
-        assert!(cache.find(now, &9_999).is_some());
+        assert_eq!(cache.find(now, &1, good_for), None);
+        assert!(cache.find(now, &9_999, good_for).is_some());
     }
 
     #[test]
     fn names_without_a_user_do_not_evict_users() {
         let now = Instant::now();
-        let mut cache = Cache::new(Duration::from_secs(60), Duration::from_secs(60));
+        let minute = Duration::from_secs(60);
+        let mut cache = Cache::new(Times { known_for: minute, unknown_for: minute });
         let question =
             |name: String| Question { realm: "r".into(), user: UserQuery::Name(name.into()) };
         let user = UserRecord {
@@ -148,6 +205,21 @@ mod tests {
         for number in 0..2 * CACHE_UNKNOWN_MAX + CACHE_KNOWN_MAX {
             cache.keep(now, question(number.to_string()), None);
         }
-        assert_eq!(cache.find(now, &question("alice".to_owned())), Some(Some(user)));
+        assert_eq!(cache.find(now, &question("alice".to_owned())), Some(Some(user.clone())));
+
+        let later = now + minute;
+        assert_eq!(cache.find(later, &question("alice".to_owned())), None);
+        let hour = 60 * minute;
+        let alice = question("alice".to_owned());
+        assert_eq!(
+            cache.last_known(later, &alice, hour),
+            Some(user.clone()),
+            "while the store fails"
+        );
+        assert_eq!(cache.last_known(now + hour, &alice, hour), None);
+        cache.outdate();
+        assert_eq!(cache.last_known(later, &alice, hour), Some(user), "others may have changed");
+        cache.keep(later, alice.clone(), None);
+        assert_eq!(cache.last_known(later, &alice, hour), None, "the store says there is none");
     }
 }

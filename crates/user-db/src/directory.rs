@@ -4,8 +4,12 @@
 //!
 //! A change made by another process (`turnpike user add`) is seen by the first look-up that comes half a second
 //! or more after the last check for changes ([`DirectoryOptions::changes_after`]); a look-up that is in flight
-//! then is repeated. The allocations of a deleted
+//! then is repeated. Of a store that reports no changes, answers are good for
+//! [`DirectoryOptions::unreported_for`]. The allocations of a deleted
 //! user end at their next refresh; `turnpike session end ID` ends them sooner.
+//!
+//! While the store fails, a user whom it has confirmed within [`DirectoryOptions::last_known_for`] goes on without a
+//! wait; one look-up at a time tries the store again.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +21,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::cache::{Cache, Question};
+use crate::cache::{Cache, Question, Times};
 use crate::error::StoreError;
 use crate::limits::{IN_FLIGHT_MAX, QUEUE_MAX};
 use crate::store::{Lookup, UserQuery, UserReader, UserRecord};
@@ -38,10 +42,14 @@ pub enum Answer {
 pub struct DirectoryOptions {
     /// Interval of checks for changes.
     pub changes_after: Duration,
-    /// Time that a user stays in the cache: for stores that cannot report changes.
+    /// Time that a user is good for without another look at the store.
     pub known_for: Duration,
-    /// Time that a name without a user stays in the cache.
+    /// Time that a name without a user is good for.
     pub unknown_for: Duration,
+    /// Both times, while the store does not report changes.
+    pub unreported_for: Duration,
+    /// Time that a user is good for while the store fails.
+    pub last_known_for: Duration,
     /// Deadline of each call to the store.
     pub store_within: Duration,
     /// Time after which a worker does not wait for an answer any more: look-ups that have been queued for longer are
@@ -55,10 +63,22 @@ impl Default for DirectoryOptions {
             changes_after: Duration::from_millis(500),
             known_for: Duration::from_secs(60),
             unknown_for: Duration::from_secs(10),
+            // A user whom another server adds or deletes is known within a second, with the look-up.
+            unreported_for: Duration::from_millis(500),
+            last_known_for: Duration::from_secs(3600),
             // Both calls that an answer may need end before a worker gives up.
             store_within: Duration::from_millis(1400),
             answer_within: Duration::from_secs(3),
         }
+    }
+}
+
+impl DirectoryOptions {
+    fn times(&self, reports_changes: bool) -> Times {
+        if reports_changes {
+            return Times { known_for: self.known_for, unknown_for: self.unknown_for };
+        }
+        Times { known_for: self.unreported_for, unknown_for: self.unreported_for }
     }
 }
 
@@ -115,7 +135,7 @@ impl<T: Send + 'static> Directory<T> {
         deliver: impl Fn(T, Answer) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
-        let cache = Cache::new(options.known_for, options.unknown_for);
+        let cache = Cache::new(options.times(reader.reports_changes()));
         let answers = Arc::new(Answers {
             kept: Mutex::new(Kept { cache, checked: None }),
             changes_after: options.changes_after,
@@ -130,6 +150,8 @@ impl<T: Send + 'static> Directory<T> {
             waiting: HashMap::new(),
             waiting_tickets: 0,
             checking: None,
+            is_failing: false,
+            is_probing: false,
             in_flight: JoinSet::new(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -192,6 +214,10 @@ struct Lookups<T, D> {
     waiting_tickets: usize,
     /// Keys that wait for the check for changes, while there is one.
     checking: Option<Vec<Question>>,
+    /// The last look-up failed.
+    is_failing: bool,
+    /// A look-up that no ticket waits for tries a failing store again.
+    is_probing: bool,
     in_flight: JoinSet<Done>,
 }
 
@@ -199,6 +225,7 @@ struct Lookups<T, D> {
 enum Done {
     Revision(Result<u64, StoreError>),
     User { question: Question, clears: u64, found: Result<Option<UserRecord>, StoreError> },
+    Probe { question: Question, clears: u64, found: Result<Option<UserRecord>, StoreError> },
 }
 
 impl<T, D: Fn(T, Answer)> Lookups<T, D> {
@@ -247,10 +274,46 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         if let Some(known) = known {
             return self.answer(&question, known.map_or(Answer::Unknown, Answer::Known));
         }
+        let last = if self.is_failing { self.last_known(now, &question) } else { None };
+        let is_answered = last.is_some();
+        if let Some(user) = last {
+            self.answer(&question, Answer::Known(user));
+            if self.is_probing {
+                return;
+            }
+            self.is_probing = true;
+        }
         let clears = self.clears;
         let lookup = self.reader.find(&question.realm, &question.user);
         let found = within(self.options.store_within, lookup);
-        self.in_flight.spawn(async move { Done::User { question, clears, found: found.await } });
+        self.in_flight.spawn(async move {
+            let found = found.await;
+            if is_answered {
+                return Done::Probe { question, clears, found };
+            }
+            Done::User { question, clears, found }
+        });
+    }
+
+    fn last_known(&self, now: Instant, question: &Question) -> Option<UserRecord> {
+        let within = self.options.last_known_for;
+        self.answers.lock().cache.last_known(now, question, within)
+    }
+
+    /// Keeps an answer of the store; returns false when it is from before a change.
+    fn keep(
+        &mut self,
+        now: Instant,
+        question: &Question,
+        clears: u64,
+        user: Option<&UserRecord>,
+    ) -> bool {
+        self.is_failing = false;
+        let is_current = clears == self.clears;
+        if is_current {
+            self.answers.lock().cache.keep(now, question.clone(), user);
+        }
+        is_current
     }
 
     fn finish(&mut self, done: Result<Done, tokio::task::JoinError>) {
@@ -258,17 +321,34 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
         match done {
             Ok(Done::Revision(revision)) => self.checked(now, revision),
             Ok(Done::User { question, clears, found }) => match found {
-                // At most once for each check for changes.
-                Ok(_) if clears != self.clears => self.look_up(now, question),
                 Ok(user) => {
-                    self.answers.lock().cache.keep(now, question.clone(), user.as_ref());
-                    self.answer(&question, user.map_or(Answer::Unknown, Answer::Known));
+                    if self.keep(now, &question, clears, user.as_ref()) {
+                        self.answer(&question, user.map_or(Answer::Unknown, Answer::Known));
+                    } else {
+                        // At most once for each check for changes.
+                        self.look_up(now, question);
+                    }
                 }
-                Err(error) => self.answer(&question, Answer::Unavailable(Arc::new(error))),
+                Err(error) => self.failed(now, &question, error),
             },
+            Ok(Done::Probe { question, clears, found }) => {
+                self.is_probing = false;
+                if let Ok(user) = found {
+                    self.keep(now, &question, clears, user.as_ref());
+                }
+            }
             // No task is cancelled, so it is a panic of the store, and an answer would be missing.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
+    }
+
+    /// Answers a look-up that failed: by the last known user, if there is one.
+    fn failed(&mut self, now: Instant, question: &Question, error: StoreError) {
+        // The store is well when one key in it is not.
+        self.is_failing = !matches!(error, StoreError::Key { .. });
+        let last = if self.is_failing { self.last_known(now, question) } else { None };
+        let answer = last.map_or_else(|| Answer::Unavailable(Arc::new(error)), Answer::Known);
+        self.answer(question, answer);
     }
 
     /// Goes on after a check for changes.
@@ -278,10 +358,11 @@ impl<T, D: Fn(T, Answer)> Lookups<T, D> {
             Ok(revision) => {
                 let mut kept = self.answers.lock();
                 if self.revision != Some(revision) {
-                    kept.cache.clear();
+                    kept.cache.outdate();
                     self.revision = Some(revision);
                     self.clears += 1;
                 }
+                kept.cache.set_times(self.options.times(self.reader.reports_changes()));
                 kept.checked = Some(now);
                 drop(kept);
                 parked.into_iter().for_each(|question| self.look_up(now, question));

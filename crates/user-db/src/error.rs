@@ -45,6 +45,20 @@ pub enum StoreError {
     /// Too many look-ups wait for the database.
     #[error("too many look-ups wait for the user database")]
     Overloaded,
+    /// The database has no place for limits of users: its layout is coturn's.
+    #[error(
+        "coturn's layout has no limit of allocations for a user: set quotas.allocations_per_user, which counts for \
+         all of them"
+    )]
+    NoLimits,
+    /// The key of a user in coturn's layout cannot be read.
+    #[error("the key of user \"{name}\" in realm \"{realm}\" is not 32 hexadecimal digits")]
+    Key {
+        /// The name.
+        name: String,
+        /// The realm.
+        realm: String,
+    },
     /// Any other error of the database: it cannot be reached or read, it is full, or something else.
     #[error("{database}: {what}")]
     Database {

@@ -5,17 +5,27 @@
 //! refused at once, never kept without bound.
 //!
 //! - A back end has a [`UserReader`] (asynchronous look-ups, for the server) and a [`UserEditor`] (changes and
-//!   lists, for commands). [`SqliteReader`] and [`SqliteStore`] need nothing installed. Another back end is a
-//!   file beside theirs.
+//!   lists, for commands). [`SqliteReader`] and [`SqliteStore`] need nothing installed. [`server_reader`] and
+//!   [`server_editor`] use coturn's own layout in PostgreSQL, MySQL, MariaDB or Redis, each a cargo feature and a
+//!   file.
 //! - [`Directory`] answers the workers from a reader, through a cache that notices changes by other processes.
 //! - [`Credentials`] generates a name and a password that cannot be guessed.
 #![forbid(unsafe_code)]
 
 mod cache;
+mod coturn;
 mod credentials;
 mod directory;
 mod error;
 mod limits;
+#[cfg(feature = "mysql")]
+mod mysql;
+#[cfg(feature = "postgresql")]
+mod postgres;
+#[cfg(feature = "redis")]
+mod redis_server;
+mod server;
+mod server_url;
 mod sqlite;
 mod sqlite_reader;
 mod store;
@@ -24,6 +34,8 @@ pub use credentials::Credentials;
 pub use directory::{Answer, Directory, DirectoryOptions};
 pub use error::StoreError;
 pub use limits::PASSWORD_BYTES_MAX;
+pub use server::{check_url, server_editor, server_reader};
+pub use server_url::authority_files;
 pub use sqlite::SqliteStore;
 pub use sqlite_reader::SqliteReader;
 pub use store::{

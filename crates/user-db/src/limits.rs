@@ -39,3 +39,31 @@ pub(crate) const CACHE_UNKNOWN_MAX: usize = 16_384;
 
 /// Realms that a warning names when the configured realm has no users: a line or two.
 pub(crate) const REALMS_MAX: u32 = 8;
+
+/// Deadline of a call of a command to a database server: an operator waits for it.
+pub(crate) const EDIT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Deadline of one attempt to reach a database server; a look-up that waits for it gives up before.
+pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// First and longest pause between attempts to reach a database server. A second at the most, so that users are
+/// found within two when it is back.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// As above.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Connections to a database server for look-ups. Each carries many look-ups at a time where the protocol allows it;
+/// more would let a restarted server be asked to accept them all at once.
+pub(crate) const CONNECTIONS: usize = 4;
+
+/// The same for MySQL, whose connections carry one look-up at a time.
+pub(crate) const CONNECTIONS_MYSQL: usize = 16;
+
+/// Silence after which a connection to a database server is probed, and after which it is given up.
+pub(crate) const SILENT_FOR: Duration = Duration::from_secs(10);
+
+/// Interval of looking at whether the database reports changes; an operator may turn that on or off.
+pub(crate) const TRIGGER_EVERY: Duration = Duration::from_secs(5);
+
+/// Keys that one step of a SCAN looks at: about a millisecond of the server.
+pub(crate) const SCAN_COUNT: u32 = 1000;

@@ -268,7 +268,7 @@ impl UserEditor for SqliteStore {
                 realm: row.get(0)?,
                 name: row.get(1)?,
                 allocations_max: row.get(2)?,
-                created: row.get::<_, i64>(3)?.try_into().unwrap_or(0),
+                created: row.get::<_, i64>(3)?.try_into().ok(),
             })
         };
         let list = || -> rusqlite::Result<Vec<UserSummary>> {

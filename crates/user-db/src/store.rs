@@ -22,6 +22,11 @@ pub trait UserReader: Send {
 
     /// A number that differs from the last one when users have changed in between.
     fn revision(&self) -> Lookup<u64>;
+
+    /// Returns whether each change makes another revision now. Where it does not, answers are good for a short time.
+    fn reports_changes(&self) -> bool {
+        true
+    }
 }
 
 /// Changes and lists users for commands and at the start of the server. It blocks.
@@ -100,8 +105,8 @@ pub struct UserSummary {
     pub name: String,
     /// As in [`UserRecord`].
     pub allocations_max: Option<u32>,
-    /// Time of addition, in seconds since 1970.
-    pub created: u64,
+    /// Time of addition, in seconds since 1970; `None` where the database does not keep it.
+    pub created: Option<u64>,
 }
 
 /// Part of the list of users.

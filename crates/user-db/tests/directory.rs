@@ -23,6 +23,8 @@ const AT_ONCE: DirectoryOptions = DirectoryOptions {
     changes_after: Duration::ZERO,
     known_for: Duration::from_secs(3600),
     unknown_for: Duration::from_secs(3600),
+    unreported_for: Duration::from_secs(3600),
+    last_known_for: Duration::from_secs(3600),
     store_within: Duration::from_secs(3600),
     answer_within: Duration::from_secs(3600),
 };
@@ -276,7 +278,7 @@ fn answers_are_known_at_once_until_the_next_check_for_changes() {
         store.answer(name, Ok(is_user));
         answered.recv().unwrap();
     }
-    assert_eq!(known("alice").unwrap().unwrap().name, "alice".into());
+    assert_eq!(known("alice").unwrap().unwrap().name, Arc::from("alice"));
     assert_eq!(known("mallory"), Some(None));
     assert_eq!(known("bob"), None);
 

@@ -89,7 +89,7 @@ impl Source {
 }
 
 /// The content of a secret's file without the blanks and line breaks at its ends.
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
     let slip = |error: std::io::Error| {
         format!("{} could not be read: {}", path.display(), crate::reason(&error))
     };

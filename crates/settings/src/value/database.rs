@@ -4,15 +4,22 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use turn_types::Secret;
 
 use super::{Written, written};
 
-/// A database of users, written as a URL or, for SQLite, as a path. Another kind is added here, in
-/// `turnpike/src/users.rs` and as a file of `user-db`.
+/// Schemes of database servers, as in URLs.
+const SERVERS: [&str; 7] =
+    ["postgresql", "postgres", "mysql", "mariadb", "redis", "rediss", "redis+unix"];
+
+/// A database of users, written as a URL or, for SQLite, as a path. Another kind of server is added here and as a file
+/// of `user-db`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
     /// An SQLite file: `"sqlite:///srv/users.sqlite"`, or its path.
     Sqlite(PathBuf),
+    /// A database server with coturn's layout, as a URL that may hold a password.
+    Server(Secret<String>),
 }
 
 impl Database {
@@ -25,6 +32,7 @@ impl Database {
     pub(crate) fn beside(&self, directory: &Path) -> Self {
         match self {
             Self::Sqlite(path) => Self::Sqlite(directory.join(path)),
+            Self::Server(url) => Self::Server(url.clone()),
         }
     }
 
@@ -33,15 +41,37 @@ impl Database {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Sqlite(path) => Some(path),
+            Self::Server(_) => None,
+        }
+    }
+
+    /// Returns whether the text holds a password.
+    pub(crate) fn holds_secret(&self) -> bool {
+        match self {
+            Self::Sqlite(_) => false,
+            Self::Server(url) => user_info(url.expose()).is_some_and(|user| user.contains(':')),
         }
     }
 }
 
+/// The part of a URL before its host: a user, and perhaps a password.
+fn user_info(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
+    rest.rsplit_once('@').map(|(user, _)| user)
+}
+
 impl fmt::Display for Database {
-    /// The database in messages, without a password.
+    /// The database in messages, without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "{}", path.display()),
+            Self::Server(url) => {
+                let (base, _) = url.expose().split_once('?').unwrap_or((url.expose(), ""));
+                let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+                let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+                write!(f, "{scheme}://{place}")
+            }
         }
     }
 }
@@ -50,8 +80,8 @@ impl Written for Database {
     const KIND: &'static str = "database";
 
     fn forms() -> String {
-        "write the path of an SQLite file, such as \"/srv/turnpike/users.sqlite\", or \
-         \"sqlite:///srv/turnpike/users.sqlite\""
+        "write the path of an SQLite file, such as \"/srv/turnpike/users.sqlite\", or the URL of a database with \
+         coturn's tables, such as \"postgresql://turn@db.example.org/turn\", mysql:// or redis://"
             .to_owned()
     }
 
@@ -59,15 +89,23 @@ impl Written for Database {
         match text.split_once("://") {
             Some(("sqlite", path)) if path.starts_with('/') => Ok(Self::Sqlite(path.into())),
             Some(("sqlite", _)) => Err(format!("\"{text}\" has a host name, and SQLite has none")),
+            Some((scheme, _)) if SERVERS.contains(&scheme) => {
+                Ok(Self::Server(Secret::new(text.to_owned())))
+            }
             Some((scheme, _)) => Err(format!("{scheme} is not a known kind of database")),
             None if text.is_empty() => Err("the path is empty".to_owned()),
+            None if text.contains("password=") => {
+                Err("words as in coturn's options are not taken: write a URL".to_owned())
+            }
             None => Ok(Self::Sqlite(text.into())),
         }
     }
 
+    /// As in a file, for comparisons and for operators: a password is left out.
     fn written(&self) -> Value {
         match self {
             Self::Sqlite(path) => json!(path),
+            Self::Server(_) => json!(self.to_string()),
         }
     }
 }
@@ -89,8 +127,20 @@ mod tests {
             ),
             ("mongodb://db.example.org/u", "mongodb is not a known kind of database"),
             ("", "the path is empty"),
+            ("host=db password=pw", "words as in coturn's options are not taken: write a URL"),
         ] {
             assert_eq!(Database::parse(text), Err(error.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let url = "postgresql://turn:p@ss/word@db.example.org/turn?sslmode=disable";
+        let database = Database::parse(url).unwrap();
+        assert_eq!(database.to_string(), "postgresql://db.example.org/turn");
+        assert_eq!(database.written(), json!("postgresql://db.example.org/turn"));
+        assert!(!format!("{database:?}").contains("ss/word"));
+        assert!(database.holds_secret());
+        assert!(!Database::parse("redis://localhost/0").unwrap().holds_secret());
     }
 }

@@ -69,10 +69,17 @@ async fn serve(
         && !settings.auth.open_relay.is_open();
     let (mut first_user, mut warning) = (None, None);
     if let Some(store) = store.as_mut().filter(|_| relays_for_users_only) {
-        if file.is_none() {
+        // A server's database is shared with others, who have their own users.
+        if file.is_none() && settings.user_database().file().is_some() {
             first_user = first_start::prepare(&settings, &mut **store)?;
         }
-        warning = without_users(&settings, &mut **store)?;
+        warning = match without_users(&settings, &mut **store) {
+            // It may come later than this server; users are found when it is there.
+            Err(failure) if settings.user_database().file().is_none() => {
+                Some(format!("the user database does not answer yet: {}", failure.reason()))
+            }
+            warning => warning?,
+        };
     }
 
     let meanings = [settings.signals.usr1, settings.signals.usr2];

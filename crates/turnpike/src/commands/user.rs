@@ -27,7 +27,7 @@ struct Listed {
     realm: String,
     username: String,
     allocations_max: Option<u32>,
-    created_unix: u64,
+    created_unix: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]

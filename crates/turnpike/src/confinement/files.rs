@@ -10,6 +10,7 @@ use landlock::{
     ABI, Access as _, AccessFs, BitFlags, PathBeneath, PathFd, RestrictionStatus, Ruleset,
     RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
+use settings::Database;
 
 use crate::failure::{OrFail as _, Result};
 use crate::paths::{self, Configuration};
@@ -25,7 +26,7 @@ const HOST: [&str; 6] =
 /// File that SQLite opens for writing in place of a closed standard stream.
 const NULL: &str = "/dev/null";
 
-/// Files by which the C library resolves the name of a certificate authority. One that is replaced later is another file:
+/// Files by which the C library resolves the name of a certificate authority or a database. One that is replaced later is another file:
 /// systemd-resolved's has its directory here.
 const RESOLVER: [&str; 7] = [
     "/etc/resolv.conf",
@@ -82,9 +83,15 @@ impl Named {
         };
         let file = configuration.file.as_deref();
         let read = settings::named_files(file, &paths::environment());
-        let readable = settings.readable_directories();
-        let resolves =
+        let mut readable = settings.readable_directories();
+        let mut resolves =
             settings.acme_challenge.is_some() || !settings.relay.external_stun.is_empty();
+        if let Database::Server(url) = settings.user_database() {
+            resolves = true;
+            let files = user_db::authority_files(url.expose());
+            let real = files.iter().filter_map(|file| fs::canonicalize(file).ok());
+            readable.extend(files.iter().cloned().chain(real).map(|file| directory(&file)));
+        }
         Ok(Self { data, sockets, database, users, read, readable, resolves })
     }
 

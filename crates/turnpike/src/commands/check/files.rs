@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use settings::{Place, Settings};
+use settings::{Database, Place, Settings};
 
 use crate::findings::Finding;
 
@@ -34,9 +34,16 @@ pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
     }
     let key = "data.directory";
     all.extend(changeable(settings, (key, settings.place(key)), &settings.data.directory));
-    if let Some(database) = settings.user_database().file() {
-        let key = "users.database";
-        all.extend(secret(settings, (key, settings.place(key)), database));
+    let key = "users.database";
+    match settings.user_database() {
+        Database::Sqlite(file) => all.extend(secret(settings, (key, settings.place(key)), &file)),
+        Database::Server(url) => {
+            let help = "docs/operate/databases.md has an example for each kind";
+            let refused = user_db::check_url(url.expose()).err();
+            all.extend(
+                refused.map(|error| Finding::problem(settings, key, error.to_string(), help)),
+            );
+        }
     }
     all
 }

@@ -31,7 +31,7 @@ struct Exported {
     realm: String,
     username: String,
     allocations_max: Option<u32>,
-    created_unix: u64,
+    created_unix: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     md5: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub(super) fn show(database: &mut Database, name: &str, output: cli::Output) -> 
     let realm = database.realm.clone();
     let user = database.store.user(&realm, &UserQuery::Name(name.as_str().into()))?;
     let user = user.ok_or_else(|| unknown(&name, &realm))?;
-    let created = summary(database, &name)?.map(|summary| summary.created);
+    let created = summary(database, &name)?.and_then(|summary| summary.created);
     let mut keys = vec!["md5"];
     keys.extend(user.keys.sha256.map(|_| "sha256"));
     let allocations_max = user.allocations_max;

@@ -1,0 +1,329 @@
+//! Database servers of a test's own, with coturn's tables: on a private directory, a Unix socket and a loopback port;
+//! filled and read by coturn's own `turnadmin`.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::eventually;
+
+/// Coturn's tables, as its package has them.
+const SCHEMA: &str = "/usr/share/coturn/schema.sql";
+
+/// Kinds of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseKind {
+    /// PostgreSQL.
+    Postgres,
+    /// MariaDB.
+    Mariadb,
+    /// Redis.
+    Redis,
+}
+
+/// A running server; it ends with the value.
+#[derive(Debug)]
+pub struct DatabaseServer {
+    kind: DatabaseKind,
+    directory: PathBuf,
+    port: u16,
+    process: Child,
+}
+
+impl DatabaseServer {
+    /// Starts a server with coturn's tables in it.
+    ///
+    /// # Errors
+    /// One of its programs, or coturn's, is not installed.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn start(kind: DatabaseKind) -> Result<Self, String> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if !Path::new(SCHEMA).exists() {
+            return Err("coturn is not installed".to_owned());
+        }
+        let program = program(kind)?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("db-{}-{number}", std::process::id()));
+        fs::create_dir_all(&directory).expect("a directory");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("its address").port();
+        drop(free);
+        prepare(kind, &program, &directory);
+        let process = spawn(kind, &program, &directory, port);
+        let server = Self { kind, directory, port, process };
+        server.wait_until_ready("postgres");
+        server.fill();
+        Ok(server)
+    }
+
+    /// The URL of its Unix socket, for `users.database`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let directory = self.directory.display().to_string().replace('/', "%2F");
+        match self.kind {
+            DatabaseKind::Postgres => format!("postgresql://turn@{directory}:{}/turn", self.port),
+            DatabaseKind::Mariadb => {
+                format!("mysql://turn:turn-password@localhost/turn?socket={directory}%2Fsocket")
+            }
+            DatabaseKind::Redis => format!("redis+unix://{}/socket?db=0", self.directory.display()),
+        }
+    }
+
+    /// The URL of its port on loopback.
+    #[must_use]
+    pub fn tcp_url(&self) -> String {
+        let port = self.port;
+        match self.kind {
+            DatabaseKind::Postgres => format!("postgresql://turn@127.0.0.1:{port}/turn"),
+            DatabaseKind::Mariadb => {
+                format!("mysql://turn:turn-password@127.0.0.1:{port}/turn")
+            }
+            DatabaseKind::Redis => format!("redis://127.0.0.1:{port}/0"),
+        }
+    }
+
+    /// The option by which coturn's programs use it.
+    #[must_use]
+    pub fn coturn_option(&self) -> String {
+        let port = self.port;
+        match self.kind {
+            DatabaseKind::Postgres => format!(
+                "--psql-userdb=host={} port={port} dbname=turn user=turn",
+                self.directory.display()
+            ),
+            DatabaseKind::Mariadb => format!(
+                "--mysql-userdb=host=127.0.0.1 port={port} dbname=turn user=turn password=turn-password"
+            ),
+            DatabaseKind::Redis => format!("--redis-userdb=ip=127.0.0.1 port={port} dbname=0"),
+        }
+    }
+
+    /// Runs coturn's `turnadmin` on it; returns what it prints.
+    ///
+    /// # Panics
+    /// It fails.
+    pub fn turnadmin(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("turnadmin");
+        let out = command.args(arguments).arg(self.coturn_option()).output().expect("turnadmin");
+        let text = [out.stdout, out.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(out.status.success(), "turnadmin {arguments:?}: {text}");
+        text
+    }
+
+    /// Runs SQL, or a command of Redis, as its administrator.
+    ///
+    /// # Panics
+    /// It fails.
+    pub fn run(&self, text: &str) -> String {
+        let out = self.client("turn", text);
+        assert!(out.status.success(), "{text}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    /// Stops all its processes where they are, as if the host hung.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets them go on.
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Ends it; its data stays.
+    pub fn stop(&mut self) {
+        self.resume();
+        // PostgreSQL's fast shutdown; the others end as by SIGTERM.
+        let signal = if self.kind == DatabaseKind::Postgres { "-INT" } else { "-TERM" };
+        kill(signal, self.process.id());
+        let _ = self.process.wait();
+    }
+
+    /// Starts it again on its data.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn start_again(&mut self) {
+        let program = program(self.kind).expect("it was there");
+        self.process = spawn(self.kind, &program, &self.directory, self.port);
+        self.wait_until_ready("turn");
+    }
+
+    fn wait_until_ready(&self, database: &str) {
+        let nothing = if self.kind == DatabaseKind::Redis { "PING" } else { "SELECT 1" };
+        let database = if self.kind == DatabaseKind::Mariadb { "mysql" } else { database };
+        eventually("the database server starts", || {
+            self.client(database, nothing).status.success()
+        });
+    }
+
+    fn fill(&self) {
+        let sql = fs::read_to_string(SCHEMA).expect("coturn's tables");
+        match self.kind {
+            DatabaseKind::Postgres => {
+                assert!(self.client("postgres", "CREATE DATABASE turn").status.success());
+                self.run(&sql);
+            }
+            DatabaseKind::Mariadb => {
+                let out = self.client(
+                    "mysql",
+                    "CREATE DATABASE turn; CREATE USER turn IDENTIFIED BY 'turn-password';
+                     CREATE USER turn@localhost IDENTIFIED BY 'turn-password';
+                     GRANT ALL ON turn.* TO turn; GRANT ALL ON turn.* TO turn@localhost;",
+                );
+                assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+                self.run(&sql);
+            }
+            DatabaseKind::Redis => {}
+        }
+    }
+
+    fn client(&self, database: &str, text: &str) -> Output {
+        let directory = self.directory.display();
+        let mut command = match self.kind {
+            DatabaseKind::Postgres => {
+                let mut command = Command::new("psql");
+                command.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", "turn", "-d", database]);
+                command.args([
+                    "-h",
+                    &directory.to_string(),
+                    "-p",
+                    &self.port.to_string(),
+                    "-c",
+                    text,
+                ]);
+                command
+            }
+            DatabaseKind::Mariadb => {
+                let mut command = Command::new("mariadb");
+                command.arg("--no-defaults").arg(format!("--socket={directory}/socket"));
+                command.args(["-u", "root", "-e", text, database]);
+                command
+            }
+            DatabaseKind::Redis => {
+                let mut command = Command::new("redis-cli");
+                command.arg("-s").arg(self.directory.join("socket")).args(text.split_whitespace());
+                command
+            }
+        };
+        command.output().expect("the client of a database")
+    }
+
+    /// Of PostgreSQL each connection is a process, in a group of its own.
+    fn signal(&self, signal: &str) {
+        let pid = self.process.id();
+        kill(signal, pid);
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            kill(signal, child.parse().expect("a process id"));
+        }
+    }
+}
+
+impl Drop for DatabaseServer {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn kill(signal: &str, pid: u32) {
+    let _ = Command::new("kill").arg(signal).arg(pid.to_string()).stderr(Stdio::null()).status();
+}
+
+/// The server's program.
+fn program(kind: DatabaseKind) -> Result<PathBuf, String> {
+    let candidates: Vec<PathBuf> = match kind {
+        DatabaseKind::Postgres => fs::read_dir("/usr/lib/postgresql")
+            .into_iter()
+            .flatten()
+            .filter_map(|version| Some(version.ok()?.path().join("bin/postgres")))
+            .collect(),
+        DatabaseKind::Mariadb => vec!["/usr/sbin/mariadbd".into(), "/usr/bin/mariadbd".into()],
+        DatabaseKind::Redis => vec!["/usr/bin/redis-server".into()],
+    };
+    let found = candidates.into_iter().find(|path| path.exists());
+    found.ok_or_else(|| format!("{kind:?} is not installed"))
+}
+
+/// A command as the user that may run it: PostgreSQL refuses root.
+fn as_user(kind: DatabaseKind, program: &Path) -> Command {
+    if kind != DatabaseKind::Postgres || !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]).arg(program);
+    command
+}
+
+fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.starts_with("Uid:\t0\t"))
+}
+
+fn prepare(kind: DatabaseKind, program: &Path, directory: &Path) {
+    let data = directory.join("data");
+    let mut command = match kind {
+        DatabaseKind::Redis => return,
+        DatabaseKind::Postgres => {
+            if is_root() {
+                let id = |option| {
+                    let out = Command::new("id").args([option, "postgres"]).output().expect("id");
+                    String::from_utf8_lossy(&out.stdout).trim().parse().expect("an id")
+                };
+                chown(directory, Some(id("-u")), Some(id("-g"))).expect("the owner changes");
+            }
+            let mut command = as_user(kind, &program.with_file_name("initdb"));
+            command.args(["-A", "trust", "-U", "turn", "-E", "UTF8", "--locale=C", "--no-sync"]);
+            command.arg("-D").arg(&data);
+            command
+        }
+        DatabaseKind::Mariadb => {
+            let mut command = Command::new("mariadb-install-db");
+            command.args(["--no-defaults", "--skip-test-db", "--force"]);
+            command.arg("--auth-root-authentication-method=normal");
+            command.arg(format!("--datadir={}", data.display()));
+            if is_root() {
+                command.arg("--user=root");
+            }
+            command
+        }
+    };
+    let out = command.current_dir("/tmp").output().expect("its data is made");
+    assert!(out.status.success(), "{kind:?}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn spawn(kind: DatabaseKind, program: &Path, directory: &Path, port: u16) -> Child {
+    let mut command = as_user(kind, program);
+    let (port, data) = (port.to_string(), directory.join("data"));
+    let socket = directory.join("socket").display().to_string();
+    match kind {
+        DatabaseKind::Postgres => {
+            command.args(["-p", &port, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]);
+            command.arg("-D").arg(&data).arg("-k").arg(directory);
+        }
+        DatabaseKind::Mariadb => {
+            command.arg("--no-defaults").arg(format!("--datadir={}", data.display()));
+            command.arg(format!("--socket={socket}")).arg(format!("--port={port}"));
+            command.args(["--bind-address=127.0.0.1", "--innodb-flush-log-at-trx-commit=0"]);
+            if is_root() {
+                command.arg("--user=root");
+            }
+        }
+        DatabaseKind::Redis => {
+            command.args(["--port", &port, "--bind", "127.0.0.1", "--unixsocket", &socket]);
+            command.arg("--dir").arg(directory);
+        }
+    }
+    let log = fs::File::create(directory.join("log")).expect("a log");
+    let again = log.try_clone().expect("a log");
+    command.stdin(Stdio::null()).stdout(log).stderr(again).process_group(0);
+    command.current_dir("/tmp").spawn().expect("the database server")
+}

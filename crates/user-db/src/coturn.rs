@@ -1,0 +1,314 @@
+//! Users in coturn's own layout, in a database server that coturn may use at the same time: a realm, a name, and the
+//! MD5 key in hexadecimal digits. It has neither SHA-256 keys, nor USERHASH, nor a limit of allocations.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use turn_types::Secret;
+
+use crate::error::StoreError;
+use crate::limits::EDIT_WITHIN;
+use crate::store::{
+    Lookup, NewUser, Page, UserEditor, UserKeys, UserQuery, UserReader, UserRecord, UserSummary,
+};
+
+/// Result of a call to the server.
+pub(crate) type Called<T> = std::pin::Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// A database server with coturn's layout. Calls run within a tokio runtime, and any number at a time.
+pub(crate) trait CoturnUsers: Send + Sync + 'static {
+    /// The key of a user, as it is kept.
+    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>>;
+
+    /// Adds a user; false when there is one.
+    fn insert(self: Arc<Self>, user: Kept) -> Called<bool>;
+
+    /// Gives a user another key; false when there is none.
+    fn update(self: Arc<Self>, user: Kept) -> Called<bool>;
+
+    /// Deletes a user; false when there is none.
+    fn delete(self: Arc<Self>, realm: String, name: String) -> Called<bool>;
+
+    /// Realms and names behind a position, in their order.
+    fn list(self: Arc<Self>, page: Page) -> Called<Vec<(String, String)>>;
+
+    /// Realms with the number of their users, the largest first.
+    fn realms(self: Arc<Self>) -> Called<Vec<(String, u64)>>;
+
+    /// Listens to changes until the runtime ends.
+    fn listen(
+        self: Arc<Self>,
+        changes: Arc<Changes>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+/// A user as it is kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) realm: String,
+    pub(crate) name: String,
+    /// 32 lower-case hexadecimal digits.
+    pub(crate) key: Secret<String>,
+}
+
+impl Kept {
+    fn of(user: &NewUser) -> Self {
+        let key = hex(user.keys.md5.expose());
+        Self { realm: user.realm.clone(), name: user.name.clone(), key: Secret::new(key) }
+    }
+}
+
+/// Changes that the database has reported.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    revision: AtomicU64,
+    reported: AtomicBool,
+}
+
+impl Changes {
+    /// A user has changed, or may have while nothing was heard.
+    pub(crate) fn changed(&self) {
+        self.revision.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says whether changes are reported from now on.
+    pub(crate) fn report(&self, reported: bool) {
+        self.reported.store(reported, Ordering::Relaxed);
+    }
+}
+
+/// Look-ups in a database server.
+pub(crate) struct CoturnReader {
+    users: Arc<dyn CoturnUsers>,
+    changes: Arc<Changes>,
+    listens: AtomicBool,
+}
+
+impl CoturnReader {
+    pub(crate) fn new(users: Arc<dyn CoturnUsers>) -> Self {
+        Self { users, changes: Arc::default(), listens: AtomicBool::new(false) }
+    }
+}
+
+impl UserReader for CoturnReader {
+    fn find(&self, realm: &Arc<str>, user: &UserQuery) -> Lookup<Option<UserRecord>> {
+        let UserQuery::Name(name) = user else {
+            // The layout has names only; the server does not announce USERHASH with it.
+            return Box::pin(async { Ok(None) });
+        };
+        let key = Arc::clone(&self.users).key(realm.to_string(), name.to_string());
+        let (realm, name) = (Arc::clone(realm), Arc::clone(name));
+        Box::pin(async move { key.await?.map(|key| record(&realm, name, &key)).transpose() })
+    }
+
+    fn revision(&self) -> Lookup<u64> {
+        if !self.listens.swap(true, Ordering::Relaxed) {
+            tokio::spawn(Arc::clone(&self.users).listen(Arc::clone(&self.changes)));
+        }
+        let revision = self.changes.revision.load(Ordering::Relaxed);
+        Box::pin(async move { Ok(revision) })
+    }
+
+    fn reports_changes(&self) -> bool {
+        self.changes.reported.load(Ordering::Relaxed)
+    }
+}
+
+/// Changes and lists in a database server.
+pub(crate) struct CoturnEditor {
+    users: Arc<dyn CoturnUsers>,
+    /// Taken when the editor is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl CoturnEditor {
+    pub(crate) fn new(users: Arc<dyn CoturnUsers>) -> Result<Self, StoreError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        Ok(Self { users, runtime: Some(runtime.map_err(StoreError::Threads)?) })
+    }
+
+    /// Waits for a call, in a thread of its own: the caller may be within another runtime.
+    fn wait<T: Send>(
+        &self,
+        call: impl FnOnce(Arc<dyn CoturnUsers>) -> Called<T> + Send,
+    ) -> Result<T, StoreError> {
+        let Some(runtime) = &self.runtime else { return Err(StoreError::Overloaded) };
+        let work = || {
+            runtime.block_on(async {
+                let late = StoreError::TimedOut { within: EDIT_WITHIN };
+                let called = call(Arc::clone(&self.users));
+                tokio::time::timeout(EDIT_WITHIN, called).await.unwrap_or(Err(late))
+            })
+        };
+        std::thread::scope(|scope| match scope.spawn(work).join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+}
+
+impl Drop for CoturnEditor {
+    /// Does not wait for connections: the caller may be within another runtime, where nothing may block.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl UserEditor for CoturnEditor {
+    fn add(&mut self, user: &NewUser) -> Result<(), StoreError> {
+        no_limit(user.allocations_max)?;
+        let kept = Kept::of(user);
+        if self.wait(|users| users.insert(kept))? {
+            return Ok(());
+        }
+        Err(StoreError::Exists { name: user.name.clone(), realm: user.realm.clone() })
+    }
+
+    fn replace(&mut self, user: &NewUser) -> Result<bool, StoreError> {
+        no_limit(user.allocations_max)?;
+        if self.set_keys(user)? {
+            return Ok(true);
+        }
+        let kept = Kept::of(user);
+        // Another command may have added it in between: its key is replaced as well.
+        Ok(!self.wait(|users| users.insert(kept))? && self.set_keys(user)?)
+    }
+
+    fn set_keys(&mut self, user: &NewUser) -> Result<bool, StoreError> {
+        let kept = Kept::of(user);
+        self.wait(|users| users.update(kept))
+    }
+
+    fn set_allocations_max(
+        &mut self,
+        _realm: &str,
+        _name: &str,
+        _allocations_max: Option<u32>,
+    ) -> Result<bool, StoreError> {
+        Err(StoreError::NoLimits)
+    }
+
+    fn delete(&mut self, realm: &str, name: &str) -> Result<bool, StoreError> {
+        let (realm, name) = (realm.to_owned(), name.to_owned());
+        self.wait(|users| users.delete(realm, name))
+    }
+
+    fn user(&mut self, realm: &str, user: &UserQuery) -> Result<Option<UserRecord>, StoreError> {
+        let UserQuery::Name(name) = user else { return Ok(None) };
+        let (owned, key_of) = (realm.to_owned(), name.to_string());
+        let key = self.wait(|users| users.key(owned, key_of))?;
+        key.map(|key| record(realm, Arc::clone(name), &key)).transpose()
+    }
+
+    fn list(&mut self, page: &Page) -> Result<Vec<UserSummary>, StoreError> {
+        let page = page.clone();
+        let users = self.wait(|users| users.list(page))?;
+        let summary =
+            |(realm, name)| UserSummary { realm, name, allocations_max: None, created: None };
+        Ok(users.into_iter().map(summary).collect())
+    }
+
+    fn realms(&mut self) -> Result<Vec<(String, u64)>, StoreError> {
+        self.wait(CoturnUsers::realms)
+    }
+
+    /// Every user of this layout has an MD5 key only: the database need not be asked.
+    fn has_md5_only(&mut self, _realm: &str) -> Result<bool, StoreError> {
+        Ok(true)
+    }
+}
+
+fn no_limit(allocations_max: Option<u32>) -> Result<(), StoreError> {
+    allocations_max.map_or(Ok(()), |_| Err(StoreError::NoLimits))
+}
+
+fn record(realm: &str, name: Arc<str>, key: &str) -> Result<UserRecord, StoreError> {
+    // Padded where the column has a fixed width.
+    let Some(md5) = unhex(key.trim_end()) else {
+        return Err(StoreError::Key { name: name.to_string(), realm: realm.to_owned() });
+    };
+    let keys = UserKeys { md5: Secret::new(md5), sha256: None };
+    Ok(UserRecord { name, keys, allocations_max: None })
+}
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of hexadecimal digits of either case.
+pub(crate) fn unhex(text: &str) -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    if text.len() != 32 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * index..2 * index + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Pauses between attempts to reach a server that does not answer: doubled from the first to the last.
+#[derive(Debug)]
+pub(crate) struct Pause(Duration);
+
+impl Pause {
+    pub(crate) const fn new() -> Self {
+        Self(crate::limits::PAUSE_MIN)
+    }
+
+    /// The next pause.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(crate::limits::PAUSE_MAX);
+        pause
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !line.contains(&text) {
+            line.push_str(": ");
+            line.push_str(&text);
+        }
+        cause = error.source();
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_those_of_coturn() {
+        // From coturn's testsqldbsetup.sql.
+        let password = Secret::new("hero".to_owned());
+        let user = NewUser::new("north.gov", "gorst", &password, None).unwrap();
+        let kept = Kept::of(&user);
+        assert_eq!(kept.key.expose(), "7da2270ccfa49786e0115366d3a3d14d");
+        assert_eq!(unhex(kept.key.expose()), Some(*user.keys.md5.expose()));
+        for wrong in
+            ["", "hero", "7da2270ccfa49786e0115366d3a3d14", "+da2270ccfa49786e0115366d3a3d14d"]
+        {
+            assert_eq!(unhex(wrong), None);
+        }
+        let error = record("r", "n".into(), "clear").unwrap_err().to_string();
+        assert!(!error.contains("clear"), "{error}");
+    }
+
+    #[test]
+    fn pauses_grow_to_a_bound() {
+        let mut pause = Pause::new();
+        let pauses: Vec<_> = (0..8).map(|_| pause.next().as_millis()).collect();
+        assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000, 1000, 1000]);
+    }
+}

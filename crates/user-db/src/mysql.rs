@@ -1,0 +1,159 @@
+//! Coturn's tables in MySQL or MariaDB. Neither reports changes, so that answers are good for a short time only.
+
+use std::sync::Arc;
+
+use mysql_async::prelude::Queryable as _;
+use mysql_async::{Conn, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, SslOpts};
+
+use crate::coturn::{Called, Changes, CoturnUsers, Kept, causes};
+use crate::error::StoreError;
+use crate::limits::{CONNECTIONS_MYSQL, REALMS_MAX, SILENT_FOR};
+use crate::server_url::ServerUrl;
+use crate::store::{Page, Position};
+
+/// MySQL or MariaDB with coturn's tables.
+pub(crate) struct Mysql {
+    url: ServerUrl,
+    pool: Pool,
+}
+
+impl Mysql {
+    pub(crate) fn new(url: ServerUrl) -> Result<Self, StoreError> {
+        let options = Opts::from_url(url.expose());
+        let options = options.map_err(|error| {
+            url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
+        })?;
+        if options.db_name().is_none_or(str::is_empty) {
+            return Err(url.failed(format_args!(
+                "the URL names no database: mysql://USER:PASSWORD@HOST/DATABASE"
+            )));
+        }
+        let mut builder = OptsBuilder::from_opts(options)
+            .prefer_socket(false)
+            .tcp_keepalive(Some(SILENT_FOR))
+            .client_found_rows(true);
+        let constraints = PoolConstraints::new(0, CONNECTIONS_MYSQL).unwrap_or_default();
+        // Nothing in a session is changed, so it need not be reset after each look-up.
+        let pool = PoolOpts::new().with_constraints(constraints).with_reset_connection(false);
+        builder = builder.pool_opts(pool);
+        if url.tls {
+            let authorities = vec![url.authorities()?.into()];
+            let tls =
+                SslOpts::default().with_root_certs(authorities).with_disable_built_in_roots(true);
+            builder = builder.ssl_opts(tls);
+        }
+        Ok(Self { url, pool: Pool::new(builder) })
+    }
+
+    fn failed(&self, error: &mysql_async::Error) -> StoreError {
+        if let mysql_async::Error::Server(server) = error
+            && server.code == NO_SUCH_TABLE
+        {
+            return self.url.failed(format_args!(
+                "{}; load coturn's schema.sql into this database, or name the one that has its tables",
+                server.message
+            ));
+        }
+        self.url.failed(format_args!("{}", causes(error)))
+    }
+
+    async fn conn(&self) -> Result<Conn, StoreError> {
+        self.pool.get_conn().await.map_err(|error| self.failed(&error))
+    }
+
+    async fn pairs<T>(
+        self: Arc<Self>,
+        sql: &'static str,
+        values: impl Into<Params> + Send,
+    ) -> Result<Vec<(String, T)>, StoreError>
+    where
+        T: mysql_async::prelude::FromValue + Send + 'static,
+        (String, T): mysql_async::prelude::FromRow,
+    {
+        let mut conn = self.conn().await?;
+        conn.exec(sql, values.into()).await.map_err(|error| self.failed(&error))
+    }
+
+    /// Number of rows that a statement has changed or found.
+    async fn run(self: Arc<Self>, sql: &'static str, values: Params) -> Result<bool, StoreError> {
+        let mut conn = self.conn().await?;
+        conn.exec_drop(sql, values).await.map_err(|error| self.failed(&error))?;
+        Ok(conn.affected_rows() > 0)
+    }
+}
+
+/// ER_NO_SUCH_TABLE.
+const NO_SUCH_TABLE: u16 = 1146;
+
+// The usual collations take upper and lower case for the same, and the protocol does not: BINARY compares bytes, and
+// the condition beside it lets the index be used.
+
+impl CoturnUsers for Mysql {
+    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
+        const KEY: &str = "SELECT name, hmackey FROM turnusers_lt WHERE realm = ? AND name = ?
+            AND BINARY realm = ? AND BINARY name = ?";
+        Box::pin(async move {
+            let values = (&realm, &name, &realm, &name);
+            let rows: Vec<(String, String)> = self.pairs(KEY, values).await?;
+            Ok(rows.into_iter().next().map(|(_, key)| key))
+        })
+    }
+
+    fn insert(self: Arc<Self>, user: Kept) -> Called<bool> {
+        const INSERT: &str = "INSERT INTO turnusers_lt (realm, name, hmackey) VALUES (?, ?, ?)";
+        Box::pin(async move {
+            let mut conn = self.conn().await?;
+            let values = (&user.realm, &user.name, user.key.expose());
+            match conn.exec_drop(INSERT, values).await {
+                Ok(()) => Ok(true),
+                Err(mysql_async::Error::Server(error)) if error.code == DUPLICATE => Ok(false),
+                Err(error) => Err(self.failed(&error)),
+            }
+        })
+    }
+
+    fn update(self: Arc<Self>, user: Kept) -> Called<bool> {
+        const UPDATE: &str = "UPDATE turnusers_lt SET hmackey = ? WHERE realm = ? AND name = ?
+            AND BINARY realm = ? AND BINARY name = ?";
+        let Kept { realm, name, key } = user;
+        let values = (key.expose(), &realm, &name, &realm, &name).into();
+        Box::pin(self.run(UPDATE, values))
+    }
+
+    fn delete(self: Arc<Self>, realm: String, name: String) -> Called<bool> {
+        const DELETE: &str = "DELETE FROM turnusers_lt WHERE realm = ? AND name = ?
+            AND BINARY realm = ? AND BINARY name = ?";
+        let values = (&realm, &name, &realm, &name).into();
+        Box::pin(self.run(DELETE, values))
+    }
+
+    fn list(self: Arc<Self>, page: Page) -> Called<Vec<(String, String)>> {
+        const ALL: &str = "SELECT realm, name FROM turnusers_lt WHERE (realm, name) > (?, ?)
+            ORDER BY realm, name LIMIT ?";
+        const ONE: &str = "SELECT realm, name FROM turnusers_lt WHERE (realm, name) > (?, ?)
+            AND realm = ? ORDER BY realm, name LIMIT ?";
+        let Position { realm, name } = page.after.unwrap_or_default();
+        Box::pin(async move {
+            match page.realm {
+                None => self.pairs(ALL, (realm, name, page.limit)).await,
+                Some(one) => self.pairs(ONE, (realm, name, one, page.limit)).await,
+            }
+        })
+    }
+
+    fn realms(self: Arc<Self>) -> Called<Vec<(String, u64)>> {
+        const REALMS: &str = "SELECT realm, COUNT(*) AS users FROM turnusers_lt
+            GROUP BY realm ORDER BY users DESC, realm LIMIT ?";
+        Box::pin(self.pairs(REALMS, (REALMS_MAX,)))
+    }
+
+    fn listen(
+        self: Arc<Self>,
+        _: Arc<Changes>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// ER_DUP_ENTRY.
+const DUPLICATE: u16 = 1062;

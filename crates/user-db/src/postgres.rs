@@ -1,0 +1,315 @@
+//! Coturn's tables in PostgreSQL. Look-ups are pipelined on a few connections; a notification on the channel
+//! `turnpike_users` reports changes, where a trigger of this name sends it.
+
+use std::str::FromStr as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::coturn::{Called, Changes, CoturnUsers, Kept, Pause, causes};
+use crate::error::StoreError;
+use crate::limits::{CONNECT_WITHIN, CONNECTIONS, REALMS_MAX, SILENT_FOR};
+use crate::server_url::ServerUrl;
+use crate::store::{Page, Position};
+
+/// PostgreSQL with coturn's tables.
+pub(crate) struct Postgres {
+    url: ServerUrl,
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+    links: Vec<Arc<Link>>,
+    next: AtomicUsize,
+}
+
+/// A place of one connection.
+struct Link {
+    client: Mutex<Option<Arc<Client>>>,
+    /// Held while the connection is made: the state of attempts.
+    attempts: tokio::sync::Mutex<Attempts>,
+}
+
+struct Attempts {
+    pause: Pause,
+    /// The last failure, and the end of the pause behind it.
+    failed: Option<(Instant, String)>,
+}
+
+impl Postgres {
+    pub(crate) fn new(url: ServerUrl) -> Result<Self, StoreError> {
+        let config = Config::from_str(url.expose());
+        let mut config = config.map_err(|error| {
+            url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
+        })?;
+        config.application_name("turnpike").connect_timeout(CONNECT_WITHIN);
+        // A server that is gone without a word is noticed.
+        config.keepalives(true).keepalives_idle(SILENT_FOR).keepalives_interval(CONNECT_WITHIN);
+        config.tcp_user_timeout(SILENT_FOR);
+        let mode = if url.tls {
+            tokio_postgres::config::SslMode::Require
+        } else {
+            tokio_postgres::config::SslMode::Disable
+        };
+        config.ssl_mode(mode);
+        let tls = url.tls.then(|| connector(&url)).transpose()?;
+        let link = || {
+            let attempts = Attempts { pause: Pause::new(), failed: None };
+            Arc::new(Link { client: Mutex::default(), attempts: attempts.into() })
+        };
+        let links = (0..CONNECTIONS).map(|_| link()).collect();
+        Ok(Self { url, config, tls, links, next: AtomicUsize::new(0) })
+    }
+
+    fn failed(&self, error: &tokio_postgres::Error) -> StoreError {
+        if error.code() == Some(&tokio_postgres::error::SqlState::UNDEFINED_TABLE) {
+            return self.url.failed(format_args!(
+                "{}; load coturn's schema.sql into this database, or name the one that has its tables",
+                causes(error)
+            ));
+        }
+        self.url.failed(format_args!("{}", causes(error)))
+    }
+
+    /// An open connection; made when there is none.
+    async fn client(self: &Arc<Self>) -> Result<Arc<Client>, StoreError> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.links.len().max(1);
+        let Some(link) = self.links.get(turn).cloned() else { return Err(StoreError::Overloaded) };
+        if let Some(client) = link.open() {
+            return Ok(client);
+        }
+        let this = Arc::clone(self);
+        // In a task of its own: a look-up that is given up does not end an attempt that others wait for.
+        let made = tokio::spawn(async move { this.connect(&link).await }).await;
+        made.unwrap_or(Err(StoreError::Overloaded))
+    }
+
+    async fn connect(&self, link: &Link) -> Result<Arc<Client>, StoreError> {
+        let mut attempts = link.attempts.lock().await;
+        if let Some(client) = link.open() {
+            return Ok(client);
+        }
+        if let Some((until, what)) = &attempts.failed
+            && Instant::now() < *until
+        {
+            return Err(self.url.failed(format_args!("{what}")));
+        }
+        match self.dial(None).await {
+            Ok(client) => {
+                *attempts = Attempts { pause: Pause::new(), failed: None };
+                let client = Arc::new(client);
+                *link.client.lock().unwrap_or_else(PoisonError::into_inner) =
+                    Some(Arc::clone(&client));
+                Ok(client)
+            }
+            Err(what) => {
+                let until = Instant::now() + attempts.pause.next();
+                attempts.failed = Some((until, what.clone()));
+                Err(self.url.failed(format_args!("{what}")))
+            }
+        }
+    }
+
+    /// Connects, and carries the connection on until it ends; notifications go to `changes`.
+    async fn dial(&self, changes: Option<Arc<Changes>>) -> Result<Client, String> {
+        let late = || "no connection in time".to_owned();
+        match &self.tls {
+            Some(tls) => {
+                let dialled = timeout(CONNECT_WITHIN, self.config.connect(tls.clone())).await;
+                let (client, connection) =
+                    dialled.map_err(|_| late())?.map_err(|error| causes(&error))?;
+                carry::<MakeRustlsConnect>(connection, changes);
+                Ok(client)
+            }
+            None => {
+                let dialled = timeout(CONNECT_WITHIN, self.config.connect(NoTls)).await;
+                let (client, connection) =
+                    dialled.map_err(|_| late())?.map_err(|error| causes(&error))?;
+                carry::<NoTls>(connection, changes);
+                Ok(client)
+            }
+        }
+    }
+
+    async fn rows(
+        self: Arc<Self>,
+        sql: &'static str,
+        values: Vec<Value>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let client = self.client().await?;
+        // Not prepared: poolers such as PgBouncer give each transaction another session.
+        let rows = client.query_typed(sql, &bound(&values)).await;
+        rows.map_err(|error| self.failed(&error))
+    }
+
+    async fn changes_row(
+        self: Arc<Self>,
+        sql: &'static str,
+        values: Vec<Value>,
+    ) -> Result<bool, StoreError> {
+        // With RETURNING: one row for each that was changed.
+        Ok(!self.rows(sql, values).await?.is_empty())
+    }
+
+    /// Hears notifications on a connection of its own, until it ends.
+    async fn hear(&self, changes: &Arc<Changes>) -> Result<(), String> {
+        const TRIGGER: &str = "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass('turnusers_lt')
+            AND tgname = 'turnpike_users' AND tgenabled IN ('O', 'A')";
+        let client = self.dial(Some(Arc::clone(changes))).await?;
+        let listening = timeout(CONNECT_WITHIN, client.batch_execute("LISTEN turnpike_users"));
+        let listening = listening.await.map_err(|_| "no answer in time".to_owned())?;
+        listening.map_err(|error| causes(&error))?;
+        // A change may have gone unheard before.
+        changes.changed();
+        while !client.is_closed() {
+            // A trigger may come or go while the server runs.
+            let trigger = timeout(CONNECT_WITHIN, client.query_typed(TRIGGER, &[])).await;
+            let is_there = matches!(&trigger, Ok(Ok(rows)) if !rows.is_empty());
+            changes.report(is_there);
+            sleep(crate::limits::TRIGGER_EVERY).await;
+        }
+        Ok(())
+    }
+}
+
+impl Link {
+    fn open(&self) -> Option<Arc<Client>> {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        client.as_ref().filter(|client| !client.is_closed()).cloned()
+    }
+}
+
+/// A value of a query.
+enum Value {
+    Text(String),
+    Limit(i64),
+}
+
+fn bound(values: &[Value]) -> Vec<(&(dyn ToSql + Sync), Type)> {
+    let mut bound: Vec<(&(dyn ToSql + Sync), Type)> = Vec::with_capacity(values.len());
+    for value in values {
+        match value {
+            Value::Text(text) => bound.push((text, Type::TEXT)),
+            Value::Limit(number) => bound.push((number, Type::INT8)),
+        }
+    }
+    bound
+}
+
+fn texts<const N: usize>(texts: [String; N]) -> Vec<Value> {
+    texts.into_iter().map(Value::Text).collect()
+}
+
+fn carry<T: MakeTlsConnect<Socket>>(
+    mut connection: Connection<Socket, T::Stream>,
+    changes: Option<Arc<Changes>>,
+) where
+    T::Stream: Send + 'static,
+{
+    tokio::spawn(async move {
+        loop {
+            let message = std::future::poll_fn(|context| connection.poll_message(context)).await;
+            match (message, &changes) {
+                (Some(Ok(AsyncMessage::Notification(_))), Some(changes)) => changes.changed(),
+                (Some(Ok(_)), _) => {}
+                (Some(Err(_)) | None, changes) => {
+                    if let Some(changes) = changes {
+                        changes.report(false);
+                    }
+                    return;
+                }
+            }
+        }
+    });
+}
+
+fn connector(url: &ServerUrl) -> Result<MakeRustlsConnect, StoreError> {
+    let mut roots = rustls::RootCertStore::empty();
+    let pem = url.authorities()?;
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| url.failed(format_args!("{error}")))?;
+    Ok(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth()))
+}
+
+impl CoturnUsers for Postgres {
+    fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
+        const KEY: &str = "SELECT hmackey FROM turnusers_lt WHERE realm = $1 AND name = $2";
+        Box::pin(async move {
+            let rows = Arc::clone(&self).rows(KEY, texts([realm, name])).await?;
+            let key = rows.first().map(|row| row.try_get(0)).transpose();
+            key.map_err(|error| self.failed(&error))
+        })
+    }
+
+    fn insert(self: Arc<Self>, user: Kept) -> Called<bool> {
+        const INSERT: &str = "INSERT INTO turnusers_lt (realm, name, hmackey) VALUES ($1, $2, $3)
+            ON CONFLICT DO NOTHING RETURNING 1";
+        let Kept { realm, name, key } = user;
+        Box::pin(self.changes_row(INSERT, texts([realm, name, key.expose().clone()])))
+    }
+
+    fn update(self: Arc<Self>, user: Kept) -> Called<bool> {
+        const UPDATE: &str =
+            "UPDATE turnusers_lt SET hmackey = $3 WHERE realm = $1 AND name = $2 RETURNING 1";
+        let Kept { realm, name, key } = user;
+        Box::pin(self.changes_row(UPDATE, texts([realm, name, key.expose().clone()])))
+    }
+
+    fn delete(self: Arc<Self>, realm: String, name: String) -> Called<bool> {
+        const DELETE: &str = "DELETE FROM turnusers_lt WHERE realm = $1 AND name = $2 RETURNING 1";
+        Box::pin(self.changes_row(DELETE, texts([realm, name])))
+    }
+
+    fn list(self: Arc<Self>, page: Page) -> Called<Vec<(String, String)>> {
+        const ALL: &str = "SELECT realm, name FROM turnusers_lt WHERE (realm, name) > ($1, $2)
+            ORDER BY realm, name LIMIT $3";
+        const ONE: &str = "SELECT realm, name FROM turnusers_lt WHERE realm = $4
+            AND (realm, name) > ($1, $2) ORDER BY realm, name LIMIT $3";
+        let Position { realm, name } = page.after.unwrap_or_default();
+        let mut values = texts([realm, name]);
+        values.push(Value::Limit(page.limit.into()));
+        let sql = if page.realm.is_some() { ONE } else { ALL };
+        values.extend(page.realm.map(Value::Text));
+        Box::pin(async move {
+            let rows = Arc::clone(&self).rows(sql, values).await?;
+            let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+            rows.iter().map(pair).collect::<Result<_, _>>().map_err(|error| self.failed(&error))
+        })
+    }
+
+    fn realms(self: Arc<Self>) -> Called<Vec<(String, u64)>> {
+        const REALMS: &str = "SELECT realm, COUNT(*) AS users FROM turnusers_lt
+            GROUP BY realm ORDER BY users DESC, realm LIMIT $1";
+        Box::pin(async move {
+            let rows =
+                Arc::clone(&self).rows(REALMS, vec![Value::Limit(REALMS_MAX.into())]).await?;
+            let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get::<_, i64>(1)?.unsigned_abs()));
+            rows.iter().map(pair).collect::<Result<_, _>>().map_err(|error| self.failed(&error))
+        })
+    }
+
+    fn listen(
+        self: Arc<Self>,
+        changes: Arc<Changes>,
+    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let mut pause = Pause::new();
+            loop {
+                if self.hear(&changes).await.is_ok() {
+                    pause = Pause::new();
+                }
+                changes.report(false);
+                sleep(pause.next()).await;
+            }
+        })
+    }
+}

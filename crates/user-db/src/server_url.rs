@@ -1,0 +1,177 @@
+//! The URL of a database server: its TLS options taken out of it, its password kept out of messages.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use turn_types::Secret;
+
+use crate::error::StoreError;
+
+/// Files of authorities that this host trusts.
+const BUNDLES: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// The URL of a database server.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerUrl {
+    /// As the driver takes it, without the options of TLS.
+    url: Secret<String>,
+    /// The password as it is written there; empty: none.
+    password: Secret<String>,
+    /// Scheme, host and database.
+    shown: String,
+    /// True if the connection is encrypted, and the server's certificate checked.
+    pub(crate) tls: bool,
+    /// File of the authorities that sign it, instead of the host's.
+    authorities: Option<PathBuf>,
+}
+
+impl ServerUrl {
+    /// Takes a URL apart. Without `sslmode`, TLS is used unless the server is on this host.
+    ///
+    /// # Errors
+    /// `sslmode` has another value than `disable` and `verify-full`.
+    pub(crate) fn parse(text: &str) -> Result<Self, StoreError> {
+        let (base, query) = text.split_once('?').unwrap_or((text, ""));
+        let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+        // A password may have a slash or an @ in it.
+        let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let (hosts, name) = place.split_once('/').unwrap_or((place, ""));
+        let password = user.split_once(':').map_or("", |(_, password)| password);
+        let mut url = Self {
+            url: Secret::default(),
+            password: Secret::new(password.to_owned()),
+            shown: format!("{scheme}://{hosts}/{name}"),
+            tls: scheme == "rediss" || !(hosts.split(',').all(is_here) || scheme == "redis"),
+            authorities: None,
+        };
+        let mut kept = Vec::new();
+        for option in query.split('&').filter(|option| !option.is_empty()) {
+            match option.split_once('=') {
+                Some(("sslmode", "disable")) => url.tls = false,
+                Some(("sslmode", "verify-full")) => url.tls = true,
+                Some(("sslmode", other)) => {
+                    return Err(url.failed(format_args!(
+                        "sslmode={other} is not offered: write sslmode=verify-full, where the server's certificate \
+                         is checked, or sslmode=disable, where keys travel in clear"
+                    )));
+                }
+                Some(("sslrootcert", path)) => url.authorities = Some(decoded(path).into()),
+                _ => kept.push(option),
+            }
+        }
+        let query = if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) };
+        let scheme = match scheme {
+            "mariadb" => "mysql",
+            "redis" if url.tls => "rediss",
+            "rediss" if !url.tls => "redis",
+            scheme => scheme,
+        };
+        url.url = Secret::new(format!("{scheme}://{rest}{query}"));
+        Ok(url)
+    }
+
+    /// The URL for the driver.
+    pub(crate) fn expose(&self) -> &str {
+        self.url.expose()
+    }
+
+    /// The authorities that sign the server's certificate, as PEM.
+    pub(crate) fn authorities(&self) -> Result<Vec<u8>, StoreError> {
+        let host = || BUNDLES.iter().map(PathBuf::from).find(|path| path.exists());
+        let path = self.authorities.clone().or_else(host).ok_or_else(|| {
+            self.failed(format_args!("this host trusts no authority: name one with sslrootcert="))
+        })?;
+        let read = std::fs::read(&path);
+        read.map_err(|error| self.failed(format_args!("{}: {error}", path.display())))
+    }
+
+    /// An error of this database, without its password.
+    pub(crate) fn failed(&self, what: fmt::Arguments<'_>) -> StoreError {
+        let password = self.password.expose();
+        let mut what = what.to_string();
+        for word in [password.clone(), decoded(password)] {
+            if !word.is_empty() {
+                what = what.replace(&word, "<secret>");
+            }
+        }
+        StoreError::Database { database: self.shown.clone(), what }
+    }
+}
+
+/// Files of certificate authorities that a database server of this URL may be checked by.
+#[must_use]
+pub fn authority_files(text: &str) -> Vec<PathBuf> {
+    match ServerUrl::parse(text) {
+        Ok(url) if url.tls => match url.authorities {
+            Some(named) => vec![named],
+            None => BUNDLES.iter().map(PathBuf::from).collect(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+/// Returns whether a host, perhaps with a port, is this one: loopback, or a directory of a Unix socket.
+fn is_here(host: &str) -> bool {
+    let bare = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or(v6),
+        None => host.split(':').next().unwrap_or(host),
+    };
+    let loopback = bare.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+    loopback
+        || bare.is_empty()
+        || bare == "localhost"
+        || bare.starts_with("%2F")
+        || bare.starts_with("%2f")
+}
+
+/// Text with its `%2F` and the like put back.
+pub(crate) fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
+        let byte = hex.filter(|_| *first == b'%').and_then(|two| u8::from_str_radix(two, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_is_left_out_on_this_host_alone() {
+        for (text, tls) in [
+            ("postgresql://turn@127.0.0.1/turn", false),
+            ("postgresql://turn@[::1]:5433/turn", false),
+            ("postgresql://turn@%2Frun%2Fpostgresql/turn", false),
+            ("postgresql://turn@db.example.org/turn", true),
+            ("postgresql://turn@localhost,db.example.org/turn", true),
+            ("postgresql://turn@db.example.org/turn?sslmode=disable", false),
+            ("mysql://turn@localhost/turn?sslmode=verify-full", true),
+            ("redis://db.example.org", false),
+            ("rediss://db.example.org", true),
+        ] {
+            assert_eq!(ServerUrl::parse(text).unwrap().tls, tls, "{text}");
+        }
+        let refused =
+            ServerUrl::parse("mysql://a:pass@b/c?sslmode=prefer").unwrap_err().to_string();
+        assert!(refused.contains("sslmode=prefer is not offered"), "{refused}");
+    }
+
+    #[test]
+    fn a_password_is_in_no_message() {
+        let url = ServerUrl::parse(
+            "postgresql://turn:p%40ss/w@db:1/turn?sslrootcert=%2Fetc%2Fca.pem&connect_timeout=2",
+        );
+        let url = url.unwrap();
+        assert_eq!(url.expose(), "postgresql://turn:p%40ss/w@db:1/turn?connect_timeout=2");
+        assert_eq!(url.authorities, Some("/etc/ca.pem".into()));
+        let error = url.failed(format_args!("p@ss/w and p%40ss/w are wrong")).to_string();
+        assert_eq!(error, "postgresql://db:1/turn: <secret> and <secret> are wrong");
+        assert!(!format!("{url:?}").contains("p%40ss"));
+    }
+}

@@ -1,0 +1,229 @@
+//! Coturn's own layout in real database servers: filled and read by coturn's `turnadmin`, paused and restarted.
+#![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use test_support::{DatabaseKind, DatabaseServer, eventually, require};
+use turn_types::Secret;
+use user_db::{
+    Answer, Directory, DirectoryOptions, NewUser, Page, Position, StoreError, UserEditor,
+    UserQuery, server_editor, server_reader,
+};
+
+const REALM: &str = "example.org";
+/// Longer than any deadline of a look-up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn user(name: &str, password: &str) -> NewUser {
+    NewUser::new(REALM, name, &Secret::new(password.to_owned()), None).unwrap()
+}
+
+struct Asked {
+    directory: Directory<()>,
+    answers: Receiver<Answer>,
+}
+
+impl Asked {
+    fn of(url: &str) -> Self {
+        let (deliver, answers) = channel();
+        let reader = server_reader(url).unwrap();
+        let deliver = move |(), answer| deliver.send(answer).unwrap();
+        let directory = Directory::start(reader, DirectoryOptions::default(), deliver).unwrap();
+        Self { directory, answers }
+    }
+
+    fn ask(&self, name: &str) -> Answer {
+        assert!(self.directory.find((), REALM.into(), UserQuery::Name(name.into())));
+        self.answers.recv_timeout(PATIENCE).unwrap()
+    }
+
+    fn is_known(&self, name: &str) -> bool {
+        matches!(self.ask(name), Answer::Known(_))
+    }
+
+    fn is_unknown(&self, name: &str) -> bool {
+        matches!(self.ask(name), Answer::Unknown)
+    }
+}
+
+/// Each sees at once what the other has changed.
+fn shared_with_coturn(server: &DatabaseServer) {
+    let url = server.url();
+    let mut editor = server_editor(&url).unwrap();
+    let asked = Asked::of(&url);
+    assert!(asked.is_unknown("bob"));
+    assert!(editor.realms().unwrap().is_empty());
+
+    editor.add(&user("alice", "correct-horse")).unwrap();
+    assert!(matches!(editor.add(&user("alice", "x")), Err(StoreError::Exists { .. })));
+    let listed = server.turnadmin(&["-l", "-r", REALM]);
+    assert!(listed.contains("alice"), "{listed}");
+
+    server.turnadmin(&["-a", "-u", "bob", "-r", REALM, "-p", "battery"]);
+    eventually("a user of turnadmin is known", || asked.is_known("bob"));
+    let Answer::Known(bob) = asked.ask("bob") else { panic!("bob is known") };
+    assert_eq!(bob.keys.md5, user("bob", "battery").keys().md5);
+    assert_eq!(bob.keys.sha256, None);
+
+    server.turnadmin(&["-a", "-u", "bob", "-r", REALM, "-p", "another"]);
+    eventually("a new password is known", || {
+        let Answer::Known(bob) = asked.ask("bob") else { return false };
+        bob.keys.md5 == user("bob", "another").keys().md5
+    });
+    server.turnadmin(&["-d", "-u", "bob", "-r", REALM]);
+    eventually("a user that turnadmin deletes is gone", || asked.is_unknown("bob"));
+
+    edited(&mut *editor);
+    let listed = server.turnadmin(&["-l", "-r", REALM]);
+    assert!(!listed.contains("alice") && listed.contains("carol"), "{listed}");
+}
+
+/// Every function of an editor, on a database in which alice is alone.
+fn edited(editor: &mut dyn UserEditor) {
+    assert!(!editor.set_keys(&user("carol", "p")).unwrap());
+    assert!(!editor.replace(&user("carol", "p")).unwrap());
+    assert!(editor.replace(&user("carol", "p")).unwrap(), "the same key again");
+    assert!(editor.set_keys(&user("carol", "q")).unwrap());
+    let found = editor.user(REALM, &UserQuery::Name("carol".into())).unwrap().unwrap();
+    assert_eq!(found.keys.md5, user("carol", "q").keys().md5);
+    let upper = editor.user(REALM, &UserQuery::Name("CAROL".into())).unwrap();
+    assert_eq!(upper, None, "names are compared byte by byte");
+    assert!(!editor.delete(REALM, "CAROL").unwrap());
+
+    let limited = NewUser::new(REALM, "dave", &Secret::new("p".to_owned()), Some(3)).unwrap();
+    assert!(matches!(editor.add(&limited), Err(StoreError::NoLimits)));
+    assert!(matches!(
+        editor.set_allocations_max(REALM, "carol", Some(3)),
+        Err(StoreError::NoLimits)
+    ));
+    assert!(editor.has_md5_only(REALM).unwrap());
+
+    let other = NewUser::new("a*realm", "eve", &Secret::new("p".to_owned()), None).unwrap();
+    editor.add(&other).unwrap();
+    assert_eq!(editor.realms().unwrap(), [(REALM.to_owned(), 2), ("a*realm".to_owned(), 1)]);
+    let mut pages = Vec::new();
+    let mut after = None;
+    loop {
+        let page = Page { realm: None, after: after.take(), limit: 2 };
+        let found = editor.list(&page).unwrap();
+        let Some(last) = found.last() else { break };
+        after = Some(Position { realm: last.realm.clone(), name: last.name.clone() });
+        pages.push(found.into_iter().map(|user| user.name).collect::<Vec<_>>());
+    }
+    assert_eq!(pages, [vec!["eve", "alice"], vec!["carol"]]);
+    let one = Page { realm: Some("a*realm".to_owned()), after: None, limit: 9 };
+    assert_eq!(editor.list(&one).unwrap().len(), 1);
+    assert!(editor.delete(REALM, "alice").unwrap());
+    assert!(!editor.delete(REALM, "alice").unwrap());
+}
+
+/// While the server hangs or is away, known users go on and others get the answer of an outage.
+fn outages(server: &mut DatabaseServer) {
+    let url = server.tcp_url();
+    let mut editor = server_editor(&url).unwrap();
+    editor.replace(&user("alice", "p")).unwrap();
+    let asked = Asked::of(&url);
+    assert!(asked.is_known("alice"));
+
+    server.pause();
+    assert!(matches!(asked.ask("nobody"), Answer::Unavailable(_)));
+    assert!(asked.is_known("alice"), "she was known before the pause");
+    server.resume();
+    eventually("it is asked again when it goes on", || asked.is_unknown("nobody"));
+
+    server.stop();
+    let Answer::Unavailable(error) = asked.ask("frank") else { panic!("it is away") };
+    let error = error.to_string();
+    assert!(!error.contains("turn-password"), "{error}");
+    assert!(asked.is_known("alice"), "she was known before it ended");
+    server.start_again();
+    eventually("it is asked again when it is back", || asked.is_unknown("frank"));
+    let mut editor = server_editor(&url).unwrap();
+    editor.replace(&user("frank", "p")).unwrap();
+    eventually("a new user is known", || asked.is_known("frank"));
+}
+
+fn server(kind: DatabaseKind) -> Option<DatabaseServer> {
+    require(DatabaseServer::start(kind))
+}
+
+#[test]
+fn postgresql_is_shared_with_coturn_and_may_fail() {
+    let Some(mut server) = server(DatabaseKind::Postgres) else { return };
+    shared_with_coturn(&server);
+    outages(&mut server);
+}
+
+#[test]
+fn mariadb_is_shared_with_coturn_and_may_fail() {
+    let Some(mut server) = server(DatabaseKind::Mariadb) else { return };
+    shared_with_coturn(&server);
+    outages(&mut server);
+}
+
+#[test]
+fn redis_is_shared_with_coturn_and_may_fail() {
+    let Some(mut server) = server(DatabaseKind::Redis) else { return };
+    shared_with_coturn(&server);
+    outages(&mut server);
+}
+
+/// The trigger of docs/operate/databases.md.
+const TRIGGER: &str = "CREATE FUNCTION turnpike_users() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN NOTIFY turnpike_users; RETURN NULL; END $$;
+    CREATE TRIGGER turnpike_users AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON turnusers_lt
+    FOR EACH STATEMENT EXECUTE FUNCTION turnpike_users();";
+
+#[test]
+fn notifications_of_postgresql_are_heard() {
+    let Some(server) = server(DatabaseKind::Postgres) else { return };
+    server.run(TRIGGER);
+    changes_are_reported(&server);
+}
+
+#[test]
+fn keyspace_events_of_redis_are_heard() {
+    let Some(server) = server(DatabaseKind::Redis) else { return };
+    server.run("CONFIG SET notify-keyspace-events KEA");
+    changes_are_reported(&server);
+}
+
+fn changes_are_reported(server: &DatabaseServer) {
+    let reader = server_reader(&server.url()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut last = reader.revision().await.unwrap();
+        let begun = tokio::time::Instant::now();
+        while !reader.reports_changes() {
+            assert!(begun.elapsed() < PATIENCE, "changes are reported");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // The first one tells of the time before.
+        for (verb, name) in [("-a", "gina"), ("-d", "gina")] {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            last = reader.revision().await.unwrap().max(last);
+            server.turnadmin(&[verb, "-u", name, "-r", REALM, "-p", "p"]);
+            while reader.revision().await.unwrap() == last {
+                assert!(begun.elapsed() < PATIENCE, "{verb} is reported");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    });
+}
+
+/// As the server does it at its start.
+#[tokio::test]
+async fn an_editor_works_within_a_runtime_and_without_its_server() {
+    let mut editor = server_editor("redis://turn:turn-password@127.0.0.1:1/0").unwrap();
+    let error = editor.realms().unwrap_err().to_string();
+    assert!(error.starts_with("redis://127.0.0.1:1/0: "), "{error}");
+    drop(editor);
+}
+
+#[test]
+fn a_change_is_known_within_a_second_where_none_is_reported() {
+    let options = DirectoryOptions::default();
+    assert!(options.unreported_for <= Duration::from_millis(500));
+    assert!(options.changes_after <= Duration::from_millis(500));
+}
