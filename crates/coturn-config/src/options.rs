@@ -95,7 +95,7 @@ pub const OPTIONS: &[CoturnOption] = &[
             "each worker has its own socket at every port, and the kernel spreads clients over them",
         ),
     ),
-    option("no-udp", Switch, Unsupported("clients over UDP are always served")),
+    option("no-udp", Switch, Keys("udp.enabled")),
     option("no-tcp", Switch, Keys("tcp.enabled")),
     option("no-tls", Switch, Keys("tls.certificates")),
     option("dtls", Switch, Keys("dtls.enabled")),
@@ -154,12 +154,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     lettered('r', "realm", Value, Keys("realm")),
     option("use-auth-secret", Switch, Keys("auth.secrets")),
     option("static-auth-secret", Value, Keys("auth.secrets")),
-    lettered(
-        'C',
-        "rest-api-separator",
-        Value,
-        Unsupported("time-limited names have a colon between time and user"),
-    ),
+    lettered('C', "rest-api-separator", Value, Keys("auth.separator")),
     option(
         "oauth",
         Switch,
@@ -267,12 +262,7 @@ pub const OPTIONS: &[CoturnOption] = &[
         Switch,
         Unsupported("it opens this host's own services: name single addresses in `peers.allow`"),
     ),
-    lettered(
-        'S',
-        "stun-only",
-        Switch,
-        Unsupported("with neither users nor secrets nobody may relay, and Binding is answered"),
-    ),
+    lettered('S', "stun-only", Switch, Keys("relay.enabled")),
     option("no-stun", Switch, Unsupported("Binding is always answered, within a budget")),
     lettered(
         'f',

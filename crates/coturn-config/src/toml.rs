@@ -19,7 +19,7 @@ struct Key {
 }
 
 /// Tables in the order of the reference page; the empty name is the top level.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "",
     "relay",
     "auth",
@@ -30,6 +30,7 @@ const TABLES: [&str; 14] = [
     "discovery",
     "redirect",
     "workers",
+    "udp",
     "tcp",
     "tls",
     "dtls",
@@ -43,6 +44,7 @@ impl Toml {
     /// Sets a key, such as `relay.ports`, to a value that is TOML already. A later one replaces it.
     pub(crate) fn set(&mut self, path: &'static str, value: String, comment: impl Into<String>) {
         let (table, name) = path.split_once('.').unwrap_or(("", path));
+        debug_assert!(TABLES.iter().chain(&LAST).any(|known| *known == table), "{path} is lost");
         self.keys.retain(|key| (key.table, key.name) != (table, name));
         self.keys.push(Key { table, name, value, comment: comment.into() });
     }

@@ -196,3 +196,33 @@ fn the_options_of_an_installed_coturn_are_known() {
     }
     assert!(count > 90, "{count} options in\n{help}");
 }
+
+/// What a line of coturn's configuration becomes, with the rest as it stands.
+fn taken(text: &str) -> Settings {
+    let directory = Directory::new("taken");
+    let import = import(text, &[], &directory.0);
+    assert_eq!((strange(&import), unsupported(&import)), (vec![], vec![]), "{text}");
+    for (path, secret) in &import.secrets {
+        fs::write(path, secret).unwrap();
+    }
+    let file = directory.0.join("turnpike.toml");
+    let settings = settings::parse(&file, &import.toml, &Environment::empty());
+    settings.unwrap_or_else(|errors| panic!("{errors}\n{}", import.toml))
+}
+
+#[test]
+fn transports_that_are_off_and_stun_alone() {
+    let settings = taken("no-udp\nrealm=a.example\nlt-cred-mech\nuser=a:b\n");
+    assert!(!settings.udp.enabled && settings.tcp.enabled);
+    let settings = taken("stun-only\nlistening-port=3478\n");
+    assert!(!settings.relay.enabled && settings.udp.enabled);
+}
+
+#[test]
+fn the_separator_of_time_limited_names() {
+    let secret = "use-auth-secret\nstatic-auth-secret=0123456789abcdef\n";
+    let separator = |line: &str| taken(&format!("{secret}{line}\n")).auth.separator.to_string();
+    assert_eq!(separator("rest-api-separator=-"), "-");
+    assert_eq!(separator("rest-api-separator=:"), ":");
+    assert_eq!(separator(""), ":");
+}

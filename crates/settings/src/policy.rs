@@ -100,6 +100,7 @@ impl Settings {
                 open: self.auth.open_relay.is_open(),
                 users: self.auth.users,
                 secrets: self.secrets.clone(),
+                separator: self.separator(),
                 expiry_at_refresh: self.auth.expiry_at_refresh,
                 // Known from the user store, by the caller.
                 sha256: previous.is_none_or(|previous| previous.auth.sha256),
@@ -127,6 +128,11 @@ impl Settings {
             rfc3489_clients: self.compatibility.rfc3489_clients,
             discovery: self.discovery_sockets.clone(),
         })
+    }
+
+    /// The separator of time-limited names.
+    pub(crate) fn separator(&self) -> char {
+        self.auth.separator.chars().next().unwrap_or(':')
     }
 
     /// The peer rules on a host that delivers `own` to itself: these, the relay addresses and the public ones

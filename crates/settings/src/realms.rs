@@ -58,6 +58,7 @@ impl Settings {
         AuthPolicy {
             users,
             secrets: tenant.secrets.clone(),
+            separator: self.separator(),
             expiry_at_refresh: self.auth.expiry_at_refresh,
             // Known from the user store at the start; a realm that is new since may have users with MD5 keys alone.
             sha256: previous.is_none_or(known),

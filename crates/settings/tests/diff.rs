@@ -182,6 +182,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("relay.external_stun", "['stun.example.org']", ""),
     ("relay.ports", "'50000-50001'", ""),
     ("auth.secrets", "[{ name = 'n', secret = '0123456789abcdef' }]", ""),
+    ("auth.separator", "'-'", "auth.secret = '0123456789abcdef'"),
     ("auth.users", "false", "auth.secret = '0123456789abcdef'"),
     ("auth.token_keys", "[{ kid = 'k', key = 'MTEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE' }]", ""),
     ("auth.server_name", "'s'", TOKEN_KEYS),

@@ -166,7 +166,7 @@ pub(crate) fn failed_verifications(
     );
     let name = message.first(AttributeType::USERNAME).and_then(|name| value::username(name).ok());
     // Whether there is a time in it does not depend on what time it is.
-    let limited = |name| TimeLimitedName::parse(name, UnixSeconds(0));
+    let limited = |name| TimeLimitedName::parse(name, rules.auth.separator, UnixSeconds(0));
     let secrets = match name.and_then(limited) {
         Some(_) => u32::try_from(rules.auth.secrets.len()).unwrap_or(u32::MAX),
         None => 0,
@@ -284,7 +284,7 @@ impl Case<'_> {
         let ClaimedUser::Name(name) = self.claim.user else {
             return None;
         };
-        let limited = TimeLimitedName::parse(name, self.now.unix)?;
+        let limited = TimeLimitedName::parse(name, self.rules.auth.separator, self.now.unix)?;
         self.rules.auth.secrets.iter().find_map(|secret| {
             let keys = Keys::LongTerm(time_limited::keys(secret, name, self.rules.name)?);
             let integrity = self.verify(&keys)?;
@@ -305,7 +305,7 @@ impl Case<'_> {
     fn unknown_user(&self) -> Refusal {
         let limited = matches!(self.claim.user, ClaimedUser::Name(name)
             if !self.rules.auth.secrets.is_empty()
-                && TimeLimitedName::parse(name, self.now.unix).is_some());
+                && TimeLimitedName::parse(name, self.rules.auth.separator, self.now.unix).is_some());
         if limited { Refusal::WrongSecret } else { Refusal::UnknownUser }
     }
 

@@ -71,6 +71,8 @@ pub struct AuthPolicy {
     pub users: bool,
     /// Secrets of time-limited credentials, each tried in turn.
     pub secrets: Vec<SharedSecret>,
+    /// Character between the parts of a time-limited name.
+    pub separator: char,
     /// Refuse a Refresh with an expired time-limited credential; otherwise expiry counts in Allocate only.
     pub expiry_at_refresh: bool,
     /// Offer PASSWORD-ALGORITHMS with SHA-256: false where a user may have an MD5 key alone, and could not log in
@@ -204,6 +206,7 @@ impl AuthPolicy {
             open: false,
             users: false,
             secrets: Vec::new(),
+            separator: ':',
             expiry_at_refresh: false,
             sha256: true,
             userhash: false,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Fate, User, UserKey, Work};
 use crate::peers::{Range, without};
+use crate::syntax;
 use crate::toml;
 
 /// Least length of a secret in bytes.
@@ -12,6 +13,7 @@ const SECRET_BYTES_MIN: usize = 16;
 pub(super) fn translate(work: &mut Work, directory: &Path) {
     realm(work);
     let has_secrets = secrets(work, directory);
+    separator(work);
     users(work, has_secrets);
     peers(work);
 }
@@ -80,6 +82,18 @@ fn secrets(work: &mut Work, directory: &Path) -> bool {
         work.toml.set("auth.users", "false".to_owned(), comment);
     }
     by_secret
+}
+
+/// The separator of time-limited names.
+fn separator(work: &mut Work) {
+    let Some(index) = work.last("rest-api-separator") else { return };
+    match syntax::word(work.value(index)) {
+        ":" => work.set(index, Fate::SameHere("a colon".to_owned())),
+        sign if sign.len() == 1 && !sign.as_bytes()[0].is_ascii_alphanumeric() => {
+            work.toml.set("auth.separator", toml::text(sign), "rest-api-separator");
+        }
+        _ => work.unreadable(index, "one sign between time and user"),
+    }
 }
 
 fn users(work: &mut Work, by_secret: bool) {

@@ -18,8 +18,12 @@ pub(super) fn translate(work: &mut Work) {
     ports(work);
     discovery(work, &addresses, port);
     redirect(work);
-    if work.is_on("no-tcp") {
-        work.toml.set("tcp.enabled", "false".to_owned(), "no-tcp");
+    for (name, key) in
+        [("no-udp", "udp.enabled"), ("no-tcp", "tcp.enabled"), ("stun-only", "relay.enabled")]
+    {
+        if work.is_on(name) {
+            work.toml.set(key, "false".to_owned(), name);
+        }
     }
 }
 

@@ -85,6 +85,11 @@ pub(super) fn entries(
 }
 
 fn contradictions(auth: &file::Auth, relays: bool, document: &Document, errors: &mut Errors) {
+    if auth.separator.chars().any(char::is_alphanumeric) {
+        let what = format!("\"{}\" may be part of a time or of a user", &*auth.separator);
+        let help = "write a sign, such as \":\" or \"-\"";
+        errors.add(document.place("auth.separator"), "auth.separator", what, help);
+    }
     let open_relay = auth.open_relay.is_open();
     let refused =
         ["auth.secret", "auth.secret_file", SECRETS, "auth.token_keys", "auth.open_relay"];

@@ -26,6 +26,10 @@ section! {
             example = serde_json::json!([{ "name": "2027", "secret_file": "/etc/turnpike/secret-2027" }])
         )]
         live secrets: Vec<SecretEntry> = Vec::new();
+        /// Character between time and user in time-limited names, for services that write another one than a colon; in all
+        /// realms. Logs show such names whole.
+        #[schemars(example = &"-")]
+        live separator: Text<1, 1> = Text::fixed(":");
         /// Accepts the users of the database (`turnpike user add`), beside time-limited credentials. Users
         /// that are added or deleted take effect within a second; a deleted user, or one with a new
         /// password, cannot refresh existing allocations. To end them at once: `turnpike session end`.

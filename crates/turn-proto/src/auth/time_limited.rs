@@ -11,7 +11,7 @@ use crate::credentials::UserKeys;
 use crate::policy::SharedSecret;
 
 /// A name with a time in it: `timestamp:userid` as in the draft, `userid:timestamp` as some services
-/// write it, or `timestamp` alone.
+/// write it, or `timestamp` alone; with another separator where the policy has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimeLimitedName<'a> {
     /// Its expiry.
@@ -34,9 +34,11 @@ impl<'a> TimeLimitedName<'a> {
     /// Where both parts are numbers, the one of them that looks like a timestamp is; if neither or both do, it
     /// is the first, as in the draft, unless that is more than 30 days ahead: then the earlier one. So no
     /// credential is valid for longer than that beyond the intention of its service.
-    pub(super) fn parse(name: &'a str, now: UnixSeconds) -> Option<Self> {
-        let first = name.split_once(':').and_then(|(time, user)| Some((seconds(time)?, user)));
-        let last = name.rsplit_once(':').and_then(|(user, time)| Some((seconds(time)?, user)));
+    pub(super) fn parse(name: &'a str, separator: char, now: UnixSeconds) -> Option<Self> {
+        let first =
+            name.split_once(separator).and_then(|(time, user)| Some((seconds(time)?, user)));
+        let last =
+            name.rsplit_once(separator).and_then(|(user, time)| Some((seconds(time)?, user)));
         let (expires, user) = match (first, last) {
             (Some(first), Some(last)) => {
                 match [first, last].map(|(time, _)| TIMESTAMPS.contains(&time.0)) {
@@ -106,8 +108,16 @@ mod tests {
             ("1700000000:älice", 1_700_000_000, "älice"),
         ] {
             let expected = TimeLimitedName { expires: UnixSeconds(expires), account };
-            assert_eq!(TimeLimitedName::parse(name, NOW), Some(expected), "{name}");
+            assert_eq!(TimeLimitedName::parse(name, ':', NOW), Some(expected), "{name}");
         }
+    }
+
+    #[test]
+    fn another_separator_is_the_only_one() {
+        let parse = |name| TimeLimitedName::parse(name, '-', NOW).map(|limited| limited.account);
+        assert_eq!(parse("1700000000-a:b"), Some("a:b"));
+        assert_eq!(parse("1700000000-49-17"), Some("49-17"));
+        assert_eq!(parse("1700000000:alice"), None);
     }
 
     #[test]
@@ -124,7 +134,7 @@ mod tests {
             "99999999999999999999:a",
             "١٧:a",
         ] {
-            assert_eq!(TimeLimitedName::parse(name, NOW), None, "{name}");
+            assert_eq!(TimeLimitedName::parse(name, ':', NOW), None, "{name}");
         }
     }
 }
