@@ -246,7 +246,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     option("dh2066", Switch, Always(MODERN)),
     option("tlsv1", Switch, Unsupported(MODERN)),
     option("tlsv1_1", Switch, Unsupported(MODERN)),
-    option("no-tlsv1_2", Switch, Unsupported(MODERN)),
+    option("no-tlsv1_2", Switch, Keys("tls.minimum_version")),
     option("raw-public-keys", Switch, Unsupported("clients verify certificates")),
     option("acme-redirect", Value, Keys("tcp.acme_redirect")),
     // Peers and protocol.

@@ -226,3 +226,10 @@ fn the_separator_of_time_limited_names() {
     assert_eq!(separator("rest-api-separator=:"), ":");
     assert_eq!(separator(""), ":");
 }
+
+#[test]
+fn tls_1_3_alone_leaves_no_dtls_1_2() {
+    let settings = taken("no-tlsv1_2\nrealm=a.example\nlt-cred-mech\nuser=a:b\n");
+    assert_eq!(settings.tls.minimum_version, settings::TlsVersion::V13);
+    assert!(!settings.dtls.enabled);
+}

@@ -24,7 +24,7 @@ pub use operation::{
 pub use quotas::{Lifetimes, Quotas};
 pub use realms::{RealmEntry, RealmLifetimes, RealmPeers, RealmQuotas, RealmRedirect};
 pub use relay::{CloudMetadata, Peers, Relay};
-pub use streams::{CertificateEntry, Dtls, Tcp, Tls, Udp};
+pub use streams::{CertificateEntry, Dtls, Tcp, Tls, TlsVersion, Udp};
 
 use crate::section::section;
 use crate::value::{Endpoint, Text};

@@ -43,7 +43,7 @@ pub use environment::Environment;
 pub use error::{Place, SettingsError, SettingsErrors};
 pub use file::{
     AcmeChallenge, CloudMetadata, File, LogAddresses, LogFormat, LogLevel, OffloadMode,
-    SignalAction,
+    SignalAction, TlsVersion,
 };
 pub use paths::{Paths, named_files, paths};
 pub use reference::{json_schema, reference_markdown};

@@ -10,7 +10,8 @@ use rustls::server::{
     ClientHello, NoClientAuth, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
-use rustls::{AlertDescription, Error, ServerConnection};
+use rustls::version::{TLS12, TLS13};
+use rustls::{AlertDescription, Error, ServerConnection, SupportedProtocolVersion};
 
 use crate::certificates::{
     ACME_TLS, ALPN, CertificateError, Certificates, ClientAuthorities, provider,
@@ -70,8 +71,9 @@ impl TlsConfig {
 pub fn tls_config(
     certificates: Arc<Certificates>,
     authorities: Option<ClientAuthorities>,
+    versions: TlsVersions,
 ) -> Result<TlsConfig, CertificateError> {
-    let mut config = server_config(&certificates, authorities)?;
+    let mut config = server_config(&certificates, authorities, versions)?;
     config.alpn_protocols = ALPN.iter().chain([&ACME_TLS]).map(|name| name.to_vec()).collect();
     Ok(TlsConfig { config: Arc::new(config), certificates })
 }
@@ -85,14 +87,35 @@ pub fn https_config(
     certificates: &Arc<Certificates>,
     authorities: Option<ClientAuthorities>,
 ) -> Result<Arc<ServerConfig>, CertificateError> {
-    let mut config = server_config(certificates, authorities)?;
+    let mut config = server_config(certificates, authorities, TlsVersions::default())?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// Versions of TLS that clients may speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TlsVersions {
+    /// 1.2 and 1.3.
+    #[default]
+    From12,
+    /// 1.3 alone.
+    Only13,
+}
+
+impl TlsVersions {
+    fn rustls(self) -> &'static [&'static SupportedProtocolVersion] {
+        static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+        match self {
+            Self::From12 => &BOTH,
+            Self::Only13 => &BOTH[..1],
+        }
+    }
 }
 
 fn server_config(
     certificates: &Arc<Certificates>,
     authorities: Option<ClientAuthorities>,
+    versions: TlsVersions,
 ) -> Result<ServerConfig, CertificateError> {
     let chooser = Arc::new(Chooser(Arc::clone(certificates)));
     let provider = Arc::new(provider());
@@ -103,7 +126,7 @@ fn server_config(
         }
     };
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(versions.rustls())
         .map_err(CertificateError::Unusable)?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(chooser);

@@ -12,10 +12,10 @@ use anyhow::anyhow;
 use control::CertificateInfo;
 use inspection::{Flaw, inspect};
 use rustls::ServerConfig;
-use settings::{CertificateFiles, Settings};
+use settings::{CertificateFiles, Settings, TlsVersion};
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
 use turn_session::{
-    Certificate, Certificates, ClientAuthorities, TlsConfig, https_config, tls_config,
+    Certificate, Certificates, ClientAuthorities, TlsConfig, TlsVersions, https_config, tls_config,
 };
 
 use crate::failure::{Failure, OrFail as _, Result};
@@ -50,7 +50,12 @@ impl CertificateReloader {
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         let in_force = Arc::new(Certificates::default());
         let authorities = read_authorities(settings.client_authorities().as_deref())?;
-        let config = tls_config(Arc::clone(&in_force), authorities).or_fail("cannot set up TLS")?;
+        let versions = match settings.tls.minimum_version {
+            TlsVersion::V12 => TlsVersions::From12,
+            TlsVersion::V13 => TlsVersions::Only13,
+        };
+        let config = tls_config(Arc::clone(&in_force), authorities, versions)
+            .or_fail("cannot set up TLS")?;
         let mut keeper = Self { in_force, config, seen: Vec::new(), infos: Vec::new(), told: None };
         keeper.put_in_force(settings)?;
         Ok(keeper)

@@ -63,6 +63,10 @@ fn dtls(work: &mut Work) {
 }
 
 fn switches(work: &mut Work) {
+    if work.is_on("no-tlsv1_2") {
+        work.toml.set("tls.minimum_version", toml::text("1.3"), "no-tlsv1_2");
+        work.toml.set("dtls.enabled", "false".to_owned(), "no-tlsv1_2: DTLS is 1.2");
+    }
     for (name, key) in [
         ("mobility", "mobility"),
         ("rfc3489-compatibility", "compatibility.rfc3489_clients"),

@@ -49,6 +49,9 @@ section! {
     Tls {
         /// Accepts clients over TLS, once there is a certificate.
         restart enabled: bool = true;
+        /// Lowest version that clients may speak, `"1.2"` or `"1.3"`. With `"1.3"` turn `dtls.enabled` off as well:
+        /// DTLS is 1.2.
+        restart minimum_version: TlsVersion = TlsVersion::V12;
         /// More addresses and ports, for TLS over TCP and (see `[dtls]`) DTLS over UDP: both are served at
         /// `listen` as well, where `tcp.enabled` and `udp.enabled` are on. Not used without a certificate. Port 443 passes most firewalls.
         #[schemars(example = serde_json::json!(["203.0.113.7:443"]))]
@@ -80,6 +83,18 @@ section! {
         /// share one address.
         restart sessions_per_address: Count<0, 1_000_000> = Count::new(1000);
     }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    #[serde(rename = "1.2")]
+    V12,
+    /// RFC 8446.
+    #[serde(rename = "1.3")]
+    V13,
 }
 
 /// An entry of `tls.certificates`. Paths are relative to the configuration file.

@@ -16,7 +16,7 @@ use turn_proto::{
     UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
 };
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
-use turn_session::{Certificate, Certificates, TlsConfig, tls_config};
+use turn_session::{Certificate, Certificates, TlsConfig, TlsVersions, tls_config};
 use turn_types::{Secret, UnixSeconds};
 
 const REALM: &str = "turn.example";
@@ -184,7 +184,7 @@ pub(crate) fn certificates() -> Arc<Certificates> {
 
 pub(crate) fn tls() -> TlsConfig {
     static ALL: OnceLock<TlsConfig> = OnceLock::new();
-    ALL.get_or_init(|| tls_config(certificates(), None).unwrap()).clone()
+    ALL.get_or_init(|| tls_config(certificates(), None, TlsVersions::default()).unwrap()).clone()
 }
 
 pub(crate) fn dtls() -> DtlsConfig {
