@@ -67,13 +67,11 @@ impl<N: Net> Streams<N> {
         let (more, wants_write) = (stream.may_hold_more(), stream.wants_write());
         let (done, opened) = (input.is_ok() && !stream.is_handshaking(), stream.opened);
         if let Some(work) = work {
-            if done && let Some(name) = stream.server_name() {
-                cx.server.set_server_name(stream.path.five_tuple, name);
-            }
             cx.end_handshake(work);
             if done {
                 let took = cx.now.instant.saturating_since(opened);
                 cx.observer.record_time(Histogram::TlsHandshake, took);
+                self.tell_server_name(cx, id);
             }
         }
         if wants_write {
