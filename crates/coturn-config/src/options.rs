@@ -52,8 +52,6 @@ const fn lettered(
 const MANAGER: &str = "the service manager does it";
 const JOURNAL: &str =
     "the log is on standard error, which the service manager or the container engine keeps";
-const SERVER: &str =
-    "write its URL into `users.database`: docs/operate/databases.md has the form of each kind";
 const DATABASE: &str = "users of this database are not read; add them with `turnpike user add`";
 const MODERN: &str = "TLS 1.2 and 1.3 with AEAD ciphers and forward secrecy, without a choice";
 const FAST: &str = "the data path has no such choice";
@@ -190,11 +188,11 @@ pub const OPTIONS: &[CoturnOption] = &[
     // Databases.
     lettered('b', "userdb", Value, Unsupported(DATABASE)),
     option("db", Value, Unsupported(DATABASE)),
-    lettered('e', "psql-userdb", Value, Unsupported(SERVER)),
-    option("sql-userdb", Value, Unsupported(SERVER)),
-    lettered('M', "mysql-userdb", Value, Unsupported(SERVER)),
+    lettered('e', "psql-userdb", Value, Keys("users.database_file")),
+    option("sql-userdb", Value, Keys("users.database_file")),
+    lettered('M', "mysql-userdb", Value, Keys("users.database_file")),
     lettered('J', "mongo-userdb", Value, Unsupported(DATABASE)),
-    lettered('N', "redis-userdb", Value, Unsupported(SERVER)),
+    lettered('N', "redis-userdb", Value, Keys("users.database_file")),
     lettered(
         'O',
         "redis-statsdb",

@@ -38,7 +38,7 @@ const TABLES: [&str; 15] = [
 ];
 
 /// Tables behind them.
-const LAST: [&str; 2] = ["log", "http"];
+const LAST: [&str; 3] = ["log", "http", "users"];
 
 impl Toml {
     /// Sets a key, such as `relay.ports`, to a value that is TOML already. A later one replaces it.

@@ -2,6 +2,7 @@
 
 mod access;
 mod addresses;
+mod database;
 mod limits;
 mod service;
 

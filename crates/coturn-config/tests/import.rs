@@ -233,3 +233,20 @@ fn tls_1_3_alone_leaves_no_dtls_1_2() {
     assert_eq!(settings.tls.minimum_version, settings::TlsVersion::V13);
     assert!(!settings.dtls.enabled);
 }
+
+#[test]
+fn a_database_that_both_can_share_is_named_in_a_file() {
+    let text = "realm=a.example\nlt-cred-mech\npsql-userdb=\"host=db dbname=turn user=turn password=deep\"\n";
+    let settings = taken(text);
+    assert_eq!(settings.user_database().to_string(), "postgresql://db/turn");
+    let directory = Directory::new("database");
+    let imported = import(text, &[], &directory.0);
+    assert!(!imported.toml.contains("deep"), "{}", imported.toml);
+    assert_eq!(imported.secrets[0].1, "postgresql://turn:deep@db/turn");
+
+    // Users of the file are imported, and a database that coturn reads besides is the operator's to decide on.
+    let both = import(&format!("{text}user=x:y\n"), &[], &directory.0);
+    assert_eq!(unsupported(&both), ["psql-userdb"]);
+    let by_secret = import(&format!("use-auth-secret\n{text}"), &[], &directory.0);
+    assert!(unsupported(&by_secret).contains(&"psql-userdb"));
+}

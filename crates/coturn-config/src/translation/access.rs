@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Fate, User, UserKey, Work};
+use super::{Fate, User, UserKey, Work, database};
 use crate::peers::{Range, without};
 use crate::syntax;
 use crate::toml;
@@ -15,6 +15,7 @@ pub(super) fn translate(work: &mut Work, directory: &Path) {
     let has_secrets = secrets(work, directory);
     separator(work);
     users(work, has_secrets);
+    database::translate(work, has_secrets, directory);
     peers(work);
 }
 

@@ -1,0 +1,204 @@
+//! The database of users: its words become a URL, in a file of its own, as it holds a password.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::{Fate, Work};
+use crate::toml;
+
+/// Options of databases that both servers can share.
+const SHARED: [&str; 4] = ["psql-userdb", "sql-userdb", "mysql-userdb", "redis-userdb"];
+
+/// Name of the file with the URL.
+const FILE: &str = "users.url";
+
+/// Takes the last database, unless the users are not in it alone.
+pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
+    let mut lines: Vec<usize> = SHARED.iter().flat_map(|name| work.all(name)).collect();
+    lines.sort_unstable();
+    let Some(last) = lines.pop() else { return };
+    for index in lines {
+        work.set(index, Fate::SameHere("a later line names another database".to_owned()));
+    }
+    if by_secret {
+        let reason = "its shared secrets are not read: set auth.secret_file to one of them";
+        return work.set(last, Fate::Unsupported(reason.to_owned()));
+    }
+    if !work.users.is_empty() {
+        let reason = "the file has users, too, and those are imported: move them into the database, and write its URL into \
+                      users.database_file";
+        return work.set(last, Fate::Unsupported(reason.to_owned()));
+    }
+    let name = work.written[last].written.name.clone();
+    match url(&name, work.value(last)) {
+        Ok(url) => {
+            let path = directory.join(FILE).display().to_string();
+            work.toml.set("users.database_file", toml::text(&path), name);
+            work.secrets.push((path, url));
+            work.notes.push(
+                "The connection to a database on another host is encrypted and its certificate is checked, unless its URL ends \
+                 with ?sslmode=disable; Redis is reached without TLS unless it is rediss://."
+                    .to_owned(),
+            );
+        }
+        Err(expected) => work.unreadable(last, &expected),
+    }
+}
+
+/// The URL of a database that an option's words describe.
+fn url(option: &str, value: &str) -> Result<String, String> {
+    if value.contains("://") {
+        return Ok(value.to_owned());
+    }
+    let mut place = Place::default();
+    for word in value.split_whitespace() {
+        let (key, text) = word.split_once('=').ok_or("a list of key=value")?;
+        place.take(option, key, text.trim_matches('\''))?;
+    }
+    Ok(match option {
+        "redis-userdb" => place.redis(),
+        "mysql-userdb" => place.server("mysql"),
+        _ => place.server("postgresql"),
+    })
+}
+
+/// The words of a connection.
+#[derive(Default)]
+struct Place {
+    host: String,
+    port: String,
+    name: String,
+    user: String,
+    password: String,
+    tls: bool,
+    sslmode: String,
+    authorities: String,
+}
+
+impl Place {
+    fn take(&mut self, option: &str, key: &str, value: &str) -> Result<(), String> {
+        let field = match key {
+            "host" | "ip" | "addr" | "ipaddr" | "hostaddr" => &mut self.host,
+            "port" | "p" => &mut self.port,
+            "dbname" | "db" | "database" => &mut self.name,
+            "user" | "uname" | "name" | "username" => &mut self.user,
+            "password" | "pwd" | "passwd" | "secret" => &mut self.password,
+            "ca" | "ssl-ca" | "cacert" | "tls-ca" | "sslrootcert" => &mut self.authorities,
+            // Times are the same for all databases here.
+            "connect_timeout" | "timeout" | "read_timeout" => return Ok(()),
+            "sslmode" if option.contains("sql") => {
+                // What lies between would encrypt without a check.
+                let known = if value == "disable" { "disable" } else { "verify-full" };
+                known.clone_into(&mut self.sslmode);
+                return Ok(());
+            }
+            "tls" | "ssl" if option == "redis-userdb" => {
+                self.tls = !["0", "none", "false"].contains(&value);
+                return Ok(());
+            }
+            _ => return Err(format!("something else than {key}=")),
+        };
+        value.clone_into(field);
+        Ok(())
+    }
+
+    fn server(&self, scheme: &str) -> String {
+        let host = if self.host.is_empty() { "localhost" } else { &self.host };
+        self.written(scheme, host, &self.name)
+    }
+
+    fn redis(&self) -> String {
+        let host = if self.host.is_empty() { "127.0.0.1" } else { &self.host };
+        let number = if self.name.is_empty() { "0" } else { &self.name };
+        self.written(if self.tls { "rediss" } else { "redis" }, host, number)
+    }
+
+    fn written(&self, scheme: &str, host: &str, name: &str) -> String {
+        let mut url = format!("{scheme}://");
+        if !self.user.is_empty() || !self.password.is_empty() {
+            url.push_str(&encoded(&self.user));
+            if !self.password.is_empty() {
+                let _ = write!(url, ":{}", encoded(&self.password));
+            }
+            url.push('@');
+        }
+        let is_v6 = host.contains(':') && !host.starts_with('[');
+        url.push_str(&match host {
+            _ if is_v6 => format!("[{host}]"),
+            // A directory of Unix sockets.
+            _ if host.starts_with('/') => encoded(host),
+            _ => host.to_owned(),
+        });
+        if !self.port.is_empty() {
+            let _ = write!(url, ":{}", self.port);
+        }
+        let _ = write!(url, "/{}", encoded(name));
+        let options = [("sslmode", &self.sslmode), ("sslrootcert", &self.authorities)];
+        let options: Vec<_> = options
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(key, value)| format!("{key}={}", encoded(value)))
+            .collect();
+        if !options.is_empty() {
+            let _ = write!(url, "?{}", options.join("&"));
+        }
+        url
+    }
+}
+
+/// Text in a URL: all but letters, digits and four signs as `%` with two hexadecimal digits.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_urls() {
+        for (option, words, expected) in [
+            (
+                "psql-userdb",
+                "host=db.example.org dbname=turn user=turn password=p@ss/word connect_timeout=30",
+                "postgresql://turn:p%40ss%2Fword@db.example.org/turn",
+            ),
+            ("sql-userdb", "dbname=turn user=turn", "postgresql://turn@localhost/turn"),
+            (
+                "psql-userdb",
+                "host=/run/postgresql dbname=turn user=turn",
+                "postgresql://turn@%2Frun%2Fpostgresql/turn",
+            ),
+            (
+                "psql-userdb",
+                "host=2001:db8::5 port=5433 dbname=turn sslmode=require",
+                "postgresql://[2001:db8::5]:5433/turn?sslmode=verify-full",
+            ),
+            ("psql-userdb", "postgresql://turn:x@db/turn", "postgresql://turn:x@db/turn"),
+            (
+                "mysql-userdb",
+                "host=db dbname=turn user=turn password=x port=3307 connect_timeout=5 read_timeout=5 ca=/etc/ca.pem",
+                "mysql://turn:x@db:3307/turn?sslrootcert=%2Fetc%2Fca.pem",
+            ),
+            (
+                "redis-userdb",
+                "ip=127.0.0.1 dbname=2 password=x port=6380",
+                "redis://:x@127.0.0.1:6380/2",
+            ),
+            ("redis-userdb", "host=cache user=turn password=x tls=1", "rediss://turn:x@cache/0"),
+        ] {
+            assert_eq!(url(option, words), Ok(expected.to_owned()), "{words}");
+        }
+        for words in ["host", "host=db cipher=x"] {
+            assert!(url("mysql-userdb", words).is_err(), "{words}");
+        }
+    }
+}
