@@ -262,6 +262,7 @@ mod tests {
             offload: SessionOffload {
                 by: "kernel".into(),
                 channels: 2,
+                packets: 2,
                 ..SessionOffload::default()
             },
             ..Session::default()
