@@ -231,6 +231,22 @@ async fn a_session_has_its_reasons_and_its_latest_requests() {
 }
 
 #[tokio::test]
+async fn a_refusal_is_explained_once() {
+    let server = Server::start().await;
+    let answer = server.with(&server.token(Role::Read), "GET", SESSION).await;
+    let session: SessionDetails = serde_json::from_str(&answer.body).unwrap();
+    let moment = |reason: &str| {
+        let found = session.timeline.iter().find(|moment| moment.text.contains(reason));
+        found.map(|moment| moment.text.clone()).unwrap_or_else(|| panic!("{:?}", session.timeline))
+    };
+    let own = moment("peer_forbidden");
+    assert!(own.ends_with("refused with 403, peer_forbidden."), "{own}");
+    assert_eq!(answer.body.matches(&session.refusals[0].meaning).count(), 1, "{}", answer.body);
+    let earlier = moment("wrong_password");
+    assert!(earlier.contains("wrong_password: "), "of no count of the session: {earlier}");
+}
+
+#[tokio::test]
 async fn idle_connections_leave_room() {
     let server = Server::start().await;
     let token = server.token(Role::Read);

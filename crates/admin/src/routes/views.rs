@@ -145,15 +145,18 @@ async fn timeline(
                 if one.count == 1 { String::new() } else { format!(" {} times", one.count) };
             let peer = one.latest.peer.as_ref().map(|peer| format!(" for peer {}", peer.address));
             let peer = peer.unwrap_or_default();
-            let text = format!(
-                "{method}{peer} refused{times} with {}, {}: {} {}",
-                one.latest.reason.code(),
-                reason.name,
-                reason.meaning,
-                reason.advice
-            );
+            let code = one.latest.reason.code();
+            let mut text = format!("{method}{peer} refused{times} with {code}, {}", reason.name);
+            // The session's own refusals have their meaning beside it; those before its Allocate have it only here.
+            let is_told =
+                live.record.history.refusals.iter().any(|(own, _)| *own == one.latest.reason);
+            if is_told {
+                text.push('.');
+            } else {
+                text.push_str(format!(": {} {}", reason.meaning, reason.advice).trim_end());
+            }
             let seconds_ago = now.saturating_since(one.last).as_secs();
-            Moment { seconds_ago, text: text.trim_end().to_owned() }
+            Moment { seconds_ago, text }
         })
         .collect();
     if let Some(seconds_ago) = session.offload.last_seen_seconds_ago {

@@ -11,13 +11,15 @@ use admin::routes::Routes;
 use admin::{HttpListener, Role, serve};
 use control::{
     CancelReport, ConfinementInfo, DrainReport, Handle, MonitoringInfo, OffloadInfo,
-    OperatorRequest, RecentLog, ReloadReport, Request, ServerInfo, Session, SessionOffload, Wake,
-    WhyNot, WorkerCounters, Workers, mailbox,
+    OperatorRequest, RecentLog, Refused, ReloadReport, Request, ServerInfo, Session,
+    SessionOffload, Wake, WhyNot, WorkerCounters, Workers, mailbox,
 };
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use turn_proto::{AllocationRecord, DropReason, Refusal, ServedRequests, SessionHistory};
+use turn_proto::{
+    AllocationRecord, DropReason, Refusal, RefusedRequest, ServedRequests, SessionHistory,
+};
 use turn_types::{AllocationId, Instant, WorkerId};
 
 pub(crate) const NOW: Instant = Instant::from_nanos(100_000_000_000);
@@ -185,12 +187,23 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
             sessions.retain(|session| session.record.id != id);
             reply(sessions.len() < before);
         }
-        Request::Refusals { reply, .. } => reply(Vec::new()),
+        Request::Refusals { reply, .. } => reply(refusals()),
         Request::CountTraffic { done } => done(()),
         Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {
             panic!("the interface never asks this of a worker")
         }
     }
+}
+
+/// Refusals of the session's client: one that its session counts, and one before its Allocate.
+fn refusals() -> Vec<Refused> {
+    let of = |reason, seconds: u64| {
+        let mut latest = RefusedRequest::sample(reason);
+        latest.path.five_tuple = AllocationRecord::sample().five_tuple;
+        let at = Instant::from_nanos(seconds * 1_000_000_000);
+        Refused { latest, first: at, last: at, count: 1 }
+    };
+    vec![of(Refusal::PeerForbidden, 90), of(Refusal::WrongPassword, 10)]
 }
 
 pub(crate) fn session() -> Session {
