@@ -2,24 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test, what cannot go on shall stop it")]
 
+#[path = "support/errors.rs"]
+mod said;
 mod support;
 
-use std::path::Path;
-
-use settings::{Environment, parse};
+use said::{check, errors};
+use settings::Environment;
 use support::TempDir;
-
-/// The whole output for a file called `turnpike.toml`, or "" when nothing is wrong.
-fn errors(text: &str) -> String {
-    parse(Path::new("turnpike.toml"), text, &Environment::empty())
-        .map_or_else(|errors| errors.to_string(), |_| String::new())
-}
-
-fn check(cases: &[(&str, &str)]) {
-    for (text, expected) in cases {
-        assert_eq!(errors(text), *expected, "of this file:\n{text}");
-    }
-}
 
 #[test]
 fn keys_that_do_not_exist() {
@@ -516,149 +505,6 @@ fn no_error_shows_a_secret() {
     }
 }
 
-const TWO: &str = "discovery.addresses = ['10.0.0.5', '10.0.0.6']\n";
-
-/// Four entries of `discovery.external`.
-fn externals(public: [&str; 4]) -> String {
-    let local = ["10.0.0.5:3478", "10.0.0.5:3479", "10.0.0.6:3478", "10.0.0.6:3479"];
-    let entries = local.iter().zip(public);
-    let entries =
-        entries.map(|(local, public)| format!("{{ local = '{local}', public = '{public}' }}"));
-    format!("{TWO}discovery.external = [{}]", entries.collect::<Vec<_>>().join(", "))
-}
-
-#[test]
-fn discovery_takes_two_addresses_and_two_ports() {
-    let twice = "name two addresses: a NAT is known by how it treats two";
-    let two = "name two of a family, or none: a NAT is known by how it treats two";
-    for (text, expected) in [
-        (TWO.to_owned(), String::new()),
-        (
-            "discovery.addresses = ['10.0.0.5', '10.0.0.5']".to_owned(),
-            format!("turnpike.toml:1: discovery.addresses: 10.0.0.5 is there twice\n    {twice}"),
-        ),
-        (
-            "discovery.addresses = ['10.0.0.5', '10.0.0.6', 'fd00::5']".to_owned(),
-            format!("turnpike.toml:1: discovery.addresses: there are 1 IPv6 addresses\n    {two}"),
-        ),
-        (
-            "discovery.addresses = ['10.0.0.5', '10.0.0.6:3478']".to_owned(),
-            "turnpike.toml:1: discovery.addresses: \"10.0.0.6:3478\" has a port, and an IP address alone is needed\n    \
-             write an IP address, such as \"203.0.113.7\" or \"2001:db8::7\""
-                .to_owned(),
-        ),
-        (
-            format!("{TWO}discovery.ports = [3478]"),
-            "turnpike.toml:2: discovery.ports: there are 1 ports\n    name two ports".to_owned(),
-        ),
-        (
-            format!("{TWO}discovery.ports = [3478, 3478]"),
-            "turnpike.toml:2: discovery.ports: port 3478 is there twice\n    name two ports"
-                .to_owned(),
-        ),
-        (
-            format!("{TWO}discovery.ports = [3478, 50000]"),
-            "turnpike.toml:2: discovery.ports: port 50000 is one of relay.ports (49152-65535)\n    \
-             listen on another port, or take relayed addresses from other ports"
-                .to_owned(),
-        ),
-    ] {
-        assert_eq!(errors(&text), expected, "of this file:\n{text}");
-    }
-}
-
-#[test]
-fn what_clients_are_told_of_discovery_is_a_square_too() {
-    let square = ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "192.0.2.2:2"];
-    assert_eq!(errors(&externals(square)), "");
-    let skewed = ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "192.0.2.2:3"];
-    for (text, expected) in [
-        (
-            externals(skewed),
-            "turnpike.toml:2: discovery.external: the public addresses are not two addresses with the same two ports\n    \
-             RFC 5780 needs each public address with each public port",
-        ),
-        (
-            externals(["[2001:db8::7]:1", square[1], square[2], square[3]]),
-            "turnpike.toml:2: discovery.external: local 10.0.0.5:3478 and public [2001:db8::7]:1 are of different families\n    \
-             name the address that stands before the local one\n\
-             turnpike.toml:2: discovery.external: the public addresses are not two addresses with the same two ports\n    \
-             RFC 5780 needs each public address with each public port",
-        ),
-        (
-            format!(
-                "{TWO}discovery.external = [{{ local = '10.0.0.5:3478', public = '192.0.2.1:1' }}]"
-            ),
-            "turnpike.toml:2: discovery.external: 1 of the four IPv4 addresses have a public one\n    \
-             write an entry for each of the four",
-        ),
-        (
-            format!(
-                "{TWO}discovery.external = [{{ local = '10.0.0.7:3478', public = '192.0.2.1:1' }}]"
-            ),
-            "turnpike.toml:2: discovery.external: nothing is served at 10.0.0.7:3478\n    \
-             local is an address of discovery.addresses with a port of discovery.ports",
-        ),
-        (
-            format!("{TWO}discovery.external = [{{ local = '10.0.0.5:3478' }}]"),
-            "turnpike.toml:2: discovery.external: the entry has not both of local and public\n    \
-             write { local = \"10.0.0.5:3478\", public = \"203.0.113.7:3478\" }",
-        ),
-        (
-            "discovery.external = [{ local = '10.0.0.5:3478', public = '192.0.2.1:1' }]".to_owned(),
-            "turnpike.toml:1: discovery.external: there are external addresses, and discovery.addresses is empty\n    \
-             name the two local addresses",
-        ),
-    ] {
-        assert_eq!(errors(&text), expected, "of this file:\n{text}");
-    }
-}
-
-#[test]
-fn listeners_for_http() {
-    let long = "x".repeat(120);
-    let long_error = "turnpike.toml:2: http.listen: the path has 121 bytes, and a Unix socket's has at most 107\n    \
-         use a shorter one, such as \"unix:/run/turnpike/http.sock\"";
-    check(&[
-        (
-            "[http]\nlisten = [\"localhost:9641\"]",
-            "turnpike.toml:2: http.listen: \"localhost:9641\" has a host name, and an IP address is needed\n    \
-             write an IP address and a port, such as \"127.0.0.1:9641\", or `unix:` and the whole path of a socket, \
-             such as \"unix:/run/turnpike/http.sock\"",
-        ),
-        (
-            "[http]\nlisten = [\"unix:http.sock\"]",
-            "turnpike.toml:2: http.listen: \"unix:http.sock\" has no path that begins with a slash and ends with a \
-             name\n    \
-             write an IP address and a port, such as \"127.0.0.1:9641\", or `unix:` and the whole path of a socket, \
-             such as \"unix:/run/turnpike/http.sock\"",
-        ),
-        (
-            "[http]\nlisten = [\"127.0.0.1:9641\", \"127.0.0.1:9641\"]",
-            "turnpike.toml:2: http.listen: \"127.0.0.1:9641\" is there twice\n    remove one of them",
-        ),
-        (&format!("[http]\nlisten = [\"unix:/{long}\"]"), long_error),
-    ]);
-}
-
-#[test]
-fn listeners_that_a_wildcard_covers() {
-    check(&[
-        (
-            "listen = [\"0.0.0.0:3478\",\n \"10.0.0.1:3478\"]",
-            "turnpike.toml:2: listen: \"10.0.0.1:3478\" is part of \"0.0.0.0:3478\"\n    \
-             remove one of them, or use another port",
-        ),
-        (
-            "listen = [\"203.0.113.7:443\"]\n[tls]\nlisten = [\"0.0.0.0:443\"]\n\
-             certificates = [{ chain = \"c\", key = \"k\" }]",
-            "turnpike.toml:1: listen: \"203.0.113.7:443\" is part of \"0.0.0.0:443\" of tls.listen\n    \
-             remove one of them, or use another port",
-        ),
-        ("listen = [\"0.0.0.0:3478\", \"[2001:db8::1]:3478\", \"10.0.0.1:3479\"]", ""),
-    ]);
-}
-
 #[test]
 fn a_secret_of_two_lines() {
     let dir = TempDir::new();
@@ -685,28 +531,6 @@ fn a_named_pipe_does_not_block() {
     assert!(found.contains("it is a named pipe, and a file is needed"), "{found}");
     let found = settings::load(Some(&pipe), &Environment::empty()).unwrap_err().to_string();
     assert!(found.contains("it is a named pipe, and a file is needed"), "{found}");
-}
-
-#[test]
-fn listeners_for_operators() {
-    check(&[
-        (
-            "[api]\nlisten = [\"127.0.0.1:9642\", \"0.0.0.0:9642\"]",
-            "turnpike.toml:2: api.listen: \"0.0.0.0:9642\" can be reached by other hosts, and there is no certificate for \
-             TLS\n    \
-             add tls.certificates or acme.names, or write \"127.0.0.1:9642\" and reach it by `ssh -L 9642:127.0.0.1:9642 HOST`",
-        ),
-        (
-            "[api]\nlisten = [\"127.0.0.1:9642\", \"127.0.0.1:9642\"]",
-            "turnpike.toml:2: api.listen: \"127.0.0.1:9642\" is there twice\n    remove one of them",
-        ),
-        (
-            "[api]\nlisten = [\"127.0.0.1:9642\"]\nclient_authorities = \"ca.pem\"",
-            "turnpike.toml:3: api.client_authorities: no listener of api.listen speaks TLS, so that no client could present \
-             a certificate\n    \
-             add an address that is not loopback to api.listen, or remove the key",
-        ),
-    ]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Realms beside the server's own: names, and what chooses them, are each of one realm alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use turn_proto::{Origin, SharedSecret};
@@ -37,9 +37,9 @@ pub(super) fn check(file: &File, document: &Document, errors: &mut Errors) -> Ve
 #[derive(Default)]
 struct Known {
     names: BTreeMap<String, &'static str>,
-    origins: BTreeMap<Origin, ()>,
-    server_names: BTreeMap<String, ()>,
-    listeners: BTreeMap<SocketAddr, ()>,
+    origins: BTreeSet<Origin>,
+    server_names: BTreeSet<String>,
+    listeners: BTreeSet<SocketAddr>,
 }
 
 struct Entry<'a> {
@@ -93,7 +93,7 @@ impl Entry<'_> {
                 self.refuse(errors, &what, help);
                 continue;
             };
-            if known.origins.insert(origin.clone(), ()).is_some() {
+            if !known.origins.insert(origin.clone()) {
                 let what = format!("the origin \"{text}\" is there twice");
                 self.refuse(errors, &what, "an origin chooses one realm: remove one of them");
             }
@@ -106,7 +106,7 @@ impl Entry<'_> {
         let mut names = Vec::new();
         for name in &self.entry.server_names {
             let name = name.to_ascii_lowercase();
-            if known.server_names.insert(name.clone(), ()).is_some() {
+            if !known.server_names.insert(name.clone()) {
                 let what = format!("the server name \"{name}\" is there twice");
                 self.refuse(errors, &what, "a name chooses one realm: remove one of them");
             }
@@ -125,7 +125,7 @@ impl Entry<'_> {
                 let what = format!("the server does not listen at \"{listener}\"");
                 self.refuse(errors, &what, "write it as in listen or tls.listen");
             }
-            if known.listeners.insert(listener, ()).is_some() {
+            if !known.listeners.insert(listener) {
                 let what = format!("the listener \"{listener}\" is there twice");
                 self.refuse(errors, &what, "a listener chooses one realm: remove one of them");
             }
