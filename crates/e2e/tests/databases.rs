@@ -2,17 +2,96 @@
 
 use std::time::Duration;
 
-use e2e::{Config, Host, Lab, Server, Tool, require};
+use e2e::{Config, Host, Lab, Running, Server, Tool, require};
 use test_support::{DatabaseKind, DatabaseServer, eventually};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+const TURNPIKE: &str = "3478";
+const COTURN: &str = "3488";
+
 /// A call of coturn's client, in which every message comes back.
 fn calls(lab: &Lab, name: &str, password: &str) -> bool {
+    calls_at(lab, TURNPIKE, name, password)
+}
+
+fn calls_at(lab: &Lab, port: &str, name: &str, password: &str) -> bool {
     let mut client = lab.command(Host::Client, "turnutils_uclient");
     client.args(["-y", "-c", "-m", "1", "-n", "2", "-r", "3480", "-u", name, "-w", password]);
-    let out = Tool::run(client.arg(lab.v4.listen.to_string()), PATIENCE);
+    let out = Tool::run(client.args(["-p", port]).arg(lab.v4.listen.to_string()), PATIENCE);
     out.output.contains("Total lost packets 0")
+}
+
+/// A database in the server's host.
+fn database_in(lab: &Lab, kind: DatabaseKind) -> Option<DatabaseServer> {
+    let namespace = lab.namespace(Host::Server);
+    require(DatabaseServer::start_through(kind, &["ip", "netns", "exec", &namespace]))
+}
+
+/// Coturn's server at the same addresses, at a port of its own.
+fn coturn_beside(lab: &Lab, database: &DatabaseServer) -> Running {
+    let mut command = lab.command(Host::Server, "turnserver");
+    command.args(["-n", "--no-cli", "--lt-cred-mech", "--realm=turn.test", "--log-file=stdout"]);
+    command.args(["--simple-log", "--no-tls", "--no-dtls", "--allow-loopback-peers"]);
+    command.args(["--listening-port", COTURN, "--min-port=20000", "--max-port=20999"]);
+    command.arg(format!("--listening-ip={}", lab.v4.listen));
+    command.arg(format!("--relay-ip={}", lab.v4.relay));
+    Running::start(command.arg("--pidfile=/dev/null").arg(database.coturn_option()))
+}
+
+/// Coturn and Turnpike serve at the same time, and each user is of both, whichever program writes.
+fn is_shared_with_coturn(kind: DatabaseKind) {
+    let Some(lab) = require(Lab::new()) else { return };
+    let Some(database) = database_in(&lab, kind) else { return };
+    let mut config = Config::for_lab(&lab);
+    config.accounts.clear();
+    config.allow.push(lab.v4.relay.to_string());
+    config.tables = format!("[users]\ndatabase = \"{}\"\n", database.url());
+    let server = Server::start(&lab, &config);
+    let _coturn = coturn_beside(&lab, &database);
+
+    let file = server.config_file().display().to_string();
+    let add = |name: &str, password: &str| {
+        let words = ["user", "add", name, "--password", password, "--config", &file];
+        let added = server.ask(&words);
+        assert!(added.ok, "{}", added.output);
+    };
+    for name in ["ours", "theirs"] {
+        assert!(!calls(&lab, name, "battery-staple"), "{name} is known not to be there");
+    }
+    add("ours", "battery-staple");
+    database.turnadmin(&["-a", "-u", "theirs", "-r", "turn.test", "-p", "battery-staple"]);
+    // The bound of a second is of two times, which a test of user-db states.
+    for name in ["ours", "theirs"] {
+        for port in [TURNPIKE, COTURN] {
+            eventually(&format!("{name} relays at {port}"), || {
+                calls_at(&lab, port, name, "battery-staple")
+            });
+        }
+    }
+    let deleted = server.ask(&["user", "delete", "theirs", "--config", &file]);
+    assert!(deleted.ok, "{}", deleted.output);
+    database.turnadmin(&["-d", "-u", "ours", "-r", "turn.test"]);
+    for (name, port) in [("theirs", COTURN), ("ours", TURNPIKE)] {
+        eventually(&format!("{name} is gone at {port}"), || {
+            !calls_at(&lab, port, name, "battery-staple")
+        });
+    }
+}
+
+#[test]
+fn coturn_and_turnpike_share_one_postgresql() {
+    is_shared_with_coturn(DatabaseKind::Postgres);
+}
+
+#[test]
+fn coturn_and_turnpike_share_one_mariadb() {
+    is_shared_with_coturn(DatabaseKind::Mariadb);
+}
+
+#[test]
+fn coturn_and_turnpike_share_one_redis() {
+    is_shared_with_coturn(DatabaseKind::Redis);
 }
 
 fn works_with(kind: DatabaseKind) {

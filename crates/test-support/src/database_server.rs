@@ -31,6 +31,8 @@ pub struct DatabaseServer {
     kind: DatabaseKind,
     directory: PathBuf,
     port: u16,
+    /// A command with its arguments that the server and `turnadmin` are started by.
+    through: Vec<String>,
     process: Child,
 }
 
@@ -43,6 +45,17 @@ impl DatabaseServer {
     /// # Panics
     /// It does not start.
     pub fn start(kind: DatabaseKind) -> Result<Self, String> {
+        Self::start_through(kind, &[])
+    }
+
+    /// The same by a command such as `ip netns exec NAME`, so that its port is on the loopback of that namespace.
+    ///
+    /// # Errors
+    /// As [`DatabaseServer::start`].
+    ///
+    /// # Panics
+    /// As [`DatabaseServer::start`].
+    pub fn start_through(kind: DatabaseKind, through: &[&str]) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if !Path::new(SCHEMA).exists() {
             return Err("coturn is not installed".to_owned());
@@ -55,8 +68,9 @@ impl DatabaseServer {
         let port = free.local_addr().expect("its address").port();
         drop(free);
         prepare(kind, &program, &directory);
-        let process = spawn(kind, &program, &directory, port);
-        let server = Self { kind, directory, port, process };
+        let through: Vec<String> = through.iter().map(|word| (*word).to_owned()).collect();
+        let process = spawn(kind, &program, (&directory, port), &through);
+        let server = Self { kind, directory, port, through, process };
         server.wait_until_ready("postgres");
         server.fill();
         Ok(server)
@@ -109,7 +123,7 @@ impl DatabaseServer {
     /// # Panics
     /// It fails.
     pub fn turnadmin(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new("turnadmin");
+        let mut command = after(&self.through, Command::new("turnadmin"));
         let out = command.args(arguments).arg(self.coturn_option()).output().expect("turnadmin");
         let text = [out.stdout, out.stderr].concat();
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -152,7 +166,8 @@ impl DatabaseServer {
     /// It does not start.
     pub fn start_again(&mut self) {
         let program = program(self.kind).expect("it was there");
-        self.process = spawn(self.kind, &program, &self.directory, self.port);
+        let place = (&*self.directory, self.port);
+        self.process = spawn(self.kind, &program, place, &self.through);
         self.wait_until_ready("turn");
     }
 
@@ -300,8 +315,21 @@ fn prepare(kind: DatabaseKind, program: &Path, directory: &Path) {
     assert!(out.status.success(), "{kind:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-fn spawn(kind: DatabaseKind, program: &Path, directory: &Path, port: u16) -> Child {
-    let mut command = as_user(kind, program);
+/// A command that another one starts.
+fn after(through: &[String], command: Command) -> Command {
+    let Some((first, words)) = through.split_first() else { return command };
+    let mut outer = Command::new(first);
+    outer.args(words).arg(command.get_program()).args(command.get_args());
+    outer
+}
+
+fn spawn(
+    kind: DatabaseKind,
+    program: &Path,
+    (directory, port): (&Path, u16),
+    through: &[String],
+) -> Child {
+    let mut command = after(through, as_user(kind, program));
     let (port, data) = (port.to_string(), directory.join("data"));
     let socket = directory.join("socket").display().to_string();
     match kind {
