@@ -230,14 +230,10 @@ pub const OPTIONS: &[CoturnOption] = &[
     // TLS.
     option("cert", Value, Keys("tls.certificates")),
     option("pkey", Value, Keys("tls.certificates")),
-    option(
-        "pkey-pwd",
-        Value,
-        Unsupported("store the key without a password, readable by the server's user alone"),
-    ),
+    option("pkey-pwd", Value, Keys("tls.certificates")),
     option("CA-file", Value, Keys("tls.client_authorities")),
-    option("cipher-list", Value, Unsupported(MODERN)),
-    option("ec-curve-name", Value, Unsupported(MODERN)),
+    option("cipher-list", Value, Keys("tls.cipher_suites")),
+    option("ec-curve-name", Value, Keys("tls.key_exchange")),
     option("dh-file", Value, Always(MODERN)),
     option("dh566", Switch, Always(MODERN)),
     option("dh1066", Switch, Always(MODERN)),

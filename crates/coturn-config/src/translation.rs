@@ -5,6 +5,7 @@ mod addresses;
 mod database;
 mod limits;
 mod service;
+mod tls;
 
 use std::path::Path;
 
@@ -83,6 +84,7 @@ pub fn import(file: &str, arguments: &[String], directory: &Path) -> Import {
     addresses::translate(&mut work);
     access::translate(&mut work, directory);
     limits::translate(&mut work);
+    tls::translate(&mut work, directory);
     service::translate(&mut work);
     work.finish()
 }

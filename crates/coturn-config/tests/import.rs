@@ -92,12 +92,12 @@ fn a_relay_for_talk() {
 #[test]
 fn relays_of_meeting_servers() {
     let (import, settings) = imported("jitsi");
-    assert_eq!(unsupported(&import), ["keep-address-family", "cipher-list"]);
+    assert_eq!(unsupported(&import), ["keep-address-family"]);
     assert_eq!(strange(&import), [""; 0]);
     assert!(!settings.tcp.enabled);
 
     let (import, settings) = imported("bigbluebutton");
-    assert_eq!(unsupported(&import), ["cipher-list", "keep-address-family"]);
+    assert_eq!(unsupported(&import), ["keep-address-family"]);
     assert_eq!(strange(&import), [""; 0]);
     assert_eq!(settings.tls_listen, ["198.51.100.20:443".parse().unwrap()]);
     assert_eq!(settings.relay.ports.to_string(), "32769-65535");
@@ -249,4 +249,41 @@ fn a_database_that_both_can_share_is_named_in_a_file() {
     assert_eq!(unsupported(&both), ["psql-userdb"]);
     let by_secret = import(&format!("use-auth-secret\n{text}"), &[], &directory.0);
     assert!(unsupported(&by_secret).contains(&"psql-userdb"));
+}
+
+#[test]
+fn named_cipher_suites_are_taken_and_classes_are_not() {
+    let base = "realm=a.example\nlt-cred-mech\nuser=a:b\n";
+    let named = taken(&format!(
+        "{base}cipher-list=\"ECDHE-RSA-AES256-GCM-SHA384:AES128-GCM-SHA256:ECDHE-RSA-AES256-SHA384\"\nec-curve-name=prime256v1\n"
+    ));
+    use settings::{CipherSuite, KeyExchange};
+    let suites =
+        [CipherSuite::Aes256, CipherSuite::Aes128, CipherSuite::ChaCha20, CipherSuite::RsaAes256];
+    assert_eq!(named.tls.cipher_suites, suites);
+    assert_eq!(named.tls.key_exchange, [KeyExchange::Secp256r1]);
+    for class in ["ALL:SSLv2", "HIGH:!aNULL:!MD5", "DEFAULT", "ECDHE-RSA-AES256-GCM-SHA384:HIGH"] {
+        assert!(
+            taken(&format!("{base}cipher-list=\"{class}\"\n")).tls.cipher_suites.is_empty(),
+            "{class}"
+        );
+    }
+    let directory = Directory::new("ciphers");
+    let weak = import(
+        &format!("{base}cipher-list=AES128-SHA256:AES256-GCM-SHA384\nec-curve-name=sect571r1\n"),
+        &[],
+        &directory.0,
+    );
+    assert_eq!(unsupported(&weak), ["cipher-list", "ec-curve-name"]);
+}
+
+#[test]
+fn the_password_of_a_key_goes_to_a_file() {
+    let directory = Directory::new("password");
+    let text = "realm=a.example\nlt-cred-mech\nuser=a:b\ncert=/c.pem\npkey=/k.pem\npkey-pwd=deep\n";
+    let imported = import(text, &[], &directory.0);
+    assert!(!imported.toml.contains("deep"), "{}", imported.toml);
+    assert_eq!(imported.secrets[0].1, "deep");
+    let files = taken(text).certificates();
+    assert!(files[0].password.is_some());
 }

@@ -37,7 +37,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     peers(&file.peers, document, errors);
     redirect(&file.redirect, document, errors);
     interfaces(&file.offload.interfaces, document, errors);
-    tls::check(&file.tls, document, errors);
+    tls::check(&file, document, errors);
     let acme_challenge = acme::check(&file, document, errors);
     let settings = Settings {
         acme_challenge,

@@ -12,6 +12,7 @@ mod quotas;
 mod realms;
 mod relay;
 mod streams;
+mod tls;
 
 pub use acme::{Acme, AcmeChallenge};
 pub use auth::{Auth, SecretEntry, TokenCipher, TokenKeyEntry};
@@ -24,7 +25,8 @@ pub use operation::{
 pub use quotas::{Lifetimes, Quotas};
 pub use realms::{RealmEntry, RealmLifetimes, RealmPeers, RealmQuotas, RealmRedirect};
 pub use relay::{CloudMetadata, Peers, Relay};
-pub use streams::{CertificateEntry, Dtls, Tcp, Tls, TlsVersion, Udp};
+pub use streams::{Tcp, Udp};
+pub use tls::{CertificateEntry, CipherSuite, Dtls, KeyExchange, Tls, TlsVersion};
 
 use crate::section::section;
 use crate::value::{Endpoint, Text};

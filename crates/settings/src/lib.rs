@@ -42,8 +42,8 @@ pub use diff::{Change, Diff, KeyInForce, diff, keys_in_force};
 pub use environment::Environment;
 pub use error::{Place, SettingsError, SettingsErrors};
 pub use file::{
-    AcmeChallenge, CloudMetadata, File, LogAddresses, LogFormat, LogLevel, OffloadMode,
-    SignalAction, TlsVersion,
+    AcmeChallenge, CipherSuite, CloudMetadata, File, KeyExchange, LogAddresses, LogFormat,
+    LogLevel, OffloadMode, SignalAction, Tls, TlsVersion,
 };
 pub use paths::{Paths, named_files, paths};
 pub use reference::{json_schema, reference_markdown};

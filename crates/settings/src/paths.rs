@@ -45,7 +45,8 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
     let realms = file.realms.iter().flat_map(|realm| &realm.secrets);
     let secrets = auth.secrets.iter().chain(realms).map(|entry| &entry.secret_file);
     let keys = auth.token_keys.iter().map(|entry| &entry.key_file);
-    let certificates = file.tls.certificates.iter().flat_map(|entry| [&entry.chain, &entry.key]);
+    let entries = file.tls.certificates.iter();
+    let certificates = entries.flat_map(|entry| [&entry.chain, &entry.key, &entry.password_file]);
     let single = [&auth.secret_file, &file.log.address_key_file, &file.users.database_file];
     let all = single.into_iter().chain(secrets).chain(keys).chain(certificates);
     let named = all.flatten().map(PathBuf::as_path);

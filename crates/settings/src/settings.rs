@@ -76,6 +76,8 @@ pub struct CertificateFiles {
     pub chain: PathBuf,
     /// The private key, as PEM.
     pub key: PathBuf,
+    /// The password of an encrypted key.
+    pub password: Option<PathBuf>,
 }
 
 impl Settings {
@@ -208,7 +210,8 @@ impl Settings {
         let both = |entry: &crate::file::CertificateEntry| {
             let (chain, key) =
                 (self.beside(entry.chain.as_ref()?), self.beside(entry.key.as_ref()?));
-            Some(CertificateFiles { chain, key })
+            let password = entry.password_file.as_ref().map(|path| self.beside(path));
+            Some(CertificateFiles { chain, key, password })
         };
         self.tls.certificates.iter().filter_map(both).collect()
     }

@@ -204,6 +204,8 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("tcp.acme_redirect", "'http://acme.example.org/'", ""),
     ("tls.listen", "['0.0.0.0:443']", "tls.certificates = [{ chain = '/a.pem', key = '/a.key' }]"),
     ("tls.certificates", "[{ chain = 'a.pem', key = 'a.key' }]", ""),
+    ("tls.cipher_suites", "['TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384']", ""),
+    ("tls.key_exchange", "['secp384r1']", ""),
     ("acme.names", "['turn.example.org']", "tls.listen = ['0.0.0.0:443']"),
     ("acme.directory", "'https://ca.example/dir'", ""),
     ("offload.interfaces", "['eth0']", ""),

@@ -169,3 +169,26 @@ fn listeners_for_operators() {
         ),
     ]);
 }
+
+#[test]
+fn a_choice_of_ciphers_leaves_something_for_each_version() {
+    let help = "add one of 1.2, or set tls.minimum_version = \"1.3\" and dtls.enabled = false";
+    let none =
+        |key: &str| format!("turnpike.toml:1: {key}: it has none of TLS and DTLS 1.2\n    {help}");
+    let only_13 = "tls.minimum_version = '1.3'\ndtls.enabled = false";
+    for (text, expected) in [
+        ("tls.cipher_suites = ['TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384']".to_owned(), String::new()),
+        ("tls.cipher_suites = ['TLS_AES_256_GCM_SHA384']".to_owned(), none("tls.cipher_suites")),
+        (format!("tls.cipher_suites = ['TLS_AES_256_GCM_SHA384']\n{only_13}"), String::new()),
+        ("tls.key_exchange = ['X25519MLKEM768']".to_owned(), none("tls.key_exchange")),
+        (format!("tls.key_exchange = ['X25519MLKEM768']\n{only_13}"), String::new()),
+        (
+            format!("tls.cipher_suites = ['TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384']\n{only_13}"),
+            "turnpike.toml:1: tls.cipher_suites: it has none of TLS 1.3, which tls.minimum_version requires\n    \
+             add one, such as \"TLS_AES_128_GCM_SHA256\""
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(errors(&text), expected, "of this file:\n{text}");
+    }
+}

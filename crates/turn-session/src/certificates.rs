@@ -6,6 +6,7 @@ mod identity;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use openssl::pkey::PKey;
 use rustls::RootCertStore;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
@@ -34,7 +35,7 @@ pub enum CertificateError {
     #[error("invalid PEM: {0}")]
     Chain(rustls::pki_types::pem::Error),
     /// The key cannot be read.
-    #[error("its key cannot be read (PEM, not encrypted): {0}")]
+    #[error("its key cannot be read (PEM): {0}")]
     Key(rustls::pki_types::pem::Error),
     /// Key and certificate do not go together, or are of a kind that is not served.
     #[error("{0}")]
@@ -45,6 +46,12 @@ pub enum CertificateError {
     /// OpenSSL, the DTLS library, rejects it.
     #[error("it cannot be used for DTLS: {0}")]
     UnusableForDtls(openssl::error::ErrorStack),
+    /// The key cannot be decrypted.
+    #[error("its key cannot be decrypted with the password")]
+    Password,
+    /// The key is encrypted, and there is no password.
+    #[error("its key is encrypted")]
+    Encrypted,
     /// The certificate is damaged.
     #[error("the certificate is damaged")]
     Damaged,
@@ -72,11 +79,29 @@ impl Certificate {
         let own = chain.first().ok_or(CertificateError::NoCertificate)?;
         let (_, parsed) = parse_x509_certificate(own).map_err(|_| CertificateError::Damaged)?;
         let expires = parsed.validity().not_after.timestamp();
+        if is_encrypted(key) {
+            return Err(CertificateError::Encrypted);
+        }
         let secret = PrivateKeyDer::from_pem_slice(key).map_err(CertificateError::Key)?;
         let signer = CertifiedKey::from_der(chain, secret, &provider())
             .map_err(CertificateError::Unusable)?;
         let identity = Identity::read(pem, key).map_err(CertificateError::UnusableForDtls)?;
         Ok(Self { key: Arc::new(signer), identity, expires })
+    }
+
+    /// Reads them with a key that is encrypted with a password.
+    ///
+    /// # Errors
+    /// As for [`Self::read`], or the password is wrong.
+    pub fn read_encrypted(
+        pem: &[u8],
+        key: &[u8],
+        password: &[u8],
+    ) -> Result<Self, CertificateError> {
+        let key = PKey::private_key_from_pem_passphrase(key, password)
+            .and_then(|key| key.private_key_to_pem_pkcs8())
+            .map_err(|_| CertificateError::Password)?;
+        Self::read(pem, &key)
     }
 
     /// Expiry, in seconds since 1970.
@@ -93,6 +118,12 @@ impl Certificate {
         EndEntityCert::try_from(own)
             .is_ok_and(|own| own.verify_is_valid_for_subject_name(&name).is_ok())
     }
+}
+
+/// Encrypted as PKCS #8, or as OpenSSL did before it.
+fn is_encrypted(key: &[u8]) -> bool {
+    let marks: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
+    marks.iter().any(|mark| key.windows(mark.len()).any(|part| part == *mark))
 }
 
 /// The certificates in force. They are chosen for each handshake, so that new ones are for new

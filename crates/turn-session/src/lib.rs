@@ -17,6 +17,7 @@ mod http;
 mod out_queue;
 pub mod proxy_protocol;
 mod tls;
+mod tls_rules;
 
 pub use address_pair::AddressPair;
 pub use certificates::{
@@ -25,4 +26,5 @@ pub use certificates::{
 pub use first_bytes::{StreamProtocol, detect_protocol};
 pub use http::{HttpRequest, classify_request};
 pub use out_queue::{OutQueue, Outgoing, QueueFull};
-pub use tls::{Tls, TlsConfig, TlsError, TlsVersions, https_config, tls_config};
+pub use tls::{Tls, TlsConfig, TlsError, https_config, tls_config};
+pub use tls_rules::{CipherSuite, KeyExchange, TlsRules, TlsVersions};

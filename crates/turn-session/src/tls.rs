@@ -10,12 +10,10 @@ use rustls::server::{
     ClientHello, NoClientAuth, ResolvesServerCert, ServerConfig, WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
-use rustls::version::{TLS12, TLS13};
-use rustls::{AlertDescription, Error, ServerConnection, SupportedProtocolVersion};
+use rustls::{AlertDescription, Error, ServerConnection};
 
-use crate::certificates::{
-    ACME_TLS, ALPN, CertificateError, Certificates, ClientAuthorities, provider,
-};
+use crate::certificates::{ACME_TLS, ALPN, CertificateError, Certificates, ClientAuthorities};
+use crate::tls_rules::TlsRules;
 
 /// Most encrypted bytes waiting to be written: no more plaintext is accepted above it, so that queued data can
 /// still be dropped (see [`OutQueue`](crate::OutQueue)).
@@ -71,9 +69,9 @@ impl TlsConfig {
 pub fn tls_config(
     certificates: Arc<Certificates>,
     authorities: Option<ClientAuthorities>,
-    versions: TlsVersions,
+    rules: &TlsRules,
 ) -> Result<TlsConfig, CertificateError> {
-    let mut config = server_config(&certificates, authorities, versions)?;
+    let mut config = server_config(&certificates, authorities, rules)?;
     config.alpn_protocols = ALPN.iter().chain([&ACME_TLS]).map(|name| name.to_vec()).collect();
     Ok(TlsConfig { config: Arc::new(config), certificates })
 }
@@ -87,38 +85,18 @@ pub fn https_config(
     certificates: &Arc<Certificates>,
     authorities: Option<ClientAuthorities>,
 ) -> Result<Arc<ServerConfig>, CertificateError> {
-    let mut config = server_config(certificates, authorities, TlsVersions::default())?;
+    let mut config = server_config(certificates, authorities, &TlsRules::default())?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
-}
-
-/// Versions of TLS that clients may speak.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TlsVersions {
-    /// 1.2 and 1.3.
-    #[default]
-    From12,
-    /// 1.3 alone.
-    Only13,
-}
-
-impl TlsVersions {
-    fn rustls(self) -> &'static [&'static SupportedProtocolVersion] {
-        static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
-        match self {
-            Self::From12 => &BOTH,
-            Self::Only13 => &BOTH[..1],
-        }
-    }
 }
 
 fn server_config(
     certificates: &Arc<Certificates>,
     authorities: Option<ClientAuthorities>,
-    versions: TlsVersions,
+    rules: &TlsRules,
 ) -> Result<ServerConfig, CertificateError> {
     let chooser = Arc::new(Chooser(Arc::clone(certificates)));
-    let provider = Arc::new(provider());
+    let provider = Arc::new(rules.provider());
     let clients: Arc<dyn ClientCertVerifier> = match authorities {
         None => Arc::new(NoClientAuth),
         Some(ClientAuthorities(roots)) => {
@@ -126,7 +104,7 @@ fn server_config(
         }
     };
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions.rustls())
+        .with_protocol_versions(rules.versions.rustls())
         .map_err(CertificateError::Unusable)?
         .with_client_cert_verifier(clients)
         .with_cert_resolver(chooser);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ClientConnection, RootCertStore};
-use turn_session::{Certificate, Certificates, Tls, TlsConfig, TlsVersions, tls_config};
+use turn_session::{Certificate, Certificates, Tls, TlsConfig, TlsRules, tls_config};
 
 /// A server for `turn.example.org`, and a root store that trusts it.
 fn server() -> (TlsConfig, RootCertStore) {
@@ -16,7 +16,7 @@ fn server() -> (TlsConfig, RootCertStore) {
     roots.add(made.cert.der().clone()).unwrap();
     let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let certificates = Arc::new(Certificates::default());
-    let config = tls_config(Arc::clone(&certificates), None, TlsVersions::default()).unwrap();
+    let config = tls_config(Arc::clone(&certificates), None, &TlsRules::default()).unwrap();
     assert!(!config.can_serve());
     certificates.replace(vec![Certificate::read(chain.as_bytes(), key.as_bytes()).unwrap()]);
     assert!(config.can_serve());
@@ -153,7 +153,7 @@ fn other_protocols_get_an_alert_and_other_bytes_are_refused() {
 #[test]
 fn failures_that_operators_can_mend_are_sentences() {
     // As for a client that verifies none of the certificates.
-    let none = tls_config(Arc::new(Certificates::default()), None, TlsVersions::default()).unwrap();
+    let none = tls_config(Arc::new(Certificates::default()), None, &TlsRules::default()).unwrap();
     let (_, roots) = server();
     let mut tls = Tls::new(&none).unwrap();
     let failed = tls.take(&from_client(&mut client(roots, &[])), &mut []).unwrap_err();
@@ -215,7 +215,7 @@ fn is_answered(config: &TlsConfig, alpn: &[&[u8]]) -> bool {
 fn an_authority_that_verifies_a_name_gets_the_certificate_of_its_challenge_alone() {
     const AUTHORITY: &[u8] = b"acme-tls/1";
     let certificates = Arc::new(Certificates::default());
-    let config = tls_config(Arc::clone(&certificates), None, TlsVersions::default()).unwrap();
+    let config = tls_config(Arc::clone(&certificates), None, &TlsRules::default()).unwrap();
     assert!(!config.can_serve());
     let made = rcgen::generate_simple_self_signed(["turn.example.org".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -229,33 +229,4 @@ fn an_authority_that_verifies_a_name_gets_the_certificate_of_its_challenge_alone
     challenges.clear();
     assert!(!is_answered(&config, &[AUTHORITY]));
     assert!(!config.can_serve());
-}
-
-#[test]
-fn a_client_of_tls_1_2_alone_is_refused_where_1_3_is_the_lowest() {
-    let made = rcgen::generate_simple_self_signed(["turn.example.org".to_owned()]).unwrap();
-    let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    let certificates = Arc::new(Certificates::default());
-    certificates.replace(vec![Certificate::read(chain.as_bytes(), key.as_bytes()).unwrap()]);
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let client = |version| {
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[version])
-            .unwrap()
-            .with_root_certificates(RootCertStore::empty())
-            .with_no_client_auth();
-        let name = ServerName::try_from("turn.example.org").unwrap();
-        ClientConnection::new(Arc::new(config), name).unwrap()
-    };
-    for (versions, version, is_served) in [
-        (TlsVersions::From12, &rustls::version::TLS12, true),
-        (TlsVersions::From12, &rustls::version::TLS13, true),
-        (TlsVersions::Only13, &rustls::version::TLS12, false),
-        (TlsVersions::Only13, &rustls::version::TLS13, true),
-    ] {
-        let config = tls_config(Arc::clone(&certificates), None, versions).unwrap();
-        let mut tls = Tls::new(&config).unwrap();
-        let hello = from_client(&mut client(version));
-        assert_eq!(tls.take(&hello, &mut [0; 64]).is_ok(), is_served, "{versions:?} {version:?}");
-    }
 }

@@ -1,6 +1,7 @@
 //! Certificates: read, watched, put in force, and told of before they end.
 
 pub(crate) mod inspection;
+mod tls_rules;
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,10 +13,11 @@ use anyhow::anyhow;
 use control::CertificateInfo;
 use inspection::{Flaw, inspect};
 use rustls::ServerConfig;
-use settings::{CertificateFiles, Settings, TlsVersion};
+use settings::{CertificateFiles, Settings};
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
 use turn_session::{
-    Certificate, Certificates, ClientAuthorities, TlsConfig, TlsVersions, https_config, tls_config,
+    Certificate, CertificateError, Certificates, ClientAuthorities, TlsConfig, TlsRules,
+    https_config, tls_config,
 };
 
 use crate::failure::{Failure, OrFail as _, Result};
@@ -36,6 +38,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub(crate) struct CertificateReloader {
     in_force: Arc<Certificates>,
     config: TlsConfig,
+    rules: TlsRules,
     /// The files as they were when they were last looked at.
     seen: Vec<Option<Seen>>,
     infos: Vec<CertificateInfo>,
@@ -43,20 +46,18 @@ pub(crate) struct CertificateReloader {
 }
 
 /// Identity of a file's content, for the detection of changes.
-type Seen = (SystemTime, u64, SystemTime, u64);
+type Seen = Vec<(SystemTime, u64)>;
 
 impl CertificateReloader {
     /// Reads the certificates of a configuration.
     pub(crate) fn new(settings: &Settings) -> Result<Self> {
         let in_force = Arc::new(Certificates::default());
         let authorities = read_authorities(settings.client_authorities().as_deref())?;
-        let versions = match settings.tls.minimum_version {
-            TlsVersion::V12 => TlsVersions::From12,
-            TlsVersion::V13 => TlsVersions::Only13,
-        };
-        let config = tls_config(Arc::clone(&in_force), authorities, versions)
-            .or_fail("cannot set up TLS")?;
-        let mut keeper = Self { in_force, config, seen: Vec::new(), infos: Vec::new(), told: None };
+        let rules = tls_rules::of(&settings.tls);
+        let config =
+            tls_config(Arc::clone(&in_force), authorities, &rules).or_fail("cannot set up TLS")?;
+        let mut keeper =
+            Self { in_force, config, rules, seen: Vec::new(), infos: Vec::new(), told: None };
         keeper.put_in_force(settings)?;
         Ok(keeper)
     }
@@ -69,7 +70,8 @@ impl CertificateReloader {
     /// DTLS configuration. The secret is for clients' cookies.
     pub(crate) fn dtls_config(&self, secret: &[u8; 32]) -> Result<DtlsConfig> {
         let front = CookieHandler::new(Cookies::new(secret));
-        DtlsConfig::new(Arc::clone(&self.in_force), front).or_fail("cannot set up DTLS")
+        DtlsConfig::new(Arc::clone(&self.in_force), front, &self.rules)
+            .or_fail("cannot set up DTLS")
     }
 
     /// The certificates in force, and the challenges of an authority that verifies a name.
@@ -147,8 +149,11 @@ fn files(settings: &Settings) -> Vec<CertificateFiles> {
 /// Files of the certificate that an authority issued, once it did.
 fn issued(settings: &Settings) -> Option<CertificateFiles> {
     let file = renewal::store(settings).certificate();
-    (settings.acme_challenge.is_some() && file.exists())
-        .then(|| CertificateFiles { chain: file.clone(), key: file })
+    (settings.acme_challenge.is_some() && file.exists()).then(|| CertificateFiles {
+        chain: file.clone(),
+        key: file,
+        password: None,
+    })
 }
 
 /// Reads all certificates. Only a configured one has to be usable: another one is ordered in place of the issued one.
@@ -220,14 +225,27 @@ pub(crate) fn findings(settings: &Settings, now: SystemTime) -> Vec<(bool, Findi
 /// Reads and checks one certificate.
 pub(crate) fn read_one(files: &CertificateFiles) -> Result<Certificate, Unusable> {
     let (pem, key) = (read(&files.chain)?, read(&files.key)?);
-    Certificate::read(&pem, &key).map_err(|error| {
+    let certificate = match &files.password {
+        Some(password) => Certificate::read_encrypted(&pem, &key, read(password)?.trim_ascii_end()),
+        None => Certificate::read(&pem, &key),
+    };
+    certificate.map_err(|error| {
         let (chain, key) = (files.chain.display(), files.key.display());
+        let what = format!("the certificate {chain} with the key {key} cannot be used: {error}");
+        if matches!(error, CertificateError::Encrypted) {
+            let help = "name a file with its password: password_file, beside chain and key";
+            return Unusable { what, help };
+        }
+        if matches!(error, CertificateError::Password) {
+            let help = "password_file holds the password alone, with or without a line break";
+            return Unusable { what, help };
+        }
         let short = inspect(&pem, SystemTime::now()).flaws.into_iter().find(Flaw::is_about_key);
         if let Some(flaw) = short {
             return Unusable { what: format!("{chain}: {}", flaw.what()), help: flaw.help() };
         }
         Unusable {
-            what: format!("the certificate {chain} with the key {key} cannot be used: {error}"),
+            what,
             help: "name the file with the whole chain, and the file with its key, both as PEM",
         }
     })
@@ -259,8 +277,7 @@ fn look_at(files: &CertificateFiles) -> Option<Seen> {
         let meta = fs::metadata(path).ok()?;
         Some((meta.modified().ok()?, meta.len()))
     };
-    let ((chain, chain_len), (key, key_len)) = (look(&files.chain)?, look(&files.key)?);
-    Some((chain, chain_len, key, key_len))
+    [&files.chain, &files.key].into_iter().chain(&files.password).map(|path| look(path)).collect()
 }
 
 fn at(seconds: i64) -> SystemTime {

@@ -1,4 +1,4 @@
-//! TLS, protocol switches, the log, metrics.
+//! Protocol switches, the log, metrics.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -7,8 +7,6 @@ use crate::syntax;
 use crate::toml;
 
 pub(super) fn translate(work: &mut Work) {
-    certificates(work);
-    dtls(work);
     switches(work);
     log(work);
     metrics(work);
@@ -21,52 +19,7 @@ pub(super) fn translate(work: &mut Work) {
     }
 }
 
-fn certificates(work: &mut Work) {
-    if let Some(index) = work.last("no-tls") {
-        for name in ["cert", "pkey", "CA-file"] {
-            for index in work.all(name) {
-                work.set(index, Fate::SameHere("no-tls is set".to_owned()));
-            }
-        }
-        work.set(index, Fate::Taken("no tls.certificates".to_owned()));
-        return;
-    }
-    let (chain, key) = (work.word("cert").map(toml::text), work.word("pkey").map(toml::text));
-    match (chain, key) {
-        (Some(chain), Some(key)) => {
-            let entry = format!("[{{ chain = {chain}, key = {key} }}]");
-            work.toml.set("tls.certificates", entry, "cert, pkey");
-        }
-        (None, None) => {}
-        (Some(_), None) | (None, Some(_)) => {
-            for name in ["cert", "pkey"] {
-                for index in work.all(name) {
-                    let reason = "cert and pkey are needed both; coturn serves no TLS, either";
-                    work.set(index, Fate::Unreadable(reason.to_owned()));
-                }
-            }
-        }
-    }
-    if let Some(file) = work.word("CA-file").map(toml::text) {
-        work.toml.set("tls.client_authorities", file, "CA-file");
-    }
-}
-
-/// On by default here, as in coturn before 4.17.
-fn dtls(work: &mut Work) {
-    let off = |work: &Work, name: &str, value| {
-        work.last(name).is_some_and(|index| syntax::switch(work.value(index)) == Some(value))
-    };
-    if off(work, "no-dtls", true) || off(work, "dtls", false) {
-        work.toml.set("dtls.enabled", "false".to_owned(), "no-dtls");
-    }
-}
-
 fn switches(work: &mut Work) {
-    if work.is_on("no-tlsv1_2") {
-        work.toml.set("tls.minimum_version", toml::text("1.3"), "no-tlsv1_2");
-        work.toml.set("dtls.enabled", "false".to_owned(), "no-tlsv1_2: DTLS is 1.2");
-    }
     for (name, key) in [
         ("mobility", "mobility"),
         ("rfc3489-compatibility", "compatibility.rfc3489_clients"),

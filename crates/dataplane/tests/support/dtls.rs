@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use openssl::ssl::{ErrorCode, Ssl, SslContext, SslMethod, SslOptions, SslStream, SslVerifyMode};
 use stun_wire::ChannelNumber;
 use turn_client::{AllocateOptions, Client, ClientConfig, Event, Incoming};
+use turn_session::TlsRules;
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
 use turn_types::{IpFamily, PeerAddr, ServerAddr, Transport};
 
@@ -16,7 +17,12 @@ use super::{PASSWORD, PATIENCE, USER};
 
 /// DTLS with a certificate that signs itself.
 pub(crate) fn config() -> DtlsConfig {
-    DtlsConfig::new(certificates(), CookieHandler::new(Cookies::new(&[7; 32]))).unwrap()
+    DtlsConfig::new(
+        certificates(),
+        CookieHandler::new(Cookies::new(&[7; 32])),
+        &TlsRules::default(),
+    )
+    .unwrap()
 }
 
 /// A connected socket; datagrams are read one by one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openssl::ssl::{ErrorCode, Ssl, SslContext, SslMethod, SslStream, SslVerifyMode};
-use turn_session::{Certificate, Certificates, TlsConfig, TlsVersions, tls_config};
+use turn_session::{Certificate, Certificates, TlsConfig, TlsRules, tls_config};
 
 use super::LOCALHOST;
 
@@ -28,7 +28,7 @@ pub(crate) fn certificates() -> Arc<Certificates> {
 
 /// TLS with it.
 pub(crate) fn config() -> TlsConfig {
-    tls_config(certificates(), None, TlsVersions::default()).unwrap()
+    tls_config(certificates(), None, &TlsRules::default()).unwrap()
 }
 
 /// An address at which each TCP connection becomes a TLS connection to the server.

@@ -16,7 +16,7 @@ use turn_proto::{
     UnauthenticatedBudget, User, UserAnswer, UserKeys, UserQuery,
 };
 use turn_session::dtls::{CookieHandler, Cookies, DtlsConfig};
-use turn_session::{Certificate, Certificates, TlsConfig, TlsVersions, tls_config};
+use turn_session::{Certificate, Certificates, TlsConfig, TlsRules, tls_config};
 use turn_types::{Secret, UnixSeconds};
 
 const REALM: &str = "turn.example";
@@ -184,10 +184,10 @@ pub(crate) fn certificates() -> Arc<Certificates> {
 
 pub(crate) fn tls() -> TlsConfig {
     static ALL: OnceLock<TlsConfig> = OnceLock::new();
-    ALL.get_or_init(|| tls_config(certificates(), None, TlsVersions::default()).unwrap()).clone()
+    ALL.get_or_init(|| tls_config(certificates(), None, &TlsRules::default()).unwrap()).clone()
 }
 
 pub(crate) fn dtls() -> DtlsConfig {
     let handler = CookieHandler::new(Cookies::new(&[7; 32]));
-    DtlsConfig::new(certificates(), handler).unwrap()
+    DtlsConfig::new(certificates(), handler, &TlsRules::default()).unwrap()
 }

@@ -14,9 +14,7 @@ use super::hello::Hello;
 use super::openssl::{DtlsError, OpenSsl};
 use crate::Certificates;
 use crate::certificates::ALPN;
-
-/// Cipher suites, the same as for TLS 1.2: forward secrecy and authenticated encryption alone (RFC 9325 §4.2).
-const CIPHER_SUITES: &str = "ECDHE+AESGCM:ECDHE+CHACHA20";
+use crate::tls_rules::TlsRules;
 
 /// Configuration of DTLS: certificates, protocol options, and the cookie handler.
 #[derive(Clone)]
@@ -31,13 +29,20 @@ impl DtlsConfig {
     /// later.
     ///
     /// # Errors
-    /// The OpenSSL of this host lacks a feature.
-    pub fn new(certificates: Arc<Certificates>, front: CookieHandler) -> Result<Self, DtlsError> {
+    /// The OpenSSL of this host lacks a feature, or the rules leave no cipher suite or group of DTLS 1.2.
+    pub fn new(
+        certificates: Arc<Certificates>,
+        front: CookieHandler,
+        rules: &TlsRules,
+    ) -> Result<Self, DtlsError> {
         let mut context = SslContext::builder(SslMethod::dtls())?;
         context.set_min_proto_version(Some(SslVersion::DTLS1_2))?;
         // DTLS 1.3 has cookies of another kind than the front's.
         context.set_max_proto_version(Some(SslVersion::DTLS1_2))?;
-        context.set_cipher_list(CIPHER_SUITES)?;
+        context.set_cipher_list(&rules.dtls_suites())?;
+        if let Some(groups) = rules.dtls_groups() {
+            context.set_groups_list(&groups)?;
+        }
         context.set_options(
             SslOptions::COOKIE_EXCHANGE
                 | SslOptions::CIPHER_SERVER_PREFERENCE

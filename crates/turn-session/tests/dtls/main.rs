@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use openssl::ssl::{ErrorCode, SslVersion};
 use support::*;
-use turn_session::Certificates;
 use turn_session::dtls::{Answer, CookieHandler, Cookies, DtlsConfig, DtlsEnd, Exchange};
+use turn_session::{Certificates, CipherSuite, KeyExchange, TlsRules};
 
 #[test]
 fn a_client_is_asked_for_a_cookie_and_then_served() {
@@ -194,7 +194,7 @@ fn a_client_may_have_sent_its_first_hello_many_times() {
 fn new_certificates_are_for_new_associations() {
     let certificates = Arc::new(Certificates::default());
     let front = CookieHandler::new(Cookies::new(&[7; 32]));
-    let config = DtlsConfig::new(Arc::clone(&certificates), front).unwrap();
+    let config = DtlsConfig::new(Arc::clone(&certificates), front, &TlsRules::default()).unwrap();
     assert!(!config.can_serve());
     for name in ["first.example.org", "second.example.org"] {
         certificates.replace(vec![certificate(name)]);
@@ -204,4 +204,28 @@ fn new_certificates_are_for_new_associations() {
         assert_eq!(shown[0].dnsname(), Some(name));
     }
     assert!(config.can_serve());
+}
+
+#[test]
+fn suite_and_group_are_the_chosen_ones() {
+    let rules = TlsRules {
+        cipher_suites: vec![CipherSuite::Aes128, CipherSuite::EcdsaChaCha20],
+        key_exchange: vec![KeyExchange::X25519MlKem768, KeyExchange::Secp384r1],
+        ..TlsRules::default()
+    };
+    let mut server = Server::new(config_with(&rules));
+    let mut client = client();
+    carry(&mut client, &mut server, &mut || false).unwrap();
+    let suite = client.ssl().current_cipher().unwrap().name();
+    assert_eq!(suite, "ECDHE-ECDSA-CHACHA20-POLY1305");
+
+    let mut server = Server::new(config_with(&rules));
+    let mut client = client_with(|context| context.set_groups_list("X25519").unwrap());
+    let carried = carry(&mut client, &mut server, &mut || false);
+    assert!(carried.is_err() || server.end.is_some(), "there is no group in common");
+
+    let certificates = Arc::new(Certificates::default());
+    let front = CookieHandler::new(Cookies::new(&[7; 32]));
+    let none = TlsRules { cipher_suites: vec![CipherSuite::Aes128], ..TlsRules::default() };
+    assert!(DtlsConfig::new(certificates, front, &none).is_err(), "none of them is of 1.2");
 }

@@ -13,7 +13,7 @@ use turn_session::dtls::{
     ANSWER_MAX, Answer, CookieHandler, Cookies, DtlsConfig, DtlsEnd, DtlsEngine, Exchange,
     HelloOutcome, begins_handshake,
 };
-use turn_session::{AddressPair, Certificate, Certificates};
+use turn_session::{AddressPair, Certificate, Certificates, TlsRules};
 
 /// A certificate for a name, with an ECDSA key.
 pub(crate) fn certificate(name: &str) -> Certificate {
@@ -30,9 +30,13 @@ pub(crate) fn ends() -> AddressPair {
 }
 
 pub(crate) fn config() -> DtlsConfig {
+    config_with(&TlsRules::default())
+}
+
+pub(crate) fn config_with(rules: &TlsRules) -> DtlsConfig {
     let certificates = Arc::new(Certificates::default());
     certificates.replace(vec![certificate("turn.example.org"), certificate("other.example.org")]);
-    DtlsConfig::new(certificates, CookieHandler::new(Cookies::new(&[7; 32]))).unwrap()
+    DtlsConfig::new(certificates, CookieHandler::new(Cookies::new(&[7; 32])), rules).unwrap()
 }
 
 /// The server's end, for one client.
