@@ -11,5 +11,6 @@ mod toml;
 mod translation;
 
 pub use options::{Counterpart, OPTIONS};
+pub use peers::networks;
 pub use reference::reference_markdown;
 pub use translation::{Fate, Import, Line, User, UserKey, import};

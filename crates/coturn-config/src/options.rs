@@ -156,7 +156,9 @@ pub const OPTIONS: &[CoturnOption] = &[
     option(
         "oauth",
         Switch,
-        Unsupported("keys of tokens are in coturn's database: name them in `auth.token_keys`"),
+        Unsupported(
+            "with a database that both servers can share `users.database_tables`; otherwise `auth.token_keys`",
+        ),
     ),
     option(
         "server-name",
@@ -183,8 +185,8 @@ pub const OPTIONS: &[CoturnOption] = &[
         ),
     ),
     option("no-auth-pings", Switch, Always(NO_POLL)),
-    option("no-dynamic-ip-list", Switch, Always(NO_POLL)),
-    option("no-dynamic-realms", Switch, Always(NO_POLL)),
+    option("no-dynamic-ip-list", Switch, Keys("users.database_tables")),
+    option("no-dynamic-realms", Switch, Keys("users.database_tables")),
     // Databases.
     lettered('b', "userdb", Value, Unsupported(DATABASE)),
     option("db", Value, Unsupported(DATABASE)),

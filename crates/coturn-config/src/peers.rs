@@ -70,6 +70,13 @@ impl Range {
     }
 }
 
+/// The fewest networks that make up a range of addresses as coturn writes it: one address, `first-last`, or
+/// `address/length`; `None` if the text is none.
+#[must_use]
+pub fn networks(range: &str) -> Option<Vec<String>> {
+    Range::read(range.trim()).map(Range::networks)
+}
+
 /// The parts of `ranges` that are in none of `others`.
 pub(crate) fn without(ranges: &[Range], others: &[Range]) -> Vec<Range> {
     others.iter().fold(ranges.to_vec(), |left, other| {

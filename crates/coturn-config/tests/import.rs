@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use coturn_config::{Fate, Import, OPTIONS, User, UserKey, import};
+use settings::DatabaseTable;
 use settings::{Environment, Settings};
 
 struct Directory(PathBuf);
@@ -247,8 +248,12 @@ fn a_database_that_both_can_share_is_named_in_a_file() {
     // Users of the file are imported, and a database that coturn reads besides is the operator's to decide on.
     let both = import(&format!("{text}user=x:y\n"), &[], &directory.0);
     assert_eq!(unsupported(&both), ["psql-userdb"]);
-    let by_secret = import(&format!("use-auth-secret\n{text}"), &[], &directory.0);
-    assert!(unsupported(&by_secret).contains(&"psql-userdb"));
+    let by_secret = taken(&format!("use-auth-secret\n{text}"));
+    let tables = [DatabaseTable::Realms, DatabaseTable::Peers, DatabaseTable::Secrets];
+    assert_eq!(by_secret.users.database_tables, tables);
+    assert!(!by_secret.auth.users);
+    let by_token = taken(&format!("oauth\nno-dynamic-realms\nno-dynamic-ip-list\n{text}"));
+    assert_eq!(by_token.users.database_tables, [DatabaseTable::Tokens]);
 }
 
 #[test]

@@ -16,9 +16,13 @@ fn calls(lab: &Lab, name: &str, password: &str) -> bool {
 }
 
 fn calls_at(lab: &Lab, port: &str, name: &str, password: &str) -> bool {
+    calls_with(lab, &["-p", port, "-u", name, "-w", password])
+}
+
+fn calls_with(lab: &Lab, options: &[&str]) -> bool {
     let mut client = lab.command(Host::Client, "turnutils_uclient");
-    client.args(["-y", "-c", "-m", "1", "-n", "2", "-r", "3480", "-u", name, "-w", password]);
-    let out = Tool::run(client.args(["-p", port]).arg(lab.v4.listen.to_string()), PATIENCE);
+    client.args(["-y", "-c", "-m", "1", "-n", "2", "-r", "3480"]).args(options);
+    let out = Tool::run(client.arg(lab.v4.listen.to_string()), PATIENCE);
     out.output.contains("Total lost packets 0")
 }
 
@@ -92,6 +96,81 @@ fn coturn_and_turnpike_share_one_mariadb() {
 #[test]
 fn coturn_and_turnpike_share_one_redis() {
     is_shared_with_coturn(DatabaseKind::Redis);
+}
+
+const SECRET: &str = "a-secret-of-the-database";
+const PAGE: &str = "https://meet.tenant.test";
+
+/// Adds or deletes an address that no client may reach; `turnadmin` has no word for it.
+fn deny(database: &DatabaseServer, kind: DatabaseKind, ip: &str, is_denied: bool) {
+    let text = match (kind, is_denied) {
+        (DatabaseKind::Redis, true) => format!("SADD turn/realm//denied-peer-ip {ip}"),
+        (DatabaseKind::Redis, false) => format!("SREM turn/realm//denied-peer-ip {ip}"),
+        (_, true) => format!("INSERT INTO denied_peer_ip (realm, ip_range) VALUES ('', '{ip}')"),
+        (_, false) => format!("DELETE FROM denied_peer_ip WHERE ip_range = '{ip}'"),
+    };
+    database.run(&text);
+}
+
+/// Secrets, realms and their limits of `turnadmin`, and rules for peers, count in a server that runs.
+fn rules_are_live(kind: DatabaseKind) {
+    let Some(lab) = require(Lab::new()) else { return };
+    let Some(database) = database_in(&lab, kind) else { return };
+    let mut config = Config::for_lab(&lab);
+    config.accounts.clear();
+    let relay = lab.v4.relay.to_string();
+    config.allow.push(relay.clone());
+    config.tables = format!(
+        "[users]\ndatabase = \"{}\"\ndatabase_tables = [\"realms\", \"peers\", \"secrets\"]\n",
+        database.url()
+    );
+    let server = Server::start(&lab, &config);
+
+    let by_secret = || calls_with(&lab, &["-u", "mallory", "-W", SECRET]);
+    assert!(!by_secret());
+    database.turnadmin(&["-s", SECRET, "-r", "turn.test"]);
+    eventually("a secret of turnadmin is taken", by_secret);
+
+    let tenant = ["-u", "alice", "-w", "battery-staple", "-o", PAGE];
+    database.turnadmin(&["-a", "-u", "alice", "-r", "tenant.test", "-p", "battery-staple"]);
+    database.turnadmin(&["-O", "-o", PAGE, "-r", "tenant.test"]);
+    eventually("an origin chooses its realm", || calls_with(&lab, &tenant));
+    assert!(!calls(&lab, "alice", "battery-staple"), "she is of the other realm");
+
+    // Two clients that call each other have an allocation each.
+    database.turnadmin(&["-g", "-r", "tenant.test", "--user-quota=1"]);
+    eventually("a limit of turnadmin counts", || !calls_with(&lab, &tenant));
+    database.turnadmin(&["-g", "-r", "tenant.test", "--user-quota=0"]);
+    eventually("it is gone", || calls_with(&lab, &tenant));
+
+    deny(&database, kind, &relay, true);
+    eventually("a peer is denied", || !by_secret());
+    database.pause();
+    assert!(!by_secret(), "the last known rules stay in force");
+    database.resume();
+    deny(&database, kind, &relay, false);
+    eventually("the peer is allowed again", by_secret);
+
+    database.turnadmin(&["-X", SECRET, "-r", "turn.test"]);
+    eventually("a deleted secret is of no use", || !by_secret());
+    let log = server.process.output();
+    assert!(log.contains("the rules of the database are in force"), "{log}");
+    assert!(!log.contains(SECRET), "{log}");
+}
+
+#[test]
+fn rules_of_postgresql_are_live() {
+    rules_are_live(DatabaseKind::Postgres);
+}
+
+#[test]
+fn rules_of_mariadb_are_live() {
+    rules_are_live(DatabaseKind::Mariadb);
+}
+
+#[test]
+fn rules_of_redis_are_live() {
+    rules_are_live(DatabaseKind::Redis);
 }
 
 fn works_with(kind: DatabaseKind) {

@@ -19,6 +19,7 @@ use std::path::Path;
 
 use turn_types::quantity::show_duration;
 
+use crate::database_rules::DatabaseRules;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, File};
@@ -51,6 +52,7 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
         directory: document.directory().to_owned(),
         places: document.places(),
         found: Vec::new(),
+        of_database: DatabaseRules::default(),
         file,
     };
     ports::check(&settings, document, errors);

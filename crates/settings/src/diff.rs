@@ -125,6 +125,7 @@ impl Settings {
         merged.database_of_file.clone_from(&self.database_of_file);
         merged.tls_listen.clone_from(&self.tls_listen);
         merged.found.clone_from(&self.found);
+        merged.of_database.clone_from(&self.of_database);
         merged.discovery_sockets.clone_from(&self.discovery_sockets);
         merged.acme_challenge = self.acme_challenge;
         let mut errors = Errors::default();

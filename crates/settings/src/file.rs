@@ -19,8 +19,8 @@ pub use auth::{Auth, SecretEntry, TokenCipher, TokenKeyEntry};
 pub use clients::{Compatibility, Discovery, ExternalEndpoint, Redirect};
 pub use host::{Confinement, Offload, OffloadMode, Sockets, Workers};
 pub use operation::{
-    Api, Control, Data, Http, Log, LogAddresses, LogFormat, LogLevel, Shutdown, SignalAction,
-    Signals, Users,
+    Api, Control, Data, DatabaseTable, Http, Log, LogAddresses, LogFormat, LogLevel, Shutdown,
+    SignalAction, Signals, Users,
 };
 pub use quotas::{Lifetimes, Quotas};
 pub use realms::{RealmEntry, RealmLifetimes, RealmPeers, RealmQuotas, RealmRedirect};

@@ -18,6 +18,7 @@
 
 mod check;
 mod coturn;
+mod database_rules;
 mod diff;
 mod document;
 mod environment;
@@ -25,6 +26,7 @@ mod error;
 pub mod file;
 mod keys;
 mod limits;
+mod merged;
 mod paths;
 mod places;
 mod policy;
@@ -33,17 +35,19 @@ mod reference;
 mod section;
 mod settings;
 mod suggest;
+mod token_key;
 pub mod value;
 
 use std::io::Read;
 use std::path::Path;
 
+pub use database_rules::{DatabasePeers, DatabaseRealm, DatabaseRules};
 pub use diff::{Change, Diff, KeyInForce, diff, keys_in_force};
 pub use environment::Environment;
 pub use error::{Place, SettingsError, SettingsErrors};
 pub use file::{
-    AcmeChallenge, CipherSuite, CloudMetadata, File, KeyExchange, LogAddresses, LogFormat,
-    LogLevel, OffloadMode, SignalAction, Tls, TlsVersion,
+    AcmeChallenge, CipherSuite, CloudMetadata, DatabaseTable, File, KeyExchange, LogAddresses,
+    LogFormat, LogLevel, OffloadMode, SignalAction, Tls, TlsVersion,
 };
 pub use paths::{Paths, named_files, paths};
 pub use reference::{json_schema, reference_markdown};

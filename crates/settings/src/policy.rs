@@ -3,13 +3,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use turn_proto::limits::TOKEN_KEYS_MAX;
 use turn_proto::{
     AuthPolicy, NonceKey, PeerRules, PlacedRule, Policy, RelayAddress, RelayPorts, TokenAuthority,
-    UnauthenticatedBudget,
+    TokenKey, UnauthenticatedBudget,
 };
 use turn_types::{IpFamily, Prefix};
 
+use crate::database_rules::add_secrets;
 use crate::error::{Errors, SettingsErrors};
+use crate::merged::{FileRules, MergedRealm};
 use crate::settings::Settings;
 use crate::value::{RelayEntry, RelayPair};
 
@@ -91,7 +94,16 @@ impl Settings {
         let pairs = self.relay_addresses(host_addresses)?;
         let relay: Vec<RelayAddress> =
             pairs.into_iter().map(|pair| relay_address(pair, previous)).collect();
+        let database = self.own_of_database();
         let realms = self.realm_policies(own, &relay, nonce_key, previous);
+        let mut secrets = self.secrets.clone();
+        add_secrets(&mut secrets, database.map_or(&[], |realm| &realm.secrets));
+        let mut quotas: turn_proto::Quotas = (&self.quotas).into();
+        if let Some(database) = database {
+            let user = database.allocations_per_user;
+            quotas.allocations_per_user = user.unwrap_or(quotas.allocations_per_user);
+            quotas.bytes_per_second = database.bytes_per_second.unwrap_or(quotas.bytes_per_second);
+        }
         Ok(Policy {
             realm: (*self.realm).into(),
             realms,
@@ -99,7 +111,7 @@ impl Settings {
             auth: AuthPolicy {
                 open: self.auth.open_relay.is_open(),
                 users: self.auth.users,
-                secrets: self.secrets.clone(),
+                secrets,
                 separator: self.separator(),
                 expiry_at_refresh: self.auth.expiry_at_refresh,
                 // Known from the user store, by the caller.
@@ -108,7 +120,7 @@ impl Settings {
                     && self.auth.users
                     && self.secrets.is_empty()
                     // Coturn's layout has no hashes of names to find them by.
-                    && self.user_database().file().is_some(),
+                    && !self.user_database().has_coturn_layout(),
                 tokens: self.tokens(),
                 nonce_key,
             },
@@ -116,7 +128,7 @@ impl Settings {
             relay,
             ports: self.relay.ports.into(),
             lifetimes: (&self.lifetimes).into(),
-            quotas: (&self.quotas).into(),
+            quotas,
             alternate: self.alternate_server(),
             unauthenticated: UnauthenticatedBudget {
                 per_second: self.quotas.unauthenticated_responses_per_second.get(),
@@ -142,10 +154,10 @@ impl Settings {
         self.peer_rules_of(None, own, relay)
     }
 
-    /// The peer rules of the server, or of an entry of `realms` beside them.
+    /// The peer rules of the server's own realm, or of another one beside them.
     pub(crate) fn peer_rules_of(
         &self,
-        realm: Option<usize>,
+        realm: Option<&MergedRealm<'_>>,
         own: &[Prefix],
         relay: &[RelayAddress],
     ) -> PeerRules {
@@ -154,20 +166,27 @@ impl Settings {
         let told = relay.iter().flat_map(|relay| [relay.local, relay.public]);
         let told = told.chain(discovery.map(std::net::SocketAddr::ip));
         let own: Vec<Prefix> = own.iter().copied().chain(told.map(Prefix::host)).collect();
-        let [mut allow, mut deny] =
-            [&self.peers.allow, &self.peers.deny].map(|list| prefixes(list));
-        let mut places: Vec<PlacedRule> = deny
-            .iter()
-            .enumerate()
-            .map(|(index, prefix)| placed(*prefix, &self.places.of_entry("peers.deny", index)))
-            .collect();
-        if let Some(index) = realm {
-            let peers = &self.realms[index].peers;
-            allow.extend(prefixes(&peers.allow));
+        let mut rules = FileRules {
+            allow: prefixes(&self.peers.allow),
+            deny: prefixes(&self.peers.deny),
+            places: Vec::new(),
+        };
+        let place = |index| self.places.of_entry("peers.deny", index);
+        let denied = rules.deny.iter().enumerate();
+        rules.places = denied.map(|(index, prefix)| placed(*prefix, &place(index))).collect();
+        if let Some(realm) = realm
+            && let Some(index) = realm.index
+        {
+            let peers = &realm.entry.peers;
+            rules.allow.extend(prefixes(&peers.allow));
             let place = self.places.of_entry("realms", index);
-            places.extend(prefixes(&peers.deny).into_iter().map(|prefix| placed(prefix, &place)));
-            deny.extend(prefixes(&peers.deny));
+            let denied = prefixes(&peers.deny);
+            rules.places.extend(denied.iter().map(|prefix| placed(*prefix, &place)));
+            rules.deny.extend(denied);
         }
+        let of_database = realm.map_or_else(|| self.own_of_database(), |realm| realm.database);
+        self.add_database_peers(of_database, &own, &mut rules);
+        let FileRules { allow, deny, places } = rules;
         PeerRules::with_own_prefixes(&allow, &deny, &own).with_places(places)
     }
 
@@ -204,11 +223,28 @@ impl Settings {
         self.relay.external.as_ref().map_or(&[], |external| &external.0)
     }
 
-    /// The authorization server for access tokens.
+    /// The authorization server for access tokens of the server's own realm.
     fn tokens(&self) -> Option<TokenAuthority> {
-        (!self.token_keys.is_empty()).then(|| TokenAuthority {
-            server_name: self.auth.server_name.as_deref().unwrap_or(&self.realm).into(),
-            keys: self.token_keys.clone(),
+        let server_name = self.auth.server_name.as_deref().unwrap_or(&self.realm);
+        let of_database = self.own_of_database().map_or(&[][..], |realm| &realm.token_keys);
+        self.token_authority(server_name, self.token_keys.iter().chain(of_database))
+    }
+
+    /// The authorization server with these keys, of which the first of a name counts; `None` without any.
+    pub(crate) fn token_authority<'a>(
+        &self,
+        server_name: &str,
+        keys: impl Iterator<Item = &'a TokenKey>,
+    ) -> Option<TokenAuthority> {
+        let mut all: Vec<TokenKey> = Vec::new();
+        for key in keys.take(TOKEN_KEYS_MAX) {
+            if all.iter().all(|known| known.kid != key.kid) {
+                all.push(key.clone());
+            }
+        }
+        (!all.is_empty()).then(|| TokenAuthority {
+            server_name: server_name.into(),
+            keys: all,
             coturn_clients: self.compatibility.coturn_tokens,
         })
     }

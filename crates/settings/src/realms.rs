@@ -7,7 +7,8 @@ use turn_proto::{
 use turn_types::Prefix;
 
 use crate::file::{self, RealmEntry};
-use crate::settings::{Settings, Tenant};
+use crate::merged::MergedRealm;
+use crate::settings::Settings;
 
 impl Settings {
     /// The rules of the realms beside the server's own. `own` and `relay` are as for [`Settings::peer_rules`].
@@ -19,53 +20,56 @@ impl Settings {
         nonce_key: NonceKey,
         previous: Option<&Policy>,
     ) -> Realms {
-        let entries = self.realms.iter().zip(&self.tenants).enumerate();
-        let realm = |(index, (entry, tenant)): (usize, (&RealmEntry, &Tenant))| {
-            let name = entry.name.as_deref().unwrap_or_default();
+        let realm = |realm: &MergedRealm<'_>| {
+            let MergedRealm { entry, tenant, .. } = realm;
             RealmPolicy {
-                name: name.into(),
+                name: realm.name.into(),
                 origins: tenant.origins.clone(),
                 server_names: tenant.server_names.clone(),
                 listeners: tenant.listeners.clone(),
                 software: entry.software.as_deref().or(self.software.as_deref()).map(Into::into),
-                auth: self.realm_auth(entry, tenant, nonce_key, previous),
+                auth: self.realm_auth(realm, nonce_key, previous),
                 lifetimes: entry.lifetimes(&self.lifetimes),
                 quotas: entry.quotas(&self.quotas),
-                peer_rules: self.peer_rules_of(Some(index), own, relay),
+                peer_rules: self.peer_rules_of(Some(realm), own, relay),
                 alternate: entry.alternate_server().or_else(|| self.alternate_server()),
             }
         };
-        Realms::new(entries.map(realm).collect())
+        let own_max = self.own_of_database().and_then(|own| own.allocations_total);
+        Realms::new(self.merged_realms().iter().map(realm).collect())
+            .with_own_allocations_max(own_max.unwrap_or(0))
     }
 
-    /// The peer rules of each of them, in the order of their entries.
+    /// The peer rules of each of them, in their order.
     #[must_use]
     pub fn realm_peer_rules(&self, own: &[Prefix], relay: &[RelayAddress]) -> Vec<PeerRules> {
-        (0..self.realms.len()).map(|index| self.peer_rules_of(Some(index), own, relay)).collect()
+        let realms = self.merged_realms();
+        realms.iter().map(|realm| self.peer_rules_of(Some(realm), own, relay)).collect()
     }
 
     fn realm_auth(
         &self,
-        entry: &RealmEntry,
-        tenant: &Tenant,
+        realm: &MergedRealm<'_>,
         nonce_key: NonceKey,
         previous: Option<&Policy>,
     ) -> AuthPolicy {
-        let users = entry.users.unwrap_or(self.auth.users);
-        let name = entry.name.as_deref().unwrap_or_default();
-        let known =
-            |previous: &Policy| previous.realms.named(name).is_some_and(|old| old.auth.sha256);
+        let users = realm.entry.users.unwrap_or(self.auth.users);
+        let known = |previous: &Policy| {
+            previous.realms.named(realm.name).is_some_and(|old| old.auth.sha256)
+        };
+        let token_keys = realm.database.map_or(&[][..], |database| &database.token_keys);
         AuthPolicy {
             users,
-            secrets: tenant.secrets.clone(),
+            secrets: realm.tenant.secrets.clone(),
             separator: self.separator(),
             expiry_at_refresh: self.auth.expiry_at_refresh,
             // Known from the user store at the start; a realm that is new since may have users with MD5 keys alone.
             sha256: previous.is_none_or(known),
             userhash: self.auth.userhash
                 && users
-                && tenant.secrets.is_empty()
-                && self.user_database().file().is_some(),
+                && realm.tenant.secrets.is_empty()
+                && !self.user_database().has_coturn_layout(),
+            tokens: self.token_authority(realm.name, token_keys.iter()),
             ..AuthPolicy::new(nonce_key)
         }
     }

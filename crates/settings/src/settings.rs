@@ -8,8 +8,9 @@ use std::sync::Arc;
 use turn_proto::{AlternateServer, DiscoverySockets, Origin, SharedSecret, TokenKey};
 use turn_types::Secret;
 
+use crate::database_rules::DatabaseRules;
 use crate::error::Place;
-use crate::file::{AcmeChallenge, File, Tls};
+use crate::file::{AcmeChallenge, DatabaseTable, File, Tls};
 use crate::places::Places;
 use crate::value::{Database, External, HttpListen, RelayPair};
 
@@ -30,6 +31,8 @@ pub struct Settings {
     pub(crate) places: Places,
     /// The user database of `users.database_file`.
     pub(crate) database_of_file: Option<Database>,
+    /// Rules of the database, beside those of the configuration.
+    pub(crate) of_database: DatabaseRules,
     /// Public addresses that were found, where `relay.external` is `"auto"`.
     pub(crate) found: Vec<RelayPair>,
     /// Shared secrets of `auth`; names and secrets differ.
@@ -57,7 +60,7 @@ impl Deref for Settings {
 }
 
 /// Values of an entry of `realms` that were made of several, or read from files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tenant {
     /// Origins of web pages that choose it.
     pub origins: Vec<Origin>,
@@ -268,6 +271,24 @@ impl Settings {
     #[must_use]
     pub fn needs_users(&self) -> bool {
         self.auth.users && self.relay.enabled
+    }
+
+    /// Tables of the database that are read beside its users; none without coturn's layout.
+    #[must_use]
+    pub fn database_tables(&self) -> Vec<DatabaseTable> {
+        if !self.relay.enabled || !self.user_database().has_coturn_layout() {
+            return Vec::new();
+        }
+        self.users.database_tables.clone()
+    }
+
+    /// Returns whether clients may log in with secrets or tokens, of the configuration or the database.
+    #[must_use]
+    pub fn takes_secrets_or_tokens(&self) -> bool {
+        let of_database = |table| matches!(table, DatabaseTable::Secrets | DatabaseTable::Tokens);
+        !self.secrets.is_empty()
+            || !self.token_keys.is_empty()
+            || self.database_tables().into_iter().any(of_database)
     }
 
     /// Returns whether `tls.listen` is set and not used, for want of a certificate.

@@ -211,6 +211,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("offload.interfaces", "['eth0']", ""),
     ("confinement.readable", "['/srv']", ""),
     ("users.database", "'/srv/users.sqlite'", ""),
+    ("users.database_tables", "['secrets']", ""),
     ("http.listen", "['127.0.0.1:9641']", ""),
     ("api.listen", "['127.0.0.1:9642']", ""),
     // A file of one line on every host.

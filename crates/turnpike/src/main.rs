@@ -34,6 +34,7 @@ mod server;
 mod service_manager;
 mod signals;
 mod sockets;
+mod tables;
 #[cfg(test)]
 mod testing;
 mod uri;

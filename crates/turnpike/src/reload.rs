@@ -21,6 +21,7 @@ use crate::host;
 use crate::logging;
 use crate::own_addresses::OwnAddresses;
 use crate::sockets;
+use crate::tables::Tables;
 
 /// State that a reload changes.
 pub(crate) struct InForce {
@@ -153,7 +154,7 @@ impl InForce {
         }
         let mut settings = self.settings.clone();
         settings.put_found_external(found);
-        match self.apply_external(handle, settings).await {
+        match self.apply_found(handle, settings).await {
             Ok(()) => {
                 for RelayPair { local, public } in changed {
                     tracing::warn!(
@@ -168,7 +169,28 @@ impl InForce {
         }
     }
 
-    async fn apply_external(&mut self, handle: &Handle, settings: Settings) -> Result<()> {
+    /// Puts the rules of a database in force. An error of a worker leaves them waiting.
+    pub(crate) async fn follow_tables(&mut self, handle: &Handle, tables: &mut Tables) {
+        let Some(rules) = tables.waiting() else { return };
+        let mut settings = self.settings.clone();
+        if let Err(why) = settings.put_database_rules(rules.clone()) {
+            tracing::error!("{why}: the last known rules of the database stay in force");
+            return tables.done();
+        }
+        let is_first = self.settings.database_rules().is_unread;
+        if settings.database_rules() != self.settings.database_rules() || is_first {
+            if let Err(failure) = self.apply_found(handle, settings).await {
+                let why = failure.reason();
+                return tracing::error!("the rules of the database cannot be put in force: {why}");
+            }
+            let realms = self.settings.database_rules().realms.len();
+            tracing::info!(realms, "the rules of the database are in force");
+        }
+        tables.done();
+    }
+
+    /// Applies settings that the server has found elsewhere than in its configuration.
+    async fn apply_found(&mut self, handle: &Handle, settings: Settings) -> Result<()> {
         let (nonce_key, workers) = (self.policy.auth.nonce_key, handle.workers.count());
         let policy = boot::rules(&settings, &self.own, nonce_key, Some(&self.policy), workers)?;
         for relay in &policy.relay {
@@ -182,6 +204,7 @@ impl InForce {
         handle.workers.apply(Arc::clone(&policy)).await.map_err(Failure::failed)?;
         let mut info = (*handle.info()).clone();
         info.relay = boot::relay_info(&policy);
+        info.realms = boot::realm_names(&policy);
         handle.set_info(info);
         Ok(())
     }

@@ -23,6 +23,7 @@ use crate::paths;
 use crate::reload::InForce;
 use crate::service_manager::{ServiceManager, State};
 use crate::signals::{Signal, Signals};
+use crate::tables::Tables;
 use crate::watchdog::{self, Watchdog};
 
 /// Interval at which a draining server checks whether it is empty.
@@ -48,6 +49,7 @@ pub(crate) struct Server {
     pub(crate) threads: Threads,
     pub(crate) kernel_path: KernelPath,
     pub(crate) host: HostWatch,
+    pub(crate) tables: Tables,
 }
 
 /// A drain that goes on.
@@ -168,11 +170,17 @@ impl Server {
                     Ok(answers) => self.in_force.follow_external(&self.handle, &answers).await,
                     Err(failure) => tracing::warn!("{}", failure.reason()),
                 },
+                reading = self.tables.changed() => {
+                    self.tables.take(reading);
+                    self.in_force.follow_tables(&self.handle, &mut self.tables).await;
+                }
                 _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
                 _ = watch.tick() => {
                     let looked = watchdog.look(&self.handle.workers);
                     self.report(watchdog.all_alive(), drain);
                     looked?;
+                    self.tables.look();
+                    self.in_force.follow_tables(&self.handle, &mut self.tables).await;
                 }
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }

@@ -1,6 +1,7 @@
 //! Users in coturn's own layout, in a database server that coturn may use at the same time: a realm, a name, and the
 //! MD5 key in hexadecimal digits. It has neither SHA-256 keys, nor USERHASH, nor a limit of allocations.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,12 +14,13 @@ use crate::limits::EDIT_WITHIN;
 use crate::store::{
     Lookup, NewUser, Page, UserEditor, UserKeys, UserQuery, UserReader, UserRecord, UserSummary,
 };
+use crate::table::{Row, Table};
 
 /// Result of a call to the server.
-pub(crate) type Called<T> = std::pin::Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+pub(crate) type Called<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
-/// A database server with coturn's layout. Calls run within a tokio runtime, and any number at a time.
-pub(crate) trait CoturnUsers: Send + Sync + 'static {
+/// A database with coturn's layout. Calls run within a tokio runtime, and any number at a time.
+pub(crate) trait CoturnDatabase: Send + Sync + 'static {
     /// The key of a user, as it is kept.
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>>;
 
@@ -37,12 +39,38 @@ pub(crate) trait CoturnUsers: Send + Sync + 'static {
     /// Realms with the number of their users, the largest first.
     fn realms(self: Arc<Self>) -> Called<Vec<(String, u64)>>;
 
-    /// Listens to changes until the runtime ends.
-    fn listen(
-        self: Arc<Self>,
-        changes: Arc<Changes>,
-    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+    /// Rows of other tables, at most `limit` of each and one more.
+    fn rows(self: Arc<Self>, tables: Vec<Table>, limit: u32) -> Called<Vec<(Table, Row)>>;
+
+    /// Adds a row, or replaces the one with its key.
+    fn put(self: Arc<Self>, table: Table, row: Row) -> Called<()>;
+
+    /// Deletes the rows with these values of the first columns of the key.
+    fn remove(self: Arc<Self>, table: Table, key: Row) -> Called<()>;
+
+    /// Listens to changes of users until the connection ends.
+    ///
+    /// # Errors
+    /// There is no connection.
+    fn hear(self: Arc<Self>, changes: Arc<Changes>) -> Heard;
+
+    /// Listens to changes of users until the runtime ends.
+    fn listen(self: Arc<Self>, changes: Arc<Changes>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(async move {
+            let mut pause = Pause::new();
+            loop {
+                if Arc::clone(&self).hear(Arc::clone(&changes)).await.is_ok() {
+                    pause = Pause::new();
+                }
+                changes.report(false);
+                tokio::time::sleep(pause.next()).await;
+            }
+        })
+    }
 }
+
+/// End of a connection that changes were heard on.
+pub(crate) type Heard = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
 /// A user as it is kept.
 #[derive(Clone, Debug)]
@@ -81,13 +109,13 @@ impl Changes {
 
 /// Look-ups in a database server.
 pub(crate) struct CoturnReader {
-    users: Arc<dyn CoturnUsers>,
+    users: Arc<dyn CoturnDatabase>,
     changes: Arc<Changes>,
     listens: AtomicBool,
 }
 
 impl CoturnReader {
-    pub(crate) fn new(users: Arc<dyn CoturnUsers>) -> Self {
+    pub(crate) fn new(users: Arc<dyn CoturnDatabase>) -> Self {
         Self { users, changes: Arc::default(), listens: AtomicBool::new(false) }
     }
 }
@@ -118,21 +146,37 @@ impl UserReader for CoturnReader {
 
 /// Changes and lists in a database server.
 pub(crate) struct CoturnEditor {
-    users: Arc<dyn CoturnUsers>,
+    users: Arc<dyn CoturnDatabase>,
     /// Taken when the editor is dropped.
     runtime: Option<Runtime>,
 }
 
 impl CoturnEditor {
-    pub(crate) fn new(users: Arc<dyn CoturnUsers>) -> Result<Self, StoreError> {
+    pub(crate) fn new(users: Arc<dyn CoturnDatabase>) -> Result<Self, StoreError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(Self { users, runtime: Some(runtime.map_err(StoreError::Threads)?) })
+    }
+
+    /// Rows of a table, at most `limit` and one more.
+    pub(crate) fn rows(&self, table: Table, limit: u32) -> Result<Vec<Row>, StoreError> {
+        let rows = self.wait(|database| database.rows(vec![table], limit))?;
+        Ok(rows.into_iter().map(|(_, row)| row).collect())
+    }
+
+    /// Adds a row, or replaces the one with its key.
+    pub(crate) fn put(&self, table: Table, row: Row) -> Result<(), StoreError> {
+        self.wait(|database| database.put(table, row))
+    }
+
+    /// Deletes the rows with these values of the first columns of the key.
+    pub(crate) fn remove(&self, table: Table, key: Row) -> Result<(), StoreError> {
+        self.wait(|database| database.remove(table, key))
     }
 
     /// Waits for a call, in a thread of its own: the caller may be within another runtime.
     fn wait<T: Send>(
         &self,
-        call: impl FnOnce(Arc<dyn CoturnUsers>) -> Called<T> + Send,
+        call: impl FnOnce(Arc<dyn CoturnDatabase>) -> Called<T> + Send,
     ) -> Result<T, StoreError> {
         let Some(runtime) = &self.runtime else { return Err(StoreError::Overloaded) };
         let work = || {
@@ -213,7 +257,7 @@ impl UserEditor for CoturnEditor {
     }
 
     fn realms(&mut self) -> Result<Vec<(String, u64)>, StoreError> {
-        self.wait(CoturnUsers::realms)
+        self.wait(CoturnDatabase::realms)
     }
 
     /// Every user of this layout has an MD5 key only: the database need not be asked.

@@ -51,6 +51,16 @@ pub enum StoreError {
          all of them"
     )]
     NoLimits,
+    /// A table has more rows than this server takes.
+    #[error(
+        "the table {table} has more than {most} rows, which is the most that is taken: delete some"
+    )]
+    TooManyRows {
+        /// Its name.
+        table: &'static str,
+        /// The limit.
+        most: u32,
+    },
     /// The key of a user in coturn's layout cannot be read.
     #[error("the key of user \"{name}\" in realm \"{realm}\" is not 32 hexadecimal digits")]
     Key {

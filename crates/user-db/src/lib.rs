@@ -8,6 +8,7 @@
 //!   lists, for commands). [`SqliteReader`] and [`SqliteStore`] need nothing installed. [`server_reader`] and
 //!   [`server_editor`] use coturn's own layout in PostgreSQL, MySQL, MariaDB or Redis, each a cargo feature and a
 //!   file.
+//! - [`TableWatch`] reads the other tables of that layout (secrets, realms, rules for peers, keys of tokens).
 //! - [`Directory`] answers the workers from a reader, through a cache that notices changes by other processes.
 //! - [`Credentials`] generates a name and a password that cannot be guessed.
 #![forbid(unsafe_code)]
@@ -29,12 +30,14 @@ mod server_url;
 mod sqlite;
 mod sqlite_reader;
 mod store;
+mod table;
+mod table_watch;
 
 pub use credentials::Credentials;
 pub use directory::{Answer, Directory, DirectoryOptions};
 pub use error::StoreError;
 pub use limits::PASSWORD_BYTES_MAX;
-pub use server::{check_url, server_editor, server_reader};
+pub use server::{TableEditor, check_url, server_editor, server_reader, server_tables};
 pub use server_url::authority_files;
 pub use sqlite::SqliteStore;
 pub use sqlite_reader::SqliteReader;
@@ -42,3 +45,5 @@ pub use store::{
     Lookup, NewUser, Page, Position, UserEditor, UserKeys, UserQuery, UserReader, UserRecord,
     UserSummary, prepared_name,
 };
+pub use table::{Row, Table};
+pub use table_watch::{Reading, TableWatch, TableWatchOptions};

@@ -56,8 +56,8 @@ pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// more would let a restarted server be asked to accept them all at once.
 pub(crate) const CONNECTIONS: usize = 4;
 
-/// The same for MySQL, whose connections carry one look-up at a time.
-pub(crate) const CONNECTIONS_MYSQL: usize = 16;
+/// Times as many for MySQL, whose connections carry one look-up at a time.
+pub(crate) const MYSQL_TIMES: usize = 4;
 
 /// Silence after which a connection to a database server is probed, and after which it is given up.
 pub(crate) const SILENT_FOR: Duration = Duration::from_secs(10);
@@ -67,3 +67,10 @@ pub(crate) const TRIGGER_EVERY: Duration = Duration::from_secs(5);
 
 /// Keys that one step of a SCAN looks at: about a millisecond of the server.
 pub(crate) const SCAN_COUNT: u32 = 1000;
+
+/// Connections of the reading of tables, one statement after the other.
+pub(crate) const CONNECTIONS_TABLES: usize = 1;
+
+/// Rows read of one table: three limits for each of 4096 realms, and some more. More are a mistake, or an attack on this
+/// server's memory.
+pub(crate) const TABLE_ROWS_MAX: u32 = 16_384;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, SslOpts};
 
-use crate::coturn::{Called, Changes, CoturnUsers, Kept, causes};
+use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, causes};
 use crate::error::StoreError;
-use crate::limits::{CONNECTIONS_MYSQL, REALMS_MAX, SILENT_FOR};
+use crate::limits::{MYSQL_TIMES, REALMS_MAX, SILENT_FOR};
 use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
+use crate::table::{Dialect, Row, Table};
 
 /// MySQL or MariaDB with coturn's tables.
 pub(crate) struct Mysql {
@@ -18,7 +19,7 @@ pub(crate) struct Mysql {
 }
 
 impl Mysql {
-    pub(crate) fn new(url: ServerUrl) -> Result<Self, StoreError> {
+    pub(crate) fn new(url: ServerUrl, connections: usize) -> Result<Self, StoreError> {
         let options = Opts::from_url(url.expose());
         let options = options.map_err(|error| {
             url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
@@ -32,7 +33,7 @@ impl Mysql {
             .prefer_socket(false)
             .tcp_keepalive(Some(SILENT_FOR))
             .client_found_rows(true);
-        let constraints = PoolConstraints::new(0, CONNECTIONS_MYSQL).unwrap_or_default();
+        let constraints = PoolConstraints::new(0, connections * MYSQL_TIMES).unwrap_or_default();
         // Nothing in a session is changed, so it need not be reset after each look-up.
         let pool = PoolOpts::new().with_constraints(constraints).with_reset_connection(false);
         builder = builder.pool_opts(pool);
@@ -75,7 +76,7 @@ impl Mysql {
     }
 
     /// Number of rows that a statement has changed or found.
-    async fn run(self: Arc<Self>, sql: &'static str, values: Params) -> Result<bool, StoreError> {
+    async fn run(self: Arc<Self>, sql: &str, values: Params) -> Result<bool, StoreError> {
         let mut conn = self.conn().await?;
         conn.exec_drop(sql, values).await.map_err(|error| self.failed(&error))?;
         Ok(conn.affected_rows() > 0)
@@ -88,7 +89,7 @@ const NO_SUCH_TABLE: u16 = 1146;
 // The usual collations take upper and lower case for the same, and the protocol does not: BINARY compares bytes, and
 // the condition beside it lets the index be used.
 
-impl CoturnUsers for Mysql {
+impl CoturnDatabase for Mysql {
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
         const KEY: &str = "SELECT name, hmackey FROM turnusers_lt WHERE realm = ? AND name = ?
             AND BINARY realm = ? AND BINARY name = ?";
@@ -147,11 +148,35 @@ impl CoturnUsers for Mysql {
         Box::pin(self.pairs(REALMS, (REALMS_MAX,)))
     }
 
-    fn listen(
-        self: Arc<Self>,
-        _: Arc<Changes>,
-    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
-        Box::pin(std::future::ready(()))
+    fn rows(self: Arc<Self>, tables: Vec<Table>, limit: u32) -> Called<Vec<(Table, Row)>> {
+        Box::pin(async move {
+            let mut conn = self.conn().await?;
+            let mut all = Vec::new();
+            for table in tables {
+                let sql = Dialect::Mysql.select(table, limit.saturating_add(1));
+                let rows: Vec<mysql_async::Row> =
+                    conn.query(sql).await.map_err(|error| self.failed(&error))?;
+                for mut row in rows {
+                    let columns = 0..table.columns().len();
+                    all.push((table, columns.map(|at| row.take(at).unwrap_or_default()).collect()));
+                }
+            }
+            Ok(all)
+        })
+    }
+
+    fn put(self: Arc<Self>, table: Table, row: Row) -> Called<()> {
+        let sql = Dialect::Mysql.upsert(table);
+        Box::pin(async move { self.run(&sql, row.into()).await.map(drop) })
+    }
+
+    fn remove(self: Arc<Self>, table: Table, key: Row) -> Called<()> {
+        let sql = Dialect::Mysql.delete(table, key.len());
+        Box::pin(async move { self.run(&sql, key.into()).await.map(drop) })
+    }
+
+    fn hear(self: Arc<Self>, _: Arc<Changes>) -> Heard {
+        Box::pin(std::future::pending())
     }
 }
 

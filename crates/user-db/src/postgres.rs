@@ -11,14 +11,15 @@ use rustls::pki_types::pem::PemObject as _;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Row, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::coturn::{Called, Changes, CoturnUsers, Kept, Pause, causes};
+use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, Pause, causes};
 use crate::error::StoreError;
-use crate::limits::{CONNECT_WITHIN, CONNECTIONS, REALMS_MAX, SILENT_FOR};
+use crate::limits::{CONNECT_WITHIN, REALMS_MAX, SILENT_FOR};
 use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
+use crate::table::{Dialect, Row, Table};
 
 /// PostgreSQL with coturn's tables.
 pub(crate) struct Postgres {
@@ -43,7 +44,7 @@ struct Attempts {
 }
 
 impl Postgres {
-    pub(crate) fn new(url: ServerUrl) -> Result<Self, StoreError> {
+    pub(crate) fn new(url: ServerUrl, connections: usize) -> Result<Self, StoreError> {
         let config = Config::from_str(url.expose());
         let mut config = config.map_err(|error| {
             url.failed(format_args!("the URL cannot be understood: {}", causes(&error)))
@@ -63,7 +64,7 @@ impl Postgres {
             let attempts = Attempts { pause: Pause::new(), failed: None };
             Arc::new(Link { client: Mutex::default(), attempts: attempts.into() })
         };
-        let links = (0..CONNECTIONS).map(|_| link()).collect();
+        let links = (0..connections).map(|_| link()).collect();
         Ok(Self { url, config, tls, links, next: AtomicUsize::new(0) })
     }
 
@@ -137,11 +138,11 @@ impl Postgres {
         }
     }
 
-    async fn rows(
+    async fn query(
         self: Arc<Self>,
-        sql: &'static str,
+        sql: &str,
         values: Vec<Value>,
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
         let client = self.client().await?;
         // Not prepared: poolers such as PgBouncer give each transaction another session.
         let rows = client.query_typed(sql, &bound(&values)).await;
@@ -154,11 +155,11 @@ impl Postgres {
         values: Vec<Value>,
     ) -> Result<bool, StoreError> {
         // With RETURNING: one row for each that was changed.
-        Ok(!self.rows(sql, values).await?.is_empty())
+        Ok(!self.query(sql, values).await?.is_empty())
     }
 
     /// Hears notifications on a connection of its own, until it ends.
-    async fn hear(&self, changes: &Arc<Changes>) -> Result<(), String> {
+    async fn notified(&self, changes: &Arc<Changes>) -> Result<(), String> {
         const TRIGGER: &str = "SELECT 1 FROM pg_trigger WHERE tgrelid = to_regclass('turnusers_lt')
             AND tgname = 'turnpike_users' AND tgenabled IN ('O', 'A')";
         let client = self.dial(Some(Arc::clone(changes))).await?;
@@ -240,11 +241,11 @@ fn connector(url: &ServerUrl) -> Result<MakeRustlsConnect, StoreError> {
     Ok(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }
 
-impl CoturnUsers for Postgres {
+impl CoturnDatabase for Postgres {
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
         const KEY: &str = "SELECT hmackey FROM turnusers_lt WHERE realm = $1 AND name = $2";
         Box::pin(async move {
-            let rows = Arc::clone(&self).rows(KEY, texts([realm, name])).await?;
+            let rows = Arc::clone(&self).query(KEY, texts([realm, name])).await?;
             let key = rows.first().map(|row| row.try_get(0)).transpose();
             key.map_err(|error| self.failed(&error))
         })
@@ -280,8 +281,8 @@ impl CoturnUsers for Postgres {
         let sql = if page.realm.is_some() { ONE } else { ALL };
         values.extend(page.realm.map(Value::Text));
         Box::pin(async move {
-            let rows = Arc::clone(&self).rows(sql, values).await?;
-            let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+            let rows = Arc::clone(&self).query(sql, values).await?;
+            let pair = |row: &tokio_postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?));
             rows.iter().map(pair).collect::<Result<_, _>>().map_err(|error| self.failed(&error))
         })
     }
@@ -291,25 +292,43 @@ impl CoturnUsers for Postgres {
             GROUP BY realm ORDER BY users DESC, realm LIMIT $1";
         Box::pin(async move {
             let rows =
-                Arc::clone(&self).rows(REALMS, vec![Value::Limit(REALMS_MAX.into())]).await?;
-            let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get::<_, i64>(1)?.unsigned_abs()));
+                Arc::clone(&self).query(REALMS, vec![Value::Limit(REALMS_MAX.into())]).await?;
+            let pair = |row: &tokio_postgres::Row| {
+                Ok((row.try_get(0)?, row.try_get::<_, i64>(1)?.unsigned_abs()))
+            };
             rows.iter().map(pair).collect::<Result<_, _>>().map_err(|error| self.failed(&error))
         })
     }
 
-    fn listen(
-        self: Arc<Self>,
-        changes: Arc<Changes>,
-    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn rows(self: Arc<Self>, tables: Vec<Table>, limit: u32) -> Called<Vec<(Table, Row)>> {
         Box::pin(async move {
-            let mut pause = Pause::new();
-            loop {
-                if self.hear(&changes).await.is_ok() {
-                    pause = Pause::new();
+            let mut all = Vec::new();
+            for table in tables {
+                let sql = Dialect::Postgres.select(table, limit.saturating_add(1));
+                let found = Arc::clone(&self).query(&sql, Vec::new()).await?;
+                for row in found {
+                    let values = (0..table.columns().len()).map(|column| row.try_get(column));
+                    let values = values.collect::<Result<_, _>>();
+                    all.push((table, values.map_err(|error| self.failed(&error))?));
                 }
-                changes.report(false);
-                sleep(pause.next()).await;
             }
+            Ok(all)
         })
+    }
+
+    fn put(self: Arc<Self>, table: Table, row: Row) -> Called<()> {
+        let values = row.into_iter().map(Value::Text).collect();
+        let sql = Dialect::Postgres.upsert(table);
+        Box::pin(async move { self.query(&sql, values).await.map(drop) })
+    }
+
+    fn remove(self: Arc<Self>, table: Table, key: Row) -> Called<()> {
+        let sql = Dialect::Postgres.delete(table, key.len());
+        let values = key.into_iter().map(Value::Text).collect();
+        Box::pin(async move { self.query(&sql, values).await.map(drop) })
+    }
+
+    fn hear(self: Arc<Self>, changes: Arc<Changes>) -> Heard {
+        Box::pin(async move { self.notified(&changes).await })
     }
 }

@@ -1,21 +1,25 @@
 //! Coturn's keys in Redis: `turn/realm/<realm>/user/<name>/key`. Look-ups are pipelined on one connection; keyspace
 //! events report changes, where the server sends them.
 
+mod places;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{AsyncCommands as _, Client, RedisError};
 use tokio::sync::OnceCell;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::coturn::{Called, Changes, CoturnUsers, Kept, Pause, causes};
+use self::places::Place;
+use crate::coturn::{Called, Changes, CoturnDatabase, Heard, Kept, causes};
 use crate::error::StoreError;
 use crate::limits::{
     CONNECT_WITHIN, EDIT_WITHIN, PAUSE_MAX, PAUSE_MIN, REALMS_MAX, SCAN_COUNT, TRIGGER_EVERY,
 };
 use crate::server_url::ServerUrl;
 use crate::store::{Page, Position};
+use crate::table::{Row, Table};
 
 /// Redis with coturn's keys.
 pub(crate) struct Redis {
@@ -69,18 +73,9 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let realm = realm.map_or_else(|| "*".to_owned(), escaped);
         let pattern = format!("turn/realm/{realm}/user/*/key");
-        let mut manager = self.manager().await?;
         let mut cursor: u64 = 0;
         loop {
-            let (next, keys): (u64, Vec<Vec<u8>>) = redis::cmd("SCAN")
-                .arg(cursor)
-                .arg("MATCH")
-                .arg(&pattern)
-                .arg("COUNT")
-                .arg(SCAN_COUNT)
-                .query_async(&mut manager)
-                .await
-                .map_err(|error| self.failed(&error))?;
+            let (next, keys) = self.step(cursor, &pattern).await?;
             for key in &keys {
                 if let Some((realm, name)) = std::str::from_utf8(key).ok().and_then(parts) {
                     each(realm, name);
@@ -91,6 +86,61 @@ impl Redis {
             }
             cursor = next;
         }
+    }
+
+    /// One step over the keys that fit a pattern: the next cursor, 0 at the end, and some keys.
+    async fn step(&self, cursor: u64, pattern: &str) -> Result<(u64, Vec<Vec<u8>>), StoreError> {
+        let mut manager = self.manager().await?;
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT);
+        scan.query_async(&mut manager).await.map_err(|error| self.failed(&error))
+    }
+
+    /// The rows of a key; of a set `most` or more.
+    async fn rows_at(&self, place: &Place, most: u32) -> Result<Vec<Row>, StoreError> {
+        let mut manager = self.manager().await?;
+        let got: Result<Vec<Row>, RedisError> = async {
+            Ok(match place.table {
+                Table::Secrets | Table::AllowedPeers | Table::DeniedPeers => {
+                    let mut values: Vec<String> = Vec::new();
+                    // A set of any size does not come as a whole.
+                    if manager.scard::<_, u32>(&place.key).await? <= most {
+                        values = manager.smembers(&place.key).await?;
+                    } else {
+                        values.resize(most as usize, String::new());
+                    }
+                    values.sort_unstable();
+                    values.into_iter().map(|value| vec![place.name.clone(), value]).collect()
+                }
+                Table::Origins => {
+                    let realm: Option<String> = manager.get(&place.key).await?;
+                    realm.map(|realm| vec![place.name.clone(), realm]).into_iter().collect()
+                }
+                Table::Options => {
+                    let value: Option<String> = manager.get(&place.key).await?;
+                    let row = |value| vec![place.name.clone(), place.option.to_owned(), value];
+                    value.map(row).into_iter().collect()
+                }
+                Table::TokenKeys | Table::Admins => {
+                    let fields = &place.table.columns()[1..];
+                    let found: Vec<Option<String>> = redis::cmd("HMGET")
+                        .arg(&place.key)
+                        .arg(fields)
+                        .query_async(&mut manager)
+                        .await?;
+                    let values = found.into_iter().map(Option::unwrap_or_default);
+                    vec![std::iter::once(place.name.clone()).chain(values).collect()]
+                }
+            })
+        }
+        .await;
+        got.map_err(|error| self.failed(&error))
+    }
+
+    async fn run(&self, command: redis::Cmd) -> Result<(), StoreError> {
+        let mut manager = self.manager().await?;
+        let done: Result<redis::Value, _> = command.query_async(&mut manager).await;
+        done.map(drop).map_err(|error| self.failed(&error))
     }
 
     async fn set(self: Arc<Self>, user: Kept, only: &'static str) -> Result<bool, StoreError> {
@@ -106,7 +156,7 @@ impl Redis {
     }
 
     /// Hears keyspace events until the connection ends.
-    async fn hear(&self, changes: &Changes) -> Result<(), RedisError> {
+    async fn notified(&self, changes: &Changes) -> Result<(), RedisError> {
         let mut pubsub = self.client.get_async_pubsub().await?;
         pubsub.psubscribe("__keyspace@*__:turn/realm/*/user/*/key").await?;
         // A change may have gone unheard before.
@@ -159,7 +209,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-impl CoturnUsers for Redis {
+impl CoturnDatabase for Redis {
     fn key(self: Arc<Self>, realm: String, name: String) -> Called<Option<String>> {
         Box::pin(async move {
             let mut manager = self.manager().await?;
@@ -216,20 +266,46 @@ impl CoturnUsers for Redis {
         })
     }
 
-    fn listen(
-        self: Arc<Self>,
-        changes: Arc<Changes>,
-    ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+    fn rows(self: Arc<Self>, tables: Vec<Table>, limit: u32) -> Called<Vec<(Table, Row)>> {
         Box::pin(async move {
-            let mut pause = Pause::new();
+            let mut keys = BTreeSet::new();
+            let mut cursor = 0;
+            // One walk over the keys for all tables.
             loop {
-                if self.hear(&changes).await.is_ok() {
-                    pause = Pause::new();
+                let (next, found) = self.step(cursor, "turn/*").await?;
+                let places = found.iter().filter_map(|key| std::str::from_utf8(key).ok());
+                keys.extend(places.filter_map(Place::of).filter(|at| tables.contains(&at.table)));
+                if next == 0 {
+                    break;
                 }
-                changes.report(false);
-                sleep(pause.next()).await;
+                cursor = next;
             }
+            let mut rows = Vec::new();
+            let mut left: BTreeMap<Table, u32> = BTreeMap::new();
+            for place in keys {
+                let left = left.entry(place.table).or_insert_with(|| limit.saturating_add(1));
+                if *left == 0 {
+                    continue;
+                }
+                for row in self.rows_at(&place, *left).await?.into_iter().take(*left as usize) {
+                    *left -= 1;
+                    rows.push((place.table, row));
+                }
+            }
+            Ok(rows)
         })
+    }
+
+    fn put(self: Arc<Self>, table: Table, row: Row) -> Called<()> {
+        Box::pin(async move { self.run(places::put(table, row)).await })
+    }
+
+    fn remove(self: Arc<Self>, table: Table, key: Row) -> Called<()> {
+        Box::pin(async move { self.run(places::remove(table, key)).await })
+    }
+
+    fn hear(self: Arc<Self>, changes: Arc<Changes>) -> Heard {
+        Box::pin(async move { self.notified(&changes).await.map_err(|error| causes(&error)) })
     }
 }
 

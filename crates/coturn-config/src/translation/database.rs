@@ -16,13 +16,9 @@ const FILE: &str = "users.url";
 pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
     let mut lines: Vec<usize> = SHARED.iter().flat_map(|name| work.all(name)).collect();
     lines.sort_unstable();
-    let Some(last) = lines.pop() else { return };
+    let Some(last) = lines.pop() else { return without_tables(work) };
     for index in lines {
         work.set(index, Fate::SameHere("a later line names another database".to_owned()));
-    }
-    if by_secret {
-        let reason = "its shared secrets are not read: set auth.secret_file to one of them";
-        return work.set(last, Fate::Unsupported(reason.to_owned()));
     }
     if !work.users.is_empty() {
         let reason = "the file has users, too, and those are imported: move them into the database, and write its URL into \
@@ -35,6 +31,7 @@ pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
             let path = directory.join(FILE).display().to_string();
             work.toml.set("users.database_file", toml::text(&path), name);
             work.secrets.push((path, url));
+            tables(work, by_secret);
             work.notes.push(
                 "The connection to a database on another host is encrypted and its certificate is checked, unless its URL ends \
                  with ?sslmode=disable; Redis is reached without TLS unless it is rediss://."
@@ -42,6 +39,46 @@ pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
             );
         }
         Err(expected) => work.unreadable(last, &expected),
+    }
+}
+
+/// Switches of tables, and those that turn tables off.
+const SWITCHES: [&str; 4] = ["no-dynamic-realms", "no-dynamic-ip-list", "use-auth-secret", "oauth"];
+
+/// Tables that coturn reads with these options.
+fn tables(work: &mut Work, by_secret: bool) {
+    let of = [
+        (!work.is_on("no-dynamic-realms"), "realms"),
+        (!work.is_on("no-dynamic-ip-list"), "peers"),
+        (by_secret, "secrets"),
+        (work.is_on("oauth"), "tokens"),
+    ];
+    let tables = of.into_iter().filter(|(is_read, _)| *is_read).map(|(_, table)| table);
+    let tables: Vec<&str> = tables.collect();
+    if by_secret {
+        let comment = "use-auth-secret: coturn accepts no users besides";
+        work.toml.set("auth.users", "false".to_owned(), comment);
+    }
+    if tables == ["realms", "peers"] {
+        return;
+    }
+    let list: Vec<String> = tables.into_iter().map(toml::text).collect();
+    work.toml.set("users.database_tables", format!("[{}]", list.join(", ")), SWITCHES.join(", "));
+    for name in SWITCHES {
+        if let Some(index) = work.written.iter().position(|entry| entry.written.name == name)
+            && work.is_on(name)
+        {
+            work.set(index, Fate::Taken("users.database_tables".to_owned()));
+        }
+    }
+}
+
+/// Without a database that is shared there are no tables to read, or not to read.
+fn without_tables(work: &mut Work) {
+    for name in ["no-dynamic-realms", "no-dynamic-ip-list"] {
+        for index in work.all(name) {
+            work.set(index, Fate::SameHere("no tables are read".to_owned()));
+        }
     }
 }
 

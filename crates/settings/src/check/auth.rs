@@ -5,7 +5,7 @@ use turn_proto::SharedSecret;
 use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
-use crate::file::{self, File};
+use crate::file::{self, DatabaseTable, File};
 use crate::limits::SECRETS_MAX;
 
 /// Name of the secret of `auth.secret` or `auth.secret_file`.
@@ -15,7 +15,7 @@ const SECRETS: &str = "auth.secrets";
 pub(super) const WORDS: [&str; 2] = ["secret", "secret_file"];
 
 pub(super) fn check(
-    File { auth, relay, .. }: &File,
+    File { auth, relay, users, .. }: &File,
     document: &Document,
     errors: &mut Errors,
 ) -> Vec<SharedSecret> {
@@ -37,7 +37,11 @@ pub(super) fn check(
         words: WORDS,
     };
     entries(&auth.secrets, source, &mut secrets, document, errors);
-    contradictions(auth, relay.enabled, document, errors);
+    let has_database = users.database.is_some() || users.database_file.is_some();
+    let of_database =
+        |table: &DatabaseTable| matches!(table, DatabaseTable::Secrets | DatabaseTable::Tokens);
+    let others = has_database && users.database_tables.iter().any(of_database);
+    contradictions(auth, relay.enabled && !others, document, errors);
     secrets
 }
 

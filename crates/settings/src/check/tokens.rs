@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD_NO_PAD;
+use turn_proto::TokenKey;
 use turn_proto::limits::TOKEN_KEYS_MAX;
-use turn_proto::{TokenAlgorithm, TokenKey};
-use turn_types::Secret;
 
 use super::secret::Source;
 use crate::document::Document;
 use crate::error::Errors;
 use crate::file::{self, TokenCipher};
+use crate::token_key::algorithm;
 
 const KEY: &str = "auth.token_keys";
 
@@ -46,31 +44,6 @@ pub(super) fn check(auth: &file::Auth, document: &Document, errors: &mut Errors)
         errors.add(document.place(KEY), KEY, what, format!("keep at most {TOKEN_KEYS_MAX}"));
     }
     keys
-}
-
-/// A key from its base64, of either alphabet and with or without padding, as JSON Web Keys have it.
-fn algorithm(cipher: TokenCipher, text: &[u8]) -> Result<TokenAlgorithm, String> {
-    let plain: Vec<u8> = text
-        .iter()
-        .filter(|byte| **byte != b'=')
-        .map(|byte| match byte {
-            b'-' => b'+',
-            b'_' => b'/',
-            other => *other,
-        })
-        .collect();
-    let key = BASE64_STANDARD_NO_PAD.decode(plain);
-    let key = key.map_err(|_| "the key is not in base64".to_owned())?;
-    let wrong =
-        |name, needed: usize| format!("the key has {} bytes, and {name} needs {needed}", key.len());
-    match cipher {
-        TokenCipher::A256Gcm => <[u8; 32]>::try_from(key.as_slice())
-            .map(|key| TokenAlgorithm::Aes256Gcm(Secret::new(key)))
-            .map_err(|_| wrong("A256GCM", 32)),
-        TokenCipher::A128Gcm => <[u8; 16]>::try_from(key.as_slice())
-            .map(|key| TokenAlgorithm::Aes128Gcm(Secret::new(key)))
-            .map_err(|_| wrong("A128GCM", 16)),
-    }
 }
 
 const fn advice(cipher: TokenCipher) -> &'static str {

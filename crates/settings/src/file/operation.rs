@@ -149,7 +149,29 @@ section! {
         /// File that holds the URL of `database`, in one line: for a URL with a password.
         #[schemars(example = &"/etc/turnpike/users.url")]
         restart database_file: Option<PathBuf> = None;
+        /// Tables of a database in coturn's own layout that are read beside its users, each second: `realms` (origins and
+        /// limits of realms), `peers` (rules for peers), `secrets` (of time-limited credentials, as with coturn's
+        /// `use-auth-secret`) and `tokens` (keys of access tokens, as with its `oauth`). They count beside the
+        /// configuration, which wins (docs/operate/databases.md).
+        #[schemars(example = serde_json::json!(["realms", "peers", "secrets"]))]
+        restart database_tables: Vec<DatabaseTable> =
+            vec![DatabaseTable::Realms, DatabaseTable::Peers];
     }
+}
+
+/// Tables of a database that are read beside its users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum DatabaseTable {
+    /// Origins and limits of realms.
+    Realms,
+    /// Rules for peers.
+    Peers,
+    /// Shared secrets.
+    Secrets,
+    /// Keys of access tokens.
+    Tokens,
 }
 
 section! {

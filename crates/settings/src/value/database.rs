@@ -45,6 +45,24 @@ impl Database {
         }
     }
 
+    /// Returns whether it has coturn's tables or keys, rather than this server's own.
+    #[must_use]
+    pub const fn has_coturn_layout(&self) -> bool {
+        match self {
+            Self::Sqlite(_) => false,
+            Self::Server(_) => true,
+        }
+    }
+
+    /// The URL of a database with coturn's layout; empty for this server's own.
+    #[must_use]
+    pub fn coturn_url(&self) -> Secret<String> {
+        match self {
+            Self::Sqlite(_) => Secret::default(),
+            Self::Server(url) => url.clone(),
+        }
+    }
+
     /// Returns whether the text holds a password.
     pub(crate) fn holds_secret(&self) -> bool {
         match self {

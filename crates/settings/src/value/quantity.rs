@@ -81,6 +81,11 @@ impl<const MIN: u64, const MAX: u64> Bytes<MIN, MAX> {
         Self(bytes)
     }
 
+    /// The nearest number within the bounds, as [`Count::nearest`].
+    pub(crate) fn nearest(bytes: u64) -> Self {
+        Self(bytes.clamp(MIN, MAX))
+    }
+
     /// The number of bytes.
     #[must_use]
     pub const fn get(self) -> u64 {
@@ -136,6 +141,11 @@ impl<const MIN: u32, const MAX: u32> Count<MIN, MAX> {
     pub(crate) const fn new(number: u32) -> Self {
         assert!(MIN <= number && number <= MAX, "the default is out of its own bounds");
         Self(number)
+    }
+
+    /// The nearest number within the bounds, for values that no operator reads errors about.
+    pub(crate) fn nearest(number: u32) -> Self {
+        Self(number.clamp(MIN, MAX))
     }
 
     /// The number.

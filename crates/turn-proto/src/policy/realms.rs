@@ -54,6 +54,8 @@ pub struct Realms {
     by_server_name: BTreeMap<String, usize>,
     by_listener: BTreeMap<SocketAddr, usize>,
     takes_tokens: bool,
+    /// Live allocations of the server's own realm alone; 0 is bounded by the server's limit.
+    own_allocations_max: u32,
 }
 
 /// The rules of one realm, looked up once for a request, for an allocation that is made or arrives, and after a
@@ -85,6 +87,13 @@ impl Realms {
             realms.by_listener.extend(realm.listeners.iter().map(|addr| (*addr, place)));
         }
         Self { all, ..realms }
+    }
+
+    /// These realms beside a server's own with so many live allocations; 0 is bounded by the server's limit.
+    #[must_use]
+    pub fn with_own_allocations_max(mut self, most: u32) -> Self {
+        self.own_allocations_max = most;
+        self
     }
 
     /// The realms.
@@ -163,7 +172,7 @@ impl Policy {
             auth: &self.auth,
             lifetimes: &self.lifetimes,
             quotas: &self.quotas,
-            allocations_max: 0,
+            allocations_max: self.realms.own_allocations_max,
             peer_rules: &self.peer_rules,
             alternate: self.alternate.as_ref(),
         }

@@ -24,6 +24,7 @@ use crate::reload::{self, InForce};
 use crate::server::{Server, Threads};
 use crate::service_manager::ServiceManager;
 use crate::signals::{Signal, Signals};
+use crate::tables::Tables;
 use crate::{boot, control_group, external, first_start, listeners, output, renewal, users};
 
 pub(crate) fn run(paths: &PathOptions) -> Result<()> {
@@ -64,18 +65,17 @@ async fn serve(
     let api = listeners::api(&settings).await?;
     let mut store = open_users(&settings)?;
     let relays_for_users_only = settings.needs_users()
-        && settings.secrets.is_empty()
-        && settings.token_keys.is_empty()
+        && !settings.takes_secrets_or_tokens()
         && !settings.auth.open_relay.is_open();
     let (mut first_user, mut warning) = (None, None);
     if let Some(store) = store.as_mut().filter(|_| relays_for_users_only) {
         // A server's database is shared with others, who have their own users.
-        if file.is_none() && settings.user_database().file().is_some() {
+        if file.is_none() && !settings.user_database().has_coturn_layout() {
             first_user = first_start::prepare(&settings, &mut **store)?;
         }
         warning = match without_users(&settings, &mut **store) {
             // It may come later than this server; users are found when it is there.
-            Err(failure) if settings.user_database().file().is_none() => {
+            Err(failure) if settings.user_database().has_coturn_layout() => {
                 Some(format!("the user database does not answer yet: {}", failure.reason()))
             }
             warning => warning?,
@@ -95,6 +95,9 @@ async fn serve(
         }
         settings.put_found_external(found);
     }
+    settings
+        .put_database_rules(Tables::before(&settings))
+        .map_err(|why| Failure::failed(anyhow!(why)))?;
     let starting = boot::start(&settings, store, Some(&mut confinement));
     let Some(mut running) = unless_told_to_end(starting, &mut signals, meanings).await? else {
         tracing::info!("told to end during the start");
@@ -142,6 +145,7 @@ async fn serve(
     for listener in monitoring {
         tokio::spawn(admin::serve(listener, routes.clone()));
     }
+    let tables = Tables::watch(&settings)?;
     tracing::info!("ready");
     manager.ready();
     if let Some(user) = first_user {
@@ -174,6 +178,7 @@ async fn serve(
         threads: Threads::watch(running.threads),
         kernel_path: running.kernel_path,
         host: HostWatch::new(running.monitor),
+        tables,
     };
     server.run().await
 }

@@ -1,0 +1,150 @@
+//! Rules that are in the tables of a database beside its users: read on a thread of their own, put in force as a reload does.
+
+mod rules;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use settings::{DatabaseRules, DatabaseTable, Settings};
+use tokio::time::Instant;
+use user_db::{Reading, Row, StoreError, Table, TableWatch, TableWatchOptions};
+
+use self::rules::Found;
+
+/// Interval of warnings while the tables cannot be read.
+const WARNING_EVERY: Duration = Duration::from_secs(60);
+
+/// Warnings about rows that are logged at a time: a table may have many such rows.
+const TOLD_MAX: usize = 8;
+
+/// The tables of a database, and what is known of them.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    watch: Option<TableWatch>,
+    /// Rules for peers are read.
+    has_peers: bool,
+    rows: Option<Arc<Vec<(Table, Row)>>>,
+    /// Time at which a key begins or ends.
+    due: Option<SystemTime>,
+    /// Rules that are not in force yet.
+    waiting: Option<DatabaseRules>,
+    /// Warnings that were logged, of the rows that are there.
+    told: BTreeSet<String>,
+    failing: Option<Failing>,
+}
+
+impl Tables {
+    /// Rules until the tables have been read once.
+    pub(crate) fn before(settings: &Settings) -> DatabaseRules {
+        let is_unread = settings.database_tables().contains(&DatabaseTable::Peers);
+        DatabaseRules { is_unread, ..DatabaseRules::default() }
+    }
+
+    /// Begins to read the tables of a configuration.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn watch(settings: &Settings) -> Result<Self, StoreError> {
+        let wanted = settings.database_tables();
+        let of = |table: &DatabaseTable| match table {
+            DatabaseTable::Realms => &[Table::Origins, Table::Options][..],
+            DatabaseTable::Peers => &[Table::AllowedPeers, Table::DeniedPeers],
+            DatabaseTable::Secrets => &[Table::Secrets],
+            DatabaseTable::Tokens => &[Table::TokenKeys],
+        };
+        let mut tables: Vec<Table> = wanted.iter().flat_map(of).copied().collect();
+        tables.sort_unstable();
+        tables.dedup();
+        if tables.is_empty() {
+            return Ok(Self::default());
+        }
+        let url = settings.user_database().coturn_url();
+        let watch = TableWatch::start(url.expose(), tables, TableWatchOptions::default())?;
+        let has_peers = wanted.contains(&DatabaseTable::Peers);
+        Ok(Self { watch: Some(watch), has_peers, ..Self::default() })
+    }
+
+    /// The next reading that differs; never, where there are no tables. May be dropped and called again.
+    pub(crate) async fn changed(&mut self) -> Reading {
+        match &mut self.watch {
+            Some(watch) => watch.changed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes a reading.
+    pub(crate) fn take(&mut self, reading: Reading) {
+        match (reading.failure, &mut self.failing) {
+            (Some(error), Some(failing)) => failing.error = error,
+            (Some(error), None) => self.failing = Some(Failing { error, warned: None }),
+            (None, Some(_)) => {
+                self.failing = None;
+                tracing::info!("the tables of the user database are read again");
+            }
+            (None, None) => {}
+        }
+        if let Some(rows) = reading.rows
+            && self.rows.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &rows))
+        {
+            self.rows = Some(rows);
+            self.judge(SystemTime::now());
+        }
+        self.look();
+    }
+
+    /// Warns about a failure that goes on, and follows the clock.
+    pub(crate) fn look(&mut self) {
+        if self.due.is_some_and(|due| SystemTime::now() >= due) {
+            self.judge(SystemTime::now());
+        }
+        let now = Instant::now();
+        let meanwhile = match (&self.rows, self.has_peers) {
+            (Some(_), _) => "its last known rules stay in force",
+            (None, true) => "until they are, no peer may be reached but those of peers.allow",
+            (None, false) => "none of their rules are in force",
+        };
+        if let Some(failing) = &mut self.failing
+            && failing.warned.is_none_or(|warned| now.duration_since(warned) >= WARNING_EVERY)
+        {
+            failing.warned = Some(now);
+            tracing::warn!(
+                "the tables of the user database cannot be read ({}): {meanwhile}",
+                failing.error
+            );
+        }
+    }
+
+    /// Rules that are to be put in force.
+    pub(crate) const fn waiting(&self) -> Option<&DatabaseRules> {
+        self.waiting.as_ref()
+    }
+
+    /// The rules are in force, or refused.
+    pub(crate) fn done(&mut self) {
+        self.waiting = None;
+    }
+
+    fn judge(&mut self, now: SystemTime) {
+        let Some(rows) = &self.rows else { return };
+        let Found { rules, warnings, due } = rules::of(rows, now);
+        let news: Vec<&String> = warnings.difference(&self.told).collect();
+        for warning in news.iter().take(TOLD_MAX) {
+            tracing::warn!("a row of the user database is not used: {warning}");
+        }
+        if news.len() > TOLD_MAX {
+            tracing::warn!("{} more rows of the user database are not used", news.len() - TOLD_MAX);
+        }
+        self.told = warnings;
+        self.due = due;
+        self.waiting = Some(rules);
+    }
+}
+
+/// A failure of the readings.
+#[derive(Debug)]
+struct Failing {
+    error: Arc<StoreError>,
+    /// Time of the last warning.
+    warned: Option<Instant>,
+}
