@@ -3,6 +3,7 @@
 //! [`import`] reads every option that coturn 4.5 to 4.17 knows, and accounts for each line: taken, the same here without
 //! a key, or not supported, with the reason. It reads no file but the text it is given.
 
+pub mod inventory;
 mod options;
 mod peers;
 mod reference;

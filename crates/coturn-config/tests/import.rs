@@ -4,9 +4,8 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
-use coturn_config::{Fate, Import, OPTIONS, User, UserKey, import};
+use coturn_config::{Fate, Import, User, UserKey, import};
 use settings::DatabaseTable;
 use settings::{Environment, Settings};
 
@@ -173,29 +172,6 @@ fn a_short_secret_is_refused_with_the_way_out() {
     let Fate::Unsupported(why) = &line.fate else { panic!("{line:?}") };
     assert!(why.contains("5 bytes") && why.contains("openssl rand"), "{why}");
     assert!(import.secrets.is_empty() && !import.toml.contains("secret_file"));
-}
-
-/// Every option that coturn's own help lists is accounted for.
-#[test]
-fn the_options_of_an_installed_coturn_are_known() {
-    let installed = Command::new("turnserver").arg("-h").output();
-    let reason = |error| format!("turnserver is not installed: {error} (Debian package coturn)");
-    let Some(help) = test_support::require(installed.map_err(reason)) else { return };
-    let help = [help.stdout, help.stderr].concat();
-    let help = String::from_utf8_lossy(&help);
-    let options = help.split_whitespace().filter_map(|word| word.strip_prefix("--"));
-    let mut count = 0;
-    for name in options {
-        let end = name.find(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c));
-        let name = &name[..end.unwrap_or(name.len())];
-        // A slip of the help, and what prints and ends.
-        if matches!(name, "" | "no_dtls" | "version" | "help") {
-            continue;
-        }
-        count += 1;
-        assert!(OPTIONS.iter().any(|option| option.name == name), "{name}");
-    }
-    assert!(count > 90, "{count} options in\n{help}");
 }
 
 /// What a line of coturn's configuration becomes, with the rest as it stands.

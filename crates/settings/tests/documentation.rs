@@ -14,13 +14,12 @@ const ETC: &str = "/etc/turnpike/";
 /// Content for every key that names a file, a secret or a token key in base64, behind a letter of the file's own.
 const CONTENT: &str = "DEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=";
 
-/// The pages: `README.md`, and those of `docs/operate/`.
+/// The pages: `README.md`, and those of `docs/operate/` and `docs/migrate/`.
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let operate = root.join("docs/operate");
-    let files = std::fs::read_dir(&operate)
-        .expect("docs/operate")
-        .map(|entry| entry.expect("a file").path());
+    let read = |name: &str| std::fs::read_dir(root.join(name)).expect("a directory of pages");
+    let files = read("docs/operate").chain(read("docs/migrate"));
+    let files = files.map(|entry| entry.expect("a file").path());
     let pages = files.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
     std::iter::once(root.join("README.md")).chain(pages).collect()
 }

@@ -12,7 +12,8 @@ pub(crate) fn write(root: &Path) -> Result<()> {
         ("docs/configuration.schema.json", settings::json_schema()),
         ("docs/operate/api.json", admin::openapi_json()),
         ("docs/operate/api.md", admin::api_markdown()),
-        ("docs/operate/coturn-options.md", coturn_config::reference_markdown()),
+        ("docs/migrate/coturn-options.md", coturn_config::reference_markdown()),
+        ("docs/migrate/coturn-inventory.md", coturn_config::inventory::inventory_markdown()),
         ("docs/operate/metrics.md", admin::metrics_markdown()),
         ("docs/operate/reasons.md", admin::reasons_markdown()),
         ("docs/operate/tuning.md", host_tuning::reference_markdown()),
@@ -28,4 +29,25 @@ pub(crate) fn write(root: &Path) -> Result<()> {
         println!("{name}: written");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use coturn_config::inventory::{METRICS, State};
+
+    /// A name of coturn's is the same here if, and only if, the server has a metric of that name.
+    #[test]
+    fn coturns_metrics_have_their_true_state() {
+        let page = admin::metrics_markdown();
+        for item in METRICS.items {
+            for name in item.names.split("; ") {
+                let is_there = page.contains(&format!("| `{name}` |"));
+                assert_eq!(is_there, matches!(item.state, State::Same(_)), "{name}");
+            }
+            let (State::Replaced(here) | State::Missing(here)) = item.state else { continue };
+            for name in here.split('`').filter(|name| name.starts_with("turnpike_")) {
+                assert!(page.contains(&format!("| `{name}` |")), "{name}");
+            }
+        }
+    }
 }

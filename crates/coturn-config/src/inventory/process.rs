@@ -1,0 +1,43 @@
+//! Signals, files, exit status, environment.
+
+use super::State::{NotNeeded, Replaced, Same};
+use super::{Item, Part, item};
+
+pub(super) const PART: Part = Part {
+    title: "Signals and the process",
+    text: "Effects of signals can be chosen: section [`[signals]`](../configuration.md#signals).",
+    items: ITEMS,
+};
+
+const ITEMS: &[Item] = &[
+    item(
+        "SIGTERM; SIGINT",
+        "end",
+        Same("with a drain before, if `shutdown.drain` is set; a second one ends at once"),
+    ),
+    item("SIGUSR1", "drain", Same("`signals.usr1`")),
+    item(
+        "SIGUSR2",
+        "read certificates again",
+        Same("`signals.usr2`; certificates are also read when their files change"),
+    ),
+    item(
+        "SIGHUP",
+        "reopen the log",
+        Replaced("SIGHUP reloads the configuration, certificates included"),
+    ),
+    item("READY=1", "notification of systemd", Same("with the watchdog besides")),
+    item("/etc/turnserver.conf", "the configuration", Replaced("`turnpike import coturn`")),
+    item("turn_PID_DATE.log", "the log file", NotNeeded("the service manager keeps the log")),
+    item(
+        "EXTRA_OPTIONS",
+        "options of the RPM package's unit",
+        Replaced("`turnpike import coturn FILE -- OPTIONS`"),
+    ),
+    item(
+        "DETECT_EXTERNAL_IP; DETECT_RELAY_IP; DETECT_EXTERNAL_IPV6; DETECT_RELAY_IPV6; REAL_EXTERNAL_IP",
+        "variables of the container image",
+        Replaced("`relay.external_stun`, `relay.external_metadata`, `TURNPIKE_RELAY__EXTERNAL`"),
+    ),
+    item("exit status 255", "a configuration that cannot be used", Replaced("exit status 2")),
+];
