@@ -188,8 +188,8 @@ pub const OPTIONS: &[CoturnOption] = &[
     option("no-dynamic-ip-list", Switch, Keys("users.database_tables")),
     option("no-dynamic-realms", Switch, Keys("users.database_tables")),
     // Databases.
-    lettered('b', "userdb", Value, Unsupported(DATABASE)),
-    option("db", Value, Unsupported(DATABASE)),
+    lettered('b', "userdb", Value, Keys("users.database")),
+    option("db", Value, Keys("users.database")),
     lettered('e', "psql-userdb", Value, Keys("users.database_file")),
     option("sql-userdb", Value, Keys("users.database_file")),
     lettered('M', "mysql-userdb", Value, Keys("users.database_file")),

@@ -224,6 +224,9 @@ fn a_database_that_both_can_share_is_named_in_a_file() {
     // Users of the file are imported, and a database that coturn reads besides is the operator's to decide on.
     let both = import(&format!("{text}user=x:y\n"), &[], &directory.0);
     assert_eq!(unsupported(&both), ["psql-userdb"]);
+    let file = taken("realm=a.example\nlt-cred-mech\nuserdb=/var/lib/turn/turndb\n");
+    assert_eq!(file.user_database().to_string(), "sqlite-coturn:///var/lib/turn/turndb");
+
     let by_secret = taken(&format!("use-auth-secret\n{text}"));
     let tables = [DatabaseTable::Realms, DatabaseTable::Peers, DatabaseTable::Secrets];
     assert_eq!(by_secret.users.database_tables, tables);

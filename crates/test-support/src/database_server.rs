@@ -23,6 +23,8 @@ pub enum DatabaseKind {
     Mariadb,
     /// Redis.
     Redis,
+    /// A file of SQLite, which has no server.
+    Sqlite,
 }
 
 /// A running server; it ends with the value.
@@ -33,7 +35,7 @@ pub struct DatabaseServer {
     port: u16,
     /// A command with its arguments that the server and `turnadmin` are started by.
     through: Vec<String>,
-    process: Child,
+    process: Option<Child>,
 }
 
 impl DatabaseServer {
@@ -60,16 +62,22 @@ impl DatabaseServer {
         if !Path::new(SCHEMA).exists() {
             return Err("coturn is not installed".to_owned());
         }
-        let program = program(kind)?;
+        let program = if kind == DatabaseKind::Sqlite { None } else { Some(program(kind)?) };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("db-{}-{number}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
         let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("its address").port();
         drop(free);
-        prepare(kind, &program, &directory);
         let through: Vec<String> = through.iter().map(|word| (*word).to_owned()).collect();
-        let process = spawn(kind, &program, (&directory, port), &through);
+        let Some(program) = program else {
+            let server = Self { kind, directory, port, through, process: None };
+            // It makes the file.
+            server.turnadmin(&["-l"]);
+            return Ok(server);
+        };
+        prepare(kind, &program, &directory);
+        let process = Some(spawn(kind, &program, (&directory, port), &through));
         let server = Self { kind, directory, port, through, process };
         server.wait_until_ready("postgres");
         server.fill();
@@ -86,6 +94,7 @@ impl DatabaseServer {
                 format!("mysql://turn:turn-password@localhost/turn?socket={directory}%2Fsocket")
             }
             DatabaseKind::Redis => format!("redis+unix://{}/socket?db=0", self.directory.display()),
+            DatabaseKind::Sqlite => format!("sqlite-coturn://{}/turndb", self.directory.display()),
         }
     }
 
@@ -99,6 +108,7 @@ impl DatabaseServer {
                 format!("mysql://turn:turn-password@127.0.0.1:{port}/turn")
             }
             DatabaseKind::Redis => format!("redis://127.0.0.1:{port}/0"),
+            DatabaseKind::Sqlite => self.url(),
         }
     }
 
@@ -115,6 +125,7 @@ impl DatabaseServer {
                 "--mysql-userdb=host=127.0.0.1 port={port} dbname=turn user=turn password=turn-password"
             ),
             DatabaseKind::Redis => format!("--redis-userdb=ip=127.0.0.1 port={port} dbname=0"),
+            DatabaseKind::Sqlite => format!("--userdb={}/turndb", self.directory.display()),
         }
     }
 
@@ -156,8 +167,10 @@ impl DatabaseServer {
         self.resume();
         // PostgreSQL's fast shutdown; the others end as by SIGTERM.
         let signal = if self.kind == DatabaseKind::Postgres { "-INT" } else { "-TERM" };
-        kill(signal, self.process.id());
-        let _ = self.process.wait();
+        if let Some(process) = &mut self.process {
+            kill(signal, process.id());
+            let _ = process.wait();
+        }
     }
 
     /// Starts it again on its data.
@@ -167,7 +180,7 @@ impl DatabaseServer {
     pub fn start_again(&mut self) {
         let program = program(self.kind).expect("it was there");
         let place = (&*self.directory, self.port);
-        self.process = spawn(self.kind, &program, place, &self.through);
+        self.process = Some(spawn(self.kind, &program, place, &self.through));
         self.wait_until_ready("turn");
     }
 
@@ -196,7 +209,7 @@ impl DatabaseServer {
                 assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
                 self.run(&sql);
             }
-            DatabaseKind::Redis => {}
+            DatabaseKind::Redis | DatabaseKind::Sqlite => {}
         }
     }
 
@@ -227,13 +240,23 @@ impl DatabaseServer {
                 command.arg("-s").arg(self.directory.join("socket")).args(text.split_whitespace());
                 command
             }
+            DatabaseKind::Sqlite => {
+                const RUN: &str = "import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+for row in db.execute(sys.argv[2]): print('|'.join(map(str, row)))
+db.commit()";
+                let mut command = Command::new("python3");
+                command.args(["-c", RUN]).arg(self.directory.join("turndb")).arg(text);
+                command
+            }
         };
         command.output().expect("the client of a database")
     }
 
     /// Of PostgreSQL each connection is a process, in a group of its own.
     fn signal(&self, signal: &str) {
-        let pid = self.process.id();
+        let Some(process) = &self.process else { return };
+        let pid = process.id();
         kill(signal, pid);
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         for child in children.unwrap_or_default().split_whitespace() {
@@ -263,6 +286,7 @@ fn program(kind: DatabaseKind) -> Result<PathBuf, String> {
             .collect(),
         DatabaseKind::Mariadb => vec!["/usr/sbin/mariadbd".into(), "/usr/bin/mariadbd".into()],
         DatabaseKind::Redis => vec!["/usr/bin/redis-server".into()],
+        DatabaseKind::Sqlite => Vec::new(),
     };
     let found = candidates.into_iter().find(|path| path.exists());
     found.ok_or_else(|| format!("{kind:?} is not installed"))
@@ -286,7 +310,7 @@ fn is_root() -> bool {
 fn prepare(kind: DatabaseKind, program: &Path, directory: &Path) {
     let data = directory.join("data");
     let mut command = match kind {
-        DatabaseKind::Redis => return,
+        DatabaseKind::Redis | DatabaseKind::Sqlite => return,
         DatabaseKind::Postgres => {
             if is_root() {
                 let id = |option| {
@@ -349,6 +373,7 @@ fn spawn(
             command.args(["--port", &port, "--bind", "127.0.0.1", "--unixsocket", &socket]);
             command.arg("--dir").arg(directory);
         }
+        DatabaseKind::Sqlite => {}
     }
     let log = fs::File::create(directory.join("log")).expect("a log");
     let again = log.try_clone().expect("a log");

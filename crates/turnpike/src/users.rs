@@ -22,7 +22,9 @@ const WARNING_EVERY: Duration = Duration::from_secs(60);
 fn reader(database: &Database) -> Result<Box<dyn UserReader>, StoreError> {
     match database {
         Database::Sqlite(path) => Ok(Box::new(SqliteReader::open(path)?)),
-        Database::Server(url) => user_db::server_reader(url.expose()),
+        Database::CoturnSqlite(_) | Database::Server(_) => {
+            user_db::server_reader(database.coturn_url().expose())
+        }
     }
 }
 
@@ -30,7 +32,9 @@ fn reader(database: &Database) -> Result<Box<dyn UserReader>, StoreError> {
 pub(crate) fn editor(database: &Database) -> Result<Box<dyn UserEditor>, StoreError> {
     match database {
         Database::Sqlite(path) => Ok(Box::new(SqliteStore::open(path)?)),
-        Database::Server(url) => user_db::server_editor(url.expose()),
+        Database::CoturnSqlite(_) | Database::Server(_) => {
+            user_db::server_editor(database.coturn_url().expose())
+        }
     }
 }
 

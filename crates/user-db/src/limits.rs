@@ -74,3 +74,9 @@ pub(crate) const CONNECTIONS_TABLES: usize = 1;
 /// Rows read of one table: three limits for each of 4096 realms, and some more. More are a mistake, or an attack on this
 /// server's memory.
 pub(crate) const TABLE_ROWS_MAX: u32 = 16_384;
+
+/// Wait of a look-up in coturn's SQLite file for a program that writes to it: below the deadline of a look-up.
+pub(crate) const READER_BUSY: Duration = Duration::from_secs(1);
+
+/// Interval of looking at the count of changes of coturn's SQLite file: one page is read.
+pub(crate) const DATA_VERSION_EVERY: Duration = Duration::from_millis(200);

@@ -1,21 +1,24 @@
-//! Opens the database server of a URL.
+//! Opens the database of a URL.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::coturn::{CoturnDatabase, CoturnEditor, CoturnReader};
 use crate::error::StoreError;
 use crate::limits::{CONNECTIONS, CONNECTIONS_TABLES};
 use crate::server_url::ServerUrl;
+use crate::sqlite_coturn::{SCHEME, SqliteCoturn};
 use crate::store::{UserEditor, UserReader};
 use crate::table::{Row, Table};
 
-/// Opens users in coturn's layout for look-ups, by a URL: `postgresql://`, `mysql://` or `redis://`. Waits for no network.
+/// Opens users in coturn's layout for look-ups, by a URL: `postgresql://`, `mysql://`, `redis://` or
+/// `sqlite-coturn://`. Waits for no network.
 ///
 /// # Errors
 /// As [`check_url`].
 pub fn server_reader(url: &str) -> Result<Box<dyn UserReader>, StoreError> {
-    Ok(Box::new(CoturnReader::new(open(url, CONNECTIONS)?)))
+    Ok(Box::new(CoturnReader::new(open(url, Purpose::Look)?)))
 }
 
 /// Opens users in coturn's layout for changes, by a URL as [`server_reader`]. Waits for no network.
@@ -23,7 +26,7 @@ pub fn server_reader(url: &str) -> Result<Box<dyn UserReader>, StoreError> {
 /// # Errors
 /// As [`check_url`].
 pub fn server_editor(url: &str) -> Result<Box<dyn UserEditor>, StoreError> {
-    Ok(Box::new(CoturnEditor::new(open(url, CONNECTIONS)?)?))
+    Ok(Box::new(CoturnEditor::new(open(url, Purpose::Change)?)?))
 }
 
 /// Opens coturn's other tables for changes, by a URL as [`server_reader`]. Waits for no network.
@@ -31,7 +34,7 @@ pub fn server_editor(url: &str) -> Result<Box<dyn UserEditor>, StoreError> {
 /// # Errors
 /// As [`check_url`].
 pub fn server_tables(url: &str) -> Result<TableEditor, StoreError> {
-    Ok(TableEditor(CoturnEditor::new(open(url, CONNECTIONS_TABLES)?)?))
+    Ok(TableEditor(CoturnEditor::new(open(url, Purpose::Change)?)?))
 }
 
 /// Changes and lists the tables of coturn's layout besides that of users. It blocks.
@@ -68,12 +71,31 @@ impl fmt::Debug for TableEditor {
 /// # Errors
 /// The URL is not one, a file that it names cannot be read, or this program was built without this kind of database.
 pub fn check_url(text: &str) -> Result<(), StoreError> {
-    open(text, CONNECTIONS).map(drop)
+    open(text, Purpose::Look).map(drop)
 }
 
-/// Opens the database of a URL with that many connections for look-ups.
-pub(crate) fn open(text: &str, connections: usize) -> Result<Arc<dyn CoturnDatabase>, StoreError> {
+/// Use of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Look-ups for the server.
+    Look,
+    /// Reading of tables, one statement after the other.
+    Read,
+    /// Changes and lists of commands: a file that is not there is made.
+    Change,
+}
+
+/// Opens the database of a URL. Waits for no network.
+pub(crate) fn open(text: &str, purpose: Purpose) -> Result<Arc<dyn CoturnDatabase>, StoreError> {
+    if let Some((SCHEME, path)) = text.split_once("://") {
+        let file = SqliteCoturn::new(Path::new(path), purpose == Purpose::Change)?;
+        return Ok(Arc::new(file));
+    }
     let url = ServerUrl::parse(text)?;
+    let connections = match purpose {
+        Purpose::Look => CONNECTIONS,
+        Purpose::Read | Purpose::Change => CONNECTIONS_TABLES,
+    };
     match text.split_once("://").map(|(scheme, _)| scheme) {
         #[cfg(feature = "postgresql")]
         Some("postgresql" | "postgres") => {

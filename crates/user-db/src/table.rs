@@ -81,7 +81,6 @@ pub(crate) enum Dialect {
     Postgres,
     #[cfg(feature = "mysql")]
     Mysql,
-    #[cfg(test)]
     Sqlite,
 }
 

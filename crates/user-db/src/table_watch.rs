@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::coturn::CoturnDatabase;
 use crate::error::StoreError;
-use crate::limits::{CONNECTIONS_TABLES, TABLE_ROWS_MAX};
-use crate::server::open;
+use crate::limits::TABLE_ROWS_MAX;
+use crate::server::{Purpose, open};
 use crate::table::{Row, Table};
 
 /// Times of a watch.
@@ -66,7 +66,7 @@ impl TableWatch {
         tables: Vec<Table>,
         options: TableWatchOptions,
     ) -> Result<Self, StoreError> {
-        let database = open(url, CONNECTIONS_TABLES)?;
+        let database = open(url, Purpose::Read)?;
         let (sender, receiver) = watch::channel(Reading::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(StoreError::Threads)?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use test_support::{DatabaseKind, DatabaseServer, eventually, require};
 use turn_types::Secret;
 use user_db::{
-    Answer, Directory, DirectoryOptions, NewUser, Page, Position, StoreError, UserEditor,
-    UserQuery, server_editor, server_reader,
+    Answer, Directory, DirectoryOptions, NewUser, Page, Position, Row, StoreError, Table,
+    UserEditor, UserQuery, server_editor, server_reader, server_tables,
 };
 
 const REALM: &str = "example.org";
@@ -167,6 +167,89 @@ fn redis_is_shared_with_coturn_and_may_fail() {
     let Some(mut server) = server(DatabaseKind::Redis) else { return };
     shared_with_coturn(&server);
     outages(&mut server);
+}
+
+#[test]
+fn a_file_of_sqlite_is_shared_with_coturn_and_may_be_locked() {
+    let Some(server) = server(DatabaseKind::Sqlite) else { return };
+    shared_with_coturn(&server);
+    let mut editor = server_editor(&server.url()).unwrap();
+    editor.replace(&user("alice", "p")).unwrap();
+    let asked = Asked::of(&server.url());
+    assert!(asked.is_known("alice"));
+
+    let path = server.url().replace("sqlite-coturn://", "");
+    let writer = rusqlite::Connection::open(&path).unwrap();
+    writer.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    assert!(matches!(asked.ask("nobody"), Answer::Unavailable(_)));
+    assert!(asked.is_known("alice"), "she was known before");
+    writer.execute_batch("ROLLBACK").unwrap();
+    eventually("it is asked again", || asked.is_unknown("nobody"));
+}
+
+#[test]
+fn changes_of_a_file_of_sqlite_are_reported() {
+    let Some(server) = server(DatabaseKind::Sqlite) else { return };
+    server.turnadmin(&["-l"]);
+    changes_are_reported(&server);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_made_by_commands_alone() {
+    let path = std::env::temp_dir().join(format!("no-turndb-{}", std::process::id()));
+    let url = format!("sqlite-coturn://{}", path.display());
+    let asked = Asked::of(&url);
+    let Answer::Unavailable(error) = asked.ask("alice") else { panic!("there is no file") };
+    assert!(error.to_string().contains("it has to be there"), "{error}");
+    assert!(!path.exists());
+    server_editor(&url).unwrap().add(&user("alice", "p")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&path.metadata().unwrap()) & 0o777, 0o600);
+    eventually("she is known", || asked.is_known("alice"));
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// Every kind keeps rows as they are, and reads those of `turnadmin`.
+fn rows_are_kept(kind: DatabaseKind) {
+    let Some(server) = server(kind) else { return };
+    let tables = server_tables(&server.url()).unwrap();
+    server.turnadmin(&["-s", "a-secret-of-coturn", "-r", REALM]);
+    let row = |values: &[&str]| -> Row { values.iter().map(|value| (*value).to_owned()).collect() };
+    assert_eq!(tables.rows(Table::Secrets, 9).unwrap(), [row(&[REALM, "a-secret-of-coturn"])]);
+    tables.remove(Table::Secrets, row(&[REALM, "a-secret-of-coturn"])).unwrap();
+    for (table, first, second) in [
+        (Table::Secrets, &[REALM, "a"][..], &[REALM, "b"][..]),
+        (Table::Origins, &["http://a:80", "r"], &["http://b:80", "r"]),
+        (Table::Options, &[REALM, "max-bps", "7"], &[REALM, "user-quota", "8"]),
+        (Table::AllowedPeers, &["", "10.0.0.0/8"], &[REALM, "10.0.0.1-10.0.0.9"]),
+        (Table::DeniedPeers, &["", "192.0.2.1"], &[REALM, "192.0.2.2"]),
+        (
+            Table::TokenKeys,
+            &["k", "a2V5", "5", "6", "A128GCM", "r"],
+            &["l", "a2V5", "0", "0", "", "r"],
+        ),
+        (Table::Admins, &["root", "", "$5$00$11"], &["second", "r", "x"]),
+    ] {
+        for _ in 0..2 {
+            tables.put(table, row(first)).unwrap();
+            tables.put(table, row(second)).unwrap();
+        }
+        assert_eq!(tables.rows(table, 9).unwrap(), [row(first), row(second)], "{table:?}");
+        assert_eq!(tables.rows(table, 0).unwrap().len(), 1, "one more than the limit");
+    }
+    tables.put(Table::Options, row(&[REALM, "max-bps", "9"])).unwrap();
+    tables.remove(Table::Options, row(&[REALM, "user-quota"])).unwrap();
+    assert_eq!(tables.rows(Table::Options, 9).unwrap(), [row(&[REALM, "max-bps", "9"])]);
+    tables.remove(Table::Secrets, row(&[REALM])).unwrap();
+    assert!(tables.rows(Table::Secrets, 9).unwrap().is_empty());
+}
+
+#[test]
+fn rows_are_kept_in_each_kind() {
+    for kind in
+        [DatabaseKind::Postgres, DatabaseKind::Mariadb, DatabaseKind::Redis, DatabaseKind::Sqlite]
+    {
+        rows_are_kept(kind);
+    }
 }
 
 /// The trigger of docs/operate/databases.md.

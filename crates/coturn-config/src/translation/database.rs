@@ -7,7 +7,8 @@ use super::{Fate, Work};
 use crate::toml;
 
 /// Options of databases that both servers can share.
-const SHARED: [&str; 4] = ["psql-userdb", "sql-userdb", "mysql-userdb", "redis-userdb"];
+const SHARED: [&str; 6] =
+    ["userdb", "db", "psql-userdb", "sql-userdb", "mysql-userdb", "redis-userdb"];
 
 /// Name of the file with the URL.
 const FILE: &str = "users.url";
@@ -26,6 +27,9 @@ pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
         return work.set(last, Fate::Unsupported(reason.to_owned()));
     }
     let name = work.written[last].written.name.clone();
+    if matches!(&*name, "userdb" | "db") {
+        return file(work, last, by_secret);
+    }
     match url(&name, work.value(last)) {
         Ok(url) => {
             let path = directory.join(FILE).display().to_string();
@@ -40,6 +44,20 @@ pub(super) fn translate(work: &mut Work, by_secret: bool, directory: &Path) {
         }
         Err(expected) => work.unreadable(last, &expected),
     }
+}
+
+/// Names coturn's SQLite file.
+fn file(work: &mut Work, line: usize, by_secret: bool) {
+    let path = crate::syntax::word(work.value(line)).to_owned();
+    if !path.starts_with('/') {
+        return work.unreadable(line, "a path that begins with a slash");
+    }
+    work.toml.set("users.database", toml::text(&format!("sqlite-coturn://{path}")), "userdb");
+    work.notes.push(
+        "The user that the server runs as needs to be allowed to read coturn's SQLite file and to write to its directory."
+            .to_owned(),
+    );
+    tables(work, by_secret);
 }
 
 /// Switches of tables, and those that turn tables off.

@@ -18,6 +18,8 @@ const SERVERS: [&str; 7] =
 pub enum Database {
     /// An SQLite file: `"sqlite:///srv/users.sqlite"`, or its path.
     Sqlite(PathBuf),
+    /// An SQLite file with coturn's tables: `"sqlite-coturn:///var/lib/turn/turndb"`.
+    CoturnSqlite(PathBuf),
     /// A database server with coturn's layout, as a URL that may hold a password.
     Server(Secret<String>),
 }
@@ -32,6 +34,7 @@ impl Database {
     pub(crate) fn beside(&self, directory: &Path) -> Self {
         match self {
             Self::Sqlite(path) => Self::Sqlite(directory.join(path)),
+            Self::CoturnSqlite(path) => Self::CoturnSqlite(path.clone()),
             Self::Server(url) => Self::Server(url.clone()),
         }
     }
@@ -40,7 +43,7 @@ impl Database {
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match self {
-            Self::Sqlite(path) => Some(path),
+            Self::Sqlite(path) | Self::CoturnSqlite(path) => Some(path),
             Self::Server(_) => None,
         }
     }
@@ -50,7 +53,7 @@ impl Database {
     pub const fn has_coturn_layout(&self) -> bool {
         match self {
             Self::Sqlite(_) => false,
-            Self::Server(_) => true,
+            Self::CoturnSqlite(_) | Self::Server(_) => true,
         }
     }
 
@@ -59,6 +62,7 @@ impl Database {
     pub fn coturn_url(&self) -> Secret<String> {
         match self {
             Self::Sqlite(_) => Secret::default(),
+            Self::CoturnSqlite(_) => Secret::new(self.to_string()),
             Self::Server(url) => url.clone(),
         }
     }
@@ -66,7 +70,7 @@ impl Database {
     /// Returns whether the text holds a password.
     pub(crate) fn holds_secret(&self) -> bool {
         match self {
-            Self::Sqlite(_) => false,
+            Self::Sqlite(_) | Self::CoturnSqlite(_) => false,
             Self::Server(url) => user_info(url.expose()).is_some_and(|user| user.contains(':')),
         }
     }
@@ -84,6 +88,7 @@ impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "{}", path.display()),
+            Self::CoturnSqlite(path) => write!(f, "sqlite-coturn://{}", path.display()),
             Self::Server(url) => {
                 let (base, _) = url.expose().split_once('?').unwrap_or((url.expose(), ""));
                 let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
@@ -99,7 +104,8 @@ impl Written for Database {
 
     fn forms() -> String {
         "write the path of an SQLite file, such as \"/srv/turnpike/users.sqlite\", or the URL of a database with \
-         coturn's tables, such as \"postgresql://turn@db.example.org/turn\", mysql:// or redis://"
+         coturn's tables, such as \"postgresql://turn@db.example.org/turn\", mysql://, redis:// or \
+         \"sqlite-coturn:///var/lib/turn/turndb\""
             .to_owned()
     }
 
@@ -107,6 +113,12 @@ impl Written for Database {
         match text.split_once("://") {
             Some(("sqlite", path)) if path.starts_with('/') => Ok(Self::Sqlite(path.into())),
             Some(("sqlite", _)) => Err(format!("\"{text}\" has a host name, and SQLite has none")),
+            Some(("sqlite-coturn", path)) if path.starts_with('/') => {
+                Ok(Self::CoturnSqlite(path.into()))
+            }
+            Some(("sqlite-coturn", _)) => Err(format!(
+                "\"{text}\" has no whole path, as sqlite-coturn:///var/lib/turn/turndb"
+            )),
             Some((scheme, _)) if SERVERS.contains(&scheme) => {
                 Ok(Self::Server(Secret::new(text.to_owned())))
             }
@@ -123,7 +135,7 @@ impl Written for Database {
     fn written(&self) -> Value {
         match self {
             Self::Sqlite(path) => json!(path),
-            Self::Server(_) => json!(self.to_string()),
+            Self::CoturnSqlite(_) | Self::Server(_) => json!(self.to_string()),
         }
     }
 }
@@ -138,6 +150,10 @@ mod tests {
         for text in ["sqlite:///srv/u.sqlite", "/srv/u.sqlite"] {
             assert_eq!(Database::parse(text), Ok(Database::Sqlite("/srv/u.sqlite".into())));
         }
+        let coturn = Database::parse("sqlite-coturn:///var/lib/turn/turndb").unwrap();
+        assert!(coturn.has_coturn_layout() && coturn.file().is_some());
+        assert_eq!(coturn.coturn_url().expose(), "sqlite-coturn:///var/lib/turn/turndb");
+        assert!(Database::parse("sqlite-coturn://turndb").is_err());
         for (text, error) in [
             (
                 "sqlite://srv/u.sqlite",

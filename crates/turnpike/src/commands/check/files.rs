@@ -36,7 +36,9 @@ pub(super) fn findings(settings: &Settings) -> Vec<Finding> {
     all.extend(changeable(settings, (key, settings.place(key)), &settings.data.directory));
     let key = "users.database";
     match settings.user_database() {
-        Database::Sqlite(file) => all.extend(secret(settings, (key, settings.place(key)), &file)),
+        Database::Sqlite(file) | Database::CoturnSqlite(file) => {
+            all.extend(secret(settings, (key, settings.place(key)), &file))
+        }
         Database::Server(url) => {
             let help = "docs/operate/databases.md has an example for each kind";
             let refused = user_db::check_url(url.expose()).err();
