@@ -115,18 +115,8 @@ pub const OPTIONS: &[CoturnOption] = &[
         Switch,
         Unsupported("relaying to peers without a permission is not standard, and opens the host"),
     ),
-    lettered(
-        'K',
-        "keep-address-family",
-        Switch,
-        Unsupported("a client that names no family gets IPv4 (RFC 8656 §7.2)"),
-    ),
-    lettered(
-        'A',
-        "allocation-default-address-family",
-        Value,
-        Unsupported("a client that names no family gets IPv4 (RFC 8656 §7.2)"),
-    ),
+    lettered('K', "keep-address-family", Switch, Keys("relay.default_family")),
+    lettered('A', "allocation-default-address-family", Value, Keys("relay.default_family")),
     option("max-allocate-lifetime", Value, Keys("lifetimes.allocation_max")),
     option("channel-lifetime", Value, Keys("lifetimes.channel")),
     option("permission-lifetime", Value, Keys("lifetimes.permission")),
@@ -167,11 +157,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     ),
     option("stale-nonce", Value, Keys("lifetimes.nonce")),
     option("stateless-nonce", Switch, Always("nonces take no memory")),
-    option(
-        "stateless-nonce-secret",
-        Value,
-        Unsupported("servers do not share nonces: a client gets a new one within one round trip"),
-    ),
+    option("stateless-nonce-secret", Value, Keys("auth.nonce_key_file")),
     option(
         "secure-stun",
         Switch,
@@ -208,12 +194,7 @@ pub const OPTIONS: &[CoturnOption] = &[
     lettered('q', "user-quota", Value, Keys("quotas.allocations_per_user")),
     lettered('Q', "total-quota", Value, Keys("quotas.allocations_total")),
     lettered('s', "max-bps", Value, Keys("quotas.bytes_per_second")),
-    lettered(
-        'B',
-        "bps-capacity",
-        Value,
-        Unsupported("bandwidth is limited for each allocation, by `quotas.bytes_per_second`"),
-    ),
+    lettered('B', "bps-capacity", Value, Keys("quotas.bytes_per_second_total")),
     option(
         "unauthorized-ratelimit",
         Switch,
@@ -224,11 +205,7 @@ pub const OPTIONS: &[CoturnOption] = &[
         Value,
         Always("`quotas.unauthenticated_responses_per_second`, for a network"),
     ),
-    option(
-        "drain-min-allocations",
-        Value,
-        Unsupported("a drain ends with the last allocation, or at its deadline (`shutdown.drain`)"),
-    ),
+    option("drain-min-allocations", Value, Keys("shutdown.drain_allocations_left")),
     // TLS.
     option("cert", Value, Keys("tls.certificates")),
     option("pkey", Value, Keys("tls.certificates")),

@@ -19,7 +19,7 @@ struct Key {
 }
 
 /// Tables in the order of the reference page; the empty name is the top level.
-const TABLES: [&str; 15] = [
+const TABLES: [&str; 16] = [
     "",
     "relay",
     "auth",
@@ -35,6 +35,7 @@ const TABLES: [&str; 15] = [
     "tls",
     "dtls",
     "sockets",
+    "shutdown",
 ];
 
 /// Tables behind them.

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coturn_config::{Fate, Import, User, UserKey, import};
 use settings::DatabaseTable;
@@ -12,10 +13,12 @@ use settings::{Environment, Settings};
 struct Directory(PathBuf);
 
 impl Directory {
+    /// A directory of its own for each call: tests run side by side.
     fn new(test: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("coturn-config-{test}-{}", std::process::id()));
-        drop(fs::remove_dir_all(&path));
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("coturn-config-{test}-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -83,7 +86,7 @@ fn a_homeservers_relay() {
 #[test]
 fn a_relay_for_talk() {
     let (import, settings) = imported("nextcloud-talk");
-    assert_eq!((unsupported(&import), strange(&import)), (vec!["bps-capacity"], vec![]));
+    assert_eq!((unsupported(&import), strange(&import)), (vec![], vec![]));
     let listen: Vec<String> = settings.listen().map(|at| at.to_string()).collect();
     assert_eq!(listen, ["0.0.0.0:443", "[::]:443"]);
     assert_eq!(settings.quotas.allocations_total.get(), 0);
@@ -92,12 +95,14 @@ fn a_relay_for_talk() {
 #[test]
 fn relays_of_meeting_servers() {
     let (import, settings) = imported("jitsi");
-    assert_eq!(unsupported(&import), ["keep-address-family"]);
+    assert_eq!(unsupported(&import), [""; 0]);
+    assert_eq!(settings.relay.default_family, settings::DefaultFamily::Client);
     assert_eq!(strange(&import), [""; 0]);
     assert!(!settings.tcp.enabled);
 
     let (import, settings) = imported("bigbluebutton");
-    assert_eq!(unsupported(&import), ["keep-address-family"]);
+    assert_eq!(unsupported(&import), [""; 0]);
+    assert_eq!(settings.relay.default_family, settings::DefaultFamily::Client);
     assert_eq!(strange(&import), [""; 0]);
     assert_eq!(settings.tls_listen, ["198.51.100.20:443".parse().unwrap()]);
     assert_eq!(settings.relay.ports.to_string(), "32769-65535");
@@ -270,4 +275,38 @@ fn the_password_of_a_key_goes_to_a_file() {
     assert_eq!(imported.secrets[0].1, "deep");
     let files = taken(text).certificates();
     assert!(files[0].password.is_some());
+}
+
+#[test]
+fn capacity_family_and_the_end_of_a_drain() {
+    let base = "realm=a.example\nlt-cred-mech\nuser=a:b\n";
+    let settings =
+        taken(&format!("{base}max-bps=64000\nbps-capacity=64000000\ndrain-min-allocations=3\n"));
+    assert_eq!(settings.quotas.bytes_per_second_total.get(), 64_000_000);
+    assert_eq!(settings.shutdown.drain_allocations_left.get(), 3);
+    for line in ["bps-capacity=64000000", "bps-capacity=0\nmax-bps=64000"] {
+        let settings = taken(&format!("{base}{line}\n"));
+        assert_eq!(settings.quotas.bytes_per_second_total.get(), 0, "{line}");
+    }
+    use settings::DefaultFamily::{Client, Ipv4, Ipv6};
+    for (line, expected) in [
+        ("", Ipv4),
+        ("allocation-default-address-family=ipv4", Ipv4),
+        ("allocation-default-address-family=ipv6", Ipv6),
+        ("allocation-default-address-family=keep", Client),
+        ("keep-address-family", Client),
+    ] {
+        assert_eq!(taken(&format!("{base}{line}\n")).relay.default_family, expected, "{line}");
+    }
+}
+
+#[test]
+fn the_secret_of_shared_nonces_goes_to_a_file() {
+    let directory = Directory::new("nonces");
+    let text = "realm=a.example\nlt-cred-mech\nuser=a:b\nstateless-nonce-secret=0123456789abcdef\n";
+    let imported = import(text, &[], &directory.0);
+    assert!(!imported.toml.contains("0123456789abcdef"), "{}", imported.toml);
+    assert!(taken(text).nonce_key.is_some());
+    let short = import("stateless-nonce-secret=short\n", &[], &directory.0);
+    assert_eq!(unsupported(&short), ["stateless-nonce-secret"]);
 }

@@ -7,7 +7,9 @@ mod database;
 mod discovery;
 mod http;
 mod log;
+mod nonce;
 pub(crate) mod ports;
+mod quotas;
 mod realms;
 mod relay;
 mod secret;
@@ -38,11 +40,13 @@ pub(crate) fn check(file: File, document: &Document, errors: &mut Errors) -> Set
     peers(&file.peers, document, errors);
     redirect(&file.redirect, document, errors);
     interfaces(&file.offload.interfaces, document, errors);
+    quotas::check(&file, document, errors);
     tls::check(&file, document, errors);
     let acme_challenge = acme::check(&file, document, errors);
     let settings = Settings {
         acme_challenge,
         secrets: auth::check(&file, document, errors),
+        nonce_key: nonce::check(&file.auth, document, errors),
         address_key: log::check(&file.log, document, errors),
         tenants: realms::check(&file, document, errors),
         database_of_file: database::check(&file.users, document, errors),

@@ -78,6 +78,7 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
         let same = match key.path.as_str() {
             "auth.secrets" => old.secrets == new.secrets,
             "auth.token_keys" => old.token_keys == new.token_keys,
+            "auth.nonce_key_file" => old.nonce_key == new.nonce_key,
             "log.address_key_file" => old.address_key == new.address_key,
             "realms" => old.realms == new.realms && old.tenants == new.tenants,
             // A password in it is not shown, and a change of it counts.
@@ -91,7 +92,7 @@ pub fn diff(old: &Settings, new: &Settings) -> Diff {
             continue;
         }
         let other = match key.path.as_str() {
-            "log.address_key_file" => ", with another key",
+            "auth.nonce_key_file" | "log.address_key_file" => ", with another key",
             "realms" => " with other rules",
             _ => "",
         };

@@ -24,7 +24,7 @@ pub use operation::{
 };
 pub use quotas::{Lifetimes, Quotas};
 pub use realms::{RealmEntry, RealmLifetimes, RealmPeers, RealmQuotas, RealmRedirect};
-pub use relay::{CloudMetadata, Peers, Relay};
+pub use relay::{CloudMetadata, DefaultFamily, Peers, Relay};
 pub use streams::{Tcp, Udp};
 pub use tls::{CertificateEntry, CipherSuite, Dtls, KeyExchange, Tls, TlsVersion};
 

@@ -46,8 +46,8 @@ pub use diff::{Change, Diff, KeyInForce, diff, keys_in_force};
 pub use environment::Environment;
 pub use error::{Place, SettingsError, SettingsErrors};
 pub use file::{
-    AcmeChallenge, CipherSuite, CloudMetadata, DatabaseTable, File, KeyExchange, LogAddresses,
-    LogFormat, LogLevel, OffloadMode, SignalAction, Tls, TlsVersion,
+    AcmeChallenge, CipherSuite, CloudMetadata, DatabaseTable, DefaultFamily, File, KeyExchange,
+    LogAddresses, LogFormat, LogLevel, OffloadMode, SignalAction, Tls, TlsVersion,
 };
 pub use paths::{Paths, named_files, paths};
 pub use reference::{json_schema, reference_markdown};

@@ -47,7 +47,12 @@ pub fn named_files(path: Option<&Path>, environment: &Environment) -> Vec<PathBu
     let keys = auth.token_keys.iter().map(|entry| &entry.key_file);
     let entries = file.tls.certificates.iter();
     let certificates = entries.flat_map(|entry| [&entry.chain, &entry.key, &entry.password_file]);
-    let single = [&auth.secret_file, &file.log.address_key_file, &file.users.database_file];
+    let single = [
+        &auth.secret_file,
+        &auth.nonce_key_file,
+        &file.log.address_key_file,
+        &file.users.database_file,
+    ];
     let all = single.into_iter().chain(secrets).chain(keys).chain(certificates);
     let named = all.flatten().map(PathBuf::as_path);
     let tls = file.tls.client_authorities.iter().chain(&file.acme.authorities);

@@ -12,6 +12,7 @@ use turn_types::{IpFamily, Prefix};
 
 use crate::database_rules::add_secrets;
 use crate::error::{Errors, SettingsErrors};
+use crate::file::DefaultFamily;
 use crate::merged::{FileRules, MergedRealm};
 use crate::settings::Settings;
 use crate::value::{RelayEntry, RelayPair};
@@ -79,8 +80,9 @@ impl Settings {
     }
 
     /// The rules of the server on a host that has `host_addresses` (in the order that
-    /// [`Settings::relay_addresses`] wants) and delivers `own` to itself. `previous` are the rules in
-    /// force, and their record of used ports goes on.
+    /// [`Settings::relay_addresses`] wants) and delivers `own` to itself. `own_key` is for
+    /// nonces, unless one is shared with other servers, and for tickets. `previous` are the rules in force, and their record of
+    /// used ports goes on.
     ///
     /// # Errors
     /// As [`Settings::relay_addresses`].
@@ -88,9 +90,10 @@ impl Settings {
         &self,
         host_addresses: &[IpAddr],
         own: &[Prefix],
-        nonce_key: NonceKey,
+        own_key: NonceKey,
         previous: Option<&Policy>,
     ) -> Result<Policy, SettingsErrors> {
+        let nonce_key = self.nonce_key.unwrap_or(own_key);
         let pairs = self.relay_addresses(host_addresses)?;
         let relay: Vec<RelayAddress> =
             pairs.into_iter().map(|pair| relay_address(pair, previous)).collect();
@@ -129,11 +132,17 @@ impl Settings {
             ports: self.relay.ports.into(),
             lifetimes: (&self.lifetimes).into(),
             quotas,
+            default_family: match self.relay.default_family {
+                DefaultFamily::Ipv4 => turn_proto::DefaultFamily::V4,
+                DefaultFamily::Ipv6 => turn_proto::DefaultFamily::V6,
+                DefaultFamily::Client => turn_proto::DefaultFamily::Client,
+            },
             alternate: self.alternate_server(),
             unauthenticated: UnauthenticatedBudget {
                 per_second: self.quotas.unauthenticated_responses_per_second.get(),
             },
             mobility: self.mobility,
+            ticket_key: own_key,
             rfc5766_clients: self.compatibility.rfc5766_clients,
             tcp_relaying: self.tcp.relaying,
             stun_only: !self.relay.enabled,

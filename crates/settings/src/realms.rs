@@ -99,6 +99,7 @@ impl RealmEntry {
             permissions: own.permissions.map_or(server.permissions, |it| it.get()),
             channels: own.channels.map_or(server.channels, |it| it.get()),
             bytes_per_second: own.bytes_per_second.map_or(server.bytes_per_second, |it| it.get()),
+            bytes_per_second_total: own.bytes_per_second_total.map_or(0, |it| it.get()),
             ..server
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use turn_proto::{AlternateServer, DiscoverySockets, Origin, SharedSecret, TokenKey};
+use turn_proto::{AlternateServer, DiscoverySockets, NonceKey, Origin, SharedSecret, TokenKey};
 use turn_types::Secret;
 
 use crate::database_rules::DatabaseRules;
@@ -41,6 +41,8 @@ pub struct Settings {
     pub tenants: Vec<Tenant>,
     /// Keys of access tokens; names differ.
     pub token_keys: Vec<TokenKey>,
+    /// Key of nonces that is shared with other servers; `None` without a file of it.
+    pub nonce_key: Option<NonceKey>,
     /// Key of pseudonyms in the log; `None` without a file of it.
     pub address_key: Option<Secret<Arc<[u8]>>>,
     /// Listeners for TLS and DTLS besides `listen`; none without a certificate.
@@ -123,6 +125,9 @@ impl Settings {
         };
         of("auth.secrets", secrets.collect());
         of("auth.token_keys", keys.collect());
+        let key = "auth.nonce_key_file";
+        let nonces = self.auth.nonce_key_file.iter();
+        all.extend(nonces.map(|file| (key, self.place(key), self.beside(file))));
         let key = "log.address_key_file";
         let pseudonyms = self.log.address_key_file.iter();
         all.extend(pseudonyms.map(|file| (key, self.place(key), self.beside(file))));

@@ -204,6 +204,10 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("tcp.acme_redirect", "'http://acme.example.org/'", ""),
     ("tls.listen", "['0.0.0.0:443']", "tls.certificates = [{ chain = '/a.pem', key = '/a.key' }]"),
     ("tls.certificates", "[{ chain = 'a.pem', key = 'a.key' }]", ""),
+    ("auth.nonce_key_file", "'/proc/version'", ""),
+    ("shutdown.drain_allocations_left", "3", ""),
+    ("relay.default_family", "'client'", ""),
+    ("quotas.bytes_per_second_total", "'120 MiB'", "quotas.bytes_per_second = '1 MiB'"),
     ("tls.cipher_suites", "['TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384']", ""),
     ("tls.key_exchange", "['secp384r1']", ""),
     ("acme.names", "['turn.example.org']", "tls.listen = ['0.0.0.0:443']"),
@@ -323,15 +327,18 @@ fn the_keys_with_secrets_are_those_that_a_difference_hides() {
 }
 
 /// Live keys that are no rules of the server: log, monitoring, certificates, shutdown, signals.
-const NO_RULES: [&str; 10] = [
+const NO_RULES: [&str; 12] = [
     "relay.external_stun",
     "relay.external_metadata",
     "log.level",
     "log.address_key_file",
+    // It is one of the rules, and is not shown.
+    "auth.nonce_key_file",
     "http.coturn_metrics",
     "http.ready_while_draining",
     "tls.certificates",
     "shutdown.drain",
+    "shutdown.drain_allocations_left",
     "signals.usr1",
     "signals.usr2",
 ];

@@ -192,3 +192,28 @@ fn a_choice_of_ciphers_leaves_something_for_each_version() {
         assert_eq!(errors(&text), expected, "of this file:\n{text}");
     }
 }
+
+#[test]
+fn a_total_of_rates_needs_a_rate() {
+    let help = "set bytes_per_second as well: an allocation takes that much of the total";
+    for (text, expected) in [
+        (
+            "quotas = { bytes_per_second = '1 MiB', bytes_per_second_total = '9 MiB' }",
+            String::new(),
+        ),
+        (
+            "quotas.bytes_per_second_total = '9 MiB'",
+            format!(
+                "turnpike.toml:1: quotas.bytes_per_second_total: allocations have no bytes_per_second\n    {help}"
+            ),
+        ),
+        (
+            "realms = [{ name = 'b', quotas = { bytes_per_second_total = '9 MiB' } }]",
+            format!(
+                "turnpike.toml:1: realms: entry 1: allocations have no bytes_per_second\n    {help}"
+            ),
+        ),
+    ] {
+        assert_eq!(errors(text), expected, "of this file:\n{text}");
+    }
+}

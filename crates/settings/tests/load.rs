@@ -413,20 +413,22 @@ fn the_files_that_a_configuration_names_are_known_without_opening_them() {
     let dir = TempDir::new();
     let path = dir.write(
         "t.toml",
-        "relm = 5\n[auth]\nsecret_file = 's'\nsecrets = [{ name = 'n', secret_file = '/a/n' }]\n\
+        "relm = 5\n[auth]\nsecret_file = 's'\nnonce_key_file = 'n'\nsecrets = [{ name = 'n', secret_file = '/a/n' }]\n\
          token_keys = [{ kid = 'k', key_file = 'k' }]\n[tls]\nclient_authorities = 'ca'\n\
-         certificates = [{ chain = '/b/chain', key = '/b/key' }]\n[log]\naddress_key_file = 'l'\n",
+         certificates = [{ chain = '/b/chain', key = '/b/key', password_file = '/b/word' }]\n[log]\naddress_key_file = 'l'\n",
     );
     let files = settings::named_files(Some(&path), &Environment::empty());
     let at = |name: &str| dir.file(name);
     let beside = [
         path.clone(),
         at("s"),
+        at("n"),
         at("l"),
         "/a/n".into(),
         at("k"),
         "/b/chain".into(),
         "/b/key".into(),
+        "/b/word".into(),
     ];
     assert_eq!(files, [&beside[..], &[at("ca")]].concat());
     assert_eq!(settings::named_files(None, &Environment::empty()), [""; 0].map(PathBuf::from));

@@ -34,6 +34,8 @@ use crate::policy::{AuthPolicy, RealmRules};
 
 mod claim;
 mod nonce;
+
+pub use self::nonce::shared_nonce_key;
 mod time_limited;
 mod token;
 

@@ -55,6 +55,7 @@ mod relay;
 mod server;
 mod store;
 
+pub use auth::shared_nonce_key;
 pub use credentials::grant::UserKeys;
 pub use io::allocate_request::AllocationAttributes;
 pub use io::command::{Command, TcpCommand, UserQuery};
@@ -77,8 +78,9 @@ pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, PlacedRule, canoni
 pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub use policy::realms::{RealmPolicy, Realms};
 pub use policy::{
-    AlternateServer, AuthPolicy, DiscoverySockets, Lifetimes, NonceKey, Policy, Quotas,
-    RelayAddress, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey, UnauthenticatedBudget,
+    AlternateServer, AuthPolicy, DefaultFamily, DiscoverySockets, Lifetimes, NonceKey, Policy,
+    Quotas, RelayAddress, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey,
+    UnauthenticatedBudget,
 };
 pub use server::{Server, ServerConfig};
 pub use store::carried::CarriedTraffic;

@@ -43,12 +43,17 @@ pub struct Policy {
     pub quotas: Quotas,
     /// Peers that clients may reach.
     pub peer_rules: PeerRules,
+    /// The family of a relayed address whose client names none.
+    pub default_family: DefaultFamily,
     /// The server to redirect clients to instead of serving them.
     pub alternate: Option<AlternateServer>,
     /// Rate of responses to unauthenticated requests.
     pub unauthenticated: UnauthenticatedBudget,
     /// Let clients keep an allocation when their 5-tuple changes (RFC 8016).
     pub mobility: bool,
+    /// Key of mobility tickets, the same in all workers. Never shared with another server: its tickets name allocations
+    /// of its own.
+    pub ticket_key: NonceKey,
     /// Serve clients older than RFC 8656 as well: channel numbers up to 0x7FFF (RFC 5766 §11; coturn picks that one, too), and
     /// ADDITIONAL-ADDRESS-FAMILY under the number of its draft.
     pub rfc5766_clients: bool,
@@ -83,7 +88,8 @@ pub struct AuthPolicy {
     pub userhash: bool,
     /// The issuer of access tokens (RFC 7635); `None` accepts none, and does not mention them.
     pub tokens: Option<TokenAuthority>,
-    /// Key of the stateless nonces, the same in all workers; random wherever a client can authenticate.
+    /// Key of the stateless nonces, the same in all workers; random wherever a client can authenticate, or shared with
+    /// other servers.
     pub nonce_key: NonceKey,
 }
 
@@ -142,6 +148,18 @@ pub struct RelayAddress {
     pub ports: Arc<RelayPorts>,
 }
 
+/// The family of a relayed address whose client names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultFamily {
+    /// IPv4 (RFC 8656 §7.2).
+    #[default]
+    V4,
+    /// IPv6.
+    V6,
+    /// That of the client's own address.
+    Client,
+}
+
 /// Lifetimes of allocations and their parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
@@ -177,6 +195,8 @@ pub struct Quotas {
     pub new_peers_per_second: u32,
     /// Bytes per second of one allocation, in each direction; 0 is unlimited.
     pub bytes_per_second: u64,
+    /// The most that the bytes per second of all live allocations add up to, in each direction; 0 is unlimited.
+    pub bytes_per_second_total: u64,
 }
 
 /// The server that clients are redirected to (RFC 8489 §10).
@@ -241,6 +261,7 @@ impl Default for Quotas {
             channels: 128,
             new_peers_per_second: 100,
             bytes_per_second: 0,
+            bytes_per_second_total: 0,
         }
     }
 }
@@ -281,6 +302,7 @@ impl Policy {
     /// A policy with the defaults of the configuration and without a relay address, so that it serves no client yet.
     #[must_use]
     pub fn new(realm: Realm, auth: AuthPolicy) -> Self {
+        let ticket_key = auth.nonce_key;
         Self {
             realm,
             realms: Realms::default(),
@@ -291,9 +313,11 @@ impl Policy {
             lifetimes: Lifetimes::default(),
             quotas: Quotas::default(),
             peer_rules: PeerRules::default(),
+            default_family: DefaultFamily::default(),
             alternate: None,
             unauthenticated: UnauthenticatedBudget::default(),
             mobility: false,
+            ticket_key,
             rfc5766_clients: false,
             tcp_relaying: false,
             stun_only: false,

@@ -270,6 +270,23 @@ fn each_realm_has_its_own_rules() {
 }
 
 #[test]
+fn the_rates_of_a_realm_add_up() {
+    let mut world = World::with(tenants(|other| {
+        other.quotas.bytes_per_second = 1000;
+        other.quotas.bytes_per_second_total = 2500;
+    }));
+    let tenant = |port| Client::new(port).from_page(PAGE).of_realm(OTHER);
+    let mut first = tenant(1000);
+    first.allocate(&mut world);
+    tenant(1001).allocate(&mut world);
+    tenant(1002).try_allocate(&mut world, |_| ()).refused(508);
+    assert_eq!(world.refusals().last(), Some(&Refusal::BandwidthQuota));
+    Client::new(1003).allocate(&mut world);
+    first.refresh(&mut world, Some(0)).success();
+    tenant(1004).allocate(&mut world);
+}
+
+#[test]
 fn a_realm_has_a_total_of_its_own() {
     let mut world = World::with(tenants(|other| other.quotas.allocations_total = 1));
     let tenant = |port| Client::new(port).from_page(PAGE).of_realm(OTHER);

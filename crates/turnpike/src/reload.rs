@@ -67,15 +67,15 @@ impl InForce {
     }
 
     async fn apply(&mut self, handle: &Handle, new: Settings) -> Result<ReloadReport> {
-        // The same nonce key: nobody has to log in again.
+        // The same key: nobody has to log in again.
         self.own.refresh();
-        let nonce_key = self.policy.auth.nonce_key;
+        let own_key = self.policy.ticket_key;
         let workers = handle.workers.count();
         let mut kept = self.settings.reloaded(&new).map_err(|errors| {
             Failure::usage(anyhow!("what would be in force does not go together:\n{errors}"))
         })?;
         self.find_new_addresses(&mut kept).await?;
-        let policy = boot::rules(&kept, &self.own, nonce_key, Some(&self.policy), workers)?;
+        let policy = boot::rules(&kept, &self.own, own_key, Some(&self.policy), workers)?;
         for relay in &policy.relay {
             if self.policy.relay.iter().all(|known| known.local != relay.local) {
                 sockets::check_relay(relay.local)?;
@@ -191,8 +191,8 @@ impl InForce {
 
     /// Applies settings that the server has found elsewhere than in its configuration.
     async fn apply_found(&mut self, handle: &Handle, settings: Settings) -> Result<()> {
-        let (nonce_key, workers) = (self.policy.auth.nonce_key, handle.workers.count());
-        let policy = boot::rules(&settings, &self.own, nonce_key, Some(&self.policy), workers)?;
+        let (own_key, workers) = (self.policy.ticket_key, handle.workers.count());
+        let policy = boot::rules(&settings, &self.own, own_key, Some(&self.policy), workers)?;
         for relay in &policy.relay {
             if self.policy.relay.iter().all(|known| known.local != relay.local) {
                 sockets::check_relay(relay.local)?;

@@ -184,7 +184,8 @@ impl Server {
                 }
                 () = sleep(DRAIN_LOOK), if drain.is_some() => {}
             }
-            if drain.is_some_and(|drain| self.live() == 0 || Instant::now() >= drain.until) {
+            let left = u64::from(self.in_force.settings.shutdown.drain_allocations_left.get());
+            if drain.is_some_and(|drain| self.live() <= left || Instant::now() >= drain.until) {
                 break;
             }
         }

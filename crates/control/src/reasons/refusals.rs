@@ -109,6 +109,9 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "Many clients behind one NAT: raise `quotas.allocations_per_address`. Otherwise somebody tries to take all ports."
         }
         Refusal::RealmQuota => "Raise `quotas.allocations_total` of this entry of `realms`.",
+        Refusal::BandwidthQuota => {
+            "Raise `quotas.bytes_per_second_total`, here or in the entry of `realms`, lower `bytes_per_second`, or add a server."
+        }
         Refusal::TotalQuota => "Raise `quotas.allocations_total`, or add a server.",
         Refusal::PermissionLimit => "Raise `quotas.permissions` for clients with so many peers.",
         Refusal::NewPeerLimit => {

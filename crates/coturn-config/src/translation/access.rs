@@ -13,6 +13,7 @@ const SECRET_BYTES_MIN: usize = 16;
 pub(super) fn translate(work: &mut Work, directory: &Path) {
     realm(work);
     let has_secrets = secrets(work, directory);
+    nonce_key(work, directory);
     separator(work);
     users(work, has_secrets);
     database::translate(work, has_secrets, directory);
@@ -83,6 +84,23 @@ fn secrets(work: &mut Work, directory: &Path) -> bool {
         work.toml.set("auth.users", "false".to_owned(), comment);
     }
     by_secret
+}
+
+/// The secret of the nonces goes to a file of its own.
+fn nonce_key(work: &mut Work, directory: &Path) {
+    let Some(index) = work.last("stateless-nonce-secret") else { return };
+    let secret = work.value(index).to_owned();
+    if secret.len() < SECRET_BYTES_MIN {
+        let reason = format!(
+            "it has {} bytes, and {SECRET_BYTES_MIN} are needed: `openssl rand -base64 32` makes one for auth.nonce_key_file",
+            secret.len()
+        );
+        return work.set(index, Fate::Unsupported(reason));
+    }
+    let path = directory.join("nonce-key").display().to_string();
+    let comment = "stateless-nonce-secret: shared among servers of Turnpike, whose nonces differ from those of coturn";
+    work.toml.set("auth.nonce_key_file", toml::text(&path), comment);
+    work.secrets.push((path, secret));
 }
 
 /// The separator of time-limited names.

@@ -15,6 +15,7 @@ pub(super) fn translate(work: &mut Work) {
     listen(work, &addresses, port);
     tls_listen(work, &addresses, port);
     relay(work, &addresses);
+    family(work);
     ports(work);
     discovery(work, &addresses, port);
     redirect(work);
@@ -24,6 +25,24 @@ pub(super) fn translate(work: &mut Work) {
         if work.is_on(name) {
             work.toml.set(key, "false".to_owned(), name);
         }
+    }
+}
+
+/// The family of clients that name none.
+fn family(work: &mut Work) {
+    let set = |work: &mut Work, value, option: &str| {
+        work.toml.set("relay.default_family", toml::text(value), option);
+    };
+    if let Some(index) = work.last("allocation-default-address-family") {
+        match syntax::word(work.value(index)).to_ascii_lowercase().as_str() {
+            "ipv4" => work.set(index, Fate::SameHere("IPv4".to_owned())),
+            "ipv6" => set(work, "ipv6", "allocation-default-address-family"),
+            "keep" => set(work, "client", "allocation-default-address-family"),
+            _ => work.unreadable(index, "ipv4, ipv6 or keep"),
+        }
+    }
+    if work.is_on("keep-address-family") {
+        set(work, "client", "keep-address-family");
     }
 }
 

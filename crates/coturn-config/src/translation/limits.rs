@@ -9,12 +9,39 @@ pub(super) fn translate(work: &mut Work) {
     if let Some(bytes) = work.number("max-bps").filter(|bytes| *bytes > 0) {
         work.toml.set("quotas.bytes_per_second", toml::text(&format!("{bytes} B")), "max-bps");
     }
+    capacity(work);
+    drain(work);
     nonce(work);
     lifetime(work, "max-allocate-lifetime", "lifetimes.allocation_max", (60, 86_400));
     lifetime(work, "permission-lifetime", "lifetimes.permission", (300, 3600));
     lifetime(work, "channel-lifetime", "lifetimes.channel", (600, 3600));
     buffers(work);
     workers(work);
+}
+
+/// Coturn's sessions take their `max-bps` of it.
+fn capacity(work: &mut Work) {
+    let Some(index) = work.last("bps-capacity") else { return };
+    match (work.number("bps-capacity"), work.number("max-bps")) {
+        (None, _) => {}
+        (Some(0), _) => work.set(index, Fate::SameHere("it is off".to_owned())),
+        (Some(_), None | Some(0)) => {
+            let reason =
+                "it has no effect without max-bps, which is what an allocation takes of it";
+            work.set(index, Fate::SameHere(reason.to_owned()));
+        }
+        (Some(bytes), Some(_)) => {
+            let value = toml::text(&format!("{bytes} B"));
+            work.toml.set("quotas.bytes_per_second_total", value, "bps-capacity");
+        }
+    }
+}
+
+fn drain(work: &mut Work) {
+    if let Some(left) = work.number("drain-min-allocations").filter(|left| *left > 0) {
+        let value = left.min(10_000_000).to_string();
+        work.toml.set("shutdown.drain_allocations_left", value, "drain-min-allocations");
+    }
 }
 
 fn quota(work: &mut Work, name: &str, key: &'static str) {

@@ -39,6 +39,11 @@ section! {
         /// Refuses to refresh allocations when the time-limited credential has expired; otherwise expiry
         /// refuses new allocations only, and calls that are under way go on.
         live expiry_at_refresh: bool = true;
+        /// File with a secret that servers with one name share, such as those behind an anycast address or a load balancer:
+        /// each accepts the nonces of the others, so that a client that changes servers needs no new one. Without it each
+        /// start makes a key of its own. With another key clients get new nonces; calls go on.
+        #[schemars(example = &"/etc/turnpike/nonce-key")]
+        live nonce_key_file: Option<PathBuf> = None;
         /// Accepts the hash of a user name instead of the name (RFC 8489 §14.4). Offered only while there
         /// are no shared secrets: a time-limited name cannot be found from its hash.
         live userhash: bool = true;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::section::section;
-use crate::value::{Database, Duration, Endpoint, HttpListen, Text};
+use crate::value::{Count, Database, Duration, Endpoint, HttpListen, Text};
 
 section! {
     /// The log, on standard error.
@@ -182,6 +182,9 @@ section! {
         /// leaves a `turnpike drain` seven days, the maximum.
         #[schemars(example = &"30 min")]
         live drain: Duration<0, 604_800> = Duration::seconds(0);
+        /// Allocations that do not hold up the end of a drain: with as many or fewer left the server ends. Clients leave
+        /// some behind, which last until their lifetime ends.
+        live drain_allocations_left: Count<0, 10_000_000> = Count::new(0);
     }
 }
 

@@ -38,6 +38,10 @@ section! {
         /// packet sent over IPv4 and 48 over IPv6; `"0 B"` is no limit.
         #[schemars(example = &"2 MiB")]
         live bytes_per_second: Bytes<0, { 1 << 40 }> = Bytes::new(0);
+        /// The most that the `bytes_per_second` of all allocations add up to, in each direction, such as `"120 MiB"`, what
+        /// the host's connection carries; `"0 B"` is no limit. An allocation takes its `bytes_per_second` as long as it lives,
+        /// whether it uses them or not. More are refused with 508.
+        live bytes_per_second_total: Bytes<0, { 1 << 40 }> = Bytes::new(0);
         /// Responses per second to unauthenticated requests from one network of clients (a /24 of IPv4, a
         /// /48 of IPv6); 0 is no limit. It bounds the traffic that forged source addresses make this host
         /// send to others: with the default, about 2 Mbit/s to any network. One half is for STUN Binding,
@@ -83,6 +87,7 @@ impl From<&Quotas> for turn_proto::Quotas {
             channels: quotas.channels.get(),
             new_peers_per_second: quotas.new_peers_per_second.get(),
             bytes_per_second: quotas.bytes_per_second.get(),
+            bytes_per_second_total: quotas.bytes_per_second_total.get(),
         }
     }
 }

@@ -61,6 +61,9 @@ pub struct RealmQuotas {
     pub channels: Option<Count<1, { turn_proto::limits::CHANNELS_MAX }>>,
     /// As `quotas.bytes_per_second`.
     pub bytes_per_second: Option<Bytes<0, { 1 << 40 }>>,
+    /// As `quotas.bytes_per_second_total`, of this realm and within that of the server; `"0 B"`, the default, is no limit of
+    /// its own.
+    pub bytes_per_second_total: Option<Bytes<0, { 1 << 40 }>>,
 }
 
 /// Lifetimes of a realm.

@@ -36,10 +36,26 @@ section! {
         /// answer at that address.
         #[schemars(example = &"aws")]
         live external_metadata: CloudMetadata = CloudMetadata::Off;
+        /// Address family of a relayed address whose client names none: `"ipv4"`, as RFC 8656 has it, `"ipv6"`, or
+        /// `"client"` for that of the client's own address.
+        live default_family: DefaultFamily = DefaultFamily::Ipv4;
         /// UDP ports (inclusive) to allocate relayed addresses from. A firewall has to let them in.
         #[schemars(example = &"50000-59999")]
         live ports: PortRange = PortRange { min: 49_152, max: 65_535 }; // RFC 8656 §7.2: the dynamic ports
     }
+}
+
+/// Address family of a relayed address whose client names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum DefaultFamily {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// That of the client's own address.
+    Client,
 }
 
 /// Cloud with a metadata service.

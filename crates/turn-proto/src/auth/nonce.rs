@@ -26,6 +26,19 @@ use zeroize::Zeroizing;
 
 use crate::policy::NonceKey;
 
+/// Label of keys that are made of a shared secret.
+const SHARED: &[u8] = b"nonces of several servers";
+
+/// The key of nonces that servers with the same secret accept from each other.
+#[must_use]
+pub fn shared_nonce_key(secret: &[u8]) -> NonceKey {
+    let Ok(mut mac) = <Hmac<Sha256>>::new_from_slice(secret) else {
+        unreachable!("HMAC takes keys of any length")
+    };
+    mac.update(SHARED);
+    NonceKey::new(mac.finalize().into_bytes().into())
+}
+
 /// Bytes of the time, in seconds modulo 2^32.
 const TIME_LEN: usize = 4;
 /// Bytes of the port.

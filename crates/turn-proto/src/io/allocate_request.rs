@@ -7,8 +7,7 @@ use stun_wire::{AttributeType, Message, value};
 use turn_types::{ClientPath, IpFamily, RelayProtocol, Transport};
 
 use super::refusal::Refusal;
-use crate::policy::Policy;
-use crate::policy::PortRequirement;
+use crate::policy::{DefaultFamily, Policy, PortRequirement};
 
 /// REQUESTED-TRANSPORT: UDP (RFC 8656 §7.1).
 const UDP: u8 = 17;
@@ -101,7 +100,8 @@ impl AllocateRequest {
         if requested.is_some() && additional.is_some() {
             return Err(Refusal::BadRequest);
         }
-        let family = served_family(policy, requested, additional.is_some())?;
+        let client = path.five_tuple.client.family();
+        let family = served_family(policy, client, requested, additional.is_some())?;
         let requirement = match even_port.map(value::even_port) {
             None => PortRequirement::Any,
             Some(Ok(false)) => PortRequirement::Even,
@@ -135,16 +135,21 @@ fn family_number(message: &Message<'_>, kind: AttributeType) -> Option<Result<u8
     Some(value::address_family(value).map_err(|_| Refusal::BadRequest))
 }
 
-/// Step 7: the requested family, IPv4 without one, if it is served. A dual request is judged family by
+/// Step 7: the requested family, the default without one, if it is served. A dual request is judged family by
 /// family later, for one of both is enough.
 fn served_family(
     policy: &Policy,
+    client: IpFamily,
     requested: Option<Result<u8, Refusal>>,
     dual: bool,
 ) -> Result<IpFamily, Refusal> {
     let family = match requested.transpose()? {
         Some(number) => IpFamily::from_wire(number).ok_or(Refusal::FamilyUnsupported)?,
-        None => IpFamily::V4,
+        None => match policy.default_family {
+            DefaultFamily::V4 => IpFamily::V4,
+            DefaultFamily::V6 => IpFamily::V6,
+            DefaultFamily::Client => client,
+        },
     };
     let served = dual || policy.relay_of(family).next().is_some();
     if served { Ok(family) } else { Err(Refusal::FamilyUnsupported) }

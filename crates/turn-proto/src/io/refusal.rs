@@ -75,6 +75,8 @@ turn_types::labels! {
         RealmQuota => "realm_quota",
         /// The server has as many allocations as allowed.
         TotalQuota => "total_quota",
+        /// The rates of all allocations, or of the realm's, add up to as much as allowed.
+        BandwidthQuota => "bandwidth_quota",
         /// The allocation has as many permissions as allowed.
         PermissionLimit => "permission_limit",
         /// The customer, or the account, began to send to too many peers in a short time.
@@ -136,6 +138,7 @@ impl Refusal {
             Self::UserQuota | Self::AddressQuota | Self::RealmQuota => 486,
             Self::UserDatabaseUnavailable | Self::NoCookie | Self::MoveUnavailable => 500,
             Self::TotalQuota
+            | Self::BandwidthQuota
             | Self::BadReservationToken
             | Self::PortsExhausted
             | Self::SystemExhausted

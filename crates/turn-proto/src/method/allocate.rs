@@ -114,6 +114,9 @@ impl Allocate<'_> {
             per_realm: rules.allocations_max,
             per_customer: policy.quotas.allocations_per_customer,
             total: policy.quotas.allocations_total,
+            rate: rules.quotas.bytes_per_second,
+            realm_rate: rules.bytes_per_second_max,
+            total_rate: policy.quotas.bytes_per_second_total,
         };
         let account = Account { realm: grant.realm.clone(), name: Arc::clone(&grant.account) };
         let customer = Prefix::customer(request.path.five_tuple.client.ip());

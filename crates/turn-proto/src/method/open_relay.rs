@@ -231,7 +231,7 @@ impl Allocate<'_> {
         let id = self.ids.next_allocation();
         let mobility = wanted.mobile.then(|| {
             let location = self.registry.locate(id, self.ids.worker());
-            Box::new(Mobility::new(&policy.auth.nonce_key, location))
+            Box::new(Mobility::new(&policy.ticket_key, location))
         });
         let rate = policy.of(&grant.realm).quotas.bytes_per_second;
         let allocation = Allocation {

@@ -104,7 +104,7 @@ pub(crate) fn is_by_ticket(policy: &Policy, message: &Message<'_>) -> bool {
     let ticket = message.first(AttributeType::MOBILITY_TICKET);
     policy.mobility
         && message.method() == Method::REFRESH
-        && ticket.is_some_and(|value| Ticket::open(&policy.auth.nonce_key, value).is_some())
+        && ticket.is_some_and(|value| Ticket::open(&policy.ticket_key, value).is_some())
 }
 
 fn read(own: &Authenticated<'_>, ticket: TicketBody) -> Result<TicketRefresh, Refusal> {
@@ -127,5 +127,5 @@ fn read_ticket(
     if !policy.mobility || !responder.has_integrity() {
         return Err(Refusal::MobilityForbidden);
     }
-    Ticket::open(&policy.auth.nonce_key, value).ok_or(Refusal::BadTicket)
+    Ticket::open(&policy.ticket_key, value).ok_or(Refusal::BadTicket)
 }

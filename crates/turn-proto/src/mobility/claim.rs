@@ -42,7 +42,7 @@ pub(super) fn claim(
     let Some(mobility) = &mut allocations.get_mut(slot).mobility else {
         return Err(Refusal::BadTicket);
     };
-    mobility.renew(&policy.auth.nonce_key);
+    mobility.renew(&policy.ticket_key);
     let (five_tuple, transaction) = (*five_tuple, *transaction);
     mobility.answered = Some(Answered { five_tuple, transaction, serial, lifetime });
     Ok((slot, Granted { lifetime, ticket: Some(mobility.ticket) }))

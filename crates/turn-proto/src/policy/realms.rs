@@ -35,7 +35,7 @@ pub struct RealmPolicy {
     pub auth: AuthPolicy,
     /// Lifetimes of allocations and their parts.
     pub lifetimes: Lifetimes,
-    /// Limits of allocations and their parts; `allocations_total` is of this realm. The limits of customers are the
+    /// Limits of allocations and their parts; `allocations_total` and `bytes_per_second_total` are of this realm. The limits of customers are the
     /// server's.
     pub quotas: Quotas,
     /// Peers that clients may reach.
@@ -69,6 +69,8 @@ pub(crate) struct RealmRules<'a> {
     pub(crate) quotas: &'a Quotas,
     /// Live allocations of this realm alone; 0 is bounded by the server's limit.
     pub(crate) allocations_max: u32,
+    /// Bytes per second of all live allocations of this realm; 0 is bounded by the server's limit.
+    pub(crate) bytes_per_second_max: u64,
     pub(crate) peer_rules: &'a PeerRules,
     pub(crate) alternate: Option<&'a AlternateServer>,
 }
@@ -157,6 +159,7 @@ impl RealmPolicy {
             lifetimes: &self.lifetimes,
             quotas: &self.quotas,
             allocations_max: self.quotas.allocations_total,
+            bytes_per_second_max: self.quotas.bytes_per_second_total,
             peer_rules: &self.peer_rules,
             alternate: self.alternate.as_ref(),
         }
@@ -173,6 +176,7 @@ impl Policy {
             lifetimes: &self.lifetimes,
             quotas: &self.quotas,
             allocations_max: self.realms.own_allocations_max,
+            bytes_per_second_max: 0,
             peer_rules: &self.peer_rules,
             alternate: self.alternate.as_ref(),
         }

@@ -29,13 +29,21 @@ pub struct Registry {
     /// Live allocations of each customer that has any.
     customers: BTreeMap<Prefix, u32>,
     /// Live allocations of each realm that has any; as many entries as realms have been configured at most.
-    realms: BTreeMap<Realm, u32>,
+    realms: BTreeMap<Realm, Held>,
     /// Live allocations of all accounts.
-    total: u32,
+    total: Held,
     /// Ports kept for a second Allocate; at most [`RESERVATIONS_MAX`].
     reservations: BTreeMap<[u8; 8], Reservation>,
     /// The worker of each mobile allocation; as many entries as allocations at most.
     locations: BTreeMap<AllocationId, Location>,
+}
+
+/// What live allocations hold together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    allocations: u32,
+    /// Bytes per second in each direction that they may use at most.
+    rate: u64,
 }
 
 /// The worker of a mobile allocation, whose client may move.
@@ -56,7 +64,7 @@ pub(crate) struct Account {
 }
 
 /// Limits of live allocations; 0 is unlimited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllocationQuota {
     pub(crate) per_account: u32,
     /// Of all accounts of one realm.
@@ -65,6 +73,12 @@ pub(crate) struct AllocationQuota {
     pub(crate) per_customer: u32,
     /// Of all accounts.
     pub(crate) total: u32,
+    /// Bytes per second in each direction that this allocation may use; 0 takes no part in the next two.
+    pub(crate) rate: u64,
+    /// Rates of all accounts of one realm together.
+    pub(crate) realm_rate: u64,
+    /// Rates of all accounts together.
+    pub(crate) total_rate: u64,
 }
 
 /// A port kept for a client that asked for a pair (RESERVATION-TOKEN, RFC 8656 §7.2).
@@ -86,7 +100,7 @@ impl Registry {
             accounts: BTreeMap::new(),
             customers: BTreeMap::new(),
             realms: BTreeMap::new(),
-            total: 0,
+            total: Held { allocations: 0, rate: 0 },
             reservations: BTreeMap::new(),
             locations: BTreeMap::new(),
         }
@@ -100,13 +114,17 @@ impl Registry {
     /// Live allocations of a realm.
     #[must_use]
     pub fn allocations_in(&self, realm: &str) -> u32 {
-        self.realms.get(realm).copied().unwrap_or(0)
+        self.held_in(realm).allocations
+    }
+
+    fn held_in(&self, realm: &str) -> Held {
+        self.realms.get(realm).copied().unwrap_or_default()
     }
 
     /// Live allocations of all accounts.
     #[must_use]
     pub const fn allocations(&self) -> u32 {
-        self.total
+        self.total.allocations
     }
 
     /// Ports that are reserved, expired ones included until they are swept.
@@ -132,23 +150,34 @@ impl Registry {
         if full(self.allocations_in(&account.realm), quota.per_realm) {
             return Err(Refusal::RealmQuota);
         }
-        if full(self.total, quota.total) {
+        if full(self.total.allocations, quota.total) {
             return Err(Refusal::TotalQuota);
+        }
+        let spent = |used: u64, max: u64| max != 0 && used.saturating_add(quota.rate) > max;
+        if spent(self.held_in(&account.realm).rate, quota.realm_rate)
+            || spent(self.total.rate, quota.total_rate)
+        {
+            return Err(Refusal::BandwidthQuota);
         }
         *self.accounts.entry(account.clone()).or_insert(0) += 1;
         *self.customers.entry(customer).or_insert(0) += 1;
-        *self.realms.entry(account.realm.clone()).or_insert(0) += 1;
-        self.total += 1;
+        self.realms.entry(account.realm.clone()).or_default().add(quota.rate);
+        self.total.add(quota.rate);
         Ok(())
     }
 
-    fn give_back(&mut self, account: &Account, customer: Prefix) {
+    fn give_back(&mut self, account: &Account, customer: Prefix, rate: u64) {
         let was_held = one_less(&mut self.accounts, account);
         debug_assert!(was_held, "a quota was given back twice");
         if was_held {
             one_less(&mut self.customers, &customer);
-            one_less(&mut self.realms, &account.realm);
-            self.total -= 1;
+            if let Some(realm) = self.realms.get_mut(&account.realm) {
+                realm.remove(rate);
+                if realm.allocations == 0 {
+                    self.realms.remove(&account.realm);
+                }
+            }
+            self.total.remove(rate);
         }
     }
 
@@ -166,6 +195,18 @@ impl Registry {
 
     fn sweep(&mut self, now: Instant) {
         self.reservations.retain(|_, reservation| now < reservation.expires);
+    }
+}
+
+impl Held {
+    fn add(&mut self, rate: u64) {
+        self.allocations += 1;
+        self.rate += rate;
+    }
+
+    fn remove(&mut self, rate: u64) {
+        self.allocations -= 1;
+        self.rate -= rate;
     }
 }
 
@@ -201,7 +242,7 @@ impl RegistryHandle {
     /// Takes a place for one allocation.
     ///
     /// # Errors
-    /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`], [`Refusal::RealmQuota`] or [`Refusal::TotalQuota`] when the
+    /// [`Refusal::UserQuota`], [`Refusal::AddressQuota`], [`Refusal::RealmQuota`], [`Refusal::TotalQuota`] or [`Refusal::BandwidthQuota`] when the
     /// quota is used up; nothing is taken then.
     pub(crate) fn take_quota(
         &self,
@@ -210,7 +251,7 @@ impl RegistryHandle {
         quota: AllocationQuota,
     ) -> Result<QuotaLease, Refusal> {
         self.with(|registry| registry.take(&account, customer, quota))?;
-        Ok(QuotaLease { registry: self.clone(), account, customer })
+        Ok(QuotaLease { registry: self.clone(), account, customer, rate: quota.rate })
     }
 
     /// Keeps a port until it is redeemed by its token or expires. Expired reservations are swept first.
@@ -295,6 +336,8 @@ pub(crate) struct QuotaLease {
     registry: RegistryHandle,
     account: Account,
     customer: Prefix,
+    /// Bytes per second that it was taken for: a reload changes only later ones.
+    rate: u64,
 }
 
 impl QuotaLease {
@@ -310,7 +353,7 @@ impl QuotaLease {
 
 impl Drop for QuotaLease {
     fn drop(&mut self) {
-        self.registry.with(|registry| registry.give_back(&self.account, self.customer));
+        self.registry.with(|registry| registry.give_back(&self.account, self.customer, self.rate));
     }
 }
 

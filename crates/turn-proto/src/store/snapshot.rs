@@ -251,7 +251,7 @@ mod tests {
     fn allocation(registry: &RegistryHandle, ports: &Arc<RelayPorts>) -> Allocation {
         let id = AllocationId::new(WorkerId(3), 9);
         let (realm, name) = (Realm::from("example.org"), Arc::from("ann"));
-        let quota = AllocationQuota { per_account: 0, per_realm: 0, per_customer: 0, total: 0 };
+        let quota = AllocationQuota::default();
         let account = Account { realm: realm.clone(), name };
         let customer = Prefix::customer([192, 0, 2, 1].into());
         let (lease, _) = ports.claim(PortRange::DYNAMIC, PortRequirement::Any, 7).unwrap();

@@ -232,7 +232,7 @@ fn a_bad_ticket_is_refused_and_changes_nothing() {
     assert_eq!((shown.expires, shown.five_tuple), (before.expires, before.five_tuple));
     // One of a server that had another key, and one of an allocation that has ended.
     let mut policy = mobile();
-    policy.auth.nonce_key = turn_types::Secret::new([8; 32]);
+    policy.ticket_key = turn_types::Secret::new([8; 32]);
     let (_, foreign) = allocate(&mut World::with(policy), &mut Client::new(1000));
     refresh_by(&mut world, &mut new, &foreign).refused(400);
     old.refresh(&mut world, Some(0)).success();

@@ -3,7 +3,8 @@
 use stun_wire::{
     AttributeType, IntegrityKey, IntegrityKind, LongTermKeys, Method, PasswordAlgorithm, userhash,
 };
-use turn_proto::{Policy, Refusal};
+use turn_proto::{Policy, Refusal, shared_nonce_key};
+use turn_types::Secret;
 
 use crate::support::forge::{Forge, append};
 use crate::support::*;
@@ -170,6 +171,30 @@ fn every_client_has_a_nonce_of_its_own() {
     }
     assert_eq!(world.looked_up, 0);
     clients[0].try_allocate(&mut world, |_| ()).success();
+}
+
+#[test]
+fn servers_with_one_secret_accept_the_nonces_of_each_other() {
+    let server = |secret: &[u8], ticket| {
+        with_users(|policy| {
+            policy.auth.nonce_key = shared_nonce_key(secret);
+            policy.ticket_key = Secret::new([ticket; 32]);
+            policy.mobility = true;
+        })
+    };
+    let (mut first, mut second) = (server(b"of the fleet", 1), server(b"of the fleet", 2));
+    let mut client = Client::new(1000);
+    client.log_in(&mut first);
+    client.try_allocate(&mut second, |_| ()).success();
+    challenged(&client.try_allocate(&mut server(b"of another", 1), |_| ()), 438);
+
+    // Its allocation stays where it is: tickets are each server's own.
+    let mut mobile = Client::new(1001);
+    let reply = mobile.try_allocate(&mut first, |b| _ = b.mobility_ticket(&[])).success();
+    let ticket = reply.first(AttributeType::MOBILITY_TICKET).unwrap().to_vec();
+    let mut moved = Client::new(1002);
+    let reply = moved.ask(&mut second, Method::REFRESH, |b| _ = b.mobility_ticket(&ticket));
+    assert_eq!(reply.code(), Some(400));
 }
 
 /// 8489-9.2.4-05, 8489-16.1.3-01, 8489-14.11-01: SHA-256 is offered before MD5.

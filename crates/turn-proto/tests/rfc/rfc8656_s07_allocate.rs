@@ -160,6 +160,27 @@ fn a_family_that_is_not_served_gets_440() {
 }
 
 #[test]
+fn the_default_family_is_a_choice() {
+    for (default_family, expected) in [
+        (DefaultFamily::V4, IpFamily::V4),
+        (DefaultFamily::V6, IpFamily::V6),
+        (DefaultFamily::Client, IpFamily::V4),
+    ] {
+        let mut world = World::with(Policy { default_family, ..policy() });
+        let reply = Client::new(1).try_allocate(&mut world, |_| ()).success();
+        assert_eq!(IpFamily::of(reply.relayed()[0].ip()), expected, "{default_family:?}");
+    }
+    let mut world = World::with(Policy { default_family: DefaultFamily::Client, ..policy() });
+    let reply = Client::v6(2).try_allocate(&mut world, |_| ()).success();
+    assert_eq!(IpFamily::of(reply.relayed()[0].ip()), IpFamily::V6);
+    let reply = Client::v6(3).try_allocate(&mut world, |builder| {
+        builder.requested_address_family(1);
+    });
+    let relayed = reply.success().relayed()[0];
+    assert_eq!(IpFamily::of(relayed.ip()), IpFamily::V4, "a request counts before the default");
+}
+
+#[test]
 fn no_family_asked_means_ipv4() {
     // 8656-7.2-10
     let mut world = World::new();

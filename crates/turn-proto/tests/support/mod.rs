@@ -96,6 +96,7 @@ pub const UNLIMITED: Quotas = Quotas {
     permissions: 128,
     channels: 128,
     bytes_per_second: 0,
+    bytes_per_second_total: 0,
 };
 
 /// The same behind 1:1 NAT.

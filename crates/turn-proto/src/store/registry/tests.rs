@@ -42,8 +42,18 @@ fn read<T>(registry: &RegistryHandle, f: impl Fn(&Registry) -> T) -> T {
     registry.with(|registry| f(registry))
 }
 
+const UNLIMITED: AllocationQuota = AllocationQuota {
+    per_account: 0,
+    per_realm: 0,
+    per_customer: 0,
+    total: 0,
+    rate: 0,
+    realm_rate: 0,
+    total_rate: 0,
+};
+
 const fn quota(per_account: u32, total: u32) -> AllocationQuota {
-    AllocationQuota { per_account, per_realm: 0, per_customer: 0, total }
+    AllocationQuota { per_account, per_realm: 0, per_customer: 0, total, ..UNLIMITED }
 }
 
 fn at(seconds: u64) -> Instant {
@@ -107,7 +117,8 @@ fn realms_keep_accounts_of_one_name_apart() {
 #[test]
 fn a_realm_has_a_total_of_its_own() {
     let registry = shared();
-    let quota = AllocationQuota { per_account: 0, per_realm: 2, per_customer: 0, total: 3 };
+    let quota =
+        AllocationQuota { per_account: 0, per_realm: 2, per_customer: 0, total: 3, ..UNLIMITED };
     let elsewhere = |name: &str| Account { realm: "example.net".into(), name: name.into() };
     let mut held: Vec<_> =
         ["a", "b"].map(|name| take_quota(&registry, account(name), quota).unwrap()).into();
@@ -117,6 +128,27 @@ fn a_realm_has_a_total_of_its_own() {
     held.remove(0);
     held.push(take_quota(&registry, account("c"), quota).unwrap());
     drop(held);
+    assert_eq!(read(&registry, |registry| registry.realms.len()), 0, "nothing is left behind");
+}
+
+#[test]
+fn rates_add_up_to_those_of_the_realm_and_of_the_server() {
+    let registry = shared();
+    let quota = AllocationQuota { rate: 10, realm_rate: 20, total_rate: 35, ..UNLIMITED };
+    let elsewhere = |name: &str| Account { realm: "example.net".into(), name: name.into() };
+    let mut held: Vec<_> =
+        ["a", "b"].map(|name| take_quota(&registry, account(name), quota).unwrap()).into();
+    let refused = |account, quota| take_quota(&registry, account, quota).unwrap_err();
+    assert_eq!(refused(account("c"), quota), Refusal::BandwidthQuota);
+    held.push(take_quota(&registry, elsewhere("a"), quota).unwrap());
+    assert_eq!(refused(elsewhere("b"), quota), Refusal::BandwidthQuota, "5 of 35 are left");
+    let slower = AllocationQuota { rate: 5, ..quota };
+    held.push(take_quota(&registry, elsewhere("b"), slower).unwrap());
+    // What is given back is what was taken, whatever the rate is now.
+    held.remove(0);
+    held.push(take_quota(&registry, account("c"), quota).unwrap());
+    drop(held);
+    assert_eq!(read(&registry, |registry| registry.total), Held::default());
     assert_eq!(read(&registry, |registry| registry.realms.len()), 0, "nothing is left behind");
 }
 
@@ -270,7 +302,8 @@ fn workers_together_keep_the_quota() {
 #[test]
 fn a_customer_has_its_quota_whichever_accounts_it_uses() {
     let registry = shared();
-    let quota = AllocationQuota { per_account: 0, per_realm: 0, per_customer: 2, total: 0 };
+    let quota =
+        AllocationQuota { per_account: 0, per_realm: 0, per_customer: 2, total: 0, ..UNLIMITED };
     let take = |name: &str, last| registry.take_quota(account(name), customer(last), quota);
     // Bare time stamps: an account each.
     let first = take("1900000000", 1).unwrap();
