@@ -14,4 +14,4 @@ mod translation;
 pub use options::{Counterpart, OPTIONS};
 pub use peers::networks;
 pub use reference::reference_markdown;
-pub use translation::{Fate, Import, Line, User, UserKey, import};
+pub use translation::{Fate, Import, Line, User, UserKey, database_url, import};

@@ -9,6 +9,7 @@ mod tls;
 
 use std::path::Path;
 
+pub use self::database::url as database_url;
 use crate::options::{self, CoturnOption, Counterpart, OPTIONS, Takes};
 use crate::syntax::{self, Written};
 use crate::toml::Toml;

@@ -99,6 +99,11 @@ pub(crate) enum Command {
     /// Translate the configuration of another server
     #[command(subcommand)]
     Import(Import),
+    /// Change the databases of coturn with the commands and options of its `turnadmin`
+    ///
+    /// The same when this program is called turnadmin, as by a link. `turnpike turnadmin --help` lists the commands.
+    #[command(disable_help_flag = true)]
+    Turnadmin(Turnadmin),
     /// Print the reference of the configuration file
     Reference(Reference),
     /// Print completions for a shell
@@ -116,6 +121,13 @@ pub(crate) struct Output {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Turnadmin {
+    /// Commands and options of turnadmin
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD")]
+    pub(crate) words: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -16,6 +16,7 @@ pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod token;
 pub(crate) mod tune;
+pub(crate) mod turnadmin;
 pub(crate) mod user;
 pub(crate) mod why;
 

@@ -42,6 +42,7 @@ mod users;
 mod warnings;
 mod watchdog;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -49,6 +50,12 @@ use clap::Parser as _;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    if Path::new(&name).file_name().is_some_and(|name| name == "turnadmin") {
+        let words = words.map(|word| word.to_string_lossy().into_owned());
+        return commands::turnadmin::run(&words.collect::<Vec<_>>());
+    }
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
@@ -79,6 +86,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
         Command::Drain(args) => commands::drain::run(paths, &args),
         Command::Tune(args) => commands::tune::run(paths, &args),
         Command::Import(args) => commands::import::run(paths, &args),
+        Command::Turnadmin(args) => return Ok(commands::turnadmin::run(&args.words)),
         Command::Reference(args) => commands::reference::run(&args),
         Command::Completions(args) => commands::manual::completions(&args),
         Command::Manual(args) => commands::manual::pages(&args),

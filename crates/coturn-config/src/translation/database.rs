@@ -100,8 +100,11 @@ fn without_tables(work: &mut Work) {
     }
 }
 
-/// The URL of a database that an option's words describe.
-fn url(option: &str, value: &str) -> Result<String, String> {
+/// The URL of a database that the words of an option such as `psql-userdb` describe; a URL is as it is.
+///
+/// # Errors
+/// The form that is expected.
+pub fn url(option: &str, value: &str) -> Result<String, String> {
     if value.contains("://") {
         return Ok(value.to_owned());
     }

@@ -77,7 +77,10 @@ pub(super) fn put(table: Table, row: Row) -> Cmd {
             let mut set = redis::cmd("HSET");
             set.arg(key);
             for (field, value) in table.columns().iter().zip(row).skip(1) {
-                set.arg(*field).arg(value);
+                // Coturn writes no realm of an administrator of all realms.
+                if table != Table::Admins || !value.is_empty() {
+                    set.arg(*field).arg(value);
+                }
             }
             set
         }
