@@ -3,6 +3,8 @@
 //! [`import`] reads every option that coturn 4.5 to 4.17 knows, and accounts for each line: taken, the same here without
 //! a key, or not supported, with the reason. It reads no file but the text it is given.
 
+mod command_line;
+mod installations;
 pub mod inventory;
 mod options;
 mod peers;
@@ -11,6 +13,10 @@ mod syntax;
 mod toml;
 mod translation;
 
+pub use command_line::{
+    CommandLine, ConfigurationFile, USUAL_FILES, command_line, configuration_file,
+};
+pub use installations::{INSTALLATIONS, import_any, installations_markdown, left_out};
 pub use options::{Counterpart, OPTIONS};
 pub use peers::networks;
 pub use reference::reference_markdown;

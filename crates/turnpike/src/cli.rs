@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use self::import::Import;
+pub(crate) use self::import::{Import, ImportCoturn};
 pub(crate) use self::init::Init;
 pub(crate) use self::sessions::{Session, Sessions};
 pub(crate) use self::token::{Token, TokenAdd};

@@ -85,7 +85,7 @@ fn run(cli: Cli) -> failure::Result<ExitCode> {
         Command::Reload(args) => commands::reload::run(paths, args),
         Command::Drain(args) => commands::drain::run(paths, &args),
         Command::Tune(args) => commands::tune::run(paths, &args),
-        Command::Import(args) => commands::import::run(paths, &args),
+        Command::Import(args) => return commands::import::run(paths, &args),
         Command::Turnadmin(args) => return Ok(commands::turnadmin::run(&args.words)),
         Command::Reference(args) => commands::reference::run(&args),
         Command::Completions(args) => commands::manual::completions(&args),

@@ -7,6 +7,9 @@ use anyhow::{Context, Result};
 
 /// Writes each generated file, and prints the changed ones.
 pub(crate) fn write(root: &Path) -> Result<()> {
+    let examples = root.join("crates/coturn-config/tests/fixtures");
+    let installations = coturn_config::installations_markdown(&examples)
+        .context("cannot read the examples of coturn's configuration")?;
     for (name, text) in [
         ("docs/configuration.md", settings::reference_markdown()),
         ("docs/configuration.schema.json", settings::json_schema()),
@@ -14,6 +17,7 @@ pub(crate) fn write(root: &Path) -> Result<()> {
         ("docs/operate/api.md", admin::api_markdown()),
         ("docs/migrate/coturn-options.md", coturn_config::reference_markdown()),
         ("docs/migrate/coturn-inventory.md", coturn_config::inventory::inventory_markdown()),
+        ("docs/migrate/installations.md", installations),
         ("docs/operate/metrics.md", admin::metrics_markdown()),
         ("docs/operate/reasons.md", admin::reasons_markdown()),
         ("docs/operate/tuning.md", host_tuning::reference_markdown()),

@@ -130,6 +130,11 @@ fn relay(work: &mut Work, listening: &[IpAddr]) {
         match (pair, read(&value)) {
             (Some((Some(public), Some(private))), _) => pairs.push(Pair { public, private }),
             (None, Some(public)) => single.push(public),
+            _ if value.starts_with("$(") => {
+                let reason = "the container's image looks for it: set `relay.external = \"auto\"` with \
+                              `relay.external_stun` or `relay.external_metadata`, or the address";
+                work.set(index, Fate::Unsupported(reason.to_owned()));
+            }
             (Some(_) | None, _) => work.unreadable(index, "an address, or public/private,"),
         }
     }

@@ -18,12 +18,16 @@ pub(crate) enum Import {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportCoturn {
-    /// coturn's configuration file
+    /// coturn's configuration file, or a file with its command line: a unit of systemd (`systemctl cat
+    /// coturn`), a Compose file, or a `docker run` command. The configuration that it names is read before
     #[arg(default_value = "/etc/turnserver.conf")]
     pub(crate) file: PathBuf,
     /// Write the configuration to a new file, secrets to files beside it, and users into the database
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Check the new configuration at once, as `turnpike check` does, with its exit status
+    #[arg(long, requires = "output")]
+    pub(crate) check: bool,
     #[command(flatten)]
     pub(crate) format: Output,
     /// Options of coturn's command line, behind `--`: they are read behind the file

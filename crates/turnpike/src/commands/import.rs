@@ -1,10 +1,13 @@
 //! `turnpike import coturn`: a configuration of coturn, translated and accounted for line by line.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::anyhow;
-use coturn_config::{Fate, Import, User, UserKey, import};
+use coturn_config::{
+    ConfigurationFile, Fate, Import, USUAL_FILES, User, UserKey, command_line, import,
+};
 use serde::Serialize;
 use turn_types::Secret;
 use user_db::{NewUser, StoreError};
@@ -24,6 +27,7 @@ const USUAL_DIRECTORY: &str = "/etc/turnpike";
 /// The outcome, for programs.
 #[derive(Debug, Serialize)]
 struct Outcome {
+    files: Vec<PathBuf>,
     configuration: String,
     lines: Vec<Line>,
     notes: Vec<String>,
@@ -39,13 +43,17 @@ struct Line {
     why: String,
 }
 
-pub(crate) fn run(paths: &PathOptions, cli::Import::Coturn(args): &cli::Import) -> Result<()> {
-    let text = read(&args.file)?;
+pub(crate) fn run(
+    paths: &PathOptions,
+    cli::Import::Coturn(args): &cli::Import,
+) -> Result<ExitCode> {
+    let source = source(&args.file)?;
     let directory = args.output.as_deref().and_then(Path::parent).map_or_else(
         || Path::new(USUAL_DIRECTORY).to_owned(),
         |parent| std::path::absolute(parent).unwrap_or_else(|_| parent.to_owned()),
     );
-    let imported = import(&text, &args.arguments, &directory);
+    let words = [source.words.as_slice(), &args.arguments].concat();
+    let imported = import(&source.text, &words, &directory);
     let added = match &args.output {
         Some(file) => write(paths, file, &imported)?,
         None => Vec::new(),
@@ -54,20 +62,67 @@ pub(crate) fn run(paths: &PathOptions, cli::Import::Coturn(args): &cli::Import) 
     if args.format.json {
         let users = imported.users.iter().map(|user| user.name.clone()).collect();
         let (configuration, notes) = (imported.toml, imported.notes);
-        return output::print_json(&Outcome { configuration, lines, notes, users });
+        output::print_json(&Outcome { files: source.files, configuration, lines, notes, users })?;
+        return checked(paths, args);
+    }
+    if source.files.len() > 1 {
+        let files: Vec<String> = source.files.iter().map(|one| one.display().to_string()).collect();
+        eprintln!("read: {}", escape::line(&files.join(", and before it ")));
     }
     eprintln!("{}", escape::lines(&account(&lines)));
     for line in added {
         eprintln!("{}", escape::line(&line));
     }
     match &args.output {
-        None => output::print(imported.toml.trim_end()),
+        None => output::print(imported.toml.trim_end())?,
+        Some(file) if args.check => output::print(&format!("{} is written", file.display()))?,
         Some(file) => output::print(&format!(
             "{} is written; next: turnpike check {}",
             file.display(),
             file.display()
-        )),
+        ))?,
     }
+    checked(paths, args)
+}
+
+/// Checks the new configuration, if that is wanted.
+fn checked(paths: &PathOptions, args: &cli::ImportCoturn) -> Result<ExitCode> {
+    let Some(file) = args.output.clone().filter(|_| args.check) else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let check = cli::Check { file: Some(file), host: false, output: args.format };
+    super::check::run(paths, &check)
+}
+
+/// The text of a configuration, and options that coturn reads behind it.
+struct Source {
+    text: String,
+    words: Vec<String>,
+    /// The files that were read, the named one first.
+    files: Vec<PathBuf>,
+}
+
+/// Reads the named file and, if it has a command line, the configuration that this names.
+fn source(file: &Path) -> Result<Source> {
+    let text = read(file)?;
+    let mut files = vec![file.to_owned()];
+    let Some(line) = command_line(&text) else {
+        return Ok(Source { text, words: Vec::new(), files });
+    };
+    let line = line.map_err(|reason| Failure::usage(anyhow!("{}: {reason}", file.display())))?;
+    let configuration = match &line.configuration {
+        ConfigurationFile::None => None,
+        ConfigurationFile::Usual => {
+            USUAL_FILES.iter().map(PathBuf::from).find(|usual| usual.exists())
+        }
+        // Relative to the file that names it, as in a Compose file.
+        ConfigurationFile::Named(name) => {
+            Some(file.parent().map_or_else(|| name.into(), |directory| directory.join(name)))
+        }
+    };
+    let text = configuration.as_deref().map(read).transpose()?.unwrap_or_default();
+    files.extend(configuration);
+    Ok(Source { text, words: line.words, files })
 }
 
 fn read(file: &Path) -> Result<String> {

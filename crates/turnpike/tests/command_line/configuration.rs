@@ -121,7 +121,7 @@ fn a_configuration_of_coturn_is_imported_and_nothing_is_replaced() {
     let directory = Directory::new();
     let theirs = directory.file(
         "turnserver.conf",
-        "realm=example.org\nuser=alice:correct-horse\ncipher-list=HIGH\nverbos\n",
+        "realm=example.org\nuser=alice:correct-horse\nno-udp-relay\nverbos\n",
     );
     let ours = directory.0.join("turnpike.toml");
     let data = directory.0.join("data");
@@ -157,4 +157,37 @@ fn a_configuration_of_coturn_is_imported_and_nothing_is_replaced() {
     let checked = run(&["check", path(&ours)]);
     assert!(checked.status.success(), "{checked:?}");
     assert!(!run(&["import", "coturn", path(&directory.0)]).status.success());
+}
+
+#[test]
+fn the_command_line_of_a_unit_is_imported_behind_its_configuration_and_checked() {
+    let directory = Directory::new();
+    let theirs = directory.file("turnserver.conf", "realm=a.example\nmax-port=51000\n");
+    let unit = format!(
+        "[Service]\nExecStart=/usr/bin/turnserver -c {} --pidfile= \\\n  -a -u bob:battery --min-port 50000\n",
+        path(&theirs)
+    );
+    let unit = directory.file("coturn.service", &unit);
+    let (ours, data) = (directory.0.join("turnpike.toml"), directory.0.join("data"));
+    let out = run(&[
+        "import",
+        "coturn",
+        path(&unit),
+        "--output",
+        path(&ours),
+        "--data",
+        path(&data),
+        "--check",
+    ]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    assert!(stderr(&out).contains("user bob: added in realm a.example"), "{out:?}");
+    assert!(stderr(&out).contains(&format!("and before it {}", path(&theirs))), "{out:?}");
+    let written = std::fs::read_to_string(&ours).unwrap();
+    assert!(written.contains("ports = \"50000-51000\""), "{written}");
+
+    let unit =
+        directory.file("other.service", "[Service]\nExecStart=/usr/bin/turnserver $OPTIONS\n");
+    let out = run(&["import", "coturn", path(&unit)]);
+    assert_eq!(out.status.code(), Some(2), "{out:?}");
+    assert!(stderr(&out).contains("other.service: the value of $OPTIONS is elsewhere"), "{out:?}");
 }

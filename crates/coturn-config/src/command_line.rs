@@ -1,0 +1,122 @@
+//! The command line of coturn in a unit of systemd, a Compose file, or a `docker run` command.
+
+mod compose;
+mod run;
+mod unit;
+mod words;
+
+use std::collections::BTreeMap;
+
+use crate::syntax;
+
+/// Options of coturn, found in another program's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandLine {
+    /// The words behind the program's name.
+    pub words: Vec<String>,
+    /// The file that coturn reads before them.
+    pub configuration: ConfigurationFile,
+    /// True in a container: its files are not this host's.
+    pub is_container: bool,
+}
+
+/// Configuration file of a command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ConfigurationFile {
+    /// `-n`, or a container without one.
+    None,
+    /// The first that coturn finds: [`USUAL_FILES`].
+    #[default]
+    Usual,
+    /// `-c`: this one. Of a container the host's file that is mounted there.
+    Named(String),
+}
+
+/// Places where coturn looks for its configuration, of those that packages use.
+pub const USUAL_FILES: [&str; 4] = [
+    "/etc/turnserver.conf",
+    "/etc/turnserver/turnserver.conf",
+    "/etc/coturn/turnserver.conf",
+    "/usr/local/etc/turnserver.conf",
+];
+
+/// Values of variables.
+type Variables = BTreeMap<String, String>;
+
+/// Reads the command line in a file; `None` if the file is no unit, no Compose file and no command.
+///
+/// # Errors
+/// There is no command of coturn in it, or the value of a variable is elsewhere.
+#[must_use]
+pub fn command_line(text: &str) -> Option<Result<CommandLine, String>> {
+    let begins = |start: &str| text.lines().any(|line| line.trim_start().starts_with(start));
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    let first = first.and_then(|line| line.split_whitespace().next()).unwrap_or_default();
+    let program = first.rsplit('/').next().unwrap_or_default();
+    if begins("ExecStart=") {
+        Some(unit::read(text))
+    } else if begins("services:") || begins("image:") {
+        Some(compose::read(text))
+    } else if matches!(program, "docker" | "podman" | "sudo") {
+        Some(words::split(text).and_then(|words| run::read(&words, &Variables::new())))
+    } else if program == "turnserver" {
+        Some(words::split(text).and_then(|words| of_program(&words[1..], &Variables::new())))
+    } else {
+        None
+    }
+}
+
+/// The command line of the program itself.
+fn of_program(words: &[String], variables: &Variables) -> Result<CommandLine, String> {
+    let expanded: Result<Vec<_>, _> =
+        words.iter().map(|word| words::expanded(word, variables)).collect();
+    let words = expanded?;
+    let configuration = configuration_file(&words);
+    Ok(CommandLine { words, configuration, is_container: false })
+}
+
+/// The configuration file that words of coturn's command line name.
+#[must_use]
+pub fn configuration_file(words: &[String]) -> ConfigurationFile {
+    let mut file = ConfigurationFile::Usual;
+    for written in syntax::arguments(words) {
+        match written.name.as_str() {
+            "no-config" => return ConfigurationFile::None,
+            "config" => file = ConfigurationFile::Named(written.value),
+            _ => {}
+        }
+    }
+    file
+}
+
+/// The command line in a container: a configuration that is mounted there is one of the host.
+fn of_container(
+    words: &[String],
+    variables: &Variables,
+    mounts: &[(String, String)],
+) -> Result<CommandLine, String> {
+    let is_program = |word: &&String| !word.starts_with('-');
+    let words = &words[usize::from(words.first().filter(is_program).is_some())..];
+    let mut line = of_program(words, variables)?;
+    line.is_container = true;
+    let mounted = |file: &str| {
+        let is = |(_, target): &&(String, String)| target == file;
+        mounts.iter().find(is).map(|(source, _)| ConfigurationFile::Named(source.clone()))
+    };
+    line.configuration = match line.configuration {
+        ConfigurationFile::None => ConfigurationFile::None,
+        ConfigurationFile::Usual => {
+            USUAL_FILES.into_iter().find_map(mounted).unwrap_or(ConfigurationFile::None)
+        }
+        ConfigurationFile::Named(file) => mounted(&file).ok_or_else(|| {
+            format!("{file} is a file of the container: import a copy of it, with the options behind `--`")
+        })?,
+    };
+    Ok(line)
+}
+
+/// A mount in its short form, `SOURCE:TARGET[:OPTIONS]`.
+fn mount(text: &str) -> Option<(String, String)> {
+    let (source, rest) = text.split_once(':')?;
+    Some((source.to_owned(), rest.split(':').next().unwrap_or_default().to_owned()))
+}
