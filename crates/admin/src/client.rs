@@ -21,8 +21,8 @@ use tokio::time::timeout;
 
 use crate::limits::{ANSWER_BYTES_MAX, ANSWER_DEADLINE, SESSIONS_DEFAULT};
 use crate::types::{
-    Drain, DrainCancelled, DrainRequest, Ended, Overview, Problem, Refusals, Reload,
-    SessionDetails, Sessions, Status, Trace, Traces,
+    Drain, DrainCancelled, DrainRequest, Ended, Overview, Problem, Refusals, Reload, ReloadRequest,
+    Revocation, Revocations, Revoke, Revoked, SessionDetails, Sessions, Status, Trace, Traces,
 };
 
 /// Selection and order of a page of sessions; the default selects the first of all, oldest first.
@@ -233,8 +233,32 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; a configuration that is refused is not one, see [`Reload::refused`].
-    pub async fn reload(&mut self) -> Result<Reload, ClientError> {
-        self.ask(Method::POST, "/v1/reload", None::<&()>).await
+    pub async fn reload(&mut self, request: ReloadRequest) -> Result<Reload, ClientError> {
+        self.ask(Method::POST, "/v1/reload", Some(&request)).await
+    }
+
+    /// Refuses a credential from now on, and ends its sessions.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn revoke(&mut self, what: &Revoke) -> Result<Revoked, ClientError> {
+        self.ask(Method::POST, "/v1/revocations", Some(what)).await
+    }
+
+    /// Takes a revocation back.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn restore(&mut self, what: &Revoke) -> Result<Revocation, ClientError> {
+        self.ask(Method::DELETE, "/v1/revocations", Some(what)).await
+    }
+
+    /// Credentials that are refused.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn revocations(&mut self) -> Result<Revocations, ClientError> {
+        self.ask(Method::GET, "/v1/revocations", None::<&()>).await
     }
 
     /// Makes the server take no new allocations and stop when the last one has ended.

@@ -7,6 +7,7 @@
 mod drain;
 mod refusals;
 mod reload;
+mod revocations;
 mod sessions;
 mod status;
 pub(crate) mod table;
@@ -86,6 +87,10 @@ impl Routes {
             .route("/v1/refusals", get(refusals::list))
             .route("/v1/reload", post(reload::reload))
             .route("/v1/traces", get(traces::list).post(traces::add).delete(traces::clear))
+            .route(
+                "/v1/revocations",
+                get(revocations::list).post(revocations::revoke).delete(revocations::restore),
+            )
             .route("/v1/drain", post(drain::drain).delete(drain::cancel))
             .fallback(async || {
                 Problem::not_found("there is nothing at this path", "see the routes under /v1")

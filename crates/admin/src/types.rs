@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::role::Role;
 
 mod overview;
+mod revocation;
 mod session;
 
 pub use self::overview::{
@@ -17,6 +18,7 @@ pub use self::overview::{
     Overview, ProblemNow, ReasonCount, SessionDetails, SessionReason, TrafficRates, Warnings,
     WorkerLoad,
 };
+pub use self::revocation::{Revocation, RevocationKind, Revocations, Revoke, Revoked};
 pub use self::session::{
     BoundChannel, PermittedPeer, Rate, Session, SessionOffload, SessionPeers, SessionRates,
 };
@@ -294,9 +296,20 @@ pub struct Reload {
     pub applied: Vec<Change>,
     /// Will be in force after a restart; the old value still is.
     pub needs_restart: Vec<Change>,
+    /// Sessions that were ended, as their secret or key counts no longer; absent unless that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<u64>,
     /// Why nothing was changed at all: the old configuration is still in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+}
+
+/// Body of `POST /v1/reload`; none at all is the same as an empty one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReloadRequest {
+    /// Ends sessions whose shared secret or token key is not in the configuration any more.
+    pub end_sessions: bool,
 }
 
 /// One difference between two configurations. Secrets are shown as `<secret>`.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
-use admin::types::{Bucket, DrainRequest, Trace, Volume};
+use admin::types::{Bucket, DrainRequest, ReloadRequest, Trace, Volume};
 use admin::{Client, ClientError, HttpListener, SessionQuery, UnixSocket, api, routes, serve};
 use control::{
     CancelReport, CertificateInfo, Change, ConfinementInfo, DrainReport, Handle, Leg,
@@ -118,6 +118,7 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
             reply(all.take(limit).collect());
         }
         Request::CountTraffic { .. }
+        | Request::EndUnaccepted { .. }
         | Request::Apply { .. }
         | Request::Drain(_)
         | Request::UserFound { .. }
@@ -153,7 +154,10 @@ fn refusals() -> Vec<Refused> {
 
 fn operate(request: OperatorRequest) {
     match request {
-        OperatorRequest::Reload(reply) => {
+        OperatorRequest::Revoke { .. }
+        | OperatorRequest::Restore { .. }
+        | OperatorRequest::Revocations(_) => {}
+        OperatorRequest::Reload { reply, .. } => {
             let change = |key: &str, old: &str, new: &str| Change {
                 key: key.into(),
                 old: old.into(),
@@ -162,6 +166,7 @@ fn operate(request: OperatorRequest) {
             let report = ReloadReport {
                 applied: vec![change("log.level", "info", "debug")],
                 needs_restart: vec![change("workers.count", "2", "4")],
+                ended: None,
                 refused: None,
             };
             reply.send(report).unwrap();
@@ -523,7 +528,7 @@ async fn rates_are_of_the_last_seconds() {
 async fn reload_and_drain_reach_the_main_loop() {
     let server = Server::start(Vec::new());
     let mut client = server.client().await;
-    let reload = client.reload().await.unwrap();
+    let reload = client.reload(ReloadRequest::default()).await.unwrap();
     assert_eq!(reload.applied[0].key, "log.level");
     assert_eq!(reload.needs_restart[0].new, "4");
     assert_eq!(reload.refused, None);

@@ -97,6 +97,7 @@ async fn every_operation_answers_as_documented() {
         let body = match (method.as_str(), path.as_str()) {
             ("POST", "/v1/sign-in") => format!("{{\"token\": \"{token}\"}}"),
             ("POST", "/v1/traces") => r#"{"client": "192.0.2.0/24", "seconds": 60}"#.to_owned(),
+            ("POST" | "DELETE", "/v1/revocations") => r#"{"name": "alice"}"#.to_owned(),
             _ => String::new(),
         };
         let answer = server.ask(&method, &at, &with, &body).await;

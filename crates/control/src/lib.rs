@@ -19,6 +19,7 @@ mod recent_log;
 mod refused;
 mod registry;
 mod request;
+mod revocation;
 mod series;
 mod session;
 mod totals;
@@ -40,6 +41,9 @@ pub use recent_log::{RecentLog, Warning};
 pub use refused::{RefusalFilter, Refused, RefusedSubject, account};
 pub use registry::LockedRegistry;
 pub use request::{Reply, Request, SessionFilter};
+pub use revocation::{
+    Revocable, Revocation, RevokeError, RevokeErrorKind, RevokeReport, RevokeWish, RevokedKind,
+};
 pub use series::{
     AssociationEnd, AssociationRefusal, DtlsOwn, Fate, HelloAnswer, LateAnswer, Leg, Series,
     StreamEnd, StreamRefusal,
@@ -67,6 +71,10 @@ pub mod limits {
     /// Allocations that a worker lists at a time, of all of them: a fraction of a millisecond between two batches of
     /// packets.
     pub const LIST_PAGE: usize = 512;
+
+    /// Allocations that a worker checks at a time for a secret or key that counts no longer: about two milliseconds
+    /// between two batches of packets, as a key is derived for each.
+    pub const CHECK_PAGE: usize = 256;
 
     /// Warnings and errors of the log that are kept for operators.
     pub const WARNINGS_MAX: usize = 100;

@@ -4,11 +4,18 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use crate::{Revocable, Revocation, RevokeError, RevokeReport, RevokeWish};
+
 /// A request to the server as a whole.
 #[derive(Debug)]
 pub enum OperatorRequest {
     /// Read the configuration again and apply its live changes.
-    Reload(oneshot::Sender<ReloadReport>),
+    Reload {
+        /// End sessions whose secret or key counts no longer.
+        end_sessions: bool,
+        /// The answer.
+        reply: oneshot::Sender<ReloadReport>,
+    },
     /// Take no new allocations, and stop when the last one has ended.
     Drain {
         /// End live allocations after this time; `None` is the configured time, or the longest possible when that is none.
@@ -18,6 +25,22 @@ pub enum OperatorRequest {
     },
     /// Take new allocations again.
     CancelDrain(oneshot::Sender<CancelReport>),
+    /// Refuse a credential from now on, and end its sessions.
+    Revoke {
+        /// What to refuse, and for how long.
+        wish: RevokeWish,
+        /// The answer, when its sessions have ended.
+        reply: oneshot::Sender<Result<RevokeReport, RevokeError>>,
+    },
+    /// Take a revocation back.
+    Restore {
+        /// What is no longer refused.
+        what: Revocable,
+        /// The answer.
+        reply: oneshot::Sender<Result<Revocation, RevokeError>>,
+    },
+    /// List the revocations in force.
+    Revocations(oneshot::Sender<Vec<Revocation>>),
 }
 
 /// Outcome of a reload.
@@ -27,6 +50,8 @@ pub struct ReloadReport {
     pub applied: Vec<Change>,
     /// Differences that will be in force after a restart.
     pub needs_restart: Vec<Change>,
+    /// Sessions that were ended, as their secret or key counts no longer; `None` if that was not asked for.
+    pub ended: Option<u64>,
     /// Why nothing was applied at all; the old configuration is still in force.
     pub refused: Option<String>,
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use turn_proto::{AllocationPeers, AllocationRecord, Policy, UserAnswer};
-use turn_types::{AllocationId, PendingId};
+use turn_proto::{AllocationPeers, AllocationRecord, EndedPart, Policy, UserAnswer};
+use turn_types::{AllocationId, PendingId, Realm};
 
 use crate::{RefusalFilter, Refused, Session};
 
@@ -43,6 +43,17 @@ pub enum Request {
         id: AllocationId,
         /// True if there was one.
         reply: Reply<bool>,
+    },
+    /// End allocations whose secret or key counts no longer.
+    EndUnaccepted {
+        /// Only of this realm.
+        realm: Option<Realm>,
+        /// Only allocations with a higher id than this one.
+        after: Option<AllocationId>,
+        /// The number of allocations to look at.
+        limit: usize,
+        /// The answer.
+        reply: Reply<EndedPart>,
     },
     /// List recent refusals, the latest first.
     Refusals {
@@ -83,6 +94,9 @@ impl fmt::Debug for Request {
             }
             Self::CountTraffic { .. } => f.write_str("CountTraffic"),
             Self::Show { id, .. } => f.debug_tuple("Show").field(id).finish(),
+            Self::EndUnaccepted { realm, .. } => {
+                f.debug_tuple("EndUnaccepted").field(realm).finish()
+            }
             Self::End { id, .. } => f.debug_tuple("End").field(id).finish(),
             Self::Drain(on) => f.debug_tuple("Drain").field(on).finish(),
             Self::UserFound { pending, .. } => f.debug_tuple("UserFound").field(pending).finish(),

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use turn_proto::{AllocationPeers, Policy};
-use turn_types::{AllocationId, WorkerId};
+use turn_types::{AllocationId, Realm, WorkerId};
 
-use crate::limits::{ANSWER_DEADLINE, LIST_PAGE};
+use crate::limits::{ANSWER_DEADLINE, CHECK_PAGE, LIST_PAGE};
 use crate::registry::LockedRegistry;
 use crate::{
     CounterTotals, Mailbox, PostError, RefusalFilter, Refused, Reply, Request, Session,
@@ -188,6 +188,30 @@ impl Workers {
         // Its client may have taken it to any of them.
         let ended = self.ask_all(|reply| Request::End { id, reply }).await?;
         Ok(ended.contains(&true))
+    }
+
+    /// Ends allocations whose secret or key counts no longer, of a realm or of all; returns their number. Workers
+    /// relay packets between two parts.
+    ///
+    /// # Errors
+    /// [`ControlError`] when a worker does not answer.
+    pub async fn end_unaccepted(&self, realm: Option<&Realm>) -> Result<u64, ControlError> {
+        let mut ended = 0;
+        for (worker, _) in self.named() {
+            let mut after = None;
+            loop {
+                let realm = realm.cloned();
+                let end = |reply| Request::EndUnaccepted { realm, after, limit: CHECK_PAGE, reply };
+                let answer = self.ask(worker, end)?;
+                let part = gather(worker, answer, Instant::now() + ANSWER_DEADLINE).await?;
+                ended += part.ended;
+                after = part.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(ended)
     }
 
     /// Makes every worker use a policy, and returns when all do.

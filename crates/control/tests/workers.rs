@@ -58,6 +58,7 @@ fn with_sessions(worker: u16, sessions: &'static [(&'static str, u64)]) -> Box<S
         Request::End { id, reply } => reply(id == AllocationId::new(WorkerId(worker), 0)),
         Request::Show { .. }
         | Request::Refusals { .. }
+        | Request::EndUnaccepted { .. }
         | Request::CountTraffic { .. }
         | Request::Apply { .. }
         | Request::Drain(_)

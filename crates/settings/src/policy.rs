@@ -110,6 +110,7 @@ impl Settings {
         Ok(Policy {
             realm: (*self.realm).into(),
             realms,
+            revoked: previous.map(|previous| Arc::clone(&previous.revoked)).unwrap_or_default(),
             software: self.software.as_deref().map(Into::into),
             auth: AuthPolicy {
                 open: self.auth.open_relay.is_open(),

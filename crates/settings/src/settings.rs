@@ -20,6 +20,9 @@ pub const CONTROL_SOCKET: &str = "control.sock";
 /// Name of the file of tokens in the data directory.
 const API_TOKENS: &str = "api-tokens.json";
 
+/// Name of the file of revoked credentials in the data directory.
+const REVOKED: &str = "revoked.json";
+
 /// A configuration that has been checked: its keys (by dereference, as `settings.tcp.enabled`), and values that
 /// were made of several. Two of them are compared by [`diff`](crate::diff()), and one becomes the rules of the
 /// server by [`Settings::policy`].
@@ -201,6 +204,12 @@ impl Settings {
     #[must_use]
     pub fn api_tokens(&self) -> PathBuf {
         self.data.directory.join(API_TOKENS)
+    }
+
+    /// The file of revoked credentials.
+    #[must_use]
+    pub fn revoked(&self) -> PathBuf {
+        self.data.directory.join(REVOKED)
     }
 
     /// The user database: as configured, or in the data directory.

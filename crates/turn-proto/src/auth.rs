@@ -9,7 +9,7 @@
 //! password algorithms differ from the offer         400   bid-down protection
 //! realm is not ours, user unknown, integrity wrong  401
 //! an access token is bad, or its key is unknown     401
-//! a time-limited credential or token has expired    401
+//! the credential was revoked, or has expired        401
 //! the nonce is too old                              438
 //! ```
 //!
@@ -165,6 +165,7 @@ pub(crate) fn failed_verifications(
             | Refusal::WrongSecret
             | Refusal::BadToken
             | Refusal::CredentialExpired
+            | Refusal::CredentialRevoked
     );
     let name = message.first(AttributeType::USERNAME).and_then(|name| value::username(name).ok());
     // Whether there is a time in it does not depend on what time it is.
@@ -174,6 +175,24 @@ pub(crate) fn failed_verifications(
         None => 0,
     };
     if failed { secrets.max(1) } else { 0 }
+}
+
+/// Returns false if the secret or key that a grant was proved with counts no longer in its realm. Of a user of the
+/// database only the database knows.
+pub(crate) fn is_still_accepted(rules: RealmRules<'_>, grant: &Grant) -> bool {
+    if rules.auth.open || grant.is_anonymous() {
+        return true;
+    }
+    match &grant.keys {
+        Keys::Token(token) => {
+            rules.auth.tokens.as_ref().is_some_and(|tokens| tokens.key(&token.kid).is_some())
+        }
+        Keys::LongTerm(keys) if grant.expires.is_some() => {
+            let made = |secret| time_limited::keys(secret, &grant.user, &grant.realm);
+            rules.auth.secrets.iter().any(|secret| made(secret).as_ref() == Some(keys))
+        }
+        Keys::LongTerm(_) => rules.auth.users,
+    }
 }
 
 /// Authenticates a request that [`authenticate`] could not without its user. `known` is as it was there.
@@ -325,10 +344,12 @@ impl Case<'_> {
         AuthStep::NeedUser { user, known }
     }
 
-    /// The last checks behind a right integrity: has the credential expired, is the nonce stale?
+    /// The last checks behind a right integrity: was the credential revoked, has it expired, is the nonce stale?
     fn accept(&self, grant: Grant, integrity: Integrity) -> AuthStep {
         let expired = grant.expires.is_some_and(|expires| self.now.unix >= expires);
-        let reason = if expired && self.is_bound_by_expiry(&grant.keys) {
+        let reason = if grant.is_revoked(self.rules.revoked) && !self.rules.auth.open {
+            Refusal::CredentialRevoked
+        } else if expired && self.is_bound_by_expiry(&grant.keys) {
             Refusal::CredentialExpired
         } else if self.claim.nonce_is_stale {
             Refusal::StaleNonce

@@ -77,12 +77,13 @@ pub use policy::origin::{NotAnOrigin, Origin};
 pub use policy::peer_rules::{DeniedBy, PeerAccess, PeerRules, PlacedRule, canonical, is_tunnel};
 pub use policy::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
 pub use policy::realms::{RealmPolicy, Realms};
+pub use policy::revoked::Revoked;
 pub use policy::{
     AlternateServer, AuthPolicy, DefaultFamily, DiscoverySockets, Lifetimes, NonceKey, Policy,
     Quotas, RelayAddress, SharedSecret, TokenAlgorithm, TokenAuthority, TokenKey,
     UnauthenticatedBudget,
 };
-pub use server::{Server, ServerConfig};
+pub use server::{EndedPart, Server, ServerConfig};
 pub use store::carried::CarriedTraffic;
 pub use store::population::Population;
 pub use store::registry::{Registry, SharedRegistry};

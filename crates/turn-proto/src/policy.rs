@@ -14,6 +14,7 @@ pub(crate) mod peer_rules;
 pub(crate) mod peers;
 pub(crate) mod ports;
 pub(crate) mod realms;
+pub(crate) mod revoked;
 
 pub(crate) use self::peer_rules::is_tunnel;
 pub(crate) use self::ports::{PortLease, PortRange, PortRequirement, RelayPorts};
@@ -21,6 +22,7 @@ pub(crate) use self::realms::{Entry, RealmRules};
 
 use self::peer_rules::PeerRules;
 use self::realms::Realms;
+use self::revoked::Revoked;
 
 /// All settings of the rules, checked by `settings`; the core trusts them.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Policy {
     pub realm: Realm,
     /// The other realms, with rules of their own.
     pub realms: Realms,
+    /// Credentials that are refused, in all realms.
+    pub revoked: Arc<Revoked>,
     /// SOFTWARE in answers to authenticated requests; `None` leaves it out (RFC 8489 §16.1.2).
     pub software: Option<Arc<str>>,
     /// Ways to authenticate.
@@ -306,6 +310,7 @@ impl Policy {
         Self {
             realm,
             realms: Realms::default(),
+            revoked: Arc::default(),
             software: None,
             auth,
             relay: Vec::new(),

@@ -1,6 +1,7 @@
 //! The one public state machine.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use stun_wire::{
     Class, Cut, Message, Method, PacketKind, ParseError, channel_data, channel_data_rfc5766,
@@ -8,13 +9,14 @@ use stun_wire::{
 };
 use turn_types::{
     AllocationId, ClientPath, ConnectionId, Direction, FiveTuple, Instant, IpMeta, Now, PeerAddr,
-    PendingId, RelayId, WorkerId,
+    PendingId, Realm, RelayId, WorkerId,
 };
 
 mod requests;
 mod state;
 
 use self::state::State;
+use crate::auth;
 use crate::io::{
     AllocationPeers, AllocationRecord, Answer, BindRequest, Command, DropReason, EndReason, Event,
     Fetch, HeaderBuffer, IcmpReport, Notice, PeerRefusal, Question, QueuedPacket, Refusal,
@@ -47,6 +49,15 @@ pub struct ServerConfig {
     pub seed: [u8; 32],
     /// The driver handles routes ([`Command::SetRoute`]); false reports none.
     pub routes: bool,
+}
+
+/// Result of [`Server::end_unaccepted`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndedPart {
+    /// Allocations that were ended.
+    pub ended: u64,
+    /// The last one that was looked at, if there may be more.
+    pub next: Option<AllocationId>,
 }
 
 /// The TURN and STUN server of one worker. See the crate's documentation for how to drive it.
@@ -270,7 +281,7 @@ impl Server {
     }
 
     /// Puts a new policy in force. Peer rules act on live permissions and channels at once, relay
-    /// addresses that are gone take their allocations with them, lifetimes count from the next
+    /// addresses that are gone and revoked credentials take their allocations with them, lifetimes count from the next
     /// Refresh, quotas from the next Allocate.
     pub fn apply(&mut self, now: Now, policy: Arc<Policy>) {
         self.policy = policy;
@@ -287,6 +298,35 @@ impl Server {
     pub fn end_for_operator(&mut self, now: Now, id: AllocationId) -> bool {
         self.end_allocation(now, id, EndReason::EndedByOperator)
             || self.state.registry.end_on_arrival(id)
+    }
+
+    /// Looks at up to `limit` allocations with a higher id than `after`, and ends those of a realm (of all for `None`)
+    /// whose secret or key counts no longer. A key is derived for each, so that a call takes some microseconds for each.
+    pub fn end_unaccepted(
+        &mut self,
+        now: Now,
+        realm: Option<&Realm>,
+        after: Option<AllocationId>,
+        limit: usize,
+    ) -> EndedPart {
+        let Self { policy, state } = self;
+        let mut part = EndedPart::default();
+        let mut unaccepted = Vec::new();
+        for (looked, allocation) in state.allocations.iter_after(after).enumerate() {
+            if looked >= limit {
+                break;
+            }
+            part.next = (looked + 1 == limit).then_some(allocation.id);
+            let grant = &allocation.grant;
+            let is_meant = realm.is_none_or(|realm| *realm == grant.realm);
+            if is_meant && !auth::is_still_accepted(policy.of(&grant.realm), grant) {
+                unaccepted.push(allocation.id);
+            }
+        }
+        for id in unaccepted {
+            part.ended += u64::from(self.end_allocation(now, id, EndReason::Revoked));
+        }
+        part
     }
 
     /// Ends one allocation; false if there is none of this id here.

@@ -26,6 +26,7 @@ use crate::failure::{Failure, OrFail as _, Result};
 use crate::findings::Finding;
 use crate::offload::KernelPath;
 use crate::own_addresses::OwnAddresses;
+use crate::revocations::Revocations;
 use crate::sockets::Served;
 use crate::users::{NoUsers, Users};
 use crate::{cores, host, sockets, warnings};
@@ -40,6 +41,8 @@ pub(crate) struct Running {
     /// The rules in force.
     pub(crate) policy: Arc<Policy>,
     pub(crate) info: ServerInfo,
+    /// Credentials that are refused.
+    pub(crate) revocations: Revocations,
     /// Clients and users whose events are logged in detail.
     pub(crate) traces: Arc<Traces>,
     /// Key of pseudonyms in the log.
@@ -79,7 +82,8 @@ pub(crate) async fn start(
     for relay in &policy.relay {
         sockets::check_relay(relay.local)?;
     }
-    let policy = Arc::new(policy);
+    let revocations = Revocations::read(settings.revoked())?;
+    let policy = Arc::new(revocations.put_in(policy));
 
     let net = net_options(settings);
     let listeners = settings.listeners();
@@ -187,6 +191,7 @@ pub(crate) async fn start(
         threads,
         policy,
         info,
+        revocations,
         traces: log.traces,
         pseudonyms,
         kernel_path,

@@ -16,7 +16,8 @@ pub(crate) use self::init::Init;
 pub(crate) use self::sessions::{Session, Sessions};
 pub(crate) use self::token::{Token, TokenAdd};
 pub(crate) use self::user::{
-    AllocationsMax, Password, User, UserAdd, UserCommand, UserExport, UserPassword, UserSet,
+    AllocationsMax, Password, Revocable, User, UserAdd, UserCommand, UserExport, UserPassword,
+    UserRestore, UserRevoke, UserSet,
 };
 
 /// A TURN and STUN server.
@@ -87,7 +88,7 @@ pub(crate) enum Command {
     /// Nothing else changes, and the server ends it when the time is over.
     LogLevel(LogLevel),
     /// Reload the configuration of the running server
-    Reload(Output),
+    Reload(Reload),
     /// Refuse new allocations, and stop the server when the last one has ended
     ///
     /// A second drain replaces the deadline of the first. SIGTERM during a drain keeps the later of its
@@ -253,6 +254,16 @@ pub(crate) enum Level {
     Debug,
     /// As log.level is configured
     Configured,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reload {
+    /// End sessions whose shared secret or token key is not in the configuration any more; otherwise they end at
+    /// their next refresh
+    #[arg(long)]
+    pub(crate) end_sessions: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]

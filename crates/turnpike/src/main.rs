@@ -30,6 +30,8 @@ mod own_addresses;
 mod paths;
 mod reload;
 mod renewal;
+mod revocations;
+mod revoking;
 mod server;
 mod service_manager;
 mod signals;

@@ -20,6 +20,7 @@ use crate::failure::{Failure, Result};
 use crate::host;
 use crate::logging;
 use crate::own_addresses::OwnAddresses;
+use crate::revocations::Revocations;
 use crate::sockets;
 use crate::tables::Tables;
 
@@ -39,20 +40,24 @@ pub(crate) struct InForce {
     pub(crate) own: OwnAddresses,
     /// Files that this process may read.
     pub(crate) confinement: Option<Confinement>,
+    /// Credentials that are refused.
+    pub(crate) revocations: Revocations,
     /// No STUN server has answered at the last attempt, which was logged.
     pub(crate) external_is_silent: bool,
 }
 
 impl InForce {
-    /// Applies the configuration of `load`, and reports each difference.
+    /// Applies the configuration of `load`, and reports each difference. With `end_sessions` sessions end whose secret
+    /// or key counts no longer.
     pub(crate) async fn reload(
         &mut self,
         handle: &Handle,
         file: Option<&Path>,
         load: impl FnOnce() -> Result<Settings>,
+        end_sessions: bool,
     ) -> ReloadReport {
         let outcome = match load() {
-            Ok(settings) => self.apply(handle, settings).await,
+            Ok(settings) => self.apply(handle, settings, end_sessions).await,
             Err(failure) => match self.confinement.as_ref().and_then(|one| one.reason(file)) {
                 Some(why) => Err(failure.hint(why)),
                 None => Err(failure),
@@ -66,7 +71,12 @@ impl InForce {
         report
     }
 
-    async fn apply(&mut self, handle: &Handle, new: Settings) -> Result<ReloadReport> {
+    async fn apply(
+        &mut self,
+        handle: &Handle,
+        new: Settings,
+        end_sessions: bool,
+    ) -> Result<ReloadReport> {
         // The same key: nobody has to log in again.
         self.own.refresh();
         let own_key = self.policy.ticket_key;
@@ -83,7 +93,7 @@ impl InForce {
         }
         // The last that can be refused: from here on it is in force.
         self.certificates.put_in_force(&kept)?;
-        let policy = Arc::new(policy);
+        let policy = Arc::new(self.revocations.put_in(policy));
         let known = boot::advice(&self.policy, &self.settings);
         let told = handle.workers.apply(Arc::clone(&policy)).await;
         // Also when a worker did not answer: the others go by it, and what is made next begins here.
@@ -111,11 +121,17 @@ impl InForce {
 
         handle.set_configuration(in_force(&kept));
 
+        let ended = if end_sessions {
+            Some(handle.workers.end_unaccepted(None).await.map_err(Failure::failed)?)
+        } else {
+            None
+        };
         let changes = diff(&self.settings, &new);
         self.settings = kept;
         Ok(ReloadReport {
             applied: changes.live.into_iter().map(change).collect(),
             needs_restart: changes.needs_restart.into_iter().map(change).collect(),
+            ended,
             refused: None,
         })
     }
@@ -198,7 +214,7 @@ impl InForce {
                 sockets::check_relay(relay.local)?;
             }
         }
-        let policy = Arc::new(policy);
+        let policy = Arc::new(self.revocations.put_in(policy));
         self.policy = Arc::clone(&policy);
         self.settings = settings;
         handle.workers.apply(Arc::clone(&policy)).await.map_err(Failure::failed)?;
@@ -370,6 +386,7 @@ mod tests {
             certificates,
             own: OwnAddresses::read().unwrap(),
             confinement: None,
+            revocations: Revocations::read("nowhere/revoked.json".into()).unwrap(),
             external_is_silent: false,
         }
     }
@@ -404,7 +421,7 @@ mod tests {
         let (handle, applied) = worker();
         let mut in_force = in_force();
         let new = || Ok(settings("[quotas]\nchannels = 9\n[workers]\ncount = 7\n"));
-        let report = in_force.reload(&handle, None, new).await;
+        let report = in_force.reload(&handle, None, new, false).await;
         assert_eq!(report.refused, None);
         assert_eq!(keys(&report.applied), ["quotas.channels"]);
         assert_eq!(keys(&report.needs_restart), ["workers.count"]);
@@ -413,7 +430,7 @@ mod tests {
         assert_eq!(*policy.auth.nonce_key.expose(), [7; 32], "nobody has to log in again");
         let before = Arc::clone(&policy.relay[0].ports);
 
-        let report = in_force.reload(&handle, None, new).await;
+        let report = in_force.reload(&handle, None, new, false).await;
         assert_eq!(keys(&report.applied), [""; 0]);
         assert_eq!(keys(&report.needs_restart), ["workers.count"], "it still waits");
         let policy = applied.lock().unwrap().clone().unwrap();
@@ -426,7 +443,7 @@ mod tests {
         let (handle, applied) = worker();
         let mut in_force = in_force();
         let on = "[discovery]\naddresses = [\"127.0.0.1\", \"127.0.0.2\"]\n";
-        let report = in_force.reload(&handle, None, || Ok(settings(on))).await;
+        let report = in_force.reload(&handle, None, || Ok(settings(on)), false).await;
         assert_eq!(keys(&report.needs_restart), ["discovery.addresses"]);
         assert_eq!(applied.lock().unwrap().clone().unwrap().discovery, []);
     }
@@ -436,14 +453,14 @@ mod tests {
         let (handle, applied) = worker();
         let mut in_force = in_force();
         let broken = || Err(Failure::usage(anyhow!("line 3: no")));
-        let report = in_force.reload(&handle, None, broken).await;
+        let report = in_force.reload(&handle, None, broken, false).await;
         assert!(report.refused.unwrap().contains("line 3"));
 
         let elsewhere = || {
             let text = "realm = \"x\"\n[relay]\naddresses = [\"192.0.2.1\"]\n";
             Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
         };
-        let report = in_force.reload(&handle, None, elsewhere).await;
+        let report = in_force.reload(&handle, None, elsewhere, false).await;
         assert!(report.refused.unwrap().contains("192.0.2.1"), "not an address of this host");
         assert!(report.applied.is_empty());
         assert!(applied.lock().unwrap().is_none());
@@ -457,7 +474,7 @@ mod tests {
         let mut in_force = in_force();
         for on in [true, false, true] {
             let new = || Ok(settings(&format!("[tcp]\nrelaying = {on}\n")));
-            let report = in_force.reload(&handle, None, new).await;
+            let report = in_force.reload(&handle, None, new, false).await;
             assert_eq!(keys(&report.applied), ["tcp.relaying"]);
             assert_eq!(applied.lock().unwrap().clone().unwrap().tcp_relaying, on);
         }
@@ -473,7 +490,7 @@ mod tests {
                         ports = \"3000-4000\"\n";
             Ok(settings::parse(Path::new("t"), text, &Environment::empty()).unwrap())
         };
-        let refused = in_force.reload(&handle, None, elsewhere).await.refused.unwrap();
+        let refused = in_force.reload(&handle, None, elsewhere, false).await.refused.unwrap();
         assert!(refused.contains("relay.ports: port 3478 of 3000-4000"), "{refused}");
         assert!(applied.lock().unwrap().is_none());
     }

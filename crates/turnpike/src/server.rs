@@ -32,6 +32,9 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// Interval of checks for new certificate files.
 const CERTIFICATES_LOOK: Duration = Duration::from_secs(5);
 
+/// Interval of looks for revocations whose time is over.
+const REVOCATIONS_LOOK: Duration = Duration::from_secs(60);
+
 /// Time for workers to end their allocations and exit. They do it between two batches;
 /// later means that one is stuck, and the process ends without it.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
@@ -115,6 +118,7 @@ impl Server {
         let mut external: JoinSet<Result<Answers>> = JoinSet::new();
         let mut external_look = interval_at(Instant::now() + ASKED_EVERY, ASKED_EVERY);
         let mut certificates_look = tokio::time::interval(CERTIFICATES_LOOK);
+        let mut revocations_look = tokio::time::interval(REVOCATIONS_LOOK);
         let mut watchdog = Watchdog::default();
         let mut watch = tokio::time::interval(watchdog::LOOK_EVERY);
         // Looks that were missed, as while the process was stopped, are not made up for.
@@ -122,7 +126,7 @@ impl Server {
         loop {
             tokio::select! {
                 signal = self.signals.next() => match signal {
-                    Signal::Reload => drop(self.reload().await),
+                    Signal::Reload => drop(self.reload(false).await),
                     Signal::End if drain.is_some_and(|drain| drain.told_to_end) => {
                         tracing::info!("told to end again: stopping at once");
                         break;
@@ -136,9 +140,18 @@ impl Server {
                     Signal::User2 => self.act(self.in_force.settings.signals.usr2, &mut drain),
                 },
                 Some(request) = self.requests.recv() => match request {
-                    OperatorRequest::Reload(reply) => {
+                    OperatorRequest::Reload { end_sessions, reply } => {
                         // Who asked may be gone; the log has it too.
-                        let _ = reply.send(self.reload().await);
+                        let _ = reply.send(self.reload(end_sessions).await);
+                    }
+                    OperatorRequest::Revoke { wish, reply } => {
+                        let _ = reply.send(self.in_force.revoke(&self.handle, wish).await);
+                    }
+                    OperatorRequest::Restore { what, reply } => {
+                        let _ = reply.send(self.in_force.restore(&self.handle, &what).await);
+                    }
+                    OperatorRequest::Revocations(reply) => {
+                        let _ = reply.send(self.in_force.revocations.list());
                     }
                     OperatorRequest::Drain { deadline, reply } => {
                         let deadline = deadline.unwrap_or_else(|| asked_for(self.configured_drain()));
@@ -174,6 +187,7 @@ impl Server {
                     self.tables.take(reading);
                     self.in_force.follow_tables(&self.handle, &mut self.tables).await;
                 }
+                _ = revocations_look.tick() => self.in_force.prune_revocations(&self.handle).await,
                 _ = certificates_look.tick() => self.in_force.watch_certificates(&self.handle),
                 _ = watch.tick() => {
                     let looked = watchdog.look(&self.handle.workers);
@@ -241,12 +255,12 @@ impl Server {
         });
     }
 
-    async fn reload(&mut self) -> control::ReloadReport {
+    async fn reload(&mut self, end_sessions: bool) -> control::ReloadReport {
         self.manager.reloading();
         let paths = &self.paths;
         let load = || paths::load(paths).map(|configuration| configuration.settings);
         let file = paths::configuration_file(paths);
-        let report = self.in_force.reload(&self.handle, file.as_deref(), load).await;
+        let report = self.in_force.reload(&self.handle, file.as_deref(), load, end_sessions).await;
         self.reload_refused = report.refused.is_some();
         self.manager.ready();
         report

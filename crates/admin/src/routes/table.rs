@@ -168,13 +168,41 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         "Recent warnings and errors of the log",
         SchemaGenerator::subschema_for::<types::Warnings>,
     ),
-    change(
-        "POST",
-        "/v1/reload",
-        Role::Operate,
-        "Reads the configuration again",
-        SchemaGenerator::subschema_for::<types::Reload>,
+    Operation {
+        body: Some(SchemaGenerator::subschema_for::<types::ReloadRequest>),
+        ..change(
+            "POST",
+            "/v1/reload",
+            Role::Operate,
+            "Reads the configuration again; without a body sessions go on",
+            SchemaGenerator::subschema_for::<types::Reload>,
+        )
+    },
+    read(
+        "/v1/revocations",
+        "Credentials that are refused, oldest first",
+        SchemaGenerator::subschema_for::<types::Revocations>,
     ),
+    Operation {
+        body: Some(SchemaGenerator::subschema_for::<types::Revoke>),
+        ..change(
+            "POST",
+            "/v1/revocations",
+            Role::Operate,
+            "Refuses a user, a credential, a shared secret or a token key from now on, and ends its sessions",
+            SchemaGenerator::subschema_for::<types::Revoked>,
+        )
+    },
+    Operation {
+        body: Some(SchemaGenerator::subschema_for::<types::Revoke>),
+        ..change(
+            "DELETE",
+            "/v1/revocations",
+            Role::Admin,
+            "Takes a revocation back",
+            SchemaGenerator::subschema_for::<types::Revocation>,
+        )
+    },
     read(
         "/v1/traces",
         "Clients and users that are logged in detail",

@@ -11,8 +11,9 @@ use admin::routes::Routes;
 use admin::{HttpListener, Role, serve};
 use control::{
     CancelReport, ConfinementInfo, DrainReport, Handle, MonitoringInfo, OffloadInfo,
-    OperatorRequest, RecentLog, Refused, ReloadReport, Request, ServerInfo, Session,
-    SessionOffload, Wake, WhyNot, WorkerCounters, Workers, mailbox,
+    OperatorRequest, RecentLog, Refused, ReloadReport, Request, Revocable, Revocation,
+    RevokeReport, ServerInfo, Session, SessionOffload, Wake, WhyNot, WorkerCounters, Workers,
+    mailbox,
 };
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -160,9 +161,21 @@ fn handle() -> Handle {
     handle
 }
 
+fn revocation(what: Revocable) -> Revocation {
+    let Revocable { kind, realm, name } = what;
+    let realm = realm.unwrap_or_else(|| "example.org".to_owned());
+    Revocation { kind, realm, name, since_unix: 1_800_000_000, until_unix: None }
+}
+
 fn operate(request: OperatorRequest) {
     match request {
-        OperatorRequest::Reload(reply) => reply.send(ReloadReport::default()).unwrap(),
+        OperatorRequest::Reload { reply, .. } => reply.send(ReloadReport::default()).unwrap(),
+        OperatorRequest::Revoke { wish, reply } => {
+            let revocation = revocation(wish.what);
+            reply.send(Ok(RevokeReport { revocation, ended: 2 })).unwrap();
+        }
+        OperatorRequest::Restore { what, reply } => reply.send(Ok(revocation(what))).unwrap(),
+        OperatorRequest::Revocations(reply) => reply.send(Vec::new()).unwrap(),
         OperatorRequest::Drain { reply, .. } => {
             let deadline = Duration::from_secs(7);
             let report = DrainReport { deadline, allocations_live: 1, replaced: None };
@@ -189,7 +202,11 @@ fn answer(sessions: &mut Vec<Session>, request: Request) {
         }
         Request::Refusals { reply, .. } => reply(refusals()),
         Request::CountTraffic { done } => done(()),
-        Request::Apply { .. } | Request::Drain(_) | Request::UserFound { .. } | Request::Stop => {
+        Request::Apply { .. }
+        | Request::EndUnaccepted { .. }
+        | Request::Drain(_)
+        | Request::UserFound { .. }
+        | Request::Stop => {
             panic!("the interface never asks this of a worker")
         }
     }

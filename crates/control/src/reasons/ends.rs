@@ -8,6 +8,7 @@ pub(super) const fn allocation(reason: EndReason) -> &'static str {
     match reason {
         EndReason::Deleted
         | EndReason::EndedByOperator
+        | EndReason::Revoked
         | EndReason::Shutdown
         | EndReason::RelayAddressRemoved => "",
         EndReason::Expired => {

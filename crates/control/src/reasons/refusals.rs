@@ -48,6 +48,9 @@ pub(super) const fn advice(refusal: Refusal) -> &'static str {
             "The application hands out credentials too early or with too short a life, or the clocks of its host and \
              this one differ."
         }
+        Refusal::CredentialRevoked => {
+            "`turnpike user revoked` lists the revoked ones; `turnpike user restore` accepts one again."
+        }
         Refusal::StaleNonce => "",
         Refusal::InvalidNonce => {
             "Clients whose address changed are told so once. Often: a load balancer spreads one client over several \

@@ -35,6 +35,11 @@ impl<N: Net> Worker<N> {
                 self.settle();
                 reply(ended);
             }
+            Request::EndUnaccepted { realm, after, limit, reply } => {
+                let part = self.cx.server.end_unaccepted(now, realm.as_ref(), after, limit);
+                self.settle();
+                reply(part);
+            }
             Request::Refusals { filter, limit, reply } => {
                 reply(self.cx.observer.recent_refusals(&filter, limit));
             }

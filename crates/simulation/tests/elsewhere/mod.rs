@@ -1,10 +1,14 @@
 //! Reasons that no world produces, with the test that does.
 
 use control::{AssociationEnd, Series, StreamEnd};
-use turn_proto::DropReason;
+use turn_proto::{DropReason, EndReason};
 
 /// The reason, and the test as `crate/file::function`.
 pub(crate) const ELSEWHERE: &[(Series, &str)] = &[
+    (
+        Series::AllocationsEnded(EndReason::Revoked),
+        "turn-proto/tests/revoked.rs::a_user_is_cut_off_and_the_others_stay",
+    ),
     (
         Series::Drop(DropReason::UnexpectedMethod),
         "turn-proto/tests/rfc/rfc3489_classic.rs::only_binding_is_left_of_it",

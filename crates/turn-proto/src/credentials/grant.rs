@@ -6,6 +6,8 @@ use core::time::Duration;
 use stun_wire::{IntegrityKey, IntegrityKind};
 use turn_types::{Realm, Secret, UnixSeconds};
 
+use crate::policy::revoked::Revoked;
+
 /// The long-term keys of a user (RFC 8489 §9.2.2). The password itself is never kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserKeys {
@@ -81,6 +83,15 @@ impl Grant {
     /// Returns true for a grant without credentials.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.user.is_empty()
+    }
+
+    /// Returns true if its name, account or token key is refused. USERNAME of a token is no user's name.
+    pub(crate) fn is_revoked(&self, revoked: &Revoked) -> bool {
+        revoked.has_name(&self.realm, &self.account)
+            || match &self.keys {
+                Keys::Token(token) => revoked.has_token_key(&self.realm, &token.kid),
+                Keys::LongTerm(_) => revoked.has_name(&self.realm, &self.user),
+            }
     }
 
     /// Returns true if both are of one user (RFC 8656 §5), and so of one realm. A token does not name its user, and the

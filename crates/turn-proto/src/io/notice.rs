@@ -236,6 +236,8 @@ turn_types::labels! {
         Expired => "expired",
         /// An operator ended it.
         EndedByOperator => "ended_by_operator",
+        /// Its credential was revoked, or is made with a secret or key that was removed.
+        Revoked => "revoked",
         /// The server shut down.
         Shutdown => "shutdown",
         /// Its relay address was taken away by a reload.

@@ -23,6 +23,8 @@ turn_types::labels! {
         UnknownTokenKey => "unknown_token_key",
         /// An expired time-limited credential or access token.
         CredentialExpired => "credential_expired",
+        /// A credential, user or key that an operator has revoked.
+        CredentialRevoked => "credential_revoked",
         /// A nonce that is too old.
         StaleNonce => "stale_nonce",
         /// A nonce that was not given to this client.
@@ -123,7 +125,8 @@ impl Refusal {
             | Self::WrongSecret
             | Self::BadToken
             | Self::UnknownTokenKey
-            | Self::CredentialExpired => 401,
+            | Self::CredentialExpired
+            | Self::CredentialRevoked => 401,
             Self::PeerForbidden | Self::TunnelClient | Self::RelayProtocol => 403,
             Self::MobilityForbidden => 405,
             Self::UnknownAttributes | Self::DontFragment => 420,

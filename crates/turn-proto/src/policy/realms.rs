@@ -15,6 +15,7 @@ use turn_types::{FiveTuple, Realm};
 
 use super::origin::Origin;
 use super::peer_rules::PeerRules;
+use super::revoked::Revoked;
 use super::{AlternateServer, AuthPolicy, Lifetimes, Policy, Quotas};
 use crate::limits::ORIGINS_READ_MAX;
 
@@ -65,6 +66,7 @@ pub(crate) struct RealmRules<'a> {
     pub(crate) name: &'a Realm,
     pub(crate) software: Option<&'a Arc<str>>,
     pub(crate) auth: &'a AuthPolicy,
+    pub(crate) revoked: &'a Revoked,
     pub(crate) lifetimes: &'a Lifetimes,
     pub(crate) quotas: &'a Quotas,
     /// Live allocations of this realm alone; 0 is bounded by the server's limit.
@@ -151,11 +153,12 @@ pub(crate) struct Entry<'a> {
 }
 
 impl RealmPolicy {
-    fn rules(&self) -> RealmRules<'_> {
+    fn rules<'a>(&'a self, revoked: &'a Revoked) -> RealmRules<'a> {
         RealmRules {
             name: &self.name,
             software: self.software.as_ref(),
             auth: &self.auth,
+            revoked,
             lifetimes: &self.lifetimes,
             quotas: &self.quotas,
             allocations_max: self.quotas.allocations_total,
@@ -168,11 +171,12 @@ impl RealmPolicy {
 
 impl Policy {
     /// The rules of the server's own realm.
-    pub(crate) const fn own_rules(&self) -> RealmRules<'_> {
+    pub(crate) fn own_rules(&self) -> RealmRules<'_> {
         RealmRules {
             name: &self.realm,
             software: self.software.as_ref(),
             auth: &self.auth,
+            revoked: &self.revoked,
             lifetimes: &self.lifetimes,
             quotas: &self.quotas,
             allocations_max: self.realms.own_allocations_max,
@@ -192,7 +196,8 @@ impl Policy {
         if self.realms.all.is_empty() || *realm == self.realm {
             return self.own_rules();
         }
-        self.realms.named(realm).map_or_else(|| self.own_rules(), RealmPolicy::rules)
+        let named = self.realms.named(realm);
+        named.map_or_else(|| self.own_rules(), |realm| realm.rules(&self.revoked))
     }
 
     /// The rules that a request is judged by.
@@ -206,6 +211,6 @@ impl Policy {
         }
         let named = named.and_then(|name| self.realms.named(core::str::from_utf8(name).ok()?));
         let chosen = named.or_else(|| self.realms.of_request(request));
-        chosen.map_or_else(|| self.own_rules(), RealmPolicy::rules)
+        chosen.map_or_else(|| self.own_rules(), |realm| realm.rules(&self.revoked))
     }
 }

@@ -149,6 +149,10 @@ impl Allocations {
         slot: Slot,
         outbox: &mut Outbox,
     ) {
+        if self.get(slot).grant.is_revoked(&policy.revoked) {
+            self.end(slot, now, EndReason::Revoked, outbox);
+            return;
+        }
         let stays = |ip| policy.relay.iter().any(|relay| relay.local == ip);
         let sockets = &self.get(slot).sockets;
         if !sockets.iter().flatten().any(|socket| stays(socket.local.ip())) {

@@ -502,6 +502,7 @@ impl Driver {
             EndReason::Expired
             | EndReason::Deleted
             | EndReason::EndedByOperator
+            | EndReason::Revoked
             | EndReason::Shutdown
             | EndReason::RelayAddressRemoved
             | EndReason::SystemExhausted

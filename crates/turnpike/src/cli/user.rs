@@ -1,6 +1,7 @@
 //! Arguments of `turnpike user`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
@@ -48,14 +49,58 @@ pub(crate) enum UserCommand {
     /// Print the users as lines of JSON, for `turnpike user set --stdin`; with --keys for `turnpike user add
     /// --stdin` of another server
     Export(UserExport),
-    /// Delete a user; its allocations end at their next refresh; to end them now: turnpike session
-    /// end --user NAME
+    /// Delete a user; its allocations end at their next refresh, or now with --end-sessions
     Delete {
         /// The user's name
         name: String,
+        /// End the user's live sessions
+        #[arg(long)]
+        end_sessions: bool,
         #[command(flatten)]
         output: Output,
     },
+    /// Refuse a user, a credential, a shared secret or a token key from now on, and end its sessions
+    ///
+    /// The running server does it within a second and remembers it over restarts, also for users that are not in its
+    /// database. Each server has revocations of its own.
+    Revoke(UserRevoke),
+    /// Accept a revoked user, credential, secret or key again
+    Restore(UserRestore),
+    /// List the revocations of the running server, of all realms unless one is named
+    Revoked {
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// The thing that is revoked or restored.
+#[derive(Debug, Args)]
+pub(crate) struct Revocable {
+    /// A user, the user part or the whole name of time-limited credentials, or a name as `turnpike sessions` shows it
+    pub(crate) name: String,
+    /// NAME is that of a shared secret; `default` is auth.secret
+    #[arg(long, conflicts_with = "token_key")]
+    pub(crate) secret: bool,
+    /// NAME is the kid of a key of auth.token_keys
+    #[arg(long)]
+    pub(crate) token_key: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserRevoke {
+    #[command(flatten)]
+    pub(crate) what: Revocable,
+    /// Refuse it for this time: "12 h" [default: until it is restored; a name with an expiry in it, until then]
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::duration::parse)]
+    pub(crate) lasts: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserRestore {
+    #[command(flatten)]
+    pub(crate) what: Revocable,
 }
 
 /// Source of a password.
@@ -112,6 +157,9 @@ pub(crate) struct AllocationsMax(pub(crate) Option<u32>);
 pub(crate) struct UserPassword {
     /// The user's name
     pub(crate) name: String,
+    /// End the user's live sessions; otherwise they end at their next refresh
+    #[arg(long)]
+    pub(crate) end_sessions: bool,
     #[command(flatten)]
     pub(crate) password: Password,
     #[command(flatten)]

@@ -1,15 +1,19 @@
 //! `turnpike reload`: changes of a reload, key by key.
 
-use admin::types::{Change, Reload};
+use admin::types::{Change, Reload, ReloadRequest};
 use anyhow::anyhow;
 
-use crate::cli::{Output, PathOptions};
+use crate::cli::{self, PathOptions};
 use crate::commands::ask;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Align, Table};
 
-pub(crate) fn run(paths: &PathOptions, output: Output) -> Result<()> {
-    let reload = ask(paths, async |client| client.reload().await)?;
+pub(crate) fn run(
+    paths: &PathOptions,
+    cli::Reload { end_sessions, output }: cli::Reload,
+) -> Result<()> {
+    let request = ReloadRequest { end_sessions };
+    let reload = ask(paths, async |client| client.reload(request).await)?;
     if output.json {
         output::print_json(&reload)?;
     } else if reload.refused.is_none() {
@@ -24,16 +28,22 @@ pub(crate) fn run(paths: &PathOptions, output: Output) -> Result<()> {
 }
 
 fn describe(reload: &Reload) -> String {
-    if reload.applied.is_empty() && reload.needs_restart.is_empty() {
-        return "nothing has changed".to_owned();
-    }
     let mut parts = Vec::new();
+    if reload.applied.is_empty() && reload.needs_restart.is_empty() {
+        parts.push("nothing has changed".to_owned());
+    }
     for (heading, changes) in
         [("in force now", &reload.applied), ("in force after a restart", &reload.needs_restart)]
     {
         if !changes.is_empty() {
             parts.push(format!("{heading}:\n{}", table(changes)));
         }
+    }
+    if let Some(ended) = reload.ended {
+        parts.push(format!(
+            "sessions ended, as their secret or key counts no longer: {}",
+            output::grouped(ended)
+        ));
     }
     parts.join("\n\n")
 }
@@ -56,6 +66,7 @@ mod tests {
         let reload = Reload {
             applied: vec![change("quotas.channels")],
             needs_restart: vec![change("listen")],
+            ended: None,
             refused: None,
         };
         assert_eq!(

@@ -168,6 +168,7 @@ async fn serve(
             certificates: running.certificates,
             own: running.own,
             confinement: Some(confinement),
+            revocations: running.revocations,
             external_is_silent: false,
         },
         handle,

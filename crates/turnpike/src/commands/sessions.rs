@@ -119,6 +119,19 @@ fn print_ended(ended: &[Ended], is_one: bool, as_json: bool) -> Result<()> {
     }
 }
 
+/// Ends the sessions of a selection that are of a realm; returns their number.
+pub(crate) async fn end_in(
+    client: &mut Client,
+    query: SessionQuery,
+    realm: &str,
+) -> result::Result<u64, ClientError> {
+    let found = pages(client, query, usize::MAX).await?.sessions;
+    let ids: Vec<_> =
+        found.into_iter().filter(|one| one.realm == realm).map(|one| one.id).collect();
+    let (ended, _) = end_all(client, &ids).await?;
+    Ok(ended.len() as u64)
+}
+
 /// Ends each session, also behind one that is refused; returns the last refusal.
 async fn end_all(
     client: &mut Client,

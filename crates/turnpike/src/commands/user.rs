@@ -5,6 +5,7 @@ mod change;
 mod lines;
 mod password;
 pub(crate) mod realm;
+mod revoke;
 mod show;
 
 use std::path::PathBuf;
@@ -45,30 +46,54 @@ struct Database {
 }
 
 pub(crate) fn run(paths: &PathOptions, args: cli::User) -> Result<()> {
-    let configuration = paths::load(paths)?;
-    let settings = &configuration.settings;
-    let adds = matches!(args.command, cli::UserCommand::Add(_));
-    if !adds {
-        has_database(settings)?;
-    }
-    let sources = realm::Sources::of(paths, args.realm.as_deref(), &configuration)?;
-    let mut store = users::editor(&settings.user_database()).map_err(|error| {
-        Failure::failed(error)
-            .hint("name the server's data directory with --data or --config, or set users.database")
-    })?;
-    let realm = sources.choose(&store.realms()?)?;
-    let mut database = Database { store, realm, directory: settings.data.directory.clone() };
-    if adds && !settings.auth.users {
-        eprintln!("note: auth.users is false in the configuration, so users may not relay");
-    }
+    let realm = args.realm;
+    let database = |adds| Database::open(paths, realm.as_deref(), adds);
     match args.command {
-        cli::UserCommand::Add(args) => change::add(&mut database, args),
-        cli::UserCommand::Set(args) => change::set(&mut database, &args),
-        cli::UserCommand::Password(args) => change::password(&mut database, args),
-        cli::UserCommand::Show { name, output } => show::show(&mut database, &name, output),
-        cli::UserCommand::Export(args) => show::export(&mut database, &args),
-        cli::UserCommand::List { output } => list(&mut database, output),
-        cli::UserCommand::Delete { name, output } => delete(&mut database, &name, output),
+        cli::UserCommand::Add(args) => change::add(&mut database(true)?, args),
+        cli::UserCommand::Set(args) => change::set(&mut database(false)?, &args),
+        cli::UserCommand::Password(args) => {
+            let mut database = database(false)?;
+            let ends = args.end_sessions.then(|| args.name.clone());
+            change::password(&mut database, args)?;
+            ends.map_or(Ok(()), |name| revoke::end_sessions(paths, &database.realm, &name))
+        }
+        cli::UserCommand::Show { name, output } => show::show(&mut database(false)?, &name, output),
+        cli::UserCommand::Export(args) => show::export(&mut database(false)?, &args),
+        cli::UserCommand::List { output } => list(&mut database(false)?, output),
+        cli::UserCommand::Delete { name, end_sessions, output } => {
+            let mut database = database(false)?;
+            delete(&mut database, &name, end_sessions, output)?;
+            if end_sessions {
+                revoke::end_sessions(paths, &database.realm, &name)?;
+            }
+            Ok(())
+        }
+        // The server that runs knows its realms, and the database has no part in it.
+        cli::UserCommand::Revoke(what) => revoke::revoke(paths, realm, &what),
+        cli::UserCommand::Restore(what) => revoke::restore(paths, realm, &what),
+        cli::UserCommand::Revoked { output } => revoke::list(paths, realm.as_deref(), output),
+    }
+}
+
+impl Database {
+    /// Opens the database of the configuration; only a command that adds users makes one.
+    fn open(paths: &PathOptions, realm: Option<&str>, adds: bool) -> Result<Self> {
+        let configuration = paths::load(paths)?;
+        let settings = &configuration.settings;
+        if !adds {
+            has_database(settings)?;
+        }
+        let sources = realm::Sources::of(paths, realm, &configuration)?;
+        let mut store = users::editor(&settings.user_database()).map_err(|error| {
+            Failure::failed(error).hint(
+                "name the server's data directory with --data or --config, or set users.database",
+            )
+        })?;
+        let realm = sources.choose(&store.realms()?)?;
+        if adds && !settings.auth.users {
+            eprintln!("note: auth.users is false in the configuration, so users may not relay");
+        }
+        Ok(Self { store, realm, directory: settings.data.directory.clone() })
     }
 }
 
@@ -144,7 +169,12 @@ fn all(database: &mut Database) -> Result<Vec<UserSummary>> {
     }
 }
 
-fn delete(database: &mut Database, name: &str, output: cli::Output) -> Result<()> {
+fn delete(
+    database: &mut Database,
+    name: &str,
+    end_sessions: bool,
+    output: cli::Output,
+) -> Result<()> {
     let name = user_db::prepared_name(name).map_err(Failure::usage)?;
     let realm = database.realm.clone();
     first_start::forget(&database.directory, &realm, &name)?;
@@ -154,9 +184,9 @@ fn delete(database: &mut Database, name: &str, output: cli::Output) -> Result<()
     if output.json {
         return output::print_json(&Deleted { realm, username: name });
     }
-    output::print(&format!(
-        "user {name} was deleted in realm {}; its allocations end at their next refresh; to end them now: \
-         `turnpike session end --user {name}`",
-        database.realm
-    ))
+    let later = format!(
+        "; its allocations end at their next refresh; to end them now: `turnpike session end --user {name}`"
+    );
+    let later = if end_sessions { "" } else { &later };
+    output::print(&format!("user {name} was deleted in realm {}{later}", database.realm))
 }

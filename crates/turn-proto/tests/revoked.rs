@@ -1,0 +1,174 @@
+//! Revoked credentials: their sessions end with the policy, and they are refused from then on, in their realm alone.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::sync::Arc;
+
+use aes_gcm::aead::{Aead, Payload};
+use aes_gcm::{Aes128Gcm, KeyInit as _};
+use stun_wire::*;
+use support::client::Token;
+use support::*;
+use turn_proto::*;
+use turn_types::*;
+
+const SECRET: &[u8] = b"0123456789abcdef";
+const OTHER: &[u8] = b"fedcba9876543210";
+const KEY: [u8; 16] = [0x12; 16];
+
+/// Takes users, credentials of two secrets and tokens of two keys.
+fn all_ways() -> Policy {
+    let secret = |name: &str, text: &[u8]| SharedSecret {
+        name: name.into(),
+        secret: Secret::new(text.into()),
+    };
+    let algorithm = TokenAlgorithm::Aes128Gcm(Secret::new(KEY));
+    let key = |kid: &str| TokenKey { kid: kid.into(), algorithm: algorithm.clone() };
+    let mut policy = policy();
+    policy.auth.secrets = vec![secret("web", SECRET), secret("app", OTHER)];
+    policy.auth.tokens = Some(TokenAuthority {
+        server_name: REALM.into(),
+        keys: vec![key("one"), key("two")],
+        coturn_clients: false,
+    });
+    policy
+}
+
+fn timed(port: u16, secret: &[u8], name: &'static str) -> Client {
+    let mut client = Client::new(port);
+    client.user = name;
+    client.password = time_limited_password(secret, name).leak();
+    client
+}
+
+fn with_token(port: u16, kid: &'static str, mac_key: u8, now: Now) -> Client {
+    let mac_key = [mac_key; 20];
+    let block =
+        AccessTokenBlock { mac_key: &mac_key, timestamp: now.unix.0 << 16, lifetime_secs: 3600 };
+    let mut plain = [0; 256];
+    let len = block.write(&mut plain).unwrap();
+    let nonce = *b"twelve bytes";
+    let payload = Payload { msg: &plain[..len], aad: REALM.as_bytes() };
+    let sealed = Aes128Gcm::new(&KEY.into()).encrypt(&nonce.into(), payload).unwrap();
+    let bytes = [&[0, 12], &nonce[..], &sealed].concat();
+    Client::new(port).with_token(kid, Token { bytes, mac_key: mac_key.to_vec() })
+}
+
+fn revoke(world: &mut World, change: impl FnOnce(&mut Revoked)) {
+    let mut revoked = Revoked::default();
+    change(&mut revoked);
+    let relay = world.policy.relay.clone();
+    world.apply(Policy { relay, revoked: Arc::new(revoked), ..all_ways() });
+}
+
+/// The users of live allocations.
+fn live(world: &World) -> Vec<String> {
+    world.server.allocations().map(|record| record.account.to_string()).collect()
+}
+
+fn refused(world: &mut World, client: &mut Client) {
+    let _earlier = world.refusals();
+    assert_eq!(client.try_allocate(world, |_| ()).code(), Some(401));
+    assert_eq!(world.refusals().pop(), Some(Refusal::CredentialRevoked));
+}
+
+#[test]
+fn a_user_is_cut_off_and_the_others_stay() {
+    let mut world = World::with(all_ways());
+    let (mut alice, mut bob) = (Client::new(1), Client::new(2).as_bob());
+    alice.allocate(&mut world);
+    bob.allocate(&mut world);
+    let name: Arc<str> = alice.user.into();
+    revoke(&mut world, |revoked| revoked.refuse_name("elsewhere".into(), Arc::clone(&name)));
+    assert_eq!(live(&world).len(), 2, "another realm's user of this name");
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), name));
+    assert_eq!(world.ends(), [EndReason::Revoked]);
+    assert_eq!(live(&world), [bob.user]);
+    refused(&mut world, &mut Client::new(3));
+    bob.refresh(&mut world, None).success();
+    revoke(&mut world, |_| ());
+    Client::new(4).allocate(&mut world);
+}
+
+#[test]
+fn a_look_up_from_before_does_not_let_a_user_in() {
+    let mut world = World::with(all_ways());
+    let mut alice = Client::new(1);
+    alice.allocate(&mut world);
+    let name: Arc<str> = alice.user.into();
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), name));
+    // The database still has the user: the answer is judged when it comes.
+    refused(&mut world, &mut alice);
+}
+
+#[test]
+fn the_user_part_of_time_limited_names_counts_for_all_of_them() {
+    let mut world = World::with(all_ways());
+    let mut first = timed(1, SECRET, "1900003600:alice");
+    let mut second = timed(2, OTHER, "1900007200:alice");
+    let mut other = timed(3, SECRET, "1900003600:bob");
+    for client in [&mut first, &mut second, &mut other] {
+        client.allocate(&mut world);
+    }
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), "1900003600:alice".into()));
+    assert_eq!(live(&world), ["alice", "bob"], "the one credential alone");
+    refused(&mut world, &mut timed(4, SECRET, "1900003600:alice"));
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), "alice".into()));
+    assert_eq!(live(&world), ["bob"]);
+    refused(&mut world, &mut timed(5, SECRET, "1900009999:alice"));
+    other.refresh(&mut world, None).success();
+}
+
+#[test]
+fn a_token_and_a_key_of_tokens_can_be_revoked() {
+    let mut world = World::with(all_ways());
+    let now = world.now;
+    for (port, kid, mac) in [(1, "one", 1), (2, "one", 2), (3, "two", 3)] {
+        with_token(port, kid, mac, now).allocate(&mut world);
+    }
+    let account: Arc<str> = live(&world)[0].as_str().into();
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), account));
+    assert_eq!(live(&world).len(), 2, "the one token alone");
+    refused(&mut world, &mut with_token(4, "one", 1, now));
+    revoke(&mut world, |revoked| revoked.refuse_name(REALM.into(), "one".into()));
+    assert_eq!(live(&world).len(), 2, "a kid is no user");
+    revoke(&mut world, |revoked| revoked.refuse_token_key(REALM.into(), "one".into()));
+    assert_eq!(live(&world).len(), 1);
+    refused(&mut world, &mut with_token(5, "one", 9, now));
+    with_token(6, "two", 8, now).allocate(&mut world);
+}
+
+#[test]
+fn sessions_of_a_removed_secret_or_key_end_on_request() {
+    let mut world = World::with(all_ways());
+    let now = world.now;
+    Client::new(1).allocate(&mut world);
+    timed(2, SECRET, "1900003600:carol").allocate(&mut world);
+    timed(3, OTHER, "1900003600:bob").allocate(&mut world);
+    with_token(4, "one", 1, now).allocate(&mut world);
+    with_token(5, "two", 1, now).allocate(&mut world);
+
+    let mut policy = Policy { relay: world.policy.relay.clone(), ..all_ways() };
+    policy.auth.secrets.remove(0);
+    policy.auth.tokens.as_mut().unwrap().keys.remove(0);
+    world.apply(policy);
+    assert_eq!(live(&world).len(), 5, "a reload alone ends none");
+    let none = world.server.end_unaccepted(now, Some(&"elsewhere".into()), None, 100);
+    assert_eq!(none, EndedPart { ended: 0, next: None });
+
+    let (mut ended, mut after) = (0, None);
+    loop {
+        let part = world.server.end_unaccepted(now, None, after, 1);
+        ended += part.ended;
+        after = part.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(ended, 2, "in parts");
+    let live = live(&world);
+    assert_eq!(live.len(), 3);
+    assert!(!live.contains(&"carol".to_owned()), "{live:?}");
+}

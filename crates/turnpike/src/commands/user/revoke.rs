@@ -1,0 +1,126 @@
+//! `turnpike user revoke`, `restore` and `revoked`, and the sessions of changed users. The running server does it.
+
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use admin::SessionQuery;
+use admin::types::{Revocation, RevocationKind, Revoke};
+
+use crate::cli::{self, PathOptions};
+use crate::commands::{ask, sessions};
+use crate::failure::Result;
+use crate::output::{self, Align, Table};
+
+/// Time after which a running server has seen a change of the database.
+const SEEN_WITHIN: Duration = Duration::from_secs(1);
+
+pub(super) fn revoke(
+    paths: &PathOptions,
+    realm: Option<String>,
+    args: &cli::UserRevoke,
+) -> Result<()> {
+    let seconds = args.lasts.map(|lasts| lasts.as_secs());
+    let wish = Revoke { seconds, ..what(realm, &args.what) };
+    let revoked = ask(paths, async |client| client.revoke(&wish).await)?;
+    if args.what.output.json {
+        return output::print_json(&revoked);
+    }
+    let Revocation { realm, until_unix, .. } = &revoked.revocation;
+    let ended = counted(revoked.ended);
+    let until = match until_unix {
+        Some(until) => format!("for {}", left(*until)),
+        None => "until `turnpike user restore`".to_owned(),
+    };
+    output::print(&format!(
+        "{} in realm {realm} is refused {until}; {ended}",
+        described(&revoked.revocation)
+    ))
+}
+
+pub(super) fn restore(
+    paths: &PathOptions,
+    realm: Option<String>,
+    args: &cli::UserRestore,
+) -> Result<()> {
+    let wish = what(realm, &args.what);
+    let restored = ask(paths, async |client| client.restore(&wish).await)?;
+    if args.what.output.json {
+        return output::print_json(&restored);
+    }
+    output::print(&format!(
+        "{} in realm {} is accepted again, if it is valid",
+        described(&restored),
+        restored.realm
+    ))
+}
+
+pub(super) fn list(paths: &PathOptions, realm: Option<&str>, output: cli::Output) -> Result<()> {
+    let mut all = ask(paths, async |client| client.revocations().await)?;
+    all.revocations.retain(|one| realm.is_none_or(|realm| one.realm == realm));
+    if output.json {
+        return output::print_json(&all);
+    }
+    if all.revocations.is_empty() {
+        return output::print("nothing is revoked");
+    }
+    let mut table = Table::new(&[
+        ("kind", Align::Left),
+        ("name", Align::Left),
+        ("realm", Align::Left),
+        ("for", Align::Left),
+    ]);
+    for one in all.revocations {
+        let lasts = one.until_unix.map_or_else(|| "ever".to_owned(), left);
+        table.row([noun(one.kind).to_owned(), one.name, one.realm, lasts]);
+    }
+    output::print(&table.render())
+}
+
+/// Ends the sessions of a user who was changed in the database: at once, and again when a running server has seen the
+/// change, as it may have accepted the old keys until then.
+pub(super) fn end_sessions(paths: &PathOptions, realm: &str, name: &str) -> Result<()> {
+    let query = SessionQuery { user: Some(name.to_owned()), ..SessionQuery::default() };
+    let mut ended = 0;
+    for pause in [Duration::ZERO, SEEN_WITHIN] {
+        thread::sleep(pause);
+        ended += ask(paths, async |client| sessions::end_in(client, query.clone(), realm).await)?;
+    }
+    eprintln!("{}", counted(ended));
+    Ok(())
+}
+
+fn what(realm: Option<String>, args: &cli::Revocable) -> Revoke {
+    let kind = if args.secret {
+        RevocationKind::Secret
+    } else if args.token_key {
+        RevocationKind::TokenKey
+    } else {
+        RevocationKind::Name
+    };
+    Revoke { kind, realm, name: args.name.clone(), seconds: None }
+}
+
+fn described(revocation: &Revocation) -> String {
+    format!("{} {}", noun(revocation.kind), revocation.name)
+}
+
+const fn noun(kind: RevocationKind) -> &'static str {
+    match kind {
+        RevocationKind::Name => "user",
+        RevocationKind::Secret => "secret",
+        RevocationKind::TokenKey => "token key",
+    }
+}
+
+fn counted(ended: u64) -> String {
+    match ended {
+        0 => "no session was live".to_owned(),
+        1 => "1 session was ended".to_owned(),
+        n => format!("{} sessions were ended", output::grouped(n)),
+    }
+}
+
+fn left(until_unix: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    output::duration(Duration::from_secs(until_unix.saturating_sub(now)))
+}

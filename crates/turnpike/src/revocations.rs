@@ -1,0 +1,404 @@
+//! The revocations in force, and their file in the data directory: a restart forgets none. Each change replaces the
+//! file as a whole. Of a secret or key it has a hash, so that another one of the same name is not refused.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use control::{Revocable, Revocation, RevokeError, RevokeErrorKind, RevokedKind};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use turn_proto::{AuthPolicy, Policy, Revoked, TokenAlgorithm};
+use turn_types::Realm;
+
+use crate::failure::{Failure, OrFail as _, Result};
+
+/// Revocations at one time: each is a few hundred bytes in memory and in a file that each change replaces.
+const REVOCATIONS_MAX: usize = 10_000;
+
+/// Longest name in bytes: that of a USERNAME (RFC 8489 §14.3).
+const NAME_BYTES_MAX: usize = 508;
+
+/// Longest file: so many of the longest entries.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Numbers that are taken for the time in a name: the years 2001 to 2286.
+const TIMES: std::ops::Range<u64> = 1_000_000_000..10_000_000_000;
+
+/// The revocations in force.
+#[derive(Debug)]
+pub(crate) struct Revocations {
+    path: PathBuf,
+    all: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    kind: Kind,
+    realm: String,
+    name: String,
+    /// Beginning of the SHA-256 of a secret or key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+    since_unix: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until_unix: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Name,
+    Secret,
+    TokenKey,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Content {
+    revocations: Vec<Entry>,
+}
+
+impl Revocations {
+    /// Reads the file; it need not exist. One that cannot be understood stops the start, as the server would accept
+    /// revoked credentials.
+    pub(crate) fn read(path: PathBuf) -> Result<Self> {
+        let all = match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Ok(meta) if meta.len() <= FILE_BYTES_MAX => {
+                let bytes = fs::read(&path).or_fail("cannot read the revoked credentials")?;
+                let content: Content = serde_json::from_slice(&bytes)
+                    .map_err(|error| broken(&path, &error.to_string()))?;
+                content.revocations
+            }
+            Ok(_) => return Err(broken(&path, "it is too long")),
+            Err(error) => return Err(broken(&path, &error.to_string())),
+        };
+        Ok(Self { path, all })
+    }
+
+    /// The revocations, oldest first.
+    pub(crate) fn list(&self) -> Vec<Revocation> {
+        self.all.iter().map(Entry::public).collect()
+    }
+
+    /// Returns a policy that refuses what is revoked.
+    pub(crate) fn put_in(&self, mut policy: Policy) -> Policy {
+        let mut revoked = Revoked::default();
+        for Entry { kind, realm, name, sha256, .. } in &self.all {
+            match (kind, sha256) {
+                (Kind::Name, _) => revoked.refuse_name(realm.as_str().into(), name.as_str().into()),
+                // By its name, as long as it has that key.
+                (Kind::TokenKey, Some(hash)) if self.has_key(&policy, realm, name, hash) => {
+                    revoked.refuse_token_key(realm.as_str().into(), name.as_str().into());
+                }
+                (Kind::TokenKey | Kind::Secret, _) => {}
+            }
+        }
+        policy.revoked = Arc::new(revoked);
+        let own = policy.realm.clone();
+        self.without_secrets(&own, &mut policy.auth);
+        policy.realms =
+            policy.realms.map(|realm| self.without_secrets(&realm.name.clone(), &mut realm.auth));
+        policy
+    }
+
+    /// Adds a revocation; of one that is there already the end changes. It is to be [stored](Self::store).
+    pub(crate) fn add(
+        &mut self,
+        policy: &Policy,
+        what: &Revocable,
+        now: u64,
+        until_unix: Option<u64>,
+    ) -> Result<Revocation, RevokeError> {
+        let realm = realm(policy, what)?;
+        let sha256 = hash(policy, &realm, what)?;
+        let name = match what.kind {
+            RevokedKind::Name => user_db::prepared_name(&what.name).map_err(|error| {
+                invalid(error.to_string(), "write the name as `turnpike sessions` shows it")
+            })?,
+            RevokedKind::Secret | RevokedKind::TokenKey => what.name.clone(),
+        };
+        if name.len() > NAME_BYTES_MAX {
+            let error = format!("the name has more than {NAME_BYTES_MAX} bytes");
+            return Err(invalid(error, "no client can have such a name"));
+        }
+        let (kind, realm) = (what.kind.into(), realm.to_string());
+        let is_same = |one: &Entry| {
+            one.kind == kind && one.realm == realm && one.name == name && one.sha256 == sha256
+        };
+        if let Some(one) = self.all.iter_mut().find(|one| is_same(one)) {
+            one.until_unix = until_unix;
+            return Ok(one.public());
+        }
+        if self.all.len() >= REVOCATIONS_MAX {
+            let error = format!("{REVOCATIONS_MAX} credentials are revoked, which is the maximum");
+            return Err(invalid(
+                error,
+                "restore some (`turnpike user revoked` lists them), or change the shared secret instead",
+            ));
+        }
+        let entry = Entry { kind, realm, name, sha256, since_unix: now, until_unix };
+        let public = entry.public();
+        self.all.push(entry);
+        Ok(public)
+    }
+
+    /// Removes a revocation. It is to be [stored](Self::store).
+    pub(crate) fn remove(
+        &mut self,
+        policy: &Policy,
+        what: &Revocable,
+    ) -> Result<Revocation, RevokeError> {
+        let realm = what.realm.as_deref().unwrap_or(&policy.realm);
+        let kind = what.kind.into();
+        let is_it = |one: &Entry| one.kind == kind && one.realm == realm && one.name == what.name;
+        let first = self.all.iter().find(|one| is_it(one)).map(Entry::public);
+        self.all.retain(|one| !is_it(one));
+        first.ok_or_else(|| RevokeError {
+            kind: RevokeErrorKind::NotFound,
+            error: format!("\"{}\" is not revoked in realm {realm}", what.name),
+            hint: "`turnpike user revoked` lists what is".to_owned(),
+        })
+    }
+
+    /// Removes the ones whose time is over; returns whether there were any.
+    pub(crate) fn prune(&mut self, now: u64) -> bool {
+        let before = self.all.len();
+        self.all.retain(|one| one.until_unix.is_none_or(|until| now < until));
+        self.all.len() < before
+    }
+
+    /// Replaces the file.
+    pub(crate) fn store(&self) -> io::Result<()> {
+        let new = self.path.with_extension("new");
+        let text = serde_json::to_vec_pretty(&Content { revocations: self.all.clone() })?;
+        // Of a server that was killed meanwhile.
+        let _ = fs::remove_file(&new);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)
+    }
+
+    fn has_key(&self, policy: &Policy, realm: &str, kid: &str, hash: &str) -> bool {
+        auth_of(policy, realm).and_then(|auth| key_hash(auth, kid)).is_some_and(|has| has == hash)
+    }
+
+    fn without_secrets(&self, realm: &Realm, auth: &mut AuthPolicy) {
+        let is_revoked = |hash: &str| {
+            self.all.iter().any(|one| {
+                one.kind == Kind::Secret
+                    && one.realm == **realm
+                    && one.sha256.as_deref() == Some(hash)
+            })
+        };
+        if self.all.iter().any(|one| one.kind == Kind::Secret) {
+            auth.secrets.retain(|secret| !is_revoked(&hash_of(secret.secret.expose())));
+        }
+    }
+}
+
+impl Entry {
+    fn public(&self) -> Revocation {
+        let Self { kind, realm, name, since_unix, until_unix, .. } = self.clone();
+        let kind = match kind {
+            Kind::Name => RevokedKind::Name,
+            Kind::Secret => RevokedKind::Secret,
+            Kind::TokenKey => RevokedKind::TokenKey,
+        };
+        Revocation { kind, realm, name, since_unix, until_unix }
+    }
+}
+
+impl From<RevokedKind> for Kind {
+    fn from(kind: RevokedKind) -> Self {
+        match kind {
+            RevokedKind::Name => Self::Name,
+            RevokedKind::Secret => Self::Secret,
+            RevokedKind::TokenKey => Self::TokenKey,
+        }
+    }
+}
+
+/// End of a name's revocation by the time in it: the later one where both of its parts may be times. `None` where there
+/// is none, or it is over: the name is a user's.
+pub(crate) fn end_of_name(name: &str, separator: char, now: u64) -> Option<u64> {
+    let parts = [
+        Some(name),
+        name.split_once(separator).map(|(time, _)| time),
+        name.rsplit_once(separator).map(|(_, time)| time),
+    ];
+    let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let times = parts.into_iter().flatten().filter(digits).filter_map(|text| text.parse().ok());
+    times.filter(|time| TIMES.contains(time) && *time > now).max()
+}
+
+fn realm(policy: &Policy, what: &Revocable) -> Result<Realm, RevokeError> {
+    let Some(name) = what.realm.as_deref() else { return Ok(policy.realm.clone()) };
+    if auth_of(policy, name).is_some() {
+        return Ok(name.into());
+    }
+    let others = policy.realms.iter().map(|realm| format!(", {}", &*realm.name));
+    Err(RevokeError {
+        kind: RevokeErrorKind::NotFound,
+        error: format!("there is no realm {name}"),
+        hint: format!("this server has: {}{}", &*policy.realm, others.collect::<String>()),
+    })
+}
+
+fn auth_of<'a>(policy: &'a Policy, realm: &str) -> Option<&'a AuthPolicy> {
+    if *policy.realm == *realm {
+        return Some(&policy.auth);
+    }
+    policy.realms.named(realm).map(|realm| &realm.auth)
+}
+
+/// The hash of the secret or key that is meant; `None` for a name.
+fn hash(policy: &Policy, realm: &str, what: &Revocable) -> Result<Option<String>, RevokeError> {
+    let Some(auth) = auth_of(policy, realm) else { return Ok(None) };
+    let (found, noun, known): (_, _, Vec<&str>) = match what.kind {
+        RevokedKind::Name => return Ok(None),
+        RevokedKind::Secret => {
+            let found = auth.secrets.iter().find(|secret| secret.name == what.name);
+            let known = auth.secrets.iter().map(|secret| secret.name.as_str()).collect();
+            (found.map(|secret| hash_of(secret.secret.expose())), "shared secret", known)
+        }
+        RevokedKind::TokenKey => {
+            let keys = auth.tokens.iter().flat_map(|tokens| &tokens.keys);
+            (
+                key_hash(auth, &what.name),
+                "key of access tokens",
+                keys.map(|key| &*key.kid).collect(),
+            )
+        }
+    };
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    found.map(Some).ok_or_else(|| RevokeError {
+        kind: RevokeErrorKind::NotFound,
+        error: format!("there is no {noun} \"{}\" in realm {realm}", what.name),
+        hint: format!("in force there: {known}; one that is revoked already is not among them"),
+    })
+}
+
+fn key_hash(auth: &AuthPolicy, kid: &str) -> Option<String> {
+    let key = auth.tokens.as_ref()?.key(kid)?;
+    Some(match &key.algorithm {
+        TokenAlgorithm::Aes128Gcm(key) => hash_of(key.expose()),
+        TokenAlgorithm::Aes256Gcm(key) => hash_of(key.expose()),
+    })
+}
+
+/// The first half of the SHA-256 of a secret, in hexadecimal digits.
+fn hash_of(secret: &[u8]) -> String {
+    Sha256::digest(secret)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn invalid(error: String, hint: &str) -> RevokeError {
+    RevokeError { kind: RevokeErrorKind::Invalid, error, hint: hint.to_owned() }
+}
+
+fn broken(path: &Path, why: &str) -> Failure {
+    Failure::failed(anyhow!("cannot read the revoked credentials in {}: {why}", path.display()))
+        .hint("mend or remove it; without it the server accepts what was revoked")
+}
+
+#[cfg(test)]
+mod tests {
+    use turn_proto::SharedSecret;
+    use turn_types::Secret;
+
+    use super::*;
+
+    fn policy() -> Policy {
+        let mut auth = AuthPolicy::new(Secret::new([7; 32]));
+        for (name, text) in [("web", "0123456789abcdef"), ("app", "fedcba9876543210")] {
+            let secret = Secret::new(text.as_bytes().into());
+            auth.secrets.push(SharedSecret { name: name.into(), secret });
+        }
+        Policy::new("example.org".into(), auth)
+    }
+
+    fn what(kind: RevokedKind, name: &str) -> Revocable {
+        Revocable { kind, realm: None, name: name.to_owned() }
+    }
+
+    #[test]
+    fn a_restart_forgets_none_and_time_ends_them() {
+        let directory = crate::testing::Directory::new("revocations");
+        let path = directory.path().join("revoked.json");
+        let mut revocations = Revocations::read(path.clone()).unwrap();
+        let (alice, web) = (what(RevokedKind::Name, "alice"), what(RevokedKind::Secret, "web"));
+        revocations.add(&policy(), &alice, 100, Some(200)).unwrap();
+        revocations.add(&policy(), &web, 100, None).unwrap();
+        revocations.add(&policy(), &alice, 150, Some(300)).unwrap();
+        revocations.store().unwrap();
+
+        let mut again = Revocations::read(path.clone()).unwrap();
+        assert_eq!(again.all, revocations.all);
+        assert_eq!(again.list()[0].until_unix, Some(300), "again: another end");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("0123456789abcdef"), "no secret is in the file: {text}");
+
+        let stripped = again.put_in(policy());
+        assert_eq!(stripped.auth.secrets.len(), 1);
+        assert_eq!(stripped.auth.secrets[0].name, "app");
+        assert!(again.prune(300) && !again.prune(300));
+        assert_eq!(*again.put_in(policy()).revoked, Revoked::default());
+        let error = again.remove(&policy(), &alice).unwrap_err();
+        assert_eq!(error.kind, RevokeErrorKind::NotFound);
+        again.remove(&policy(), &web).unwrap();
+        assert_eq!(again.put_in(policy()).auth.secrets.len(), 2);
+
+        fs::write(&path, "{").unwrap();
+        assert!(Revocations::read(path).is_err(), "a broken file is not taken for an empty one");
+    }
+
+    #[test]
+    fn another_secret_of_the_name_is_not_refused() {
+        let mut revocations = Revocations { path: PathBuf::new(), all: Vec::new() };
+        let web = what(RevokedKind::Secret, "web");
+        revocations.add(&policy(), &web, 1, None).unwrap();
+        let mut changed = policy();
+        changed.auth.secrets[0].secret = Secret::new(b"another secret!!".as_slice().into());
+        assert_eq!(revocations.put_in(changed).auth.secrets.len(), 2);
+        let unknown = what(RevokedKind::Secret, "wbe");
+        let error = revocations.add(&policy(), &unknown, 1, None).unwrap_err();
+        assert!(error.hint.contains("web, app"), "{error:?}");
+        let realm = Some("elsewhere".to_owned());
+        let error = revocations.add(&policy(), &Revocable { realm, ..web }, 1, None).unwrap_err();
+        assert!(error.hint.contains("example.org"), "{error:?}");
+    }
+
+    #[test]
+    fn their_number_is_bounded() {
+        let mut revocations = Revocations { path: PathBuf::new(), all: Vec::new() };
+        for number in 0..REVOCATIONS_MAX {
+            let name = what(RevokedKind::Name, &format!("user{number}"));
+            revocations.add(&policy(), &name, 1, None).unwrap();
+        }
+        let one_more = what(RevokedKind::Name, "one-more");
+        let error = revocations.add(&policy(), &one_more, 1, None).unwrap_err();
+        assert_eq!(error.kind, RevokeErrorKind::Invalid);
+    }
+
+    #[test]
+    fn only_a_time_to_come_ends_the_revocation_of_a_name() {
+        for (name, end) in [
+            ("alice", None),
+            ("42", None),
+            ("42:alice", None),
+            ("1700000000:alice", None),
+            ("1900000000:alice", Some(1_900_000_000)),
+            ("alice:1900000000", Some(1_900_000_000)),
+            ("1900000000:42", Some(1_900_000_000)),
+            ("1900000000:2000000000", Some(2_000_000_000)),
+            ("1900000000", Some(1_900_000_000)),
+            ("1900000000-alice", None),
+        ] {
+            assert_eq!(end_of_name(name, ':', 1_800_000_000), end, "{name}");
+        }
+    }
+}

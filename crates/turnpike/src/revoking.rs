@@ -1,0 +1,123 @@
+//! Revocations of operators put in force: the workers refuse the credential, and its sessions end.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use control::{
+    ControlError, Handle, Revocable, Revocation, RevokeError, RevokeErrorKind, RevokeReport,
+    RevokeWish, RevokedKind, SessionFilter,
+};
+use turn_proto::Policy;
+use turn_types::Realm;
+
+use crate::boot;
+use crate::reload::InForce;
+use crate::revocations::end_of_name;
+
+impl InForce {
+    /// Refuses a credential from now on, and ends its sessions.
+    pub(crate) async fn revoke(
+        &mut self,
+        handle: &Handle,
+        wish: RevokeWish,
+    ) -> Result<RevokeReport, RevokeError> {
+        let RevokeWish { what, lasts } = wish;
+        let now = unix_now();
+        let until = match (lasts, what.kind) {
+            (Some(lasts), _) => Some(now.saturating_add(lasts.as_secs())),
+            (None, RevokedKind::Name) => end_of_name(&what.name, self.policy.auth.separator, now),
+            (None, RevokedKind::Secret | RevokedKind::TokenKey) => None,
+        };
+        let revocation = self.revocations.add(&self.policy, &what, now, until)?;
+        let sessions = sessions(handle, &revocation).await;
+        self.put_revocations(handle, (*self.policy).clone()).await.map_err(unanswered)?;
+        let ended = match revocation.kind {
+            RevokedKind::Name | RevokedKind::TokenKey => sessions,
+            RevokedKind::Secret => {
+                let realm = Realm::from(revocation.realm.as_str());
+                handle.workers.end_unaccepted(Some(&realm)).await
+            }
+        };
+        let ended = ended.map_err(unanswered)?;
+        let Revocation { realm, name, .. } = &revocation;
+        tracing::info!(
+            kind = ?revocation.kind, realm, name, ended, until = revocation.until_unix, "revoked"
+        );
+        self.store_revocations()?;
+        Ok(RevokeReport { revocation, ended })
+    }
+
+    /// Takes a revocation back.
+    pub(crate) async fn restore(
+        &mut self,
+        handle: &Handle,
+        what: &Revocable,
+    ) -> Result<Revocation, RevokeError> {
+        let revocation = self.revocations.remove(&self.policy, what)?;
+        // A secret is not part of the rules in force: they are made again.
+        let (own_key, workers) = (self.policy.ticket_key, handle.workers.count());
+        let rules = boot::rules(&self.settings, &self.own, own_key, Some(&self.policy), workers);
+        let rules = rules.map_err(|failure| {
+            failed(format!("the rules could not be made again: {}", failure.reason()), "reload")
+        })?;
+        self.put_revocations(handle, rules).await.map_err(unanswered)?;
+        let Revocation { realm, name, .. } = &revocation;
+        tracing::info!(kind = ?revocation.kind, realm, name, "a revocation was taken back");
+        self.store_revocations()?;
+        Ok(revocation)
+    }
+
+    /// Forgets the revocations whose time is over.
+    pub(crate) async fn prune_revocations(&mut self, handle: &Handle) {
+        if !self.revocations.prune(unix_now()) {
+            return;
+        }
+        let told = self.put_revocations(handle, (*self.policy).clone()).await;
+        let stored = self.store_revocations();
+        if let (Err(_), _) | (_, Err(_)) = (told, stored) {
+            tracing::warn!("revocations whose time is over may still be in force: reload");
+        }
+    }
+
+    async fn put_revocations(
+        &mut self,
+        handle: &Handle,
+        rules: Policy,
+    ) -> Result<(), ControlError> {
+        let policy = Arc::new(self.revocations.put_in(rules));
+        self.policy = Arc::clone(&policy);
+        handle.workers.apply(policy).await
+    }
+
+    fn store_revocations(&self) -> Result<(), RevokeError> {
+        self.revocations.store().map_err(|error| {
+            failed(
+                format!("this is in force, and could not be stored: {error}"),
+                "a restart forgets it: see that data.directory can be written, and repeat the command",
+            )
+        })
+    }
+}
+
+/// The live sessions of a name or a key of tokens.
+async fn sessions(handle: &Handle, revocation: &Revocation) -> Result<u64, ControlError> {
+    if revocation.kind == RevokedKind::Secret {
+        return Ok(0);
+    }
+    let filter = SessionFilter { user: Some(revocation.name.clone()), after: None };
+    let all = handle.workers.all_sessions(&filter).await?;
+    let in_realm = all.iter().filter(|session| *session.record.realm == *revocation.realm);
+    Ok(in_realm.count() as u64)
+}
+
+fn unanswered(error: ControlError) -> RevokeError {
+    failed(error.to_string(), "some workers may not know it yet: repeat the command")
+}
+
+fn failed(error: String, hint: &str) -> RevokeError {
+    RevokeError { kind: RevokeErrorKind::Failed, error, hint: hint.to_owned() }
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
